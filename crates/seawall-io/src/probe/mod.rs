@@ -1,0 +1,3 @@
+//! placeholder
+mod finding;
+pub use finding::*;

@@ -1,0 +1,330 @@
+//! A cell is one measured combination: what is written or read, how, by how many threads, beside what.
+//!
+//! - A [`CellSpec`] says everything that decides the outcome; two cells with equal specs measure the same thing.
+//! - [`CellSpec::id`] is derived from the spec and nothing else, so results of two machines can be joined by id.
+//! - Ids are stable across versions: `results.json` files are compared with `seawall lab diff` years apart.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Which publication a cell belongs to; see `docs/experiments.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Experiment {
+    /// The device on its own: random and sequential reads, the figures every other verdict leans on.
+    Baseline,
+    /// E1: direct writes with and without a flush each, by threads (Callaghan 2009).
+    DirectSync,
+    /// E2: the log's write path and the memory it takes (Mituzas 2010).
+    LogMemory,
+    /// E3: parallel direct writers to one file (Mituzas 2008).
+    ParallelDirect,
+    /// E4: appending against overwriting (Matsunobu 2009).
+    AppendOverwrite,
+}
+
+impl Experiment {
+    /// All experiments, in the order of the report.
+    pub const ALL: [Self; 5] =
+        [Self::Baseline, Self::DirectSync, Self::LogMemory, Self::ParallelDirect, Self::AppendOverwrite];
+
+    /// The short id: `base`, `e1` .. `e4`.
+    #[must_use]
+    pub fn short(self) -> &'static str {
+        match self {
+            Self::Baseline => "base",
+            Self::DirectSync => "e1",
+            Self::LogMemory => "e2",
+            Self::ParallelDirect => "e3",
+            Self::AppendOverwrite => "e4",
+        }
+    }
+
+    /// The long name as used by `--only`: `direct-sync`, `append-overwrite`, ...
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Baseline => "baseline",
+            Self::DirectSync => "direct-sync",
+            Self::LogMemory => "log-memory",
+            Self::ParallelDirect => "parallel-direct",
+            Self::AppendOverwrite => "append-overwrite",
+        }
+    }
+
+    /// Parses a long name or a short id, in any case.
+    ///
+    /// ```
+    /// use seawall_lab::cell::Experiment;
+    /// assert_eq!(Experiment::parse("E4"), Some(Experiment::AppendOverwrite));
+    /// assert_eq!(Experiment::parse("log-memory"), Some(Experiment::LogMemory));
+    /// assert_eq!(Experiment::parse("e9"), None);
+    /// ```
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|e| text.eq_ignore_ascii_case(e.short()) || text.eq_ignore_ascii_case(e.name()))
+    }
+}
+
+impl fmt::Display for Experiment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $name { $($(#[$vmeta])* $variant),+ }
+        impl $name {
+            /// The word this value contributes to a cell id.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+    };
+}
+
+words! {
+    /// What a request does.
+    Pattern {
+        /// Random blocks read.
+        RandomRead = "randread",
+        /// Blocks read in order.
+        SequentialRead = "seqread",
+        /// Random blocks overwritten.
+        RandomWrite = "randwrite",
+        /// Blocks written in order.
+        SequentialWrite = "seqwrite",
+        /// Commits of several small records each, written to a log by group commit.
+        Log = "log",
+    }
+}
+
+words! {
+    /// How the page cache takes part.
+    Access {
+        /// Through the page cache.
+        Buffered = "buffered",
+        /// Through the page cache, pages dropped behind the writer (`posix_fadvise`).
+        Uncached = "uncached",
+        /// Through the page cache with `RWF_DONTCACHE`.
+        DontCache = "dontcache",
+        /// `O_DIRECT`.
+        Direct = "direct",
+    }
+}
+
+words! {
+    /// What makes a write durable, once per write or per group of commits.
+    Sync {
+        /// Nothing.
+        None = "nosync",
+        /// `fdatasync` after the write.
+        Fdatasync = "fdatasync",
+        /// `RWF_DSYNC` on the write.
+        RwfDsync = "rwf-dsync",
+        /// The file opened with `O_DSYNC`.
+        ODsync = "o-dsync",
+    }
+}
+
+words! {
+    /// What the file's blocks are before the measurement begins.
+    Preparation {
+        /// Every block written and synced, long ago as far as the file system is concerned.
+        Written = "overwrite",
+        /// An empty file that grows with each write.
+        Append = "append",
+        /// `posix_fallocate`: size set, extents unwritten.
+        Unwritten = "unwritten",
+        /// `fallocate(KEEP_SIZE)`: blocks reserved beyond the end, size grows with each write.
+        KeepSize = "keepsize",
+        /// `fallocate(FALLOC_FL_WRITE_ZEROES)`: written extents without writing.
+        WriteZeroes = "writezeroes",
+        /// A used file renamed and overwritten from its start, as a log segment is recycled.
+        Recycled = "recycled",
+        /// Zero-filled through the page cache, overwritten at once (published case 3).
+        ZeroFilledNow = "zerofill-now",
+        /// Zero-filled through the page cache, overwritten after 20 s (published case 4).
+        ZeroFilledWait = "zerofill-wait",
+        /// Zero-filled by rate-limited direct writes and fsynced: what Seawall's preallocator does.
+        Preallocated = "preallocated",
+    }
+}
+
+words! {
+    /// What else happens during the measurement.
+    Beside {
+        /// Nothing.
+        Nothing = "alone",
+        /// The file's pages are in the page cache while direct writes go to it.
+        CachedPages = "cached",
+        /// The pages were in the cache and have been dropped.
+        DroppedPages = "dropped",
+        /// Direct writes go beyond the end of the file.
+        BeyondEof = "beyond-eof",
+        /// Another thread overwrites the same file without pause; the cell's operations are fdatasyncs.
+        ContinuousWriter = "under-writes",
+        /// A rate-limited fill of another file runs at the same time.
+        PacedFill = "beside-fill",
+    }
+}
+
+/// The shape of a commit in the [`Pattern::Log`] cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LogShape {
+    /// Records in each commit.
+    pub records_per_commit: u32,
+    /// Bytes of each record; a multiple of 512.
+    pub record_bytes: u32,
+    /// Whether a group leaves as one write (`true`) or as one write per record group.
+    pub merged: bool,
+}
+
+/// Everything that decides a cell's outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CellSpec {
+    /// The publication the cell re-runs.
+    pub experiment: Experiment,
+    /// What each operation does.
+    pub pattern: Pattern,
+    /// Bytes per operation; for log cells, the log's block size.
+    pub block_bytes: u32,
+    /// Threads issuing operations; for log cells, committing threads.
+    pub threads: u32,
+    /// Requests in flight per thread.
+    pub queue_depth: u32,
+    /// How the page cache takes part.
+    pub access: Access,
+    /// What makes each operation durable.
+    pub sync: Sync,
+    /// What the file's blocks are beforehand.
+    pub preparation: Preparation,
+    /// What else happens at the same time.
+    pub beside: Beside,
+    /// The shape of a commit; only in log cells.
+    pub log: Option<LogShape>,
+}
+
+impl CellSpec {
+    /// A random 4 KiB direct overwrite by one thread without sync; adjust from here.
+    #[must_use]
+    pub fn new(experiment: Experiment) -> Self {
+        Self {
+            experiment,
+            pattern: Pattern::RandomWrite,
+            block_bytes: 4096,
+            threads: 1,
+            queue_depth: 1,
+            access: Access::Direct,
+            sync: Sync::None,
+            preparation: Preparation::Written,
+            beside: Beside::Nothing,
+            log: None,
+        }
+    }
+
+    /// The stable id, such as `e4/append/seqwrite/8k/buffered/fdatasync/t1`.
+    ///
+    /// ```
+    /// use seawall_lab::cell::{CellSpec, Experiment};
+    /// assert_eq!(CellSpec::new(Experiment::DirectSync).id(), "e1/overwrite/randwrite/4k/direct/nosync/t1");
+    /// ```
+    #[must_use]
+    pub fn id(&self) -> String {
+        use fmt::Write as _;
+        let mut id = format!(
+            "{}/{}/{}/{}/{}/{}/t{}",
+            self.experiment.short(),
+            self.preparation.word(),
+            self.pattern.word(),
+            size_word(self.block_bytes),
+            self.access.word(),
+            self.sync.word(),
+            self.threads
+        );
+        if self.queue_depth > 1 {
+            write!(id, "/d{}", self.queue_depth).expect("writing to a String cannot fail");
+        }
+        if let Some(log) = self.log {
+            let how = if log.merged { "merged" } else { "split" };
+            write!(id, "/{how}").expect("writing to a String cannot fail");
+        }
+        if self.beside != Beside::Nothing {
+            write!(id, "/{}", self.beside.word()).expect("writing to a String cannot fail");
+        }
+        id
+    }
+
+    /// A short human title, such as `append 8K, buffered, fdatasync each, 1 thread`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let mut parts = Vec::new();
+        let size = size_word(self.block_bytes).to_uppercase();
+        parts.push(match (self.pattern, self.preparation) {
+            (Pattern::RandomRead, _) => format!("random {size} reads"),
+            (Pattern::SequentialRead, _) => format!("sequential {size} reads"),
+            (Pattern::Log, _) => {
+                format!(
+                    "log commits, {}",
+                    if self.log.is_some_and(|l| l.merged) { "merged" } else { "a write per record" }
+                )
+            }
+            (_, Preparation::Append) => format!("append {size}"),
+            (_, Preparation::Unwritten) => format!("write {size} into fallocated space"),
+            (_, Preparation::KeepSize) => format!("append {size} into reserved space"),
+            (_, Preparation::WriteZeroes) => format!("overwrite {size} after WRITE_ZEROES"),
+            (_, Preparation::Recycled) => format!("overwrite {size}, recycled file"),
+            (_, Preparation::ZeroFilledNow) => format!("overwrite {size} right after a zero-fill"),
+            (_, Preparation::ZeroFilledWait) => format!("overwrite {size} 20 s after a zero-fill"),
+            (_, Preparation::Preallocated) => format!("overwrite {size}, preallocated by Seawall"),
+            (Pattern::RandomWrite, Preparation::Written) => format!("random {size} writes"),
+            (Pattern::SequentialWrite, Preparation::Written) => format!("overwrite {size}"),
+        });
+        if self.pattern == Pattern::Log {
+            parts.push(format!("{size} blocks"));
+        }
+        parts.push(
+            match self.access {
+                Access::Buffered => "buffered",
+                Access::Uncached => "buffered, cache dropped",
+                Access::DontCache => "RWF_DONTCACHE",
+                Access::Direct => "direct",
+            }
+            .into(),
+        );
+        let per = if self.pattern == Pattern::Log { "per group" } else { "each" };
+        match self.sync {
+            Sync::None => {}
+            Sync::Fdatasync => parts.push(format!("fdatasync {per}")),
+            Sync::RwfDsync => parts.push(format!("RWF_DSYNC {per}")),
+            Sync::ODsync => parts.push("O_DSYNC".into()),
+        }
+        if self.queue_depth > 1 {
+            parts.push(format!("depth {}", self.queue_depth));
+        }
+        parts.push(if self.threads == 1 { "1 thread".into() } else { format!("{} threads", self.threads) });
+        match self.beside {
+            Beside::Nothing => {}
+            Beside::CachedPages => parts.push("file's pages cached".into()),
+            Beside::DroppedPages => parts.push("cached pages dropped first".into()),
+            Beside::BeyondEof => parts.push("beyond the end of the file".into()),
+            Beside::ContinuousWriter => parts.push("another thread writing without pause".into()),
+            Beside::PacedFill => parts.push("beside a rate-limited fill".into()),
+        }
+        parts.join(", ")
+    }
+}
+
+/// `512`, `4k`, `16k`, `1m`.
+fn size_word(bytes: u32) -> String {
+    match bytes {
+        b if b % (1 << 20) == 0 => format!("{}m", b >> 20),
+        b if b % 1024 == 0 => format!("{}k", b >> 10),
+        b => b.to_string(),
+    }
+}

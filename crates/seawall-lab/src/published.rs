@@ -1,0 +1,120 @@
+//! The publications' own figures, kept as published, with what is known about them today.
+
+use crate::cell::Experiment;
+
+/// One published figure.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Published {
+    /// The experiment it belongs to.
+    pub experiment: Experiment,
+    /// What was measured, in a few words.
+    pub what: &'static str,
+    /// Group within the experiment (a line or a bar colour): `cache off, fsync each`, ...
+    pub series: &'static str,
+    /// Threads, where the figure is one of a row over threads.
+    pub threads: Option<u32>,
+    /// Operations per second; for ranges, the middle.
+    pub rate: f64,
+}
+
+/// A publication.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Source {
+    /// The experiment.
+    pub experiment: Experiment,
+    /// Author, title, year.
+    pub citation: &'static str,
+    /// The setup it was measured on.
+    pub setup: &'static str,
+    /// What must be said beside the figures today.
+    pub caveat: &'static str,
+}
+
+/// The four publications whose I/O experiments the lab re-runs.
+pub const SOURCES: [Source; 4] = [
+    Source {
+        experiment: Experiment::DirectSync,
+        citation: "M. Callaghan, \"Buffered versus direct IO for InnoDB\", 2009",
+        setup: "sysbench fileio, random writes to one 4 GB O_DIRECT file, one SATA disk, fsync after each write or none",
+        caveat: "The row for one thread with the drive's cache on (503 and 532) contradicts the publication's text, and its \
+                 columns are not labelled; both are shown as published.",
+    },
+    Source {
+        experiment: Experiment::LogMemory,
+        citation: "D. Mituzas, \"Logs memory pressure\", 2010",
+        setup: "MySQL hosts with 72 GB of memory, logs written buffered, uncached and direct",
+        caveat: "Published as relations, not rates: a direct log about 10% faster with one thread, 10-20% slower with many threads \
+                 and group commit, because several writes per flush were not merged.",
+    },
+    Source {
+        experiment: Experiment::ParallelDirect,
+        citation: "D. Mituzas, \"Notes from land of I/O\", 2008",
+        setup: "random O_DIRECT writes to one file, 16-disk RAID10, ext2/ext3/jfs and xfs",
+        caveat: "Today's ext4 and xfs do not serialise direct overwrites; cached pages and growth still can.",
+    },
+    Source {
+        experiment: Experiment::AppendOverwrite,
+        citation: "Y. Matsunobu, \"Overwriting is much faster than appending\", 2009",
+        setup: "8 KB writes with fdatasync, 131,072 times, ext3, RAID with battery-backed write cache",
+        caveat: "fallocate was not measured then: it reserves unwritten extents, whose first write costs what an append costs.",
+    },
+];
+
+const fn e1(series: &'static str, threads: u32, rate: f64) -> Published {
+    Published { experiment: Experiment::DirectSync, what: "random direct writes", series, threads: Some(threads), rate }
+}
+
+const fn e3(series: &'static str, rate: f64) -> Published {
+    Published {
+        experiment: Experiment::ParallelDirect,
+        what: "parallel random direct writes",
+        series,
+        threads: None,
+        rate,
+    }
+}
+
+const fn e4(what: &'static str, rate: f64) -> Published {
+    Published { experiment: Experiment::AppendOverwrite, what, series: "ext3", threads: Some(1), rate }
+}
+
+/// Every published rate.
+pub const FIGURES: [Published; 26] = [
+    e1("cache off, fsync each", 1, 49.0),
+    e1("cache off, fsync each", 2, 58.0),
+    e1("cache off, fsync each", 4, 70.0),
+    e1("cache off, fsync each", 8, 77.0),
+    e1("cache off, no fsync", 1, 109.0),
+    e1("cache off, no fsync", 2, 160.0),
+    e1("cache off, no fsync", 4, 189.0),
+    e1("cache off, no fsync", 8, 209.0),
+    e1("cache on, first column", 1, 503.0),
+    e1("cache on, first column", 2, 501.0),
+    e1("cache on, first column", 4, 510.0),
+    e1("cache on, first column", 8, 495.0),
+    e1("cache on, first column", 16, 502.0),
+    e1("cache on, second column", 1, 532.0),
+    e1("cache on, second column", 2, 438.0),
+    e1("cache on, second column", 4, 447.0),
+    e1("cache on, second column", 8, 451.0),
+    e1("cache on, second column", 16, 464.0),
+    e3("ext2, ext3, jfs: any number of threads", 225.0),
+    e3("xfs", 2100.0),
+    e3("xfs with cached pages or beyond the end", 250.0),
+    e4("append to an empty file", 3086.0),
+    e4("overwrite a full file", 12_330.0),
+    e4("zero-fill, overwrite at once", 6569.0),
+    e4("zero-fill, wait 20 s, overwrite", 11_670.0),
+    e4("zfs, append or overwrite", 7000.0),
+];
+
+/// The publication an experiment re-runs; the baseline has none.
+#[must_use]
+pub fn source(experiment: Experiment) -> Option<&'static Source> {
+    SOURCES.iter().find(|s| s.experiment == experiment)
+}
+
+/// The published rates of one experiment.
+pub fn figures(experiment: Experiment) -> impl Iterator<Item = &'static Published> {
+    FIGURES.iter().filter(move |p| p.experiment == experiment)
+}

@@ -1,0 +1,365 @@
+//! `results.json`: what one run of the lab measured. Everything the report, the verdicts and the settings say is computed
+//! from this file alone, so that they can be computed again, by a later version, on another machine.
+//!
+//! - `format` changes only when a reader of the old format would be wrong; unknown fields are ignored by readers.
+//! - Latencies are nanoseconds, sizes bytes, rates operations per second, times seconds, unless the name says otherwise.
+
+use crate::cell::{CellSpec, Experiment, Pattern};
+use crate::stats::{Comparison, Estimate};
+use histogram::SparseHistogram;
+use seawall_io::probe::Probe;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The version this program writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// One run of `seawall lab`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Results {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Version of the program that measured.
+    pub seawall_version: String,
+    /// RFC 3339 time of the start, UTC.
+    pub started: String,
+    /// The machine.
+    pub machine: Machine,
+    /// What the probe found about the path.
+    pub probe: Probe,
+    /// How the run was asked for.
+    pub run: RunSettings,
+    /// The cells, in the order they were planned.
+    pub cells: Vec<CellResult>,
+    /// `--sustain`: rate over time.
+    pub sustain: Option<Sustain>,
+    /// Whether a power cut was survived under `seawall witness`; `None` means not tested.
+    pub witness: Option<WitnessOutcome>,
+    /// False when the run was interrupted: the cells so far are here.
+    pub complete: bool,
+    /// Cells that could not be measured here, with the reason.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The machine a run was made on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Processors available to the process.
+    pub cpus: u32,
+    /// Processor model.
+    pub cpu_model: String,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+    /// `uname -r`.
+    pub kernel: String,
+    /// Host name.
+    pub host: String,
+}
+
+/// How the run was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSettings {
+    /// `--full`.
+    pub full: bool,
+    /// Size of the scratch file, bytes.
+    pub file_bytes: u64,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// I/O backend in use and why, such as `io_uring (probed)`.
+    pub io_backend: String,
+    /// `--rate`, operations per second, when limited.
+    pub rate: Option<f64>,
+    /// The command line.
+    pub command: String,
+}
+
+/// One cell with all its rounds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CellResult {
+    /// [`CellSpec::id`].
+    pub id: String,
+    /// What was measured.
+    pub spec: CellSpec,
+    /// The rounds, in time order; rounds of different cells are interleaved.
+    pub rounds: Vec<Round>,
+}
+
+/// One round of one cell.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Round {
+    /// Operations completed (commits, in log cells).
+    pub operations: u64,
+    /// Wall time, seconds.
+    pub seconds: f64,
+    /// Latency of each operation, ns.
+    pub latency: SparseHistogram,
+    /// Longest operation, ns.
+    pub latency_ns_max: u64,
+    /// Operations completed in each tenth of a second.
+    pub per_tenth: Vec<u32>,
+    /// What the device did meanwhile; `None` without a block device.
+    pub device: Option<DeviceDelta>,
+    /// Other work on the machine meanwhile.
+    pub foreign: Foreign,
+    /// Bytes of the files in the page cache at the end, by cachestat or mincore.
+    pub cached_bytes: Option<u64>,
+    /// Writes issued by us (in log cells fewer or more than commits).
+    pub writes_issued: u64,
+    /// Syncs issued by us (RWF_DSYNC and O_DSYNC writes count).
+    pub syncs_issued: u64,
+}
+
+/// Deltas of `/proc/diskstats` over a round.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceDelta {
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Flushes completed.
+    pub flushes: u64,
+    /// Time the device had work, ms.
+    pub busy_ms: u64,
+}
+
+/// Load that was not ours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Foreign {
+    /// Processors used by others, in cores.
+    pub cpu_cores: f64,
+    /// Bytes read and written by other processes per second; `None` when they cannot be seen.
+    pub io_bytes_per_s: Option<f64>,
+    /// Whether either was above the limit even after repeating the round.
+    pub disturbed: bool,
+}
+
+/// A cell that could not be measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// [`CellSpec::id`].
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// Why, in a sentence.
+    pub reason: String,
+}
+
+/// Rate over time under constant load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sustain {
+    /// What was done.
+    pub title: String,
+    /// Operations in each second.
+    pub per_second: Vec<u32>,
+    /// Stretches of steady rate found in it.
+    pub plateaus: Vec<Plateau>,
+}
+
+/// A stretch of steady rate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Plateau {
+    /// First second.
+    pub from_s: u32,
+    /// One past the last second.
+    pub to_s: u32,
+    /// Median rate in it, operations per second.
+    pub rate: f64,
+}
+
+/// What `seawall witness verify` found after a power cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WitnessOutcome {
+    /// Writes acknowledged before the cut.
+    pub acknowledged: u64,
+    /// Acknowledged writes that are gone.
+    pub lost: u64,
+    /// Acknowledged writes that are there in part.
+    pub torn: u64,
+    /// Writes that survived although an earlier acknowledged one did not.
+    pub reordered: u64,
+    /// RFC 3339 time of the verification.
+    pub verified: String,
+}
+
+impl CellResult {
+    /// Operations per second of each round.
+    #[must_use]
+    pub fn rates(&self) -> Vec<f64> {
+        self.rounds.iter().filter(|r| r.seconds > 0.0).map(|r| r.operations as f64 / r.seconds).collect()
+    }
+
+    /// Median rate with its interval, operations per second.
+    #[must_use]
+    pub fn rate(&self) -> Option<Estimate> {
+        Estimate::of(&self.rates())
+    }
+
+    /// The latency at `quantile` (0.5, 0.99, ...) over all rounds, ns: the upper edge of its histogram bucket.
+    #[must_use]
+    pub fn latency_ns(&self, quantile: f64) -> Option<u64> {
+        let all = self.latency()?;
+        all.quantile(quantile)
+            .ok()
+            .flatten()
+            .map(|q| q.get(&histogram::Quantile::new(quantile).ok()?).map(|b| b.end()))?
+    }
+
+    /// All rounds' latencies merged.
+    #[must_use]
+    pub fn latency(&self) -> Option<SparseHistogram> {
+        let mut rounds = self.rounds.iter();
+        let first = rounds.next()?.latency.clone();
+        rounds.try_fold(first, |all, round| all.checked_add(&round.latency).ok())
+    }
+
+    /// Longest operation of all rounds, ns.
+    #[must_use]
+    pub fn latency_ns_max(&self) -> Option<u64> {
+        self.rounds.iter().map(|r| r.latency_ns_max).max()
+    }
+
+    /// Operations over all rounds.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.rounds.iter().map(|r| r.operations).sum()
+    }
+
+    /// The device's work per operation over all rounds: `(writes, written bytes, reads, flushes)`.
+    #[must_use]
+    pub fn device_per_operation(&self) -> Option<DevicePerOperation> {
+        let operations = self.operations() as f64;
+        let mut sum = DeviceDelta::default();
+        for round in &self.rounds {
+            let d = round.device?;
+            sum.reads += d.reads;
+            sum.writes += d.writes;
+            sum.written_bytes += d.written_bytes;
+            sum.flushes += d.flushes;
+        }
+        (operations > 0.0).then(|| DevicePerOperation {
+            reads: sum.reads as f64 / operations,
+            writes: sum.writes as f64 / operations,
+            written_bytes: sum.written_bytes as f64 / operations,
+            flushes: sum.flushes as f64 / operations,
+        })
+    }
+
+    /// Largest amount of page cache held by the cell's files, bytes.
+    #[must_use]
+    pub fn cached_bytes_max(&self) -> Option<u64> {
+        self.rounds.iter().filter_map(|r| r.cached_bytes).max()
+    }
+
+    /// Whether any round was disturbed by other load.
+    #[must_use]
+    pub fn disturbed(&self) -> bool {
+        self.rounds.iter().any(|r| r.foreign.disturbed)
+    }
+}
+
+/// The device's work per operation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DevicePerOperation {
+    /// Device reads.
+    pub reads: f64,
+    /// Device writes.
+    pub writes: f64,
+    /// Bytes written.
+    pub written_bytes: f64,
+    /// Flushes.
+    pub flushes: f64,
+}
+
+impl Results {
+    /// The cell with exactly this spec.
+    #[must_use]
+    pub fn cell(&self, spec: &CellSpec) -> Option<&CellResult> {
+        let id = spec.id();
+        self.cells.iter().find(|c| c.id == id && !c.rounds.is_empty())
+    }
+
+    /// Cells of one experiment, in plan order.
+    pub fn cells_of(&self, experiment: Experiment) -> impl Iterator<Item = &CellResult> {
+        self.cells.iter().filter(move |c| c.spec.experiment == experiment && !c.rounds.is_empty())
+    }
+
+    /// `a`'s rate over `b`'s, round by round.
+    #[must_use]
+    pub fn compare(&self, a: &CellSpec, b: &CellSpec) -> Comparison {
+        match (self.cell(a), self.cell(b)) {
+            (Some(a), Some(b)) => Comparison::paired(&a.rates(), &b.rates()),
+            _ => Comparison::NotMeasured,
+        }
+    }
+
+    /// Reads a results file.
+    ///
+    /// # Errors
+    /// [`ReadError`] names the file, and says whether it could not be read, is not a results file, or is of a newer format.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ReadError::Io { path: path.into(), source })?;
+        let value: serde_json::Value =
+            serde_json::from_str(&text).map_err(|source| ReadError::NotResults { path: path.into(), source })?;
+        let format = value.get("format").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        if format > u64::from(FORMAT) {
+            return Err(ReadError::Newer { path: path.into(), format });
+        }
+        serde_json::from_value(value).map_err(|source| ReadError::NotResults { path: path.into(), source })
+    }
+
+    /// The results as JSON.
+    ///
+    /// # Panics
+    /// Never: every field has a JSON form.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("every field of Results has a JSON form")
+    }
+}
+
+/// Why a results file could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file could not be read.
+    #[error("cannot read results file {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// The file is not what `seawall lab` writes.
+    #[error(
+        "{} is not a results file of `seawall lab` ({source}); give the results.json that a run wrote, or run `seawall lab PATH --json FILE` again",
+        path.display()
+    )]
+    NotResults {
+        /// The file.
+        path: PathBuf,
+        /// Where parsing stopped.
+        source: serde_json::Error,
+    },
+    /// The file comes from a newer program.
+    #[error("{} has results format {format}, this program reads up to {FORMAT}: use a newer seawall", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: u64,
+    },
+}
+
+/// A word for the operations of a cell: reads, writes, commits or flushes.
+#[must_use]
+pub fn operation_word(spec: &CellSpec) -> &'static str {
+    match spec.pattern {
+        Pattern::RandomRead | Pattern::SequentialRead => "reads",
+        Pattern::Log => "commits",
+        _ if spec.beside == crate::cell::Beside::ContinuousWriter => "flushes",
+        _ => "writes",
+    }
+}

@@ -1,0 +1,153 @@
+//! Made-up results for tests of what is computed from results. The rates are invented; nothing here is a measurement.
+
+use crate::cell::{Beside, CellSpec, Pattern, Preparation, Sync};
+use crate::results::{CellResult, DeviceDelta, FORMAT, Foreign, Machine, Results, Round, RunSettings};
+use histogram::{Histogram, SparseHistogram};
+use seawall_io::probe::{BlockDevice, DirectAlign, DirectIo, FileSystem, Finding, Probe, WriteCache};
+
+/// Grouping power and maximum value power of every latency histogram of the lab: 1.6% wide buckets up to 18 minutes.
+pub const LATENCY_CONFIG: (u8, u8) = (6, 40);
+
+/// A round of `operations` in one second with latencies around their mean.
+#[must_use]
+pub fn round(operations: u64, seed: u64) -> Round {
+    let mut latency = Histogram::new(LATENCY_CONFIG.0, LATENCY_CONFIG.1).expect("valid configuration");
+    let mean = 1_000_000_000 / operations.max(1);
+    for i in 0..operations.min(2000) {
+        let tail = if (i * 7919 + seed) % 100 == 0 { 5 } else { 1 };
+        latency.increment(mean * tail * (80 + (i * 31 + seed) % 40) / 100).expect("in range");
+    }
+    Round {
+        operations,
+        seconds: 1.0,
+        latency: SparseHistogram::from(&latency),
+        latency_ns_max: mean * 9,
+        per_tenth: vec![u32::try_from(operations / 10).unwrap_or(u32::MAX); 10],
+        device: Some(DeviceDelta {
+            reads: 0,
+            read_bytes: 0,
+            writes: operations,
+            written_bytes: operations * 8192,
+            flushes: operations,
+            busy_ms: 900,
+        }),
+        foreign: Foreign { cpu_cores: 0.02, io_bytes_per_s: Some(0.0), disturbed: false },
+        cached_bytes: Some(0),
+        writes_issued: operations,
+        syncs_issued: operations,
+    }
+}
+
+/// A cell of six rounds around `rate`.
+#[must_use]
+pub fn cell(spec: CellSpec, rate: f64) -> CellResult {
+    let rounds = [0.97, 1.0, 1.02, 0.99, 1.01, 1.03]
+        .iter()
+        .enumerate()
+        .map(|(i, f)| round((rate * f) as u64, i as u64))
+        .collect();
+    CellResult { id: spec.id(), spec, rounds }
+}
+
+/// A plausible rate for a cell, by simple rules.
+fn plausible(spec: &CellSpec) -> f64 {
+    let mut rate: f64 = match spec.pattern {
+        Pattern::RandomRead => 15_000.0 * f64::from(spec.queue_depth.min(16)).powf(0.4),
+        Pattern::SequentialRead => 1_800.0,
+        Pattern::Log => {
+            6_000.0 * f64::from(spec.threads).sqrt() * if spec.log.is_some_and(|l| l.merged) { 1.0 } else { 0.6 }
+        }
+        Pattern::RandomWrite | Pattern::SequentialWrite => 18_000.0 * f64::from(spec.threads.min(8)).sqrt(),
+    };
+    if spec.sync != Sync::None && spec.pattern != Pattern::Log {
+        rate *= 0.55;
+    }
+    rate *= match spec.preparation {
+        Preparation::Append | Preparation::Unwritten | Preparation::KeepSize => 0.4,
+        Preparation::ZeroFilledNow => 0.5,
+        _ => 1.0,
+    };
+    match spec.beside {
+        Beside::ContinuousWriter => rate * 0.3,
+        Beside::PacedFill => rate * 0.95,
+        _ => rate,
+    }
+}
+
+/// The probe of an imaginary NVMe drive under ext4.
+#[must_use]
+pub fn probe() -> Probe {
+    Probe {
+        path: "/srv/db".into(),
+        kernel: "6.12.0".into(),
+        file_system: Finding::Known(FileSystem {
+            kind: "ext4".into(),
+            mount_point: "/srv".into(),
+            options: "rw,relatime".into(),
+            copy_on_write: Finding::Known(false),
+            journal: Finding::Known(true),
+        }),
+        device: Finding::Known(BlockDevice {
+            name: "nvme0n1".into(),
+            volume: "nvme0n1p2".into(),
+            model: Finding::Known("Imaginary SSD 1TB".into()),
+            rotational: Finding::Known(false),
+            write_cache: Finding::Known(WriteCache::Back),
+            fua: Finding::Known(true),
+            logical_block_bytes: Finding::Known(512),
+            physical_block_bytes: Finding::Known(4096),
+            scheduler: Finding::Known("none".into()),
+            below: vec![],
+        }),
+        direct_io: Finding::Known(DirectIo::Yes),
+        direct_align: Finding::Known(DirectAlign { memory_bytes: 4, offset_bytes: 512 }),
+        direct_align_tried_bytes: Finding::Known(512),
+        atomic_writes: Finding::unknown("statx reports none"),
+        rwf_dsync: Finding::Known(true),
+        rwf_dontcache: Finding::Known(false),
+        fallocate: Finding::Known(true),
+        write_zeroes: Finding::Known(false),
+        cachestat: Finding::Known(true),
+        io_uring: Finding::Known(true),
+        io_uring_reason: "io_uring_setup and a trial read succeeded".into(),
+        memlock_bytes: Some(8 << 20),
+        free_bytes: 80 << 30,
+    }
+}
+
+/// Results holding `cells`.
+#[must_use]
+pub fn results(cells: Vec<CellResult>) -> Results {
+    Results {
+        format: FORMAT,
+        seawall_version: "0.1.0".into(),
+        started: "2026-11-20T12:00:00Z".into(),
+        machine: Machine {
+            cpus: 2,
+            cpu_model: "Imaginary CPU".into(),
+            memory_bytes: 24 << 30,
+            kernel: "6.12.0".into(),
+            host: "db1".into(),
+        },
+        probe: probe(),
+        run: RunSettings {
+            full: false,
+            file_bytes: 1 << 30,
+            seed: 1,
+            io_backend: "io_uring (probed)".into(),
+            rate: None,
+            command: "seawall lab /srv/db".into(),
+        },
+        cells,
+        sustain: None,
+        witness: None,
+        complete: true,
+        skipped: vec![],
+    }
+}
+
+/// Results of a whole plan at plausible rates.
+#[must_use]
+pub fn of_plan(plan: &[CellSpec]) -> Results {
+    results(plan.iter().map(|spec| cell(*spec, plausible(spec))).collect())
+}

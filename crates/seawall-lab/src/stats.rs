@@ -1,0 +1,142 @@
+//! Medians and the intervals that say how far to trust them.
+//!
+//! - An [`Estimate`] is never a bare number: it carries the interval that holds the true median with at least the stated
+//!   confidence, by order statistics (no assumption about the distribution).
+//! - A comparison is made pair by pair over interleaved rounds, so that drift of the machine cancels.
+//! - [`Comparison::CannotTell`] is an answer.
+
+use serde::{Deserialize, Serialize};
+
+/// A median with its distribution-free confidence interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The sample median.
+    pub median: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+    /// Number of samples.
+    pub samples: usize,
+    /// Probability that the interval holds the true median (below 0.95 when there are fewer than six samples).
+    pub confidence: f64,
+}
+
+impl Estimate {
+    /// The median of `samples` and the narrowest symmetric order-statistic interval with at least 95% confidence, or
+    /// the whole range when there are too few samples for that. `None` for no samples.
+    ///
+    /// Source: the sign test's interval, e.g. Conover, Practical Nonparametric Statistics, 3.2.
+    ///
+    /// ```
+    /// use seawall_lab::stats::Estimate;
+    /// let e = Estimate::of(&[5.0, 1.0, 4.0, 2.0, 3.0, 6.0]).unwrap();
+    /// assert_eq!((e.median, e.low, e.high), (3.5, 1.0, 6.0));
+    /// assert!((e.confidence - 0.96875).abs() < 1e-9);
+    /// ```
+    #[must_use]
+    pub fn of(samples: &[f64]) -> Option<Self> {
+        let mut sorted: Vec<f64> = samples.iter().copied().filter(|s| s.is_finite()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let n = sorted.len();
+        if n == 0 {
+            return None;
+        }
+        let median = if n % 2 == 1 { sorted[n / 2] } else { (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0 };
+        let mut drop = 0;
+        let mut confidence = coverage(n, 0);
+        while 2 * (drop + 1) < n && coverage(n, drop + 1) >= 0.95 {
+            drop += 1;
+            confidence = coverage(n, drop);
+        }
+        Some(Self { median, low: sorted[drop], high: sorted[n - 1 - drop], samples: n, confidence })
+    }
+
+    /// Half the interval's width relative to the median, as the table's "spread" (0.04 is shown as ±4%).
+    #[must_use]
+    pub fn spread(&self) -> f64 {
+        if self.median == 0.0 { 0.0 } else { (self.high - self.low) / 2.0 / self.median.abs() }
+    }
+}
+
+/// Probability that the interval between the `drop`-th smallest and largest of `n` samples holds the median.
+fn coverage(n: usize, drop: usize) -> f64 {
+    // 1 - 2 * P(Binomial(n, 1/2) <= drop), in logarithms so that large n does not underflow.
+    let mut log_choose = 0.0_f64;
+    let mut tail = 0.0_f64;
+    for k in 0..=drop {
+        if k > 0 {
+            log_choose += ((n - k + 1) as f64).ln() - (k as f64).ln();
+        }
+        tail += (log_choose - n as f64 * std::f64::consts::LN_2).exp();
+    }
+    (1.0 - 2.0 * tail).max(0.0)
+}
+
+/// The outcome of comparing two cells.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "outcome", content = "ratio")]
+pub enum Comparison {
+    /// The first is higher: the interval of the ratio lies above 1.
+    Higher(Estimate),
+    /// The first is lower: the interval of the ratio lies below 1.
+    Lower(Estimate),
+    /// The interval holds 1, or the difference is under 3%: inside the noise.
+    CannotTell(Estimate),
+    /// One of the two was not measured.
+    NotMeasured,
+}
+
+impl Comparison {
+    /// Compares `a` to `b` pair by pair (round i of one against round i of the other, which ran next to each other).
+    #[must_use]
+    pub fn paired(a: &[f64], b: &[f64]) -> Self {
+        let ratios: Vec<f64> = a.iter().zip(b).filter(|(_, b)| **b > 0.0).map(|(a, b)| a / b).collect();
+        match Estimate::of(&ratios) {
+            None => Self::NotMeasured,
+            Some(r) if r.samples >= 3 && r.low > 1.0 && r.median > 1.03 => Self::Higher(r),
+            Some(r) if r.samples >= 3 && r.high < 1.0 && r.median < 0.97 => Self::Lower(r),
+            Some(r) => Self::CannotTell(r),
+        }
+    }
+
+    /// The ratio's estimate, if both were measured.
+    #[must_use]
+    pub fn ratio(&self) -> Option<Estimate> {
+        match self {
+            Self::Higher(r) | Self::Lower(r) | Self::CannotTell(r) => Some(*r),
+            Self::NotMeasured => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interval_narrows_with_samples_and_never_claims_more_than_it_has() {
+        let few = Estimate::of(&[1.0, 2.0, 3.0]).unwrap();
+        assert!(few.confidence < 0.95 && few.low == 1.0 && few.high == 3.0);
+        let many: Vec<f64> = (0..101).map(f64::from).collect();
+        let e = Estimate::of(&many).unwrap();
+        assert!(e.confidence >= 0.95);
+        assert_eq!(e.median, 50.0);
+        assert!(e.low > 38.0 && e.high < 62.0, "{e:?}");
+        assert!(Estimate::of(&[]).is_none());
+    }
+
+    #[test]
+    fn noise_is_called_noise() {
+        let a = [100.0, 140.0, 90.0, 120.0, 105.0, 95.0];
+        let b = [110.0, 100.0, 100.0, 115.0, 100.0, 101.0];
+        assert!(matches!(Comparison::paired(&a, &b), Comparison::CannotTell(_)));
+        let fast = a.map(|x| x * 3.0);
+        assert!(matches!(Comparison::paired(&fast, &b), Comparison::Higher(_)));
+        assert!(matches!(Comparison::paired(&b, &fast), Comparison::Lower(_)));
+        assert!(matches!(Comparison::paired(&[], &b), Comparison::NotMeasured));
+        // A difference of 1% is not worth a sentence however sure we are of it.
+        let near = b.map(|x| x * 1.01);
+        assert!(matches!(Comparison::paired(&near, &b), Comparison::CannotTell(_)));
+    }
+}
