@@ -1,0 +1,283 @@
+//! Memory for direct I/O.
+//!
+//! 1. An [`AlignedBuf`] is aligned to 4096 bytes, zeroed, and freed by whoever holds it.
+//! 2. An [`IoBuf`] is exclusive: while a request owns it nobody else can read or write its bytes, and its memory outlives the request.
+//! 3. Slots of an [`Arena`] are claimed by one `IoBuf` at a time and given back on drop; the arena lives until the last is back.
+//!
+//! This is one of the modules in which `unsafe` is allowed.
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Alignment of every buffer, bytes: enough for direct I/O on any device with blocks of up to 4 KiB.
+pub const BUFFER_ALIGN: usize = 4096;
+
+/// Zeroed memory aligned to [`BUFFER_ALIGN`].
+///
+/// ```
+/// use seawall_io::AlignedBuf;
+/// let mut block = AlignedBuf::zeroed(4096);
+/// block[0] = 7;
+/// assert_eq!(block.as_ptr() as usize % 4096, 0);
+/// assert_eq!(block.len(), 4096);
+/// ```
+pub struct AlignedBuf {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: an AlignedBuf owns its memory exclusively; moving or sharing it between threads is as safe as for a Vec<u8>.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: as above; shared references give only shared access to the bytes.
+unsafe impl Sync for AlignedBuf {}
+
+impl AlignedBuf {
+    /// `len` zero bytes.
+    ///
+    /// # Panics
+    /// When `len` is 0 or exceeds `isize::MAX`.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        let layout = Self::layout(len);
+        // SAFETY: the layout has a non-zero size, checked in `layout`.
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        Self { start, len }
+    }
+
+    /// An aligned copy of `bytes`.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buf = Self::zeroed(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+
+    fn layout(len: usize) -> Layout {
+        assert!(len > 0, "an empty buffer cannot be aligned");
+        Layout::from_size_align(len, BUFFER_ALIGN).expect("a buffer is smaller than isize::MAX")
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        // SAFETY: `start` came from `alloc_zeroed` with this very layout and is freed once, here.
+        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` points to `len` initialised bytes that live as long as self, and &self excludes writers.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and &mut self excludes everyone else.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AlignedBuf({} bytes)", self.len)
+    }
+}
+
+/// Memory that a request owns: an [`AlignedBuf`], or a slot of an [`Arena`].
+#[derive(Debug)]
+pub struct IoBuf(Memory);
+
+#[derive(Debug)]
+enum Memory {
+    Owned(AlignedBuf),
+    Slot(ArenaSlot),
+}
+
+impl IoBuf {
+    /// Bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.deref().len()
+    }
+
+    /// Never true: buffers have at least one byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the memory belongs to `arena`, so that an arena registered with the kernel can be used for it.
+    #[must_use]
+    pub fn is_from(&self, arena: &Arena) -> bool {
+        matches!(&self.0, Memory::Slot(slot) if std::ptr::eq(Arc::as_ptr(&slot.arena), arena))
+    }
+}
+
+impl From<AlignedBuf> for IoBuf {
+    fn from(buf: AlignedBuf) -> Self {
+        Self(Memory::Owned(buf))
+    }
+}
+
+impl Deref for IoBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Memory::Owned(buf) => buf,
+            Memory::Slot(slot) => slot.bytes(),
+        }
+    }
+}
+
+impl DerefMut for IoBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            Memory::Owned(buf) => buf,
+            Memory::Slot(slot) => slot.bytes_mut(),
+        }
+    }
+}
+
+/// One stretch of memory cut into equal slots, which a backend may register with the kernel once.
+///
+/// ```
+/// use seawall_io::Arena;
+/// let arena = Arena::new(4096, 2);
+/// let (a, b) = (arena.claim().unwrap(), arena.claim().unwrap());
+/// assert!(arena.claim().is_none());
+/// drop(a);
+/// assert_eq!(arena.claim().unwrap().len(), 4096);
+/// # drop(b);
+/// ```
+#[derive(Debug)]
+pub struct Arena {
+    memory: NonNullBytes,
+    slot_bytes: usize,
+    free: Mutex<Vec<u32>>,
+    claimed: AtomicU64,
+}
+
+/// The arena's memory: never borrowed whole as a Rust reference once slots exist.
+#[derive(Debug)]
+struct NonNullBytes {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the pointer is only used through slots, each of which is exclusive, and freed once in Arena::drop.
+unsafe impl Send for NonNullBytes {}
+// SAFETY: as above.
+unsafe impl Sync for NonNullBytes {}
+
+impl Arena {
+    /// `slots` buffers of `slot_bytes` each; `slot_bytes` is rounded up to [`BUFFER_ALIGN`].
+    ///
+    /// # Panics
+    /// When either is 0 or the whole exceeds `isize::MAX`.
+    #[must_use]
+    pub fn new(slot_bytes: usize, slots: u32) -> Arc<Self> {
+        let slot_bytes = slot_bytes.next_multiple_of(BUFFER_ALIGN);
+        let len = slot_bytes.checked_mul(slots as usize).expect("an arena is smaller than isize::MAX");
+        let whole = AlignedBuf::zeroed(len);
+        let memory = NonNullBytes { start: whole.start, len };
+        std::mem::forget(whole);
+        Arc::new(Self { memory, slot_bytes, free: Mutex::new((0..slots).rev().collect()), claimed: AtomicU64::new(0) })
+    }
+
+    /// A free slot; `None` when all are claimed.
+    #[must_use]
+    pub fn claim(self: &Arc<Self>) -> Option<IoBuf> {
+        let index = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        self.claimed.fetch_add(1, Ordering::Relaxed);
+        Some(IoBuf(Memory::Slot(ArenaSlot { arena: self.clone(), index })))
+    }
+
+    /// Slots claimed so far, for statistics.
+    #[must_use]
+    pub fn claims(&self) -> u64 {
+        self.claimed.load(Ordering::Relaxed)
+    }
+
+    /// Start and length of the whole memory, for registration with the kernel.
+    pub(crate) fn extent(&self) -> (*mut u8, usize) {
+        (self.memory.start.as_ptr(), self.memory.len)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // Every slot holds an Arc of the arena, so none is left: the memory may go.
+        drop(AlignedBuf { start: self.memory.start, len: self.memory.len });
+    }
+}
+
+#[derive(Debug)]
+struct ArenaSlot {
+    arena: Arc<Arena>,
+    index: u32,
+}
+
+impl ArenaSlot {
+    fn start(&self) -> *mut u8 {
+        // SAFETY: `index` is below the number of slots, so the result stays inside the arena's allocation.
+        unsafe { self.arena.memory.start.as_ptr().add(self.index as usize * self.arena.slot_bytes) }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the slot's bytes are initialised (zeroed at creation), inside the arena, kept alive by `arena`, and owned by
+        // this slot alone until its drop returns the index.
+        unsafe { std::slice::from_raw_parts(self.start(), self.arena.slot_bytes) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and &mut self excludes other references to the slot.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.arena.slot_bytes) }
+    }
+}
+
+impl Drop for ArenaSlot {
+    fn drop(&mut self) {
+        self.arena.free.lock().unwrap_or_else(PoisonError::into_inner).push(self.index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_do_not_overlap_and_come_back() {
+        let arena = Arena::new(1000, 3);
+        let mut slots: Vec<IoBuf> = std::iter::from_fn(|| arena.claim()).collect();
+        assert_eq!(slots.len(), 3);
+        for (i, slot) in slots.iter_mut().enumerate() {
+            assert_eq!(slot.len(), 4096);
+            slot.fill(i as u8 + 1);
+        }
+        for (i, slot) in slots.iter().enumerate() {
+            assert!(slot.iter().all(|&b| b == i as u8 + 1));
+            assert!(slot.is_from(&arena));
+        }
+        drop(slots);
+        assert!(arena.claim().is_some());
+        assert_eq!(arena.claims(), 4);
+    }
+
+    #[test]
+    fn a_slot_keeps_its_arena_alive() {
+        let arena = Arena::new(4096, 1);
+        let mut slot = arena.claim().unwrap();
+        drop(arena);
+        slot.fill(9);
+        assert!(slot.iter().all(|&b| b == 9));
+    }
+}

@@ -1,0 +1,83 @@
+//! The three dimensions by which I/O is counted and its policy named: file class, operation, cause.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+macro_rules! dimension {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $name { $($(#[$vmeta])* $variant),+ }
+        impl $name {
+            /// Every value, in declaration order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            /// The name used in tables, metrics and settings.
+            #[must_use]
+            pub fn name(self) -> &'static str { match self { $(Self::$variant => $word),+ } }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.pad(self.name()) }
+        }
+    };
+}
+
+dimension! {
+    /// What a file is for; every I/O policy is set per class.
+    FileClass {
+        /// Pages of trees.
+        Data = "data",
+        /// The redo log.
+        Redo = "redo",
+        /// Copies of pages that protect against torn writes.
+        Doublewrite = "doublewrite",
+        /// The change log (binlog).
+        ChangeLog = "change-log",
+        /// Files that are none of the engine's: scratch files of the lab.
+        Scratch = "scratch",
+    }
+}
+
+dimension! {
+    /// What was asked of the disk.
+    Op {
+        /// Positioned read.
+        Read = "read",
+        /// Positioned write, not durable by itself.
+        Write = "write",
+        /// Write that is durable when it returns, however the flush method achieves that.
+        DurableWrite = "durable-write",
+        /// `fdatasync` or `fsync`.
+        Sync = "sync",
+        /// Growth: `fallocate`, `ftruncate`.
+        Grow = "grow",
+        /// Opening a file, or changing how it is open.
+        Open = "open",
+        /// Directory work: create, rename, remove, sync of the directory.
+        Directory = "directory",
+        /// Asking about a file, or about the page cache it holds.
+        Inspect = "inspect",
+    }
+}
+
+dimension! {
+    /// Why it was asked.
+    Cause {
+        /// A caller waits for this page.
+        DemandRead = "demand-read",
+        /// A page that a scan will need.
+        Prefetch = "prefetch",
+        /// A commit waits for its log.
+        Commit = "commit",
+        /// The page cleaner.
+        Clean = "clean",
+        /// A checkpoint.
+        Checkpoint = "checkpoint",
+        /// Start-up.
+        Recovery = "recovery",
+        /// Space made ready ahead of need.
+        Preallocate = "preallocate",
+        /// Anything else.
+        Other = "other",
+    }
+}

@@ -1,0 +1,441 @@
+//! The seam to the disk: one trait, implemented by the operating system's backends and by the simulated disk.
+//!
+//! 1. Synchronous calls act on borrowed memory and may be short; [`crate::File`] completes them.
+//! 2. Asynchronous requests own their buffers until they are complete: whoever drops a [`Ticket`] early frees nothing that the
+//!    kernel may still write to, and whoever submitted may end before the request does.
+//! 3. Any thread may drive completions; a request's completion never depends on the thread that asked for it.
+//! 4. A [`Handle`] closes when its last clone is dropped, and every request in flight holds one.
+//!
+//! ```text
+//!   submit ──> in flight ──drive──> short ──resubmit──> in flight
+//!                        └─drive──> done (Ticket::take)
+//! ```
+
+use crate::buf::IoBuf;
+use crate::class::Op;
+use crate::error::{IoError, IoErrorKind, Result};
+use std::fmt;
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Thread;
+
+/// A disk: a name space of files and positioned I/O on them.
+pub trait Disk: Send + Sync + fmt::Debug {
+    /// Which backend this is and why it was chosen.
+    fn backend(&self) -> &BackendInfo;
+
+    // --- names ---------------------------------------------------------------------------------------------------------
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// The kernel's refusal; `EINVAL` when `how.direct` and the file system has no direct I/O.
+    fn open(&self, path: &Path, how: OpenHow) -> Result<Handle>;
+    /// Renames a file over any existing one; durable after [`Disk::sync_dir`] of both directories.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Removes a file; durable after [`Disk::sync_dir`].
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Makes creations, renames and removals in a directory durable.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn sync_dir(&self, path: &Path) -> Result<()>;
+    /// Files of a directory, sorted by name.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn list(&self, path: &Path) -> Result<Vec<PathBuf>>;
+    /// Bytes free for this process on the file system of `path`.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn free_bytes(&self, path: &Path) -> Result<u64>;
+
+    // --- an open file, synchronously -----------------------------------------------------------------------------------
+
+    /// Locks the file itself against other processes and other handles, without waiting.
+    ///
+    /// # Errors
+    /// [`IoErrorKind::Locked`] when another holds it.
+    fn lock(&self, file: &Handle) -> Result<()>;
+    /// Length, bytes.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn len(&self, file: &Handle) -> Result<u64>;
+    /// Sets the length, bytes; growth makes a hole.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn set_len(&self, file: &Handle, len: u64) -> Result<()>;
+    /// Allocates blocks for a range of bytes.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` when this way of allocating does not exist here, `ENOSPC` when there is no room.
+    fn allocate(&self, file: &Handle, how: Allocate, offset: u64, len: u64) -> Result<()>;
+    /// Reads into `buf`; returns the bytes read, which may be fewer, and 0 at the end of the file.
+    ///
+    /// # Errors
+    /// The kernel's refusal; never `EINTR`.
+    fn read_at(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize>;
+    /// Writes `bufs` in order; returns the bytes written, which may be fewer.
+    ///
+    /// # Errors
+    /// The kernel's refusal; never `EINTR`.
+    fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize>;
+    /// Makes completed writes durable.
+    ///
+    /// # Errors
+    /// The first error of any write-back since the last sync through this handle. It must not be retried.
+    fn sync(&self, file: &Handle, how: SyncHow) -> Result<()>;
+    /// What the page cache holds of the first `len` bytes.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn cached(&self, file: &Handle, len: u64) -> Result<Cached>;
+    /// Drops clean pages of a range from the page cache (`len` 0: to the end).
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> Result<()>;
+
+    // --- asynchronously --------------------------------------------------------------------------------------------------
+
+    /// Submits a batch with as few system calls as the backend can; one ticket a request, in order.
+    fn submit(&self, batch: Vec<Request>) -> Vec<Ticket>;
+    /// Completes what is ready; with `block` waits for at least one completion if anything is in flight. Returns how many
+    /// requests this call completed.
+    fn drive(&self, block: bool) -> usize;
+    /// Waits for one request, completing others on the way.
+    fn wait(&self, ticket: &Ticket) -> Completion {
+        loop {
+            if let Some(completion) = ticket.take() {
+                return completion;
+            }
+            self.drive(true);
+        }
+    }
+}
+
+/// Which backend a disk uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackendInfo {
+    /// `io_uring`, `threads`, `sync` or `simulated`.
+    pub name: &'static str,
+    /// Why this one, such as `asked for` or `io_uring_setup: Operation not permitted`.
+    pub reason: String,
+    /// Whether buffers of the arena are registered with the kernel, or why not.
+    pub registered_buffers: Result<(), String>,
+}
+
+/// How to open a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenHow {
+    /// Open for writing too.
+    pub write: bool,
+    /// What to do when the file is or is not there.
+    pub create: Create,
+    /// `O_DIRECT`.
+    pub direct: bool,
+    /// `O_DSYNC`.
+    pub dsync: bool,
+}
+
+/// What to do when the file is or is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Create {
+    /// It must exist.
+    #[default]
+    No,
+    /// It must not exist: nothing is ever overwritten by accident.
+    New,
+    /// Either.
+    IfMissing,
+}
+
+/// Ways of allocating blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allocate {
+    /// Unwritten extents; the length grows.
+    Unwritten,
+    /// Unwritten extents beyond the end; the length stays.
+    KeepSize,
+    /// Written extents of zeroes (`FALLOC_FL_WRITE_ZEROES`); the length grows.
+    WriteZeroes,
+}
+
+/// How a write goes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteHow {
+    /// `RWF_DSYNC`: durable when it returns.
+    pub dsync: bool,
+    /// `RWF_DONTCACHE`: through the page cache, leaving nothing there.
+    pub dontcache: bool,
+}
+
+/// How completed writes become durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncHow {
+    /// `fdatasync`: data, and the metadata needed to read it.
+    Data,
+    /// `fsync`: all metadata.
+    All,
+}
+
+/// What the page cache holds of a file, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cached {
+    /// Resident.
+    pub resident: u64,
+    /// Resident and not yet written back; `None` when the kernel cannot tell (mincore).
+    pub dirty: Option<u64>,
+    /// Under write-back; `None` when the kernel cannot tell.
+    pub writeback: Option<u64>,
+    /// Evicted since the kernel last forgot; `None` when the kernel cannot tell.
+    pub evicted: Option<u64>,
+}
+
+/// An open file of a [`Disk`].
+#[derive(Debug, Clone)]
+pub struct Handle(Arc<HandleInner>);
+
+#[derive(Debug)]
+struct HandleInner {
+    path: PathBuf,
+    file: HandleFile,
+}
+
+#[derive(Debug)]
+enum HandleFile {
+    Os(std::os::fd::OwnedFd),
+    Simulated(u64),
+}
+
+impl Handle {
+    /// A handle of the operating system.
+    #[must_use]
+    pub fn os(path: &Path, fd: std::os::fd::OwnedFd) -> Self {
+        Self(Arc::new(HandleInner { path: path.into(), file: HandleFile::Os(fd) }))
+    }
+
+    /// A handle of a disk that is not the operating system's; `id` is that disk's own.
+    #[must_use]
+    pub fn simulated(path: &Path, id: u64) -> Self {
+        Self(Arc::new(HandleInner { path: path.into(), file: HandleFile::Simulated(id) }))
+    }
+
+    /// The path it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// The id given to [`Handle::simulated`].
+    #[must_use]
+    pub fn simulated_id(&self) -> Option<u64> {
+        match self.0.file {
+            HandleFile::Simulated(id) => Some(id),
+            HandleFile::Os(_) => None,
+        }
+    }
+
+    /// The file descriptor.
+    ///
+    /// # Errors
+    /// `EBADF` when the handle belongs to another kind of disk.
+    pub fn fd(&self, op: Op) -> Result<std::os::fd::BorrowedFd<'_>> {
+        use std::os::fd::AsFd as _;
+        match &self.0.file {
+            HandleFile::Os(fd) => Ok(fd.as_fd()),
+            HandleFile::Simulated(_) => Err(IoError::os(op, self.path(), libc::EBADF)),
+        }
+    }
+}
+
+/// What an asynchronous request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    /// Fill the buffers from the file.
+    Read,
+    /// Write the buffers to the file.
+    Write(WriteHow),
+    /// Make completed writes durable; no buffers.
+    Sync(SyncHow),
+}
+
+/// An asynchronous request. It owns its buffers.
+#[derive(Debug)]
+pub struct Request {
+    /// The file.
+    pub file: Handle,
+    /// What to do.
+    pub kind: RequestKind,
+    /// Where the first byte goes, bytes.
+    pub offset: u64,
+    /// The memory, in order.
+    pub bufs: Vec<IoBuf>,
+    /// Bytes already transferred by earlier, short attempts.
+    pub done: usize,
+}
+
+impl Request {
+    /// A read that fills `buf`.
+    #[must_use]
+    pub fn read(file: &Handle, offset: u64, buf: IoBuf) -> Self {
+        Self { file: file.clone(), kind: RequestKind::Read, offset, bufs: vec![buf], done: 0 }
+    }
+
+    /// A write of all of `bufs`.
+    #[must_use]
+    pub fn write(file: &Handle, offset: u64, bufs: Vec<IoBuf>, how: WriteHow) -> Self {
+        Self { file: file.clone(), kind: RequestKind::Write(how), offset, bufs, done: 0 }
+    }
+
+    /// A sync.
+    #[must_use]
+    pub fn sync(file: &Handle, how: SyncHow) -> Self {
+        Self { file: file.clone(), kind: RequestKind::Sync(how), offset: 0, bufs: Vec::new(), done: 0 }
+    }
+
+    /// All bytes the request is to transfer.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bufs.iter().map(IoBuf::len).sum()
+    }
+
+    /// Whether there is nothing to transfer.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The operation, for errors and counters.
+    #[must_use]
+    pub fn op(&self) -> Op {
+        match self.kind {
+            RequestKind::Read => Op::Read,
+            RequestKind::Write(how) if how.dsync => Op::DurableWrite,
+            RequestKind::Write(_) => Op::Write,
+            RequestKind::Sync(_) => Op::Sync,
+        }
+    }
+
+    /// Takes in the kernel's answer to one attempt (bytes, or a negative errno) and says what comes next: `None` when another
+    /// attempt is needed for the rest, `Some` when the request is finished. Every backend decides through this function, so
+    /// that short transfers, interruptions and cancelled submitters are treated alike.
+    pub fn attempt_ended(&mut self, answer: i64) -> Option<Result<()>> {
+        let len = self.len();
+        let error = |kind| IoError {
+            offset: Some(self.offset),
+            len: Some(len as u64),
+            ..IoError::new(self.op(), self.file.path(), kind)
+        };
+        // ECANCELED: the submitting thread ended before the request did. That is no error of the disk: try again from here.
+        const AGAIN: [i64; 3] = [-(libc::EINTR as i64), -(libc::EAGAIN as i64), -(libc::ECANCELED as i64)];
+        if AGAIN.contains(&answer) {
+            return None;
+        }
+        if answer < 0 {
+            return Some(Err(error(IoErrorKind::Os(i32::try_from(-answer).unwrap_or(libc::EIO)))));
+        }
+        let moved = usize::try_from(answer).unwrap_or(usize::MAX);
+        if matches!(self.kind, RequestKind::Sync(_)) {
+            return Some(Ok(()));
+        }
+        if moved == 0 && self.done < len {
+            return Some(Err(match self.kind {
+                RequestKind::Read => error(IoErrorKind::UnexpectedEof { got: self.done as u64 }),
+                _ => error(IoErrorKind::NoProgress),
+            }));
+        }
+        self.done = (self.done + moved).min(len);
+        (self.done == len).then_some(Ok(()))
+    }
+}
+
+/// A finished request.
+#[derive(Debug)]
+pub struct Completion {
+    /// Whether all bytes were transferred.
+    pub result: Result<()>,
+    /// The request's buffers, given back.
+    pub bufs: Vec<IoBuf>,
+}
+
+/// A request in flight. Dropping it abandons the result, not the request.
+#[derive(Debug)]
+pub struct Ticket {
+    pub(crate) slot: Arc<Slot>,
+}
+
+/// Where a completion is left for its ticket.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    done: AtomicBool,
+    completion: Mutex<Option<Completion>>,
+    waiter: Mutex<Option<Thread>>,
+}
+
+impl Slot {
+    /// Registers the calling thread to be unparked on completion.
+    pub(crate) fn wake_me(&self) {
+        *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
+    }
+
+    pub(crate) fn unpark(&self) {
+        if let Some(thread) = &*self.waiter.lock().unwrap_or_else(PoisonError::into_inner) {
+            thread.unpark();
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::SeqCst)
+    }
+}
+
+impl Ticket {
+    /// A ticket and the means to complete it, for implementations of [`Disk`].
+    #[must_use]
+    pub fn new() -> (Self, Completer) {
+        let slot = Arc::new(Slot::default());
+        (Self { slot: slot.clone() }, Completer { slot })
+    }
+
+    /// Whether [`Ticket::take`] would return the completion.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.slot.is_done()
+    }
+
+    /// The completion, once, if the request is done.
+    #[must_use]
+    pub fn take(&self) -> Option<Completion> {
+        if !self.is_done() {
+            return None;
+        }
+        self.slot.completion.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Completes one [`Ticket`].
+#[derive(Debug)]
+pub struct Completer {
+    pub(crate) slot: Arc<Slot>,
+}
+
+impl Completer {
+    /// Leaves the completion and wakes whoever waits for it.
+    pub fn complete(self, completion: Completion) {
+        *self.slot.completion.lock().unwrap_or_else(PoisonError::into_inner) = Some(completion);
+        self.slot.done.store(true, Ordering::SeqCst);
+        self.slot.unpark();
+    }
+}

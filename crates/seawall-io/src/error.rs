@@ -1,0 +1,166 @@
+//! One error for every failed I/O: it always names operation, file, offset, length and errno, and says what to do.
+
+use crate::class::Op;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A failed I/O operation.
+///
+/// ```
+/// use seawall_io::{IoError, IoErrorKind, Op};
+/// let error = IoError::os(Op::Write, "/srv/db/data.sw", 28).at(8192, 4096);
+/// assert_eq!(error.errno(), Some(28));
+/// assert!(error.to_string().starts_with("write of 4096 bytes at offset 8192 of /srv/db/data.sw failed: No space left on device"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IoError {
+    /// What was asked.
+    pub op: Op,
+    /// Of which file or directory.
+    pub path: PathBuf,
+    /// At which offset, bytes, where that applies.
+    pub offset: Option<u64>,
+    /// How many bytes, where that applies.
+    pub len: Option<u64>,
+    /// What went wrong.
+    pub kind: IoErrorKind,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IoErrorKind {
+    /// The kernel refused, with this errno.
+    Os(i32),
+    /// Offset, length or buffer address does not have the alignment that direct I/O needs here, bytes.
+    Misaligned {
+        /// The alignment needed, bytes.
+        needed: u32,
+        /// Which of the three is wrong: `offset`, `length` or `buffer address`.
+        what: &'static str,
+    },
+    /// The file ended before all bytes were read.
+    UnexpectedEof {
+        /// Bytes that were there.
+        got: u64,
+    },
+    /// A write made no progress although the kernel reported no error.
+    NoProgress,
+    /// The file is locked by another process.
+    Locked,
+    /// Keeping the stated reserve of free space leaves no room for this.
+    Reserve {
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes free for use above the reserve.
+        available: u64,
+        /// The reserve, bytes.
+        reserve: u64,
+    },
+    /// Asked to stop.
+    Cancelled,
+}
+
+impl IoError {
+    /// An error of the kernel.
+    pub fn os(op: Op, path: impl AsRef<Path>, errno: i32) -> Self {
+        Self::new(op, path, IoErrorKind::Os(errno))
+    }
+
+    /// An error of any kind.
+    pub fn new(op: Op, path: impl AsRef<Path>, kind: IoErrorKind) -> Self {
+        Self { op, path: path.as_ref().to_owned(), offset: None, len: None, kind }
+    }
+
+    /// The same error with offset and length, both in bytes.
+    #[must_use]
+    pub fn at(mut self, offset: u64, len: u64) -> Self {
+        self.offset = Some(offset);
+        self.len = Some(len);
+        self
+    }
+
+    /// The kernel's errno, if the kernel refused.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self.kind {
+            IoErrorKind::Os(errno) => Some(errno),
+            _ => None,
+        }
+    }
+
+    /// What the person who reads this can do.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self.kind {
+            IoErrorKind::Os(libc::ENOSPC | libc::EDQUOT) => "free some space on this file system, or move the file",
+            IoErrorKind::Os(libc::EROFS) => "the file system is mounted read-only: remount it, or give another path",
+            IoErrorKind::Os(libc::EACCES | libc::EPERM) => {
+                "check the owner and permissions of the file and its directory"
+            }
+            IoErrorKind::Os(libc::ENOENT) => "check that the path exists and is spelled right",
+            IoErrorKind::Os(libc::EEXIST) => "nothing is overwritten: remove the file yourself or give another path",
+            IoErrorKind::Os(libc::EMFILE | libc::ENFILE) => "raise the limit of open files (ulimit -n)",
+            IoErrorKind::Os(libc::EIO) => {
+                "the device or its path failed: look at the kernel log (dmesg), and do not trust what was written since the last good sync"
+            }
+            IoErrorKind::Os(libc::EINVAL) if matches!(self.op, Op::Open | Op::Read | Op::Write | Op::DurableWrite) => {
+                "this file system may not support direct I/O with this alignment: `seawall probe` tells, flush method fsync works anywhere"
+            }
+            IoErrorKind::Os(libc::EFBIG) => {
+                "the file would exceed the file system's or the process's limit (ulimit -f)"
+            }
+            IoErrorKind::Os(_) => "look the error up in the kernel log (dmesg)",
+            IoErrorKind::Misaligned { .. } => {
+                "round offset and length to blocks and use an aligned buffer, or open the file buffered"
+            }
+            IoErrorKind::UnexpectedEof { .. } => {
+                "the file is shorter than it must be: was it truncated or copied in part?"
+            }
+            IoErrorKind::NoProgress => "the file system accepts no more bytes: check quota and limits",
+            IoErrorKind::Locked => "another process has this file open: stop it, or give another path",
+            IoErrorKind::Reserve { .. } => "free some space, or ask for less",
+            IoErrorKind::Cancelled => "nothing was lost; run it again when ready",
+        }
+    }
+
+    /// Whether the disk, not the request, failed: such an error must poison what depends on the file.
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        matches!(self.op, Op::Write | Op::DurableWrite | Op::Sync)
+            && !matches!(
+                self.kind,
+                IoErrorKind::Misaligned { .. } | IoErrorKind::Cancelled | IoErrorKind::Reserve { .. }
+            )
+    }
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.op)?;
+        if let Some(len) = self.len.filter(|&len| len > 0) {
+            write!(f, " of {len} bytes")?;
+        }
+        if let Some(offset) = self.offset {
+            write!(f, " at offset {offset}")?;
+        }
+        write!(f, " of {} failed: ", self.path.display())?;
+        match &self.kind {
+            IoErrorKind::Os(errno) => write!(f, "{}", std::io::Error::from_raw_os_error(*errno))?,
+            IoErrorKind::Misaligned { needed, what } => write!(f, "the {what} is not a multiple of {needed} bytes")?,
+            IoErrorKind::UnexpectedEof { got } => write!(f, "the file ends after {got} of these bytes")?,
+            IoErrorKind::NoProgress => write!(f, "no bytes were accepted")?,
+            IoErrorKind::Locked => write!(f, "it is locked by another process")?,
+            IoErrorKind::Reserve { needed, available, reserve } => {
+                write!(f, "{needed} bytes are needed and {available} are free above the reserve of {reserve}")?;
+            }
+            IoErrorKind::Cancelled => write!(f, "it was asked to stop")?,
+        }
+        write!(f, "; {}", self.advice())
+    }
+}
+
+impl std::error::Error for IoError {}
+
+/// Result of an I/O operation.
+pub type Result<T, E = IoError> = std::result::Result<T, E>;
