@@ -6,3 +6,5 @@ pub mod results;
 #[doc(hidden)]
 pub mod sample;
 pub mod stats;
+pub mod sustain;
+mod text;
