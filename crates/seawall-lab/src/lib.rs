@@ -8,3 +8,4 @@ pub mod sample;
 pub mod stats;
 pub mod sustain;
 mod text;
+pub mod verdict;

@@ -51,9 +51,7 @@ pub fn plateaus(per_second: &[u32]) -> Vec<Plateau> {
     edges.extend(cuts.iter().map(|cut| cut * width));
     edges.push(per_second.len());
     // Two neighbours that turn out alike are one plateau.
-    let rate = |from: usize, to: usize| {
-        median(&per_second[from..to].iter().map(|&x| f64::from(x)).collect::<Vec<_>>())
-    };
+    let rate = |from: usize, to: usize| median(&per_second[from..to].iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
     let mut i = 1;
     while i + 1 < edges.len() {
         let (left, right) = (rate(edges[i - 1], edges[i]), rate(edges[i], edges[i + 1]));
@@ -64,10 +62,7 @@ pub fn plateaus(per_second: &[u32]) -> Vec<Plateau> {
             i += 1;
         }
     }
-    edges
-        .windows(2)
-        .map(|w| Plateau { from_s: second(w[0]), to_s: second(w[1]), rate: rate(w[0], w[1]) })
-        .collect()
+    edges.windows(2).map(|w| Plateau { from_s: second(w[0]), to_s: second(w[1]), rate: rate(w[0], w[1]) }).collect()
 }
 
 fn second(index: usize) -> u32 {
@@ -98,8 +93,7 @@ fn segment(bins: &[f64], offset: usize, bins_min: usize, cuts: &mut Vec<usize>) 
 /// Whether two stretches lie on different levels.
 fn is_step(left: &[f64], right: &[f64]) -> bool {
     let (ml, mr) = (median(left), median(right));
-    let residuals: Vec<f64> =
-        left.iter().map(|x| (x - ml).abs()).chain(right.iter().map(|x| (x - mr).abs())).collect();
+    let residuals: Vec<f64> = left.iter().map(|x| (x - ml).abs()).chain(right.iter().map(|x| (x - mr).abs())).collect();
     // 1.4826 * MAD estimates a standard deviation; a median's standard error is 1.2533 times a mean's.
     let sigma = 1.4826 * median(&residuals);
     let error = 1.2533 * sigma * (1.0 / left.len() as f64 + 1.0 / right.len() as f64).sqrt();
@@ -167,7 +161,9 @@ pub fn sentence(plateaus: &[Plateau]) -> (Shape, String) {
     if total_s < 60 {
         return (
             Shape::TooShort,
-            format!("cannot tell from {total_s} s whether the rate lasts: burst credit and write caches take minutes to spend"),
+            format!(
+                "cannot tell from {total_s} s whether the rate lasts: burst credit and write caches take minutes to spend"
+            ),
         );
     }
     let high = plateaus.iter().map(|p| p.rate).fold(0.0, f64::max);

@@ -41,7 +41,11 @@ pub(crate) fn bytes(value: f64) -> String {
     let mut value = value;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if value < 1024.0 {
-            return if value < 10.0 && unit != "B" { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") };
+            return if value < 10.0 && unit != "B" {
+                format!("{value:.1} {unit}")
+            } else {
+                format!("{value:.0} {unit}")
+            };
         }
         value /= 1024.0;
     }
