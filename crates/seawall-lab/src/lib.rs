@@ -5,6 +5,7 @@ pub mod published;
 pub mod results;
 #[doc(hidden)]
 pub mod sample;
+pub mod settings;
 pub mod stats;
 pub mod sustain;
 mod text;

@@ -12,6 +12,9 @@ mod log_memory;
 mod parallel_direct;
 mod run;
 
+pub(crate) use append_overwrite::overwrite_against;
+pub(crate) use log_memory::direct_and_buffered;
+
 use crate::cell::{CellSpec, Experiment};
 use crate::results::{CellResult, Results, operation_word};
 use crate::stats::{Comparison, Estimate};
