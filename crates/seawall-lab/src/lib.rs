@@ -1,7 +1,9 @@
 //! placeholder
 pub mod cell;
+pub mod mycnf;
 pub mod plan;
 pub mod published;
+pub mod require;
 pub mod results;
 #[doc(hidden)]
 pub mod sample;
