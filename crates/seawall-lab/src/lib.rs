@@ -1,5 +1,6 @@
 //! placeholder
 pub mod cell;
+pub mod compare;
 pub mod mycnf;
 pub mod plan;
 pub mod published;
@@ -10,5 +11,6 @@ pub mod sample;
 pub mod settings;
 pub mod stats;
 pub mod sustain;
+pub mod table;
 mod text;
 pub mod verdict;

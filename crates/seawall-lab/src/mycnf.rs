@@ -4,7 +4,7 @@
 //! - Names are compared as the server does: `-` and `_` alike, `loose_` and `skip_` understood, the last setting in a group that
 //!   the server reads wins, and that one is changed.
 //! - A value that means the same (`16K` and `16384`, `1` and `ON`) is left as the user wrote it.
-//! - A default that stays for want of a measurement never overrides what the user chose.
+//! - A default that stays for want of a measurement never overrides what the user chose, unless that choice risks data.
 
 use crate::settings::{Confidence, Recommendation, Server, Settings};
 use crate::text;
@@ -175,11 +175,18 @@ impl MyCnf {
             let setting = self.effective(server, &r.key);
             match setting {
                 Some((at, Line::Setting { value, name, span, negated, loose, .. })) => {
-                    if r.confidence == Confidence::DefaultKept || same(&r.key, value, &r.value) {
+                    let danger = risk(&r.key, value);
+                    let kept = r.confidence == Confidence::DefaultKept && danger.is_none();
+                    if kept || same(&r.key, value, &r.value) {
                         continue;
                     }
+                    let mut said = r.clone();
+                    if let Some(danger) = danger {
+                        said.because = format!("{value} {danger}; {}", r.because);
+                        said.confidence = Confidence::Safety;
+                    }
                     let indent: String = raw[at].chars().take_while(|c| *c == ' ' || *c == '\t').collect();
-                    before.push((at, comment(r, &indent, eol)));
+                    before.push((at, comment(&said, &indent, eol)));
                     raw[at] = replace(&raw[at], r, *name, *span, *negated, *loose);
                     changes.push(Change {
                         key: r.key.clone(),
@@ -440,6 +447,17 @@ fn number(value: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
+/// Why a value must not stay, even where nothing was measured: it skips flushes that only a proven drive can do without.
+fn risk(key: &str, value: &str) -> Option<&'static str> {
+    let value = value.to_ascii_lowercase();
+    match (key, value.as_str()) {
+        ("innodb_flush_method", "o_direct_no_fsync" | "5" | "nosync" | "3" | "littlesync" | "2") => {
+            Some("leaves out flushes that nothing here proves needless")
+        }
+        _ => None,
+    }
+}
+
 /// Whether two values of `key` mean the same.
 fn same(key: &str, a: &str, b: &str) -> bool {
     if a.eq_ignore_ascii_case(b) {
@@ -564,6 +582,18 @@ mod tests {
         }
         // Absent means the default, which is safe.
         assert_eq!(apply("[server]\n", Server::MariaDb11, &list).diff, "");
+    }
+
+    #[test]
+    fn flushes_skipped_without_proof_come_back_even_unmeasured() {
+        let list = [rec("innodb_flush_method", "fsync", "fsync", Confidence::DefaultKept)];
+        for value in ["O_DIRECT_NO_FSYNC", "nosync", "5"] {
+            let p = apply(&format!("[mysqld]\ninnodb_flush_method={value}\n"), Server::MySql80, &list);
+            assert!(p.text.contains("seawall lab, safety: ") && p.text.ends_with("=fsync\n"), "{}", p.text);
+        }
+        assert_eq!(apply("[mysqld]\ninnodb_flush_method=O_DIRECT\n", Server::MySql80, &list).diff, "");
+        let proven = [rec("innodb_flush_method", "O_DIRECT_NO_FSYNC", "fsync", MEASURED)];
+        assert_eq!(apply("[mysqld]\ninnodb_flush_method=O_DIRECT_NO_FSYNC\n", Server::MySql80, &proven).diff, "");
     }
 
     #[test]

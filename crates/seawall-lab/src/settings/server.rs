@@ -366,13 +366,11 @@ impl Advice<'_> {
                     );
                     self.add(KEY, "4096", "512", Confidence::Measured, because);
                 }
-                (Some(physical), _) => self.add(
-                    KEY,
-                    "512",
-                    "512",
-                    Confidence::DefaultKept,
-                    format!("the server raises it to the physical block by itself ({physical} bytes reported)"),
-                ),
+                (Some(physical), _) => {
+                    let size = physical.clamp(512, 4096).to_string();
+                    let because = format!("the server takes the physical block by itself ({physical} bytes reported)");
+                    self.add(KEY, &size, &size, Confidence::DefaultKept, because);
+                }
                 (None, None) => {
                     self.add(
                         KEY,

@@ -76,6 +76,8 @@ fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
     let cells: Vec<_> =
         [Sync::None, Sync::Fdatasync].iter().filter_map(|s| results.cell(&direct_sync(1, BLOCK, *s))).collect();
     let cache = results.probe.device.known().and_then(|d| d.write_cache.known()).copied();
+    let unclear = pair(results, &direct_sync(1, BLOCK, Sync::None), &direct_sync(1, BLOCK, Sync::Fdatasync))
+        .is_none_or(|p| p.answer == Answer::Unclear);
     let rotates = rotates(results) == Some(true);
     let (least, why) = if rotates {
         (HALF_TURN_NS, "half a turn of a 15,000 rpm platter takes 2 ms")
@@ -95,6 +97,13 @@ fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
             "flush-plausible",
             Level::Note,
             "the drive says that it has no volatile cache, so the kernel sends it no flushes: durability rests on the drive's word",
+            reason,
+            &cells,
+        ),
+        _ if unclear => w.add(
+            "flush-plausible",
+            Level::CannotTell,
+            "cannot tell whether a flush reaches the medium: its cost is inside the noise",
             reason,
             &cells,
         ),
@@ -328,6 +337,10 @@ mod tests {
         assert_eq!(said(&fast, "direct-sync.flush-plausible").0, Level::Note);
         device(&mut fast).write_cache = Finding::unknown("sysfs");
         assert_eq!(said(&fast, "direct-sync.flush-plausible").0, Level::Warning);
+        let mut noise = run(20_000.0, 11_000.0, 1.0, 1.0);
+        noise.cells[1] = noisy(direct_sync(1, BLOCK, Sync::Fdatasync), 11_000.0);
+        noise.cells[1].rounds[0].operations = 40_000;
+        assert_eq!(said(&noise, "direct-sync.flush-plausible").0, Level::CannotTell);
         // About 900 us: NAND may have been reached, a platter not.
         let mut slow = run(20_000.0, 1_000.0, 1.0, 1.0);
         assert_eq!(said(&slow, "direct-sync.flush-plausible").0, Level::Good);

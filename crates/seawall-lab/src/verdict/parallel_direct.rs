@@ -109,7 +109,9 @@ fn cached(results: &Results, w: &mut Writer<'_>) {
             Level::Note,
             format!("direct writers are {} faster with the file's pages cached, oddly: measure again", p.times()),
         ),
-        Answer::Same => (Level::Good, p.cannot_tell("direct writers beside cached pages", "those without")),
+        Answer::Same => {
+            (Level::Good, "cached pages do direct writers no harm: cannot tell them from none (under 10%)".into())
+        }
         Answer::Unclear => (Level::CannotTell, p.cannot_tell("direct writers beside cached pages", "those without")),
     };
     w.add("cached-pages", level, sentence, p.reason(), &p.cells());
@@ -122,7 +124,10 @@ fn dropped(results: &Results, w: &mut Writer<'_>) {
         Answer::Same if harmed => {
             (Level::Good, "dropping the cached pages restores direct writers to full speed (within 10%)".to_owned())
         }
-        Answer::Same => (Level::Good, p.cannot_tell("direct writers after dropping cached pages", "those without")),
+        Answer::Same => (
+            Level::Good,
+            "after dropping cached pages direct writers run as ever: cannot tell the difference (under 10%)".into(),
+        ),
         Answer::Less => (
             Level::Warning,
             format!("direct writers stay {} slower after the cached pages were dropped", p.times_slower()),
@@ -148,7 +153,11 @@ fn beyond_eof(results: &Results, w: &mut Writer<'_>) {
         Answer::More => {
             (Level::Note, format!("direct writes beyond the end of the file are {} faster than inside", p.times()))
         }
-        Answer::Same => (Level::Good, p.cannot_tell("direct writes beyond the end of the file", "those inside")),
+        Answer::Same => (
+            Level::Good,
+            "direct writes beyond the end of the file cost no more: cannot tell them from those inside (under 10%)"
+                .into(),
+        ),
         Answer::Unclear => {
             (Level::CannotTell, p.cannot_tell("direct writes beyond the end of the file", "those inside"))
         }
