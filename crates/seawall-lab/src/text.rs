@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(latency(0.0), "0 ns");
         assert_eq!(bytes(8192.0), "8.0 KiB");
         assert_eq!(bytes(600.0 * 1024.0 * 1024.0), "600 MiB");
-        assert_eq!(ratio(3.14), "3.1x");
+        assert_eq!(ratio(3.12), "3.1x");
         assert_eq!(ratio(1.026), "1.03x");
         assert_eq!(ratio(f64::INFINITY), "?");
     }

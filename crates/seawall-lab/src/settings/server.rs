@@ -91,7 +91,7 @@ impl Server {
             ("mariadb", None | Some(11..), _) => Some(Self::MariaDb11),
             ("mariadb", Some(10), None | Some(11)) => Some(Self::MariaDb10),
             ("mysql", Some(8), Some(0)) => Some(Self::MySql80),
-            ("mysql", None | Some(9..), _) | ("mysql", Some(8), _) => Some(Self::MySql84),
+            ("mysql", None | Some(8..), _) => Some(Self::MySql84),
             _ => None,
         }
     }
@@ -226,7 +226,7 @@ impl Advice<'_> {
             }
             Some(p) => self.add(key, OFF, OFF, Confidence::DefaultKept, p.cannot_tell("O_DSYNC", "write + fdatasync")),
             None => {
-                self.add(key, OFF, OFF, Confidence::DefaultKept, "O_DSYNC was not measured against write + fdatasync")
+                self.add(key, OFF, OFF, Confidence::DefaultKept, "O_DSYNC was not measured against write + fdatasync");
             }
         }
         self.add(
@@ -464,7 +464,7 @@ impl Advice<'_> {
                 self.add(KEY, "0", default, Confidence::Probed, because);
             }
             None => {
-                self.add(KEY, default, default, Confidence::DefaultKept, "it is not known whether the drive rotates")
+                self.add(KEY, default, default, Confidence::DefaultKept, "it is not known whether the drive rotates");
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! - A verdict is a pure function of [`Results`]; a cell that was not measured brings forth no verdict.
 //! - A difference inside the noise is never stated as one: [`Level::CannotTell`] is an answer.
-//! - "Does no harm" is claimed only when the whole interval of the ratio lies within 10% of 1 ([`Answer::Same`]).
+//! - "Does no harm" is claimed only when the whole interval of the ratio lies within 10% of 1 (`Answer::Same`).
 //! - Ids are stable, `experiment.subject[.variant]`: the report links to them and scripts read them from JSON.
 
 mod append_overwrite;
