@@ -318,7 +318,7 @@ fn preallocate(results: &Results) -> Recommendation {
     }
     let unwritten = match overwrite_against(results, Preparation::Unwritten) {
         Some(u) if u.answer == Answer::More => {
-            format!("; fallocate alone leaves {} of that", u.times())
+            format!(", and fallocated blocks still cost {}", u.times())
         }
         _ => String::new(),
     };

@@ -297,7 +297,7 @@ impl Advice<'_> {
                     Answer::Less => "direct slower",
                     Answer::Same | Answer::Unclear => "cannot tell",
                 };
-                format!("{t} threads {} ({word})", text::ratio(p.ratio.median))
+                format!("{t} thread{} {} ({word})", if *t == 1 { "" } else { "s" }, text::ratio(p.ratio.median))
             })
             .collect();
         let seen = seen.join(", ");

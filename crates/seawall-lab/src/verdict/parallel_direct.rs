@@ -222,7 +222,7 @@ fn flush_under_load(results: &Results, w: &mut Writer<'_>) {
             "flush-under-writes",
             Level::Warning,
             format!(
-                "flushes wait for writes issued after them: p99 {}{times}, longest {}; keep the log on a file of its own, and data writes paced",
+                "flushes are held up while another thread writes without pause: p99 {}{times}, longest {}; keep the log on a file of its own, and data writes paced",
                 text::latency(p99),
                 text::latency(worst)
             ),
