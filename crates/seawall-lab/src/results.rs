@@ -205,7 +205,7 @@ impl CellResult {
         all.quantile(quantile)
             .ok()
             .flatten()
-            .map(|q| q.get(&histogram::Quantile::new(quantile).ok()?).map(|b| b.end()))?
+            .map(|q| q.get(&histogram::Quantile::new(quantile).ok()?).map(histogram::Bucket::end))?
     }
 
     /// All rounds' latencies merged.
