@@ -2,6 +2,7 @@
 pub mod cell;
 pub mod plan;
 pub mod published;
+pub mod report;
 pub mod results;
 #[doc(hidden)]
 pub mod sample;
