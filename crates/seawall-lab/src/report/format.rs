@@ -87,6 +87,11 @@ pub(crate) fn bytes(value: f64) -> String {
     scaled(value, 1024.0, &[" KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
 }
 
+/// A round number of bytes as `512 B`, `16 KiB`, `1 GiB`.
+pub(crate) fn size(value: f64) -> String {
+    bytes(value).replace(".00 ", " ").replace(".0 ", " ")
+}
+
 /// A share as `55%`, `8.4%`.
 pub(crate) fn percent(share: f64) -> String {
     if !share.is_finite() {
@@ -148,6 +153,7 @@ mod tests {
         assert_eq!(duration(1_240_000.0), "1.24 ms");
         assert_eq!(duration(f64::INFINITY), MISSING);
         assert_eq!(bytes(8192.0), "8.00 KiB");
+        assert_eq!([size(16384.0), size(1536.0)], ["16 KiB", "1.50 KiB"]);
         assert_eq!(percent(0.084), "8.4%");
         assert_eq!(moment("2026-11-20T12:00:00Z"), "2026-11-20 12:00 UTC");
         assert_eq!(moment("ünknown"), "ünknown");

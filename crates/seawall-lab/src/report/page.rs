@@ -4,7 +4,7 @@
 //! - A level is told by word, mark and colour, never by colour alone.
 //! - Without a witness the page says, among the verdicts, that durability was not tested.
 
-use super::format::{bytes, count, duration, escape, moment, percent, times};
+use super::format::{count, duration, escape, moment, percent, size, times};
 use super::plots::write_html;
 use super::sections::{self, Section, menu};
 use super::{File, Level, Line, ReportInput, table};
@@ -82,7 +82,7 @@ fn header(results: &Results) -> String {
         Finding::Unknown(why) => format!("unknown: {why}"),
     };
     let facts = [
-        ("Machine", format!("{}, {} CPUs, {}", m.cpu_model, m.cpus, bytes(m.memory_bytes as f64))),
+        ("Machine", format!("{}, {} CPUs, {}", m.cpu_model, m.cpus, size(m.memory_bytes as f64))),
         ("Device", device),
         ("File system", file_system),
         ("Kernel", m.kernel.clone()),
@@ -91,7 +91,7 @@ fn header(results: &Results) -> String {
             format!(
                 "{}, {} file, {}",
                 if results.run.full { "full plan" } else { "default plan" },
-                bytes(results.run.file_bytes as f64),
+                size(results.run.file_bytes as f64),
                 results.run.io_backend
             ),
         ),

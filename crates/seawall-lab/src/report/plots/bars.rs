@@ -97,10 +97,15 @@ impl Plot for Bars {
                 let align = if t == 0.0 && !beside { Align::Left } else { Align::Middle };
                 c.text((x(t), bottom + 13.0), &(self.tick)(t), 11.5, Ink::Muted, align)?;
             }
+            if let Some(reference) = self.reference {
+                c.line(&[(x(reference), top - 4.0), (x(reference), bottom)], Ink::Dashed, 1.2)?;
+            }
             let mut y = top;
             for row in &rows {
                 let start = y;
                 if !beside {
+                    // The name covers the grid, not the other way round.
+                    c.rect((0.0, y - 2.0), (text_width(&row.label, SIZE), y + 17.0), Ink::Ground, 1.0)?;
                     c.text((0.0, y + 7.0), &row.label, SIZE, Ink::Text, Align::Left)?;
                     y += 19.0;
                 }
@@ -134,9 +139,8 @@ impl Plot for Bars {
                 }
                 y = start + row_height(row);
             }
-            c.line(&[(left, top - 4.0), (left, bottom)], Ink::Axis, 1.2)?;
-            if let Some(reference) = self.reference {
-                c.line(&[(x(reference), top - 4.0), (x(reference), bottom)], Ink::Dashed, 1.2)?;
+            if beside {
+                c.line(&[(left, top - 4.0), (left, bottom)], Ink::Axis, 1.2)?;
             }
             Ok(())
         })

@@ -23,6 +23,8 @@ pub(crate) struct Curve {
     /// The points' mark; [`Mark::Line`] and [`Mark::Dashed`] draw none.
     pub(crate) mark: Mark,
     pub(crate) points: Vec<Point>,
+    /// Whether a line joins the points.
+    pub(crate) joined: bool,
 }
 
 /// How y is spaced.
@@ -110,8 +112,10 @@ impl Plot for Curves {
             c.text((f64::midpoint(left, right), bottom + 32.0), &self.x_title, LABEL, Ink::Muted, Align::Middle)?;
             for curve in &self.curves {
                 let points: Vec<&Point> = curve.points.iter().filter(|p| p.x.is_finite() && p.y.is_finite()).collect();
-                let path: Vec<(f64, f64)> = points.iter().map(|p| (x(p.x), y(p.y))).collect();
-                c.line(&path, curve.ink, if curve.mark == Mark::Dashed { 1.6 } else { 2.2 })?;
+                if curve.joined {
+                    let path: Vec<(f64, f64)> = points.iter().map(|p| (x(p.x), y(p.y))).collect();
+                    c.line(&path, curve.ink, if curve.ink == Ink::Dashed { 1.6 } else { 2.2 })?;
+                }
                 for p in &points {
                     if p.high > p.low && y(p.low) - y(p.high) > 2.0 {
                         c.line(&[(x(p.x), y(p.low)), (x(p.x), y(p.high))], curve.ink, 1.3)?;

@@ -24,6 +24,8 @@ pub(crate) struct Strip {
 }
 
 const GAP: f64 = 5.0;
+const COLUMN_GAP: f64 = 36.0;
+const HILL: f64 = 28.0;
 
 impl Plot for Strip {
     fn draw(&self, width: u32, label: &str) -> String {
@@ -32,17 +34,20 @@ impl Plot for Strip {
             return String::new();
         }
         let full = f64::from(width);
-        let names = rows.iter().map(|r| text_width(&r.label, 13.0)).fold(0.0, f64::max) + 14.0;
-        let beside = full >= 900.0 && names < full * 0.42;
-        let (left, right) = if beside { (names, full - 170.0) } else { (0.0, full) };
-        let (name, hill, gap) = if beside { (0.0, 30.0, 12.0) } else { (34.0, 28.0, 12.0) };
-        let row = name + hill + gap;
-        picture(width, row * rows.len() as f64, label, |c| {
+        let columns = if full >= 900.0 { 2 } else { 1 };
+        let room = (full - COLUMN_GAP * (columns - 1) as f64) / columns as f64;
+        let one_line = columns > 1;
+        let name = if one_line { 20.0 } else { 36.0 };
+        let row = name + HILL + 16.0;
+        let height = row * rows.len().div_ceil(columns) as f64 - 10.0;
+        picture(width, height, label, |c| {
             for (i, r) in rows.iter().enumerate() {
-                let base = row * i as f64 + name + hill + 2.0;
+                let per_column = rows.len().div_ceil(columns);
+                let left = (i / per_column) as f64 * (room + COLUMN_GAP);
+                let base = row * (i % per_column) as f64 + name + HILL + 2.0;
                 let rounds: Vec<&Vec<f64>> = r.rounds.iter().filter(|v| !v.is_empty()).collect();
-                let room = right - left - GAP * rounds.len().saturating_sub(1) as f64;
-                let each = (room / rounds.len() as f64).max(2.0);
+                let drawable = room - GAP * rounds.len().saturating_sub(1) as f64;
+                let each = (drawable / rounds.len() as f64).max(2.0);
                 let drawn: Vec<Vec<f64>> = rounds.iter().map(|v| thin(v, each as usize)).collect();
                 let values = || drawn.iter().flatten().copied().filter(|v| v.is_finite());
                 let max = values().fold(f64::MIN_POSITIVE, f64::max);
@@ -55,7 +60,7 @@ impl Plot for Strip {
                         .iter()
                         .enumerate()
                         .flat_map(|(k, v)| {
-                            let y = base - (v / max).clamp(0.0, 1.0) * hill;
+                            let y = base - (v / max).clamp(0.0, 1.0) * HILL;
                             [(start + k as f64 * step, y), (start + (k + 1) as f64 * step, y)]
                         })
                         .collect();
@@ -67,14 +72,11 @@ impl Plot for Strip {
                     c.line(&[(start, base), (start + each, base)], Ink::Axis, 1.0)?;
                 }
                 let figures = format!("{} to {} /s", count(min), count(max));
-                if beside {
-                    let middle = base - hill / 2.0;
-                    c.text((left - 12.0, middle), &r.label, 13.0, Ink::Text, Align::Right)?;
-                    c.text((right + 12.0, middle), &figures, 12.0, Ink::Muted, Align::Left)?;
-                } else {
-                    c.text((0.0, base - hill - 25.0), &r.label, 12.5, Ink::Text, Align::Left)?;
-                    c.text((0.0, base - hill - 9.0), &figures, 11.5, Ink::Muted, Align::Left)?;
-                }
+                let taken = if one_line { text_width(&figures, 11.5) + 14.0 } else { 0.0 };
+                let name = shorten(&r.label, 12.5, room - taken);
+                c.text((left, base - HILL - if one_line { 11.0 } else { 26.0 }), &name, 12.5, Ink::Text, Align::Left)?;
+                let (x, align) = if one_line { (left + room, Align::Right) } else { (left, Align::Left) };
+                c.text((x, base - HILL - 10.0), &figures, 11.5, Ink::Muted, align)?;
             }
             Ok(())
         })
@@ -85,4 +87,14 @@ impl Plot for Strip {
 pub(crate) fn thin(values: &[f64], most: usize) -> Vec<f64> {
     let size = values.len().div_ceil(most.max(1)).max(1);
     values.chunks(size).map(|c| c.iter().sum::<f64>() / c.len() as f64).collect()
+}
+
+/// The text, cut at a word with an ellipsis where it would not fit.
+fn shorten(text: &str, size: f64, room: f64) -> String {
+    let mut cut = text;
+    while text_width(cut, size) > room - 12.0 {
+        let Some(end) = cut.trim_end().rfind(' ') else { break };
+        cut = cut[..end].trim_end_matches([' ', ',']);
+    }
+    if cut.len() == text.len() { text.to_owned() } else { format!("{cut} …") }
 }

@@ -29,7 +29,10 @@ pub(super) fn panels(results: &Results) -> Vec<String> {
     let mut first: Vec<&CellResult> = of(main).collect();
     first.extend(small.into_iter().flat_map(of));
     let mut panels = vec![plot(main, first, Span::Full)];
-    panels.extend(large.into_iter().map(|p| plot(p, of(p).collect(), Span::Half)));
+    // Rows of two; what is left over takes the width.
+    let last = large.len() - large.len() % 2;
+    let spans = (0..large.len()).map(|i| if i < last { Span::Half } else { Span::Full });
+    panels.extend(large.iter().zip(spans).map(|(p, span)| plot(*p, of(*p).collect(), span)));
     panels
 }
 

@@ -2,7 +2,7 @@
 
 use super::{doubling, log2, point, rate_bar};
 use crate::cell::{Experiment, Pattern};
-use crate::report::format::{bytes, count, tick};
+use crate::report::format::{bytes, count, size, tick};
 use crate::report::plots::{Bars, Curve, Curves, Ink, Mark, Panel, Span, YScale, panel};
 use crate::results::{CellResult, Results};
 
@@ -15,9 +15,9 @@ pub(super) fn panels(results: &Results) -> Vec<String> {
         .find(|c| c.spec.pattern == Pattern::SequentialRead)
         .and_then(|c| c.rate().map(|r| (r.median, f64::from(c.spec.block_bytes))));
     let note = sequential.map_or(String::new(), |(rate, block)| {
-        format!("In order: {} reads of {} a second, {}/s.", count(rate), bytes(block), bytes(rate * block))
+        format!("In order: {} reads of {} a second, {}/s.", count(rate), size(block), bytes(rate * block))
     });
-    let block = reads.first().map_or(String::new(), |c| bytes(f64::from(c.spec.block_bytes)));
+    let block = reads.first().map_or(String::new(), |c| size(f64::from(c.spec.block_bytes)));
     let words = Panel {
         title: format!("Random {block} direct reads per second"),
         subtitle: "By requests in flight; interval of the median".into(),
@@ -40,6 +40,7 @@ pub(super) fn panels(results: &Results) -> Vec<String> {
         ink: Ink::series(0),
         mark: Mark::Dot,
         points: reads.iter().filter_map(|c| point(c, log2(c.spec.queue_depth), 1.0)).collect(),
+        joined: true,
     };
     vec![panel(
         &words,

@@ -6,7 +6,7 @@
 use super::{doubling, log2, point, rate_bar, threads_word};
 use crate::cell::{CellSpec, Experiment, Sync};
 use crate::published;
-use crate::report::format::{bytes, count, percent, tick};
+use crate::report::format::{count, percent, size, tick};
 use crate::report::plots::{Bar, Bars, Curve, Curves, Ink, Mark, Panel, Point, Span, YScale, panel};
 use crate::results::{CellResult, Results};
 
@@ -22,7 +22,9 @@ pub(super) fn panels(results: &Results) -> Vec<String> {
     blocks.dedup();
     let mut panels: Vec<String> = blocks.into_iter().map(|b| rates(&cells, b)).collect();
     panels.push(left_over(results, &cells));
-    panels.push(published_rates());
+    // Rows of two; what is left over takes the width.
+    let span = if panels.iter().filter(|p| !p.is_empty()).count() % 2 == 0 { Span::Full } else { Span::Half };
+    panels.push(published_rates(span));
     panels
 }
 
@@ -49,7 +51,7 @@ fn rates(cells: &[&CellResult], block: u32) -> String {
     let mut cells: Vec<&CellResult> = cells.iter().copied().filter(|c| c.spec.block_bytes == block).collect();
     cells.sort_by_key(|c| (SYNCS.iter().position(|s| *s == c.spec.sync), c.spec.threads));
     let mut words = Panel {
-        title: format!("Random {} direct writes per second", bytes(f64::from(block))),
+        title: format!("Random {} direct writes per second", size(f64::from(block))),
         subtitle: "By threads and by what makes each write durable; whiskers: interval of the median".into(),
         legend: vec![],
         note: String::new(),
@@ -71,7 +73,7 @@ fn rates(cells: &[&CellResult], block: u32) -> String {
         if !points.is_empty() {
             let mark = Mark::nth(curves.len());
             words.legend.push((mark, ink(sync), word(sync).into()));
-            curves.push(Curve { ink: ink(sync), mark, points });
+            curves.push(Curve { ink: ink(sync), mark, points, joined: true });
         }
     }
     panel(
@@ -136,7 +138,7 @@ fn published_share(threads: u32) -> Option<f64> {
     Some(rate("cache off, fsync each")? / rate("cache off, no fsync")?)
 }
 
-fn published_rates() -> String {
+fn published_rates(span: Span) -> String {
     let mut series: Vec<&str> = published::figures(Experiment::DirectSync).map(|f| f.series).collect();
     series.dedup();
     let mut legend = Vec::new();
@@ -148,7 +150,7 @@ fn published_rates() -> String {
             .collect();
         let mark = Mark::nth(i);
         legend.push((mark, Ink::Published, (*name).to_owned()));
-        curves.push(Curve { ink: Ink::Dashed, mark, points });
+        curves.push(Curve { ink: Ink::Dashed, mark, points, joined: true });
     }
     let x_ticks = doubling(published::figures(Experiment::DirectSync).filter_map(|f| f.threads));
     let words = Panel {
@@ -159,7 +161,7 @@ fn published_rates() -> String {
             "Compare the shape, not the height. tpcc-mysql with the cache off gained {} without fsync.",
             percent(1294.0 / 1237.0 - 1.0)
         ),
-        span: Span::Half,
+        span,
     };
     panel(&words, &Curves { curves, x_ticks, x_title: "threads".into(), y_scale: YScale::Linear, y_tick: |v| count(v) })
 }

@@ -74,8 +74,19 @@ fn percentiles(chosen: &[(&CellResult, &str)]) -> String {
         }
         if points.len() >= 3 {
             furthest = furthest.max(points[points.len() - 1].x);
-            words.legend.push((Mark::Block, Ink::series(i), (*name).into()));
-            curves.push(Curve { ink: Ink::series(i), mark: Mark::Line, points });
+            // Colours alone do not tell eight lines apart: each has its mark at the nines.
+            let mark = Mark::nth(i);
+            let reached = points[points.len() - 1].x;
+            let nines =
+                NINES.iter().map(|(share, _)| (share, -(1.0 - share).log10())).filter(|n| n.1 <= reached + 1e-6);
+            let marks = nines
+                .filter_map(|(share, x)| {
+                    cell.latency_ns(*share).map(|ns| Point { x, y: ns as f64, low: ns as f64, high: ns as f64 })
+                })
+                .collect();
+            words.legend.push((mark, Ink::series(i), (*name).into()));
+            curves.push(Curve { ink: Ink::series(i), mark, points: marks, joined: false });
+            curves.push(Curve { ink: Ink::series(i), mark: Mark::Line, points, joined: true });
         }
     }
     let x_ticks = NINES

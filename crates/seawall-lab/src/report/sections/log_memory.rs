@@ -74,7 +74,7 @@ fn rates(cells: &[&CellResult]) -> String {
             .filter(|c| mode(&c.spec) == *name)
             .filter_map(|c| point(c, log2(c.spec.threads), 1.0))
             .collect();
-        curves.push(Curve { ink: Ink::series(i), mark, points });
+        curves.push(Curve { ink: Ink::series(i), mark, points, joined: true });
     }
     panel(
         &words,

@@ -1,5 +1,6 @@
 //! Rate over time: the rounds of the decisive cells, and the sustained run where there was one.
 
+use super::menu;
 use crate::cell::Experiment;
 use crate::plan;
 use crate::report::format::count;
@@ -7,7 +8,7 @@ use crate::report::plots::{Ink, Mark, Panel, Span, Strip, StripRow, panel, susta
 use crate::results::{CellResult, Results};
 
 /// Strips shown at most; beyond that they are a wall.
-const STRIPS_MAX: usize = 14;
+const STRIPS_MAX: usize = 24;
 
 pub(super) fn panels(results: &Results) -> Vec<String> {
     vec![sustained(results), strips(results)]
@@ -43,11 +44,16 @@ fn clock(seconds: u32) -> String {
 }
 
 fn strips(results: &Results) -> String {
-    let rows = plan::decisive().iter().filter_map(|spec| results.cell(spec)).filter_map(row).take(STRIPS_MAX).collect();
+    let rows: Vec<StripRow> =
+        plan::decisive().iter().filter_map(|spec| results.cell(spec)).filter_map(row).take(STRIPS_MAX).collect();
     let words = Panel {
         title: "Rate within and between rounds".into(),
         subtitle: "Each step is a tenth of a second, each strip starts at zero; gaps are where other cells ran".into(),
-        legend: vec![],
+        legend: Experiment::ALL
+            .into_iter()
+            .filter(|e| rows.iter().any(|r| r.ink == ink(*e)))
+            .map(|e| (Mark::Block, ink(e), menu(e).to_owned()))
+            .collect(),
         note: String::new(),
         span: Span::Full,
     };
@@ -64,6 +70,10 @@ fn row(cell: &CellResult) -> Option<StripRow> {
         })
         .filter(|r: &Vec<f64>| !r.is_empty())
         .collect();
-    let ink = Ink::series(Experiment::ALL.iter().position(|e| *e == cell.spec.experiment).unwrap_or_default());
+    let ink = ink(cell.spec.experiment);
     (!rounds.is_empty()).then(|| StripRow { label: cell.spec.title(), ink, rounds })
+}
+
+fn ink(experiment: Experiment) -> Ink {
+    Ink::series(Experiment::ALL.iter().position(|e| *e == experiment).unwrap_or_default())
 }

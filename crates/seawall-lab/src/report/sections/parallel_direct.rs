@@ -73,12 +73,12 @@ fn speed_up(cells: &[&CellResult]) -> String {
         let threads = ideal[0].x + (ideal[1].x - ideal[0].x) * f64::from(i) / 48.0;
         Point { x: threads.log2(), y: threads, low: threads, high: threads }
     });
-    curves.push(Curve { ink: Ink::Dashed, mark: Mark::Dashed, points: ideal.collect() });
+    curves.push(Curve { ink: Ink::Dashed, mark: Mark::Dashed, points: ideal.collect(), joined: true });
     for (i, (beside, name)) in SERIES.iter().enumerate() {
         let points: Vec<Point> = of(*beside).filter_map(|c| point(c, log2(c.spec.threads), base(*beside))).collect();
         if !points.is_empty() {
             words.legend.push((Mark::nth(i), Ink::series(i), (*name).into()));
-            curves.push(Curve { ink: Ink::series(i), mark: Mark::nth(i), points });
+            curves.push(Curve { ink: Ink::series(i), mark: Mark::nth(i), points, joined: true });
         }
     }
     words.legend.push((Mark::Dashed, Ink::Published, "ideal".into()));
