@@ -5,7 +5,7 @@
 //! - Names stand left of the bars on a desk and above them on a phone.
 
 use super::Plot;
-use super::canvas::{Align, Ink, picture, text_width, ticks};
+use super::canvas::{Align, Canvas, Drawn, Ink, picture, text_width, ticks};
 
 /// One row.
 #[derive(Debug, Clone)]
@@ -126,11 +126,15 @@ impl Plot for Bars {
                         free = free.max(x(ideal));
                     }
                 }
-                c.text((free + 7.0, y + BAR / 2.0), &row.text, SIZE, Ink::Text, Align::Left)?;
+                let figure = free + 7.0;
+                backing(c, figure, y, BAR, text_width(&row.text, SIZE))?;
+                c.text((figure, y + BAR / 2.0), &row.text, SIZE, Ink::Text, Align::Left)?;
                 y += BAR;
                 if let Some((value, text)) = row.published.as_ref().filter(|p| p.0.is_finite()) {
                     c.rect((left, y + 3.0), (x(*value), y + 3.0 + THIN), Ink::Published, 1.0)?;
-                    c.text((x(*value) + 7.0, y + 3.5 + THIN / 2.0), text, 11.5, Ink::Muted, Align::Left)?;
+                    let figure = x(*value) + 7.0;
+                    backing(c, figure, y + 3.0, THIN, text_width(text, 11.5))?;
+                    c.text((figure, y + 3.5 + THIN / 2.0), text, 11.5, Ink::Muted, Align::Left)?;
                     y += THIN + 3.0;
                 }
                 if beside {
@@ -145,4 +149,9 @@ impl Plot for Bars {
             Ok(())
         })
     }
+}
+
+/// Ground behind a figure, so that the grid does not strike it through.
+fn backing(c: &Canvas<'_>, left: f64, top: f64, height: f64, width: f64) -> Drawn {
+    c.rect((left - 2.0, top), (left + width * 0.97, top + height), Ink::Ground, 0.9)
 }

@@ -34,6 +34,8 @@ pub(crate) enum YScale {
     Linear,
     /// Decades.
     Log,
+    /// Powers of two, for what is compared with a number of threads.
+    Doubling,
     /// Linear unless the values span more than a factor of 20.
     Fitting,
 }
@@ -61,7 +63,7 @@ impl Curves {
     fn is_log(&self, min: f64, max: f64) -> bool {
         match self.y_scale {
             YScale::Linear => false,
-            YScale::Log => true,
+            YScale::Log | YScale::Doubling => true,
             YScale::Fitting => min > 0.0 && max / min > 20.0,
         }
     }
@@ -75,7 +77,11 @@ impl Plot for Curves {
             return String::new();
         }
         let log = self.is_log(min, max);
-        let y_ticks = if log { log_ticks(min, max) } else { ticks(max, 5) };
+        let y_ticks = match self.y_scale {
+            YScale::Doubling => doubling_ticks(min, max),
+            _ if log => log_ticks(min, max),
+            _ => ticks(max, 5),
+        };
         let (bottom_value, top_value) = (y_ticks[0], y_ticks[y_ticks.len() - 1]);
         let full = f64::from(width);
         let height = (full * 0.62).clamp(230.0, 330.0);
@@ -129,6 +135,13 @@ impl Plot for Curves {
             Ok(())
         })
     }
+}
+
+/// Powers of two that span `min..=max`, at most about eight of them.
+fn doubling_ticks(min: f64, max: f64) -> Vec<f64> {
+    let (low, high) = (min.log2().floor().clamp(-900.0, 900.0) as i32, max.log2().ceil().clamp(-900.0, 900.0) as i32);
+    let every = ((high - low) / 8 + 1).max(1);
+    (0..=(high - low + every - 1) / every).map(|i| 2f64.powi(low + i * every)).collect()
 }
 
 /// A point's mark, on a rim of ground colour that keeps crossing curves apart.

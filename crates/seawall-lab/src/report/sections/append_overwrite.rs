@@ -78,11 +78,16 @@ fn plot(main: (Access, Sync), mut cells: Vec<&CellResult>, span: Span) -> String
     if quoted {
         legend.push((Mark::Block, Ink::Published, "published 2009: ext3, battery-backed cache".into()));
     }
-    let relative = if reference.is_some() { "relative to overwriting = 100%" } else { "per second" };
+    let relative = if reference.is_some() { "relative to overwriting = 100%" } else { "of writes per second" };
     let words = Panel {
         title: format!("8 KiB writes, {}", path_words(main)),
-        subtitle: format!("Rate {relative}, by what the file's blocks were before; whiskers: interval of the median"),
-        legend,
+        subtitle: if main == MAIN {
+            format!("Rate {relative}, by what the file's blocks were before; whiskers: interval of the median")
+        } else {
+            format!("Rate {relative}, each panel its own")
+        },
+        // Small multiples share the first panel's legend.
+        legend: if span == Span::Full { legend } else { vec![] },
         note: if quoted {
             "zfs reached about 7,000/s in 2009 either way: a file system that never overwrites in place gains nothing from \
              preallocation."
@@ -121,11 +126,11 @@ fn name(spec: &CellSpec, main: (Access, Sync)) -> String {
         Preparation::Recycled => "recycled file",
         Preparation::ZeroFilledNow => "zero-filled, at once",
         Preparation::ZeroFilledWait => "zero-filled, 20 s later",
-        Preparation::Preallocated => "preallocated by Seawall",
+        Preparation::Preallocated => "preallocated",
     }
     .to_owned();
     if spec.beside == Beside::PacedFill {
-        name.push_str(", beside a paced fill");
+        name.push_str(", fill beside");
     }
     if spec.access != main.0 {
         name.push_str(if spec.access == Access::Direct { ", direct" } else { ", buffered" });

@@ -71,9 +71,23 @@ fn row(cell: &CellResult) -> Option<StripRow> {
         .filter(|r: &Vec<f64>| !r.is_empty())
         .collect();
     let ink = ink(cell.spec.experiment);
-    (!rounds.is_empty()).then(|| StripRow { label: cell.spec.title(), ink, rounds })
+    (!rounds.is_empty()).then(|| StripRow { label: short(&cell.spec.title()), ink, rounds })
 }
 
 fn ink(experiment: Experiment) -> Ink {
     Ink::series(Experiment::ALL.iter().position(|e| *e == experiment).unwrap_or_default())
+}
+
+/// A cell's title without what all the strips have in common; the table has it whole.
+fn short(title: &str) -> String {
+    let words = [
+        (", fdatasync each", " + fdatasync"),
+        (", fdatasync per group", " + fdatasync"),
+        (", RWF_DSYNC each", ", RWF_DSYNC"),
+        (", 1 thread", ""),
+        (" by Seawall", ""),
+        ("another thread writing without pause", "others writing"),
+        ("beside a rate-limited fill", "fill beside"),
+    ];
+    words.iter().fold(title.to_owned(), |text, (long, short)| text.replace(long, short))
 }

@@ -40,7 +40,7 @@ fn speed_up(cells: &[&CellResult]) -> String {
     let relative = if clean.is_some() { "one writer into a clean file = 1×" } else { "fewest threads measured = 1×" };
     let mut words = Panel {
         title: "Speed-up by writers to one file".into(),
-        subtitle: format!("Random 16 KiB direct writes; {relative}"),
+        subtitle: format!("Random 16 KiB direct writes; {relative}; whiskers: interval of the median"),
         legend: vec![],
         note:
             "Flat at 1× means the file system lets one direct writer in at a time, as ext2, ext3 and jfs did in 2008."
@@ -67,13 +67,8 @@ fn speed_up(cells: &[&CellResult]) -> String {
     let x_ticks = doubling(cells.iter().map(|c| c.spec.threads));
     let mut curves = Vec::new();
     let most = cells.iter().map(|c| c.spec.threads).max().unwrap_or(1);
-    let ideal = [1, most].map(|t| Point { x: f64::from(t), y: f64::from(t), low: f64::from(t), high: f64::from(t) });
-    // A straight line only where x is linear too; threads double from tick to tick, so the ideal is sampled.
-    let ideal = (0..=48).map(|i| {
-        let threads = ideal[0].x + (ideal[1].x - ideal[0].x) * f64::from(i) / 48.0;
-        Point { x: threads.log2(), y: threads, low: threads, high: threads }
-    });
-    curves.push(Curve { ink: Ink::Dashed, mark: Mark::Dashed, points: ideal.collect(), joined: true });
+    let ideal = [1, most].map(|t| Point { x: log2(t), y: f64::from(t), low: f64::from(t), high: f64::from(t) });
+    curves.push(Curve { ink: Ink::Dashed, mark: Mark::Dashed, points: ideal.into(), joined: true });
     for (i, (beside, name)) in SERIES.iter().enumerate() {
         let points: Vec<Point> = of(*beside).filter_map(|c| point(c, log2(c.spec.threads), base(*beside))).collect();
         if !points.is_empty() {
@@ -88,7 +83,7 @@ fn speed_up(cells: &[&CellResult]) -> String {
             curves,
             x_ticks,
             x_title: "threads".into(),
-            y_scale: YScale::Linear,
+            y_scale: YScale::Doubling,
             y_tick: |v| format!("{}×", tick(v)),
         },
     )
