@@ -7,6 +7,9 @@
 /// What stands where a figure is missing.
 pub(crate) const MISSING: &str = "–";
 
+/// Between a figure and its unit.
+const NO_BREAK: char = '\u{a0}';
+
 /// Text made safe for element content and for quoted attributes; control characters are dropped.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -31,7 +34,7 @@ pub(crate) fn count(value: f64) -> String {
         return MISSING.into();
     }
     match value.abs() {
-        v if v == 0.0 => "0".into(),
+        0.0 => "0".into(),
         v if v < 0.001 => format!("{value:.0e}"),
         v if v < 0.0995 => format!("{value:.3}"),
         v if v < 0.995 => format!("{value:.2}"),
@@ -53,8 +56,8 @@ pub(crate) fn tick(value: f64) -> String {
         return MISSING.into();
     }
     match value.abs() {
-        v if v == 0.0 => "0".into(),
-        v if v < 0.01 || v >= 1e15 => format!("{value:e}"),
+        0.0 => "0".into(),
+        v if !(0.01..1e15).contains(&v) => format!("{value:e}"),
         v if v < 1000.0 => trim(format!("{value:.2}")),
         v if v < 1e6 => trim(format!("{:.2}", value / 1e3)) + "k",
         v if v < 1e9 => trim(format!("{:.2}", value / 1e6)) + "M",
@@ -73,7 +76,7 @@ pub(crate) fn duration(ns: f64) -> String {
         v if v < 999.5e6 => (v / 1e6, "ms"),
         v => (v / 1e9, "s"),
     };
-    format!("{} {unit}", digits(value))
+    format!("{}{NO_BREAK}{unit}", digits(value))
 }
 
 /// Bytes as `512 B`, `8.0 KiB`, `1.5 GiB`.
@@ -82,14 +85,19 @@ pub(crate) fn bytes(value: f64) -> String {
         return MISSING.into();
     }
     if value.abs() < 1023.5 {
-        return format!("{value:.0} B");
+        return format!("{value:.0}{NO_BREAK}B");
     }
-    scaled(value, 1024.0, &[" KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
+    scaled(value, 1024.0, &["\u{a0}KiB", "\u{a0}MiB", "\u{a0}GiB", "\u{a0}TiB", "\u{a0}PiB", "\u{a0}EiB"])
 }
 
 /// A round number of bytes as `512 B`, `16 KiB`, `1 GiB`.
 pub(crate) fn size(value: f64) -> String {
-    bytes(value).replace(".00 ", " ").replace(".0 ", " ")
+    whole(&bytes(value))
+}
+
+/// A figure with its unit, without a fraction of zero: `10.0 µs` becomes `10 µs`.
+pub(crate) fn whole(figure: &str) -> String {
+    figure.replace(".00\u{a0}", "\u{a0}").replace(".0\u{a0}", "\u{a0}")
 }
 
 /// A share as `55%`, `8.4%`.
@@ -149,11 +157,11 @@ mod tests {
             .collect();
         assert_eq!(shown, ["0", "0.43", "7.4", "8", "212", "3,086", "12.3k", "1.00M", "1.40M", "–", "1.0e300"]);
         assert_eq!(["10k", "2.5k", "0.5", "100"], [tick(1e4), tick(2500.0), tick(0.5), tick(100.0)].map(|t| t));
-        assert_eq!(duration(84_000.0), "84.0 µs");
-        assert_eq!(duration(1_240_000.0), "1.24 ms");
+        assert_eq!(duration(84_000.0), "84.0\u{a0}µs");
+        assert_eq!(duration(1_240_000.0), "1.24\u{a0}ms");
         assert_eq!(duration(f64::INFINITY), MISSING);
-        assert_eq!(bytes(8192.0), "8.00 KiB");
-        assert_eq!([size(16384.0), size(1536.0)], ["16 KiB", "1.50 KiB"]);
+        assert_eq!(bytes(8192.0), "8.00\u{a0}KiB");
+        assert_eq!([size(16384.0), size(1536.0)], ["16\u{a0}KiB", "1.50\u{a0}KiB"]);
         assert_eq!(percent(0.084), "8.4%");
         assert_eq!(moment("2026-11-20T12:00:00Z"), "2026-11-20 12:00 UTC");
         assert_eq!(moment("ünknown"), "ünknown");

@@ -48,7 +48,7 @@ pub(super) fn page(input: &ReportInput<'_>) -> String {
         write_html(
             &mut out,
             format_args!(
-                r#"<section id="cells"><h2>Every cell</h2><p class="question">Rate: median over the rounds. Spread: half the interval that holds the true median, relative to it. Percentiles: over all operations.</p>{cells}</section>"#
+                r#"<section id="cells"><h2>Every cell</h2><p class="question">Per second: reads, writes, commits or flushes, median over the rounds. Spread: half the interval that holds the true median, relative to it. Percentiles: over all operations.</p>{cells}</section>"#
             ),
         );
     }
@@ -126,10 +126,11 @@ fn banners(results: &Results) -> String {
     let mut out = String::new();
     let measured = results.cells.iter().filter(|c| !c.rounds.is_empty()).count();
     if !results.complete {
+        let cells = if measured == 1 { "cell" } else { "cells" };
         write_html(
             &mut out,
             format_args!(
-                r#"<p class="banner warn"><b>Incomplete run.</b> It was interrupted after {measured} cells had been measured; what is here is valid, what is missing was not measured.</p>"#
+                r#"<p class="banner warn"><b>Incomplete run.</b> It was interrupted with {measured} {cells} measured; what is here is valid, what is missing was not measured.</p>"#
             ),
         );
     } else if measured == 0 && results.sustain.is_none() {

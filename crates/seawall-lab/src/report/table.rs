@@ -7,7 +7,7 @@ use super::format::{MISSING, bytes, count, duration, escape, percent};
 use super::plots::write_html;
 use super::sections::menu;
 use crate::cell::Experiment;
-use crate::results::{CellResult, Results, operation_word};
+use crate::results::{CellResult, Results};
 use seawall_io::probe::{DirectIo, Finding, Probe, WriteCache};
 use std::fmt::Display;
 
@@ -24,14 +24,14 @@ pub(crate) fn cells(results: &Results) -> String {
             };
             write_html(
                 &mut out,
-                format_args!(r#"<tbody><tr class="group"><th colspan="12">{}</th></tr>{rows}</tbody>"#, escape(&name)),
+                format_args!(r#"<tbody><tr class="group"><th colspan="11">{}</th></tr>{rows}</tbody>"#, escape(&name)),
             );
         }
     }
     if out.is_empty() {
         return out;
     }
-    let head = r#"<thead><tr><th>cell</th><th class="n">rate</th><th class="n">spread</th><th class="n">p50</th><th class="n">p99</th><th class="n">max</th><th class="n">device bytes/op</th><th class="n">writes/op</th><th class="n">reads/op</th><th class="n">flushes/op</th><th class="n">page cache</th><th>remarks</th></tr></thead>"#;
+    let head = r#"<thead><tr><th rowspan="2">cell</th><th class="n" rowspan="2">per second</th><th class="n" rowspan="2">spread</th><th class="over" colspan="3">latency</th><th class="over" colspan="4">at the device, per operation</th><th class="n" rowspan="2">page cache</th></tr><tr><th class="n">p50</th><th class="n">p99</th><th class="n">max</th><th class="n">written</th><th class="n">writes</th><th class="n">reads</th><th class="n">flushes</th></tr></thead>"#;
     format!(r#"<div class="scroll"><table class="cells">{head}{out}</table></div>"#)
 }
 
@@ -55,7 +55,7 @@ fn row(cell: &CellResult) -> String {
     }
     let title = cell.spec.title();
     let figures = [
-        shown(rate.map(|r| format!("{} <small>{}/s</small>", count(r.median), operation_word(&cell.spec)))),
+        shown(rate.map(|r| count(r.median))),
         shown(rate.map(|r| format!("±{}", percent(r.spread())))),
         quantile(0.5),
         quantile(0.99),
@@ -67,7 +67,7 @@ fn row(cell: &CellResult) -> String {
         shown(cell.cached_bytes_max().map(|b| bytes(b as f64))),
     ];
     let figures: String = figures.iter().map(|f| format!(r#"<td class="n">{f}</td>"#)).collect();
-    format!(r#"<tr><th>{}<code>{}</code></th>{figures}<td>{remarks}</td></tr>"#, escape(&title), escape(&cell.id))
+    format!(r#"<tr><th>{} {remarks}<code>{}</code></th>{figures}</tr>"#, escape(&title), escape(&cell.id))
 }
 
 /// The cells that could not be measured; empty when there are none.

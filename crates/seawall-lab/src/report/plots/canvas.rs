@@ -197,7 +197,7 @@ pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     let units: f64 = text
         .chars()
         .map(|c| match c {
-            'i' | 'l' | 'j' | 't' | 'f' | 'r' | ' ' | ',' | '.' | '/' | '(' | ')' => 0.37,
+            'i' | 'l' | 'j' | 't' | 'f' | 'r' | ' ' | '\u{a0}' | ',' | '.' | '/' | '(' | ')' => 0.37,
             'm' | 'w' | 'M' | 'W' | '%' => 0.94,
             c if c.is_uppercase() => 0.71,
             _ => 0.615,

@@ -6,7 +6,7 @@
 
 use super::Plot;
 use super::canvas::{Align, Ink, log_ticks, picture, text_width};
-use crate::report::format::duration;
+use crate::report::format::{duration, whole};
 use histogram::SparseHistogram;
 
 /// One distribution.
@@ -28,7 +28,7 @@ impl RidgeRow {
             .map(|b| (b.start().max(1) as f64, b.end().max(1) as f64 + 1.0, b.count() as f64))
             .filter(|b| b.2 > 0.0)
             .collect();
-        (!buckets.is_empty()).then(|| Self { label, ink, buckets, p50_ns: p50_ns as f64, p99_ns: p99_ns as f64 })
+        (!buckets.is_empty()).then_some(Self { label, ink, buckets, p50_ns: p50_ns as f64, p99_ns: p99_ns as f64 })
     }
 
     /// Share of operations in each of `columns` equal steps of the logarithm from `low` to `high`, peak 1.
@@ -86,7 +86,7 @@ impl Plot for Ridge {
             let mut free = f64::NEG_INFINITY;
             for t in all_ticks.into_iter().filter(|t| (low..=high).contains(&t.log10())) {
                 c.line(&[(x(t), 4.0), (x(t), bottom)], Ink::Grid, 1.0)?;
-                let text = tick_duration(t);
+                let text = whole(&duration(t));
                 let half = text_width(&text, 11.5) / 2.0;
                 let middle = x(t).clamp(half, full - half);
                 if middle - half > free {
@@ -133,14 +133,4 @@ fn outline(top: &[(f64, f64)], base: f64) -> Vec<(f64, f64)> {
     let first = top.iter().position(visible).unwrap_or(0).saturating_sub(1);
     let last = top.iter().rposition(visible).map_or(0, |i| (i + 2).min(top.len()));
     top.get(first..last).unwrap_or_default().to_vec()
-}
-
-/// `10 µs`, `2 ms`: a duration at a round tick.
-pub(crate) fn tick_duration(ns: f64) -> String {
-    match ns {
-        v if v < 999.5 => format!("{v:.0} ns"),
-        v if v < 999.5e3 => format!("{:.0} µs", v / 1e3),
-        v if v < 999.5e6 => format!("{:.0} ms", v / 1e6),
-        v => format!("{:.0} s", v / 1e9),
-    }
 }

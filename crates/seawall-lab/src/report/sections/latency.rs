@@ -4,7 +4,7 @@
 
 use crate::cell::{Access, Preparation, Sync};
 use crate::plan;
-use crate::report::format::{count, duration};
+use crate::report::format::{count, duration, whole};
 use crate::report::plots::{Curve, Curves, Ink, Mark, Panel, Point, Ridge, RidgeRow, Span, YScale, panel};
 use crate::results::{CellResult, Results};
 
@@ -112,5 +112,5 @@ fn percentiles(chosen: &[(&CellResult, &str)]) -> String {
 }
 
 fn tick_duration(ns: f64) -> String {
-    duration(ns).replace(".00 ", " ").replace(".0 ", " ")
+    whole(&duration(ns))
 }

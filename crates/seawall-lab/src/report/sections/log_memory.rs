@@ -88,6 +88,9 @@ fn rates(cells: &[&CellResult]) -> String {
     )
 }
 
+/// A column of the table of costs: its name, a value per log mode, and how to write one.
+type Column = (&'static str, Vec<Option<f64>>, fn(f64) -> String);
+
 /// Memory and device work per commit, at the largest number of threads measured in each mode.
 fn costs(cells: &[&CellResult]) -> String {
     let rows: Vec<&CellResult> = modes(cells)
@@ -98,7 +101,7 @@ fn costs(cells: &[&CellResult]) -> String {
         return String::new();
     }
     let device = |c: &CellResult, f: fn(crate::results::DevicePerOperation) -> f64| c.device_per_operation().map(f);
-    let columns: [(&str, Vec<Option<f64>>, fn(f64) -> String); 5] = [
+    let columns: [Column; 5] = [
         ("page cache held", rows.iter().map(|c| c.cached_bytes_max().map(|b| b as f64)).collect(), bytes),
         ("written per commit", rows.iter().map(|c| device(c, |d| d.written_bytes)).collect(), bytes),
         ("device writes per commit", rows.iter().map(|c| device(c, |d| d.writes)).collect(), count),

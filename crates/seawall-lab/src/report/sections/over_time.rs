@@ -24,7 +24,10 @@ fn sustained(results: &Results) -> String {
         .collect();
     let words = Panel {
         title: format!("Sustained: {}", run.title),
-        subtitle: format!("Operations per second over {} minutes of constant load", count(minutes)),
+        subtitle: format!(
+            "Operations per second over {} minutes of constant load; band: slowest and fastest second",
+            count(minutes)
+        ),
         legend: vec![
             (Mark::Line, Ink::series(0), "mean".into()),
             (Mark::Line, Ink::Text, "steady stretch found".into()),
