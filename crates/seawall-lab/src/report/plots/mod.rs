@@ -1,7 +1,7 @@
 //! Plots: `plotters` draws, the page's style sheet colours.
 //!
-//! - Every plot is a function of its width and is drawn twice, for a desk and for a phone; the style sheet shows one of them,
-//!   so that letters keep their size on both.
+//! - Every plot is a function of its width and is drawn for a desk, for a tablet or paper, and for a phone; the style sheet
+//!   shows one of them, so that letters keep their size on all.
 //! - Colours are sentinels while `plotters` draws and CSS variables afterwards: one drawing serves light, dark and paper.
 //! - Legends and captions are HTML, where text wraps; inside a drawing there are only ticks, labels and values.
 //! - A plot of nothing is an empty string, not an empty frame.
@@ -117,7 +117,15 @@ pub(crate) fn panel(panel: &Panel, plot: &dyn Plot) -> String {
         }
         out.push_str("</ul>");
     }
-    write_html(&mut out, format_args!(r#"<div class="wide">{wide}</div><div class="narrow">{narrow}</div>"#));
+    match panel.span {
+        // Half a desk is as wide as a tablet or a sheet of paper.
+        Span::Half => write_html(&mut out, format_args!(r#"<div class="wide mid">{wide}</div>"#)),
+        Span::Full => {
+            let mid = plot.draw(640, &label);
+            write_html(&mut out, format_args!(r#"<div class="wide">{wide}</div><div class="mid">{mid}</div>"#));
+        }
+    }
+    write_html(&mut out, format_args!(r#"<div class="narrow">{narrow}</div>"#));
     if !panel.note.is_empty() {
         write_html(&mut out, format_args!(r#"<p class="note">{}</p>"#, escape(&panel.note)));
     }
