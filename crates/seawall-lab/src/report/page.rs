@@ -1,6 +1,7 @@
 //! The page's frame: what comes first is what a hurried reader needs.
 //!
-//! - Order: what was measured on, whether the run is whole, the verdicts (warnings first), key figures, evidence, settings, tables, sources.
+//! - Order: what was measured on, whether the run is whole, the verdicts (warnings first), key figures, evidence,
+//!   settings, tables, sources.
 //! - A level is told by word, mark and colour, never by colour alone.
 //! - Without a witness the page says, among the verdicts, that durability was not tested.
 
@@ -23,7 +24,8 @@ pub(super) fn page(input: &ReportInput<'_>) -> String {
     let host = escape(&results.machine.host);
     let mut out = format!(
         r#"<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><meta name="color-scheme" content="light dark"><title>Seawall lab: {host}</title><style>{STYLE}</style></head><body>"#
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>Seawall lab: {host}</title><style>{STYLE}</style></head><body>"#
     );
     out.push_str(&header(results));
     out.push_str("<main>");
@@ -38,7 +40,8 @@ pub(super) fn page(input: &ReportInput<'_>) -> String {
     write_html(
         &mut out,
         format_args!(
-            r#"<section id="probe"><h2>What the disk and the file system say of themselves</h2><p class="question">Found by asking the kernel and by trial on <code>{}</code>.</p>{}</section>"#,
+            r#"<section id="probe"><h2>What the disk and the file system say of themselves</h2>
+<p class="question">Found by asking the kernel and by trial on <code>{}</code>.</p>{}</section>"#,
             escape(&results.probe.path.display().to_string()),
             table::probe(&results.probe)
         ),
@@ -48,7 +51,9 @@ pub(super) fn page(input: &ReportInput<'_>) -> String {
         write_html(
             &mut out,
             format_args!(
-                r#"<section id="cells"><h2>Every cell</h2><p class="question">Per second: reads, writes, commits or flushes, median over the rounds. Spread: half the interval that holds the true median, relative to it. Percentiles: over all operations.</p>{cells}</section>"#
+                r#"<section id="cells"><h2>Every cell</h2><p class="question">Per second: reads, writes, commits or
+flushes, median over the rounds. Spread: half the interval that holds the true median, relative to it. Percentiles:
+over all operations.</p>{cells}</section>"#
             ),
         );
     }
@@ -60,7 +65,8 @@ pub(super) fn page(input: &ReportInput<'_>) -> String {
     write_html(
         &mut out,
         format_args!(
-            "</main><footer>Measured and written by <code>seawall lab</code> {}. This page needs no network.</footer><script>{SCRIPT}</script></body></html>\n",
+            "</main><footer>Measured and written by <code>seawall lab</code> {}. This page needs no \
+             network.</footer><script>{SCRIPT}</script></body></html>\n",
             escape(&results.seawall_version)
         ),
     );
@@ -100,7 +106,12 @@ fn header(results: &Results) -> String {
     let facts: String =
         facts.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(value))).collect();
     format!(
-        r#"<header class="top"><div class="inner"><div class="brand"><svg width="30" height="22" viewBox="0 0 30 22" aria-hidden="true"><path d="M1 6c4.7 0 4.7 4 9.3 4S15 6 19.7 6 24.3 10 29 10M1 13c4.7 0 4.7 4 9.3 4s4.7-4 9.4-4 4.6 4 9.3 4" fill="none" stroke="currentColor" stroke-width="2.4" stroke-linecap="round"/></svg>Seawall lab<button id="theme" type="button" hidden>Light / dark</button></div><h1>{}</h1><p class="path"><code>{}</code></p><dl class="machine">{facts}</dl></div></header>"#,
+        r#"<header class="top"><div class="inner"><div class="brand">
+<svg width="30" height="22" viewBox="0 0 30 22" aria-hidden="true">
+<path d="M1 6c4.7 0 4.7 4 9.3 4S15 6 19.7 6 24.3 10 29 10M1 13c4.7 0 4.7 4 9.3 4s4.7-4 9.4-4 4.6 4 9.3 4"
+fill="none" stroke="currentColor" stroke-width="2.4" stroke-linecap="round"/>
+</svg>Seawall lab<button id="theme" type="button" hidden>Light / dark</button></div><h1>{}</h1><p class="path">
+<code>{}</code></p><dl class="machine">{facts}</dl></div></header>"#,
         escape(&m.host),
         escape(&results.probe.path.display().to_string()),
     )
@@ -130,7 +141,8 @@ fn banners(results: &Results) -> String {
         write_html(
             &mut out,
             format_args!(
-                r#"<p class="banner warn"><b>Incomplete run.</b> It was interrupted with {measured} {cells} measured; what is here is valid, what is missing was not measured.</p>"#
+                r#"<p class="banner warn"><b>Incomplete run.</b> It was interrupted with {measured} {cells}
+measured; what is here is valid, what is missing was not measured.</p>"#
             ),
         );
     } else if measured == 0 && results.sustain.is_none() {
@@ -142,7 +154,8 @@ fn banners(results: &Results) -> String {
         write_html(
             &mut out,
             format_args!(
-                r#"<p class="banner"><b>{disturbed} {cells} {are} disturbed</b> by other work on this machine even after a repetition; <a href="{}">the table</a> marks them.</p>"#,
+                r#"<p class="banner"><b>{disturbed} {cells} {are} disturbed</b> by other work on this machine even
+after a repetition; <a href="{}">the table</a> marks them.</p>"#,
                 "#cells"
             ),
         );
@@ -151,7 +164,8 @@ fn banners(results: &Results) -> String {
         write_html(
             &mut out,
             format_args!(
-                r#"<p class="banner"><b>Rate-limited</b> to {} operations per second: rates here are not what the disk can do.</p>"#,
+                r#"<p class="banner"><b>Rate-limited</b> to {} operations per second: rates here are not what the
+disk can do.</p>"#,
                 count(rate)
             ),
         );
@@ -174,7 +188,8 @@ fn card(level: Level, sentence: &str, reason: &str, evidence: Option<(&str, &str
     let link = evidence.map_or(String::new(), |(id, name)| format!(r##"<a href="#{id}">{}</a>"##, escape(name)));
     let reason = if reason.is_empty() { String::new() } else { format!("<p>{}</p>", escape(reason)) };
     format!(
-        r#"<li class="card {class}"><div class="level"><span class="icon" aria-hidden="true">{mark}</span>{word}{link}</div><h3>{}</h3>{reason}</li>"#,
+        r#"<li class="card {class}"><div class="level"><span class="icon"
+aria-hidden="true">{mark}</span>{word}{link}</div><h3>{}</h3>{reason}</li>"#,
         escape(sentence)
     )
 }
@@ -264,13 +279,15 @@ fn settings(files: &[File<'_>]) -> String {
         return String::new();
     }
     let mut out = String::from(
-        r#"<section id="settings"><h2>Settings</h2><p class="question">What follows from the measurements, ready to copy; each line names the measurement behind it.</p>"#,
+        r#"<section id="settings"><h2>Settings</h2><p class="question">What follows from the measurements, ready to
+copy; each line names the measurement behind it.</p>"#,
     );
     for file in files {
         write_html(
             &mut out,
             format_args!(
-                r#"<figure class="file"><figcaption><b>{}</b><button type="button" class="copy" hidden>Copy</button></figcaption><pre tabindex="0">{}</pre></figure>"#,
+                r#"<figure class="file"><figcaption><b>{}</b><button type="button" class="copy"
+hidden>Copy</button></figcaption><pre tabindex="0">{}</pre></figure>"#,
                 escape(file.name),
                 escape(file.text)
             ),
@@ -295,7 +312,9 @@ fn sources(results: &Results) -> String {
         );
     }
     format!(
-        r#"<section id="sources"><h2>Sources and how to reproduce this</h2><ul class="sources">{list}</ul><p>Figures marked as published are the publications' own. Their hardware is ten to twenty years older: compare shapes and ratios, not rates.</p><pre tabindex="0">{}
+        r#"<section id="sources"><h2>Sources and how to reproduce this</h2><ul class="sources">{list}</ul>
+<p>Figures marked as published are the publications' own. Their hardware is ten to twenty years older: compare
+shapes and ratios, not rates.</p><pre tabindex="0">{}
 
 # seawall {}, seed {}, results format {}, started {}</pre></section>"#,
         escape(&results.run.command),

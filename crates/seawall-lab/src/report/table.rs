@@ -31,7 +31,11 @@ pub(crate) fn cells(results: &Results) -> String {
     if out.is_empty() {
         return out;
     }
-    let head = r#"<thead><tr><th rowspan="2">cell</th><th class="n" rowspan="2">per second</th><th class="n" rowspan="2">spread</th><th class="over" colspan="3">latency</th><th class="over" colspan="4">at the device, per operation</th><th class="n" rowspan="2">page cache</th></tr><tr><th class="n">p50</th><th class="n">p99</th><th class="n">max</th><th class="n">written</th><th class="n">writes</th><th class="n">reads</th><th class="n">flushes</th></tr></thead>"#;
+    let head = r#"<thead><tr><th rowspan="2">cell</th><th class="n" rowspan="2">per second</th>
+<th class="n" rowspan="2">spread</th><th class="over" colspan="3">latency</th>
+<th class="over" colspan="4">at the device, per operation</th><th class="n" rowspan="2">page cache</th></tr><tr>
+<th class="n">p50</th><th class="n">p99</th><th class="n">max</th><th class="n">written</th>
+<th class="n">writes</th><th class="n">reads</th><th class="n">flushes</th></tr></thead>"#;
     format!(r#"<div class="scroll"><table class="cells">{head}{out}</table></div>"#)
 }
 
@@ -88,7 +92,8 @@ pub(crate) fn skipped(results: &Results) -> String {
         })
         .collect();
     format!(
-        r#"<h3>Not measured here</h3><div class="scroll"><table class="facts"><thead><tr><th>cell</th><th>why</th></tr></thead><tbody>{rows}</tbody></table></div>"#
+        r#"<h3>Not measured here</h3><div class="scroll"><table class="facts"><thead><tr><th>cell</th><th>why</th>
+</tr></thead><tbody>{rows}</tbody></table></div>"#
     )
 }
 
@@ -194,7 +199,8 @@ pub(crate) fn probe(probe: &Probe) -> String {
     row("locked memory", &memlock, "limits registered buffers");
     row("free space", &bytes(probe.free_bytes as f64), "for an unprivileged process");
     format!(
-        r#"<div class="scroll"><table class="facts"><thead><tr><th>asked</th><th>found</th><th>what it means</th></tr></thead><tbody>{rows}</tbody></table></div>"#
+        r#"<div class="scroll"><table class="facts"><thead><tr><th>asked</th><th>found</th><th>what it means</th>
+</tr></thead><tbody>{rows}</tbody></table></div>"#
     )
 }
 

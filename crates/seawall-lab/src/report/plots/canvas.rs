@@ -1,8 +1,8 @@
 //! A drawing area in CSS pixels whose colours are CSS variables.
 //!
 //! - `plotters` works in whole units: one pixel is [`UNIT`] of them, so that curves are smooth.
-//! - Colours are [`Ink`]s: a colour no one would choose while drawing, `var(--...)` afterwards. Only attributes that this
-//!   module's own drawing wrote can match a sentinel, because quotes in text are escaped by `plotters`.
+//! - Colours are [`Ink`]s: a colour no one would choose while drawing, `var(--...)` afterwards. Only attributes that
+//!   this module's own drawing wrote can match a sentinel, because quotes in text are escaped by `plotters`.
 //! - Coordinates that are not finite are dropped; the rest is clamped to the drawing, so a wild value cannot overflow.
 
 use super::super::format::escape;
@@ -186,9 +186,10 @@ fn themed(svg: &str, width: u32, height: f64, label: &str) -> String {
     svg = svg.replace(" xmlns=\"http://www.w3.org/2000/svg\"", "");
     let body = svg.find("viewBox").map_or("", |start| &svg[start..]);
     format!(
-        "<svg class=\"plot\" role=\"img\" aria-label=\"{}\" style=\"max-width:{}px;aspect-ratio:{width}/{height:.0}\" {body}",
+        "<svg class=\"plot\" role=\"img\" aria-label=\"{}\" \
+         style=\"max-width:{}px;aspect-ratio:{width}/{height:.0}\" {body}",
         escape(label),
-        width + width / 10,
+        width * 7 / 5,
     )
 }
 

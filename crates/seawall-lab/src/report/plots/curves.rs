@@ -1,6 +1,7 @@
 //! Curves over an ordered x: rate by threads, speed-up, latency by percentile.
 //!
-//! - Threads and depths double from tick to tick, so x is given by the caller as a position; only its order and spacing matter.
+//! - Threads and depths double from tick to tick, so x is given by the caller as a position; only its order and spacing
+//!   matter.
 //! - A linear y axis starts at zero. A logarithmic one is chosen only where the largest value is 20 times the smallest.
 //! - Each series has its own mark as well as its own colour.
 

@@ -1,8 +1,9 @@
 //! Plots: `plotters` draws, the page's style sheet colours.
 //!
-//! - Every plot is a function of its width and is drawn for a desk, for a tablet or paper, and for a phone; the style sheet
-//!   shows one of them, so that letters keep their size on all.
-//! - Colours are sentinels while `plotters` draws and CSS variables afterwards: one drawing serves light, dark and paper.
+//! - Every plot is a function of its width and is drawn for a desk, for a tablet or paper, and for a phone; the style
+//!   sheet shows one of them, so that letters keep their size on all.
+//! - Colours are sentinels while `plotters` draws and CSS variables afterwards: one drawing serves light, dark and
+//!   paper.
 //! - Legends and captions are HTML, where text wraps; inside a drawing there are only ticks, labels and values.
 //! - A plot of nothing is an empty string, not an empty frame.
 
@@ -75,7 +76,7 @@ impl Mark {
         let colour = ink.css();
         let line = format!(r#"<path d="M0 6H22" stroke="{colour}" stroke-width="2"/>"#);
         let inner = match self {
-            Self::Block => format!(r#"<rect x="4" width="14" height="12" rx="2" fill="{colour}"/>"#),
+            Self::Block => format!(r#"<rect width="14" height="12" rx="2" fill="{colour}"/>"#),
             Self::Line => line,
             Self::Dashed => {
                 format!(r#"<path d="M0 6H22" stroke="{colour}" stroke-width="2" stroke-dasharray="5 3.5"/>"#)
@@ -89,7 +90,11 @@ impl Mark {
             }
             Self::Tick => format!(r#"<path d="M11 0V12" stroke="{colour}" stroke-width="2.5"/>"#),
         };
-        format!(r#"<svg class="swatch" width="22" height="12" viewBox="0 0 22 12" aria-hidden="true">{inner}</svg>"#)
+        let width = if self == Self::Block { 14 } else { 22 };
+        format!(
+            r#"<svg class="swatch" width="{width}" height="12" viewBox="0 0 {width} 12"
+aria-hidden="true">{inner}</svg>"#
+        )
     }
 }
 

@@ -1,7 +1,7 @@
 //! E4: appending, preallocating and overwriting, each relative to overwriting.
 //!
-//! - Ten years of hardware lie between the published rates and the user's: both are shown relative to their own overwrite,
-//!   with the rates printed.
+//! - Ten years of hardware lie between the published rates and the user's: both are shown relative to their own
+//!   overwrite, with the rates printed.
 //! - Colours tell how the blocks came to be: written before, grown by the write, zero-filled, or prepared ahead.
 //! - An access path with fewer than three cells is shown beside the main one, not on its own.
 
@@ -65,7 +65,7 @@ fn plot(main: (Access, Sync), mut cells: Vec<&CellResult>, span: Span) -> String
             .filter(|_| {
                 reference.is_some() && main == MAIN && path(&c.spec) == main && c.spec.beside == Beside::Nothing
             })
-            .map(|(share, rate)| (share * 100.0, format!("{} · {}/s published", percent(share), count(rate))));
+            .map(|(share, rate)| (share * 100.0, format!("{} · {}/s", percent(share), count(rate))));
         rows.push(Bar {
             low: rate.low / unit,
             high: rate.high / unit,
@@ -89,8 +89,8 @@ fn plot(main: (Access, Sync), mut cells: Vec<&CellResult>, span: Span) -> String
         // Small multiples share the first panel's legend.
         legend: if span == Span::Full { legend } else { vec![] },
         note: if quoted {
-            "zfs reached about 7,000/s in 2009 either way: a file system that never overwrites in place gains nothing from \
-             preallocation."
+            "zfs reached about 7,000/s in 2009 either way: a file system that never overwrites in place gains \
+             nothing from preallocation."
                 .into()
         } else {
             String::new()

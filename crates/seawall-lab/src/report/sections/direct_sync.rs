@@ -1,6 +1,7 @@
 //! E1: rate by threads for each way to make a direct write durable, and what is left of the rate.
 //!
-//! - Absolute rates of 2009 and today do not fit one axis; the share that a flush leaves does, so only that is compared.
+//! - Absolute rates of 2009 and today do not fit one axis; the share that a flush leaves does, so only that is
+//!   compared.
 //! - The publication's cache-on columns are not labelled, so no share is computed from them.
 
 use super::{doubling, log2, point, rate_bar, threads_word};
@@ -115,8 +116,8 @@ fn left_over(results: &Results, cells: &[&CellResult]) -> String {
         title: "What a flush per write leaves of the rate".into(),
         subtitle: "Rate with sync as a share of the rate without, same threads, 4 KiB; no sync = 100%".into(),
         legend,
-        note: "With the drive's cache on, the two published columns lie within 15% of each other: like a drive whose flush is \
-               nearly free. Which column is which was not said."
+        note: "With the drive's cache on, the two published columns lie within 15% of each other: like a drive \
+               whose flush is nearly free. Which column is which was not said."
             .into(),
         span: Span::Half,
     };
@@ -142,9 +143,7 @@ fn left_over(results: &Results, cells: &[&CellResult]) -> String {
         .map(|(sync, threads, ratio)| Bar {
             low: ratio.low * 100.0,
             high: ratio.high * 100.0,
-            published: published_share(*threads)
-                .filter(|_| *sync == Sync::Fdatasync)
-                .map(|s| (s * 100.0, format!("{} published, cache off", percent(s)))),
+            published: published_share(*threads).filter(|_| *sync == Sync::Fdatasync).map(|s| (s * 100.0, percent(s))),
             ..Bar::new(
                 format!("{}, {}", word(*sync), threads_word(*threads)),
                 ratio.median * 100.0,

@@ -45,8 +45,8 @@ fn rates(cells: &[&CellResult]) -> String {
         title: "Commits per second by log write path".into(),
         subtitle: "Each group of commits made durable by one fdatasync; whiskers: interval of the median".into(),
         legend: vec![],
-        note: "Published as relations: a direct log about 10% faster with one thread; 10-20% slower with many threads and group \
-               commit, because the writes of a group were not merged."
+        note: "Published as relations: a direct log about 10% faster with one thread; 10-20% slower with many \
+               threads and group commit, because the writes of a group were not merged."
             .into(),
         span: Span::Full,
     };
@@ -109,7 +109,9 @@ fn costs(cells: &[&CellResult]) -> String {
         ("flushes per commit", rows.iter().map(|c| device(c, |d| d.flushes)).collect(), count),
     ];
     let mut out = String::from(
-        r#"<figure class="panel full"><figcaption><h3>What a commit costs in memory and at the device</h3><p class="sub">At the largest number of threads measured; the bar in a cell compares within its column</p></figcaption><div class="scroll"><table class="meters"><thead><tr><th>log write path</th><th class="n">threads</th>"#,
+        r#"<figure class="panel full"><figcaption><h3>What a commit costs in memory and at the device</h3>
+<p class="sub">At the largest number of threads measured; the bar in a cell compares within its column</p>
+</figcaption><div class="scroll"><table class="meters"><thead><tr><th>log write path</th><th class="n">threads</th>"#,
     );
     for (name, ..) in &columns {
         write_html(&mut out, format_args!(r#"<th class="n">{name}</th>"#));
@@ -137,7 +139,8 @@ fn costs(cells: &[&CellResult]) -> String {
         out.push_str("</tr>");
     }
     out.push_str(
-        r#"</tbody></table></div><p class="note">A device read per commit is a partial block read back before it could be written. Memory that the log holds is memory the buffer pool cannot have.</p></figure>"#,
+        r#"</tbody></table></div><p class="note">A device read per commit is a partial block read back before it
+could be written. Memory that the log holds is memory the buffer pool cannot have.</p></figure>"#,
     );
     out
 }

@@ -57,7 +57,8 @@ pub(crate) fn all(results: &Results) -> Vec<Section> {
             "time",
             "Over time",
             "Whether the rate holds",
-            "Drives slow down when a cache fills or burst credit is spent; a flat strip is what a median may be trusted on.",
+            "Drives slow down when a cache fills or burst credit is spent; a flat strip is what a median may be \
+             trusted on.",
             over_time::panels(results),
         ),
     ];
@@ -66,7 +67,8 @@ pub(crate) fn all(results: &Results) -> Vec<Section> {
             continue;
         }
         let html = format!(
-            r#"<section id="{id}"><h2>{title}</h2><p class="question">{question}</p><div class="panels">{}</div></section>"#,
+            r#"<section id="{id}"><h2>{title}</h2><p class="question">{question}</p><div class="panels">{}</div>
+</section>"#,
             panels.concat()
         );
         all.push(Section { id, menu, html });
@@ -109,17 +111,20 @@ fn words(experiment: Experiment) -> (&'static str, &'static str, &'static str) {
         Experiment::DirectSync => (
             "E1 · direct-sync",
             "What a flush costs after each direct write",
-            "A direct write is not durable while the drive may hold it in a volatile cache. What does making sure cost here?",
+            "A direct write is not durable while the drive may hold it in a volatile cache. What does making sure \
+             cost here?",
         ),
         Experiment::LogMemory => (
             "E2 · log-memory",
             "How a log should be written",
-            "Through the page cache, past it, or around it: commits per second, and the memory the log keeps from the database.",
+            "Through the page cache, past it, or around it: commits per second, and the memory the log keeps from \
+             the database.",
         ),
         Experiment::ParallelDirect => (
             "E3 · parallel-direct",
             "Whether parallel writers to one file get in each other's way",
-            "Some file systems let one direct writer in at a time; others do so once pages are cached or the file grows.",
+            "Some file systems let one direct writer in at a time; others do so once pages are cached or the file \
+             grows.",
         ),
         Experiment::AppendOverwrite => (
             "E4 · append-overwrite",

@@ -1,7 +1,7 @@
 //! E3: speed-up of parallel direct writers to one file.
 //!
-//! - Speed-up is relative to one writer into a clean file where that was measured, so that a slow start is not hidden; else to
-//!   the series' own first point.
+//! - Speed-up is relative to one writer into a clean file where that was measured, so that a slow start is not hidden;
+//!   else to the series' own first point.
 //! - The published rates are of a 16-disk array and are shown apart, as rates.
 
 use super::{doubling, log2, point, threads_word};
@@ -131,8 +131,8 @@ fn flush(results: &Results) -> String {
         title: "How long a flush takes while others write".into(),
         subtitle: "Share of flushes by latency, logarithmic; line: median, dot: 99th percentile".into(),
         legend: vec![],
-        note: "A flush may wait for writes that were issued after it. A log that shares the file system with busy data files waits \
-               this long at each commit."
+        note: "A flush may wait for writes that were issued after it. A log that shares the file system with busy \
+               data files waits this long at each commit."
             .into(),
         span: Span::Full,
     };
