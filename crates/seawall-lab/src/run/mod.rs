@@ -20,7 +20,7 @@ mod work;
 
 use crate::cell::{Beside, CellSpec, Experiment};
 use crate::plan;
-use crate::results::{CellResult, FORMAT, Foreign, Plateau, Results, Round, RunSettings, Skipped, Sustain};
+use crate::results::{CellResult, FORMAT, Foreign, Results, Round, RunSettings, Skipped, Sustain};
 pub use machine::{device_counters, device_delta, this_machine};
 pub use observe::{Observation, observe};
 use prepare::{Preparer, unavailable};

@@ -1,6 +1,6 @@
 //! What one thread of a round records, and how threads' records become a [`Round`].
 
-use crate::sample::LATENCY_CONFIG;
+use crate::results::LATENCY_CONFIG;
 use histogram::{Histogram, SparseHistogram};
 use std::time::{Duration, Instant};
 
