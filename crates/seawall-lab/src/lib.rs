@@ -6,3 +6,4 @@ pub mod results;
 #[doc(hidden)]
 pub mod sample;
 pub mod stats;
+pub mod witness;
