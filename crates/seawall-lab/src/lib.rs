@@ -35,3 +35,4 @@ pub mod sustain;
 pub mod table;
 mod text;
 pub mod verdict;
+pub mod witness;

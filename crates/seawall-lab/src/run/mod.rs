@@ -458,7 +458,7 @@ impl Lab {
                 }
             }
         }
-        let plateaus: Vec<Plateau> = Vec::new();
+        let plateaus = crate::sustain::plateaus(&per_second);
         results.sustain = Some(Sustain { title: "random 16K direct writes, depth 16".into(), plateaus, per_second });
         if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { ended }
     }
