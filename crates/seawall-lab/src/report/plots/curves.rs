@@ -78,6 +78,8 @@ impl Plot for Curves {
             return String::new();
         }
         let log = self.is_log(min, max);
+        // Whiskers belong to the picture: the axis reaches down to the lowest of them.
+        let min = self.values().map(|p| p.low).filter(|low| *low > 0.0).fold(min, f64::min);
         let y_ticks = match self.y_scale {
             YScale::Doubling => doubling_ticks(min, max),
             _ if log => log_ticks(min, max),
@@ -87,7 +89,7 @@ impl Plot for Curves {
         let full = f64::from(width);
         let height = (full * 0.62).clamp(230.0, 330.0);
         let left = y_ticks.iter().map(|t| text_width(&(self.y_tick)(*t), LABEL)).fold(0.0, f64::max) + 10.0;
-        let (right, top, bottom) = (full - 16.0, 10.0, height - 42.0);
+        let (right, top, bottom) = (full - 16.0, if log { 26.0 } else { 10.0 }, height - 42.0);
         let xs = self.x_ticks.iter().map(|t| t.0).chain(self.values().map(|p| p.x));
         let (x_min, x_max) = xs.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
         let x_span = if x_max > x_min { x_max - x_min } else { 1.0 };
@@ -105,6 +107,9 @@ impl Plot for Curves {
             for t in &y_ticks {
                 c.line(&[(left, y(*t)), (right, y(*t))], Ink::Grid, 1.0)?;
                 c.text((left - 7.0, y(*t)), &(self.y_tick)(*t), LABEL, Ink::Muted, Align::Right)?;
+            }
+            if log {
+                c.text((left, 7.0), "logarithmic", 11.0, Ink::Muted, Align::Left)?;
             }
             c.line(&[(left, bottom), (right, bottom)], Ink::Axis, 1.2)?;
             let mut free = f64::NEG_INFINITY;
