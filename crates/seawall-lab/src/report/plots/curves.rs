@@ -122,7 +122,13 @@ impl Plot for Curves {
                 }
             }
             c.text((f64::midpoint(left, right), bottom + 32.0), &self.x_title, LABEL, Ink::Muted, Align::Middle)?;
-            for curve in &self.curves {
+            // Many whiskers at one x would hide each other: each curve stands a little beside its place.
+            let whiskered = |c: &&Curve| c.points.iter().any(|p| p.high > p.low);
+            let many = self.curves.iter().filter(whiskered).count() > 3;
+            let x_on_axis = x;
+            for (i, curve) in self.curves.iter().enumerate() {
+                let aside = if many { (i as f64 - (self.curves.len() - 1) as f64 / 2.0) * 3.0 } else { 0.0 };
+                let x = |v: f64| x_on_axis(v) + aside;
                 let points: Vec<&Point> = curve.points.iter().filter(|p| p.x.is_finite() && p.y.is_finite()).collect();
                 if curve.joined {
                     let path: Vec<(f64, f64)> = points.iter().map(|p| (x(p.x), y(p.y))).collect();
