@@ -127,7 +127,11 @@ impl Plot for Curves {
             let many = self.curves.iter().filter(whiskered).count() > 3;
             let x_on_axis = x;
             for (i, curve) in self.curves.iter().enumerate() {
-                let aside = if many { (i as f64 - (self.curves.len() - 1) as f64 / 2.0) * 3.0 } else { 0.0 };
+                let aside = if many && curve.ink != Ink::Dashed {
+                    (i as f64 - (self.curves.len() - 1) as f64 / 2.0) * 3.0
+                } else {
+                    0.0
+                };
                 let x = |v: f64| x_on_axis(v) + aside;
                 let points: Vec<&Point> = curve.points.iter().filter(|p| p.x.is_finite() && p.y.is_finite()).collect();
                 if curve.joined {
