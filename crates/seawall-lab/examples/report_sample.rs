@@ -3,9 +3,9 @@
 //!
 //! The rates are invented; nothing here is a measurement.
 
-use seawall_lab::cell::Experiment as E;
+use seawall_lab::cell::{Access, Beside, CellSpec, Experiment as E, Pattern, Preparation, Sync};
 use seawall_lab::report::{File, Level, Line, ReportInput, html};
-use seawall_lab::results::{Plateau, Results, Skipped, Sustain};
+use seawall_lab::results::{CellResult, Plateau, Results, Skipped, Sustain};
 use seawall_lab::{plan, sample};
 use std::path::Path;
 
@@ -57,7 +57,8 @@ const VERDICTS: [Line<'static>; 7] = [
 const SETTINGS: [File<'static>; 3] = [
     File {
         name: "seawall.toml",
-        text: "# append 2.5x slower than overwrite (e4/append, e4/overwrite)\n[log]\nflush_method = \"o_direct\"\nblock_bytes = 4096\npreallocate = true\n",
+        text: "# append 2.5x slower than overwrite (e4/append, e4/overwrite)\n[log]\nflush_method = \"o_direct\"\n\
+               block_bytes = 4096\npreallocate = true\n",
     },
     File { name: "MariaDB", text: "[mariadb]\ninnodb_flush_method = O_DIRECT\ninnodb_io_capacity = 4000\n" },
     File { name: "MySQL", text: "[mysqld]\ninnodb_flush_method = O_DIRECT\ninnodb_redo_log_capacity = 8G\n" },
@@ -72,6 +73,53 @@ fn vary(results: &mut Results) {
             }
         }
     }
+}
+
+/// A consumer drive on a bad day: flushes cost a hundred times a write, some writes wait for the journal, rounds differ.
+fn slow() -> Results {
+    let rate = |spec: &CellSpec| {
+        let threads = f64::from(spec.threads);
+        let base = match (spec.sync, spec.pattern) {
+            (_, Pattern::RandomRead) => 9_000.0 * f64::from(spec.queue_depth).powf(0.85),
+            (_, Pattern::SequentialRead) => 520.0,
+            (_, Pattern::Log) => 160.0 * threads.powf(0.9),
+            (Sync::None, _) => 31_000.0 * threads.powf(0.3),
+            (Sync::Fdatasync, _) => 270.0 * threads.powf(0.5),
+            (Sync::RwfDsync, _) => 410.0 * threads.powf(0.7),
+            (Sync::ODsync, _) => 405.0,
+        };
+        let of_blocks = match spec.preparation {
+            Preparation::Append => 0.47,
+            Preparation::Unwritten | Preparation::KeepSize => 0.55,
+            Preparation::ZeroFilledNow => 0.31,
+            Preparation::Preallocated => 1.04,
+            _ => 1.0,
+        };
+        let beside = match spec.beside {
+            Beside::CachedPages | Beside::BeyondEof => 0.4 / threads.powf(0.3),
+            Beside::ContinuousWriter => 0.05,
+            _ => 1.0,
+        };
+        let path = if spec.access == Access::Direct { 1.1 } else { 1.0 };
+        base * of_blocks * beside * path
+    };
+    let mut cells: Vec<CellResult> = plan::full().into_iter().map(|spec| sample::cell(spec, rate(&spec))).collect();
+    for (n, cell) in cells.iter_mut().enumerate() {
+        let others = [sample::round(rate(&cell.spec) as u64 / 9 + 1, 3).latency, cell.rounds[0].latency.clone()];
+        for (i, round) in cell.rounds.iter_mut().enumerate() {
+            round.seconds = [1.0, 1.31, 0.93, 1.6, 1.02, 0.97][(i + n) % 6];
+            if let Ok(mixed) = round.latency.checked_add(&others[i % 2]) {
+                round.latency = mixed;
+            }
+            round.foreign.disturbed = n % 11 == 4 && i == 2;
+        }
+    }
+    let mut results = sample::results(cells);
+    vary(&mut results);
+    results.run.full = true;
+    results.machine.host = "a-rather-long-host-name-017.storage.example.internal".into();
+    results.machine.cpu_model = "Imaginary CPU E5-2680 v4 @ 2.40GHz, a model name as long as they come".into();
+    results
 }
 
 fn main() -> std::io::Result<()> {
@@ -102,6 +150,8 @@ fn main() -> std::io::Result<()> {
         }
     }
     write("full.html", &full, &VERDICTS)?;
+
+    write("slow.html", &slow(), &VERDICTS)?;
 
     let mut interrupted = sample::of_plan(&plan::decisive()[..5]);
     interrupted.complete = false;

@@ -78,6 +78,8 @@ impl Plot for Curves {
             return String::new();
         }
         let log = self.is_log(min, max);
+        // Whiskers belong to the picture: the axis reaches down to the lowest of them.
+        let min = self.values().map(|p| p.low).filter(|low| *low > 0.0).fold(min, f64::min);
         let y_ticks = match self.y_scale {
             YScale::Doubling => doubling_ticks(min, max),
             _ if log => log_ticks(min, max),
@@ -87,7 +89,7 @@ impl Plot for Curves {
         let full = f64::from(width);
         let height = (full * 0.62).clamp(230.0, 330.0);
         let left = y_ticks.iter().map(|t| text_width(&(self.y_tick)(*t), LABEL)).fold(0.0, f64::max) + 10.0;
-        let (right, top, bottom) = (full - 16.0, 10.0, height - 42.0);
+        let (right, top, bottom) = (full - 16.0, if log { 26.0 } else { 10.0 }, height - 42.0);
         let xs = self.x_ticks.iter().map(|t| t.0).chain(self.values().map(|p| p.x));
         let (x_min, x_max) = xs.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
         let x_span = if x_max > x_min { x_max - x_min } else { 1.0 };
@@ -106,6 +108,9 @@ impl Plot for Curves {
                 c.line(&[(left, y(*t)), (right, y(*t))], Ink::Grid, 1.0)?;
                 c.text((left - 7.0, y(*t)), &(self.y_tick)(*t), LABEL, Ink::Muted, Align::Right)?;
             }
+            if log {
+                c.text((left, 7.0), "logarithmic", 11.0, Ink::Muted, Align::Left)?;
+            }
             c.line(&[(left, bottom), (right, bottom)], Ink::Axis, 1.2)?;
             let mut free = f64::NEG_INFINITY;
             for (position, name) in &self.x_ticks {
@@ -117,7 +122,17 @@ impl Plot for Curves {
                 }
             }
             c.text((f64::midpoint(left, right), bottom + 32.0), &self.x_title, LABEL, Ink::Muted, Align::Middle)?;
-            for curve in &self.curves {
+            // Many whiskers at one x would hide each other: each curve stands a little beside its place.
+            let whiskered = |c: &&Curve| c.points.iter().any(|p| p.high > p.low);
+            let many = self.curves.iter().filter(whiskered).count() > 3;
+            let x_on_axis = x;
+            for (i, curve) in self.curves.iter().enumerate() {
+                let aside = if many && curve.ink != Ink::Dashed {
+                    (i as f64 - (self.curves.len() - 1) as f64 / 2.0) * 3.0
+                } else {
+                    0.0
+                };
+                let x = |v: f64| x_on_axis(v) + aside;
                 let points: Vec<&Point> = curve.points.iter().filter(|p| p.x.is_finite() && p.y.is_finite()).collect();
                 if curve.joined {
                     let path: Vec<(f64, f64)> = points.iter().map(|p| (x(p.x), y(p.y))).collect();

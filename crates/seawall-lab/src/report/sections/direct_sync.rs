@@ -135,7 +135,7 @@ fn left_over(results: &Results, cells: &[&CellResult]) -> String {
                 .collect();
             curves.push(Curve { ink: ink(sync), mark: Mark::nth(i + 1), points, joined: true });
         }
-        let y_scale = YScale::Linear;
+        let y_scale = YScale::Fitting;
         return panel(&words, &Curves { curves, x_ticks, x_title: "threads".into(), y_scale, y_tick: tick });
     }
     let rows = shares

@@ -2,13 +2,14 @@
 
 use super::{doubling, log2, point, rate_bar};
 use crate::cell::{Access, CellSpec, Experiment};
+use crate::plan;
 use crate::report::format::{MISSING, bytes, count, escape, tick};
-use crate::report::plots::{Bars, Curve, Curves, Ink, Mark, Panel, Span, YScale, panel, write_html};
+use crate::report::plots::{Bars, Curve, Curves, Ink, Mark, Panel, Point, Span, YScale, panel, write_html};
 use crate::results::{CellResult, Results};
 
 pub(super) fn panels(results: &Results) -> Vec<String> {
     let cells: Vec<&CellResult> = results.cells_of(Experiment::LogMemory).collect();
-    vec![rates(&cells), costs(&cells)]
+    vec![rates(&cells), relative(results, &cells), costs(&cells)]
 }
 
 fn mode(spec: &CellSpec) -> String {
@@ -65,6 +66,7 @@ fn rates(cells: &[&CellResult]) -> String {
         }
         return panel(&words, &Bars { rows, reference: None, tick });
     }
+    words.span = Span::Half;
     let mut curves = Vec::new();
     for (i, name) in modes.iter().enumerate() {
         let mark = Mark::nth(i);
@@ -86,6 +88,38 @@ fn rates(cells: &[&CellResult]) -> String {
             y_tick: tick,
         },
     )
+}
+
+/// Each mode as a share of the buffered, merged one: the publication's own comparison.
+fn relative(results: &Results, cells: &[&CellResult]) -> String {
+    let threads = doubling(cells.iter().map(|c| c.spec.threads));
+    if threads.len() < 3 {
+        return String::new();
+    }
+    let base = |spec: &CellSpec| plan::log(spec.threads, Access::Buffered, 512, true);
+    let mut legend = Vec::new();
+    let mut curves = Vec::new();
+    for (i, name) in modes(cells).iter().enumerate() {
+        let of_mode = cells.iter().filter(|c| mode(&c.spec) == *name && c.spec != base(&c.spec));
+        let points: Vec<Point> = of_mode
+            .filter_map(|c| Some((log2(c.spec.threads), results.compare(&c.spec, &base(&c.spec)).ratio()?)))
+            .map(|(x, r)| Point { x, y: r.median * 100.0, low: r.low * 100.0, high: r.high * 100.0 })
+            .collect();
+        if !points.is_empty() {
+            legend.push((Mark::nth(i), Ink::series(i), name.clone()));
+            curves.push(Curve { ink: Ink::series(i), mark: Mark::nth(i), points, joined: true });
+        }
+    }
+    let words = Panel {
+        title: "The same, relative to buffered and merged".into(),
+        subtitle: "Buffered log, 512 B blocks, one write per group = 100% at each number of threads".into(),
+        legend,
+        note: String::new(),
+        span: Span::Half,
+    };
+    let y_tick = |v| format!("{}%", tick(v));
+    let y_scale = YScale::Linear;
+    panel(&words, &Curves { curves, x_ticks: threads, x_title: "committing threads".into(), y_scale, y_tick })
 }
 
 /// A column of the table of costs: its name, a value per log mode, and how to write one.
