@@ -346,7 +346,7 @@ impl State {
     pub(crate) fn read(&mut self, id: u64, offset: u64, buf: &mut [u8], fault: Option<FaultKind>) -> Answer<((), u64)> {
         let direct = self.opened(id)?.how.direct;
         self.check_range(offset, buf.len() as u64, direct, libc::EINVAL)?;
-        if let Some(FaultKind::BitRot) = fault {
+        if fault == Some(FaultKind::BitRot) && !buf.is_empty() {
             let (at, bit) = (self.dice.below(buf.len() as u64), self.dice.below(8) as u8);
             let file = self.file(id)?;
             if offset + at < file.seen.len {
@@ -419,8 +419,10 @@ impl State {
             }
             _ => file.write(seq, offset, len, Some(bytes), via),
         }
-        if (how.dsync || open.dsync) && !lying {
-            file.sync_range(offset, len);
+        match how.dsync || open.dsync {
+            true if lying => file.sync_lied(offset, len),
+            true => file.sync_range(offset, len),
+            false => {}
         }
         self.trace.add_bytes(bytes);
         Ok(((), len))
@@ -437,7 +439,7 @@ impl State {
                 errno = asked;
                 file.sync_failed(|| dice.percent(50));
             }
-            _ if lying => file.sync_lied(),
+            _ if lying => file.sync_lied(0, u64::MAX),
             _ => file.sync(how == SyncHow::All),
         }
         let failures = file.failures;
