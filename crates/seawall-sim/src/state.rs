@@ -376,9 +376,10 @@ impl State {
             if errno == libc::EIO {
                 let seq = self.next_seq();
                 let via = Via { direct: open.direct, dontcache: how.dontcache };
-                if let (Some(file), dice) = (self.files.get_mut(&inode), &mut self.dice)
-                    && offset + bytes.len() as u64 <= file.seen.len
-                {
+                let dice = &mut self.dice;
+                // Only over bytes that exist: what a failed write leaves beyond the end is not part of the file.
+                let file = self.files.get_mut(&inode).filter(|file| offset + bytes.len() as u64 <= file.seen.len);
+                if let Some(file) = file {
                     file.write_in_part(seq, offset, bytes, via, || dice.percent(50));
                 }
             }
@@ -706,7 +707,7 @@ impl State {
             options: SimOptions { seed, ..self.options.clone() },
             dice,
             now: self.now,
-            trace: self.trace.clone(),
+            trace: Trace::new(self.options.trace_entries_max),
             lying: self.lying,
             queue: Queue::default(),
             names: self.names.clone(),
