@@ -438,7 +438,7 @@ impl Disk for SimDisk {
         let mut tickets = Vec::with_capacity(batch.len());
         for request in batch {
             let (ticket, completer) = Ticket::new();
-            state.submit(InFlight { request, completer });
+            state.submit(InFlight { request, completer, futile: 0 });
             tickets.push(ticket);
         }
         tickets

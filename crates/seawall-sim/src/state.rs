@@ -12,7 +12,7 @@ use crate::file::{SimFile, Via};
 use crate::image::{BLOCK, blocks_of};
 use crate::names::{Names, normal};
 use crate::options::SimOptions;
-use crate::queue::{InFlight, Queue};
+use crate::queue::{ATTEMPTS_MAX, InFlight, Queue};
 use crate::trace::{Call, Trace, TraceEntry};
 use seawall_io::{
     Allocate, Completion, Create, IoError, IoErrorKind, OpenHow, Request, RequestKind, SyncHow, WriteHow,
@@ -482,7 +482,7 @@ impl State {
         // Requests overtake each other: up to four times their least time.
         let extra = Duration::from_nanos(self.dice.below(3 * u64::try_from(least.as_nanos()).unwrap_or(u64::MAX / 3)));
         let due = self.now + self.options.latency.draw(least, &mut self.dice) + extra;
-        self.queue.push(due, one);
+        self.queue.push(due.max(self.now + Duration::from_nanos(1)), one);
     }
 
     /// Lets everything take effect that is due by now.
@@ -503,12 +503,15 @@ impl State {
     }
 
     fn run(&mut self, one: InFlight) {
-        let InFlight { mut request, completer } = one;
+        let InFlight { mut request, completer, futile } = one;
         let answer = self.attempt_request(&mut request);
-        match request.attempt_ended(answer) {
-            None => self.submit(InFlight { request, completer }),
-            Some(result) => self.queue.ready.push((completer, Completion { result, bufs: request.bufs })),
-        }
+        let futile = if answer < 0 { futile + 1 } else { 0 };
+        let result = match request.attempt_ended(answer) {
+            None if futile < ATTEMPTS_MAX => return self.submit(InFlight { request, completer, futile }),
+            None => Err(request_error(&request, Errno(i32::try_from(-answer).unwrap_or(libc::EIO)))),
+            Some(result) => result,
+        };
+        self.queue.ready.push((completer, Completion { result, bufs: request.bufs }));
     }
 
     fn attempt_request(&mut self, request: &mut Request) -> i64 {
@@ -646,15 +649,8 @@ impl State {
     }
 
     fn end_process(&mut self) {
-        for InFlight { request, completer } in self.queue.drain() {
-            let about = About {
-                call: request_call(&request),
-                path: request.file.path(),
-                offset: request.offset,
-                len: request.len() as u64,
-                asynchronous: true,
-            };
-            let result = Err(error(about, Errno(libc::ENXIO)));
+        for InFlight { request, completer, .. } in self.queue.drain() {
+            let result = Err(request_error(&request, Errno(libc::ENXIO)));
             self.queue.ready.push((completer, Completion { result, bufs: request.bufs }));
         }
         self.open.clear();
@@ -759,6 +755,13 @@ pub(crate) fn error(about: About<'_>, errno: Errno) -> IoError {
         }
         _ => error,
     }
+}
+
+/// Of a whole request.
+fn request_error(request: &Request, errno: Errno) -> IoError {
+    let (path, len) = (request.file.path(), request.len() as u64);
+    let about = About { call: request_call(request), path, offset: request.offset, len, asynchronous: true };
+    error(about, errno)
 }
 
 fn request_call(request: &Request) -> Call {

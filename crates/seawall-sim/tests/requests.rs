@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use seawall_io::{AlignedBuf, Arena, Disk as _, IoErrorKind, Op, Request, SyncHow};
-use seawall_sim::{Fault, SimOptions};
+use seawall_sim::{Fault, FaultKind, SimOptions};
 use std::time::Duration;
 
 #[test]
@@ -118,4 +118,16 @@ fn spikes_are_rare_and_large() {
     }
     assert!((1..20).contains(&slow), "{slow}");
     assert_eq!(SimOptions::default().latency.spikes_per_million, 1000);
+}
+
+#[test]
+fn a_fault_that_always_interrupts_ends_in_an_error() {
+    let disk = disk(1);
+    let file = open(&disk, "/f", RW);
+    for errno in [libc::ECANCELED, libc::EINTR] {
+        disk.clear_faults();
+        disk.inject(Fault::new(FaultKind::Errno(errno)).on(Op::Write));
+        let ticket = disk.submit(vec![write_request(&file, 0, &[1; 10], PLAIN)]).remove(0);
+        assert_eq!(disk.wait(&ticket).result.unwrap_err().errno(), Some(errno));
+    }
 }
