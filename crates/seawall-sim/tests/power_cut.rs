@@ -217,6 +217,12 @@ fn fdatasync_keeps_the_length_that_data_needs_and_fsync_any() {
         } else {
             assert_eq!(len, 5000, "seed {seed}");
         }
+        // Data inside the grown but not yet stable length, and data behind it, both need it.
+        write(&disk, &file, 4000, &[2; 10], PLAIN);
+        sync(&disk, &file);
+        let synced = disk.fork(seed);
+        synced.power_cut();
+        assert_eq!(synced.seen("/f").unwrap()[4000..4010], [2; 10], "seed {seed}");
         write(&disk, &file, 6000, &[2; 10], PLAIN);
         sync(&disk, &file);
         disk.power_cut();
