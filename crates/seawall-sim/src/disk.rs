@@ -151,7 +151,7 @@ impl SimDisk {
     }
 
     /// A copy with a seed of its own, as another process would find the disk if this one died now: many crashes can be examined
-    /// from one run, without disturbing it. Handles do not carry over.
+    /// from one run, without disturbing it. Handles do not carry over, and its trace begins empty.
     ///
     /// ```
     /// use seawall_io::{Create, Disk as _, OpenHow, WriteHow};
@@ -188,6 +188,18 @@ impl SimDisk {
     // --- faults ----------------------------------------------------------------------------------------------------------
 
     /// Adds a fault to those of [`SimOptions::faults`].
+    ///
+    /// ```
+    /// use seawall_io::{Create, Disk as _, OpenHow, Op};
+    /// use seawall_sim::{Fault, SimDisk, SimOptions};
+    /// # fn main() -> seawall_io::Result<()> {
+    /// let disk = SimDisk::new(SimOptions::default());
+    /// let file = disk.open("/f".as_ref(), OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+    /// disk.inject(Fault::enospc().on(Op::Grow).once());
+    /// assert_eq!(disk.set_len(&file, 100).unwrap_err().errno(), Some(28));
+    /// disk.set_len(&file, 100)?;
+    /// # Ok(()) }
+    /// ```
     pub fn inject(&self, fault: Fault) {
         self.state().options.faults.push(fault);
     }
@@ -199,6 +211,20 @@ impl SimDisk {
 
     /// Illegal: while true, flushes and durable writes are acknowledged and leave everything in a volatile cache. A flush after
     /// it was switched off again makes all of it stable.
+    ///
+    /// ```
+    /// use seawall_io::{Create, Disk as _, OpenHow, SyncHow, WriteHow};
+    /// use seawall_sim::{SimDisk, SimOptions};
+    /// # fn main() -> seawall_io::Result<()> {
+    /// let disk = SimDisk::new(SimOptions::default());
+    /// let file = disk.open("/f".as_ref(), OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+    /// disk.sync_dir("/".as_ref())?;
+    /// disk.lying_flush(true);
+    /// disk.write_at(&file, 0, &[std::io::IoSlice::new(b"acknowledged")], WriteHow::default())?;
+    /// disk.sync(&file, SyncHow::All)?;
+    /// assert_eq!(disk.stable("/f"), Some(Vec::new()));
+    /// # Ok(()) }
+    /// ```
     pub fn lying_flush(&self, lying: bool) {
         self.state().lying = lying;
     }
@@ -254,6 +280,21 @@ impl SimDisk {
 
     /// Completes exactly one request, moving the clock as needed; false when nothing is in flight. For runners that
     /// interleave the disk with other work, one step at a time.
+    ///
+    /// ```
+    /// use seawall_io::{AlignedBuf, Create, Disk as _, OpenHow, Request};
+    /// use seawall_sim::{SimDisk, SimOptions};
+    /// # fn main() -> seawall_io::Result<()> {
+    /// let disk = SimDisk::new(SimOptions::default());
+    /// let file = disk.open("/f".as_ref(), OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+    /// disk.set_len(&file, 8192)?;
+    /// let reads = [0, 4096].map(|offset| Request::read(&file, offset, AlignedBuf::zeroed(4096).into()));
+    /// let tickets = disk.submit(reads.into());
+    /// assert!(disk.step());
+    /// assert_eq!(tickets.iter().filter(|ticket| ticket.is_done()).count(), 1);
+    /// assert!(disk.step() && !disk.step());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn step(&self) -> bool {
         let ready = {
@@ -397,7 +438,7 @@ impl Disk for SimDisk {
         let mut tickets = Vec::with_capacity(batch.len());
         for request in batch {
             let (ticket, completer) = Ticket::new();
-            state.submit(InFlight { request, completer });
+            state.submit(InFlight { request, completer, futile: 0 });
             tickets.push(ticket);
         }
         tickets

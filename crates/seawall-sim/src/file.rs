@@ -97,6 +97,15 @@ impl SimFile {
         self.touch(seq, offset, len, via);
         self.seen.put(offset, len as usize, bytes);
         self.push_seen(seq, offset, len, bytes.is_none());
+        if !via.direct {
+            // The kernel writes pages, not bytes: dirtied again, a page takes along what an earlier write-back lost.
+            let pages = blocks_of(offset, len).into_iter().flatten();
+            for page in pages {
+                if self.divergent.remove(&page) {
+                    self.push_seen(seq, page * BLOCK, BLOCK, false);
+                }
+            }
+        }
     }
 
     /// A write of which the device takes only the units that `keep` names, in their order: a failed one, or a torn one.
@@ -177,7 +186,7 @@ impl SimFile {
             self.seen.read(start, &mut bytes);
             Some(Arc::from(bytes))
         };
-        self.pending.push_data(seq, units, self.unit, source);
+        self.pending.push_data(seq, units, self.unit, source.as_ref());
     }
 
     pub(crate) fn set_len(&mut self, seq: u64, to: u64) {
@@ -257,9 +266,9 @@ impl SimFile {
         self.cache.clean(0..=u64::MAX);
     }
 
-    /// A device flush that does nothing: pages leave the page cache's care, the device's own cache stays volatile.
-    pub(crate) fn sync_lied(&mut self) {
-        self.cache.clean(0..=u64::MAX);
+    /// A device flush that does nothing: pages are clean now, but the device's own cache stays volatile.
+    pub(crate) fn sync_lied(&mut self, offset: u64, len: u64) {
+        self.cache.clean(offset / BLOCK..=offset.saturating_add(len) / BLOCK);
     }
 
     /// The machine restarts: only what is stable is left.

@@ -86,10 +86,8 @@ impl Image {
         self.len = to;
         self.blocks.split_off(&to.div_ceil(BLOCK));
         let inside = (to % BLOCK) as usize;
-        if inside > 0
-            && let Some(block) = self.blocks.get_mut(&(to / BLOCK))
-            && block.bytes.is_some()
-        {
+        let cut = (inside > 0).then(|| self.blocks.get_mut(&(to / BLOCK))).flatten();
+        if let Some(block) = cut.filter(|block| block.bytes.is_some()) {
             content(block)[inside..].fill(0);
         }
     }

@@ -88,8 +88,8 @@ impl Names {
         // A change cannot be stable before an earlier one of the same name or file.
         for late in (0..chosen.len()).rev() {
             if chosen[late] {
-                for early in 0..late {
-                    chosen[early] |= self.pending[early].touches(&self.pending[late]);
+                for (early, chosen) in chosen.iter_mut().enumerate().take(late) {
+                    *chosen |= self.pending[early].touches(&self.pending[late]);
                 }
             }
         }

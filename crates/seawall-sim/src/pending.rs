@@ -58,13 +58,13 @@ impl Pending {
     }
 
     /// Adds versions of whole units; `source` None means zeroes.
-    pub(crate) fn push_data(&mut self, seq: u64, units: std::ops::Range<u64>, unit: u64, source: Option<Arc<[u8]>>) {
+    pub(crate) fn push_data(&mut self, seq: u64, units: std::ops::Range<u64>, unit: u64, source: Option<&Arc<[u8]>>) {
         for (index, number) in units.enumerate() {
             let versions = self.data.entry(number).or_default();
             if versions.len() == VERSIONS_MAX {
                 versions.remove(VERSIONS_MAX / 2);
             }
-            versions.push(Version { seq, source: source.clone(), at: index * unit as usize });
+            versions.push(Version { seq, source: source.cloned(), at: index * unit as usize });
         }
     }
 

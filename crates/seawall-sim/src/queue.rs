@@ -2,16 +2,22 @@
 //!
 //! 1. A request takes effect when it is due on the virtual clock, not when it is submitted: the dice reorder.
 //! 2. What became of an attempt is decided by [`Request::attempt_ended`], as in every other backend; the rest of a short one is due later.
-//! 3. A finished request waits in `ready` until someone drives completions.
+//! 3. A request that gets nowhere in [`ATTEMPTS_MAX`] attempts ends with its last errno: a fault that always interrupts must not hang.
+//! 4. A finished request waits in `ready` until someone drives completions.
 
 use seawall_io::{Completer, Completion, Request};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Attempts in a row that may end without progress.
+pub(crate) const ATTEMPTS_MAX: u32 = 64;
+
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) request: Request,
     pub(crate) completer: Completer,
+    /// Attempts in a row that ended without progress.
+    pub(crate) futile: u32,
 }
 
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use crate::file::{SimFile, Via};
 use crate::image::{BLOCK, blocks_of};
 use crate::names::{Names, normal};
 use crate::options::SimOptions;
-use crate::queue::{InFlight, Queue};
+use crate::queue::{ATTEMPTS_MAX, InFlight, Queue};
 use crate::trace::{Call, Trace, TraceEntry};
 use seawall_io::{
     Allocate, Completion, Create, IoError, IoErrorKind, OpenHow, Request, RequestKind, SyncHow, WriteHow,
@@ -346,7 +346,7 @@ impl State {
     pub(crate) fn read(&mut self, id: u64, offset: u64, buf: &mut [u8], fault: Option<FaultKind>) -> Answer<((), u64)> {
         let direct = self.opened(id)?.how.direct;
         self.check_range(offset, buf.len() as u64, direct, libc::EINVAL)?;
-        if let Some(FaultKind::BitRot) = fault {
+        if fault == Some(FaultKind::BitRot) && !buf.is_empty() {
             let (at, bit) = (self.dice.below(buf.len() as u64), self.dice.below(8) as u8);
             let file = self.file(id)?;
             if offset + at < file.seen.len {
@@ -376,9 +376,10 @@ impl State {
             if errno == libc::EIO {
                 let seq = self.next_seq();
                 let via = Via { direct: open.direct, dontcache: how.dontcache };
-                if let (Some(file), dice) = (self.files.get_mut(&inode), &mut self.dice)
-                    && offset + bytes.len() as u64 <= file.seen.len
-                {
+                let dice = &mut self.dice;
+                // Only over bytes that exist: what a failed write leaves beyond the end is not part of the file.
+                let file = self.files.get_mut(&inode).filter(|file| offset + bytes.len() as u64 <= file.seen.len);
+                if let Some(file) = file {
                     file.write_in_part(seq, offset, bytes, via, || dice.percent(50));
                 }
             }
@@ -419,8 +420,10 @@ impl State {
             }
             _ => file.write(seq, offset, len, Some(bytes), via),
         }
-        if (how.dsync || open.dsync) && !lying {
-            file.sync_range(offset, len);
+        match how.dsync || open.dsync {
+            true if lying => file.sync_lied(offset, len),
+            true => file.sync_range(offset, len),
+            false => {}
         }
         self.trace.add_bytes(bytes);
         Ok(((), len))
@@ -437,7 +440,7 @@ impl State {
                 errno = asked;
                 file.sync_failed(|| dice.percent(50));
             }
-            _ if lying => file.sync_lied(),
+            _ if lying => file.sync_lied(0, u64::MAX),
             _ => file.sync(how == SyncHow::All),
         }
         let failures = file.failures;
@@ -479,7 +482,7 @@ impl State {
         // Requests overtake each other: up to four times their least time.
         let extra = Duration::from_nanos(self.dice.below(3 * u64::try_from(least.as_nanos()).unwrap_or(u64::MAX / 3)));
         let due = self.now + self.options.latency.draw(least, &mut self.dice) + extra;
-        self.queue.push(due, one);
+        self.queue.push(due.max(self.now + Duration::from_nanos(1)), one);
     }
 
     /// Lets everything take effect that is due by now.
@@ -500,12 +503,15 @@ impl State {
     }
 
     fn run(&mut self, one: InFlight) {
-        let InFlight { mut request, completer } = one;
+        let InFlight { mut request, completer, futile } = one;
         let answer = self.attempt_request(&mut request);
-        match request.attempt_ended(answer) {
-            None => self.submit(InFlight { request, completer }),
-            Some(result) => self.queue.ready.push((completer, Completion { result, bufs: request.bufs })),
-        }
+        let futile = if answer < 0 { futile + 1 } else { 0 };
+        let result = match request.attempt_ended(answer) {
+            None if futile < ATTEMPTS_MAX => return self.submit(InFlight { request, completer, futile }),
+            None => Err(request_error(&request, Errno(i32::try_from(-answer).unwrap_or(libc::EIO)))),
+            Some(result) => result,
+        };
+        self.queue.ready.push((completer, Completion { result, bufs: request.bufs }));
     }
 
     fn attempt_request(&mut self, request: &mut Request) -> i64 {
@@ -643,15 +649,8 @@ impl State {
     }
 
     fn end_process(&mut self) {
-        for InFlight { request, completer } in self.queue.drain() {
-            let about = About {
-                call: request_call(&request),
-                path: request.file.path(),
-                offset: request.offset,
-                len: request.len() as u64,
-                asynchronous: true,
-            };
-            let result = Err(error(about, Errno(libc::ENXIO)));
+        for InFlight { request, completer, .. } in self.queue.drain() {
+            let result = Err(request_error(&request, Errno(libc::ENXIO)));
             self.queue.ready.push((completer, Completion { result, bufs: request.bufs }));
         }
         self.open.clear();
@@ -704,7 +703,7 @@ impl State {
             options: SimOptions { seed, ..self.options.clone() },
             dice,
             now: self.now,
-            trace: self.trace.clone(),
+            trace: Trace::new(self.options.trace_entries_max),
             lying: self.lying,
             queue: Queue::default(),
             names: self.names.clone(),
@@ -756,6 +755,13 @@ pub(crate) fn error(about: About<'_>, errno: Errno) -> IoError {
         }
         _ => error,
     }
+}
+
+/// Of a whole request.
+fn request_error(request: &Request, errno: Errno) -> IoError {
+    let (path, len) = (request.file.path(), request.len() as u64);
+    let about = About { call: request_call(request), path, offset: request.offset, len, asynchronous: true };
+    error(about, errno)
 }
 
 fn request_call(request: &Request) -> Call {
