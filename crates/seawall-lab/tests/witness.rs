@@ -1,7 +1,10 @@
 //! The witness over loopback, against simulated power cuts: what an honest disk keeps is never called lost, what a lying one
 //! loses is found and named, and no stranger on the network upsets the witness.
 
-use seawall_io::{Disk, Op, OpenHow, WriteHow};
+use seawall_io::{
+    Allocate, BackendInfo, Cached, Disk, Handle, IoError, Op, OpenHow, Request, Result as IoResult, SyncHow, Ticket,
+    WriteHow,
+};
 use seawall_lab::witness::{
     Cut, FindingKind, NoProof, PROTOCOL_VERSION, RunId, RunOptions, RunSummary, Sector, ServeEvent, ServeOptions,
     StreamKind, Verdict, Verification, VerifyOptions, Witness, WitnessError, WriteMethod, cleanup, run, verify,
@@ -11,7 +14,7 @@ use std::io::{IoSlice, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +28,89 @@ fn sim(seed: u64) -> Arc<SimDisk> {
 
 fn path(file: &str) -> PathBuf {
     Path::new(DIR).join(file)
+}
+
+/// The disk as one process sees it, which dies with the machine. A simulated disk lives on after a power cut, so a thread between
+/// a rename and the sync of its directory would sync the directory of the restarted machine and take that for an answer.
+#[derive(Debug)]
+struct Mortal {
+    disk: Arc<SimDisk>,
+    dead: RwLock<bool>,
+}
+
+impl Mortal {
+    fn new(disk: &Arc<SimDisk>) -> Self {
+        Self { disk: disk.clone(), dead: RwLock::new(false) }
+    }
+
+    /// Ends the process by what `how` does to the disk; no operation is under way meanwhile.
+    fn die(&self, how: impl Fn(&SimDisk)) {
+        let mut dead = self.dead.write().unwrap();
+        how(&self.disk);
+        *dead = true;
+    }
+
+    fn alive<T>(&self, path: &Path, operation: impl FnOnce(&SimDisk) -> IoResult<T>) -> IoResult<T> {
+        let dead = self.dead.read().unwrap();
+        if *dead { Err(IoError::os(Op::Inspect, path, 6)) } else { operation(&self.disk) }
+    }
+}
+
+impl Disk for Mortal {
+    fn backend(&self) -> &BackendInfo {
+        self.disk.backend()
+    }
+    fn open(&self, path: &Path, how: OpenHow) -> IoResult<Handle> {
+        self.alive(path, |disk| disk.open(path, how))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> IoResult<()> {
+        self.alive(from, |disk| disk.rename(from, to))
+    }
+    fn remove(&self, path: &Path) -> IoResult<()> {
+        self.alive(path, |disk| disk.remove(path))
+    }
+    fn sync_dir(&self, path: &Path) -> IoResult<()> {
+        self.alive(path, |disk| disk.sync_dir(path))
+    }
+    fn list(&self, path: &Path) -> IoResult<Vec<PathBuf>> {
+        self.alive(path, |disk| disk.list(path))
+    }
+    fn free_bytes(&self, path: &Path) -> IoResult<u64> {
+        self.alive(path, |disk| disk.free_bytes(path))
+    }
+    fn lock(&self, file: &Handle) -> IoResult<()> {
+        self.alive(file.path(), |disk| disk.lock(file))
+    }
+    fn len(&self, file: &Handle) -> IoResult<u64> {
+        self.alive(file.path(), |disk| disk.len(file))
+    }
+    fn set_len(&self, file: &Handle, len: u64) -> IoResult<()> {
+        self.alive(file.path(), |disk| disk.set_len(file, len))
+    }
+    fn allocate(&self, file: &Handle, how: Allocate, offset: u64, len: u64) -> IoResult<()> {
+        self.alive(file.path(), |disk| disk.allocate(file, how, offset, len))
+    }
+    fn read_at(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> IoResult<usize> {
+        self.alive(file.path(), |disk| disk.read_at(file, offset, buf))
+    }
+    fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> IoResult<usize> {
+        self.alive(file.path(), |disk| disk.write_at(file, offset, bufs, how))
+    }
+    fn sync(&self, file: &Handle, how: SyncHow) -> IoResult<()> {
+        self.alive(file.path(), |disk| disk.sync(file, how))
+    }
+    fn cached(&self, file: &Handle, len: u64) -> IoResult<Cached> {
+        self.alive(file.path(), |disk| disk.cached(file, len))
+    }
+    fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> IoResult<()> {
+        self.alive(file.path(), |disk| disk.drop_cache(file, offset, len))
+    }
+    fn submit(&self, batch: Vec<Request>) -> Vec<Ticket> {
+        self.disk.submit(batch)
+    }
+    fn drive(&self, block: bool) -> usize {
+        self.disk.drive(block)
+    }
 }
 
 /// Raised even when a test fails: scopes wait for their servers.
@@ -97,6 +183,17 @@ fn run_and(
     })
 }
 
+/// Runs until, after `operations` of the disk, the process dies of `how`.
+fn run_until(disk: &Arc<SimDisk>, options: &RunOptions, operations: u64, how: impl Fn(&SimDisk)) -> WitnessError {
+    let mortal = Mortal::new(disk);
+    thread::scope(|scope| {
+        let running = scope.spawn(|| run(&mortal, DIR.as_ref(), options, &AtomicBool::new(false), &|_| ()));
+        wait_for_operations(disk, operations, || running.is_finished());
+        mortal.die(how);
+        running.join().unwrap().expect_err("nobody asked it to stop")
+    })
+}
+
 fn check(disk: &dyn Disk, addr: &str, run: RunId, boot: &str) -> Result<Verification, WitnessError> {
     let options = VerifyOptions {
         witness: addr.into(),
@@ -124,8 +221,8 @@ fn an_honest_disk_loses_nothing_in_any_power_cut() {
         for seed in 0..24 {
             let disk = sim(seed);
             let options = RunOptions { method: methods[seed as usize % 4], ..small(addr, seed) };
-            let ended = run_and(&disk, &options, 150 + 40 * seed, SimDisk::power_cut);
-            assert!(matches!(ended, Err(WitnessError::Io(_))), "seed {seed}: {ended:?}");
+            let ended = run_until(&disk, &options, 150 + 40 * seed, SimDisk::power_cut);
+            assert!(matches!(ended, WitnessError::Io(_)), "seed {seed}: {ended}");
             let found = check(&*disk, addr, options.run, "after").unwrap();
             assert_eq!(found.main.broken(), 0, "seed {seed}: {}", found.text());
             assert_eq!((found.beyond_record, found.ended, found.cut), (0, false, Cut::Rebooted));
@@ -146,11 +243,16 @@ fn a_lying_flush_is_caught_and_named() {
         // All the run acknowledged is held in a volatile cache from some point on; one run, many ways for the cut to go.
         let options = RunOptions { writes_max: Some(600), ..small(addr, 3) };
         run_and(&disk, &options, 300, |disk| disk.lying_flush(true)).unwrap();
-        let (mut lost, mut torn, mut overtaking) = (0, 0, 0);
-        for seed in 0..10 {
+        let (mut lost, mut torn, mut overtaking, mut caught) = (0, 0, 0, 0);
+        for seed in 0..16 {
             let after = disk.fork(seed);
             after.power_cut();
             let found = check(&*after, addr, options.run, "after").unwrap();
+            // A cut may spare a volatile cache; then nobody can tell.
+            if found.main.broken() == 0 {
+                continue;
+            }
+            caught += 1;
             assert_eq!(found.verdict(), Verdict::Broken, "{}", found.text());
             lost += found.main.lost;
             torn += found.main.torn;
@@ -164,6 +266,7 @@ fn a_lying_flush_is_caught_and_named() {
             assert!(finding.file.starts_with(&format!("witness-{}-", options.run)));
             assert!(text.contains(&finding.file));
         }
+        assert!(caught >= 6, "caught in {caught} of 16 cuts");
         assert!(lost > 0 && torn > 0 && overtaking > 0, "{lost} {torn} {overtaking}");
     });
 }
@@ -175,7 +278,7 @@ fn writes_without_sync_are_lost_and_not_held_against_the_disk() {
         for (seed, method) in [(5, WriteMethod::NoSync), (6, WriteMethod::DirectNoSync)] {
             let disk = sim(seed);
             let options = RunOptions { method, ..small(addr, seed) };
-            run_and(&disk, &options, 400, SimDisk::power_cut).unwrap_err();
+            run_until(&disk, &options, 400, SimDisk::power_cut);
             let found = check(&*disk, addr, options.run, "after").unwrap();
             assert_eq!(found.verdict(), Verdict::Control { lost_data: true }, "{}", found.text());
             assert!(found.proof().is_none());
@@ -222,12 +325,14 @@ fn torn_corrupted_and_misplaced_blocks_are_told_apart() {
         let scratch = format!("witness-{}-scratch", options.run);
         let before = check(&*disk, addr, options.run, "after").unwrap();
         assert_eq!(before.main.broken(), 0, "{}", before.text());
-        let next = before.main.in_flight_whole + before.main.in_flight_torn;
+        let main = before.main;
+        let next = main.in_flight_whole + main.in_flight_torn + main.in_flight_absent;
         assert_eq!(next, 0, "a run that ended in order has nothing in flight");
         let bytes = disk.seen(path(&scratch)).unwrap();
         // Places of both threads: half zeroes, one bad bit, all garbage, another place's block, all zeroes.
-        overwrite(&disk, &scratch, 10 * 2048 + 512, &[0; 1024]);
         disk.flip_bit(path(&scratch), 11 * 2048 + 700, 3).unwrap();
+        disk.power_cut();
+        overwrite(&disk, &scratch, 10 * 2048 + 512, &[0; 1024]);
         overwrite(&disk, &scratch, 4 * 2048, &[0xa5; 2048]);
         overwrite(&disk, &scratch, 5 * 2048, &bytes[2048..4096]);
         overwrite(&disk, &scratch, 6 * 2048, &[0; 2048]);
@@ -238,8 +343,8 @@ fn torn_corrupted_and_misplaced_blocks_are_told_apart() {
         assert_eq!(at(4), (4, FindingKind::Corrupted, Sector::Damaged));
         assert_eq!(at(5), (5, FindingKind::Corrupted, Sector::Foreign));
         assert_eq!(at(6), (6, FindingKind::Lost, Sector::Zeroes));
-        // One bad bit beside good sectors is a torn write, unless one was in flight to that very place.
-        assert!(found.findings_total == 5 || found.main.in_flight_torn == 1, "{}", found.text());
+        assert!(matches!(at(11), (_, FindingKind::Torn, Sector::Version(_))));
+        assert_eq!(found.findings_total, 5, "{}", found.text());
         let found = Verification::from_json(&found.to_json()).unwrap();
         assert_eq!(found.outcome().lost, 3, "corrupted ones are gone too");
         // An unreadable block is a finding as well, not an error.
@@ -255,7 +360,7 @@ fn the_death_of_the_process_proves_nothing_and_says_so() {
     let ((), events) = serving(&records, &any_port(), |addr| {
         let disk = sim(11);
         let options = small(addr, 11);
-        run_and(&disk, &options, 300, SimDisk::process_death).unwrap_err();
+        run_until(&disk, &options, 300, SimDisk::process_death);
         let found = check(&*disk, addr, options.run, "before").unwrap();
         assert_eq!(found.main.broken() + found.control.unwrap().broken(), 0, "{}", found.text());
         assert_eq!(found.verdict(), Verdict::ProvesNothing(NoProof::SameBoot));
