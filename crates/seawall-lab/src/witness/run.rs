@@ -187,7 +187,8 @@ pub fn run(
         }
         reporter.carry(client, &back, stop, &|| !work.halt.load(Ordering::Relaxed), progress)
     });
-    if let Some(error) = work.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    let first = work.error.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(error) = first {
         return Err(error);
     }
     carried?;

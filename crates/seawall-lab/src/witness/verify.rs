@@ -340,7 +340,7 @@ impl<'a> Judge<'a> {
             match judge(&sectors, next, None, next, true) {
                 Held::Newest => tally.in_flight_whole += 1,
                 _ if sectors.iter().all(|s| matches!(s, Sector::Missing | Sector::Zeroes)) => {
-                    tally.in_flight_absent += 1
+                    tally.in_flight_absent += 1;
                 }
                 _ => tally.in_flight_torn += 1,
             }
