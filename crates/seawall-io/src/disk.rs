@@ -20,7 +20,6 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::Thread;
 
 /// A disk: a name space of files and positioned I/O on them.
 pub trait Disk: Send + Sync + fmt::Debug {
@@ -239,6 +238,12 @@ impl Handle {
         Self(Arc::new(HandleInner { path: path.into(), file: HandleFile::Simulated { id, _guard: Some(guard) } }))
     }
 
+    /// Whether other clones exist: requests in flight, or other owners.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// The path it was opened by.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -380,32 +385,14 @@ pub struct Completion {
 /// A request in flight. Dropping it abandons the result, not the request.
 #[derive(Debug)]
 pub struct Ticket {
-    pub(crate) slot: Arc<Slot>,
+    slot: Arc<Slot>,
 }
 
 /// Where a completion is left for its ticket.
 #[derive(Debug, Default)]
-pub(crate) struct Slot {
+struct Slot {
     done: AtomicBool,
     completion: Mutex<Option<Completion>>,
-    waiter: Mutex<Option<Thread>>,
-}
-
-impl Slot {
-    /// Registers the calling thread to be unparked on completion.
-    pub(crate) fn wake_me(&self) {
-        *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
-    }
-
-    pub(crate) fn unpark(&self) {
-        if let Some(thread) = &*self.waiter.lock().unwrap_or_else(PoisonError::into_inner) {
-            thread.unpark();
-        }
-    }
-
-    pub(crate) fn is_done(&self) -> bool {
-        self.done.load(Ordering::SeqCst)
-    }
 }
 
 impl Ticket {
@@ -419,7 +406,7 @@ impl Ticket {
     /// Whether [`Ticket::take`] would return the completion.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.slot.is_done()
+        self.slot.done.load(Ordering::Acquire)
     }
 
     /// The completion, once, if the request is done.
@@ -435,14 +422,13 @@ impl Ticket {
 /// Completes one [`Ticket`].
 #[derive(Debug)]
 pub struct Completer {
-    pub(crate) slot: Arc<Slot>,
+    slot: Arc<Slot>,
 }
 
 impl Completer {
-    /// Leaves the completion and wakes whoever waits for it.
+    /// Leaves the completion for the ticket.
     pub fn complete(self, completion: Completion) {
         *self.slot.completion.lock().unwrap_or_else(PoisonError::into_inner) = Some(completion);
-        self.slot.done.store(true, Ordering::SeqCst);
-        self.slot.unpark();
+        self.slot.done.store(true, Ordering::Release);
     }
 }

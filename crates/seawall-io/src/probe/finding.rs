@@ -28,6 +28,14 @@ impl<T> Finding<T> {
         Self::Unknown(reason.into())
     }
 
+    /// The same finding with its value changed by `f`.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Finding<U> {
+        match self {
+            Self::Known(value) => Finding::Known(f(value)),
+            Self::Unknown(reason) => Finding::Unknown(reason),
+        }
+    }
+
     /// The value, when known.
     pub fn known(&self) -> Option<&T> {
         match self {

@@ -1,3 +1,122 @@
-//! placeholder
+//! What a path really offers: device, file system, kernel; asked through sysfs, statx and /proc, and tried out on a small file.
+//!
+//! - Nothing is inferred from a drive's or a file system's name where it can be tried.
+//! - Unknown is a value, with its reason ([`Finding`]).
+//! - The trial file has a fresh name, is never larger than a mebibyte, and is removed whatever happens.
+
+mod device;
+mod explain;
 mod finding;
+mod trial;
+
+use crate::class::Op;
+use crate::disk::Handle;
+use crate::error::{IoError, Result};
+use crate::os::sys;
+pub use device::block_device_of;
+pub use explain::{Explained, explain};
 pub use finding::*;
+use rustix::fs::{AtFlags, StatxFlags};
+use std::path::Path;
+
+/// Probes the directory `path` (or the directory that holds the file `path`).
+///
+/// # Errors
+/// When `path` does not exist or no file can be made there; everything else is a finding.
+///
+/// ```
+/// use seawall_io::probe::{probe, DirectIo, Finding};
+/// # let dir = tempfile::tempdir()?;
+/// let found = probe(dir.path())?;
+/// match found.direct_io {
+///     Finding::Known(DirectIo::Yes) => println!("direct I/O works"),
+///     other => println!("direct I/O: {other}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn probe(path: &Path) -> Result<Probe> {
+    let found = |e: std::io::Error| IoError::os(Op::Inspect, path, e.raw_os_error().unwrap_or(libc::EIO));
+    let path = std::fs::canonicalize(path).map_err(found)?;
+    let dir = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(Path::new("/")) };
+    let file_system = device::file_system(dir);
+    let device = block_device_of(dir);
+    let trial = trial::run(dir)?;
+    let stat = rustix::fs::statvfs(dir).map_err(|e| IoError::os(Op::Inspect, dir, e.raw_os_error()))?;
+    let memlock = rustix::process::getrlimit(rustix::process::Resource::Memlock);
+    Ok(Probe {
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        file_system,
+        device,
+        direct_io: trial.direct_io,
+        direct_align: trial.direct_align,
+        direct_align_tried_bytes: trial.direct_align_tried,
+        atomic_writes: trial.atomic_writes,
+        rwf_dsync: trial.rwf_dsync,
+        rwf_dontcache: trial.rwf_dontcache,
+        fallocate: trial.fallocate,
+        write_zeroes: trial.write_zeroes,
+        cachestat: trial.cachestat,
+        io_uring: trial.io_uring,
+        io_uring_reason: trial.io_uring_reason,
+        memlock_bytes: memlock.current,
+        free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+        path: dir.into(),
+    })
+}
+
+/// What statx says about direct I/O on an open file.
+pub(crate) fn direct_align(file: &Handle) -> Option<DirectAlign> {
+    let stat = rustix::fs::statx(file.fd(Op::Inspect).ok()?, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    (stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && stat.stx_dio_offset_align > 0)
+        .then_some(DirectAlign { memory_bytes: stat.stx_dio_mem_align, offset_bytes: stat.stx_dio_offset_align })
+}
+
+/// What statx says about untorn writes to an open file.
+fn atomic_writes(file: &Handle) -> Finding<AtomicWrites> {
+    let Ok(fd) = file.fd(Op::Inspect) else { return Finding::unknown("not a file of the operating system") };
+    let flags = StatxFlags::from_bits_retain(sys::STATX_WRITE_ATOMIC);
+    match rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, flags) {
+        Ok(stat) if stat.stx_mask & sys::STATX_WRITE_ATOMIC == 0 => {
+            Finding::unknown("statx does not report atomic writes here")
+        }
+        Ok(stat) => Finding::Known(AtomicWrites {
+            unit_bytes_min: stat.stx_atomic_write_unit_min,
+            unit_bytes_max: stat.stx_atomic_write_unit_max,
+        }),
+        Err(e) => Finding::unknown(format!("statx: {e}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_path_is_named() {
+        let e = probe(Path::new("/no/such/place")).unwrap_err();
+        assert_eq!(e.errno(), Some(libc::ENOENT));
+        assert!(e.to_string().contains("/no/such/place"), "{e}");
+    }
+
+    #[test]
+    fn the_probe_leaves_nothing_behind_and_survives_json() {
+        let dir = tempfile::tempdir().unwrap();
+        let found = probe(dir.path()).unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        let json = serde_json::to_string(&found).unwrap();
+        assert_eq!(serde_json::from_str::<Probe>(&json).unwrap(), found);
+        assert!(explain(&found).len() > 12);
+    }
+
+    #[test]
+    fn memory_file_systems_are_probed_without_a_device() {
+        let shm = Path::new("/dev/shm");
+        if !shm.is_dir() {
+            return;
+        }
+        let dir = tempfile::tempdir_in(shm).unwrap();
+        let found = probe(dir.path()).unwrap();
+        assert_eq!(found.file_system.known().map(|f| f.kind.as_str()), Some("tmpfs"));
+        assert!(found.device.known().is_none(), "tmpfs has no block device: {:?}", found.device);
+    }
+}

@@ -1,0 +1,65 @@
+//! Time as a seam, and the pacing of background work against it.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// A clock that tests can replace.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// Time since some fixed moment.
+    fn now(&self) -> Duration;
+    /// Waits.
+    fn sleep(&self, duration: Duration);
+}
+
+/// The operating system's monotonic clock.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemClock(Instant);
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+    fn sleep(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+}
+
+/// A steady rate: says how long to wait before the next unit of work so that no more than `per_second` units pass a second,
+/// without saving up for a burst.
+///
+/// ```
+/// use seawall_io::Pace;
+/// use std::time::Duration;
+/// let mut pace = Pace::new(10.0);
+/// assert_eq!(pace.delay(Duration::ZERO, 1.0), Duration::ZERO);
+/// assert_eq!(pace.delay(Duration::ZERO, 1.0), Duration::from_millis(100));
+/// // A long pause earns nothing.
+/// assert_eq!(pace.delay(Duration::from_secs(60), 1.0), Duration::ZERO);
+/// assert_eq!(pace.delay(Duration::from_secs(60), 1.0), Duration::from_millis(100));
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    per_second: f64,
+    next: Duration,
+}
+
+impl Pace {
+    /// At most `per_second` units of work a second.
+    #[must_use]
+    pub fn new(per_second: f64) -> Self {
+        Self { per_second: per_second.max(f64::MIN_POSITIVE), next: Duration::ZERO }
+    }
+
+    /// How long to wait at time `now` before doing `units` of work.
+    pub fn delay(&mut self, now: Duration, units: f64) -> Duration {
+        let start = self.next.max(now);
+        self.next = start + Duration::try_from_secs_f64(units / self.per_second).unwrap_or(Duration::from_secs(3600));
+        start - now
+    }
+}

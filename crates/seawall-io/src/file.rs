@@ -1,0 +1,545 @@
+//! A file of a class, open by a flush method: the interface the engine and the lab write through.
+//!
+//! 1. Reads and writes are whole: short transfers are completed here, and a read past the end is an error with what was there.
+//! 2. A durable write is durable when it returns, under every method. A barrier makes all completed writes durable, and is
+//!    skipped only by `o_direct_no_fsync`, only when nothing grew and no unwritten extent can have been converted (trap 5).
+//! 3. No lock is held across a sync: a sync works on a clone of the handle.
+//! 4. Changing the method loses no error: the new descriptor is open before the old one is synced, the old one's last sync is
+//!    checked before the change is called done (trap 18), and both see write-back errors of the time between.
+//! 5. Whatever was asked for, [`File::mode`] says what is in effect.
+
+use crate::class::{Cause, FileClass, Op};
+use crate::disk::{Allocate, Cached, Create, Disk, Handle, OpenHow, Request, RequestKind, SyncHow, Ticket, WriteHow};
+use crate::error::{IoError, IoErrorKind, Result};
+use crate::method::{EffectiveMode, FlushMethod};
+use crate::stats::IoStats;
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// How to open a [`File`].
+#[derive(Debug, Clone)]
+pub struct FileOptions {
+    /// What the file is for.
+    pub class: FileClass,
+    /// How its writes become durable.
+    pub method: FlushMethod,
+    /// What to do when it is or is not there.
+    pub create: Create,
+    /// Counters to add to.
+    pub stats: Arc<IoStats>,
+    /// The caller knows that every block below the end is written (it filled and synced the file, and remembers so). Unknown is
+    /// not a yes: without it `o_direct_no_fsync` skips no barrier.
+    pub known_written: bool,
+    /// The device's cache is proven non-volatile, so that `o_direct_no_fsync` may skip even the checkpoint's sync.
+    pub cache_is_stable: bool,
+}
+
+impl FileOptions {
+    /// Options for an existing file of `class`, flushed by `method`.
+    #[must_use]
+    pub fn new(class: FileClass, method: FlushMethod) -> Self {
+        Self { class, method, create: Create::No, stats: Arc::default(), known_written: false, cache_is_stable: false }
+    }
+
+    /// The same, with what to do when the file is or is not there.
+    #[must_use]
+    pub fn create(mut self, create: Create) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// The same, counting into `stats`.
+    #[must_use]
+    pub fn stats(mut self, stats: &Arc<IoStats>) -> Self {
+        self.stats = stats.clone();
+        self
+    }
+}
+
+/// What a barrier did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Barrier {
+    /// The device was flushed.
+    Flushed,
+    /// Nothing was needed under this method, by the rule in the module's head.
+    Skipped,
+}
+
+/// An open file.
+///
+/// ```
+/// use seawall_io::{AlignedBuf, Backend, Cause, Create, File, FileClass, FileOptions, FlushMethod, OsDisk};
+/// use std::sync::Arc;
+/// # let dir = tempfile::tempdir()?;
+/// let disk = Arc::new(OsDisk::new(Backend::Auto, None)?);
+/// let options = FileOptions::new(FileClass::Redo, FlushMethod::ODirect).create(Create::New);
+/// let log = File::open(disk, &dir.path().join("log.000001"), options)?;
+/// log.write_durable_at(0, &AlignedBuf::copy_of(&[1; 4096]), Cause::Commit)?;
+/// println!("in effect: {}", log.mode());
+/// // A live file's method can be changed.
+/// log.set_method(FlushMethod::Fsync)?;
+/// let mut block = AlignedBuf::zeroed(4096);
+/// log.read_at(0, &mut block, Cause::Recovery)?;
+/// assert!(block.iter().all(|&b| b == 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct File {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    class: FileClass,
+    stats: Arc<IoStats>,
+    open: RwLock<Open>,
+    len: AtomicU64,
+    /// Counts growth; what `synced_growth` has reached is durable. Two counters and not a flag: a barrier must not skip because
+    /// another thread's sync, still under way, has taken the flag.
+    growth: AtomicU64,
+    synced_growth: AtomicU64,
+    /// Extents may be unwritten: every barrier must sync.
+    unwritten: AtomicBool,
+    cache_is_stable: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Open {
+    handle: Handle,
+    mode: EffectiveMode,
+}
+
+/// Opens `path` by `method`, stepping down to what works here.
+fn open_by(disk: &dyn Disk, path: &Path, method: FlushMethod, create: Create) -> Result<Open> {
+    let how = OpenHow { write: true, create, direct: method.is_direct(), dsync: method == FlushMethod::ODsync };
+    let mut degraded = None;
+    let handle = match disk.open(path, how) {
+        Err(e) if how.direct && matches!(e.errno(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
+            degraded = Some("this file system has no direct I/O".to_owned());
+            // An O_DIRECT open that is refused may already have created the file.
+            let create = if create == Create::New { Create::IfMissing } else { create };
+            disk.open(path, OpenHow { direct: false, create, ..how })?
+        }
+        opened => opened?,
+    };
+    let direct = how.direct && degraded.is_none();
+    let align_bytes = if direct { crate::probe::direct_align(&handle).map_or(4096, |a| a.offset_bytes) } else { 1 };
+    let rwf_dsync = method == FlushMethod::ODirectDsync;
+    Ok(Open { handle, mode: EffectiveMode { requested: method, direct, align_bytes, rwf_dsync, degraded } })
+}
+
+impl File {
+    /// Opens a file. Where the file system has no direct I/O the file is opened buffered, and [`File::mode`] says so.
+    ///
+    /// # Errors
+    /// What [`Disk::open`] refuses with.
+    pub fn open(disk: Arc<dyn Disk>, path: &Path, options: FileOptions) -> Result<Self> {
+        let started = Instant::now();
+        let FileOptions { class, method, create, stats, known_written, cache_is_stable } = options;
+        let opened = open_by(&*disk, path, method, create).and_then(|open| Ok((disk.len(&open.handle)?, open)));
+        let (len, open) = match opened {
+            Ok(opened) => opened,
+            Err(e) => {
+                stats.record_error(class, Op::Open, Cause::Other);
+                return Err(e);
+            }
+        };
+        stats.record(class, Op::Open, Cause::Other, started.elapsed(), 0);
+        Ok(Self {
+            disk,
+            path: path.into(),
+            class,
+            stats,
+            open: RwLock::new(open),
+            len: AtomicU64::new(len),
+            growth: AtomicU64::new(0),
+            synced_growth: AtomicU64::new(0),
+            unwritten: AtomicBool::new(!known_written),
+            cache_is_stable,
+        })
+    }
+
+    fn current(&self) -> Open {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Counts an operation and its outcome.
+    fn counted<T>(&self, op: Op, cause: Cause, bytes: u64, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let started = Instant::now();
+        let result = work();
+        match &result {
+            Ok(_) => self.stats.record(self.class, op, cause, started.elapsed(), bytes),
+            Err(_) => self.stats.record_error(self.class, op, cause),
+        }
+        result
+    }
+
+    /// The file's path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is in effect, beside what was asked for.
+    #[must_use]
+    pub fn mode(&self) -> EffectiveMode {
+        self.current().mode
+    }
+
+    /// Length, bytes, as far as this process has made it.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Whether the file has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Locks the file itself against other processes (trap 7), without waiting.
+    ///
+    /// # Errors
+    /// [`IoErrorKind::Locked`].
+    pub fn lock(&self) -> Result<()> {
+        self.disk.lock(&self.current().handle)
+    }
+
+    /// Fills `buf` from `offset` (bytes).
+    ///
+    /// # Errors
+    /// [`IoErrorKind::Misaligned`] before anything is asked of the disk, [`IoErrorKind::UnexpectedEof`] when the file is shorter,
+    /// or the kernel's refusal.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8], cause: Cause) -> Result<()> {
+        let open = self.current();
+        check_alignment(&self.path, Op::Read, &open.mode, offset, [&*buf])?;
+        let len = buf.len();
+        self.counted(Op::Read, cause, len as u64, || {
+            let mut done = 0;
+            while done < len {
+                let n = self.disk.read_at(&open.handle, offset + done as u64, &mut buf[done..])?;
+                let next = whole_blocks(done + n, len, &open.mode);
+                if next == done {
+                    let kind = IoErrorKind::UnexpectedEof { got: (done + n) as u64 };
+                    return Err(IoError::new(Op::Read, &self.path, kind).at(offset, len as u64));
+                }
+                done = next;
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes `bytes` at `offset` (bytes). Not durable before a barrier, except under `o_dsync`.
+    ///
+    /// # Errors
+    /// [`IoErrorKind::Misaligned`] before anything is asked of the disk, or the kernel's refusal.
+    pub fn write_at(&self, offset: u64, bytes: &[u8], cause: Cause) -> Result<()> {
+        self.write_vectored_at(offset, &[bytes], cause)
+    }
+
+    /// Writes `parts` one after the other from `offset` (bytes), in one system call where the kernel takes it.
+    ///
+    /// # Errors
+    /// As [`File::write_at`].
+    pub fn write_vectored_at(&self, offset: u64, parts: &[&[u8]], cause: Cause) -> Result<()> {
+        let open = self.current();
+        let len = check_alignment(&self.path, Op::Write, &open.mode, offset, parts.iter().copied())?;
+        self.counted(Op::Write, cause, len, || self.write_parts(&open, offset, parts, len, WriteHow::default()))
+    }
+
+    /// Writes `bytes` at `offset` (bytes) and returns when they are durable.
+    ///
+    /// # Errors
+    /// As [`File::write_at`]. After an error of the disk it is unknown what is durable, and asking again must not be trusted.
+    pub fn write_durable_at(&self, offset: u64, bytes: &[u8], cause: Cause) -> Result<()> {
+        self.write_durable_vectored_at(offset, &[bytes], cause)
+    }
+
+    /// Writes `parts` one after the other from `offset` (bytes) and returns when they are durable.
+    ///
+    /// # Errors
+    /// As [`File::write_durable_at`].
+    pub fn write_durable_vectored_at(&self, offset: u64, parts: &[&[u8]], cause: Cause) -> Result<()> {
+        let open = self.current();
+        let len = check_alignment(&self.path, Op::DurableWrite, &open.mode, offset, parts.iter().copied())?;
+        let how = WriteHow { dsync: open.mode.rwf_dsync, dontcache: false };
+        self.counted(Op::DurableWrite, cause, len, || {
+            match self.write_parts(&open, offset, parts, len, how) {
+                // The kernel or file system has no RWF_DSYNC: say so from now on, and make this write durable the other way.
+                Err(e) if how.dsync && e.errno() == Some(libc::EOPNOTSUPP) => {
+                    let mut current = self.open.write().unwrap_or_else(PoisonError::into_inner);
+                    current.mode.rwf_dsync = false;
+                    current.mode.degraded =
+                        Some("no RWF_DSYNC here: each durable write is followed by fdatasync".into());
+                    drop(current);
+                    self.write_parts(&open, offset, parts, len, WriteHow::default())?;
+                    self.disk.sync(&open.handle, SyncHow::Data)
+                }
+                Ok(()) if !how.dsync && open.mode.requested != FlushMethod::ODsync => {
+                    self.disk.sync(&open.handle, SyncHow::Data)
+                }
+                written => written,
+            }
+        })
+    }
+
+    fn write_parts(&self, open: &Open, offset: u64, parts: &[&[u8]], len: u64, how: WriteHow) -> Result<()> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let mut done = 0;
+        while done < len {
+            let mut skip = done;
+            let slices: Vec<IoSlice<'_>> = parts
+                .iter()
+                .filter_map(|part| {
+                    let here = skip.min(part.len());
+                    skip -= here;
+                    (here < part.len()).then(|| IoSlice::new(&part[here..]))
+                })
+                .collect();
+            let n = self.disk.write_at(&open.handle, offset + done as u64, &slices, how)?;
+            let next = whole_blocks(done + n, len, &open.mode);
+            if next == done {
+                return Err(IoError::new(Op::Write, &self.path, IoErrorKind::NoProgress).at(offset, len as u64));
+            }
+            done = next;
+        }
+        self.note_end(offset + len as u64);
+        Ok(())
+    }
+
+    /// Remembers that a write ended at `end` (bytes).
+    fn note_end(&self, end: u64) {
+        if self.len.fetch_max(end, Ordering::AcqRel) < end {
+            self.growth.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Makes all completed writes durable, unless the method says that nothing is needed.
+    ///
+    /// # Errors
+    /// The first error of any write since the last sync. It must not be retried: a second sync may report success for lost data.
+    pub fn barrier(&self, cause: Cause) -> Result<Barrier> {
+        let open = self.current();
+        let nothing_changed_shape = self.synced_growth.load(Ordering::Acquire) >= self.growth.load(Ordering::Acquire)
+            && !self.unwritten.load(Ordering::Acquire);
+        let skip = match open.mode.requested {
+            FlushMethod::ODsync => true,
+            FlushMethod::ODirectNoFsync => open.mode.direct && nothing_changed_shape,
+            FlushMethod::Fsync | FlushMethod::ODirect | FlushMethod::ODirectDsync => false,
+        };
+        if skip {
+            return Ok(Barrier::Skipped);
+        }
+        self.sync(cause)?;
+        Ok(Barrier::Flushed)
+    }
+
+    /// The barrier of a checkpoint: like a barrier, but `o_direct_no_fsync` skips it only when the cache is proven stable.
+    ///
+    /// # Errors
+    /// As [`File::barrier`].
+    pub fn checkpoint_barrier(&self) -> Result<Barrier> {
+        if self.mode().requested == FlushMethod::ODirectNoFsync && !self.cache_is_stable {
+            self.sync(Cause::Checkpoint)?;
+            return Ok(Barrier::Flushed);
+        }
+        self.barrier(Cause::Checkpoint)
+    }
+
+    /// Makes all completed writes durable, whatever the method.
+    ///
+    /// # Errors
+    /// As [`File::barrier`].
+    pub fn sync(&self, cause: Cause) -> Result<()> {
+        let open = self.current();
+        // Read before the sync: growth that races with it is left for the next one.
+        let growth = self.growth.load(Ordering::Acquire);
+        self.counted(Op::Sync, cause, 0, || self.disk.sync(&open.handle, SyncHow::Data))?;
+        self.synced_growth.fetch_max(growth, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Grows the file to `len` bytes by allocating blocks; never shrinks. Not durable before a barrier.
+    ///
+    /// # Errors
+    /// `ENOSPC` before anything is written; `EOPNOTSUPP` when this way of allocating does not exist here.
+    pub fn grow(&self, how: Allocate, len: u64, cause: Cause) -> Result<()> {
+        let from = self.len();
+        if len <= from {
+            return Ok(());
+        }
+        let open = self.current();
+        self.counted(Op::Grow, cause, len - from, || self.disk.allocate(&open.handle, how, from, len - from))?;
+        if how != Allocate::WriteZeroes {
+            self.unwritten.store(true, Ordering::Release);
+        }
+        if how == Allocate::KeepSize {
+            self.growth.fetch_add(1, Ordering::AcqRel);
+        } else {
+            self.note_end(len);
+        }
+        Ok(())
+    }
+
+    /// The caller has overwritten every block below the end and synced: extents are written from now on.
+    pub fn declare_written(&self) {
+        self.unwritten.store(false, Ordering::Release);
+    }
+
+    /// Changes the flush method while the file is in use. Returns what is in effect afterwards.
+    ///
+    /// # Errors
+    /// When the file cannot be opened the new way, nothing changes. When the old descriptor's last sync fails, the new method is
+    /// in effect but writes made before may be lost: the error must poison whatever depends on the file.
+    pub fn set_method(&self, method: FlushMethod) -> Result<EffectiveMode> {
+        // Open first (4): from here on both descriptors see every write-back error.
+        let new = open_by(&*self.disk, &self.path, method, Create::No)?;
+        let mode = new.mode.clone();
+        let old = {
+            let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *open, new)
+        };
+        // Requests in flight hold clones of the old handle; new ones no longer can.
+        while old.handle.is_shared() {
+            self.disk.drive(false);
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        self.counted(Op::Sync, Cause::Other, 0, || self.disk.sync(&old.handle, SyncHow::All))?;
+        if mode.direct && !old.mode.direct {
+            self.disk.drop_cache(&old.handle, 0, 0)?;
+        }
+        Ok(mode)
+    }
+
+    /// Submits reads and writes; `offset` in bytes. One pending operation a request, in order.
+    ///
+    /// # Errors
+    /// [`IoErrorKind::Misaligned`] before anything is submitted.
+    pub fn submit(&self, batch: Vec<FileRequest>) -> Result<Vec<Pending>> {
+        let open = self.current();
+        for request in &batch {
+            let op = if request.write { Op::Write } else { Op::Read };
+            check_alignment(&self.path, op, &open.mode, request.offset, request.bufs.iter().map(|b| &**b))?;
+        }
+        let started = Instant::now();
+        let mut pending = Vec::with_capacity(batch.len());
+        let requests = batch
+            .into_iter()
+            .map(|FileRequest { write, offset, bufs, cause }| {
+                let kind = if write { RequestKind::Write(WriteHow::default()) } else { RequestKind::Read };
+                let request = Request { file: open.handle.clone(), kind, offset, bufs, done: 0 };
+                let (op, end) = (request.op(), offset + request.len() as u64);
+                if write {
+                    // Before the write, not after: whoever drops the pending operation must not hide the growth.
+                    self.note_end(end);
+                }
+                pending.push((op, cause, end - offset));
+                request
+            })
+            .collect();
+        Ok(self
+            .disk
+            .submit(requests)
+            .into_iter()
+            .zip(pending)
+            .map(|(ticket, (op, cause, bytes))| Pending { ticket, started, op, cause, bytes })
+            .collect())
+    }
+
+    /// Waits for a pending operation and counts it; gives its buffers back.
+    ///
+    /// # Errors
+    /// The operation's own.
+    pub fn wait(&self, pending: Pending) -> Result<Vec<crate::IoBuf>> {
+        let Pending { ticket, started, op, cause, bytes } = pending;
+        let completion = self.disk.wait(&ticket);
+        match completion.result {
+            Ok(()) => {
+                self.stats.record(self.class, op, cause, started.elapsed(), bytes);
+                Ok(completion.bufs)
+            }
+            Err(e) => {
+                self.stats.record_error(self.class, op, cause);
+                Err(e)
+            }
+        }
+    }
+
+    /// What the page cache holds of the file.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn cached(&self) -> Result<Cached> {
+        self.disk.cached(&self.current().handle, self.len())
+    }
+
+    /// Drops the file's clean pages from the page cache.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn drop_cache(&self) -> Result<()> {
+        self.disk.drop_cache(&self.current().handle, 0, 0)
+    }
+}
+
+/// An asynchronous read or write of a [`File`].
+#[derive(Debug)]
+pub struct FileRequest {
+    /// Whether it writes.
+    pub write: bool,
+    /// Where, bytes.
+    pub offset: u64,
+    /// The memory, in order.
+    pub bufs: Vec<crate::IoBuf>,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// A submitted operation of a [`File`].
+#[derive(Debug)]
+pub struct Pending {
+    ticket: Ticket,
+    started: Instant,
+    op: Op,
+    cause: Cause,
+    bytes: u64,
+}
+
+impl Pending {
+    /// Whether [`File::wait`] would return at once.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.ticket.is_done()
+    }
+}
+
+/// Checks what direct I/O needs, before the kernel's bare `EINVAL`; returns the total length, bytes.
+fn check_alignment<'a>(
+    path: &Path,
+    op: Op,
+    mode: &EffectiveMode,
+    offset: u64,
+    parts: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<u64> {
+    let needed = mode.align_bytes;
+    let mut total = 0;
+    let mut wrong = (offset % u64::from(needed) != 0).then_some("offset");
+    for part in parts {
+        total += part.len() as u64;
+        if part.len() % needed as usize != 0 {
+            wrong = wrong.or(Some("length"));
+        } else if part.as_ptr() as usize % needed as usize != 0 {
+            wrong = wrong.or(Some("buffer address"));
+        }
+    }
+    match wrong {
+        Some(what) => Err(IoError::new(op, path, IoErrorKind::Misaligned { needed, what }).at(offset, total)),
+        None => Ok(total),
+    }
+}
+
+/// How much of a short transfer counts: direct I/O must go on from a whole block.
+fn whole_blocks(done: usize, len: usize, mode: &EffectiveMode) -> usize {
+    if done >= len { len } else { done - done % mode.align_bytes as usize }
+}

@@ -1,0 +1,106 @@
+//! Picking a backend by trial, and keeping the reason.
+
+use super::{OsDisk, Queue, pool::Pool, uring::Uring};
+use crate::buf::Arena;
+use crate::disk::BackendInfo;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The backend asked for.
+///
+/// ```
+/// use seawall_io::Backend;
+/// assert_eq!("io_uring".parse(), Ok(Backend::IoUring));
+/// assert!("aio".parse::<Backend>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Backend {
+    /// io_uring where it works, else threads.
+    #[default]
+    Auto,
+    /// io_uring, or an error.
+    IoUring,
+    /// A pool of threads with positioned system calls.
+    Threads,
+    /// The calling thread; for tests and tracing.
+    Sync,
+}
+
+impl FromStr for Backend {
+    type Err = UnknownBackend;
+    fn from_str(text: &str) -> Result<Self, UnknownBackend> {
+        match text.to_ascii_lowercase().replace('-', "_").as_str() {
+            "auto" => Ok(Self::Auto),
+            "io_uring" | "iouring" | "uring" => Ok(Self::IoUring),
+            "threads" | "pool" => Ok(Self::Threads),
+            "sync" => Ok(Self::Sync),
+            _ => Err(UnknownBackend(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Auto => "auto",
+            Self::IoUring => "io_uring",
+            Self::Threads => "threads",
+            Self::Sync => "sync",
+        })
+    }
+}
+
+/// A name that is no backend.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no I/O backend; use auto, io_uring, threads or sync")]
+pub struct UnknownBackend(pub String);
+
+/// A backend asked for by name does not work here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "I/O backend {backend} does not work here: {reason}; use `threads`, or `auto` to have the best one picked{hint}"
+)]
+pub struct BackendUnavailable {
+    /// The backend.
+    pub backend: Backend,
+    /// Why not.
+    pub reason: String,
+    /// What may be in the way.
+    pub hint: &'static str,
+}
+
+pub(super) fn synchronous() -> OsDisk {
+    let registered_buffers = Err("only io_uring registers buffers".to_owned());
+    OsDisk { queue: Queue::Sync, info: BackendInfo { name: "sync", reason: "asked for".into(), registered_buffers } }
+}
+
+pub(super) fn choose(backend: Backend, arena: Option<Arc<Arena>>) -> Result<OsDisk, BackendUnavailable> {
+    let unregistered = || Err("only io_uring registers buffers".to_owned());
+    let info = |name, reason: &str, registered_buffers| BackendInfo { name, reason: reason.into(), registered_buffers };
+    let threads =
+        |reason: &str| OsDisk { queue: Queue::Threads(Pool::new()), info: info("threads", reason, unregistered()) };
+    match backend {
+        Backend::Threads => Ok(threads("asked for")),
+        Backend::Sync => Ok(synchronous()),
+        Backend::Auto | Backend::IoUring => match (Uring::new(arena), backend) {
+            (Ok((ring, registered)), _) => {
+                let reason = if backend == Backend::Auto { "works here, by trial" } else { "asked for" };
+                Ok(OsDisk { queue: Queue::Uring(Box::new(ring)), info: info("io_uring", reason, registered) })
+            }
+            (Err(e), Backend::Auto) => Ok(threads(&format!("io_uring does not work here: {e}"))),
+            (Err(e), _) => Err(BackendUnavailable { backend, reason: e.to_string(), hint: hint(&e) }),
+        },
+    }
+}
+
+fn hint(e: &std::io::Error) -> &'static str {
+    match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            " (a container's seccomp profile or the sysctl kernel.io_uring_disabled forbids io_uring)"
+        }
+        Some(libc::ENOSYS) => " (this kernel is older than 5.1 or was built without io_uring)",
+        Some(libc::ENOMEM) => " (the locked-memory limit, ulimit -l, is too low for the ring)",
+        _ => "",
+    }
+}

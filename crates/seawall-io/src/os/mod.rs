@@ -1,0 +1,248 @@
+//! The operating system's disk: names, synchronous I/O, and one of three backends for asynchronous I/O.
+//!
+//! 1. Synchronous calls run on the calling thread with positioned system calls; no hand-off (a thread hand-off costs more than
+//!    the write at low concurrency).
+//! 2. `EINTR` and `EAGAIN` never leave this module.
+//! 3. The backend is picked by trial at creation and never changes; the reason is kept.
+
+mod choose;
+mod pool;
+mod raw;
+pub(crate) mod sys;
+mod uring;
+mod waiting;
+
+use crate::buf::Arena;
+use crate::class::Op;
+use crate::disk::{
+    Allocate, BackendInfo, Cached, Completion, Create, Disk, Handle, OpenHow, Request, SyncHow, Ticket, WriteHow,
+};
+use crate::error::{IoError, IoErrorKind, Result};
+pub use choose::{Backend, BackendUnavailable, UnknownBackend};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::io::IoSlice;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The operating system's disk.
+///
+/// ```
+/// use seawall_io::{AlignedBuf, Backend, Create, Disk, OpenHow, OsDisk, Request, WriteHow};
+/// # let dir = tempfile::tempdir()?;
+/// let disk = OsDisk::new(Backend::Auto, None)?;
+/// let file = disk.open(&dir.path().join("blocks"), OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+/// let block = AlignedBuf::copy_of(&[7; 4096]);
+/// let tickets = disk.submit(vec![Request::write(&file, 0, vec![block.into()], WriteHow::default())]);
+/// disk.wait(&tickets[0]).result?;
+/// assert_eq!(disk.len(&file)?, 4096);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct OsDisk {
+    queue: Queue,
+    info: BackendInfo,
+}
+
+#[derive(Debug)]
+enum Queue {
+    Uring(Box<uring::Uring>),
+    Threads(pool::Pool),
+    Sync,
+}
+
+impl OsDisk {
+    /// A disk with the backend asked for, or with `Auto` the best one that works here: io_uring, else threads. `arena` is
+    /// registered with the kernel when that is possible.
+    ///
+    /// # Errors
+    /// [`BackendUnavailable`] when a backend asked for by name does not work here, with the reason and what to do.
+    pub fn new(backend: Backend, arena: Option<Arc<Arena>>) -> Result<Self, BackendUnavailable> {
+        choose::choose(backend, arena)
+    }
+
+    /// A disk that completes every request on the calling thread; works everywhere.
+    #[must_use]
+    pub fn synchronous() -> Self {
+        choose::synchronous()
+    }
+
+    fn errno(op: Op, path: &Path, errno: Errno) -> IoError {
+        IoError::os(op, path, errno.raw_os_error())
+    }
+}
+
+/// Repeats a system call while it is interrupted.
+fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => std::thread::yield_now(),
+            answer => return answer,
+        }
+    }
+}
+
+impl Disk for OsDisk {
+    fn backend(&self) -> &BackendInfo {
+        &self.info
+    }
+
+    fn open(&self, path: &Path, how: OpenHow) -> Result<Handle> {
+        let mut flags = OFlags::CLOEXEC | if how.write { OFlags::RDWR } else { OFlags::RDONLY };
+        flags |= match how.create {
+            Create::No => OFlags::empty(),
+            Create::New => OFlags::CREATE | OFlags::EXCL,
+            Create::IfMissing => OFlags::CREATE,
+        };
+        flags.set(OFlags::DIRECT, how.direct);
+        flags.set(OFlags::DSYNC, how.dsync);
+        uninterrupted(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o640)))
+            .map(|fd| Handle::os(path, fd))
+            .map_err(|e| Self::errno(Op::Open, path, e))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        rustix::fs::rename(from, to).map_err(|e| Self::errno(Op::Directory, from, e))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        rustix::fs::unlink(path).map_err(|e| Self::errno(Op::Directory, path, e))
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = uninterrupted(|| rustix::fs::open(path, flags, Mode::empty()))
+            .map_err(|e| Self::errno(Op::Directory, path, e))?;
+        match uninterrupted(|| rustix::fs::fsync(&dir)) {
+            // A file system that cannot sync directories says so with EINVAL; there is nothing more to be had from it.
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(e) => Err(Self::errno(Op::Sync, path, e)),
+        }
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<PathBuf>> {
+        let failed = |e: &std::io::Error| IoError::os(Op::Directory, path, e.raw_os_error().unwrap_or(libc::EIO));
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(|e| failed(&e))? {
+            names.push(entry.map_err(|e| failed(&e))?.path());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn free_bytes(&self, path: &Path) -> Result<u64> {
+        let stat = rustix::fs::statvfs(path).map_err(|e| Self::errno(Op::Inspect, path, e))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn lock(&self, file: &Handle) -> Result<()> {
+        let fd = file.fd(Op::Open)?;
+        match uninterrupted(|| match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            answer => answer.map(|()| true),
+        }) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(IoError::new(Op::Open, file.path(), IoErrorKind::Locked)),
+            Err(e) => Err(Self::errno(Op::Open, file.path(), e)),
+        }
+    }
+
+    fn len(&self, file: &Handle) -> Result<u64> {
+        let stat = rustix::fs::fstat(file.fd(Op::Inspect)?).map_err(|e| Self::errno(Op::Inspect, file.path(), e))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    fn set_len(&self, file: &Handle, len: u64) -> Result<()> {
+        let fd = file.fd(Op::Grow)?;
+        uninterrupted(|| rustix::fs::ftruncate(fd, len)).map_err(|e| Self::errno(Op::Grow, file.path(), e).at(0, len))
+    }
+
+    fn allocate(&self, file: &Handle, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        let fd = file.fd(Op::Grow)?;
+        let flags = match how {
+            Allocate::Unwritten => FallocateFlags::empty(),
+            Allocate::KeepSize => FallocateFlags::KEEP_SIZE,
+            Allocate::WriteZeroes => FallocateFlags::from_bits_retain(sys::FALLOC_FL_WRITE_ZEROES),
+        };
+        uninterrupted(|| rustix::fs::fallocate(fd, flags, offset, len))
+            .map_err(|e| Self::errno(Op::Grow, file.path(), e).at(offset, len))
+    }
+
+    fn read_at(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let fd = file.fd(Op::Read)?;
+        uninterrupted(|| rustix::io::pread(fd, &mut *buf, offset))
+            .map_err(|e| Self::errno(Op::Read, file.path(), e).at(offset, buf.len() as u64))
+    }
+
+    fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize> {
+        let op = if how.dsync { Op::DurableWrite } else { Op::Write };
+        let fd = file.fd(op)?;
+        uninterrupted(|| raw::write(fd, offset, bufs, how))
+            .map_err(|e| Self::errno(op, file.path(), e).at(offset, bufs.iter().map(|b| b.len() as u64).sum()))
+    }
+
+    fn sync(&self, file: &Handle, how: SyncHow) -> Result<()> {
+        let fd = file.fd(Op::Sync)?;
+        uninterrupted(|| raw::sync(fd, how)).map_err(|e| Self::errno(Op::Sync, file.path(), e))
+    }
+
+    fn cached(&self, file: &Handle, len: u64) -> Result<Cached> {
+        let fd = file.fd(Op::Inspect)?;
+        if len == 0 {
+            return Ok(Cached { dirty: Some(0), writeback: Some(0), evicted: Some(0), resident: 0 });
+        }
+        let page = rustix::param::page_size() as u64;
+        match uninterrupted(|| sys::cachestat(fd, 0, len)) {
+            Ok(stat) => Ok(Cached {
+                resident: stat.cached * page,
+                dirty: Some(stat.dirty * page),
+                writeback: Some(stat.writeback * page),
+                evicted: Some(stat.evicted * page),
+            }),
+            Err(Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => uninterrupted(|| sys::mincore_pages(fd, len))
+                .map(|pages| Cached { resident: pages * page, ..Cached::default() })
+                .map_err(|e| Self::errno(Op::Inspect, file.path(), e)),
+            Err(e) => Err(Self::errno(Op::Inspect, file.path(), e)),
+        }
+    }
+
+    fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> Result<()> {
+        rustix::fs::fadvise(file.fd(Op::Inspect)?, offset, NonZeroU64::new(len), Advice::DontNeed)
+            .map_err(|e| Self::errno(Op::Inspect, file.path(), e).at(offset, len))
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> Vec<Ticket> {
+        match &self.queue {
+            Queue::Uring(ring) => ring.submit(batch),
+            Queue::Threads(pool) => pool.submit(batch),
+            Queue::Sync => batch
+                .into_iter()
+                .map(|request| {
+                    let (ticket, completer) = Ticket::new();
+                    completer.complete(raw::run(request));
+                    ticket
+                })
+                .collect(),
+        }
+    }
+
+    fn drive(&self, block: bool) -> usize {
+        match &self.queue {
+            Queue::Uring(ring) => ring.drive(block),
+            Queue::Threads(pool) => pool.drive(block),
+            Queue::Sync => 0,
+        }
+    }
+
+    fn wait(&self, ticket: &Ticket) -> Completion {
+        match &self.queue {
+            Queue::Uring(ring) => ring.wait(ticket),
+            Queue::Threads(pool) => pool.wait(ticket),
+            Queue::Sync => {
+                ticket.take().expect("the synchronous backend completes a request before it returns the ticket")
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! One attempt at a request by plain positioned system calls; shared by the thread pool and the synchronous backend.
+
+use crate::buf::IoBuf;
+use crate::class::Op;
+use crate::disk::{Completion, Request, RequestKind, SyncHow, WriteHow};
+use rustix::fd::BorrowedFd;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::{IoSlice, IoSliceMut};
+
+/// The kernel takes at most this many buffers a call.
+pub(super) const IOV_MAX: usize = 1024;
+
+pub(super) fn flags(how: WriteHow) -> ReadWriteFlags {
+    let mut flags = ReadWriteFlags::empty();
+    flags.set(ReadWriteFlags::DSYNC, how.dsync);
+    if how.dontcache {
+        flags |= ReadWriteFlags::from_bits_retain(super::sys::RWF_DONTCACHE);
+    }
+    flags
+}
+
+pub(super) fn write(fd: BorrowedFd<'_>, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize, Errno> {
+    match bufs {
+        [one] if how == WriteHow::default() => rustix::io::pwrite(fd, one, offset),
+        _ if how == WriteHow::default() => rustix::io::pwritev(fd, &bufs[..bufs.len().min(IOV_MAX)], offset),
+        _ => rustix::io::pwritev2(fd, &bufs[..bufs.len().min(IOV_MAX)], offset, flags(how)),
+    }
+}
+
+pub(super) fn sync(fd: BorrowedFd<'_>, how: SyncHow) -> Result<(), Errno> {
+    match how {
+        SyncHow::Data => rustix::fs::fdatasync(fd),
+        SyncHow::All => rustix::fs::fsync(fd),
+    }
+}
+
+/// Runs a request to its end on this thread.
+pub(super) fn run(mut request: Request) -> Completion {
+    loop {
+        let answer = attempt(&mut request);
+        if let Some(result) = request.attempt_ended(answer) {
+            return Completion { result, bufs: request.bufs };
+        }
+    }
+}
+
+/// One attempt at what is left of the request: bytes, or a negative errno.
+fn attempt(request: &mut Request) -> i64 {
+    let handle = request.file.clone();
+    let Ok(fd) = handle.fd(Op::Inspect) else { return -i64::from(libc::EBADF) };
+    let offset = request.offset + request.done as u64;
+    let answer = match request.kind {
+        RequestKind::Read => {
+            let mut skip = request.done;
+            let mut rest: Vec<IoSliceMut<'_>> = Vec::with_capacity(request.bufs.len());
+            for buf in &mut request.bufs {
+                let here = skip.min(buf.len());
+                skip -= here;
+                if here < buf.len() {
+                    rest.push(IoSliceMut::new(&mut buf[here..]));
+                }
+            }
+            let most = rest.len().min(IOV_MAX);
+            rustix::io::preadv(fd, &mut rest[..most], offset)
+        }
+        RequestKind::Write(how) => {
+            let slices: Vec<IoSlice<'_>> = remaining(&request.bufs, request.done).map(IoSlice::new).collect();
+            write(fd, offset, &slices, how)
+        }
+        RequestKind::Sync(how) => sync(fd, how).map(|()| 0),
+    };
+    match answer {
+        Ok(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX),
+        Err(errno) => -i64::from(errno.raw_os_error()),
+    }
+}
+
+/// The parts of `bufs` after the first `done` bytes.
+pub(super) fn remaining(bufs: &[IoBuf], done: usize) -> impl Iterator<Item = &[u8]> {
+    let mut skip = done;
+    bufs.iter().filter_map(move |buf| {
+        let here = skip.min(buf.len());
+        skip -= here;
+        (here < buf.len()).then(|| &buf[here..])
+    })
+}

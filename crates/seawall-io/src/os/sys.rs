@@ -1,0 +1,76 @@
+//! System calls that no library wraps, and the raw memory they need. This is one of the modules in which `unsafe` is allowed.
+#![allow(unsafe_code)]
+
+use rustix::fd::{AsRawFd as _, BorrowedFd};
+use rustix::io::Errno;
+
+/// `RWF_DONTCACHE` (Linux 6.14).
+pub(crate) const RWF_DONTCACHE: u32 = 0x80;
+/// `FALLOC_FL_WRITE_ZEROES` (Linux 6.17).
+pub(crate) const FALLOC_FL_WRITE_ZEROES: u32 = 0x80;
+/// `STATX_WRITE_ATOMIC` (Linux 6.11).
+pub(crate) const STATX_WRITE_ATOMIC: u32 = 0x1_0000;
+/// `cachestat(2)` has the same number on every architecture (Linux 6.5).
+const SYS_CACHESTAT: libc::c_long = 451;
+
+#[repr(C)]
+struct Range {
+    offset: u64,
+    len: u64,
+}
+
+/// What `cachestat(2)` reports, in pages.
+#[repr(C)]
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct CacheStat {
+    pub(crate) cached: u64,
+    pub(crate) dirty: u64,
+    pub(crate) writeback: u64,
+    pub(crate) evicted: u64,
+    pub(crate) recently_evicted: u64,
+}
+
+/// `cachestat(2)` over `len` bytes from `offset`; `len` 0 means to the end.
+pub(crate) fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<CacheStat, Errno> {
+    let range = Range { offset, len };
+    let mut stat = CacheStat::default();
+    // SAFETY: both pointers are to live, properly laid out structs for the duration of the call; the kernel writes only `stat`.
+    let answer = unsafe { libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), &raw const range, &raw mut stat, 0) };
+    if answer == 0 { Ok(stat) } else { Err(last_errno()) }
+}
+
+/// Resident pages of the first `len` bytes by `mincore(2)`.
+pub(crate) fn mincore_pages(fd: BorrowedFd<'_>, len: u64) -> Result<u64, Errno> {
+    let page = rustix::param::page_size();
+    // A window at a time, so that a huge file needs little address space and memory.
+    const WINDOW: u64 = 1 << 30;
+    let mut resident = 0;
+    let mut offset = 0;
+    while offset < len {
+        let window = usize::try_from((len - offset).min(WINDOW)).map_err(|_too_large| Errno::OVERFLOW)?;
+        let at = libc::off_t::try_from(offset).map_err(|_too_large| Errno::OVERFLOW)?;
+        // SAFETY: a fresh shared mapping at an address of the kernel's choice; never dereferenced.
+        let map =
+            unsafe { libc::mmap(std::ptr::null_mut(), window, libc::PROT_NONE, libc::MAP_SHARED, fd.as_raw_fd(), at) };
+        if map == libc::MAP_FAILED {
+            return Err(last_errno());
+        }
+        let mut pages = vec![0u8; window.div_ceil(page)];
+        // SAFETY: `map` covers `window` bytes, and `pages` has one byte for each of its pages.
+        let answer = unsafe { libc::mincore(map, window, pages.as_mut_ptr()) };
+        let failed = (answer != 0).then(last_errno);
+        // SAFETY: exactly the mapping made above, unmapped once.
+        let unmapped = unsafe { libc::munmap(map, window) };
+        debug_assert_eq!(unmapped, 0, "munmap of our own mapping");
+        if let Some(errno) = failed {
+            return Err(errno);
+        }
+        resident += pages.iter().filter(|&&p| p & 1 == 1).count() as u64;
+        offset += window as u64;
+    }
+    Ok(resident)
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,318 @@
+//! The io_uring backend. This is one of the modules in which `unsafe` is allowed.
+//!
+//! ```text
+//!   submit ──entry──> submission queue ──kernel──> completion queue ──fetch──> short: entry again
+//!                                                                         └──> Completer::complete
+//! ```
+//!
+//! 1. A request in flight lives in a `Box` whose address is the entry's `user_data`; it comes back exactly once, from the
+//!    completion that carries that address. Its buffers and its iovec array are inside or behind the box: the kernel's pointers stay good.
+//! 2. The submission queue is touched only under `submitting`; the completion queue only by the thread whose turn it is
+//!    (`waiting`). Nothing else touches the ring.
+//! 3. Never more than `capacity` requests are in flight, so the completion queue cannot overflow.
+//! 4. Dropping the ring first waits for everything in flight: the kernel may still be writing to the buffers.
+//! 5. A request that ends with `ECANCELED` because its submitter ended is submitted again by the thread that fetched it.
+#![allow(unsafe_code)]
+
+use super::raw;
+use super::waiting::{Turn, Waiting};
+use crate::buf::{Arena, IoBuf};
+use crate::class::Op;
+use crate::disk::{Completer, Completion, Request, RequestKind, SyncHow, Ticket};
+use io_uring::{IoUring, opcode, squeue, types};
+use rustix::fd::AsRawFd as _;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Entries of the submission queue; the completion queue has [`CAPACITY`].
+const ENTRIES: u32 = 256;
+/// Requests that may be in flight at once.
+const CAPACITY: u32 = 4096;
+/// The kernel registers at most this many bytes as one buffer.
+const REGISTERED_BYTES_MAX: usize = 1 << 30;
+
+pub(super) struct Uring {
+    ring: IoUring,
+    submitting: Mutex<()>,
+    waiting: Waiting,
+    in_flight: AtomicU32,
+    arena: Option<Arc<Arena>>,
+}
+
+impl fmt::Debug for Uring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Uring").field("in_flight", &self.in_flight).finish_non_exhaustive()
+    }
+}
+
+/// Boxed for good: the box's address is the entry's `user_data`, and `iovecs` must not move.
+#[allow(clippy::vec_box)]
+type Flights = Vec<Box<InFlight>>;
+
+struct InFlight {
+    request: Request,
+    completer: Completer,
+    iovecs: Vec<libc::iovec>,
+}
+
+// SAFETY: the raw pointers in `iovecs` point into the buffers that `request` owns and are used by the kernel alone.
+unsafe impl Send for InFlight {}
+
+impl Uring {
+    /// A ring that has proven itself with one no-op, with `arena` registered if the kernel allows (else why not).
+    pub(super) fn new(arena: Option<Arc<Arena>>) -> std::io::Result<(Self, Result<(), String>)> {
+        let ring = IoUring::builder().setup_cqsize(CAPACITY).build(ENTRIES)?;
+        let mut registered = Err("no arena was given".to_owned());
+        if let Some(arena) = &arena {
+            registered = register(&ring, arena);
+        }
+        let arena = arena.filter(|_| registered.is_ok());
+        let mut this = Self {
+            ring,
+            submitting: Mutex::default(),
+            waiting: Waiting::default(),
+            in_flight: AtomicU32::new(0),
+            arena,
+        };
+        this.trial()?;
+        Ok((this, registered))
+    }
+
+    fn trial(&mut self) -> std::io::Result<()> {
+        // SAFETY: a no-op refers to no memory.
+        unsafe { self.ring.submission().push(&opcode::Nop::new().build()) }.map_err(std::io::Error::other)?;
+        self.ring.submit_and_wait(1)?;
+        match self.ring.completion().next() {
+            Some(entry) if entry.result() >= 0 => Ok(()),
+            Some(entry) => Err(std::io::Error::from_raw_os_error(-entry.result())),
+            None => Err(std::io::Error::other("a no-op did not complete")),
+        }
+    }
+
+    fn submitting(&self) -> MutexGuard<'_, ()> {
+        self.submitting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn submit(&self, batch: Vec<Request>) -> Vec<Ticket> {
+        let mut tickets = Vec::with_capacity(batch.len());
+        let mut rest = batch.into_iter().peekable();
+        while rest.peek().is_some() {
+            while self.in_flight.load(Ordering::Acquire) >= CAPACITY {
+                self.drive(true);
+            }
+            let guard = self.submitting();
+            let room = CAPACITY.saturating_sub(self.in_flight.load(Ordering::Acquire)) as usize;
+            for request in rest.by_ref().take(room) {
+                let (ticket, completer) = Ticket::new();
+                tickets.push(ticket);
+                self.in_flight.fetch_add(1, Ordering::AcqRel);
+                self.push(Box::new(InFlight { request, completer, iovecs: Vec::new() }), &guard);
+            }
+            self.enter(&guard);
+        }
+        tickets
+    }
+
+    /// Puts one request into the submission queue, making room as needed.
+    fn push(&self, mut flight: Box<InFlight>, guard: &MutexGuard<'_, ()>) {
+        let Some(entry) = entry(&mut flight, self.arena.as_deref()) else {
+            self.in_flight.fetch_sub(1, Ordering::AcqRel);
+            let InFlight { mut request, completer, .. } = *flight;
+            let result = request.attempt_ended(-i64::from(libc::EBADF)).unwrap_or(Ok(()));
+            completer.complete(Completion { result, bufs: request.bufs });
+            return;
+        };
+        let entry = entry.user_data(Box::into_raw(flight) as u64);
+        loop {
+            // SAFETY: `guard` shows that this thread holds `submitting`, the only way to the submission queue (invariant 2).
+            let mut queue = unsafe { self.ring.submission_shared() };
+            // SAFETY: the entry's memory is owned by the box that was just leaked into `user_data` (invariant 1).
+            let pushed = unsafe { queue.push(&entry) };
+            drop(queue);
+            if pushed.is_ok() {
+                return;
+            }
+            self.enter(guard);
+        }
+    }
+
+    /// Gives the submission queue to the kernel.
+    fn enter(&self, guard: &MutexGuard<'_, ()>) {
+        loop {
+            match self.ring.submit() {
+                Ok(_) => return,
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR)) => {}
+                // The kernel is short of memory or of completion slots for the moment: completions make room.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY)) => {
+                    if self.waiting.try_turn() {
+                        let again = self.fetch(false).1;
+                        self.waiting.fetched();
+                        self.push_all(again, guard);
+                    }
+                    std::thread::yield_now();
+                }
+                // EBADF, EFAULT, EINVAL, EOPNOTSUPP, ENXIO: the ring itself is unusable, which is our own mistake.
+                Err(e) => panic!("io_uring_enter refused a ring that it had accepted: {e}"),
+            }
+        }
+    }
+
+    fn push_all(&self, again: Flights, guard: &MutexGuard<'_, ()>) {
+        for flight in again {
+            self.push(flight, guard);
+        }
+    }
+
+    /// Takes what the kernel has completed; with `block` waits for at least one. The caller has the turn.
+    fn fetch(&self, block: bool) -> (usize, Flights) {
+        let mut completed = 0;
+        let mut again = Flights::new();
+        loop {
+            // SAFETY: the caller has the turn to fetch, the only way to the completion queue (invariant 2).
+            let queue = unsafe { self.ring.completion_shared() };
+            for entry in queue {
+                // SAFETY: every entry's user_data is a box leaked by `push`, and each comes back once (invariant 1).
+                let mut flight = unsafe { Box::from_raw(entry.user_data() as *mut InFlight) };
+                match flight.request.attempt_ended(i64::from(entry.result())) {
+                    None => again.push(flight),
+                    Some(result) => {
+                        let InFlight { request, completer, .. } = *flight;
+                        self.in_flight.fetch_sub(1, Ordering::AcqRel);
+                        completer.complete(Completion { result, bufs: request.bufs });
+                        completed += 1;
+                    }
+                }
+            }
+            if completed > 0 || !again.is_empty() || !block || self.in_flight.load(Ordering::Acquire) == 0 {
+                return (completed, again);
+            }
+            // SAFETY: no submission (0 entries) and no argument memory; only waits for one completion.
+            let waited = unsafe {
+                self.ring.submitter().enter::<()>(0, 1, 1 /* IORING_ENTER_GETEVENTS */, None)
+            };
+            match waited {
+                Ok(_) => {}
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+                Err(e) => panic!("io_uring_enter refused to wait: {e}"),
+            }
+        }
+    }
+
+    /// A turn's work: fetch, end the turn, submit again what was short.
+    fn take_turn(&self, block: bool) -> usize {
+        let (completed, again) = self.fetch(block);
+        self.waiting.fetched();
+        if !again.is_empty() {
+            let guard = self.submitting();
+            self.push_all(again, &guard);
+            self.enter(&guard);
+        }
+        completed
+    }
+
+    pub(super) fn drive(&self, block: bool) -> usize {
+        if !block {
+            return if self.waiting.try_turn() { self.take_turn(false) } else { 0 };
+        }
+        match self.waiting.turn(true, || self.in_flight.load(Ordering::Acquire) == 0) {
+            Turn::Satisfied => 0,
+            Turn::Fetch => self.take_turn(true),
+        }
+    }
+
+    pub(super) fn wait(&self, ticket: &Ticket) -> Completion {
+        loop {
+            match self.waiting.turn(false, || ticket.is_done()) {
+                Turn::Satisfied => return ticket.take().expect("a completion is taken once"),
+                Turn::Fetch => {
+                    self.take_turn(!ticket.is_done());
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        while self.in_flight.load(Ordering::Acquire) > 0 {
+            self.drive(true);
+        }
+    }
+}
+
+/// Registers the arena's memory as fixed buffers of at most a gigabyte each.
+fn register(ring: &IoUring, arena: &Arena) -> Result<(), String> {
+    let (start, len) = arena.extent();
+    let iovecs: Vec<libc::iovec> = (0..len)
+        .step_by(REGISTERED_BYTES_MAX)
+        .map(|at| libc::iovec {
+            iov_base: start.wrapping_add(at).cast(),
+            iov_len: (len - at).min(REGISTERED_BYTES_MAX),
+        })
+        .collect();
+    // SAFETY: the memory belongs to the arena, which the ring's owner keeps alive (`Uring::arena`) until the ring is closed.
+    unsafe { ring.submitter().register_buffers(&iovecs) }.map_err(|e| match e.raw_os_error() {
+        Some(libc::ENOMEM) => format!("{len} bytes exceed RLIMIT_MEMLOCK (ulimit -l)"),
+        _ => e.to_string(),
+    })
+}
+
+/// Index of the registered buffer that holds all of `buf`, if it is from the arena and does not straddle two.
+fn registered_index(buf: &IoBuf, arena: Option<&Arena>) -> Option<u16> {
+    let arena = arena.filter(|a| buf.is_from(a))?;
+    let at = buf.as_ptr() as usize - arena.extent().0 as usize;
+    let (first, last) = (at / REGISTERED_BYTES_MAX, (at + buf.len() - 1) / REGISTERED_BYTES_MAX);
+    (first == last).then(|| u16::try_from(first).ok()).flatten()
+}
+
+/// The submission entry for what is left of a request; `None` when its handle is not of the operating system.
+fn entry(flight: &mut InFlight, arena: Option<&Arena>) -> Option<squeue::Entry> {
+    let request = &mut flight.request;
+    let fd = types::Fd(request.file.fd(Op::Inspect).ok()?.as_raw_fd());
+    let offset = request.offset + request.done as u64;
+    Some(match (request.kind, request.bufs.as_mut_slice()) {
+        (RequestKind::Sync(SyncHow::Data), _) => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+        (RequestKind::Sync(SyncHow::All), _) => opcode::Fsync::new(fd).build(),
+        (RequestKind::Read, [one]) => {
+            let index = registered_index(one, arena);
+            let rest = &mut one[request.done..];
+            let len = u32::try_from(rest.len()).unwrap_or(1 << 30);
+            match index {
+                Some(index) => opcode::ReadFixed::new(fd, rest.as_mut_ptr(), len, index).offset(offset).build(),
+                None => opcode::Read::new(fd, rest.as_mut_ptr(), len).offset(offset).build(),
+            }
+        }
+        (RequestKind::Write(how), [one]) => {
+            let flags = raw::flags(how).bits() as i32;
+            let index = registered_index(one, arena);
+            let rest = &one[request.done..];
+            let len = u32::try_from(rest.len()).unwrap_or(1 << 30);
+            match index {
+                Some(index) => {
+                    opcode::WriteFixed::new(fd, rest.as_ptr(), len, index).offset(offset).rw_flags(flags).build()
+                }
+                None => opcode::Write::new(fd, rest.as_ptr(), len).offset(offset).rw_flags(flags).build(),
+            }
+        }
+        (kind, many) => {
+            let mut skip = request.done;
+            flight.iovecs.clear();
+            for buf in many {
+                let here = skip.min(buf.len());
+                skip -= here;
+                if here < buf.len() && flight.iovecs.len() < raw::IOV_MAX {
+                    let rest = &mut buf[here..];
+                    flight.iovecs.push(libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() });
+                }
+            }
+            let (start, len) = (flight.iovecs.as_ptr(), flight.iovecs.len() as u32);
+            match kind {
+                RequestKind::Write(how) => {
+                    opcode::Writev::new(fd, start, len).offset(offset).rw_flags(raw::flags(how).bits() as i32).build()
+                }
+                _ => opcode::Readv::new(fd, start, len).offset(offset).build(),
+            }
+        }
+    })
+}

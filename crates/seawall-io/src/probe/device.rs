@@ -1,0 +1,200 @@
+//! The block device and the file system under a path, from sysfs and /proc.
+
+use super::{BlockDevice, FileSystem, Finding, WriteCache};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// One line of `/proc/self/mountinfo`.
+struct Mount {
+    device_number: String,
+    point: PathBuf,
+    options: String,
+    kind: String,
+    source: String,
+}
+
+/// Undoes the octal escapes of `/proc/self/mountinfo` (`\040` for a space).
+fn unescape(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let bytes = text.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        let escaped = bytes
+            .get(i + 1..i + 4)
+            .and_then(|d| std::str::from_utf8(d).ok())
+            .and_then(|d| u8::from_str_radix(d, 8).ok());
+        match (bytes[i], escaped) {
+            (b'\\', Some(byte)) => {
+                out.push(byte);
+                i += 4;
+            }
+            (byte, _) => {
+                out.push(byte);
+                i += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn parse_mount(line: &str) -> Option<Mount> {
+    let (left, right) = line.split_once(" - ")?;
+    let left: Vec<&str> = left.split(' ').collect();
+    let mut right = right.split(' ');
+    Some(Mount {
+        device_number: (*left.get(2)?).to_owned(),
+        point: unescape(left.get(4)?).into(),
+        options: (*left.get(5)?).to_owned(),
+        kind: right.next()?.to_owned(),
+        source: unescape(right.next()?),
+    })
+}
+
+fn mount_of(path: &Path) -> Option<Mount> {
+    let info = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    // Of equally long mount points the last one is mounted on top.
+    info.lines().filter_map(parse_mount).filter(|m| path.starts_with(&m.point)).fold(None, |best: Option<Mount>, m| {
+        match best {
+            Some(b) if b.point.as_os_str().len() > m.point.as_os_str().len() => Some(b),
+            _ => Some(m),
+        }
+    })
+}
+
+pub(super) fn file_system(path: &Path) -> Finding<FileSystem> {
+    let Some(mount) = mount_of(path) else {
+        return Finding::unknown("no mount point for it in /proc/self/mountinfo");
+    };
+    let kind = mount.kind.as_str();
+    let copy_on_write = match kind {
+        "btrfs" | "zfs" | "bcachefs" | "f2fs" | "nilfs2" => Finding::Known(true),
+        "ext2" | "ext3" | "ext4" | "xfs" | "jfs" | "tmpfs" | "vfat" | "exfat" => Finding::Known(false),
+        other => Finding::unknown(format!("{other} is not one we know about")),
+    };
+    let journal = match kind {
+        "xfs" | "ext3" | "jfs" => Finding::Known(true),
+        "ext2" | "tmpfs" | "vfat" | "exfat" => Finding::Known(false),
+        "ext4" => match (fs::read_dir("/proc/fs/jbd2"), block_device_of(path)) {
+            (Ok(journals), Finding::Known(device)) => {
+                let prefix = format!("{}-", device.volume);
+                let has = journals.flatten().any(|j| j.file_name().to_string_lossy().starts_with(&prefix));
+                Finding::Known(has)
+            }
+            (Err(e), _) if e.kind() == std::io::ErrorKind::NotFound && Path::new("/proc/fs/ext4").is_dir() => {
+                Finding::Known(false)
+            }
+            _ => Finding::unknown("/proc/fs/jbd2 does not tell"),
+        },
+        other => Finding::unknown(format!("{other} is not one we know about")),
+    };
+    Finding::Known(FileSystem {
+        copy_on_write,
+        journal,
+        kind: mount.kind,
+        mount_point: mount.point,
+        options: mount.options,
+    })
+}
+
+/// The block device that holds `path`, as far as sysfs can tell.
+///
+/// ```
+/// use seawall_io::probe::{block_device_of, Finding};
+/// match block_device_of(std::path::Path::new("/")) {
+///     Finding::Known(device) => println!("watch {} in /proc/diskstats", device.name),
+///     Finding::Unknown(reason) => println!("no block device: {reason}"),
+/// }
+/// ```
+#[must_use]
+pub fn block_device_of(path: &Path) -> Finding<BlockDevice> {
+    let Some(mount) = mount_of(path) else {
+        return Finding::unknown("no mount point for it in /proc/self/mountinfo");
+    };
+    // btrfs and a few others give the mount an anonymous device number; then the mount's source names the device.
+    let by_number = PathBuf::from("/sys/dev/block").join(&mount.device_number);
+    let by_source = || {
+        let source = fs::canonicalize(&mount.source).ok()?;
+        let name = source.strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");
+        Some(PathBuf::from("/sys/class/block").join(name))
+    };
+    let node = match fs::canonicalize(&by_number).ok().or_else(|| fs::canonicalize(by_source()?).ok()) {
+        Some(node) => node,
+        None => {
+            return Finding::unknown(format!(
+                "{} mounted from {} has no block device in sysfs",
+                mount.kind, mount.source
+            ));
+        }
+    };
+    let file_name = |p: &Path| p.file_name().map_or_else(String::new, |n| n.to_string_lossy().replace('!', "/"));
+    let volume = file_name(&node);
+    let whole =
+        if node.join("partition").exists() { node.parent().map_or(node.clone(), Path::to_path_buf) } else { node };
+    let queue = whole.join("queue");
+    Finding::Known(BlockDevice {
+        name: file_name(&whole),
+        volume,
+        model: read(&whole.join("device/model")),
+        rotational: read::<u8>(&queue.join("rotational")).map(|r| r == 1),
+        write_cache: match read::<String>(&queue.join("write_cache")) {
+            Finding::Known(text) if text == "write back" => Finding::Known(WriteCache::Back),
+            Finding::Known(text) if text == "write through" => Finding::Known(WriteCache::Through),
+            Finding::Known(text) => Finding::unknown(format!("sysfs says {text:?}")),
+            Finding::Unknown(reason) => Finding::Unknown(reason),
+        },
+        fua: read::<u8>(&queue.join("fua")).map(|r| r == 1),
+        logical_block_bytes: read(&queue.join("logical_block_size")),
+        physical_block_bytes: read(&queue.join("physical_block_size")),
+        scheduler: read::<String>(&queue.join("scheduler")).map(|text| {
+            text.split_once('[')
+                .and_then(|(_, rest)| rest.split_once(']'))
+                .map_or(text.clone(), |(name, _)| name.to_owned())
+        }),
+        below: below(&whole),
+    })
+}
+
+/// Devices that a device mapper, md or loop device lies on.
+fn below(whole: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(whole.join("slaves"))
+        .map(|dir| dir.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
+        .unwrap_or_default();
+    names.sort();
+    if let Finding::Known(backing) = read::<String>(&whole.join("loop/backing_file")) {
+        names.push(backing);
+    }
+    names
+}
+
+fn read<T: FromStr>(path: &Path) -> Finding<T> {
+    match fs::read_to_string(path) {
+        Ok(text) => match text.trim().parse() {
+            Ok(value) => Finding::Known(value),
+            Err(_) => Finding::unknown(format!("{} holds {:?}", path.display(), text.trim())),
+        },
+        Err(e) => Finding::unknown(format!("{}: {e}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mountinfo_lines_are_understood() {
+        let m =
+            parse_mount(r"36 35 98:0 /mnt1 /mnt/my\040disk rw,noatime master:1 - ext3 /dev/root rw,errors=continue")
+                .unwrap();
+        assert_eq!(m.point, Path::new("/mnt/my disk"));
+        assert_eq!((m.device_number.as_str(), m.kind.as_str(), m.source.as_str()), ("98:0", "ext3", "/dev/root"));
+        assert!(parse_mount("nonsense").is_none());
+        assert_eq!(unescape(r"a\134b\x"), r"a\b\x");
+    }
+
+    #[test]
+    fn proc_has_no_block_device() {
+        let found = block_device_of(Path::new("/proc"));
+        assert!(matches!(&found, Finding::Unknown(reason) if reason.contains("proc")), "{found:?}");
+    }
+}
