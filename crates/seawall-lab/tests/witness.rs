@@ -613,3 +613,34 @@ fn runs_do_not_disturb_each_other_and_limits_hold() {
         }
     });
 }
+
+#[test]
+fn the_real_disk_under_every_method() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(seawall_io::OsDisk::synchronous());
+    let records = sim(0);
+    serving(&records, &any_port(), |addr| {
+        for (seed, method) in (30..).zip(WriteMethod::ALL) {
+            let options = RunOptions { method, block_bytes: 4096, writes_max: Some(120), ..small(addr, seed) };
+            match run(&*disk, dir.path(), &options, &AtomicBool::new(false), &|_| ()) {
+                Ok(summary) => assert_eq!(summary.acknowledged, 120),
+                // A directory without direct I/O (tmpfs): refused as such, and nothing left behind.
+                Err(WitnessError::Io(error)) => {
+                    assert!(error.errno() == Some(22) && method.name().starts_with("direct"), "{error}");
+                    assert_eq!(disk.list(dir.path()).unwrap(), Vec::<PathBuf>::new());
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            }
+            let options = VerifyOptions {
+                witness: addr.into(),
+                run: options.run,
+                boot_id: Some("before".into()),
+                ..VerifyOptions::default()
+            };
+            let found = verify(&*disk, dir.path(), &options, &AtomicBool::new(false), &|_| ()).unwrap();
+            assert_eq!((found.main.broken(), found.main.intact), (0, found.main.checked), "{}", found.text());
+            assert!(cleanup(&*disk, dir.path(), options.run).unwrap() > 3);
+        }
+    });
+}
