@@ -40,6 +40,7 @@ pub fn html(results: &Results) -> String {
 pub fn settings_files(results: &Results) -> Vec<(String, String)> {
     let settings = recommend(results);
     let mut files = vec![("seawall.toml".to_owned(), settings.to_toml())];
-    files.extend(Server::ALL.into_iter().map(|server| (format!("{}.cnf", server.word()), settings.option_file(server))));
+    files
+        .extend(Server::ALL.into_iter().map(|server| (format!("{}.cnf", server.word()), settings.option_file(server))));
     files
 }

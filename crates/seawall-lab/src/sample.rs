@@ -1,9 +1,7 @@
 //! Made-up results for tests of what is computed from results. The rates are invented; nothing here is a measurement.
 
 use crate::cell::{Beside, CellSpec, Pattern, Preparation, Sync};
-use crate::results::{
-    CellResult, DeviceDelta, FORMAT, Foreign, LATENCY_CONFIG, Machine, Results, Round, RunSettings,
-};
+use crate::results::{CellResult, DeviceDelta, FORMAT, Foreign, LATENCY_CONFIG, Machine, Results, Round, RunSettings};
 use histogram::{Histogram, SparseHistogram};
 use seawall_io::probe::{BlockDevice, DirectAlign, DirectIo, FileSystem, Finding, Probe, WriteCache};
 

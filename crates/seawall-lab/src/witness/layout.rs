@@ -17,7 +17,7 @@ use super::method::WriteMethod;
 use super::protocol::STREAMS_MAX;
 use super::sector::{Author, SECTOR_BYTES, mix};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Slots of the names stream.
 const NAMES: u64 = 16;
@@ -171,10 +171,6 @@ impl Layout {
     /// What the names of all files of a run begin with.
     pub(super) fn prefix(run: RunId) -> String {
         format!("witness-{run}-")
-    }
-
-    pub(super) fn path(&self, dir: &Path, file: &str) -> PathBuf {
-        dir.join(file)
     }
 
     pub(super) fn author(&self, stream: u32) -> Author {

@@ -352,14 +352,14 @@ impl Wire {
         let deadline = Instant::now() + patience;
         let mut done = 0;
         while done < buf.len() {
+            // Also when bytes are always there: a busy client must not keep a server from stopping.
+            if stop.load(Ordering::Relaxed) {
+                return Err(WireError::Stopped);
+            }
             match self.0.read(&mut buf[done..]) {
                 Ok(0) => return Err(WireError::Closed),
                 Ok(n) => done += n,
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {
-                    if stop.load(Ordering::Relaxed) {
-                        return Err(WireError::Stopped);
-                    }
-                }
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
                 Err(e) => return Err(WireError::Io(e)),
             }
             // Also while bytes trickle in: whoever sends one byte a second must not hold a connection for ever.

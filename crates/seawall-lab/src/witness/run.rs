@@ -94,7 +94,6 @@ struct Work<'a> {
     disk: &'a dyn Disk,
     dir: &'a Path,
     layout: &'a Layout,
-    reporter: &'a Reporter,
     stop: &'a AtomicBool,
     /// Raised by the first writer that fails.
     halt: AtomicBool,
@@ -168,7 +167,6 @@ pub fn run(
         disk,
         dir,
         layout: &layout,
-        reporter: &reporter,
         stop,
         halt: AtomicBool::new(false),
         error: Mutex::new(None),
@@ -189,7 +187,8 @@ pub fn run(
         }
         reporter.carry(client, &back, stop, &|| !work.halt.load(Ordering::Relaxed), progress)
     });
-    if let Some(error) = work.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    let first = work.error.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(error) = first {
         return Err(error);
     }
     carried?;

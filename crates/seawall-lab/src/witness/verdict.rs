@@ -341,7 +341,11 @@ impl Verification {
                 grouped(control.checked)
             )?,
             Some(control) => {
-                writeln!(text, "The control, {} writes without any sync, lost nothing.", control.acknowledged)?
+                writeln!(
+                    text,
+                    "The control, {} writes without any sync, lost nothing.",
+                    grouped(control.acknowledged)
+                )?;
             }
             None => writeln!(text, "There was no control stream, so how hard the cut was cannot be told.")?,
         }

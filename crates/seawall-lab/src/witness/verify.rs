@@ -169,7 +169,7 @@ pub fn verify(
     drop(client);
 
     let mut reading = Reading { disk, dir, layout: &layout, files: HashMap::new(), last_file: String::new() };
-    let mut judge = Judge::new(&layout);
+    let mut judge = Judge::new(&layout, standing.flags & FLAG_ENDED != 0);
     let total = seen.iter().map(|s| s.slots.len() as u64).sum();
     let mut done = 0;
     for (stream, seen) in (0..).zip(&seen) {
@@ -184,7 +184,7 @@ pub fn verify(
             judge.place(&mut reading, stream, slot, seen);
         }
     }
-    Ok(judge.finish(options, standing.flags & FLAG_ENDED != 0, cut))
+    Ok(judge.finish(options, cut))
 }
 
 fn fetch(client: &mut Client, options: &VerifyOptions) -> Result<Standing, WitnessError> {
@@ -290,6 +290,7 @@ fn judge(sectors: &[Sector], newest: u64, in_flight: Option<u64>, last: u64, in_
 /// Collects what was found.
 struct Judge<'a> {
     layout: &'a Layout,
+    ended: bool,
     main: Tally,
     control: Tally,
     findings: Vec<Finding>,
@@ -302,9 +303,10 @@ struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    fn new(layout: &'a Layout) -> Self {
+    fn new(layout: &'a Layout, ended: bool) -> Self {
         Self {
             layout,
+            ended,
             main: Tally::default(),
             control: Tally::default(),
             findings: Vec::new(),
@@ -325,7 +327,8 @@ impl<'a> Judge<'a> {
         }
         // An append file's place is one write's for ever: what is in flight goes to a new place, and says nothing about the old.
         let shared_place = kind != StreamKind::Append;
-        let is_next = self.layout.slot(stream, next) == slot;
+        // A run that said that it ended had everything confirmed.
+        let is_next = !self.ended && self.layout.slot(stream, next) == slot;
         let in_flight = (shared_place && is_next).then_some(next);
         let prepared = matches!(kind, StreamKind::Overwrite | StreamKind::Control);
         let superseded = kind == StreamKind::Append
@@ -337,7 +340,7 @@ impl<'a> Judge<'a> {
             match judge(&sectors, next, None, next, true) {
                 Held::Newest => tally.in_flight_whole += 1,
                 _ if sectors.iter().all(|s| matches!(s, Sector::Missing | Sector::Zeroes)) => {
-                    tally.in_flight_absent += 1
+                    tally.in_flight_absent += 1;
                 }
                 _ => tally.in_flight_torn += 1,
             }
@@ -408,7 +411,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn finish(mut self, options: &VerifyOptions, ended: bool, cut: Cut) -> Verification {
+    fn finish(mut self, options: &VerifyOptions, cut: Cut) -> Verification {
         if let Some(gone) = self.earliest_gone {
             self.main.overtaking =
                 self.survivors.iter().filter(|(_, issued_after)| *issued_after >= gone).count() as u64;
@@ -423,7 +426,7 @@ impl<'a> Judge<'a> {
             run: options.run,
             description: self.layout.what.clone(),
             cut,
-            ended,
+            ended: self.ended,
             main: self.main,
             control: self.layout.what.control.then_some(self.control),
             findings: self.findings,
