@@ -7,6 +7,19 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{IoSlice, IoSliceMut};
 
+/// What is wrong with a request that must not reach the kernel, as a negative errno.
+pub(super) fn refusal(request: &Request) -> Option<i64> {
+    let errno = if request.file.fd(Op::Inspect).is_err() {
+        libc::EBADF
+    } else if i64::try_from(request.offset).is_err() {
+        // io_uring would take the offset -1 for "the current position".
+        libc::EINVAL
+    } else {
+        return None;
+    };
+    Some(-i64::from(errno))
+}
+
 /// The kernel takes at most this many buffers a call.
 pub(super) const IOV_MAX: usize = 1024;
 
@@ -37,7 +50,7 @@ pub(super) fn sync(fd: BorrowedFd<'_>, how: SyncHow) -> Result<(), Errno> {
 /// Runs a request to its end on this thread.
 pub(super) fn run(mut request: Request) -> Completion {
     loop {
-        let answer = attempt(&mut request);
+        let answer = refusal(&request).unwrap_or_else(|| attempt(&mut request));
         if let Some(result) = request.attempt_ended(answer) {
             return Completion { result, bufs: request.bufs };
         }
