@@ -244,6 +244,16 @@ impl Handle {
         Arc::strong_count(&self.0) > 1
     }
 
+    /// How many other clones exist.
+    pub(crate) fn others(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
+
+    /// Whether both are clones of one handle.
+    pub(crate) fn is_clone_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The path it was opened by.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -195,7 +195,7 @@ impl FaultyDisk {
             }
             RequestKind::Write(how) => {
                 let all: Vec<u8> = request.bufs.iter().flat_map(|b| b.iter().copied()).collect();
-                let rest = &all[done..];
+                let rest = seawall_io::AlignedBuf::copy_of(&all[done..]);
                 self.inner.write_at(&request.file, offset, &[IoSlice::new(&rest[..rest.len().min(most)])], how)
             }
         }
@@ -243,8 +243,8 @@ impl Disk for FaultyDisk {
     }
     fn read_at(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let most = self.on(Op::Read, file, offset, buf.len() as u64, false, false)?;
-        let most = most.min(buf.len());
-        self.inner.read_at(file, offset, &mut buf[..most])
+        // The whole is read (direct I/O takes whole blocks only) and less is admitted.
+        Ok(self.inner.read_at(file, offset, buf)?.min(most))
     }
     fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize> {
         let len = bufs.iter().map(|b| b.len() as u64).sum();
