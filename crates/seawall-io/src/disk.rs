@@ -37,6 +37,18 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Renames a file unless the new name exists; durable after [`Disk::sync_dir`] of both directories. Unless a disk does better
+    /// (the operating system's does where its file system can), the name is looked for first, and a file created in between is lost.
+    ///
+    /// # Errors
+    /// `EEXIST` when `to` exists, or the kernel's refusal.
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        let dir = to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if self.list(dir)?.iter().any(|p| p.file_name() == to.file_name()) {
+            return Err(IoError::os(Op::Directory, to, libc::EEXIST));
+        }
+        self.rename(from, to)
+    }
     /// Removes a file; durable after [`Disk::sync_dir`].
     ///
     /// # Errors
@@ -47,7 +59,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn sync_dir(&self, path: &Path) -> Result<()>;
-    /// Files of a directory, sorted by name.
+    /// Everything in a directory, sorted by name.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -101,8 +113,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn cached(&self, file: &Handle, len: u64) -> Result<Cached>;
-    /// Drops clean pages of a range from the page cache (`len` 0: to the end). Dirty pages stay: [`Disk::sync`] first. Pages that
-    /// lie only in part inside the range stay too.
+    /// Drops clean pages of a range from the page cache (`len` 0: to the end). Dirty pages stay: [`Disk::sync`] first. Pages and
+    /// large folios (many pages that came together) that lie only in part inside the range stay too.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -183,7 +195,8 @@ pub enum Allocate {
 pub struct WriteHow {
     /// `RWF_DSYNC`: durable when it returns.
     pub dsync: bool,
-    /// `RWF_DONTCACHE`: through the page cache, leaving nothing there.
+    /// `RWF_DONTCACHE` (Linux 6.14): through the page cache, to be dropped from it once written back. A request, not a promise:
+    /// on ext4 of Linux 6.18 the pages of an append go, those of an overwrite in place stay. [`Disk::cached`] tells.
     pub dontcache: bool,
 }
 

@@ -206,7 +206,8 @@ fn a_full_disk_is_met_before_the_first_zero() {
 #[test]
 fn without_fallocate_the_zeroes_allocate() {
     let dir = dir();
-    let disk = FaultyDisk::new(|call| if call.op == Op::Grow { Verdict::Fail(libc::EOPNOTSUPP) } else { Verdict::Pass });
+    let disk =
+        FaultyDisk::new(|call| if call.op == Op::Grow { Verdict::Fail(libc::EOPNOTSUPP) } else { Verdict::Pass });
     let file = run(&(disk.clone() as Arc<dyn Disk>), &dir.path().join("log"), options()).unwrap();
     assert_eq!(file.len(), LEN);
     let calls = disk.calls();

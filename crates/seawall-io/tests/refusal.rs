@@ -18,7 +18,12 @@ fn refuse_on_this_thread(syscalls: &[libc::c_long], errno: i32) {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let mut program = vec![statement(load_number, 0)];
     for &syscall in syscalls {
-        program.push(libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt: 0, jf: 1, k: syscall as u32 });
+        program.push(libc::sock_filter {
+            code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+            jt: 0,
+            jf: 1,
+            k: syscall as u32,
+        });
         program.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32));
     }
     program.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW));
@@ -166,7 +171,10 @@ fn a_file_size_limit_is_named() {
         assert!(e.is_fatal() && e.to_string().contains("ulimit -f"), "{e}");
         let handle = disk.open(&path, OpenHow { write: true, ..OpenHow::default() }).unwrap();
         let bufs = vec![AlignedBuf::zeroed(8192).into()];
-        let e = disk.wait(&disk.submit(vec![Request::write(&handle, 4096, bufs, WriteHow::default())])[0]).result.unwrap_err();
+        let e = disk
+            .wait(&disk.submit(vec![Request::write(&handle, 4096, bufs, WriteHow::default())])[0])
+            .result
+            .unwrap_err();
         assert_eq!((e.errno(), e.offset, e.len), (Some(libc::EFBIG), Some(4096), Some(8192)), "{backend}");
     }
 }
@@ -221,7 +229,8 @@ fn a_full_disk_is_named() {
     drop((file, read));
 
     // The preallocator meets the full disk before it writes anything, and leaves nothing.
-    let options = |reserve| seawall_io::FillOptions { reserve, ..seawall_io::FillOptions::new(FileClass::Redo, 1 << 20) };
+    let options =
+        |reserve| seawall_io::FillOptions { reserve, ..seawall_io::FillOptions::new(FileClass::Redo, 1 << 20) };
     let e = seawall_io::Fill::begin(disk.clone(), &dir.join("log"), options(0)).unwrap_err();
     assert!(matches!(e.kind, seawall_io::IoErrorKind::Reserve { reserve: 0, .. }), "{e}");
     assert!(disk.list(dir).unwrap().is_empty());

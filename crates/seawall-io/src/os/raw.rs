@@ -97,3 +97,29 @@ pub(super) fn remaining(bufs: &[IoBuf], done: usize) -> impl Iterator<Item = &[u
         (here < buf.len()).then(|| &buf[here..])
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buf::AlignedBuf;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_remains_is_what_was_not_done(sizes in prop::collection::vec(1usize..50, 0..8), done in 0usize..400) {
+            let mut next = 0u8;
+            let mut bufs: Vec<IoBuf> = Vec::new();
+            for size in sizes {
+                let mut buf = AlignedBuf::zeroed(size);
+                buf.fill_with(|| { next = next.wrapping_add(1); next });
+                bufs.push(buf.into());
+            }
+            let all: Vec<u8> = bufs.iter().flat_map(|b| b.to_vec()).collect();
+            let rest: Vec<u8> = remaining(&bufs, done).flat_map(<[u8]>::to_vec).collect();
+            prop_assert_eq!(&rest[..], &all[done.min(all.len())..]);
+            prop_assert!(remaining(&bufs, done).all(|part| !part.is_empty()));
+        }
+    }
+}
