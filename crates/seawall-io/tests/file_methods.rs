@@ -54,7 +54,7 @@ fn all_methods_give_the_same_contents() {
                     0 => file.write_at(at, &block, Cause::Clean).unwrap(),
                     1 => file.write_durable_at(at, &block[..BLOCK], Cause::Commit).unwrap(),
                     2 => {
-                        file.write_vectored_at(at, &[&block[BLOCK..2 * BLOCK], &block[..BLOCK]], Cause::Clean).unwrap()
+                        file.write_vectored_at(at, &[&block[BLOCK..2 * BLOCK], &block[..BLOCK]], Cause::Clean).unwrap();
                     }
                     _ => {
                         let bufs = vec![AlignedBuf::copy_of(&block).into()];

@@ -13,7 +13,7 @@ fn traced(test: &str) -> Option<String> {
     let out = dir.path().join("trace");
     let calls = "trace=write,pwrite64,pwritev,pwritev2,pread64,preadv,fsync,fdatasync,sync_file_range,io_uring_enter";
     let run = Command::new("strace")
-        .args(["-f", "-y", "-e", calls, "-o"])
+        .args(["-f", "-y", "-s", "200", "-e", calls, "-o"])
         .arg(&out)
         .arg(std::env::current_exe().unwrap())
         .args([test, "--exact", "--test-threads=1"])
