@@ -14,6 +14,7 @@
 use crate::buf::IoBuf;
 use crate::class::Op;
 use crate::error::{IoError, IoErrorKind, Result};
+use std::any::Any;
 use std::fmt;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -235,7 +236,7 @@ struct HandleInner {
 #[derive(Debug)]
 enum HandleFile {
     Os(std::os::fd::OwnedFd),
-    Simulated(u64),
+    Simulated { id: u64, _guard: Option<Box<dyn Any + Send + Sync>> },
 }
 
 impl Handle {
@@ -248,7 +249,13 @@ impl Handle {
     /// A handle of a disk that is not the operating system's; `id` is that disk's own.
     #[must_use]
     pub fn simulated(path: &Path, id: u64) -> Self {
-        Self(Arc::new(HandleInner { path: path.into(), file: HandleFile::Simulated(id) }))
+        Self(Arc::new(HandleInner { path: path.into(), file: HandleFile::Simulated { id, _guard: None } }))
+    }
+
+    /// Like [`Handle::simulated`]; `guard` is dropped with the last clone, so that the disk learns that the file was closed.
+    #[must_use]
+    pub fn simulated_guarded(path: &Path, id: u64, guard: Box<dyn Any + Send + Sync>) -> Self {
+        Self(Arc::new(HandleInner { path: path.into(), file: HandleFile::Simulated { id, _guard: Some(guard) } }))
     }
 
     /// Whether other clones exist: requests in flight, or other owners.
@@ -277,7 +284,7 @@ impl Handle {
     #[must_use]
     pub fn simulated_id(&self) -> Option<u64> {
         match self.0.file {
-            HandleFile::Simulated(id) => Some(id),
+            HandleFile::Simulated { id, .. } => Some(id),
             HandleFile::Os(_) => None,
         }
     }
@@ -290,7 +297,7 @@ impl Handle {
         use std::os::fd::AsFd as _;
         match &self.0.file {
             HandleFile::Os(fd) => Ok(fd.as_fd()),
-            HandleFile::Simulated(_) => Err(IoError::os(op, self.path(), libc::EBADF)),
+            HandleFile::Simulated { .. } => Err(IoError::os(op, self.path(), libc::EBADF)),
         }
     }
 }

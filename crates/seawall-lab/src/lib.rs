@@ -1,8 +1,38 @@
-//! placeholder
+//! The lab: measures a disk the way six classic publications did, explains what it found, and writes the settings.
+//!
+//! - [`run`] measures cells ([`cell`], [`plan`]) and returns [`results::Results`], which is what `results.json` holds.
+//! - Everything said about a run is computed from its results alone: the [`table`], the [`verdict`]s, the [`settings`] for
+//!   Seawall, MariaDB and MySQL (as a diff of a user's file in [`mycnf`]), the [`report`], [`compare`] and [`require`].
+//! - [`witness`] is the proof that no measurement can give: what survives when the plug is pulled.
+//!
+//! A number is never shown without how far to trust it ([`stats`]): a difference inside the noise is called "cannot tell".
+//!
+//! ```no_run
+//! use seawall_lab::run::{Lab, LabOptions, Silent};
+//! use std::sync::atomic::AtomicBool;
+//! let lab = Lab::new(LabOptions::new("/srv/db".as_ref()))?;
+//! let results = lab.run(&mut Silent, &AtomicBool::new(false))?;
+//! print!("{}{}", seawall_lab::table::table(&results), seawall_lab::table::summary(&results));
+//! std::fs::write("report.html", seawall_lab::output::html(&results))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
 pub mod cell;
+pub mod compare;
+pub mod mycnf;
+pub mod output;
 pub mod plan;
 pub mod published;
+pub mod report;
+pub mod require;
 pub mod results;
+pub mod run;
 #[doc(hidden)]
 pub mod sample;
+pub mod settings;
 pub mod stats;
+pub mod sustain;
+pub mod table;
+mod text;
+pub mod verdict;
+pub mod witness;

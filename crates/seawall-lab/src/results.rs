@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 /// The version this program writes and reads.
 pub const FORMAT: u32 = 1;
 
+/// Grouping power and maximum value power of every latency histogram of the lab: 1.6% wide buckets up to 18 minutes.
+pub const LATENCY_CONFIG: (u8, u8) = (seawall_io::GROUPING_POWER, seawall_io::MAX_VALUE_POWER);
+
 /// One run of `seawall lab`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Results {
@@ -205,7 +208,7 @@ impl CellResult {
         all.quantile(quantile)
             .ok()
             .flatten()
-            .map(|q| q.get(&histogram::Quantile::new(quantile).ok()?).map(|b| b.end()))?
+            .map(|q| q.get(&histogram::Quantile::new(quantile).ok()?).map(histogram::Bucket::end))?
     }
 
     /// All rounds' latencies merged.

@@ -1,12 +1,9 @@
 //! Made-up results for tests of what is computed from results. The rates are invented; nothing here is a measurement.
 
 use crate::cell::{Beside, CellSpec, Pattern, Preparation, Sync};
-use crate::results::{CellResult, DeviceDelta, FORMAT, Foreign, Machine, Results, Round, RunSettings};
+use crate::results::{CellResult, DeviceDelta, FORMAT, Foreign, LATENCY_CONFIG, Machine, Results, Round, RunSettings};
 use histogram::{Histogram, SparseHistogram};
 use seawall_io::probe::{BlockDevice, DirectAlign, DirectIo, FileSystem, Finding, Probe, WriteCache};
-
-/// Grouping power and maximum value power of every latency histogram of the lab: 1.6% wide buckets up to 18 minutes.
-pub const LATENCY_CONFIG: (u8, u8) = (6, 40);
 
 /// A round of `operations` in one second with latencies around their mean.
 #[must_use]

@@ -71,7 +71,7 @@ pub fn explain(probe: &Probe) -> Vec<Explained> {
                 yes_no(&device.rotational),
                 match device.rotational {
                     Finding::Known(true) => {
-                        "a head must move: sequential beats random by far, and a flush costs a rotation"
+                        "a head must move, and a flush costs a rotation; virtual disks often say so without having one"
                     }
                     Finding::Known(false) => "no moving head, or a hypervisor that says so",
                     Finding::Unknown(_) => "",
@@ -135,6 +135,9 @@ pub fn explain(probe: &Probe) -> Vec<Explained> {
     }
     say("smallest direct write", bytes(&probe.direct_align_tried_bytes), "by trial");
     match &probe.atomic_writes {
+        Finding::Known(a) if a.unit_bytes_max == 0 => {
+            say("atomic writes", "none".into(), "pages can be torn by a power cut: keep doublewrite");
+        }
         Finding::Known(a) => say(
             "atomic writes",
             format!("{} to {} B", a.unit_bytes_min, a.unit_bytes_max),

@@ -1,0 +1,334 @@
+//! `seawall lab`: run the experiments, compare two runs, or show a run again.
+
+use crate::progress::Bar;
+use crate::{Ended, Outcome, print, units};
+use clap::{Args, Subcommand};
+use seawall_io::Backend;
+use seawall_io::probe::{Finding, block_device_of};
+use seawall_lab::cell::Experiment;
+use seawall_lab::require::{METRICS, Requirement};
+use seawall_lab::results::Results;
+use seawall_lab::run::{Lab, LabError, LabOptions, Observation, observe};
+use seawall_lab::settings::{Server, recommend};
+use seawall_lab::witness::Verification;
+use seawall_lab::{compare, mycnf, output, table};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, after_long_help = after_help())]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    command: Option<LabCommand>,
+    /// A directory on the disk to measure; everything written there goes again
+    #[arg(required = true)]
+    path: Option<PathBuf>,
+    /// The whole grid, every cell repeated: about 20 minutes instead of 2
+    #[arg(long)]
+    full: bool,
+    /// Only these experiments, by name or number: baseline, direct-sync (E1), log-memory (E2), parallel-direct (E3), append-overwrite (E4)
+    #[arg(long, value_delimiter = ',', value_parser = experiment)]
+    only: Vec<Experiment>,
+    /// Size of the scratch file [default: 512M, with --full 1G]
+    #[arg(long, value_parser = units::size)]
+    size: Option<u64>,
+    /// Free space to leave untouched
+    #[arg(long, default_value = "1G", value_parser = units::size)]
+    reserve: u64,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Backend for requests in flight: auto, io_uring, threads or sync
+    #[arg(long, default_value = "auto")]
+    io_backend: Backend,
+    /// At most this many operations a second in each cell
+    #[arg(long, value_parser = positive)]
+    rate: Option<f64>,
+    /// Rounds of each cell [default: 6, with --full 5]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..1000))]
+    rounds: Option<u32>,
+    /// Time of a round [default: 800ms, with --full 1100ms]
+    #[arg(long, value_parser = units::duration)]
+    round: Option<Duration>,
+    /// Instead of cells: constant load for this long, to find caps and spent burst credit
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    sustain: Option<Duration>,
+    /// Add no load, watch the device, a line a second until Ctrl-C (or for DURATION)
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "3650000h", value_parser = units::duration)]
+    observe: Option<Duration>,
+    /// Measure even when others keep the disk busy
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// Compare two runs cell by cell
+    Diff {
+        /// The results.json to compare from
+        a: PathBuf,
+        /// The results.json to compare to
+        b: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a run again: table, verdicts, settings, and the report with --html
+    Report {
+        /// A results.json
+        file: PathBuf,
+        #[command(flatten)]
+        outputs: Outputs,
+    },
+}
+
+/// Where results go, and what they are held against.
+#[derive(Debug, Args)]
+struct Outputs {
+    /// Directory for results.json, report.html and the settings [default: a fresh seawall-lab-TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Write the results to FILE (`-`: standard output, instead of the table)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report to FILE
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Show the settings as a diff of your own my.cnf
+    #[arg(long, value_name = "FILE")]
+    my_cnf: Option<PathBuf>,
+    /// The server that --my-cnf is for: mariadb-10.11, mariadb-11, mysql-8.0, mysql-8.4
+    #[arg(long, default_value = "mariadb-10.11", value_parser = server)]
+    server: Server,
+    /// Exit with 1 unless met, such as 'flush.p99<10ms'; may be repeated
+    #[arg(long, value_name = "METRIC.STAT<LIMIT")]
+    require: Vec<String>,
+    /// What `seawall witness verify --json` wrote, for the report
+    #[arg(long, value_name = "FILE")]
+    witness: Option<PathBuf>,
+}
+
+fn experiment(text: &str) -> Result<Experiment, String> {
+    Experiment::parse(text).ok_or_else(|| {
+        "use baseline, direct-sync (E1), log-memory (E2), parallel-direct (E3) or append-overwrite (E4); \
+         E5 and E6 need the engine and come with it"
+            .into()
+    })
+}
+
+fn server(text: &str) -> Result<Server, String> {
+    Server::parse(text).ok_or_else(|| "use mariadb-10.11, mariadb-11, mysql-8.0 or mysql-8.4".into())
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    text.parse::<f64>().ok().filter(|r| r.is_finite() && *r > 0.0).ok_or_else(|| "give a number above 0".into())
+}
+
+fn after_help() -> String {
+    let mut text = String::from("Metrics for --require (with .p50 .p90 .p99 .p999 .max .median .rate):\n");
+    for metric in METRICS {
+        text.push_str(&format!("  {:<20} {}\n", metric.name, metric.help));
+    }
+    text.push_str("  or the id of any cell as it stands in results.json\n");
+    text
+}
+
+pub(crate) fn run(args: LabArgs, stop: &AtomicBool) -> Outcome {
+    match (args.command, args.path) {
+        (Some(LabCommand::Diff { a, b, json }), _) => diff(&a, &b, json),
+        (Some(LabCommand::Report { file, outputs }), _) => {
+            let checked = outputs.check()?;
+            let results = Results::read(&file)?;
+            outputs.show(results, checked, false)
+        }
+        (None, Some(path)) => {
+            if let Some(duration) = args.observe {
+                return watch(&path, duration, stop);
+            }
+            let base = if args.full { LabOptions::full(&path) } else { LabOptions::new(&path) };
+            let options = LabOptions {
+                only: args.only,
+                file_bytes: args.size.unwrap_or(base.file_bytes),
+                round: args.round.unwrap_or(base.round),
+                rounds: args.rounds.unwrap_or(base.rounds),
+                seed: args.seed,
+                backend: args.io_backend,
+                rate: args.rate,
+                reserve_bytes: args.reserve,
+                force: args.force,
+                sustain: args.sustain,
+                command: std::env::args().collect::<Vec<_>>().join(" "),
+                ..base
+            };
+            measure(options, &args.outputs, stop)
+        }
+        (None, None) => Err("give a directory on the disk to measure".into()),
+    }
+}
+
+fn measure(options: LabOptions, outputs: &Outputs, stop: &AtomicBool) -> Outcome {
+    // What cannot be used later is refused now, not after two minutes.
+    let checked = outputs.check()?;
+    let lab = Lab::new(options)?;
+    let mut bar = Bar::new();
+    let ran = lab.run(&mut bar, stop);
+    bar.finish();
+    match ran {
+        Ok(results) => outputs.show(results, checked, true),
+        Err(LabError::Interrupted) => {
+            eprintln!("interrupted before anything was measured; nothing is left behind");
+            Ok(Ended::Interrupted)
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Inputs that were read before the measurement began.
+struct Checked {
+    requirements: Vec<Requirement>,
+    witness: Option<Verification>,
+}
+
+impl Outputs {
+    fn check(&self) -> Result<Checked, Box<dyn std::error::Error>> {
+        let requirements = self.require.iter().map(|r| Requirement::parse(r)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(path) = &self.my_cnf {
+            mycnf::MyCnf::read(path)?;
+        }
+        let witness = match &self.witness {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+                let verification = Verification::from_json(&text).map_err(|e| {
+                    format!("{} is not what `seawall witness verify --json` writes: {e}", path.display())
+                })?;
+                Some(verification)
+            }
+            None => None,
+        };
+        for path in [&self.json, &self.html].into_iter().flatten().filter(|p| *p != Path::new("-")) {
+            let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            if !parent.is_dir() {
+                return Err(format!("{} is not a directory: make it first, or give another file", parent.display()).into());
+            }
+        }
+        if let Some(dir) = &self.out {
+            std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+        }
+        Ok(Checked { requirements, witness })
+    }
+
+    /// Prints and writes everything that follows from the results. A `fresh` run is always saved.
+    fn show(&self, mut results: Results, checked: Checked, fresh: bool) -> Outcome {
+        if let Some(verification) = &checked.witness {
+            results.witness = verification.proof();
+            if results.witness.is_none() {
+                eprintln!("seawall: the witness file proves nothing about power loss, so the report does not count it");
+            }
+        }
+        let complete = results.complete;
+        let to_stdout = self.json.as_deref() == Some(Path::new("-"));
+        let mut written = Vec::new();
+        let mut write = |path: PathBuf, text: &str| -> Result<(), Box<dyn std::error::Error>> {
+            std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+            written.push(path);
+            Ok(())
+        };
+        let named = self.json.is_some() || self.html.is_some();
+        let dir = match &self.out {
+            Some(dir) => Some(dir.clone()),
+            None if fresh && !named => {
+                let time = results.started.replace(':', "").replace(' ', "T");
+                let dir = PathBuf::from(format!("seawall-lab-{time}"));
+                std::fs::create_dir_all(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+                Some(dir)
+            }
+            None => None,
+        };
+        let settings = output::settings_files(&results);
+        if let Some(dir) = &dir {
+            write(dir.join("results.json"), &results.to_json())?;
+            write(dir.join("report.html"), &output::html(&results))?;
+            for (name, text) in &settings {
+                write(dir.join(name), text)?;
+            }
+        }
+        if let Some(path) = self.json.clone().filter(|_| !to_stdout) {
+            write(path, &results.to_json())?;
+        }
+        if let Some(path) = self.html.clone() {
+            write(path, &output::html(&results))?;
+        }
+        if to_stdout {
+            print(&format!("{}\n", results.to_json()))?;
+        } else {
+            let mut text = format!("{}\n{}\n", table::table(&results), table::summary(&results));
+            if let Some((name, toml)) = settings.first() {
+                text.push_str(&format!("{name}:\n{}\n", indent(toml)));
+            }
+            if let Some(path) = &self.my_cnf {
+                let proposal = mycnf::propose(path, self.server, &recommend(&results))?;
+                if proposal.diff.is_empty() {
+                    text.push_str(&format!("{}: nothing to change for {}\n", path.display(), self.server.title()));
+                } else {
+                    text.push_str(&format!("for {}:\n{}\n", self.server.title(), proposal.diff));
+                }
+                for note in &proposal.notes {
+                    text.push_str(&format!("note: {note}\n"));
+                }
+            }
+            print(&text)?;
+        }
+        for path in &written {
+            eprintln!("wrote {}", path.display());
+        }
+        let mut short = false;
+        for requirement in &checked.requirements {
+            let outcome = requirement.evaluate(&results)?;
+            eprintln!("{}: {outcome}", if outcome.met { "met" } else { "short" });
+            short |= !outcome.met;
+        }
+        Ok(match (complete || !fresh, short) {
+            (false, _) => Ended::Interrupted,
+            (true, true) => Ended::Short,
+            (true, false) => Ended::Well,
+        })
+    }
+}
+
+fn indent(text: &str) -> String {
+    text.lines().map(|l| if l.is_empty() { "\n".into() } else { format!("  {l}\n") }).collect()
+}
+
+fn diff(a: &Path, b: &Path, json: bool) -> Outcome {
+    let difference = compare::compare(&Results::read(a)?, &Results::read(b)?);
+    if json {
+        print(&format!("{}\n", serde_json::to_string_pretty(&difference)?))?;
+    } else {
+        print(&difference.to_text())?;
+    }
+    Ok(Ended::Well)
+}
+
+fn watch(path: &Path, duration: Duration, stop: &AtomicBool) -> Outcome {
+    let path = std::fs::canonicalize(path).map_err(|e| format!("{}: {e}; check that the path exists", path.display()))?;
+    let device = match block_device_of(&path) {
+        Finding::Known(device) => device.name,
+        Finding::Unknown(reason) => {
+            return Err(format!("there is no device to watch under {}: {reason}", path.display()).into());
+        }
+    };
+    print(&format!("{device}, no load added; Ctrl-C ends it\n{}\n", Observation::HEADER))?;
+    let mut lines = 0u32;
+    let watched = observe(&device, Duration::from_secs(1), Some(duration), stop, |o| {
+        lines += 1;
+        let header = if lines % 30 == 0 { format!("{}\n", Observation::HEADER) } else { String::new() };
+        // A line that cannot be printed ends the watching at the next one.
+        if print(&format!("{header}{}\n", o.line())).is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    if watched { Ok(Ended::Well) } else { Err(format!("/proc/diskstats has no row for {device}").into()) }
+}

@@ -1,0 +1,6 @@
+//! One module a subcommand, each with its arguments beside its work.
+
+pub(crate) mod cache;
+pub(crate) mod lab;
+pub(crate) mod probe;
+pub(crate) mod witness;

@@ -1,0 +1,156 @@
+//! `seawall witness`: serve on another machine, run on this one, pull the plug, verify.
+
+use crate::{Ended, Outcome, print, units};
+use clap::{Args, Subcommand};
+use seawall_io::{Disk, OsDisk};
+use seawall_lab::witness::{
+    self, RunId, RunOptions, ServeOptions, Verdict, VerifyOptions, Witness, WriteMethod,
+};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+#[derive(Debug, Args)]
+pub(crate) struct WitnessArgs {
+    #[command(subcommand)]
+    command: WitnessCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum WitnessCommand {
+    /// On another machine: write down what is acknowledged, until Ctrl-C
+    Serve {
+        /// Address and port to listen on; the default can only be reached from this machine
+        #[arg(long, default_value = "127.0.0.1:7440")]
+        listen: String,
+        /// Directory for the records
+        #[arg(long, default_value = "seawall-witness")]
+        state: PathBuf,
+        /// Shared secret (it travels in the clear)
+        #[arg(long, default_value = "")]
+        token: String,
+    },
+    /// On this machine: write to PATH and report each acknowledged write, until the power goes
+    Run {
+        /// A directory on the disk to test
+        path: PathBuf,
+        /// Host and port of the witness
+        #[arg(long)]
+        witness: String,
+        /// Shared secret of the witness
+        #[arg(long, default_value = "")]
+        token: String,
+        /// How writes are made durable
+        #[arg(long, default_value_t = WriteMethod::default())]
+        method: WriteMethod,
+        /// Threads
+        #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
+        threads: u32,
+        /// Bytes of one write
+        #[arg(long, default_value = "16K", value_parser = units::size)]
+        block: u64,
+        /// Leave out the control, a stream without any sync that should lose data when the power goes
+        #[arg(long)]
+        no_control: bool,
+        /// Stop after this long
+        #[arg(long, value_parser = units::duration)]
+        duration: Option<Duration>,
+        /// Seed of content and placement
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Free space to leave untouched
+        #[arg(long, default_value = "1G", value_parser = units::size)]
+        reserve: u64,
+    },
+    /// On this machine, after the power cut: compare the disk with the witness's record
+    Verify {
+        /// The directory that `run` wrote to
+        path: PathBuf,
+        /// Host and port of the witness
+        #[arg(long)]
+        witness: String,
+        /// The run, as `run` printed it
+        #[arg(long)]
+        run: RunId,
+        /// Shared secret of the witness
+        #[arg(long, default_value = "")]
+        token: String,
+        /// Write the findings to FILE, for `seawall lab --witness FILE`
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+        /// Remove the run's files afterwards
+        #[arg(long)]
+        cleanup: bool,
+    },
+}
+
+pub(crate) fn run(args: WitnessArgs, stop: &AtomicBool) -> Outcome {
+    match args.command {
+        WitnessCommand::Serve { listen, state, token } => {
+            std::fs::create_dir_all(&state).map_err(|e| format!("cannot make {}: {e}", state.display()))?;
+            let disk: Arc<dyn Disk> = Arc::new(OsDisk::synchronous());
+            let options = ServeOptions { listen, token, ..ServeOptions::default() };
+            let witness = Witness::bind(&disk, &state, &options)?;
+            print(&format!("listening on {}, records in {}\n", witness.local_addr()?, state.display()))?;
+            witness.serve(stop, &|event| eprintln!("{event}"));
+            Ok(Ended::Well)
+        }
+        WitnessCommand::Run { path, witness, token, method, threads, block, no_control, duration, seed, reserve } => {
+            let options = RunOptions {
+                witness,
+                token,
+                method,
+                threads,
+                seed,
+                duration,
+                block_bytes: u32::try_from(block).map_err(|_| "--block is too large")?,
+                control: !no_control,
+                reserve_bytes: reserve,
+                ..RunOptions::default()
+            };
+            let token = if options.token.is_empty() { String::new() } else { " --token ...".into() };
+            print(&format!(
+                "run {}: pull the plug whenever you like; after the restart:\n  seawall witness verify {} --witness {} --run {}{token}\n",
+                options.run,
+                path.display(),
+                options.witness,
+                options.run
+            ))?;
+            let said = Mutex::new(Instant::now());
+            let progress = |p: &witness::Progress| {
+                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+                if said.elapsed() >= Duration::from_secs(5) {
+                    *said = Instant::now();
+                    let state = if p.connected { "" } else { ", waiting for the witness" };
+                    eprintln!("{:>6.0}s  {} writes acknowledged{state}", p.elapsed.as_secs_f64(), p.acknowledged);
+                }
+            };
+            let summary = witness::run(&OsDisk::synchronous(), &path, &options, stop, &progress)?;
+            print(&format!(
+                "run {} ended without a power cut after {} acknowledged writes in {:.0} s: nothing is proven yet\n",
+                summary.run,
+                summary.acknowledged,
+                summary.elapsed.as_secs_f64()
+            ))?;
+            Ok(if stop.load(Ordering::Relaxed) { Ended::Interrupted } else { Ended::Well })
+        }
+        WitnessCommand::Verify { path, witness, run, token, json, cleanup } => {
+            let disk = OsDisk::synchronous();
+            let options = VerifyOptions { witness, run, token, ..VerifyOptions::default() };
+            let found = witness::verify(&disk, &path, &options, stop, &|_| ())?;
+            print(&found.text())?;
+            if let Some(file) = json {
+                std::fs::write(&file, found.to_json()).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+            }
+            if cleanup {
+                let removed = witness::cleanup(&disk, &path, run)?;
+                eprintln!("removed {removed} files of run {run}");
+            }
+            Ok(match found.verdict() {
+                Verdict::Broken => Ended::Short,
+                _ => Ended::Well,
+            })
+        }
+    }
+}

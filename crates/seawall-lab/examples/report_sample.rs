@@ -1,0 +1,171 @@
+//! Writes reports of made-up results, to look at while changing the report:
+//! `cargo run -p seawall-lab --example report_sample -- DIRECTORY`.
+//!
+//! The rates are invented; nothing here is a measurement.
+
+use seawall_lab::cell::{Access, Beside, CellSpec, Experiment as E, Pattern, Preparation, Sync};
+use seawall_lab::report::{File, Level, Line, ReportInput, html};
+use seawall_lab::results::{CellResult, Plateau, Results, Skipped, Sustain};
+use seawall_lab::{plan, sample};
+use std::path::Path;
+
+const VERDICTS: [Line<'static>; 7] = [
+    Line {
+        level: Level::Good,
+        experiment: E::ParallelDirect,
+        sentence: "Direct writers to one file do not wait for each other on this ext4",
+        reason: "8 writers reach 2.8× one writer; dropping cached pages changes nothing.",
+    },
+    Line {
+        level: Level::Warning,
+        experiment: E::AppendOverwrite,
+        sentence: "Appending costs 2.5× overwriting on this ext4: preallocate",
+        reason: "3,960/s against 9,900/s, 8 KiB + fdatasync, interval of the ratio 2.4 to 2.6 over 6 rounds.",
+    },
+    Line {
+        level: Level::Warning,
+        experiment: E::AppendOverwrite,
+        sentence: "fallocate alone does not help: its extents are unwritten",
+        reason: "40% of the rate of overwriting, as appending.",
+    },
+    Line {
+        level: Level::Note,
+        experiment: E::DirectSync,
+        sentence: "Flush returns faster than any medium could: the cache is volatile, or protected",
+        reason: "Median 101 µs. Check the drive's data sheet for power-loss protection.",
+    },
+    Line {
+        level: Level::CannotTell,
+        experiment: E::DirectSync,
+        sentence: "RWF_DSYNC and write + fdatasync: no difference outside the noise",
+        reason: "Ratio 0.98 to 1.02.",
+    },
+    Line {
+        level: Level::NotTested,
+        experiment: E::LogMemory,
+        sentence: "RWF_DONTCACHE: this kernel does not have it",
+        reason: "Needs Linux 6.14.",
+    },
+    Line {
+        level: Level::Good,
+        experiment: E::LogMemory,
+        sentence: "A merged direct log keeps no page cache and loses no rate",
+        reason: "24.0k commits/s at 16 threads.",
+    },
+];
+
+const SETTINGS: [File<'static>; 3] = [
+    File {
+        name: "seawall.toml",
+        text: "# append 2.5x slower than overwrite (e4/append, e4/overwrite)\n[log]\nflush_method = \"o_direct\"\n\
+               block_bytes = 4096\npreallocate = true\n",
+    },
+    File { name: "MariaDB", text: "[mariadb]\ninnodb_flush_method = O_DIRECT\ninnodb_io_capacity = 4000\n" },
+    File { name: "MySQL", text: "[mysqld]\ninnodb_flush_method = O_DIRECT\ninnodb_redo_log_capacity = 8G\n" },
+];
+
+fn vary(results: &mut Results) {
+    for (n, cell) in results.cells.iter_mut().enumerate() {
+        for (r, round) in cell.rounds.iter_mut().enumerate() {
+            for (i, tenth) in round.per_tenth.iter_mut().enumerate() {
+                let wave = 100 + ((n * 37 + r * 13 + i * 29) % 17) as u32;
+                *tenth = (*tenth * wave / 108).max(1);
+            }
+        }
+    }
+}
+
+/// A consumer drive on a bad day: flushes cost a hundred times a write, some writes wait for the journal, rounds differ.
+fn slow() -> Results {
+    let rate = |spec: &CellSpec| {
+        let threads = f64::from(spec.threads);
+        let base = match (spec.sync, spec.pattern) {
+            (_, Pattern::RandomRead) => 9_000.0 * f64::from(spec.queue_depth).powf(0.85),
+            (_, Pattern::SequentialRead) => 520.0,
+            (_, Pattern::Log) => 160.0 * threads.powf(0.9),
+            (Sync::None, _) => 31_000.0 * threads.powf(0.3),
+            (Sync::Fdatasync, _) => 270.0 * threads.powf(0.5),
+            (Sync::RwfDsync, _) => 410.0 * threads.powf(0.7),
+            (Sync::ODsync, _) => 405.0,
+        };
+        let of_blocks = match spec.preparation {
+            Preparation::Append => 0.47,
+            Preparation::Unwritten | Preparation::KeepSize => 0.55,
+            Preparation::ZeroFilledNow => 0.31,
+            Preparation::Preallocated => 1.04,
+            _ => 1.0,
+        };
+        let beside = match spec.beside {
+            Beside::CachedPages | Beside::BeyondEof => 0.4 / threads.powf(0.3),
+            Beside::ContinuousWriter => 0.05,
+            _ => 1.0,
+        };
+        let path = if spec.access == Access::Direct { 1.1 } else { 1.0 };
+        base * of_blocks * beside * path
+    };
+    let mut cells: Vec<CellResult> = plan::full().into_iter().map(|spec| sample::cell(spec, rate(&spec))).collect();
+    for (n, cell) in cells.iter_mut().enumerate() {
+        let others = [sample::round(rate(&cell.spec) as u64 / 9 + 1, 3).latency, cell.rounds[0].latency.clone()];
+        for (i, round) in cell.rounds.iter_mut().enumerate() {
+            round.seconds = [1.0, 1.31, 0.93, 1.6, 1.02, 0.97][(i + n) % 6];
+            if let Ok(mixed) = round.latency.checked_add(&others[i % 2]) {
+                round.latency = mixed;
+            }
+            round.foreign.disturbed = n % 11 == 4 && i == 2;
+        }
+    }
+    let mut results = sample::results(cells);
+    vary(&mut results);
+    results.run.full = true;
+    results.machine.host = "a-rather-long-host-name-017.storage.example.internal".into();
+    results.machine.cpu_model = "Imaginary CPU E5-2680 v4 @ 2.40GHz, a model name as long as they come".into();
+    results
+}
+
+fn main() -> std::io::Result<()> {
+    let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
+    let write = |name: &str, results: &Results, verdicts: &[Line<'_>]| {
+        let page = html(&ReportInput { results, verdicts, settings: &SETTINGS });
+        std::fs::write(Path::new(&directory).join(name), page)
+    };
+    let mut default = sample::of_plan(&plan::decisive());
+    vary(&mut default);
+    write("default.html", &default, &VERDICTS)?;
+
+    let mut full = sample::of_plan(&plan::full());
+    vary(&mut full);
+    full.run.full = true;
+    full.run.command = "seawall lab /srv/db --full".into();
+    full.cells[9].rounds[2].foreign.disturbed = true;
+    full.skipped = vec![Skipped {
+        id: "e2/overwrite/log/4k/dontcache/fdatasync/t16/merged".into(),
+        title: "log commits, merged, 4K blocks, RWF_DONTCACHE, fdatasync per group, 16 threads".into(),
+        reason: "RWF_DONTCACHE needs Linux 6.14; this is 6.12.0".into(),
+    }];
+    full.cells.retain(|c| !c.id.contains("dontcache"));
+    for cell in full.cells.iter_mut().filter(|c| c.id.contains("/log/512/buffered")) {
+        for round in &mut cell.rounds {
+            round.cached_bytes = Some(900 << 20);
+            round.device.as_mut().expect("the sample has a device").reads = round.operations / 9;
+        }
+    }
+    write("full.html", &full, &VERDICTS)?;
+
+    write("slow.html", &slow(), &VERDICTS)?;
+
+    let mut interrupted = sample::of_plan(&plan::decisive()[..5]);
+    interrupted.complete = false;
+    write("interrupted.html", &interrupted, &[])?;
+
+    let mut sustained = sample::results(vec![]);
+    let second = |s: u32| if s < 240 { 11_800 } else { 3_000 } + (s * 7919 % 613);
+    sustained.sustain = Some(Sustain {
+        title: "random 16K writes, direct, fdatasync each".into(),
+        per_second: (0..1800).map(second).collect(),
+        plateaus: vec![
+            Plateau { from_s: 0, to_s: 240, rate: 12_100.0 },
+            Plateau { from_s: 240, to_s: 1800, rate: 3306.0 },
+        ],
+    });
+    write("sustain.html", &sustained, &[])
+}

@@ -1,0 +1,258 @@
+//! Two runs side by side: `seawall lab diff A.json B.json`.
+//!
+//! - Cells are joined by id, never by title or position.
+//! - Rounds of two runs are not paired: a difference counts only when the two intervals do not overlap and the medians are more
+//!   than 3% apart.
+//! - Runs of different machines, file sizes or modes may be compared, and it is said first.
+
+use crate::results::{CellResult, Results};
+use crate::stats::Estimate;
+use crate::text;
+use serde::Serialize;
+use std::collections::HashSet;
+
+/// How a cell of the second run stands to the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The second run is faster, outside both intervals.
+    Faster,
+    /// The second run is slower, outside both intervals.
+    Slower,
+    /// The intervals overlap, or there are under three rounds.
+    CannotTell,
+    /// Measured in the first run only.
+    OnlyFirst,
+    /// Measured in the second run only.
+    OnlySecond,
+}
+
+/// One cell in two runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Cell id.
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// Rate in the first run.
+    pub first: Option<Estimate>,
+    /// Rate in the second run.
+    pub second: Option<Estimate>,
+    /// Second over first.
+    pub ratio: Option<f64>,
+    /// What follows.
+    pub outcome: Outcome,
+    /// Whether other load disturbed either.
+    pub disturbed: bool,
+}
+
+/// Two runs compared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    /// Whether both runs come from the same machine and device, as far as the results tell.
+    pub same_machine: bool,
+    /// Differences in machine, probe and settings: what, first, second.
+    pub context: Vec<(String, String, String)>,
+    /// The cells, in the first run's order, then those only in the second.
+    pub rows: Vec<Row>,
+}
+
+/// Compares two runs.
+///
+/// ```
+/// use seawall_lab::{compare::{compare, Outcome}, plan, sample};
+/// let before = sample::results(vec![sample::cell(plan::random_read(1), 10_000.0)]);
+/// let after = sample::results(vec![sample::cell(plan::random_read(1), 14_000.0)]);
+/// let difference = compare(&before, &after);
+/// assert_eq!(difference.rows[0].outcome, Outcome::Faster);
+/// assert!(difference.to_text().contains("1.40x"));
+/// ```
+#[must_use]
+pub fn compare(first: &Results, second: &Results) -> Difference {
+    let context = context(first, second);
+    let machine = ["host", "processor", "processors", "memory", "device", "drive"];
+    let same_machine = !context.iter().any(|(what, ..)| machine.contains(&what.as_str()));
+    let mut seen = HashSet::new();
+    let mut rows = Vec::new();
+    for cell in first.cells.iter().chain(&second.cells) {
+        if !seen.insert(cell.id.as_str()) {
+            continue;
+        }
+        let find = |r: &'_ Results| r.cells.iter().position(|c| c.id == cell.id && !c.rounds.is_empty());
+        let (a, b) = (find(first).map(|i| &first.cells[i]), find(second).map(|i| &second.cells[i]));
+        if let Some(row) = row(cell, a, b) {
+            rows.push(row);
+        }
+    }
+    Difference { same_machine, context, rows }
+}
+
+fn row(cell: &CellResult, a: Option<&CellResult>, b: Option<&CellResult>) -> Option<Row> {
+    let (first, second) = (a.and_then(CellResult::rate), b.and_then(CellResult::rate));
+    let ratio = match (&first, &second) {
+        (Some(a), Some(b)) if a.median > 0.0 => Some(b.median / a.median),
+        _ => None,
+    };
+    let outcome = match (&first, &second) {
+        (None, None) => return None,
+        (Some(_), None) => Outcome::OnlyFirst,
+        (None, Some(_)) => Outcome::OnlySecond,
+        (Some(a), Some(b)) if a.samples < 3 || b.samples < 3 => Outcome::CannotTell,
+        (Some(a), Some(b)) if b.low > a.high && b.median > 1.03 * a.median => Outcome::Faster,
+        (Some(a), Some(b)) if b.high < a.low && b.median < 0.97 * a.median => Outcome::Slower,
+        _ => Outcome::CannotTell,
+    };
+    let disturbed = a.is_some_and(CellResult::disturbed) || b.is_some_and(CellResult::disturbed);
+    Some(Row { id: cell.id.clone(), title: cell.spec.title(), first, second, ratio, outcome, disturbed })
+}
+
+fn context(a: &Results, b: &Results) -> Vec<(String, String, String)> {
+    let mut out = Vec::new();
+    let mut check = |what: &str, x: String, y: String| {
+        if x != y {
+            out.push((what.to_owned(), x, y));
+        }
+    };
+    check("host", a.machine.host.clone(), b.machine.host.clone());
+    check("processor", a.machine.cpu_model.clone(), b.machine.cpu_model.clone());
+    check("processors", a.machine.cpus.to_string(), b.machine.cpus.to_string());
+    check("memory", text::bytes(a.machine.memory_bytes as f64), text::bytes(b.machine.memory_bytes as f64));
+    let drive = |r: &Results| match r.probe.device.known() {
+        Some(d) => (d.name.clone(), d.model.to_string(), d.write_cache.to_string(), d.scheduler.to_string()),
+        None => ("none".into(), "none".into(), "unknown".into(), "unknown".into()),
+    };
+    let ((device_a, model_a, cache_a, sched_a), (device_b, model_b, cache_b, sched_b)) = (drive(a), drive(b));
+    check("device", device_a, device_b);
+    check("drive", model_a, model_b);
+    check("kernel", a.machine.kernel.clone(), b.machine.kernel.clone());
+    check("write cache", cache_a, cache_b);
+    check("scheduler", sched_a, sched_b);
+    let fs = |r: &Results| match r.probe.file_system.known() {
+        Some(fs) => (fs.kind.clone(), fs.options.clone()),
+        None => ("unknown".into(), String::new()),
+    };
+    let ((kind_a, options_a), (kind_b, options_b)) = (fs(a), fs(b));
+    check("file system", kind_a, kind_b);
+    check("mount options", options_a, options_b);
+    check("path", a.probe.path.display().to_string(), b.probe.path.display().to_string());
+    check("direct I/O", a.probe.direct_io.to_string(), b.probe.direct_io.to_string());
+    check("file size", text::bytes(a.run.file_bytes as f64), text::bytes(b.run.file_bytes as f64));
+    check("backend", a.run.io_backend.clone(), b.run.io_backend.clone());
+    let limit = |r: &Results| r.run.rate.map_or_else(|| "none".to_owned(), text::count);
+    check("rate limit", limit(a), limit(b));
+    let mode = |r: &Results| if r.run.full { "full" } else { "default" }.to_owned();
+    check("plan", mode(a), mode(b));
+    check("seed", a.run.seed.to_string(), b.run.seed.to_string());
+    check("seawall", a.seawall_version.clone(), b.seawall_version.clone());
+    let whole = |r: &Results| if r.complete { "yes" } else { "interrupted" }.to_owned();
+    check("complete", whole(a), whole(b));
+    out
+}
+
+impl Difference {
+    /// The comparison as a table for a terminal.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        const TITLE: usize = 62;
+        let mut out = String::new();
+        if !self.same_machine {
+            out += "These runs come from different machines or drives: a ratio compares the two, it does not show a change.\n\n";
+        }
+        if !self.context.is_empty() {
+            let width = self.context.iter().map(|(w, ..)| w.len()).max().unwrap_or(0);
+            for (what, a, b) in &self.context {
+                out += &format!("  {what:width$}  {a}  ->  {b}\n");
+            }
+            out.push('\n');
+        }
+        if self.rows.is_empty() {
+            return out + "No cell was measured in either run.\n";
+        }
+        out += &format!("{:TITLE$} {:>11} {:>11} {:>7}  verdict\n", "operations per second", "A", "B", "B/A");
+        let rate = |e: &Option<Estimate>| e.map_or_else(|| "-".to_owned(), |e| text::count(e.median));
+        for row in &self.rows {
+            let verdict = match row.outcome {
+                Outcome::Faster => "B faster",
+                Outcome::Slower => "B slower",
+                Outcome::CannotTell => "cannot tell",
+                Outcome::OnlyFirst => "only in A",
+                Outcome::OnlySecond => "only in B",
+            };
+            let mark = if row.disturbed { " (disturbed)" } else { "" };
+            let title = text::wrap(&row.title, TITLE, "", "  ");
+            let mut lines = title.lines();
+            out += &format!(
+                "{:TITLE$} {:>11} {:>11} {:>7}  {verdict}{mark}\n",
+                lines.next().unwrap_or(""),
+                rate(&row.first),
+                rate(&row.second),
+                row.ratio.map_or_else(|| "-".to_owned(), text::ratio)
+            );
+            for line in lines {
+                out += line;
+                out.push('\n');
+            }
+        }
+        let count = |o: Outcome| self.rows.iter().filter(|r| r.outcome == o).count();
+        out += &format!(
+            "\n{} faster, {} slower, {} cannot tell (intervals overlap, or under 3% apart), {} in one run only\n",
+            count(Outcome::Faster),
+            count(Outcome::Slower),
+            count(Outcome::CannotTell),
+            count(Outcome::OnlyFirst) + count(Outcome::OnlySecond)
+        );
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{plan, sample};
+
+    #[test]
+    fn each_outcome() {
+        let cell = |depth, rate| sample::cell(plan::random_read(depth), rate);
+        let a = sample::results(vec![cell(1, 1e4), cell(2, 1e4), cell(4, 1e4), cell(8, 1e4)]);
+        let b = sample::results(vec![cell(1, 2e4), cell(2, 5e3), cell(4, 1.02e4), cell(16, 1e4)]);
+        let d = compare(&a, &b);
+        let outcomes: Vec<Outcome> = d.rows.iter().map(|r| r.outcome).collect();
+        assert_eq!(
+            outcomes,
+            [Outcome::Faster, Outcome::Slower, Outcome::CannotTell, Outcome::OnlyFirst, Outcome::OnlySecond]
+        );
+        assert!(d.same_machine && d.context.is_empty());
+        let text = d.to_text();
+        assert!(text.contains("1 faster, 1 slower, 1 cannot tell"), "{text}");
+        assert!(text.lines().all(|l| l.chars().count() <= 130));
+        // The other way round it is the other way round.
+        assert_eq!(compare(&b, &a).rows[0].outcome, Outcome::Slower);
+    }
+
+    #[test]
+    fn machines_and_settings_are_compared_first() {
+        let a = sample::of_plan(&plan::decisive());
+        let mut b = a.clone();
+        b.run.file_bytes = 8 << 30;
+        let d = compare(&a, &b);
+        assert!(d.same_machine);
+        assert_eq!(d.context, [("file size".into(), "1.0 GiB".into(), "8.0 GiB".into())]);
+        b.machine.host = "db2".into();
+        let text = compare(&a, &b).to_text();
+        assert!(text.starts_with("These runs come from different machines"), "{text}");
+        assert!(text.contains("db1  ->  db2"), "{text}");
+    }
+
+    #[test]
+    fn too_few_rounds_and_odd_cells() {
+        let mut a = sample::results(vec![sample::cell(plan::random_read(1), 1e4)]);
+        let mut b = sample::results(vec![sample::cell(plan::random_read(1), 3e4)]);
+        b.cells[0].rounds.truncate(2);
+        assert_eq!(compare(&a, &b).rows[0].outcome, Outcome::CannotTell);
+        a.cells[0].rounds.iter_mut().for_each(|r| r.operations = 0);
+        assert_eq!(compare(&a, &b).rows[0].ratio, None);
+        a.cells[0].rounds.clear();
+        b.cells[0].rounds.iter_mut().for_each(|r| r.seconds = f64::NAN);
+        assert!(compare(&a, &b).to_text().ends_with("No cell was measured in either run.\n"));
+    }
+}

@@ -1,0 +1,417 @@
+//! `--require 'flush.p99<10ms'`: a run held against a limit, for provisioning scripts.
+//!
+//! - A metric that was not measured is an error that names the experiment to run; it never passes.
+//! - A latency is the upper edge of its histogram bucket (1.6% wide at most), so a limit is never met by rounding.
+//! - A rate is the median of the rounds; when the limit lies inside its interval the outcome says so.
+
+use crate::cell::{Access, Beside, CellSpec, Preparation, Sync};
+use crate::plan;
+use crate::results::{Results, operation_word};
+use crate::text;
+use std::fmt;
+
+/// One metric: its name, the cell it reads, and what it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// What is measured.
+    pub help: &'static str,
+    /// The cell.
+    pub spec: fn() -> CellSpec,
+}
+
+/// Every metric with a short name; any other cell can be named by its id.
+///
+/// `flush` and `durable_write` are the same cell: a random 4 KiB `O_DIRECT` overwrite and the `fdatasync` after it, by one
+/// thread, timed together. The write alone is not subtracted: that sum is what a commit waits for.
+pub const METRICS: [Metric; 12] = [
+    Metric { name: "flush", help: "4K direct overwrite + fdatasync, 1 thread, timed together", spec: durable },
+    Metric { name: "durable_write", help: "the same as flush", spec: durable },
+    Metric {
+        name: "dsync_write",
+        help: "4K direct overwrite with RWF_DSYNC, 1 thread",
+        spec: || plan::direct_sync(1, 4096, Sync::RwfDsync),
+    },
+    Metric {
+        name: "write",
+        help: "4K random direct overwrite without sync, 1 thread",
+        spec: || plan::direct_sync(1, 4096, Sync::None),
+    },
+    Metric {
+        name: "write_parallel",
+        help: "16K random direct overwrites without sync, 8 threads",
+        spec: || plan::parallel(8, Beside::Nothing),
+    },
+    Metric { name: "read", help: "16K random direct read, depth 1", spec: || plan::random_read(1) },
+    Metric { name: "read_deep", help: "16K random direct reads, depth 32", spec: || plan::random_read(32) },
+    Metric {
+        name: "append",
+        help: "8K buffered append + fdatasync",
+        spec: || plan::extend(Preparation::Append, Access::Buffered, Sync::Fdatasync),
+    },
+    Metric {
+        name: "overwrite",
+        help: "8K buffered sequential overwrite + fdatasync",
+        spec: || plan::extend(Preparation::Written, Access::Buffered, Sync::Fdatasync),
+    },
+    Metric {
+        name: "preallocated",
+        help: "8K direct overwrite + fdatasync of Seawall's preallocated file",
+        spec: || plan::extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync),
+    },
+    Metric {
+        name: "log_commit",
+        help: "commit to a merged direct log, 16 threads, group commit",
+        spec: || plan::log(16, Access::Direct, 4096, true),
+    },
+    Metric {
+        name: "flush_under_writes",
+        help: "fdatasync alone, while another thread overwrites the file without pause",
+        spec: plan::flush_under_writes,
+    },
+];
+
+fn durable() -> CellSpec {
+    plan::direct_sync(1, 4096, Sync::Fdatasync)
+}
+
+/// What is taken of a metric.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Stat {
+    /// A latency quantile.
+    Quantile(f64),
+    Max,
+    Rate,
+}
+
+const STATS: [(&str, Stat); 8] = [
+    ("p50", Stat::Quantile(0.5)),
+    ("median", Stat::Quantile(0.5)),
+    ("p90", Stat::Quantile(0.9)),
+    ("p99", Stat::Quantile(0.99)),
+    ("p999", Stat::Quantile(0.999)),
+    ("max", Stat::Max),
+    ("rate", Stat::Rate),
+    ("iops", Stat::Rate),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Op {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl Op {
+    fn holds(self, a: f64, b: f64) -> bool {
+        match self {
+            Self::Less => a < b,
+            Self::LessOrEqual => a <= b,
+            Self::Greater => a > b,
+            Self::GreaterOrEqual => a >= b,
+        }
+    }
+}
+
+/// A parsed requirement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Requirement {
+    /// As it was written.
+    pub text: String,
+    metric: String,
+    cell: String,
+    stat: Stat,
+    op: Op,
+    /// Nanoseconds, or operations per second.
+    limit: f64,
+}
+
+/// How a requirement fared.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// Whether it is met.
+    pub met: bool,
+    /// What was measured: nanoseconds, or operations per second.
+    pub measured: f64,
+    /// Both figures in words.
+    pub sentence: String,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+/// Why a requirement could not be evaluated.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum RequireError {
+    /// Not of the form `metric.stat op value`.
+    #[error(
+        "`{text}` is not a requirement: write metric.stat, one of < <= > >=, and a value, such as 'flush.p99<10ms' or 'read_deep.rate>=20k/s'"
+    )]
+    Form {
+        /// What was written.
+        text: String,
+    },
+    /// No such metric.
+    #[error("`{metric}` is not a metric: use one of {}, or a cell id from results.json", names(METRICS.iter().map(|m| m.name)))]
+    Metric {
+        /// What was written.
+        metric: String,
+    },
+    /// No such statistic.
+    #[error("`{stat}` is not a statistic: use one of {}", names(STATS.iter().map(|s| s.0)))]
+    Stat {
+        /// What was written.
+        stat: String,
+    },
+    /// The value does not fit the statistic.
+    #[error("`{value}` is not a {wanted}")]
+    Value {
+        /// What was written.
+        value: String,
+        /// What would do.
+        wanted: &'static str,
+    },
+    /// Nothing to compare with.
+    #[error("{metric} was not measured ({reason}), so `{text}` is not met: {remedy}")]
+    NotMeasured {
+        /// The requirement.
+        text: String,
+        /// The metric.
+        metric: String,
+        /// Why it is missing.
+        reason: String,
+        /// What to run.
+        remedy: String,
+    },
+}
+
+fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    all.collect::<Vec<_>>().join(", ")
+}
+
+impl Requirement {
+    /// Parses `metric.stat op value`.
+    ///
+    /// Latencies (`p50`, `median`, `p90`, `p99`, `p999`, `max`) take `ns`, `us`, `ms` or `s`; rates (`rate`, `iops`) take a number
+    /// with `k` or `M`, and `/s` if you like.
+    ///
+    /// ```
+    /// use seawall_lab::{plan, require::Requirement, sample};
+    /// let results = sample::of_plan(&plan::decisive());
+    /// assert!(Requirement::parse("flush.p99 < 10ms")?.evaluate(&results)?.met);
+    /// assert!(!Requirement::parse("read_deep.rate>1M/s")?.evaluate(&results)?.met);
+    /// assert!(Requirement::parse("e1/overwrite/randwrite/4k/direct/nosync/t1.iops>=1k")?.evaluate(&results)?.met);
+    /// # Ok::<(), seawall_lab::require::RequireError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`RequireError`] lists the valid names, or says which part is wrong.
+    pub fn parse(text: &str) -> Result<Self, RequireError> {
+        let form = || RequireError::Form { text: text.trim().into() };
+        let at = text.find(['<', '>']).ok_or_else(form)?;
+        let (left, rest) = text.split_at(at);
+        let (op, value) = match (rest.as_bytes()[0], rest.as_bytes().get(1)) {
+            (b'<', Some(b'=')) => (Op::LessOrEqual, &rest[2..]),
+            (b'<', _) => (Op::Less, &rest[1..]),
+            (_, Some(b'=')) => (Op::GreaterOrEqual, &rest[2..]),
+            _ => (Op::Greater, &rest[1..]),
+        };
+        let (metric, stat) = left.trim().rsplit_once('.').ok_or_else(form)?;
+        let (metric, stat, value) = (metric.trim(), stat.trim(), value.trim());
+        if metric.is_empty() || stat.is_empty() || value.is_empty() {
+            return Err(form());
+        }
+        let cell = match METRICS.iter().find(|m| m.name.eq_ignore_ascii_case(metric)) {
+            Some(m) => (m.spec)().id(),
+            None if metric.contains('/') => metric.to_owned(),
+            None => return Err(RequireError::Metric { metric: metric.into() }),
+        };
+        let stat = STATS
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(stat))
+            .map(|(_, s)| *s)
+            .ok_or_else(|| RequireError::Stat { stat: stat.into() })?;
+        let limit = if stat == Stat::Rate { parse_rate(value)? } else { parse_latency(value)? };
+        Ok(Self { text: text.trim().into(), metric: metric.into(), cell, stat, op, limit })
+    }
+
+    /// Holds the results against the requirement.
+    ///
+    /// # Errors
+    /// [`RequireError::NotMeasured`] when the cell is not among the results or holds no operations;
+    /// [`RequireError::Metric`] for a cell id that no plan has.
+    pub fn evaluate(&self, results: &Results) -> Result<Outcome, RequireError> {
+        let Some(cell) = results.cells.iter().find(|c| c.id == self.cell && c.operations() > 0) else {
+            return Err(self.not_measured(results));
+        };
+        let no_samples = || self.not_measured(results);
+        let shown = |v: f64| if self.stat == Stat::Rate { format!("{}/s", text::count(v)) } else { text::latency(v) };
+        let mut aside = String::new();
+        let measured = match self.stat {
+            Stat::Quantile(q) => cell.latency_ns(q).ok_or_else(no_samples)? as f64,
+            Stat::Max => cell.latency_ns_max().ok_or_else(no_samples)? as f64,
+            Stat::Rate => {
+                let rate = cell.rate().ok_or_else(no_samples)?;
+                if rate.low < self.limit && self.limit < rate.high {
+                    aside = format!(
+                        ", the limit inside its interval of {} to {}",
+                        text::count(rate.low),
+                        text::count(rate.high)
+                    );
+                }
+                rate.median
+            }
+        };
+        if cell.disturbed() {
+            aside += ", measured under other load";
+        }
+        let met = self.op.holds(measured, self.limit);
+        let word = if met { "met" } else { "NOT met" };
+        let sentence = format!(
+            "{word}: {} ({} {} of {}{aside})",
+            self.text,
+            shown(measured),
+            self.stat_word(&cell.spec),
+            cell.spec.title()
+        );
+        Ok(Outcome { met, measured, sentence })
+    }
+
+    fn stat_word(&self, spec: &CellSpec) -> String {
+        match self.stat {
+            Stat::Quantile(q) => format!("p{}", (q * 1000.0).round() / 10.0),
+            Stat::Max => "longest".into(),
+            Stat::Rate => format!("median rate in {}", operation_word(spec)),
+        }
+    }
+
+    fn not_measured(&self, results: &Results) -> RequireError {
+        let known = plan::full().into_iter().find(|spec| spec.id() == self.cell);
+        if let Some(skipped) = results.skipped.iter().find(|s| s.id == self.cell) {
+            return RequireError::NotMeasured {
+                text: self.text.clone(),
+                metric: self.metric.clone(),
+                reason: skipped.reason.clone(),
+                remedy: "it cannot be measured here".into(),
+            };
+        }
+        let Some(spec) = known else { return RequireError::Metric { metric: self.metric.clone() } };
+        let full = !plan::decisive().iter().any(|s| s.id() == self.cell);
+        let remedy = format!("run `seawall lab PATH{} --only {}`", if full { " --full" } else { "" }, spec.experiment);
+        let reason = if results.complete { "not in these results" } else { "the run was interrupted" };
+        RequireError::NotMeasured {
+            text: self.text.clone(),
+            metric: self.metric.clone(),
+            reason: reason.into(),
+            remedy,
+        }
+    }
+}
+
+fn split_number(text: &str) -> Option<(f64, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().ok()?;
+    number.is_finite().then_some((number, text[end..].trim()))
+}
+
+fn parse_latency(value: &str) -> Result<f64, RequireError> {
+    let wrong = || RequireError::Value {
+        value: value.into(),
+        wanted: "latency: write a number with ns, us, ms or s, such as 10ms",
+    };
+    let (number, unit) = split_number(value).ok_or_else(wrong)?;
+    let scale = match unit {
+        "ns" => 1.0,
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return Err(wrong()),
+    };
+    Ok(number * scale)
+}
+
+fn parse_rate(value: &str) -> Result<f64, RequireError> {
+    let wrong = || RequireError::Value {
+        value: value.into(),
+        wanted: "rate: write operations per second, such as 5000, 20k or 1.5M/s",
+    };
+    let (number, unit) = split_number(value).ok_or_else(wrong)?;
+    let unit = unit.strip_suffix("/s").unwrap_or(unit).trim_end();
+    let scale = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" | "m" => 1e6,
+        _ => return Err(wrong()),
+    };
+    Ok(number * scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Skipped;
+    use crate::sample;
+
+    #[test]
+    fn every_metric_is_in_the_decisive_plan_or_the_full_one() {
+        let full: Vec<String> = plan::full().iter().map(CellSpec::id).collect();
+        for m in METRICS {
+            assert!(full.contains(&(m.spec)().id()), "{}", m.name);
+        }
+    }
+
+    #[test]
+    fn each_way_and_each_operator() {
+        let r = sample::results(vec![sample::cell(plan::random_read(1), 10_000.0)]);
+        let met = |text: &str| Requirement::parse(text).unwrap().evaluate(&r).unwrap().met;
+        assert!(met("read.rate>9k") && !met("read.rate>11k"));
+        assert!(met("read.iops<0.02M/s") && met("read.rate >= 9000/s") && !met("read.rate<=5"));
+        assert!(met("read.p50<200us") && !met("read.p50<1us") && met("read.median<=0.2ms"));
+        assert!(met("read.max<1s") && !met("read.max<100us") && met("read.p999>100ns"));
+        let o = Requirement::parse("read.rate>11k").unwrap().evaluate(&r).unwrap();
+        assert!(o.sentence.starts_with("NOT met: read.rate>11k (10,0"), "{}", o.sentence);
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        for (text, says) in [
+            ("flush", "is not a requirement"),
+            ("flush.p99=10ms", "is not a requirement"),
+            ("<10ms", "is not a requirement"),
+            ("flush<10ms", "is not a requirement"),
+            ("flush.p99<", "is not a requirement"),
+            ("flash.p99<10ms", "use one of flush, durable_write, dsync_write, write,"),
+            ("flush.p98<10ms", "use one of p50, median, p90, p99, p999, max, rate, iops"),
+            ("flush.p99<10", "write a number with ns, us, ms or s"),
+            ("flush.p99<ms", "write a number with"),
+            ("flush.rate>10ms", "write operations per second"),
+            ("flush.rate>1e999k", "write operations per second"),
+        ] {
+            let error = Requirement::parse(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_never_passes() {
+        let mut r = sample::results(vec![]);
+        let eval = |r: &Results, text: &str| Requirement::parse(text).unwrap().evaluate(r).unwrap_err().to_string();
+        assert!(eval(&r, "append.rate>1").ends_with("run `seawall lab PATH --only append-overwrite`"));
+        assert!(eval(&r, "base/overwrite/randread/16k/direct/nosync/t1/d4.rate>1").contains("--full --only baseline"));
+        assert!(eval(&r, "e9/what.rate>1").contains("is not a metric"));
+        r.skipped.push(Skipped {
+            id: plan::flush_under_writes().id(),
+            title: String::new(),
+            reason: "no O_DIRECT here".into(),
+        });
+        assert!(eval(&r, "flush_under_writes.p99<1s").contains("no O_DIRECT here"));
+        let mut empty = sample::results(vec![sample::cell(plan::random_read(1), 100.0)]);
+        empty.cells[0].rounds.iter_mut().for_each(|round| round.operations = 0);
+        assert!(eval(&empty, "read.rate<1").contains("was not measured"));
+    }
+}

@@ -1,0 +1,200 @@
+//! The machine a run is made on, and what else happens on it.
+//!
+//! - Foreign CPU is what the processors did less what this process and the kernel's own threads did, in cores.
+//! - Foreign I/O is what other processes read and wrote, as far as this user may see; `None` when not.
+//! - Device counters are those of the whole device (`/proc/diskstats`), so that a journal's writes count too.
+
+use crate::results::{DeviceDelta, Machine};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Instant;
+
+/// Describes this machine.
+///
+/// ```
+/// let machine = seawall_lab::run::this_machine();
+/// assert!(machine.cpus >= 1);
+/// ```
+#[must_use]
+pub fn this_machine() -> Machine {
+    let cpu_model = fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| {
+            text.lines()
+                .find(|l| l.starts_with("model name"))
+                .and_then(|l| l.split_once(':'))
+                .map(|(_, v)| v.trim().to_owned())
+        })
+        .unwrap_or_else(|| "unknown".into());
+    let memory_bytes = fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| text.lines().next()?.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .map_or(0, |kib| kib << 10);
+    let uname = rustix::system::uname();
+    Machine {
+        cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        cpu_model,
+        memory_bytes,
+        kernel: uname.release().to_string_lossy().into_owned(),
+        host: uname.nodename().to_string_lossy().into_owned(),
+    }
+}
+
+/// Counters of one device since boot; `None` when `/proc/diskstats` has no row for it.
+#[must_use]
+pub fn device_counters(name: &str) -> Option<DeviceDelta> {
+    parse_diskstats(&fs::read_to_string("/proc/diskstats").ok()?, name)
+}
+
+/// Fields by Documentation/admin-guide/iostats.rst; a sector there is always 512 bytes.
+fn parse_diskstats(text: &str, name: &str) -> Option<DeviceDelta> {
+    let line = text.lines().find(|l| l.split_whitespace().nth(2) == Some(name))?;
+    let field = |n: usize| line.split_whitespace().nth(n + 2).and_then(|f| f.parse::<u64>().ok());
+    Some(DeviceDelta {
+        reads: field(1)?,
+        read_bytes: field(3)? * 512,
+        writes: field(5)?,
+        written_bytes: field(7)? * 512,
+        busy_ms: field(10)?,
+        // Before Linux 5.5 flushes were not counted.
+        flushes: field(16).unwrap_or(0),
+    })
+}
+
+/// What happened between two readings of [`device_counters`].
+#[must_use]
+pub fn device_delta(before: DeviceDelta, after: DeviceDelta) -> DeviceDelta {
+    DeviceDelta {
+        reads: after.reads.saturating_sub(before.reads),
+        read_bytes: after.read_bytes.saturating_sub(before.read_bytes),
+        writes: after.writes.saturating_sub(before.writes),
+        written_bytes: after.written_bytes.saturating_sub(before.written_bytes),
+        flushes: after.flushes.saturating_sub(before.flushes),
+        busy_ms: after.busy_ms.saturating_sub(before.busy_ms),
+    }
+}
+
+/// A reading of everything on the machine that is not ours.
+#[derive(Debug)]
+pub(super) struct ForeignReading {
+    at: Instant,
+    /// user + nice + system + steal of all processors, ticks. Interrupts are left out: they are our own I/O's, mostly.
+    busy_ticks: u64,
+    own_ticks: u64,
+    kernel_ticks: u64,
+    /// Bytes read and written so far by each other process.
+    io_bytes: Option<BTreeMap<u32, u64>>,
+}
+
+impl ForeignReading {
+    pub(super) fn take() -> Self {
+        let busy_ticks = fs::read_to_string("/proc/stat")
+            .ok()
+            .and_then(|text| {
+                let fields: Vec<u64> =
+                    text.lines().next()?.split_whitespace().skip(1).filter_map(|f| f.parse().ok()).collect();
+                Some([0, 1, 2, 7].iter().filter_map(|&i| fields.get(i)).sum())
+            })
+            .unwrap_or(0);
+        let own = std::process::id();
+        let mut reading =
+            Self { at: Instant::now(), busy_ticks, own_ticks: 0, kernel_ticks: 0, io_bytes: Some(BTreeMap::new()) };
+        let mut unseen = 0_u32;
+        let mut seen = 0_u32;
+        let pids = fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|e| e.file_name().to_string_lossy().parse::<u32>().ok());
+        for pid in pids {
+            let Some((parent, ticks)) =
+                fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|text| parse_stat(&text))
+            else {
+                continue;
+            };
+            if pid == own {
+                reading.own_ticks = ticks;
+            } else if parent == 2 || pid == 2 {
+                reading.kernel_ticks += ticks;
+            } else {
+                match fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| parse_io(&text)) {
+                    Some(bytes) => {
+                        seen += 1;
+                        if let Some(all) = &mut reading.io_bytes {
+                            all.insert(pid, bytes);
+                        }
+                    }
+                    None => unseen += 1,
+                }
+            }
+        }
+        if unseen > seen {
+            reading.io_bytes = None;
+        }
+        reading
+    }
+
+    /// Foreign load since this reading: cores, and bytes per second where they can be seen.
+    pub(super) fn since(&self) -> (f64, Option<f64>) {
+        let now = Self::take();
+        let seconds = now.at.duration_since(self.at).as_secs_f64().max(1e-3);
+        let per_second = rustix::param::clock_ticks_per_second() as f64;
+        let gone = |after: u64, before: u64| after.saturating_sub(before) as f64;
+        let foreign = gone(now.busy_ticks, self.busy_ticks)
+            - gone(now.own_ticks, self.own_ticks)
+            - gone(now.kernel_ticks, self.kernel_ticks);
+        let io = match (&self.io_bytes, &now.io_bytes) {
+            (Some(before), Some(after)) => Some(
+                after.iter().map(|(pid, bytes)| bytes.saturating_sub(*before.get(pid).unwrap_or(&0))).sum::<u64>()
+                    as f64
+                    / seconds,
+            ),
+            _ => None,
+        };
+        ((foreign / per_second / seconds).max(0.0), io)
+    }
+}
+
+/// Parent and processor time (user + system, ticks) from `/proc/PID/stat`; the name in it may hold spaces and parentheses.
+fn parse_stat(text: &str) -> Option<(u32, u64)> {
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some((fields.get(1)?.parse().ok()?, ticks))
+}
+
+fn parse_io(text: &str) -> Option<u64> {
+    let field = |name| text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok());
+    Some(field("read_bytes:")? + field("write_bytes:")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_files_are_understood() {
+        let text =
+            "   8       0 sda 100 2 800 5 50 1 400 9 0 33 14 0 0 0 0 7 3\n 259 0 nvme0n1 1 2 3 4 5 6 7 8 9 10 11\n";
+        let sda = parse_diskstats(text, "sda").unwrap();
+        assert_eq!((sda.reads, sda.read_bytes, sda.writes, sda.written_bytes), (100, 409_600, 50, 204_800));
+        assert_eq!((sda.busy_ms, sda.flushes), (33, 7));
+        assert_eq!(parse_diskstats(text, "nvme0n1").unwrap().flushes, 0);
+        assert!(parse_diskstats(text, "sdb").is_none());
+        assert_eq!(parse_stat("12 (a) b) c) S 7 1 1 0 -1 4 0 0 0 0 30 4 0 0 20"), Some((7, 34)));
+        assert_eq!(parse_io("rchar: 9\nread_bytes: 5\nwrite_bytes: 6\n"), Some(11));
+    }
+
+    #[test]
+    fn a_busy_loop_of_ours_is_not_foreign_and_a_child_is() {
+        let before = ForeignReading::take();
+        let start = Instant::now();
+        let mut child = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        while start.elapsed().as_millis() < 600 {
+            std::hint::spin_loop();
+        }
+        let (cores, _) = before.since();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(cores > 0.02, "a child burning a processor must show: {cores}");
+    }
+}

@@ -1,0 +1,519 @@
+//! Running the experiments.
+//!
+//! ```text
+//!   check path ──probe──> quiet? ──scratch directory, big file──> rounds ──> results
+//!                           └─busy──> wait, then refuse without --force
+//! ```
+//!
+//! 1. Rounds of different cells are interleaved (every cell once, then every cell again), so that drift of the machine falls on
+//!    all alike and rounds can be compared pair by pair.
+//! 2. A round during which others used the processors or the disk is repeated; if that does not help it is marked.
+//! 3. Whatever happens, the scratch directory goes, and what was measured is returned.
+
+mod log;
+mod machine;
+mod observe;
+mod prepare;
+mod record;
+mod scratch;
+mod work;
+
+use crate::cell::{Beside, CellSpec, Experiment};
+use crate::plan;
+use crate::results::{CellResult, FORMAT, Foreign, Results, Round, RunSettings, Skipped, Sustain};
+pub use machine::{device_counters, device_delta, this_machine};
+pub use observe::{Observation, observe};
+use prepare::{Preparer, unavailable};
+use scratch::Scratch;
+use seawall_io::probe::{Finding, Probe, probe};
+use seawall_io::{Backend, BackendUnavailable, Disk as _, FileClass, Fill, FillOptions, IoError, OsDisk, SystemClock};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Others using more than this many cores disturb a round.
+pub const FOREIGN_CORES_MAX: f64 = 0.15;
+/// Others moving more than this many bytes a second disturb a round.
+pub const FOREIGN_IO_MAX: f64 = 4e6;
+/// A disk busier than this before we begin is not measured without `force`.
+const BUSY_MAX: f64 = 0.20;
+/// How often a disturbed round is repeated.
+const REPEATS_MAX: u32 = 2;
+/// The smallest scratch file, bytes.
+pub const FILE_BYTES_MIN: u64 = 16 << 20;
+
+/// How to run the lab.
+#[derive(Debug, Clone)]
+pub struct LabOptions {
+    /// Directory on the disk to measure.
+    pub path: PathBuf,
+    /// Only these experiments; empty means all.
+    pub only: Vec<Experiment>,
+    /// The whole grid instead of the decisive cells.
+    pub full: bool,
+    /// Size of the scratch file, bytes.
+    pub file_bytes: u64,
+    /// Time of one round.
+    pub round: Duration,
+    /// Rounds of each cell.
+    pub rounds: u32,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Backend for requests in flight.
+    pub backend: Backend,
+    /// Most operations a second in each cell.
+    pub rate: Option<f64>,
+    /// Bytes of free space to leave untouched.
+    pub reserve_bytes: u64,
+    /// Measure a busy disk all the same.
+    pub force: bool,
+    /// Instead of cells: constant load for this long.
+    pub sustain: Option<Duration>,
+    /// The command line, for the record.
+    pub command: String,
+}
+
+impl LabOptions {
+    /// The default run on `path`: about two minutes.
+    ///
+    /// ```
+    /// let options = seawall_lab::run::LabOptions::new("/srv/db".as_ref());
+    /// assert_eq!(options.rounds, 6);
+    /// ```
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self {
+            path: path.into(),
+            only: Vec::new(),
+            full: false,
+            file_bytes: 512 << 20,
+            round: Duration::from_millis(800),
+            rounds: 6,
+            seed: 1,
+            backend: Backend::Auto,
+            rate: None,
+            reserve_bytes: 1 << 30,
+            force: false,
+            sustain: None,
+            command: String::new(),
+        }
+    }
+
+    /// The whole grid on `path`: about twenty minutes.
+    #[must_use]
+    pub fn full(path: &Path) -> Self {
+        Self { full: true, round: Duration::from_millis(1100), rounds: 5, file_bytes: 1 << 30, ..Self::new(path) }
+    }
+
+    /// The cells that these options ask for.
+    #[must_use]
+    pub fn plan(&self) -> Vec<CellSpec> {
+        let all = if self.full { plan::full() } else { plan::decisive() };
+        all.into_iter().filter(|c| self.only.is_empty() || self.only.contains(&c.experiment)).collect()
+    }
+}
+
+/// Limits of one round.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Its time.
+    pub round: Duration,
+    /// Least number of operations; a round goes on for them up to five times its time.
+    pub operations_min: u64,
+    /// Most operations a second.
+    pub rate: Option<f64>,
+}
+
+/// Hears how the run goes on.
+pub trait Progress {
+    /// A phase of `total` steps begins.
+    fn begin(&mut self, phase: &str, total: u64);
+    /// `done` of the phase's steps are done; `now` says what is being done.
+    fn at(&mut self, done: u64, now: &str);
+}
+
+/// Hears nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn begin(&mut self, _phase: &str, _total: u64) {}
+    fn at(&mut self, _done: u64, _now: &str) {}
+}
+
+/// Why a run could not be made or went no further.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The path is no directory.
+    #[error("{} is not a directory: give a directory on the disk to measure, such as the database's data directory", path.display())]
+    NotADirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Too little space.
+    #[error(
+        "{} has {} MiB free above the reserve of {} MiB, and this run may need {} MiB; free some space, or give a smaller --size or --reserve",
+        path.display(), available >> 20, reserve >> 20, needed >> 20
+    )]
+    NoSpace {
+        /// The directory.
+        path: PathBuf,
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes free above the reserve.
+        available: u64,
+        /// The reserve, bytes.
+        reserve: u64,
+    },
+    /// Others use the disk.
+    #[error(
+        "the disk {device} is {:.0}% busy with {:.1} MB/s of others' I/O: what is measured now would say little; \
+         stop the other work, wait, or give --force",
+        share * 100.0, bytes_per_s / 1e6
+    )]
+    Busy {
+        /// The device.
+        device: String,
+        /// Share of the time that it had work.
+        share: f64,
+        /// Bytes read and written a second.
+        bytes_per_s: f64,
+    },
+    /// The scratch file is too small to say anything.
+    #[error("--size must be at least {} MiB", FILE_BYTES_MIN >> 20)]
+    TooSmall,
+    /// A backend asked for by name does not work.
+    #[error(transparent)]
+    Backend(BackendUnavailable),
+    /// The disk refused.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+    /// A cell cannot be measured here.
+    #[error("{}", .0.0)]
+    Unavailable(Unavailable),
+}
+
+/// Why a cell cannot be measured here.
+#[derive(Debug)]
+pub struct Unavailable(pub String);
+
+/// A run ready to go: the path is probed and checked, nothing has been written yet.
+#[derive(Debug)]
+pub struct Lab {
+    options: LabOptions,
+    probe: Probe,
+    backend: String,
+    device: Option<String>,
+}
+
+impl Lab {
+    /// Probes and checks the path.
+    ///
+    /// # Errors
+    /// When the path is no directory on which a file can be made, has too little space, or the backend asked for does not work.
+    pub fn new(options: LabOptions) -> Result<Self, LabError> {
+        if !options.path.is_dir() && options.path.exists() {
+            return Err(LabError::NotADirectory { path: options.path });
+        }
+        if options.file_bytes < FILE_BYTES_MIN {
+            return Err(LabError::TooSmall);
+        }
+        let disk = OsDisk::new(options.backend, None).map_err(LabError::Backend)?;
+        let backend = format!("{} ({})", disk.backend().name, disk.backend().reason);
+        let probe = probe(&options.path)?;
+        let device = probe.device.known().map(|d| d.name.clone());
+        let lab = Self { options, probe, backend, device };
+        let (needed, reserve) = (lab.bytes_needed(), lab.options.reserve_bytes);
+        let available = lab.probe.free_bytes.saturating_sub(reserve);
+        if available < needed {
+            return Err(LabError::NoSpace { path: lab.probe.path, needed, available, reserve });
+        }
+        Ok(lab)
+    }
+
+    /// What the probe found.
+    #[must_use]
+    pub fn probe(&self) -> &Probe {
+        &self.probe
+    }
+
+    /// Bytes that the run may take at one time: the big file, and one growing as large beside it.
+    #[must_use]
+    pub fn bytes_needed(&self) -> u64 {
+        2 * self.options.file_bytes + (192 << 20)
+    }
+
+    /// Waits up to half a minute for others to leave the disk alone (what was built a moment ago is still being written back).
+    fn wait_for_quiet(&self, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<(), LabError> {
+        let Some(device) = self.device.as_deref() else { return Ok(()) };
+        const TRIES: u64 = 30;
+        progress.begin("waiting for a quiet disk", TRIES);
+        let mut last = LabError::Interrupted;
+        for n in 0..TRIES {
+            let Some(before) = device_counters(device) else { return Ok(()) };
+            let start = Instant::now();
+            std::thread::sleep(Duration::from_secs(1));
+            if stop.load(Ordering::Relaxed) {
+                return Err(LabError::Interrupted);
+            }
+            let delta = device_counters(device).map(|after| device_delta(before, after)).unwrap_or_default();
+            let seconds = start.elapsed().as_secs_f64();
+            let share = delta.busy_ms as f64 / 1000.0 / seconds;
+            let bytes_per_s = (delta.read_bytes + delta.written_bytes) as f64 / seconds;
+            if (share <= BUSY_MAX && bytes_per_s <= FOREIGN_IO_MAX) || self.options.force {
+                return Ok(());
+            }
+            progress.at(n + 1, &format!("{device} is {:.0}% busy with others' I/O", share * 100.0));
+            last = LabError::Busy { device: device.into(), share, bytes_per_s };
+        }
+        Err(last)
+    }
+
+    /// Runs the plan. When `stop` is raised the results so far are returned with `complete` false.
+    ///
+    /// # Errors
+    /// When nothing could be measured; the scratch directory is gone in any case.
+    pub fn run(&self, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Results, LabError> {
+        self.wait_for_quiet(progress, stop)?;
+        let mut results = self.empty_results();
+        let disk = Arc::new(OsDisk::synchronous());
+        let scratch = Scratch::create(&disk, &self.probe.path, self.bytes_needed(), self.options.reserve_bytes)?;
+        let preparer = Preparer {
+            base: scratch.dir.join("base"),
+            dir: scratch.dir.clone(),
+            base_bytes: self.options.file_bytes,
+            seed: self.options.seed,
+            disk,
+        };
+        progress.begin("writing the scratch file", self.options.file_bytes >> 20);
+        preparer.make_base(stop, |bytes| progress.at(bytes >> 20, "MiB written"))?;
+        let ended = match self.options.sustain {
+            Some(duration) => self.sustain(&preparer, duration, &mut results, progress, stop),
+            None => self.rounds(&preparer, &mut results, progress, stop),
+        };
+        match ended {
+            Ok(()) => results.complete = true,
+            Err(LabError::Interrupted) => {}
+            Err(e) => return Err(e),
+        }
+        results.cells.retain(|c| !c.rounds.is_empty());
+        Ok(results)
+    }
+
+    fn empty_results(&self) -> Results {
+        Results {
+            format: FORMAT,
+            seawall_version: env!("CARGO_PKG_VERSION").into(),
+            started: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
+            machine: this_machine(),
+            probe: self.probe.clone(),
+            run: RunSettings {
+                full: self.options.full,
+                file_bytes: self.options.file_bytes,
+                seed: self.options.seed,
+                io_backend: self.backend.clone(),
+                rate: self.options.rate,
+                command: self.options.command.clone(),
+            },
+            cells: Vec::new(),
+            sustain: None,
+            witness: None,
+            complete: false,
+            skipped: Vec::new(),
+        }
+    }
+
+    fn rounds(
+        &self,
+        preparer: &Preparer,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<(), LabError> {
+        for spec in self.options.plan() {
+            match unavailable(&spec, &self.probe) {
+                Some(reason) => results.skipped.push(Skipped { id: spec.id(), title: spec.title(), reason }),
+                None => results.cells.push(CellResult { id: spec.id(), spec, rounds: Vec::new() }),
+            }
+        }
+        let total = results.cells.len() as u64 * u64::from(self.options.rounds);
+        progress.begin("measuring", total);
+        let mut done = 0;
+        for n in 0..self.options.rounds {
+            let mut index = 0;
+            while index < results.cells.len() {
+                let spec = results.cells[index].spec;
+                progress.at(done, &spec.title());
+                let seed = self.options.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(n));
+                match self.quiet_round(preparer, &spec, seed, stop) {
+                    Ok(round) => {
+                        results.cells[index].rounds.push(round);
+                        index += 1;
+                    }
+                    Err(LabError::Unavailable(Unavailable(reason))) if results.cells[index].rounds.is_empty() => {
+                        let cell = results.cells.remove(index);
+                        results.skipped.push(Skipped { id: cell.id, title: spec.title(), reason });
+                    }
+                    Err(e) => return Err(e),
+                }
+                done += 1;
+            }
+        }
+        progress.at(total, "done");
+        Ok(())
+    }
+
+    /// One round, repeated while others disturb it.
+    fn quiet_round(
+        &self,
+        preparer: &Preparer,
+        spec: &CellSpec,
+        seed: u64,
+        stop: &AtomicBool,
+    ) -> Result<Round, LabError> {
+        let mut repeats = 0;
+        loop {
+            let mut round = self.one_round(preparer, spec, seed, stop)?;
+            if stop.load(Ordering::Relaxed) {
+                return Err(LabError::Interrupted);
+            }
+            let foreign = &mut round.foreign;
+            foreign.disturbed = foreign.cpu_cores > FOREIGN_CORES_MAX
+                || foreign.io_bytes_per_s.is_some_and(|bytes| bytes > FOREIGN_IO_MAX);
+            if !foreign.disturbed || repeats >= REPEATS_MAX {
+                return Ok(round);
+            }
+            repeats += 1;
+        }
+    }
+
+    fn one_round(&self, preparer: &Preparer, spec: &CellSpec, seed: u64, stop: &AtomicBool) -> Result<Round, LabError> {
+        let file = preparer.prepare(spec, stop)?;
+        let limits = Limits { round: self.options.round, operations_min: 20, rate: self.options.rate };
+        let counters = || self.device.as_deref().and_then(device_counters);
+        let (device_before, foreign_before) = (counters(), machine::ForeignReading::take());
+        let fill_stop = AtomicBool::new(false);
+        let measured = std::thread::scope(|scope| {
+            let fill = (spec.beside == Beside::PacedFill).then(|| scope.spawn(|| fill_beside(preparer, &fill_stop)));
+            let measured = work::round(spec, &file, &limits, self.options.backend, seed, stop);
+            fill_stop.store(true, Ordering::Relaxed);
+            match fill.map(|f| f.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))) {
+                Some(Err(e)) => Err(e),
+                _ => measured,
+            }
+        });
+        let (merged, seconds) = measured?;
+        let (cpu_cores, io_bytes_per_s) = foreign_before.since();
+        let device = device_before.zip(counters()).map(|(before, after)| device_delta(before, after));
+        let len = preparer.disk.len(&file.file)?;
+        Ok(Round {
+            operations: merged.operations,
+            seconds,
+            latency: merged.latency,
+            latency_ns_max: merged.max_ns,
+            per_tenth: merged.per_tenth,
+            device,
+            foreign: Foreign { cpu_cores, io_bytes_per_s, disturbed: false },
+            cached_bytes: preparer.disk.cached(&file.file, len).ok().map(|c| c.resident),
+            writes_issued: merged.writes,
+            syncs_issued: merged.syncs,
+        })
+    }
+
+    /// Constant random direct writes, one long round at a time, counted by the second.
+    fn sustain(
+        &self,
+        preparer: &Preparer,
+        duration: Duration,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<(), LabError> {
+        let spec = CellSpec { queue_depth: 16, ..plan::direct_sync(1, 16 << 10, crate::cell::Sync::None) };
+        let file = preparer.prepare(&spec, stop)?;
+        let seconds = duration.as_secs().max(1);
+        progress.begin("sustained load", seconds);
+        let mut per_second: Vec<u32> = Vec::new();
+        let start = Instant::now();
+        let limits = Limits { round: Duration::from_secs(1), operations_min: 1, rate: self.options.rate };
+        let mut ended = Ok(());
+        while start.elapsed() < duration && !stop.load(Ordering::Relaxed) {
+            let n = per_second.len() as u64;
+            match work::round(&spec, &file, &limits, self.options.backend, self.options.seed ^ n, stop) {
+                Ok((merged, took)) => {
+                    // A second that took five (a stalled disk) is five seconds of a fifth of its operations each.
+                    let whole = (took.round() as u32).max(1);
+                    let rate = (merged.operations as f64 / f64::from(whole)).round() as u32;
+                    per_second.extend(std::iter::repeat_n(rate, whole as usize));
+                    progress.at(per_second.len() as u64, &format!("{rate} writes/s"));
+                }
+                Err(e) => {
+                    ended = Err(e);
+                    break;
+                }
+            }
+        }
+        let plateaus = crate::sustain::plateaus(&per_second);
+        results.sustain = Some(Sustain { title: "random 16K direct writes, depth 16".into(), plateaus, per_second });
+        if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { ended }
+    }
+}
+
+/// The fill that runs beside a measurement: one preallocated file after the other, rate-limited, until told to stop.
+fn fill_beside(preparer: &Preparer, stop: &AtomicBool) -> Result<(), LabError> {
+    let path = preparer.dir.join("filled-beside");
+    while !stop.load(Ordering::Relaxed) {
+        let options = FillOptions {
+            bytes_per_second: prepare::BESIDE_FILL_BYTES_PER_S,
+            ..FillOptions::new(FileClass::Scratch, 64 << 20)
+        };
+        match Fill::begin(preparer.disk.clone(), &path, options)?.run(&SystemClock::default(), stop) {
+            Ok(_) => preparer.disk.remove(&path)?,
+            Err(e) if e.kind == seawall_io::IoErrorKind::Cancelled => break,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Measures one cell on a file that exists, as it is: for comparing the lab with another program on the same file.
+///
+/// # Errors
+/// When the file cannot be opened as the cell asks, or the disk refuses.
+pub fn measure_on(
+    path: &Path,
+    spec: &CellSpec,
+    limits: &Limits,
+    backend: Backend,
+    seed: u64,
+) -> Result<Round, LabError> {
+    let disk = OsDisk::synchronous();
+    let file = prepare::Prepared::existing(&disk, path, spec)?;
+    let (merged, seconds) = work::round(spec, &file, limits, backend, seed, &AtomicBool::new(false))?;
+    Ok(Round {
+        operations: merged.operations,
+        seconds,
+        latency: merged.latency,
+        latency_ns_max: merged.max_ns,
+        per_tenth: merged.per_tenth,
+        device: None,
+        foreign: Foreign::default(),
+        cached_bytes: None,
+        writes_issued: merged.writes,
+        syncs_issued: merged.syncs,
+    })
+}
+
+/// The kernel's name of the device that a probe found, if any.
+#[must_use]
+pub fn device_name(probe: &Probe) -> Option<&str> {
+    match &probe.device {
+        Finding::Known(device) => Some(&device.name),
+        Finding::Unknown(_) => None,
+    }
+}

@@ -1,0 +1,307 @@
+//! Bringing a cell's file into the state the cell is about.
+//!
+//! - The one big file is written once per run with data that neither compresses nor repeats, by direct writes, and synced.
+//! - Every other preparation gets a fresh file for each round, removed after it.
+//! - Before a round the file's pages are out of the page cache, unless the cell is about pages being there.
+
+use super::{LabError, Unavailable};
+use crate::cell::{Access, Beside, CellSpec, Pattern, Preparation, Sync};
+use rand::{RngCore as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg;
+use seawall_io::probe::Finding;
+use seawall_io::{
+    AlignedBuf, Allocate, Create, Disk, FileClass, Fill, FillOptions, Handle, IoError, OpenHow, OsDisk, SyncHow,
+    SystemClock, WriteHow,
+};
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Fresh files of one round are at most this large, bytes: more than a round can write on most disks, little to prepare.
+const FRESH_BYTES: u64 = 128 << 20;
+/// A cell's log, bytes; overwritten in a circle.
+const LOG_BYTES: u64 = 64 << 20;
+/// What a preallocating fill may write a second in preparation (in the cell beside a fill it is [`BESIDE_FILL_BYTES_PER_S`]).
+const FILL_BYTES_PER_S: f64 = 400e6;
+/// The rate of the fill that runs beside a measurement.
+pub(super) const BESIDE_FILL_BYTES_PER_S: f64 = 50e6;
+const CHUNK: usize = 1 << 20;
+
+/// A cell's file, ready.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    /// Open as the cell writes or reads it.
+    pub(super) file: Handle,
+    /// Bytes that operations may touch; a growing file may become this large.
+    pub(super) span: u64,
+    /// Operations go on from the start when the span is used up; else the round ends there.
+    pub(super) circular: bool,
+    /// First byte that operations touch.
+    pub(super) from: u64,
+    remove: Option<(Arc<OsDisk>, PathBuf)>,
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if let Some((disk, path)) = &self.remove {
+            drop(disk.remove(path));
+        }
+    }
+}
+
+impl Prepared {
+    /// A file that exists, opened as `spec` asks and used as it is.
+    pub(super) fn existing(disk: &OsDisk, path: &Path, spec: &CellSpec) -> Result<Self, LabError> {
+        let how = OpenHow {
+            write: true,
+            create: Create::No,
+            direct: spec.access == Access::Direct,
+            dsync: spec.sync == Sync::ODsync,
+        };
+        let file = disk.open(path, how)?;
+        let span = disk.len(&file)?;
+        Ok(Self { file, span, circular: true, from: 0, remove: None })
+    }
+
+    #[cfg(test)]
+    /// A file as it is, `span` bytes of it to be used once.
+    pub(super) fn for_test(file: Handle, span: u64) -> Self {
+        Self { file, span, circular: false, from: 0, remove: None }
+    }
+}
+
+/// Prepares files in one directory.
+#[derive(Debug)]
+pub(super) struct Preparer {
+    pub(super) disk: Arc<OsDisk>,
+    pub(super) dir: PathBuf,
+    pub(super) base: PathBuf,
+    pub(super) base_bytes: u64,
+    pub(super) seed: u64,
+}
+
+/// Fills `buf` with bytes that neither compress nor repeat.
+pub(super) fn noise(buf: &mut [u8], seed: u64) {
+    Pcg64Mcg::seed_from_u64(seed).fill_bytes(buf);
+}
+
+fn write_whole(disk: &dyn Disk, file: &Handle, at: u64, bytes: &[u8]) -> Result<(), IoError> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let n = disk.write_at(file, at + done as u64, &[IoSlice::new(&bytes[done..])], WriteHow::default())?;
+        if n == 0 {
+            return Err(IoError::new(seawall_io::Op::Write, file.path(), seawall_io::IoErrorKind::NoProgress));
+        }
+        done += n;
+    }
+    Ok(())
+}
+
+/// Opens a file; where direct I/O is refused, buffered (the probe has said so, and direct cells are left out).
+fn open_any(disk: &OsDisk, path: &Path, how: OpenHow) -> Result<Handle, IoError> {
+    match disk.open(path, how) {
+        Err(e) if how.direct && e.errno() == Some(22) => {
+            let create = if how.create == Create::New { Create::IfMissing } else { how.create };
+            disk.open(path, OpenHow { direct: false, create, ..how })
+        }
+        opened => opened,
+    }
+}
+
+impl Preparer {
+    /// Writes the big file; `progress` hears the bytes written.
+    pub(super) fn make_base(&self, stop: &AtomicBool, mut progress: impl FnMut(u64)) -> Result<(), LabError> {
+        self.write_file(&self.base, self.base_bytes, true, true, stop, &mut progress)
+    }
+
+    fn write_file(
+        &self,
+        path: &Path,
+        len: u64,
+        direct: bool,
+        sync: bool,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), LabError> {
+        let how = OpenHow { write: true, create: Create::New, direct, dsync: false };
+        let file = open_any(&self.disk, path, how)?;
+        let mut chunk = AlignedBuf::zeroed(CHUNK);
+        noise(&mut chunk, self.seed);
+        let mut at = 0;
+        while at < len {
+            if stop.load(Ordering::Relaxed) {
+                return Err(LabError::Interrupted);
+            }
+            // Stamp every block so that no two are alike, at a small part of the cost of fresh noise.
+            for (i, block) in chunk.chunks_exact_mut(4096).enumerate() {
+                block[..8].copy_from_slice(&(at + i as u64).to_le_bytes());
+            }
+            let n = usize::try_from(len - at).map_or(CHUNK, |left| left.min(CHUNK));
+            write_whole(&*self.disk, &file, at, &chunk[..n])?;
+            at += n as u64;
+            progress(at);
+        }
+        if sync {
+            self.disk.sync(&file, SyncHow::All)?;
+        }
+        Ok(())
+    }
+
+    fn zero_fill(&self, path: &Path, len: u64) -> Result<(), LabError> {
+        let file = self.disk.open(path, OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+        let zeroes = AlignedBuf::zeroed(CHUNK);
+        for at in (0..len).step_by(CHUNK) {
+            write_whole(&*self.disk, &file, at, &zeroes)?;
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, path: &Path, how: Allocate, len: u64) -> Result<(), LabError> {
+        let file = self.disk.open(path, OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+        let allocated = self.disk.allocate(&file, how, 0, len).and_then(|()| self.disk.sync(&file, SyncHow::All));
+        if let Err(e) = allocated {
+            drop(self.disk.remove(path));
+            return Err(match e.errno() {
+                Some(95 | 22 | 38) => LabError::Unavailable(Unavailable(match how {
+                    Allocate::WriteZeroes => "this kernel, file system or device has no FALLOC_FL_WRITE_ZEROES".into(),
+                    Allocate::Unwritten | Allocate::KeepSize => "this file system has no fallocate".into(),
+                })),
+                _ => e.into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Brings a file into the state that `spec` is about and opens it.
+    pub(super) fn prepare(&self, spec: &CellSpec, stop: &AtomicBool) -> Result<Prepared, LabError> {
+        let fresh = FRESH_BYTES.min(self.base_bytes);
+        let name = |what: &str| self.dir.join(what);
+        let none = &mut |_| {};
+        let (path, span, circular) = match (spec.pattern, spec.preparation, spec.beside) {
+            (Pattern::Log, ..) => {
+                let path = name("log");
+                let len = LOG_BYTES.min(self.base_bytes);
+                self.write_file(&path, len, true, true, stop, none)?;
+                (path, len, true)
+            }
+            (_, _, Beside::BeyondEof) => {
+                let path = name("beyond");
+                drop(self.disk.open(&path, OpenHow { write: true, create: Create::New, ..OpenHow::default() })?);
+                (path, self.base_bytes, false)
+            }
+            (_, Preparation::Written, _) => (self.base.clone(), self.base_bytes, true),
+            (_, Preparation::Append, _) => {
+                let path = name("append");
+                drop(self.disk.open(&path, OpenHow { write: true, create: Create::New, ..OpenHow::default() })?);
+                (path, self.base_bytes, false)
+            }
+            (_, Preparation::Unwritten, _) => {
+                self.allocate(&name("unwritten"), Allocate::Unwritten, fresh)?;
+                (name("unwritten"), fresh, false)
+            }
+            (_, Preparation::KeepSize, _) => {
+                self.allocate(&name("keepsize"), Allocate::KeepSize, fresh)?;
+                (name("keepsize"), fresh, false)
+            }
+            (_, Preparation::WriteZeroes, _) => {
+                self.allocate(&name("writezeroes"), Allocate::WriteZeroes, fresh)?;
+                (name("writezeroes"), fresh, false)
+            }
+            (_, Preparation::Recycled, _) => {
+                self.write_file(&name("used"), fresh, true, true, stop, none)?;
+                self.disk.rename(&name("used"), &name("recycled"))?;
+                self.disk.sync_dir(&self.dir)?;
+                (name("recycled"), fresh, true)
+            }
+            (_, Preparation::ZeroFilledNow, _) => {
+                self.zero_fill(&name("zerofilled"), fresh)?;
+                (name("zerofilled"), fresh, true)
+            }
+            (_, Preparation::ZeroFilledWait, _) => {
+                self.zero_fill(&name("zerofilled"), fresh)?;
+                for _ in 0..200 {
+                    if stop.load(Ordering::Relaxed) {
+                        return Err(LabError::Interrupted);
+                    }
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                (name("zerofilled"), fresh, true)
+            }
+            (_, Preparation::Preallocated, _) => {
+                let path = name("preallocated");
+                let options =
+                    FillOptions { bytes_per_second: FILL_BYTES_PER_S, ..FillOptions::new(FileClass::Scratch, fresh) };
+                Fill::begin(self.disk.clone(), &path, options)?.run(&SystemClock::default(), stop)?;
+                (path, fresh, true)
+            }
+        };
+        let remove = (path != self.base).then(|| (self.disk.clone(), path.clone()));
+        let mut prepared =
+            Prepared { file: self.disk.open(&path, OpenHow::default())?, span, circular, from: 0, remove };
+        self.set_cache(spec, &path, span)?;
+        let how = OpenHow {
+            write: true,
+            create: Create::No,
+            direct: spec.access == Access::Direct,
+            dsync: spec.sync == Sync::ODsync,
+        };
+        prepared.file = self.disk.open(&path, how).map_err(|e| match e.errno() {
+            Some(22) if how.direct => LabError::Unavailable(Unavailable("this file system refuses direct I/O".into())),
+            _ => e.into(),
+        })?;
+        Ok(prepared)
+    }
+
+    /// Puts the page cache into the state the cell is about.
+    fn set_cache(&self, spec: &CellSpec, path: &Path, span: u64) -> Result<(), LabError> {
+        let buffered = self.disk.open(path, OpenHow { write: true, ..OpenHow::default() })?;
+        let hot = matches!(spec.preparation, Preparation::ZeroFilledNow | Preparation::ZeroFilledWait);
+        if hot {
+            // The unwritten-back fill is what the cell is about.
+            return Ok(());
+        }
+        if matches!(spec.beside, Beside::CachedPages | Beside::DroppedPages) {
+            let mut chunk = AlignedBuf::zeroed(CHUNK);
+            for at in (0..span).step_by(CHUNK) {
+                self.disk.read_at(&buffered, at, &mut chunk)?;
+            }
+        }
+        if spec.beside != Beside::CachedPages {
+            self.disk.sync(&buffered, SyncHow::Data)?;
+            self.disk.drop_cache(&buffered, 0, 0)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a cell cannot be measured here at all, from what the probe found; `None` when it can be tried.
+pub(super) fn unavailable(spec: &CellSpec, probe: &seawall_io::probe::Probe) -> Option<String> {
+    use seawall_io::probe::DirectIo;
+    if spec.access == Access::Direct {
+        if probe.direct_io == Finding::Known(DirectIo::Refused) {
+            return Some("this file system refuses direct I/O".into());
+        }
+        let needed = probe.direct_align_tried_bytes.known().copied().unwrap_or(512);
+        let block = spec.log.map_or(spec.block_bytes, |l| if l.merged { spec.block_bytes } else { l.record_bytes });
+        if block % needed != 0 {
+            return Some(format!("direct writes of {block} bytes are not allowed here: the block is {needed} bytes"));
+        }
+    }
+    if spec.access == Access::DontCache && probe.rwf_dontcache == Finding::Known(false) {
+        return Some("this kernel or file system has no RWF_DONTCACHE (Linux 6.14)".into());
+    }
+    if spec.sync == Sync::RwfDsync && probe.rwf_dsync == Finding::Known(false) {
+        return Some("this file system has no RWF_DSYNC".into());
+    }
+    if spec.preparation == Preparation::WriteZeroes && probe.write_zeroes == Finding::Known(false) {
+        return Some("this kernel, file system or device has no FALLOC_FL_WRITE_ZEROES (Linux 6.17)".into());
+    }
+    if matches!(spec.preparation, Preparation::Unwritten | Preparation::KeepSize)
+        && probe.fallocate == Finding::Known(false)
+    {
+        return Some("this file system has no fallocate".into());
+    }
+    None
+}

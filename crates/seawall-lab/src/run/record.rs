@@ -1,0 +1,87 @@
+//! What one thread of a round records, and how threads' records become a [`Round`].
+
+use crate::results::LATENCY_CONFIG;
+use histogram::{Histogram, SparseHistogram};
+use std::time::{Duration, Instant};
+
+/// One thread's record. Recording is an addition in memory that no other thread touches.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    start: Instant,
+    latency: Histogram,
+    max_ns: u64,
+    operations: u64,
+    per_tenth: Vec<u32>,
+    pub(super) writes: u64,
+    pub(super) syncs: u64,
+}
+
+impl Recorder {
+    pub(super) fn new(start: Instant) -> Self {
+        Self {
+            start,
+            latency: Histogram::new(LATENCY_CONFIG.0, LATENCY_CONFIG.1).expect("a valid histogram configuration"),
+            max_ns: 0,
+            operations: 0,
+            per_tenth: Vec::new(),
+            writes: 0,
+            syncs: 0,
+        }
+    }
+
+    /// Counts an operation that took `latency` and ended at `end`.
+    pub(super) fn add(&mut self, latency: Duration, end: Instant) {
+        let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).min((1 << LATENCY_CONFIG.1) - 1);
+        let recorded = self.latency.increment(ns);
+        debug_assert!(recorded.is_ok(), "a value below the maximum has a bucket");
+        self.max_ns = self.max_ns.max(ns);
+        self.operations += 1;
+        let tenth = (end.duration_since(self.start).as_millis() / 100) as usize;
+        if tenth >= self.per_tenth.len() {
+            self.per_tenth.resize(tenth + 1, 0);
+        }
+        self.per_tenth[tenth] += 1;
+    }
+
+    pub(super) fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// The sum of several threads' records.
+    pub(super) fn merge(records: Vec<Self>) -> Option<Merged> {
+        let mut records = records.into_iter();
+        let mut all = records.next()?;
+        for other in records {
+            if let Ok(sum) = all.latency.checked_add(&other.latency) {
+                all.latency = sum;
+            }
+            all.max_ns = all.max_ns.max(other.max_ns);
+            all.operations += other.operations;
+            all.writes += other.writes;
+            all.syncs += other.syncs;
+            all.per_tenth.resize(all.per_tenth.len().max(other.per_tenth.len()), 0);
+            for (sum, n) in all.per_tenth.iter_mut().zip(other.per_tenth) {
+                *sum += n;
+            }
+        }
+        Some(Merged {
+            latency: SparseHistogram::from(&all.latency),
+            max_ns: all.max_ns,
+            operations: all.operations,
+            per_tenth: all.per_tenth,
+            writes: all.writes,
+            syncs: all.syncs,
+        })
+    }
+}
+
+/// All threads of a round together.
+#[derive(Debug)]
+pub(super) struct Merged {
+    pub(super) latency: SparseHistogram,
+    pub(super) max_ns: u64,
+    pub(super) operations: u64,
+    pub(super) per_tenth: Vec<u32>,
+    pub(super) writes: u64,
+    pub(super) syncs: u64,
+}

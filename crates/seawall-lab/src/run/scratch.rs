@@ -1,0 +1,110 @@
+//! The scratch directory: everything the lab writes is in one fresh directory, and goes when the run ends.
+//!
+//! 1. The directory is created fresh and holds a locked file; nothing that exists is ever opened for writing.
+//! 2. It is removed when dropped: at the end, on an error, on Ctrl-C. What a killed run left is removed by the next run, which
+//!    recognises it by its name and by the lock that nobody holds.
+//! 3. Before anything is written, the space it may take is checked against the reserve.
+
+use super::LabError;
+use seawall_io::{Create, Disk, Handle, OpenHow, OsDisk};
+use std::path::{Path, PathBuf};
+
+const PREFIX: &str = "seawall-lab-";
+const LOCK: &str = "lock";
+
+#[derive(Debug)]
+pub(super) struct Scratch {
+    pub(super) dir: PathBuf,
+    _lock: Handle,
+}
+
+impl Scratch {
+    /// Makes a fresh directory below `parent` after checking that `needed` bytes fit above `reserve`.
+    pub(super) fn create(disk: &OsDisk, parent: &Path, needed: u64, reserve: u64) -> Result<Self, LabError> {
+        if !parent.is_dir() {
+            return Err(LabError::NotADirectory { path: parent.into() });
+        }
+        sweep(disk, parent);
+        let available = disk.free_bytes(parent)?.saturating_sub(reserve);
+        if available < needed {
+            return Err(LabError::NoSpace { path: parent.into(), needed, available, reserve });
+        }
+        let mut n = std::process::id();
+        let dir = loop {
+            let dir = parent.join(format!("{PREFIX}{n}"));
+            match std::fs::create_dir(&dir) {
+                Ok(()) => break dir,
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => n = n.wrapping_add(1),
+                Err(e) => {
+                    let errno = e.raw_os_error().unwrap_or(5);
+                    return Err(seawall_io::IoError::os(seawall_io::Op::Directory, &dir, errno).into());
+                }
+            }
+        };
+        let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+        let locked = disk.open(&dir.join(LOCK), how).and_then(|lock| disk.lock(&lock).map(|()| lock));
+        match locked {
+            Ok(lock) => Ok(Self { dir, _lock: lock }),
+            Err(e) => {
+                drop(std::fs::remove_dir_all(&dir));
+                Err(e.into())
+            }
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(e) = std::fs::remove_dir_all(&self.dir) {
+            eprintln!("seawall lab: could not remove {}: {e}; remove it by hand", self.dir.display());
+        }
+    }
+}
+
+/// Removes directories that runs which no longer live have left.
+fn sweep(disk: &OsDisk, parent: &Path) {
+    for path in disk.list(parent).unwrap_or_default() {
+        let ours = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX));
+        if !ours || path.is_symlink() {
+            continue;
+        }
+        // Only a directory with our lock file that nobody holds is a dead run's.
+        let Ok(lock) = disk.open(&path.join(LOCK), OpenHow { write: true, ..OpenHow::default() }) else { continue };
+        if disk.lock(&lock).is_ok() {
+            drop(std::fs::remove_dir_all(&path));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_runs_directory_goes_and_a_live_ones_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let disk = OsDisk::synchronous();
+        let dead = parent.path().join("seawall-lab-1");
+        std::fs::create_dir(&dead).unwrap();
+        std::fs::write(dead.join(LOCK), "").unwrap();
+        std::fs::write(dead.join("file"), "x").unwrap();
+        let foreign = parent.path().join("seawall-lab-notes");
+        std::fs::create_dir(&foreign).unwrap();
+        let live = Scratch::create(&disk, parent.path(), 1, 0).unwrap();
+        assert!(!dead.exists() && foreign.exists() && live.dir.exists());
+        let second = Scratch::create(&disk, parent.path(), 1, 0).unwrap();
+        assert!(live.dir.exists() && second.dir != live.dir);
+        let (a, b) = (live.dir.clone(), second.dir.clone());
+        drop((live, second));
+        assert!(!a.exists() && !b.exists());
+    }
+
+    #[test]
+    fn a_full_disk_is_refused_before_anything_is_made() {
+        let parent = tempfile::tempdir().unwrap();
+        let disk = OsDisk::synchronous();
+        let e = Scratch::create(&disk, parent.path(), 1 << 60, 1 << 30).unwrap_err();
+        assert!(matches!(e, LabError::NoSpace { .. }) && e.to_string().contains("--size"), "{e}");
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+}

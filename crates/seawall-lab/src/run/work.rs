@@ -1,0 +1,277 @@
+//! The loops that do a round's operations.
+//!
+//! - A thread does one thing after the other and takes the time once per operation; nothing is shared between threads but the
+//!   next offset of sequential patterns.
+//! - A round lasts its time, and on until it has its least number of operations, but never longer than five times its time.
+//! - At depth 1 operations are plain system calls on the measuring thread; deeper ones go through the I/O layer's backend.
+
+use super::log::GroupLog;
+use super::prepare::{Prepared, noise};
+use super::record::{Merged, Recorder};
+use super::{LabError, Limits};
+use crate::cell::{Access, Beside, CellSpec, Pattern, Sync};
+use rand::{Rng as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg;
+use seawall_io::{
+    AlignedBuf, Arena, Backend, Disk, Handle, IoError, IoErrorKind, Op, OsDisk, Pace, Request, RequestKind, SyncHow,
+    Ticket, WriteHow,
+};
+use std::io::IoSlice;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// When a thread of a round stops.
+struct Until<'a> {
+    start: Instant,
+    soft: Duration,
+    hard: Duration,
+    operations_min: u64,
+    stop: &'a AtomicBool,
+}
+
+impl Until<'_> {
+    fn over(&self, now: Instant, operations: u64) -> bool {
+        let elapsed = now.duration_since(self.start);
+        self.stop.load(Ordering::Relaxed)
+            || (elapsed >= self.soft && operations >= self.operations_min)
+            || elapsed >= self.hard
+    }
+}
+
+/// Runs one round of a cell; returns what was recorded and the seconds it took.
+pub(super) fn round(
+    spec: &CellSpec,
+    file: &Prepared,
+    limits: &Limits,
+    backend: Backend,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Result<(Merged, f64), LabError> {
+    let start = Instant::now();
+    let until = Until {
+        start,
+        soft: limits.round,
+        hard: limits.round * 5,
+        operations_min: limits.operations_min.div_ceil(u64::from(spec.threads)),
+        stop,
+    };
+    let next = AtomicU64::new(0);
+    let log = (spec.pattern == Pattern::Log).then(|| GroupLog::new(spec, file));
+    let background_stop = AtomicBool::new(false);
+    let per_thread_rate = limits.rate.map(|rate| rate / f64::from(spec.threads));
+    let results: Vec<Result<Recorder, LabError>> = std::thread::scope(|scope| {
+        let background = (spec.beside == Beside::ContinuousWriter)
+            .then(|| scope.spawn(|| overwrite_without_pause(spec, file, seed, &background_stop)));
+        let threads: Vec<_> = (0..spec.threads)
+            .map(|thread| {
+                let worker = Worker {
+                    spec,
+                    file,
+                    until: &until,
+                    next: &next,
+                    seed: seed ^ (u64::from(thread) << 32),
+                    per_thread_rate,
+                };
+                let log = log.as_ref();
+                scope.spawn(move || match log {
+                    Some(log) => worker.commit(log),
+                    None if spec.queue_depth > 1 => worker.deep(backend),
+                    None => worker.shallow(),
+                })
+            })
+            .collect();
+        let mut results: Vec<_> = threads.into_iter().map(joined).collect();
+        background_stop.store(true, Ordering::Relaxed);
+        if let Some(Err(e)) = background.map(joined) {
+            results.push(Err(e));
+        }
+        results
+    });
+    let seconds = start.elapsed().as_secs_f64();
+    let records = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut merged = Recorder::merge(records).ok_or(LabError::Interrupted)?;
+    if let Some(log) = log {
+        (merged.writes, merged.syncs) = log.issued();
+    }
+    Ok((merged, seconds))
+}
+
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+struct Worker<'a> {
+    spec: &'a CellSpec,
+    file: &'a Prepared,
+    until: &'a Until<'a>,
+    next: &'a AtomicU64,
+    seed: u64,
+    per_thread_rate: Option<f64>,
+}
+
+impl Worker<'_> {
+    fn write_how(&self) -> WriteHow {
+        WriteHow { dsync: self.spec.sync == Sync::RwfDsync, dontcache: self.spec.access == Access::DontCache }
+    }
+
+    /// The next offset; `None` when a file that is not to be overwritten is used up.
+    fn offset(&self, rng: &mut Pcg64Mcg) -> Option<u64> {
+        let block = u64::from(self.spec.block_bytes);
+        let blocks = (self.file.span / block).max(1);
+        let random = matches!(self.spec.pattern, Pattern::RandomRead | Pattern::RandomWrite)
+            && self.spec.beside != Beside::BeyondEof;
+        let index = if random { rng.random_range(0..blocks) } else { self.next.fetch_add(1, Ordering::Relaxed) };
+        if index >= blocks && !self.file.circular {
+            return None;
+        }
+        Some(self.file.from + index % blocks * block)
+    }
+
+    /// Waits as `--rate` asks.
+    fn pace(&self, pace: &mut Option<Pace>) {
+        if let Some(pace) = pace {
+            let delay = pace.delay(self.until.start.elapsed(), 1.0);
+            if !delay.is_zero() {
+                std::thread::sleep(delay);
+            }
+        }
+    }
+
+    /// One system call after the other.
+    fn shallow(&self) -> Result<Recorder, LabError> {
+        let disk = OsDisk::synchronous();
+        let mut rng = Pcg64Mcg::seed_from_u64(self.seed);
+        let mut record = Recorder::new(self.until.start);
+        let mut pace = self.per_thread_rate.map(Pace::new);
+        let mut block = AlignedBuf::zeroed(self.spec.block_bytes as usize);
+        noise(&mut block, self.seed);
+        let reads = matches!(self.spec.pattern, Pattern::RandomRead | Pattern::SequentialRead);
+        let how = self.write_how();
+        let flush_only = self.spec.beside == Beside::ContinuousWriter;
+        loop {
+            self.pace(&mut pace);
+            let Some(at) = self.offset(&mut rng) else { break };
+            let mut started = Instant::now();
+            if reads {
+                whole(Op::Read, self.file, at, block.len(), disk.read_at(&self.file.file, at, &mut block)?)?;
+            } else {
+                block[..8].copy_from_slice(&record.operations().to_le_bytes());
+                let n = disk.write_at(&self.file.file, at, &[IoSlice::new(&block)], how)?;
+                whole(Op::Write, self.file, at, block.len(), n)?;
+                record.writes += 1;
+                if flush_only {
+                    // This cell is about the flush: the write before it only gives it something to do.
+                    started = Instant::now();
+                }
+                if self.spec.sync == Sync::Fdatasync {
+                    disk.sync(&self.file.file, SyncHow::Data)?;
+                }
+                record.syncs += u64::from(self.spec.sync != Sync::None);
+            }
+            let end = Instant::now();
+            record.add(end - started, end);
+            if self.until.over(end, record.operations()) {
+                break;
+            }
+        }
+        Ok(record)
+    }
+
+    /// `queue_depth` requests in flight.
+    fn deep(&self, backend: Backend) -> Result<Recorder, LabError> {
+        let depth = self.spec.queue_depth;
+        let arena = Arena::new(self.spec.block_bytes as usize, depth);
+        let disk = OsDisk::new(backend, Some(arena.clone())).map_err(LabError::Backend)?;
+        let mut rng = Pcg64Mcg::seed_from_u64(self.seed);
+        let mut record = Recorder::new(self.until.start);
+        let mut pace = self.per_thread_rate.map(Pace::new);
+        let mut flying: Vec<(Ticket, Instant)> = Vec::with_capacity(depth as usize);
+        let mut over = false;
+        let kind = match self.spec.pattern {
+            Pattern::RandomRead | Pattern::SequentialRead => RequestKind::Read,
+            Pattern::RandomWrite | Pattern::SequentialWrite | Pattern::Log => RequestKind::Write(self.write_how()),
+        };
+        loop {
+            let mut batch = Vec::new();
+            while !over && flying.len() + batch.len() < depth as usize {
+                self.pace(&mut pace);
+                let (Some(at), Some(buf)) = (self.offset(&mut rng), arena.claim()) else {
+                    over = true;
+                    break;
+                };
+                batch.push(Request { file: self.file.file.clone(), kind, offset: at, bufs: vec![buf], done: 0 });
+            }
+            if kind != RequestKind::Read {
+                record.writes += batch.len() as u64;
+            }
+            if !batch.is_empty() {
+                let started = Instant::now();
+                flying.extend(disk.submit(batch).into_iter().map(|ticket| (ticket, started)));
+            }
+            if flying.is_empty() {
+                break;
+            }
+            disk.drive(true);
+            let end = Instant::now();
+            let mut failed = None;
+            flying.retain(|(ticket, started)| match ticket.take() {
+                None => true,
+                Some(completion) => {
+                    if let Err(e) = completion.result {
+                        failed.get_or_insert(e);
+                    }
+                    record.add(end.duration_since(*started), end);
+                    false
+                }
+            });
+            if let Some(e) = failed {
+                return Err(e.into());
+            }
+            over = over || self.until.over(end, record.operations());
+        }
+        Ok(record)
+    }
+
+    /// One commit after the other into the shared log.
+    fn commit(&self, log: &GroupLog<'_>) -> Result<Recorder, LabError> {
+        let mut record = Recorder::new(self.until.start);
+        let mut pace = self.per_thread_rate.map(Pace::new);
+        let shape = log.shape();
+        let mut records = vec![0; (shape.records_per_commit * shape.record_bytes) as usize];
+        noise(&mut records, self.seed);
+        loop {
+            self.pace(&mut pace);
+            let started = Instant::now();
+            log.commit(&records)?;
+            let end = Instant::now();
+            record.add(end - started, end);
+            if self.until.over(end, record.operations()) {
+                return Ok(record);
+            }
+        }
+    }
+}
+
+/// A short transfer in the middle of a measurement means that the file is not what it was prepared to be.
+fn whole(op: Op, file: &Prepared, at: u64, len: usize, n: usize) -> Result<(), IoError> {
+    if n == len {
+        return Ok(());
+    }
+    let kind = if op == Op::Read { IoErrorKind::UnexpectedEof { got: n as u64 } } else { IoErrorKind::NoProgress };
+    Err(IoError::new(op, file.file.path(), kind).at(at, len as u64))
+}
+
+/// The other thread of the flush cell.
+fn overwrite_without_pause(spec: &CellSpec, file: &Prepared, seed: u64, stop: &AtomicBool) -> Result<(), LabError> {
+    let disk = OsDisk::synchronous();
+    let handle: &Handle = &file.file;
+    let mut rng = Pcg64Mcg::seed_from_u64(!seed);
+    let mut block = AlignedBuf::zeroed(spec.block_bytes as usize);
+    noise(&mut block, !seed);
+    let blocks = (file.span / u64::from(spec.block_bytes)).max(1);
+    while !stop.load(Ordering::Relaxed) {
+        let at = file.from + rng.random_range(0..blocks) * u64::from(spec.block_bytes);
+        disk.write_at(handle, at, &[IoSlice::new(&block)], WriteHow::default())?;
+    }
+    Ok(())
+}

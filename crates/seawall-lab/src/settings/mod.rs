@@ -1,0 +1,315 @@
+//! What to set, given what was measured: for Seawall, and the same advice for MariaDB and MySQL.
+//!
+//! - A setting moves away from the product's default only on a measurement outside the noise or a fact from the probe; when the
+//!   measurement cannot tell, the default stays and the line says so.
+//! - Nothing here trades durability for speed: doublewrite stays on, a flush is skipped only where the drive reports no
+//!   volatile cache, and the commit level is never touched.
+//! - Every line carries the measurement it rests on.
+
+mod seawall;
+mod server;
+
+use crate::results::Results;
+use crate::text;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+pub use server::Server;
+
+/// What a recommendation rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Confidence {
+    /// A difference outside the noise, or a rate with its interval.
+    Measured,
+    /// A fact that the kernel reported or a trial showed.
+    Probed,
+    /// Other values risk data, whatever their speed.
+    Safety,
+    /// The measurement cannot tell or was not made: the product's default stays.
+    DefaultKept,
+}
+
+impl Confidence {
+    /// `measured`, `probed`, `safety`, `default kept`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Probed => "probed",
+            Self::Safety => "safety",
+            Self::DefaultKept => "default kept",
+        }
+    }
+}
+
+impl fmt::Display for Confidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// One setting with its reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recommendation {
+    /// The setting's name: `log.flush_method`, `innodb_io_capacity`, ...
+    pub key: String,
+    /// Its value as the product's configuration file takes it, without quotes.
+    pub value: String,
+    /// The measurement behind it, a sentence.
+    pub because: String,
+    /// What it rests on.
+    pub confidence: Confidence,
+    /// The product's default.
+    pub default: String,
+    /// Whether some releases of the series lack the variable: it is then written with the `loose_` prefix, which makes such a
+    /// release warn instead of refusing to start.
+    pub loose: bool,
+}
+
+impl Recommendation {
+    /// Whether following it changes anything against the product's default.
+    #[must_use]
+    pub fn changes_default(&self) -> bool {
+        !self.value.eq_ignore_ascii_case(&self.default)
+    }
+
+    /// The name as it stands in an option file: with `loose_` where some releases lack it.
+    #[must_use]
+    pub fn option_name(&self) -> String {
+        if self.loose { format!("loose_{}", self.key) } else { self.key.clone() }
+    }
+}
+
+/// Every recommendation that follows from a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// For `seawall.toml`.
+    pub seawall: Vec<Recommendation>,
+    /// For other servers, by series.
+    pub servers: Vec<(Server, Vec<Recommendation>)>,
+    /// Where it was measured, for the headings.
+    pub measured: String,
+}
+
+/// The settings that follow from a run.
+///
+/// ```
+/// use seawall_lab::{plan, sample, settings};
+/// let results = sample::of_plan(&plan::decisive());
+/// let advice = settings::recommend(&results);
+/// let file: toml::Table = advice.to_toml().parse().unwrap();
+/// assert_eq!(file["log"]["flush_method"].as_str(), Some("o_direct"));
+/// assert_eq!(file["torn_page_protection"].as_str(), Some("doublewrite"));
+/// let cnf = advice.option_file(settings::Server::MariaDb11);
+/// assert!(cnf.starts_with("# ") && cnf.contains("\n[mariadb]\n"));
+/// ```
+#[must_use]
+pub fn recommend(results: &Results) -> Settings {
+    let fs = crate::verdict::file_system_word(results);
+    let device = results.probe.device.known().map_or_else(
+        || "no block device".to_owned(),
+        |d| d.model.known().map_or_else(|| d.name.clone(), |m| format!("{m} ({})", d.name)),
+    );
+    Settings {
+        seawall: seawall::recommend(results),
+        servers: Server::ALL.into_iter().map(|s| (s, server::recommend(results, s))).collect(),
+        measured: format!(
+            "measured by seawall lab {} on {} at {} ({fs} on {device}), {}",
+            results.seawall_version,
+            results.machine.host,
+            results.probe.path.display(),
+            results.started
+        ),
+    }
+}
+
+impl Settings {
+    /// The recommendations for one server series.
+    #[must_use]
+    pub fn server(&self, server: Server) -> &[Recommendation] {
+        self.servers.iter().find(|(s, _)| *s == server).map_or(&[], |(_, list)| list)
+    }
+
+    /// `seawall.toml`, each line after a comment with its measurement.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut out = comment(&format!("seawall.toml, {}", self.measured));
+        // Keys without a table come first: TOML would take them for members of the table above them.
+        let table = |r: &Recommendation| r.key.split_once('.').map_or("", |(t, _)| t).to_owned();
+        let mut tables: Vec<String> = Vec::new();
+        for r in &self.seawall {
+            if !tables.contains(&table(r)) {
+                tables.push(table(r));
+            }
+        }
+        tables.sort_by_key(|t| !t.is_empty());
+        for name in tables {
+            out.push('\n');
+            if !name.is_empty() {
+                out += &format!("[{name}]\n");
+            }
+            for r in self.seawall.iter().filter(|r| table(r) == name) {
+                let key = r.key.split_once('.').map_or(r.key.as_str(), |(_, k)| k);
+                out += &comment(&because(r));
+                out += &format!("{key} = {}\n", toml_value(&r.value));
+            }
+        }
+        out
+    }
+
+    /// A fragment of an option file (`my.cnf`) for one server series: changed settings as lines, kept defaults as comments.
+    #[must_use]
+    pub fn option_file(&self, server: Server) -> String {
+        let mut out = comment(&format!("{}, {}", server.title(), self.measured));
+        out += &format!("\n[{}]\n", server.group());
+        for r in self.server(server) {
+            out += &comment(&because(r));
+            let line = format!("{} = {}\n", r.option_name(), r.value);
+            // A default that stays needs no line: one fewer thing to forget when the default improves.
+            if r.changes_default() || r.confidence == Confidence::Safety {
+                out += &line;
+            } else {
+                out += &format!("# {line}");
+            }
+        }
+        out
+    }
+}
+
+/// The comment of one line: what it rests on, and what was seen.
+fn because(r: &Recommendation) -> String {
+    format!("{}: {}", r.confidence.word(), r.because)
+}
+
+fn comment(text: &str) -> String {
+    text::wrap(text, 118, "# ", "# ") + "\n"
+}
+
+/// A value as TOML: numbers and booleans bare, anything else a string.
+fn toml_value(value: &str) -> String {
+    if value.parse::<i64>().is_ok() || value == "true" || value == "false" {
+        value.to_owned()
+    } else {
+        toml::Value::String(value.to_owned()).to_string()
+    }
+}
+
+/// Writes per second that may be planned with: the low end of the interval of many parallel 16 KiB writes, or less where a long
+/// run found a lower plateau. With the sentence that says where it comes from; `Err` says why there is none.
+pub(crate) fn write_capacity(results: &Results) -> Result<(f64, String), String> {
+    use crate::cell::{Beside, Sync};
+    use crate::plan;
+    if results.run.rate.is_some() {
+        return Err("the run was held to a rate, so capacity was not measured".into());
+    }
+    let cell = [
+        plan::parallel(16, Beside::Nothing),
+        plan::parallel(8, Beside::Nothing),
+        plan::direct_sync(16, 16 * 1024, Sync::None),
+        plan::direct_sync(16, 4096, Sync::Fdatasync),
+        plan::parallel(1, Beside::Nothing),
+    ]
+    .iter()
+    .find_map(|spec| results.cell(spec));
+    let Some(cell) = cell else {
+        return Err("parallel direct writes were not measured (run parallel-direct)".into());
+    };
+    if cell.disturbed() {
+        return Err(format!("other load disturbed the measurement of capacity ({})", cell.spec.title()));
+    }
+    let Some(rate) = cell.rate().filter(|r| r.low >= 1.0) else {
+        return Err(format!("no rate came out of {}", cell.spec.title()));
+    };
+    let mut low = rate.low;
+    let mut why = format!(
+        "{} make {} writes per second (at least {})",
+        cell.spec.title(),
+        text::count(rate.median),
+        text::count(rate.low)
+    );
+    let lowest = results
+        .sustain
+        .iter()
+        .flat_map(|s| crate::sustain::plateaus(&s.per_second))
+        .filter(|p| p.to_s - p.from_s >= 30 && p.rate >= 1.0)
+        .map(|p| p.rate)
+        .fold(f64::INFINITY, f64::min);
+    if lowest < low {
+        low = lowest;
+        why += &format!(", but only {} last under sustained load", text::count(lowest));
+    } else if lowest.is_infinite() {
+        why += ", over seconds; `--sustain 30m` would show whether that lasts";
+    }
+    Ok((low, why))
+}
+
+/// Rounds down to two significant digits.
+pub(crate) fn round_down(value: f64) -> u64 {
+    if !value.is_finite() || value < 1.0 {
+        return 1;
+    }
+    let unit = 10f64.powf((value.log10().floor() - 1.0).max(0.0));
+    ((value / unit).floor() * unit) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{plan, sample};
+
+    #[test]
+    fn everything_parses_and_every_line_has_its_reason() {
+        for results in [sample::of_plan(&plan::decisive()), sample::of_plan(&plan::full()), sample::results(vec![])] {
+            let advice = recommend(&results);
+            let text = advice.to_toml();
+            let table: toml::Table = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+            assert!(table["io_capacity"].is_integer());
+            assert!(table["data"]["flush_method"].is_str());
+            let lines: Vec<&str> = text.lines().collect();
+            for (i, line) in lines.iter().enumerate() {
+                assert!(line.chars().count() <= 120, "{line}");
+                if line.contains(" = ") && !line.starts_with('#') {
+                    assert!(lines[i - 1].starts_with("# "), "{line} has no reason");
+                }
+            }
+            for server in Server::ALL {
+                let cnf = advice.option_file(server);
+                assert!(cnf.contains("innodb_doublewrite = ON\n"), "{cnf}");
+                assert!(
+                    advice.server(server).iter().all(|r| !r.because.is_empty() && !r.because.contains('?')),
+                    "{cnf}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_measured_keeps_every_default() {
+        let advice = recommend(&sample::results(vec![]));
+        for list in std::iter::once(&advice.seawall).chain(advice.servers.iter().map(|(_, l)| l)) {
+            for r in list {
+                if r.confidence == Confidence::DefaultKept {
+                    assert!(!r.changes_default(), "{r:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_is_down_and_survives_odd_values() {
+        assert_eq!(round_down(12_987.0), 12_000);
+        assert_eq!(round_down(199.0), 190);
+        assert_eq!(round_down(7.9), 7);
+        assert_eq!(round_down(f64::NAN), 1);
+        assert_eq!(round_down(0.0), 1);
+    }
+
+    #[test]
+    fn hostile_values_stay_valid_toml() {
+        let mut advice = recommend(&sample::results(vec![]));
+        advice.seawall[0].value = "a\"b\\c\n".into();
+        advice.seawall[0].because = "first line\nsecond = line".into();
+        assert!(advice.to_toml().parse::<toml::Table>().is_ok(), "{}", advice.to_toml());
+    }
+}

@@ -1,0 +1,615 @@
+//! The same advice in InnoDB's words, for the series of MariaDB and MySQL in use today.
+//!
+//! - A variable is named only for series that have it; where early releases of a series lack it, it is `loose`.
+//! - Versions and defaults: MariaDB 10.11 has innodb_flush_method (default O_DIRECT since 10.6) and innodb_log_file_buffering
+//!   (10.8.4); 11.0 deprecates innodb_flush_method in favour of innodb_{data,log}_file_{buffering,write_through};
+//!   innodb_log_write_ahead_size came back in 10.11.9 and 11.4.3 (MDEV-33894), 512 to 4096, never below the physical block.
+//!   MySQL 8.0: innodb_flush_method fsync, innodb_io_capacity 200, innodb_use_fdatasync from 8.0.26 (off); 8.4: O_DIRECT, 10000,
+//!   on. innodb_flush_neighbors is 1 in MariaDB, 0 in MySQL 8. O_DIRECT_NO_FSYNC is sound after growth from MySQL 8.0.14.
+
+use super::seawall::{direct_works, dsync_against_fdatasync, flush_may_be_skipped};
+use super::{Confidence, Recommendation, round_down, write_capacity};
+use crate::cell::{Access, Preparation};
+use crate::plan::log;
+use crate::results::Results;
+use crate::text;
+use crate::verdict::{Answer, direct_and_buffered, overwrite_against, pair, rotates, too_fast_to_rotate};
+use seawall_io::probe::{DirectIo, Finding};
+use serde::{Deserialize, Serialize};
+
+/// InnoDB writes at this pace even when nothing presses; more than this empties the pool of dirty pages that would have been
+/// changed again.
+const IO_CAPACITY_MAX: f64 = 10_000.0;
+
+/// A series of servers with the same variables and defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Server {
+    /// MariaDB 10.11.
+    #[serde(rename = "mariadb-10")]
+    MariaDb10,
+    /// MariaDB 11.0 and later.
+    #[serde(rename = "mariadb-11")]
+    MariaDb11,
+    /// MySQL 8.0.
+    #[serde(rename = "mysql-8.0")]
+    MySql80,
+    /// MySQL 8.4 and 9.
+    #[serde(rename = "mysql-8.4")]
+    MySql84,
+}
+
+impl Server {
+    /// Every series there is advice for.
+    pub const ALL: [Self; 4] = [Self::MariaDb10, Self::MariaDb11, Self::MySql80, Self::MySql84];
+
+    /// `MariaDB 10.11`, ...
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::MariaDb10 => "MariaDB 10.11",
+            Self::MariaDb11 => "MariaDB 11 and later",
+            Self::MySql80 => "MySQL 8.0",
+            Self::MySql84 => "MySQL 8.4 and later",
+        }
+    }
+
+    /// The word for a command line: `mariadb-10`, `mariadb-11`, `mysql-8.0`, `mysql-8.4`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::MariaDb10 => "mariadb-10",
+            Self::MariaDb11 => "mariadb-11",
+            Self::MySql80 => "mysql-8.0",
+            Self::MySql84 => "mysql-8.4",
+        }
+    }
+
+    /// Reads a word or a version, in any case: `mariadb-10.11`, `mariadb 11.8`, `mysql-8.0.36`, `mariadb` (11).
+    ///
+    /// ```
+    /// use seawall_lab::settings::Server;
+    /// assert_eq!(Server::parse("MariaDB-10.11"), Some(Server::MariaDb10));
+    /// assert_eq!(Server::parse("mariadb"), Some(Server::MariaDb11));
+    /// assert_eq!(Server::parse("mysql 8.0.36"), Some(Server::MySql80));
+    /// assert_eq!(Server::parse("mysql-9.2"), Some(Server::MySql84));
+    /// assert_eq!(Server::parse("postgres"), None);
+    /// assert_eq!(Server::parse("mysql-5.7"), None);
+    /// ```
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim().to_ascii_lowercase();
+        let (name, version) = text.split_once(['-', ' ']).unwrap_or((&text, ""));
+        let mut numbers = version.split('.').map(str::parse::<u32>);
+        let major = match numbers.next() {
+            Some(Ok(n)) => Some(n),
+            _ if version.is_empty() => None,
+            _ => return None,
+        };
+        let minor = numbers.next().and_then(Result::ok);
+        match (name, major, minor) {
+            ("mariadb", None | Some(11..), _) => Some(Self::MariaDb11),
+            ("mariadb", Some(10), None | Some(11)) => Some(Self::MariaDb10),
+            ("mysql", Some(8), Some(0)) => Some(Self::MySql80),
+            ("mysql", None | Some(8..), _) => Some(Self::MySql84),
+            _ => None,
+        }
+    }
+
+    /// The option group to write to: `mariadb` or `mysqld`.
+    #[must_use]
+    pub fn group(self) -> &'static str {
+        if self.is_mariadb() { "mariadb" } else { "mysqld" }
+    }
+
+    /// Whether the series is MariaDB's.
+    #[must_use]
+    pub fn is_mariadb(self) -> bool {
+        matches!(self, Self::MariaDb10 | Self::MariaDb11)
+    }
+}
+
+struct Advice<'a> {
+    results: &'a Results,
+    server: Server,
+    list: Vec<Recommendation>,
+}
+
+pub(super) fn recommend(results: &Results, server: Server) -> Vec<Recommendation> {
+    let mut a = Advice { results, server, list: vec![] };
+    match server {
+        Server::MariaDb10 => a.mariadb_flush_method(),
+        Server::MariaDb11 => a.mariadb_buffering(),
+        Server::MySql80 | Server::MySql84 => a.mysql_flush_method(),
+    }
+    if server.is_mariadb() {
+        a.mariadb_log_buffering();
+    } else {
+        a.use_fdatasync();
+        a.extend_and_initialize();
+    }
+    a.write_ahead_size();
+    a.io_capacity();
+    a.flush_neighbors();
+    a.io_threads();
+    a.add(
+        "innodb_doublewrite",
+        "ON",
+        "ON",
+        Confidence::Safety,
+        "no proof that a 16 KiB page cannot be torn by a power cut on this drive and file system",
+    );
+    a.list
+}
+
+impl Advice<'_> {
+    fn add(&mut self, key: &str, value: &str, default: &str, confidence: Confidence, because: impl Into<String>) {
+        self.list.push(Recommendation {
+            key: key.into(),
+            value: value.into(),
+            because: because.into(),
+            confidence,
+            default: default.into(),
+            loose: false,
+        });
+    }
+
+    /// The last one added is missing from early releases of the series.
+    fn loose(&mut self) {
+        if let Some(last) = self.list.last_mut() {
+            last.loose = true;
+        }
+    }
+
+    /// Why direct I/O cannot be used, if the probe proved that.
+    fn direct_refused(&self) -> Option<String> {
+        match &self.results.probe.direct_io {
+            Finding::Known(DirectIo::Yes) | Finding::Unknown(_) => None,
+            Finding::Known(_) => direct_works(self.results).err(),
+        }
+    }
+
+    fn mariadb_flush_method(&mut self) {
+        const KEY: &str = "innodb_flush_method";
+        if let Some(why) = self.direct_refused() {
+            self.add(KEY, "fsync", "O_DIRECT", Confidence::Probed, why);
+            return;
+        }
+        let dsync = match dsync_against_fdatasync(self.results, Access::Direct) {
+            Some(p) if p.answer == Answer::More => format!(
+                "; O_DSYNC is {} faster than write + fdatasync, but here it would also apply to every page of the data files \
+                 (from 11.0 innodb_log_file_write_through applies it to the log alone)",
+                p.times()
+            ),
+            Some(p) if p.answer == Answer::Less => {
+                format!("; O_DSYNC is {} slower than write + fdatasync on this drive", p.times_slower())
+            }
+            _ => String::new(),
+        };
+        let because = match direct_works(self.results) {
+            Ok(()) => format!("direct I/O works and leaves nothing in the page cache{dsync}"),
+            Err(why) => why + &dsync,
+        };
+        self.add(KEY, "O_DIRECT", "O_DIRECT", Confidence::Probed, because);
+    }
+
+    fn mariadb_buffering(&mut self) {
+        const OFF: &str = "OFF";
+        if let Some(why) = self.direct_refused() {
+            self.add("innodb_data_file_buffering", "ON", OFF, Confidence::Probed, why);
+        } else {
+            let because = direct_works(self.results)
+                .err()
+                .unwrap_or_else(|| "direct I/O works and leaves nothing in the page cache".into());
+            self.add("innodb_data_file_buffering", OFF, OFF, Confidence::Probed, because);
+        }
+        let key = "innodb_log_file_write_through";
+        let access = if self.direct_refused().is_some() { Access::Buffered } else { Access::Direct };
+        match dsync_against_fdatasync(self.results, access) {
+            Some(p) if p.answer == Answer::More => {
+                self.add(
+                    key,
+                    "ON",
+                    OFF,
+                    Confidence::Measured,
+                    format!("O_DSYNC is {} faster than write + fdatasync ({})", p.times(), p.reason()),
+                );
+            }
+            Some(p) if p.answer == Answer::Less => {
+                self.add(
+                    key,
+                    OFF,
+                    OFF,
+                    Confidence::Measured,
+                    format!("O_DSYNC is {} slower than write + fdatasync ({})", p.times_slower(), p.reason()),
+                );
+            }
+            Some(p) => self.add(key, OFF, OFF, Confidence::DefaultKept, p.cannot_tell("O_DSYNC", "write + fdatasync")),
+            None => {
+                self.add(key, OFF, OFF, Confidence::DefaultKept, "O_DSYNC was not measured against write + fdatasync");
+            }
+        }
+        self.add(
+            "innodb_data_file_write_through",
+            OFF,
+            OFF,
+            Confidence::DefaultKept,
+            "one flush after a batch of pages is cheaper than one in every page write; not measured here",
+        );
+    }
+
+    fn mysql_flush_method(&mut self) {
+        const KEY: &str = "innodb_flush_method";
+        let default = if self.server == Server::MySql80 { "fsync" } else { "O_DIRECT" };
+        match direct_works(self.results) {
+            Ok(()) => match flush_may_be_skipped(self.results) {
+                Some(p) => {
+                    let because = format!(
+                        "the drive reports a write-through cache and leaving out the flush gains {}; only with the redo log on this same \
+                         drive, and from 8.0.14",
+                        p.times()
+                    );
+                    self.add(KEY, "O_DIRECT_NO_FSYNC", default, Confidence::Measured, because);
+                }
+                None => self.add(
+                    KEY,
+                    "O_DIRECT",
+                    default,
+                    Confidence::Probed,
+                    "direct I/O works: data is not held twice in memory (the redo log and the binlog stay buffered in MySQL)",
+                ),
+            },
+            Err(why) if self.direct_refused().is_some() => self.add(KEY, "fsync", default, Confidence::Probed, why),
+            Err(why) => self.add(KEY, default, default, Confidence::DefaultKept, why),
+        }
+    }
+
+    fn mariadb_log_buffering(&mut self) {
+        const KEY: &str = "innodb_log_file_buffering";
+        if let Some(why) = self.direct_refused() {
+            self.add(KEY, "ON", "OFF", Confidence::Probed, why);
+            return;
+        }
+        let pairs: Vec<_> = [1, 4, 16, 64]
+            .into_iter()
+            .filter_map(|t| {
+                let [direct, buffered] = direct_and_buffered(t);
+                pair(self.results, &direct, &buffered).map(|p| (t, p))
+            })
+            .collect();
+        if pairs.is_empty() {
+            self.add(
+                KEY,
+                "OFF",
+                "OFF",
+                Confidence::DefaultKept,
+                "a direct log was not measured against a buffered one (run log-memory)",
+            );
+            return;
+        }
+        // Buffering is worth its memory only where it wins clearly, and at every thread count measured.
+        let wins = pairs.iter().all(|(_, p)| p.answer == Answer::Less && p.ratio.median < 0.9);
+        let seen: Vec<String> = pairs
+            .iter()
+            .map(|(t, p)| {
+                let word = match p.answer {
+                    Answer::More => "direct faster",
+                    Answer::Less => "direct slower",
+                    Answer::Same | Answer::Unclear => "cannot tell",
+                };
+                format!("{t} thread{} {} ({word})", if *t == 1 { "" } else { "s" }, text::ratio(p.ratio.median))
+            })
+            .collect();
+        let seen = seen.join(", ");
+        if wins {
+            let because =
+                format!("direct log against buffered: {seen}; costs page cache up to the size of the redo log");
+            self.add(KEY, "ON", "OFF", Confidence::Measured, because);
+        } else if pairs.iter().all(|(_, p)| matches!(p.answer, Answer::Same | Answer::Unclear)) {
+            self.add(KEY, "OFF", "OFF", Confidence::DefaultKept, format!("direct log against buffered: {seen}"));
+        } else {
+            let because = format!("direct log against buffered: {seen}; a direct log takes no page cache");
+            self.add(KEY, "OFF", "OFF", Confidence::Measured, because);
+        }
+    }
+
+    fn use_fdatasync(&mut self) {
+        let default = if self.server == Server::MySql80 { "OFF" } else { "ON" };
+        self.add(
+            "innodb_use_fdatasync",
+            "ON",
+            default,
+            Confidence::Probed,
+            "every durable figure of this run was made with fdatasync, which leaves out the timestamps that fsync journals (8.0.26 and later)",
+        );
+        if self.server == Server::MySql80 {
+            self.loose();
+        }
+    }
+
+    fn extend_and_initialize(&mut self) {
+        const KEY: &str = "innodb_extend_and_initialize";
+        match overwrite_against(self.results, Preparation::Unwritten) {
+            Some(p) if p.answer == Answer::More => self.add(
+                KEY,
+                "ON",
+                "ON",
+                Confidence::Measured,
+                format!("writing into fallocate'd blocks costs {} overwriting: let new pages be written with zeroes ahead of use", p.times()),
+            ),
+            Some(p) => self.add(
+                KEY,
+                "ON",
+                "ON",
+                Confidence::DefaultKept,
+                p.cannot_tell("overwriting", "writing into fallocate'd blocks"),
+            ),
+            None => self.add(KEY, "ON", "ON", Confidence::DefaultKept, "writing into fallocate'd blocks was not measured"),
+        }
+        if self.server == Server::MySql80 {
+            self.loose();
+        }
+    }
+
+    fn write_ahead_size(&mut self) {
+        const KEY: &str = "innodb_log_write_ahead_size";
+        let physical = self.results.probe.device.known().and_then(|d| d.physical_block_bytes.known()).copied();
+        if self.server.is_mariadb() {
+            // The server itself goes no lower than the physical block; only a device that understates it needs help.
+            let better = pair(self.results, &log(16, Access::Direct, 4096, true), &log(16, Access::Direct, 512, true))
+                .filter(|p| p.answer == Answer::More);
+            match (physical, better) {
+                (Some(512) | None, Some(p)) => {
+                    let because = format!(
+                        "4096-byte log writes commit {} as much as 512-byte ones, whatever block the device reports (10.11.9, 11.4.3 and later)",
+                        p.times()
+                    );
+                    self.add(KEY, "4096", "512", Confidence::Measured, because);
+                }
+                (Some(physical), _) => {
+                    let size = physical.clamp(512, 4096).to_string();
+                    let because = format!("the server takes the physical block by itself ({physical} bytes reported)");
+                    self.add(KEY, &size, &size, Confidence::DefaultKept, because);
+                }
+                (None, None) => {
+                    self.add(
+                        KEY,
+                        "512",
+                        "512",
+                        Confidence::DefaultKept,
+                        "the physical block is not known and log blocks were not compared",
+                    );
+                }
+            }
+            self.loose();
+        } else {
+            match physical {
+                Some(bytes @ 8193..=16384) => self.add(
+                    KEY,
+                    "16384",
+                    "8192",
+                    Confidence::Probed,
+                    format!(
+                        "the device writes blocks of {bytes} bytes: smaller log writes are read back to be completed"
+                    ),
+                ),
+                Some(bytes) => self.add(
+                    KEY,
+                    "8192",
+                    "8192",
+                    Confidence::DefaultKept,
+                    format!(
+                        "it covers the page cache's 4096-byte pages and the device's {bytes}-byte blocks: no read-back"
+                    ),
+                ),
+                None => self.add(
+                    KEY,
+                    "8192",
+                    "8192",
+                    Confidence::DefaultKept,
+                    "it covers the page cache's 4096-byte pages; the device's block is not known",
+                ),
+            }
+        }
+    }
+
+    /// Pages, not writes: doublewrite writes every page twice. A quarter of the writes for steady flushing, half under pressure.
+    fn io_capacity(&mut self) {
+        let (steady_default, burst_default) =
+            if self.server == Server::MySql84 { ("10000", "20000") } else { ("200", "2000") };
+        match write_capacity(self.results) {
+            Ok((low, why)) => {
+                let steady = round_down((low * 0.25).clamp(100.0, IO_CAPACITY_MAX));
+                let burst = round_down((low * 0.5).clamp(200.0, 4.0 * IO_CAPACITY_MAX)).max(steady);
+                self.add(
+                    "innodb_io_capacity",
+                    &steady.to_string(),
+                    steady_default,
+                    Confidence::Measured,
+                    format!("a quarter of the writes, at most {} (each page is written twice, and foreground work needs the rest): {why}", text::count(IO_CAPACITY_MAX)),
+                );
+                self.add(
+                    "innodb_io_capacity_max",
+                    &burst.to_string(),
+                    burst_default,
+                    Confidence::Measured,
+                    format!("half of the same {} writes per second, for when the redo log fills", text::count(low)),
+                );
+            }
+            Err(why) => {
+                self.add("innodb_io_capacity", steady_default, steady_default, Confidence::DefaultKept, why.clone());
+                self.add("innodb_io_capacity_max", burst_default, burst_default, Confidence::DefaultKept, why);
+            }
+        }
+    }
+
+    fn flush_neighbors(&mut self) {
+        const KEY: &str = "innodb_flush_neighbors";
+        let default = if self.server.is_mariadb() { "1" } else { "0" };
+        match rotates(self.results) {
+            Some(true) => {
+                self.add(
+                    KEY,
+                    "1",
+                    default,
+                    Confidence::Probed,
+                    "a rotating disk: writing a page's neighbours with it saves seeks",
+                );
+            }
+            Some(false) => {
+                let because = match too_fast_to_rotate(self.results) {
+                    Some(rate) => format!("no seeks to save: {} random reads per second", text::count(rate)),
+                    None => "the kernel reports a drive that does not rotate: no seeks to save".into(),
+                };
+                self.add(KEY, "0", default, Confidence::Probed, because);
+            }
+            None => {
+                self.add(KEY, default, default, Confidence::DefaultKept, "it is not known whether the drive rotates");
+            }
+        }
+    }
+
+    fn io_threads(&mut self) {
+        let because = match [64, 32, 16]
+            .into_iter()
+            .find_map(|d| Some((d, self.results.cell(&crate::plan::random_read(d))?.rate()?.median)))
+        {
+            Some((depth, rate)) => format!(
+                "{depth} requests in flight reach {} reads per second, and a thread keeps up to 256 in flight with native AIO",
+                text::count(rate)
+            ),
+            None => "reads at depth were not measured".into(),
+        };
+        // MySQL 8.4 sets read threads to half the processors, at least 4.
+        let read = match self.server {
+            Server::MySql84 => (self.results.machine.cpus / 2).clamp(4, 64).to_string(),
+            Server::MariaDb10 | Server::MariaDb11 | Server::MySql80 => "4".into(),
+        };
+        self.add("innodb_read_io_threads", &read, &read, Confidence::DefaultKept, because.clone());
+        self.add("innodb_write_io_threads", "4", "4", Confidence::DefaultKept, because);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::{Beside, Sync};
+    use crate::plan;
+    use crate::sample::{self, cell};
+    use seawall_io::probe::{BlockDevice, WriteCache};
+
+    fn device(results: &mut Results) -> &mut BlockDevice {
+        match &mut results.probe.device {
+            Finding::Known(device) => device,
+            Finding::Unknown(_) => panic!("sample knows its device"),
+        }
+    }
+
+    fn get(results: &Results, server: Server, key: &str) -> Option<Recommendation> {
+        recommend(results, server).into_iter().find(|r| r.key == key)
+    }
+
+    fn value(results: &Results, server: Server, key: &str) -> String {
+        get(results, server, key).unwrap_or_else(|| panic!("{server:?} has no {key}")).value
+    }
+
+    #[test]
+    fn each_series_gets_only_its_own_variables() {
+        let r = sample::of_plan(&plan::full());
+        for (key, servers) in [
+            ("innodb_flush_method", vec![Server::MariaDb10, Server::MySql80, Server::MySql84]),
+            ("innodb_data_file_buffering", vec![Server::MariaDb11]),
+            ("innodb_log_file_write_through", vec![Server::MariaDb11]),
+            ("innodb_log_file_buffering", vec![Server::MariaDb10, Server::MariaDb11]),
+            ("innodb_use_fdatasync", vec![Server::MySql80, Server::MySql84]),
+            ("innodb_doublewrite", Server::ALL.to_vec()),
+        ] {
+            for server in Server::ALL {
+                assert_eq!(get(&r, server, key).is_some(), servers.contains(&server), "{key} for {server:?}");
+            }
+        }
+        assert!(get(&r, Server::MySql80, "innodb_use_fdatasync").unwrap().loose);
+        assert!(get(&r, Server::MariaDb10, "innodb_log_write_ahead_size").unwrap().loose);
+    }
+
+    #[test]
+    fn skipping_flushes_needs_a_write_through_cache() {
+        let mut r = sample::results(vec![
+            cell(plan::direct_sync(1, 4096, Sync::None), 2e4),
+            cell(plan::direct_sync(1, 4096, Sync::Fdatasync), 1e4),
+        ]);
+        for server in [Server::MySql80, Server::MySql84] {
+            assert_eq!(value(&r, server, "innodb_flush_method"), "O_DIRECT");
+        }
+        device(&mut r).write_cache = Finding::unknown("?");
+        assert_eq!(value(&r, Server::MySql80, "innodb_flush_method"), "O_DIRECT");
+        device(&mut r).write_cache = Finding::Known(WriteCache::Through);
+        assert_eq!(value(&r, Server::MySql80, "innodb_flush_method"), "O_DIRECT_NO_FSYNC");
+        assert_eq!(value(&r, Server::MariaDb10, "innodb_flush_method"), "O_DIRECT");
+        r.probe.direct_io = Finding::Known(DirectIo::Refused);
+        assert_eq!(value(&r, Server::MySql84, "innodb_flush_method"), "fsync");
+        assert_eq!(value(&r, Server::MariaDb11, "innodb_data_file_buffering"), "ON");
+        r.probe.direct_io = Finding::unknown("?");
+        assert!(!get(&r, Server::MySql80, "innodb_flush_method").unwrap().changes_default());
+    }
+
+    #[test]
+    fn log_write_through_and_buffering_follow_the_measurement() {
+        let dsync = |rate| {
+            let cells = vec![
+                cell(plan::direct_sync(1, 4096, Sync::RwfDsync), rate),
+                cell(plan::direct_sync(1, 4096, Sync::Fdatasync), 1e4),
+            ];
+            value(&sample::results(cells), Server::MariaDb11, "innodb_log_file_write_through")
+        };
+        assert_eq!(dsync(2e4), "ON");
+        assert_eq!(dsync(1e4), "OFF");
+        assert_eq!(dsync(5e3), "OFF");
+        let buffering = |direct| {
+            let [d, b] = direct_and_buffered(16);
+            get(&sample::results(vec![cell(d, direct), cell(b, 1e4)]), Server::MariaDb10, "innodb_log_file_buffering")
+                .unwrap()
+        };
+        assert_eq!(buffering(5e3).value, "ON");
+        assert_eq!(buffering(2e4).value, "OFF");
+        assert_eq!(buffering(1e4).confidence, Confidence::DefaultKept);
+    }
+
+    #[test]
+    fn neighbours_follow_the_medium_and_not_a_virtual_label() {
+        let mut r = sample::results(vec![]);
+        assert_eq!(value(&r, Server::MariaDb10, "innodb_flush_neighbors"), "0");
+        device(&mut r).rotational = Finding::Known(true);
+        assert_eq!(value(&r, Server::MySql80, "innodb_flush_neighbors"), "1");
+        r.cells.push(cell(plan::random_read(1), 15_000.0));
+        assert_eq!(value(&r, Server::MySql80, "innodb_flush_neighbors"), "0");
+        r.probe.device = Finding::unknown("overlay");
+        assert!(!get(&r, Server::MariaDb10, "innodb_flush_neighbors").unwrap().changes_default());
+    }
+
+    #[test]
+    fn capacity_is_capped_and_in_order() {
+        for rate in [120.0, 3_000.0, 44_000.0, 900_000.0] {
+            let r = sample::results(vec![cell(plan::parallel(8, Beside::Nothing), rate)]);
+            let steady: f64 = value(&r, Server::MySql84, "innodb_io_capacity").parse().unwrap();
+            let most: f64 = value(&r, Server::MySql84, "innodb_io_capacity_max").parse().unwrap();
+            assert!((100.0..=IO_CAPACITY_MAX).contains(&steady) && most >= steady, "{rate}: {steady} {most}");
+        }
+        let none = sample::results(vec![]);
+        assert_eq!(value(&none, Server::MySql84, "innodb_io_capacity"), "10000");
+        assert_eq!(value(&none, Server::MariaDb10, "innodb_io_capacity"), "200");
+    }
+
+    #[test]
+    fn write_ahead_size_stays_within_each_series_range() {
+        let mut r = sample::results(vec![]);
+        device(&mut r).physical_block_bytes = Finding::Known(16384);
+        assert_eq!(value(&r, Server::MySql80, "innodb_log_write_ahead_size"), "16384");
+        assert!(!get(&r, Server::MariaDb11, "innodb_log_write_ahead_size").unwrap().changes_default());
+        device(&mut r).physical_block_bytes = Finding::Known(512);
+        r.cells.push(cell(log(16, Access::Direct, 4096, true), 2e4));
+        r.cells.push(cell(log(16, Access::Direct, 512, true), 1e4));
+        assert_eq!(value(&r, Server::MariaDb11, "innodb_log_write_ahead_size"), "4096");
+        assert_eq!(value(&r, Server::MySql80, "innodb_log_write_ahead_size"), "8192");
+    }
+}

@@ -1,0 +1,296 @@
+//! Stretches of steady rate in a long run, and the sentence that follows: held, capped, sagging, or too short to say.
+//!
+//! - Plateaus are contiguous, in time order, and cover the whole series.
+//! - A boundary needs a step of more than 10% that is also far outside the scatter around it; a stall of a second or two is
+//!   neither a plateau nor a boundary (everything is done on medians).
+
+use crate::results::Plateau;
+use crate::text;
+
+/// The least difference between neighbouring plateaus, as a part of the higher one.
+const STEP_MIN: f64 = 0.10;
+/// How many standard errors of the medians' difference a step must exceed.
+const SIGMAS_MIN: f64 = 5.0;
+/// The shortest plateau, seconds.
+const PLATEAU_S_MIN: usize = 10;
+/// Longer series are first condensed to about this many bins.
+const BINS_MAX: usize = 600;
+/// Neighbourhood of a boundary, in bins, in which the step is judged.
+const WINDOW_BINS: usize = 60;
+
+/// Finds stretches of steady rate by binary segmentation: the split that leaves the least sum of absolute deviations from
+/// the two medians, accepted when the step is real, then each side again.
+///
+/// Source: binary segmentation after Scott and Knott (1974), with medians in place of means (Fryzlewicz 2014 reviews it).
+///
+/// ```
+/// let mut series = vec![16_000; 240];
+/// series.extend(vec![3_000; 600]);
+/// let found = seawall_lab::sustain::plateaus(&series);
+/// assert_eq!(found.len(), 2);
+/// assert_eq!((found[0].from_s, found[0].to_s, found[1].to_s), (0, 240, 840));
+/// assert_eq!(found[1].rate, 3_000.0);
+/// assert!(seawall_lab::sustain::plateaus(&[]).is_empty());
+/// ```
+#[must_use]
+pub fn plateaus(per_second: &[u32]) -> Vec<Plateau> {
+    if per_second.is_empty() {
+        return vec![];
+    }
+    let width = per_second.len().div_ceil(BINS_MAX);
+    let bins: Vec<f64> = per_second
+        .chunks(width)
+        .map(|chunk| median(&chunk.iter().map(|&x| f64::from(x)).collect::<Vec<_>>()))
+        .collect();
+    let bins_min = PLATEAU_S_MIN.div_ceil(width).max(4);
+    let mut cuts = Vec::new();
+    segment(&bins, 0, bins_min, &mut cuts);
+    cuts.sort_unstable();
+
+    let mut edges = vec![0];
+    edges.extend(cuts.iter().map(|cut| cut * width));
+    edges.push(per_second.len());
+    // Two neighbours that turn out alike are one plateau.
+    let rate = |from: usize, to: usize| median(&per_second[from..to].iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
+    let mut i = 1;
+    while i + 1 < edges.len() {
+        let (left, right) = (rate(edges[i - 1], edges[i]), rate(edges[i], edges[i + 1]));
+        if (left - right).abs() <= STEP_MIN * left.max(right) {
+            edges.remove(i);
+            i = i.saturating_sub(1).max(1);
+        } else {
+            i += 1;
+        }
+    }
+    edges.windows(2).map(|w| Plateau { from_s: second(w[0]), to_s: second(w[1]), rate: rate(w[0], w[1]) }).collect()
+}
+
+fn second(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// Adds to `cuts` the boundaries found in `bins`, which begin at `offset` of the whole.
+fn segment(bins: &[f64], offset: usize, bins_min: usize, cuts: &mut Vec<usize>) {
+    let n = bins.len();
+    if n < 2 * bins_min {
+        return;
+    }
+    let before = costs(bins.iter());
+    let after = costs(bins.iter().rev());
+    // before[k - 1] is the cost of the first k bins, after[n - k - 1] that of the rest.
+    let best = (bins_min..=n - bins_min)
+        .min_by(|&a, &b| (before[a - 1] + after[n - a - 1]).total_cmp(&(before[b - 1] + after[n - b - 1])));
+    let Some(cut) = best else { return };
+    let left = &bins[cut.saturating_sub(WINDOW_BINS)..cut];
+    let right = &bins[cut..(cut + WINDOW_BINS).min(n)];
+    if is_step(left, right) {
+        cuts.push(offset + cut);
+        segment(&bins[..cut], offset, bins_min, cuts);
+        segment(&bins[cut..], offset + cut, bins_min, cuts);
+    }
+}
+
+/// Whether two stretches lie on different levels.
+fn is_step(left: &[f64], right: &[f64]) -> bool {
+    let (ml, mr) = (median(left), median(right));
+    let residuals: Vec<f64> = left.iter().map(|x| (x - ml).abs()).chain(right.iter().map(|x| (x - mr).abs())).collect();
+    // 1.4826 * MAD estimates a standard deviation; a median's standard error is 1.2533 times a mean's.
+    let sigma = 1.4826 * median(&residuals);
+    let error = 1.2533 * sigma * (1.0 / left.len() as f64 + 1.0 / right.len() as f64).sqrt();
+    let step = (ml - mr).abs();
+    step > STEP_MIN * ml.max(mr) && step > SIGMAS_MIN * error
+}
+
+/// For each prefix, the sum of absolute deviations from its median.
+fn costs<'a>(values: impl Iterator<Item = &'a f64>) -> Vec<f64> {
+    let mut sorted: Vec<f64> = Vec::new();
+    values
+        .map(|&value| {
+            let at = sorted.partition_point(|x| *x < value);
+            sorted.insert(at, value);
+            let half = sorted.len() / 2;
+            let low: f64 = sorted[..half].iter().sum();
+            let high: f64 = sorted[sorted.len() - half..].iter().sum();
+            high - low
+        })
+        .collect()
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+/// What a long run showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// One rate from beginning to end.
+    Held,
+    /// Fast at first, then lower for the rest.
+    Capped,
+    /// Up and down.
+    Uneven,
+    /// Faster at the end than at first.
+    Rising,
+    /// Under a minute: says nothing about sustained load.
+    TooShort,
+}
+
+/// The sentence for plateaus found by [`plateaus`], and the shape it states.
+///
+/// ```
+/// use seawall_lab::sustain::{plateaus, sentence};
+/// let mut series = vec![16_000; 240];
+/// series.extend(vec![3_000; 600]);
+/// assert_eq!(
+///     sentence(&plateaus(&series)).1,
+///     "capped near 3,000 IOPS after 4 minutes (16,000 before): burst credit or a write cache is spent"
+/// );
+/// ```
+#[must_use]
+pub fn sentence(plateaus: &[Plateau]) -> (Shape, String) {
+    let (Some(first), Some(last)) = (plateaus.first(), plateaus.last()) else {
+        return (Shape::TooShort, "nothing was measured over time".into());
+    };
+    let total_s = last.to_s;
+    if total_s < 60 {
+        return (
+            Shape::TooShort,
+            format!(
+                "cannot tell from {total_s} s whether the rate lasts: burst credit and write caches take minutes to spend"
+            ),
+        );
+    }
+    let high = plateaus.iter().map(|p| p.rate).fold(0.0, f64::max);
+    let low = plateaus.iter().map(|p| p.rate).fold(f64::INFINITY, f64::min);
+    if plateaus.len() == 1 {
+        return (Shape::Held, format!("held {} IOPS for {}", text::count(near(first.rate)), duration(total_s)));
+    }
+    let falling = plateaus.windows(2).all(|w| w[1].rate < w[0].rate);
+    let lasting = last.to_s - last.from_s >= 30;
+    if falling && lasting {
+        return (
+            Shape::Capped,
+            format!(
+                "capped near {} IOPS after {} ({} before): burst credit or a write cache is spent",
+                text::count(near(last.rate)),
+                duration(last.from_s),
+                text::count(near(first.rate)),
+            ),
+        );
+    }
+    if plateaus.windows(2).all(|w| w[1].rate > w[0].rate) {
+        return (
+            Shape::Rising,
+            format!(
+                "rose from {} to {} IOPS after {}",
+                text::count(near(first.rate)),
+                text::count(near(last.rate)),
+                duration(last.from_s)
+            ),
+        );
+    }
+    (
+        Shape::Uneven,
+        format!(
+            "moved between {} and {} IOPS in {} steps over {}: plan for the lower one",
+            text::count(near(low)),
+            text::count(near(high)),
+            plateaus.len(),
+            duration(total_s)
+        ),
+    )
+}
+
+/// Two significant digits: a plateau is no sharper than that.
+fn near(rate: f64) -> f64 {
+    if rate < 100.0 {
+        return rate.round();
+    }
+    let unit = 10f64.powf(rate.log10().floor() - 1.0);
+    (rate / unit).round() * unit
+}
+
+fn duration(seconds: u32) -> String {
+    match seconds {
+        0..=89 => format!("{seconds} s"),
+        90..=5399 => {
+            let minutes = (f64::from(seconds) / 60.0).round();
+            format!("{minutes} minutes")
+        }
+        _ => format!("{:.1} hours", f64::from(seconds) / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{Rng, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    fn noisy(rate: f64, seconds: usize, noise: f64, rng: &mut Pcg64) -> Vec<u32> {
+        (0..seconds).map(|_| (rate * (1.0 + noise * rng.random_range(-1.0..1.0))) as u32).collect()
+    }
+
+    #[test]
+    fn burst_credit_is_found_in_noise() {
+        for seed in 0..20 {
+            let mut rng = Pcg64::seed_from_u64(seed);
+            let mut series = noisy(16_000.0, 240, 0.15, &mut rng);
+            series.extend(noisy(3_000.0, 1560, 0.15, &mut rng));
+            // A stall and a spike are not plateaus.
+            series[100] = 0;
+            series[900] = 20_000;
+            let found = plateaus(&series);
+            assert_eq!(found.len(), 2, "seed {seed}: {found:?}");
+            assert!(found[0].to_s.abs_diff(240) <= 3, "seed {seed}: {found:?}");
+            let (shape, text) = sentence(&found);
+            assert_eq!(shape, Shape::Capped);
+            assert!(text.contains("capped near 3,") || text.contains("capped near 2,9"), "{text}");
+            assert!(text.contains("after 4 minutes"), "{text}");
+        }
+    }
+
+    #[test]
+    fn noise_alone_is_one_plateau() {
+        for seed in 0..50 {
+            let mut rng = Pcg64::seed_from_u64(seed);
+            for noise in [0.0, 0.05, 0.3] {
+                let series = noisy(5_000.0, 600, noise, &mut rng);
+                assert_eq!(plateaus(&series).len(), 1, "seed {seed} noise {noise}: {:?}", plateaus(&series));
+            }
+        }
+        assert_eq!(sentence(&plateaus(&[5000; 600])), (Shape::Held, "held 5,000 IOPS for 10 minutes".into()));
+    }
+
+    #[test]
+    fn three_levels_and_a_bump_in_the_middle() {
+        let mut rng = Pcg64::seed_from_u64(7);
+        let mut series = noisy(9_000.0, 300, 0.1, &mut rng);
+        series.extend(noisy(4_000.0, 60, 0.1, &mut rng));
+        series.extend(noisy(9_000.0, 300, 0.1, &mut rng));
+        let found = plateaus(&series);
+        assert_eq!(found.len(), 3, "{found:?}");
+        let (shape, text) = sentence(&found);
+        assert_eq!(shape, Shape::Uneven);
+        assert!(text.contains("plan for the lower"), "{text}");
+        let mut rising = vec![1000; 100];
+        rising.extend(vec![2000; 100]);
+        assert_eq!(sentence(&plateaus(&rising)).0, Shape::Rising);
+    }
+
+    #[test]
+    fn short_empty_and_zero_series_do_not_panic() {
+        assert_eq!(sentence(&plateaus(&[])).0, Shape::TooShort);
+        assert_eq!(sentence(&plateaus(&[1, 2, 3])).0, Shape::TooShort);
+        assert_eq!(plateaus(&[0; 100]).len(), 1);
+        assert_eq!(sentence(&plateaus(&[0; 100])).1, "held 0 IOPS for 2 minutes");
+        let long: Vec<u32> = (0..20_000).map(|i| if i < 10_000 { 500 } else { 100 }).collect();
+        assert_eq!(plateaus(&long).len(), 2);
+    }
+}

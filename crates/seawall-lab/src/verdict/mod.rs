@@ -1,0 +1,325 @@
+//! What a run means, in plain words: a sentence, and the numbers it rests on.
+//!
+//! - A verdict is a pure function of [`Results`]; a cell that was not measured brings forth no verdict.
+//! - A difference inside the noise is never stated as one: [`Level::CannotTell`] is an answer.
+//! - "Does no harm" is claimed only when the whole interval of the ratio lies within 10% of 1 (`Answer::Same`).
+//! - Ids are stable, `experiment.subject[.variant]`: the report links to them and scripts read them from JSON.
+
+mod append_overwrite;
+mod device;
+mod direct_sync;
+mod log_memory;
+mod parallel_direct;
+mod run;
+
+pub(crate) use append_overwrite::overwrite_against;
+pub(crate) use log_memory::direct_and_buffered;
+
+use crate::cell::{CellSpec, Experiment};
+use crate::results::{CellResult, Results, operation_word};
+use crate::stats::{Comparison, Estimate};
+use crate::text;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How a verdict is to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// Something to act on.
+    Warning,
+    /// Worth knowing; neither good nor bad.
+    Note,
+    /// As one would wish.
+    Good,
+    /// The measurement does not decide.
+    CannotTell,
+    /// Nobody has tried.
+    NotTested,
+}
+
+impl Level {
+    /// `warning`, `note`, `good`, `cannot tell`, `not tested`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Warning => "warning",
+            Self::Note => "note",
+            Self::Good => "good",
+            Self::CannotTell => "cannot tell",
+            Self::NotTested => "not tested",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// One conclusion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Stable id, such as `append-overwrite.append`.
+    pub id: String,
+    /// The experiment it belongs to; `None` for verdicts about the machine or the run.
+    pub experiment: Option<Experiment>,
+    /// How to take it.
+    pub level: Level,
+    /// The conclusion.
+    pub sentence: String,
+    /// The numbers behind it.
+    pub reason: String,
+    /// Ids of the cells the numbers come from.
+    pub cells: Vec<String>,
+}
+
+/// Every verdict the results allow: about the run and the device first, then in the order of the experiments.
+///
+/// ```
+/// use seawall_lab::{plan, sample, verdict};
+/// let results = sample::of_plan(&plan::decisive());
+/// let all = verdict::verdicts(&results);
+/// let append = all.iter().find(|v| v.id == "append-overwrite.append").unwrap();
+/// assert!(append.sentence.starts_with("appending costs 2.5x overwriting on this ext4"), "{}", append.sentence);
+/// assert_eq!(append.level, verdict::Level::Warning);
+/// // Nothing is said about what was not measured, except that durability has not been tested.
+/// let none = verdict::verdicts(&sample::results(vec![]));
+/// assert!(none.iter().all(|v| v.cells.is_empty()));
+/// assert!(none.iter().any(|v| v.sentence == "durability under power loss: not tested"));
+/// ```
+#[must_use]
+pub fn verdicts(results: &Results) -> Vec<Verdict> {
+    let mut out = Vec::new();
+    run::verdicts(results, &mut out);
+    device::verdicts(results, &mut out);
+    direct_sync::verdicts(results, &mut out);
+    log_memory::verdicts(results, &mut out);
+    parallel_direct::verdicts(results, &mut out);
+    append_overwrite::verdicts(results, &mut out);
+    out
+}
+
+/// How one rate stands to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The first is higher, beyond the noise.
+    More,
+    /// The first is lower, beyond the noise.
+    Less,
+    /// The whole interval lies within 10% of 1.
+    Same,
+    /// The noise hides it.
+    Unclear,
+}
+
+/// Two measured cells and how their rates compare.
+pub(crate) struct Pair<'a> {
+    pub(crate) a: &'a CellResult,
+    pub(crate) b: &'a CellResult,
+    pub(crate) answer: Answer,
+    /// `a` over `b`.
+    pub(crate) ratio: Estimate,
+}
+
+/// Compares two cells; `None` unless both were measured.
+pub(crate) fn pair<'a>(results: &'a Results, a: &CellSpec, b: &CellSpec) -> Option<Pair<'a>> {
+    let comparison = results.compare(a, b);
+    let ratio = comparison.ratio()?;
+    let answer = match comparison {
+        Comparison::Higher(_) => Answer::More,
+        Comparison::Lower(_) => Answer::Less,
+        _ if ratio.samples >= 3 && ratio.low >= 0.9 && ratio.high <= 1.1 => Answer::Same,
+        _ => Answer::Unclear,
+    };
+    Some(Pair { a: results.cell(a)?, b: results.cell(b)?, answer, ratio })
+}
+
+impl<'a> Pair<'a> {
+    /// How many times faster `a` is.
+    pub(crate) fn times(&self) -> String {
+        text::ratio(self.ratio.median)
+    }
+
+    /// How many times slower `a` is.
+    pub(crate) fn times_slower(&self) -> String {
+        text::ratio(1.0 / self.ratio.median)
+    }
+
+    /// "cannot tell ...", in the words fitting [`Answer::Same`] or [`Answer::Unclear`].
+    pub(crate) fn cannot_tell(&self, a: &str, b: &str) -> String {
+        match self.answer {
+            Answer::Same => format!("cannot tell {a} from {b}: any difference is under 10%"),
+            _ if self.ratio.samples < 3 => {
+                format!("cannot tell {a} from {b}: only {}", rounds(self.ratio.samples))
+            }
+            _ => format!(
+                "cannot tell {a} from {b}: the difference is inside the noise ({} to {})",
+                text::ratio(self.ratio.low),
+                text::ratio(self.ratio.high)
+            ),
+        }
+    }
+
+    /// Both rates, the ratio and its interval.
+    pub(crate) fn reason(&self) -> String {
+        let mut out = format!(
+            "{}; {}; ratio {} ({} to {} over {})",
+            cell_rate(self.a),
+            cell_rate(self.b),
+            text::ratio(self.ratio.median),
+            text::ratio(self.ratio.low),
+            text::ratio(self.ratio.high),
+            rounds(self.ratio.samples)
+        );
+        if self.a.disturbed() || self.b.disturbed() {
+            out.push_str("; other load disturbed some of these rounds");
+        }
+        out
+    }
+
+    pub(crate) fn cells(&self) -> [&'a CellResult; 2] {
+        [self.a, self.b]
+    }
+}
+
+fn rounds(n: usize) -> String {
+    if n == 1 { "one round".into() } else { format!("{n} rounds") }
+}
+
+/// `overwrite 8K, buffered, fdatasync each, 1 thread: 12,330 writes/s`.
+pub(crate) fn cell_rate(cell: &CellResult) -> String {
+    let rate = cell.rate().map_or_else(|| "?".into(), |r| text::count(r.median));
+    format!("{}: {rate} {}/s", cell.spec.title(), operation_word(&cell.spec))
+}
+
+/// Median latency, ns.
+pub(crate) fn p50_ns(cell: &CellResult) -> Option<f64> {
+    cell.latency_ns(0.5).map(|ns| ns as f64)
+}
+
+/// Collects verdicts of one experiment.
+pub(crate) struct Writer<'a> {
+    pub(crate) out: &'a mut Vec<Verdict>,
+    pub(crate) experiment: Option<Experiment>,
+}
+
+impl Writer<'_> {
+    pub(crate) fn add(
+        &mut self,
+        subject: &str,
+        level: Level,
+        sentence: impl Into<String>,
+        reason: impl Into<String>,
+        cells: &[&CellResult],
+    ) {
+        let scope = self.experiment.map_or("run", Experiment::name);
+        self.out.push(Verdict {
+            id: format!("{scope}.{subject}"),
+            experiment: self.experiment,
+            level,
+            sentence: sentence.into(),
+            reason: reason.into(),
+            cells: cells.iter().map(|c| c.id.clone()).collect(),
+        });
+    }
+}
+
+/// The file system's name for sentences: `ext4`, or `file system` when it is not known.
+pub(crate) fn file_system_word(results: &Results) -> &str {
+    results.probe.file_system.known().map_or("file system", |fs| fs.kind.as_str())
+}
+
+/// Whether a rate of single random reads is beyond any spinning disk (about 200 per second), whatever the kernel was told:
+/// virtual disks are announced as rotating by default.
+pub(crate) fn too_fast_to_rotate(results: &Results) -> Option<f64> {
+    let rate = results.cell(&crate::plan::random_read(1))?.rate()?.median;
+    (rate > 1_000.0).then_some(rate)
+}
+
+/// Whether this is a spinning disk: the kernel says so and the read rate does not contradict it.
+pub(crate) fn rotates(results: &Results) -> Option<bool> {
+    let said = *results.probe.device.known()?.rotational.known()?;
+    Some(said && too_fast_to_rotate(results).is_none())
+}
+
+/// What a flush adds to a 4 KiB direct write by one thread: the median of write + fdatasync less the median of the write
+/// alone, ns, never below zero. Both medians come from cells measured in turn.
+pub(crate) fn flush_cost_ns(results: &Results) -> Option<f64> {
+    use crate::cell::Sync;
+    let with = p50_ns(results.cell(&crate::plan::direct_sync(1, 4096, Sync::Fdatasync))?)?;
+    let without = p50_ns(results.cell(&crate::plan::direct_sync(1, 4096, Sync::None))?)?;
+    Some((with - without).max(0.0))
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// The verdict with this id.
+    pub(crate) fn verdict(results: &Results, id: &str) -> Option<Verdict> {
+        verdicts(results).into_iter().find(|v| v.id == id)
+    }
+
+    /// Level and sentence of the verdict with this id.
+    #[track_caller]
+    pub(crate) fn said(results: &Results, id: &str) -> (Level, String) {
+        let all = verdicts(results);
+        let ids: Vec<&str> = all.iter().map(|v| v.id.as_str()).collect();
+        let v = all.iter().find(|v| v.id == id).unwrap_or_else(|| panic!("no {id} among {ids:?}"));
+        (v.level, v.sentence.clone())
+    }
+
+    /// A cell whose rounds scatter so widely that nothing can be said.
+    pub(crate) fn noisy(spec: CellSpec, rate: f64) -> CellResult {
+        let mut cell = crate::sample::cell(spec, rate);
+        for (i, round) in cell.rounds.iter_mut().enumerate() {
+            round.operations = (rate * [0.4, 1.9, 0.7, 1.6, 0.5, 1.4][i % 6]) as u64;
+        }
+        cell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{plan, sample};
+    use std::collections::HashSet;
+
+    #[test]
+    fn ids_are_unique_sentences_are_whole_and_json_round_trips() {
+        let results = sample::of_plan(&plan::full());
+        let all = verdicts(&results);
+        let ids: HashSet<&str> = all.iter().map(|v| v.id.as_str()).collect();
+        assert_eq!(ids.len(), all.len());
+        for v in &all {
+            assert!(!v.sentence.is_empty() && !v.reason.is_empty(), "{v:?}");
+            assert!(!v.sentence.contains("NaN") && !v.sentence.contains('?'), "{v:?}");
+            for id in &v.cells {
+                assert!(results.cells.iter().any(|c| &c.id == id), "{v:?} names a cell that is not there");
+            }
+        }
+        let json = serde_json::to_string(&all).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Verdict>>(&json).unwrap(), all);
+    }
+
+    #[test]
+    fn odd_cells_do_not_panic() {
+        let mut results = sample::of_plan(&plan::full());
+        for (i, cell) in results.cells.iter_mut().enumerate() {
+            match i % 4 {
+                0 => cell.rounds.clear(),
+                1 => cell.rounds.iter_mut().for_each(|r| {
+                    r.operations = 0;
+                    r.latency = histogram::SparseHistogram::new(6, 40).unwrap();
+                    r.device = None;
+                    r.cached_bytes = None;
+                }),
+                2 => cell.rounds.iter_mut().for_each(|r| r.seconds = f64::NAN),
+                _ => cell.rounds.truncate(1),
+            }
+        }
+        let _all = verdicts(&results);
+    }
+}

@@ -1,0 +1,134 @@
+//! What can go wrong between a run, its witness and a verification, each with what to do about it.
+//!
+//! 1. A loss of data is never an error: it is a finding of [`super::Verification`]. Errors are what prevents an answer.
+//! 2. An error of the disk under test keeps its own evidence ([`IoError`]): file, offset, errno.
+
+use super::RunId;
+use seawall_io::IoError;
+use std::io;
+
+/// Why serving, running or verifying stopped without an answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WitnessError {
+    /// Another program listens there.
+    #[error(
+        "cannot listen on {addr}: the address is in use; stop the other program (`ss -ltnp` names it) or give another port"
+    )]
+    AddressInUse {
+        /// The address asked for.
+        addr: String,
+    },
+    /// Listening failed for another reason.
+    #[error("cannot listen on {addr}: {source}; give an address of this machine, such as 0.0.0.0:7440 for all of them")]
+    CannotListen {
+        /// The address asked for.
+        addr: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// No connection to the witness.
+    #[error(
+        "cannot reach the witness at {addr}: {source}; check that `seawall witness serve` runs there, that it listens on an \
+         address other than loopback, and that no firewall is between"
+    )]
+    CannotReach {
+        /// The address given.
+        addr: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// Something else listens there.
+    #[error("what listens at {addr} is no seawall witness ({detail}); check host and port")]
+    NotAWitness {
+        /// The address given.
+        addr: String,
+        /// What was seen.
+        detail: String,
+    },
+    /// The two programs are too far apart.
+    #[error(
+        "this program speaks witness protocol {ours} and the other side {theirs}: use the same version of seawall on both machines"
+    )]
+    ProtocolMismatch {
+        /// Our version.
+        ours: u16,
+        /// Theirs.
+        theirs: u16,
+    },
+    /// The shared secret differs.
+    #[error("the witness refused the token: give --token the same value on both machines")]
+    WrongToken,
+    /// The witness has no such run.
+    #[error("the witness knows no run {run}; {known}")]
+    UnknownRun {
+        /// The id asked for.
+        run: RunId,
+        /// What it does know, in words.
+        known: String,
+    },
+    /// The run id is taken.
+    #[error("the witness already has a run {run}, and a record is never overwritten: start the run under another id")]
+    RunExists {
+        /// The id.
+        run: RunId,
+    },
+    /// The run goes on.
+    #[error("run {run} is still connected to the witness: cut the power first, then verify")]
+    StillRunning {
+        /// The id.
+        run: RunId,
+    },
+    /// The witness was there and is gone.
+    #[error(
+        "the connection to the witness at {addr} was lost and did not come back ({reason}); the run ends here, because a write \
+         that no witness knows of proves nothing. What was confirmed stays on record and can be verified"
+    )]
+    ConnectionLost {
+        /// The address.
+        addr: String,
+        /// The last thing that failed.
+        reason: String,
+    },
+    /// The witness came back with less than it had confirmed.
+    #[error(
+        "the witness had confirmed write {confirmed} of stream {stream} and, after a reconnect, records only {recorded}: the \
+         witness's own storage loses what it syncs; run it on another machine"
+    )]
+    WitnessForgot {
+        /// The stream.
+        stream: u32,
+        /// The last sequence it had confirmed.
+        confirmed: u64,
+        /// The last sequence it now has.
+        recorded: u64,
+    },
+    /// The witness refused for a reason of its own.
+    #[error("the witness refused: {text}")]
+    Refused {
+        /// In its words.
+        text: String,
+    },
+    /// The witness answered with something out of place.
+    #[error("the witness at {addr} sent something out of place ({detail}): is it the same version of seawall?")]
+    Confused {
+        /// The address.
+        addr: String,
+        /// What was seen.
+        detail: String,
+    },
+    /// An option has a value that cannot work.
+    #[error("{option} {reason}")]
+    BadOption {
+        /// The option's name.
+        option: &'static str,
+        /// What it must be.
+        reason: String,
+    },
+    /// Asked to stop before there was an answer.
+    #[error("stopped before the end, so there is no answer; run it again")]
+    Stopped,
+    /// The disk refused.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}

@@ -1,0 +1,220 @@
+//! From many writers to one connection: each acknowledged write is told to the witness before its stream writes again.
+//!
+//! 1. A writer calls [`Reporter::report`] after its write was acknowledged, and waits there until the witness has confirmed:
+//!    so each stream has at most one write that the witness does not know of.
+//! 2. Reports that come while a frame is out leave together in the next one: the witness syncs once for all of them.
+//! 3. A lost connection is made again and the frame repeated; the witness passes over what it already has. Writers stand still
+//!    meanwhile. Nothing is ever reported that a writer did not report.
+//! 4. After a final failure every writer is told, and nothing more is sent.
+//!
+//! ```text
+//!   waiting ──pending──> sent ──confirmed──> waiting
+//!      └─quiet──> ping     └──broken──> reconnect ──Standing──> sent again
+//!                                           └──too long──> dead
+//! ```
+
+use super::client::{Client, Failure};
+use super::error::WitnessError;
+use super::protocol::{REPORTS_MAX, Report};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PING_EVERY: Duration = Duration::from_secs(2);
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How a run is getting on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Writes acknowledged by the disk and confirmed by the witness.
+    pub acknowledged: u64,
+    /// Since the first write.
+    pub elapsed: Duration,
+    /// False while the witness cannot be reached and the writers wait for it.
+    pub connected: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    pending: Vec<Report>,
+    confirmed: Vec<u64>,
+    writers: usize,
+    dead: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Reporter {
+    shared: Mutex<Shared>,
+    changed: Condvar,
+}
+
+/// A writer that may still report; the reporter ends when the last is dropped.
+#[derive(Debug)]
+pub(super) struct Writer<'a>(&'a Reporter);
+
+/// How to come back to a witness that was lost.
+pub(super) struct Return<'a> {
+    pub(super) connect: &'a dyn Fn() -> Result<Client, WitnessError>,
+    pub(super) addr: &'a str,
+    pub(super) time_max: Duration,
+}
+
+impl Reporter {
+    pub(super) fn new(streams: u32) -> Self {
+        let shared = Shared { confirmed: vec![0; streams as usize], ..Shared::default() };
+        Self { shared: Mutex::new(shared), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn writer(&self) -> Writer<'_> {
+        self.lock().writers += 1;
+        Writer(self)
+    }
+
+    /// The last confirmed sequence of each stream.
+    pub(super) fn confirmed(&self) -> Vec<u64> {
+        self.lock().confirmed.clone()
+    }
+
+    /// Carries reports until the last writer is gone and everything is confirmed, then says that the run has ended if
+    /// `orderly` says so.
+    pub(super) fn carry(
+        &self,
+        mut client: Client,
+        back: &Return<'_>,
+        stop: &AtomicBool,
+        orderly: &dyn Fn() -> bool,
+        progress: &(dyn Fn(&Progress) + Sync),
+    ) -> Result<(), WitnessError> {
+        let carried = self.carry_on(&mut client, back, stop, orderly, progress);
+        if carried.is_err() {
+            self.lock().dead = true;
+            self.changed.notify_all();
+        }
+        carried
+    }
+
+    fn carry_on(
+        &self,
+        client: &mut Client,
+        back: &Return<'_>,
+        stop: &AtomicBool,
+        orderly: &dyn Fn() -> bool,
+        progress: &(dyn Fn(&Progress) + Sync),
+    ) -> Result<(), WitnessError> {
+        let began = Instant::now();
+        let mut shown = began;
+        loop {
+            let (batch, done) = self.next_batch();
+            if shown.elapsed() >= PROGRESS_EVERY || done {
+                shown = Instant::now();
+                progress(&Progress { acknowledged: self.total(), elapsed: began.elapsed(), connected: true });
+            }
+            loop {
+                let sent = match (done, batch.is_empty()) {
+                    (true, _) if orderly() => client.end(),
+                    (true, _) => return Ok(()),
+                    (false, true) => client.ping(),
+                    (false, false) => client.report(batch.clone()),
+                };
+                match sent {
+                    Ok(()) if done => return Ok(()),
+                    Ok(()) => break,
+                    Err(Failure::Final(error)) => return Err(error),
+                    // Everything is confirmed; that the run ended in order is a courtesy.
+                    Err(Failure::Broken(_)) if done => return Ok(()),
+                    Err(Failure::Broken(_)) => {
+                        progress(&Progress { acknowledged: self.total(), elapsed: began.elapsed(), connected: false });
+                        *client = self.come_back(back, stop)?;
+                    }
+                }
+            }
+            let mut shared = self.lock();
+            for report in &batch {
+                shared.confirmed[report.stream as usize] = report.sequence;
+            }
+            drop(shared);
+            self.changed.notify_all();
+        }
+    }
+
+    /// The next frame's reports; empty for a ping; true when all writers are gone and nothing is left.
+    fn next_batch(&self) -> (Vec<Report>, bool) {
+        let (mut shared, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), PING_EVERY, |shared| shared.pending.is_empty() && shared.writers > 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        let count = shared.pending.len().min(REPORTS_MAX);
+        let batch: Vec<Report> = shared.pending.drain(..count).collect();
+        let done = batch.is_empty() && shared.writers == 0;
+        (batch, done)
+    }
+
+    fn total(&self) -> u64 {
+        self.lock().confirmed.iter().sum()
+    }
+
+    fn come_back(&self, back: &Return<'_>, stop: &AtomicBool) -> Result<Client, WitnessError> {
+        let deadline = Instant::now() + back.time_max;
+        loop {
+            // Asked to stop: one attempt to deliver what is pending, no waiting.
+            let last = stop.load(Ordering::Relaxed) || Instant::now() >= deadline;
+            let attempt = (back.connect)().map_err(Failure::Final).and_then(|mut client| {
+                let standing = client.resume()?;
+                Ok((client, standing))
+            });
+            let reason = match attempt {
+                Ok((client, standing)) => {
+                    for (stream, (&confirmed, &recorded)) in
+                        self.lock().confirmed.iter().zip(&standing.last).enumerate()
+                    {
+                        if recorded < confirmed {
+                            return Err(WitnessError::WitnessForgot { stream: stream as u32, confirmed, recorded });
+                        }
+                    }
+                    return Ok(client);
+                }
+                // A witness that is being restarted refuses connections, or closes them half way.
+                Err(Failure::Final(error @ (WitnessError::CannotReach { .. } | WitnessError::NotAWitness { .. }))) => {
+                    error.to_string()
+                }
+                Err(Failure::Final(error)) => return Err(error),
+                Err(Failure::Broken(reason)) => reason,
+            };
+            if last {
+                return Err(WitnessError::ConnectionLost { addr: back.addr.into(), reason });
+            }
+            thread::sleep(RECONNECT_PAUSE);
+        }
+    }
+}
+
+impl Writer<'_> {
+    /// Tells the witness of an acknowledged write and waits for its confirmation; false when there will be none.
+    pub(super) fn report(&self, stream: u32, sequence: u64) -> bool {
+        let mut shared = self.0.lock();
+        if shared.dead {
+            return false;
+        }
+        shared.pending.push(Report { stream, sequence });
+        self.0.changed.notify_all();
+        let shared = self
+            .0
+            .changed
+            .wait_while(shared, |shared| shared.confirmed[stream as usize] < sequence && !shared.dead)
+            .unwrap_or_else(PoisonError::into_inner);
+        shared.confirmed[stream as usize] >= sequence
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        self.0.lock().writers -= 1;
+        self.0.changed.notify_all();
+    }
+}

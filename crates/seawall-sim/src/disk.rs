@@ -1,0 +1,458 @@
+//! The simulated disk as programs see it: [`seawall_io::Disk`] over one lock.
+//!
+//! 1. Nothing here decides: it finds the handle, takes the lock, and lets [`State`] do the work.
+//! 2. A closed handle is noticed at the next operation: its guard only leaves a note, so that dropping a request under the
+//!    lock cannot wait for the lock.
+//! 3. Completions are handed out after the lock is released.
+
+use crate::fault::Fault;
+use crate::image::{BLOCK, blocks_of};
+use crate::options::SimOptions;
+use crate::queue::InFlight;
+use crate::state::{About, Errno, State, error};
+use crate::trace::{Call, Trace};
+use seawall_io::{
+    Allocate, BackendInfo, Cached, Completer, Completion, Disk, Handle, OpenHow, Request, Result, SyncHow, Ticket,
+    WriteHow,
+};
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Ids of handles are unique in the whole program, so that a handle never means a file of another disk. They are not part of
+/// traces.
+static NEXT_HANDLE: AtomicU64 = AtomicU64::new(1);
+
+/// A deterministic disk in memory, with the faults of real ones. See the [crate] for its model.
+///
+/// ```
+/// use seawall_io::{Create, Disk as _, OpenHow, SyncHow, WriteHow};
+/// use seawall_sim::{SimDisk, SimOptions};
+/// # fn main() -> seawall_io::Result<()> {
+/// let disk = SimDisk::new(SimOptions { seed: 42, ..SimOptions::default() });
+/// let file = disk.open("/db/data".as_ref(), OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+/// disk.write_at(&file, 0, &[std::io::IoSlice::new(b"kept")], WriteHow::default())?;
+/// disk.sync(&file, SyncHow::Data)?;
+/// disk.sync_dir("/db".as_ref())?;
+/// disk.power_cut();
+/// assert_eq!(disk.seen("/db/data"), Some(b"kept".to_vec()));
+/// assert_eq!(disk.len(&file).unwrap_err().errno(), Some(6)); // ENXIO: that handle was of the machine before
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct SimDisk {
+    state: Mutex<State>,
+    closed: Closed,
+    seed: u64,
+    info: BackendInfo,
+}
+
+/// Handles that were closed since the last operation.
+type Closed = Arc<Mutex<Vec<u64>>>;
+
+#[derive(Debug)]
+struct CloseNote {
+    id: u64,
+    closed: Closed,
+}
+
+impl Drop for CloseNote {
+    fn drop(&mut self) {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner).push(self.id);
+    }
+}
+
+impl SimDisk {
+    /// An empty disk.
+    #[must_use]
+    pub fn new(options: SimOptions) -> Arc<Self> {
+        Self::of(State::new(options))
+    }
+
+    fn of(state: State) -> Arc<Self> {
+        let seed = state.options.seed;
+        Arc::new(Self {
+            seed,
+            closed: Closed::default(),
+            info: BackendInfo {
+                name: "simulated",
+                reason: format!("asked for, with seed {seed}"),
+                registered_buffers: Err("there is no kernel to register them with".into()),
+            },
+            state: Mutex::new(state),
+        })
+    }
+
+    /// The seed it was made with.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
+        closed.sort_unstable();
+        for id in closed {
+            state.close(id);
+        }
+        state
+    }
+
+    // --- crashes ---------------------------------------------------------------------------------------------------------
+
+    /// Cuts the power and restarts the machine: of everything not made stable any subset persists, torn at physical
+    /// sectors, names included; handles and requests in flight answer `ENXIO` from now on.
+    pub fn power_cut(&self) {
+        let ready = {
+            let mut state = self.state();
+            state.power_cut();
+            std::mem::take(&mut state.queue.ready)
+        };
+        deliver(ready);
+    }
+
+    /// Kills the process: every completed write stays visible, locks are released, handles answer `ENXIO` from now on, and
+    /// writes in flight may each still land during the next [`SimOptions::late_within_ops`] operations. Locking a file
+    /// waits for those that were written through the handle that held its lock, as the kernel does; for others nothing waits.
+    ///
+    /// ```
+    /// use seawall_io::{AlignedBuf, Create, Disk as _, OpenHow, Request, WriteHow};
+    /// use seawall_sim::{SimDisk, SimOptions};
+    /// # fn main() -> seawall_io::Result<()> {
+    /// let disk = SimDisk::new(SimOptions { seed: 1, ..SimOptions::default() });
+    /// let how = OpenHow { write: true, create: Create::IfMissing, direct: true, ..OpenHow::default() };
+    /// let file = disk.open("/log".as_ref(), how)?;
+    /// disk.lock(&file)?;
+    /// let write = Request::write(&file, 0, vec![AlignedBuf::copy_of(&[7; 4096]).into()], WriteHow::default());
+    /// let ticket = disk.submit(vec![write]).remove(0);
+    /// disk.process_death();
+    /// assert!(disk.wait(&ticket).result.is_err());
+    /// let successor = disk.open("/log".as_ref(), how)?;
+    /// disk.lock(&successor)?;
+    /// assert_eq!(disk.late_writes(), 0); // landed or never will
+    /// # Ok(()) }
+    /// ```
+    pub fn process_death(&self) {
+        let ready = {
+            let mut state = self.state();
+            state.process_death();
+            std::mem::take(&mut state.queue.ready)
+        };
+        deliver(ready);
+    }
+
+    /// Writes of killed processes that have yet to land.
+    #[must_use]
+    pub fn late_writes(&self) -> usize {
+        self.state().late_writes()
+    }
+
+    /// A copy with a seed of its own, as another process would find the disk if this one died now: many crashes can be examined
+    /// from one run, without disturbing it. Handles do not carry over, and its trace begins empty.
+    ///
+    /// ```
+    /// use seawall_io::{Create, Disk as _, OpenHow, WriteHow};
+    /// use seawall_sim::{SimDisk, SimOptions};
+    /// # fn main() -> seawall_io::Result<()> {
+    /// let disk = SimDisk::new(SimOptions::default());
+    /// let file = disk.open("/f".as_ref(), OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+    /// disk.sync_dir("/".as_ref())?;
+    /// disk.write_at(&file, 0, &[std::io::IoSlice::new(b"unsynced")], WriteHow::default())?;
+    /// let outcomes: std::collections::BTreeSet<_> = (0..50)
+    ///     .map(|seed| {
+    ///         let crashed = disk.fork(seed);
+    ///         crashed.power_cut();
+    ///         crashed.seen("/f")
+    ///     })
+    ///     .collect();
+    /// assert!(outcomes.contains(&Some(b"unsynced".to_vec())));
+    /// assert!(outcomes.contains(&Some(Vec::new())));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn fork(&self, seed: u64) -> Arc<Self> {
+        Self::of(self.state().fork(seed))
+    }
+
+    /// A copy that holds only what is stable: the power cut that loses everything it can.
+    #[must_use]
+    pub fn clone_stable(&self) -> Arc<Self> {
+        let mut copy = self.state().fork(self.seed);
+        copy.lose_all();
+        Self::of(copy)
+    }
+
+    // --- faults ----------------------------------------------------------------------------------------------------------
+
+    /// Adds a fault to those of [`SimOptions::faults`].
+    ///
+    /// ```
+    /// use seawall_io::{Create, Disk as _, OpenHow, Op};
+    /// use seawall_sim::{Fault, SimDisk, SimOptions};
+    /// # fn main() -> seawall_io::Result<()> {
+    /// let disk = SimDisk::new(SimOptions::default());
+    /// let file = disk.open("/f".as_ref(), OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+    /// disk.inject(Fault::enospc().on(Op::Grow).once());
+    /// assert_eq!(disk.set_len(&file, 100).unwrap_err().errno(), Some(28));
+    /// disk.set_len(&file, 100)?;
+    /// # Ok(()) }
+    /// ```
+    pub fn inject(&self, fault: Fault) {
+        self.state().options.faults.push(fault);
+    }
+
+    /// Removes all faults. A lying flush stays.
+    pub fn clear_faults(&self) {
+        self.state().options.faults = crate::FaultPlan::new();
+    }
+
+    /// Illegal: while true, flushes and durable writes are acknowledged and leave everything in a volatile cache. A flush after
+    /// it was switched off again makes all of it stable.
+    ///
+    /// ```
+    /// use seawall_io::{Create, Disk as _, OpenHow, SyncHow, WriteHow};
+    /// use seawall_sim::{SimDisk, SimOptions};
+    /// # fn main() -> seawall_io::Result<()> {
+    /// let disk = SimDisk::new(SimOptions::default());
+    /// let file = disk.open("/f".as_ref(), OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+    /// disk.sync_dir("/".as_ref())?;
+    /// disk.lying_flush(true);
+    /// disk.write_at(&file, 0, &[std::io::IoSlice::new(b"acknowledged")], WriteHow::default())?;
+    /// disk.sync(&file, SyncHow::All)?;
+    /// assert_eq!(disk.stable("/f"), Some(Vec::new()));
+    /// # Ok(()) }
+    /// ```
+    pub fn lying_flush(&self, lying: bool) {
+        self.state().lying = lying;
+    }
+
+    /// Illegal: flips a bit of a file on the medium.
+    ///
+    /// # Errors
+    /// `ENOENT` when there is no such file, `EINVAL` beyond its end.
+    pub fn flip_bit(&self, path: impl AsRef<Path>, offset: u64, bit: u8) -> Result<()> {
+        let path = path.as_ref();
+        let about = About { call: Call::Write, path, offset, len: 1, asynchronous: false };
+        self.state().flip_bit(path, offset, bit).map(drop).map_err(|errno| error(about, errno))
+    }
+
+    // --- looks -----------------------------------------------------------------------------------------------------------
+
+    /// A copy of the record of operations.
+    #[must_use]
+    pub fn trace(&self) -> Trace {
+        self.state().trace.clone()
+    }
+
+    /// Virtual time since the disk was made.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.state().now
+    }
+
+    /// Lets virtual time pass; requests that are due by then take effect.
+    pub fn advance(&self, by: Duration) {
+        let mut state = self.state();
+        state.now += by;
+        state.run_due();
+    }
+
+    /// What programs see of a file, without an operation and without touching the page cache; `None` when there is none.
+    #[must_use]
+    pub fn seen(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
+        self.state().seen_bytes(path.as_ref())
+    }
+
+    /// What no power cut can take from a file; `None` when its name is not stable.
+    #[must_use]
+    pub fn stable(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
+        self.state().stable_bytes(path.as_ref())
+    }
+
+    /// Requests in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.state().queue.len()
+    }
+
+    /// Completes exactly one request, moving the clock as needed; false when nothing is in flight. For runners that
+    /// interleave the disk with other work, one step at a time.
+    ///
+    /// ```
+    /// use seawall_io::{AlignedBuf, Create, Disk as _, OpenHow, Request};
+    /// use seawall_sim::{SimDisk, SimOptions};
+    /// # fn main() -> seawall_io::Result<()> {
+    /// let disk = SimDisk::new(SimOptions::default());
+    /// let file = disk.open("/f".as_ref(), OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+    /// disk.set_len(&file, 8192)?;
+    /// let reads = [0, 4096].map(|offset| Request::read(&file, offset, AlignedBuf::zeroed(4096).into()));
+    /// let tickets = disk.submit(reads.into());
+    /// assert!(disk.step());
+    /// assert_eq!(tickets.iter().filter(|ticket| ticket.is_done()).count(), 1);
+    /// assert!(disk.step() && !disk.step());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn step(&self) -> bool {
+        let ready = {
+            let mut state = self.state();
+            while state.queue.ready.is_empty() && state.run_next() {}
+            if state.queue.ready.is_empty() { None } else { Some(state.queue.ready.remove(0)) }
+        };
+        let any = ready.is_some();
+        deliver(ready);
+        any
+    }
+
+    // --- helpers of the trait ----------------------------------------------------------------------------------------------
+
+    fn on_path<T>(
+        &self,
+        call: Call,
+        path: &Path,
+        work: impl FnOnce(&mut State) -> Result<(T, u64), Errno>,
+    ) -> Result<T> {
+        let about = About { call, path, offset: 0, len: 0, asynchronous: false };
+        self.state().perform(about, |state, _| work(state))
+    }
+
+    fn on_file<T>(
+        &self,
+        call: Call,
+        file: &Handle,
+        range: (u64, u64),
+        work: impl FnOnce(&mut State, u64, Option<crate::FaultKind>) -> Result<(T, u64), Errno>,
+    ) -> Result<T> {
+        let about = About { call, path: file.path(), offset: range.0, len: range.1, asynchronous: false };
+        let Some(id) = file.simulated_id() else { return Err(error(about, Errno(libc::EBADF))) };
+        self.state().perform(
+            about,
+            |state, fault| {
+                if state.is_open(id) { work(state, id, fault) } else { Err(Errno(libc::ENXIO)) }
+            },
+        )
+    }
+}
+
+fn deliver(ready: impl IntoIterator<Item = (Completer, Completion)>) -> usize {
+    ready.into_iter().map(|(completer, completion)| completer.complete(completion)).count()
+}
+
+impl Disk for SimDisk {
+    fn backend(&self) -> &BackendInfo {
+        &self.info
+    }
+
+    fn open(&self, path: &Path, how: OpenHow) -> Result<Handle> {
+        let id = NEXT_HANDLE.fetch_add(1, Ordering::Relaxed);
+        self.on_path(Call::Open, path, |state| state.open(id, path, how))?;
+        Ok(Handle::simulated_guarded(path, id, Box::new(CloseNote { id, closed: self.closed.clone() })))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.on_path(Call::Rename, from, |state| state.rename(from, to))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.on_path(Call::Remove, path, |state| state.remove(path))
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.on_path(Call::SyncDir, path, |state| state.sync_dir(path))
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<PathBuf>> {
+        self.on_path(Call::List, path, |state| Ok((state.names.list(&crate::names::normal(path)), 0)))
+    }
+
+    fn free_bytes(&self, path: &Path) -> Result<u64> {
+        self.on_path(Call::FreeBytes, path, |state| Ok((state.free_bytes(), 0)))
+    }
+
+    fn lock(&self, file: &Handle) -> Result<()> {
+        self.on_file(Call::Lock, file, (0, 0), |state, id, _| state.lock(id))
+    }
+
+    fn len(&self, file: &Handle) -> Result<u64> {
+        self.on_file(Call::Len, file, (0, 0), |state, id, _| Ok((state.file(id)?.seen.len, 0)))
+    }
+
+    fn set_len(&self, file: &Handle, len: u64) -> Result<()> {
+        self.on_file(Call::SetLen, file, (0, len), |state, id, _| state.set_len(id, len))
+    }
+
+    fn allocate(&self, file: &Handle, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.on_file(Call::Allocate, file, (offset, len), |state, id, _| state.allocate(id, how, offset, len))
+    }
+
+    fn read_at(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let mut moved = 0;
+        self.on_file(Call::Read, file, (offset, buf.len() as u64), |state, id, fault| {
+            let answer = state.read(id, offset, buf, fault)?;
+            moved = answer.1 as usize;
+            Ok(answer)
+        })?;
+        Ok(moved)
+    }
+
+    fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize> {
+        let bytes: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+        let call = if how.dsync { Call::DurableWrite } else { Call::Write };
+        let mut moved = 0;
+        self.on_file(call, file, (offset, bytes.len() as u64), |state, id, fault| {
+            let answer = state.write(id, offset, &bytes, how, fault)?;
+            moved = answer.1 as usize;
+            Ok(answer)
+        })?;
+        Ok(moved)
+    }
+
+    fn sync(&self, file: &Handle, how: SyncHow) -> Result<()> {
+        self.on_file(Call::Sync, file, (0, 0), |state, id, fault| state.sync(id, how, fault))
+    }
+
+    fn cached(&self, file: &Handle, len: u64) -> Result<Cached> {
+        self.on_file(Call::Cached, file, (0, len), |state, id, _| {
+            let file = state.file(id)?;
+            Ok((blocks_of(0, len).map_or_else(Cached::default, |pages| file.cache.cached(pages)), 0))
+        })
+    }
+
+    fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> Result<()> {
+        self.on_file(Call::DropCache, file, (offset, len), |state, id, _| {
+            // Only pages that lie wholly inside the range, as posix_fadvise(2) does.
+            let end = if len == 0 { u64::MAX } else { offset.saturating_add(len) };
+            let (first, beyond) = (offset.div_ceil(BLOCK), end / BLOCK);
+            if first < beyond {
+                state.file(id)?.drop_cache(first..=beyond - 1);
+            }
+            Ok(((), 0))
+        })
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> Vec<Ticket> {
+        let mut state = self.state();
+        let mut tickets = Vec::with_capacity(batch.len());
+        for request in batch {
+            let (ticket, completer) = Ticket::new();
+            state.submit(InFlight { request, completer, futile: 0 });
+            tickets.push(ticket);
+        }
+        tickets
+    }
+
+    fn drive(&self, block: bool) -> usize {
+        let ready = {
+            let mut state = self.state();
+            // A look costs a little time, so that a program that only polls makes progress too.
+            state.now += Duration::from_micros(1);
+            state.run_due();
+            while block && state.queue.ready.is_empty() && state.run_next() {}
+            std::mem::take(&mut state.queue.ready)
+        };
+        deliver(ready)
+    }
+}

@@ -1,0 +1,274 @@
+//! Faults on demand: what goes wrong, on which operations, and when.
+//!
+//! 1. A *legal* fault is one that an engine must survive without losing an acknowledged commit. An *illegal* one breaks
+//!    the device's promise: it must be detected and named, as far as it can be.
+//! 2. At most one fault has its way with an operation: the first that matches, in the order of injection.
+//! 3. A script ("the third write of this path") counts matching operations since the injection.
+
+use crate::dice::Dice;
+use crate::trace::Call;
+use seawall_io::Op;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Whether a correct engine must survive a fault or only detect it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Legality {
+    /// No acknowledged commit may be lost, under any seed.
+    Legal,
+    /// The device broke its promise: damage must be detected and named.
+    Illegal,
+}
+
+/// What goes wrong.
+///
+/// ```
+/// use seawall_sim::{FaultKind, Legality};
+/// assert_eq!(FaultKind::Short.legality(), Legality::Legal);
+/// assert_eq!(FaultKind::LostWrite.legality(), Legality::Illegal);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// Legal, on anything: the operation fails with this errno. A write that fails with `EIO` leaves any mixture of old and new
+    /// units behind. A sync that fails loses at least one page of what was pending, marks all of it clean, and the next
+    /// sync succeeds, as on Linux.
+    Errno(i32),
+    /// Legal, on reads and writes: fewer bytes are transferred than asked for.
+    Short,
+    /// Legal, on asynchronous requests: one attempt is answered `ECANCELED`, as when the submitting thread ended.
+    Cancelled,
+    /// Legal, on anything: it takes this much longer.
+    Slow(Duration),
+    /// Illegal, on reads: one bit of the range has flipped on the medium.
+    BitRot,
+    /// Illegal, on writes: acknowledged, even flushed, but never on the medium.
+    LostWrite,
+    /// Illegal, on writes: the bytes land elsewhere in the same file, and what was there is gone.
+    MisdirectedWrite,
+}
+
+impl FaultKind {
+    /// Whether a correct engine must survive it.
+    #[must_use]
+    pub fn legality(self) -> Legality {
+        match self {
+            Self::Errno(_) | Self::Short | Self::Cancelled | Self::Slow(_) => Legality::Legal,
+            Self::BitRot | Self::LostWrite | Self::MisdirectedWrite => Legality::Illegal,
+        }
+    }
+
+    fn can_hit(self, call: Call, asynchronous: bool) -> bool {
+        let write = matches!(call, Call::Write | Call::DurableWrite);
+        match self {
+            Self::Errno(_) | Self::Slow(_) => true,
+            Self::Short => write || call == Call::Read,
+            Self::Cancelled => asynchronous,
+            Self::BitRot => call == Call::Read,
+            Self::LostWrite | Self::MisdirectedWrite => write,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    Always,
+    Nth(u64),
+    AtOp(u64),
+    PerMillion(u32),
+}
+
+/// One fault: what, where and when.
+///
+/// ```
+/// use seawall_io::Op;
+/// use seawall_sim::Fault;
+/// let third_write = Fault::eio().on(Op::Write).path("/db/log").nth(3);
+/// let flaky_reads = Fault::short().on(Op::Read).probability(0.1);
+/// let full_once = Fault::enospc().on(Op::Grow).once();
+/// # let _ = (third_write, flaky_reads, full_once);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a fault does nothing until it is injected"]
+pub struct Fault {
+    kind: FaultKind,
+    op: Option<Op>,
+    path: Option<PathBuf>,
+    when: When,
+    left: u64,
+    matched: u64,
+}
+
+impl Fault {
+    /// A fault that always hits whatever it can hit; narrow it down with the other methods.
+    pub fn new(kind: FaultKind) -> Self {
+        Self { kind, op: None, path: None, when: When::Always, left: u64::MAX, matched: 0 }
+    }
+
+    /// The device fails.
+    pub fn eio() -> Self {
+        Self::new(FaultKind::Errno(libc::EIO))
+    }
+
+    /// There is no room, whatever [`seawall_io::Disk::free_bytes`] says.
+    pub fn enospc() -> Self {
+        Self::new(FaultKind::Errno(libc::ENOSPC))
+    }
+
+    /// Fewer bytes than asked for.
+    pub fn short() -> Self {
+        Self::new(FaultKind::Short)
+    }
+
+    /// The submitter is gone.
+    pub fn cancelled() -> Self {
+        Self::new(FaultKind::Cancelled)
+    }
+
+    /// It takes longer.
+    pub fn slow(by: Duration) -> Self {
+        Self::new(FaultKind::Slow(by))
+    }
+
+    /// A bit flips on the medium.
+    pub fn bit_rot() -> Self {
+        Self::new(FaultKind::BitRot)
+    }
+
+    /// Acknowledged and flushed, but not on the medium.
+    pub fn lost_write() -> Self {
+        Self::new(FaultKind::LostWrite)
+    }
+
+    /// The bytes land elsewhere in the file.
+    pub fn misdirected_write() -> Self {
+        Self::new(FaultKind::MisdirectedWrite)
+    }
+
+    /// Only this operation. `Op::Write` means durable writes too.
+    pub fn on(mut self, op: Op) -> Self {
+        self.op = Some(op);
+        self
+    }
+
+    /// Only this file, or the files of this directory.
+    pub fn path(mut self, path: impl AsRef<Path>) -> Self {
+        self.path = Some(crate::names::normal(path.as_ref()));
+        self
+    }
+
+    /// Only the `n`th matching operation from now, counted from 1.
+    pub fn nth(mut self, n: u64) -> Self {
+        self.when = When::Nth(n);
+        self
+    }
+
+    /// Only the operation with this number in the disk's trace.
+    pub fn at_op(mut self, number: u64) -> Self {
+        self.when = When::AtOp(number);
+        self
+    }
+
+    /// Each matching operation with this probability, from 0 to 1.
+    pub fn probability(mut self, probability: f64) -> Self {
+        self.when = When::PerMillion((probability.clamp(0.0, 1.0) * 1e6) as u32);
+        self
+    }
+
+    /// At most once.
+    pub fn once(self) -> Self {
+        self.times(1)
+    }
+
+    /// At most so many times.
+    pub fn times(mut self, times: u64) -> Self {
+        self.left = times;
+        self
+    }
+
+    /// What goes wrong.
+    #[must_use]
+    pub fn kind(&self) -> FaultKind {
+        self.kind
+    }
+
+    fn strikes(&mut self, call: Call, path: &Path, number: u64, asynchronous: bool, dice: &mut Dice) -> bool {
+        let Some(op) = call.op() else { return false };
+        let op_fits = match self.op {
+            None => true,
+            Some(Op::Write) => matches!(op, Op::Write | Op::DurableWrite),
+            Some(wanted) => wanted == op,
+        };
+        let fits = op_fits
+            && self.path.as_ref().is_none_or(|wanted| path.starts_with(wanted))
+            && self.kind.can_hit(call, asynchronous);
+        if !fits || self.left == 0 {
+            return false;
+        }
+        self.matched += 1;
+        let strikes = match self.when {
+            When::Always => true,
+            When::Nth(n) => self.matched == n,
+            When::AtOp(wanted) => wanted == number,
+            When::PerMillion(ppm) => dice.ppm(ppm),
+        };
+        self.left -= u64::from(strikes);
+        strikes
+    }
+}
+
+/// Faults in the order in which they are asked.
+///
+/// ```
+/// use seawall_io::Op;
+/// use seawall_sim::{Fault, FaultPlan, Legality};
+/// let plan = FaultPlan::new().with(Fault::short().probability(0.2)).with(Fault::eio().on(Op::Sync).nth(4));
+/// assert_eq!(plan.legality(), Legality::Legal);
+/// assert_eq!(plan.with(Fault::bit_rot().once()).legality(), Legality::Illegal);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FaultPlan {
+    faults: Vec<Fault>,
+}
+
+impl FaultPlan {
+    /// Nothing goes wrong.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The plan with one more fault.
+    #[must_use]
+    pub fn with(mut self, fault: Fault) -> Self {
+        self.faults.push(fault);
+        self
+    }
+
+    /// Illegal if any of its faults is.
+    #[must_use]
+    pub fn legality(&self) -> Legality {
+        self.faults.iter().map(|fault| fault.kind.legality()).max().unwrap_or(Legality::Legal)
+    }
+
+    pub(crate) fn push(&mut self, fault: Fault) {
+        self.faults.push(fault);
+    }
+
+    pub(crate) fn strike(
+        &mut self,
+        call: Call,
+        path: &Path,
+        number: u64,
+        asynchronous: bool,
+        dice: &mut Dice,
+    ) -> Option<FaultKind> {
+        let mut striking = None;
+        for fault in &mut self.faults {
+            if striking.is_none() && fault.strikes(call, path, number, asynchronous, dice) {
+                striking = Some(fault.kind);
+            }
+        }
+        striking
+    }
+}

@@ -1,0 +1,169 @@
+//! Which name leads to which file.
+//!
+//! 1. A creation, rename or removal is seen at once and pending until its directory is synced; a rename between two directories
+//!    until both are. Syncing the file itself promises nothing about its name.
+//! 2. At a power cut any subset of the pending changes persists, but each wholly: a rename never leaves both names or neither.
+//! 3. Every directory exists: the seam to the disk cannot make one.
+
+use crate::crash::Fates;
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+#[derive(Debug, Clone)]
+enum Change {
+    Create(PathBuf),
+    Remove(PathBuf),
+    Rename { from: PathBuf, to: PathBuf, from_synced: bool, to_synced: bool },
+}
+
+#[derive(Debug, Clone)]
+struct PendingName {
+    seq: u64,
+    inode: u64,
+    change: Change,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Names {
+    pub(crate) seen: BTreeMap<PathBuf, u64>,
+    pub(crate) stable: BTreeMap<PathBuf, u64>,
+    pending: Vec<PendingName>,
+}
+
+/// The path without `.` and `..`.
+pub(crate) fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                normal.pop();
+            }
+            _ => normal.push(part),
+        }
+    }
+    normal
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+impl Names {
+    pub(crate) fn create(&mut self, seq: u64, path: PathBuf, inode: u64) {
+        self.seen.insert(path.clone(), inode);
+        self.pending.push(PendingName { seq, inode, change: Change::Create(path) });
+    }
+
+    pub(crate) fn remove(&mut self, seq: u64, path: PathBuf) -> Option<u64> {
+        let inode = self.seen.remove(&path)?;
+        self.pending.push(PendingName { seq, inode, change: Change::Remove(path) });
+        Some(inode)
+    }
+
+    pub(crate) fn rename(&mut self, seq: u64, from: PathBuf, to: PathBuf) -> Option<u64> {
+        let inode = self.seen.remove(&from)?;
+        self.seen.insert(to.clone(), inode);
+        let change = Change::Rename { from, to, from_synced: false, to_synced: false };
+        self.pending.push(PendingName { seq, inode, change });
+        Some(inode)
+    }
+
+    /// Whether files lie below this path.
+    pub(crate) fn is_dir(&self, path: &Path) -> bool {
+        self.seen.keys().any(|name| name != path && name.starts_with(path))
+    }
+
+    /// Whether some part of the path above its last is a file.
+    pub(crate) fn is_below_file(&self, path: &Path) -> bool {
+        path.ancestors().skip(1).any(|above| self.seen.contains_key(above))
+    }
+
+    pub(crate) fn list(&self, dir: &Path) -> Vec<PathBuf> {
+        self.seen.keys().filter(|name| parent(name) == dir).cloned().collect()
+    }
+
+    pub(crate) fn sync_dir(&mut self, dir: &Path) {
+        let mut chosen: Vec<bool> = self.pending.iter_mut().map(|pending| pending.change.synced(dir)).collect();
+        // A change cannot be stable before an earlier one of the same name or file.
+        for late in (0..chosen.len()).rev() {
+            if chosen[late] {
+                for (early, chosen) in chosen.iter_mut().enumerate().take(late) {
+                    *chosen |= self.pending[early].touches(&self.pending[late]);
+                }
+            }
+        }
+        let all = std::mem::take(&mut self.pending);
+        for (pending, chosen) in all.into_iter().zip(chosen) {
+            if chosen { self.settle(&pending) } else { self.pending.push(pending) }
+        }
+    }
+
+    pub(crate) fn cut(&mut self, fates: &mut Fates<'_>) {
+        for pending in std::mem::take(&mut self.pending) {
+            if fates.whole(pending.seq) {
+                self.settle(&pending);
+            }
+        }
+        self.seen = self.stable.clone();
+    }
+
+    pub(crate) fn forget_pending(&mut self) {
+        self.pending.clear();
+        self.seen = self.stable.clone();
+    }
+
+    pub(crate) fn seqs(&self) -> impl Iterator<Item = u64> + '_ {
+        self.pending.iter().map(|pending| pending.seq)
+    }
+
+    /// Whether a file can still be reached by a name, now or after a power cut.
+    pub(crate) fn knows(&self, inode: u64) -> bool {
+        self.seen.values().chain(self.stable.values()).any(|&known| known == inode)
+            || self.pending.iter().any(|pending| pending.inode == inode)
+    }
+
+    fn settle(&mut self, pending: &PendingName) {
+        match &pending.change {
+            Change::Create(path) => {
+                self.stable.insert(path.clone(), pending.inode);
+            }
+            Change::Remove(path) => {
+                if self.stable.get(path) == Some(&pending.inode) {
+                    self.stable.remove(path);
+                }
+            }
+            Change::Rename { to, .. } => {
+                self.stable.retain(|_, inode| *inode != pending.inode);
+                self.stable.insert(to.clone(), pending.inode);
+            }
+        }
+    }
+}
+
+impl Change {
+    /// Takes in the sync of a directory; whether the change is stable now.
+    fn synced(&mut self, dir: &Path) -> bool {
+        match self {
+            Self::Create(path) | Self::Remove(path) => parent(path) == dir,
+            Self::Rename { from, to, from_synced, to_synced } => {
+                *from_synced |= parent(from) == dir;
+                *to_synced |= parent(to) == dir;
+                *from_synced && *to_synced
+            }
+        }
+    }
+
+    fn names(&self) -> [&Path; 2] {
+        match self {
+            Self::Create(path) | Self::Remove(path) => [path, path],
+            Self::Rename { from, to, .. } => [from, to],
+        }
+    }
+}
+
+impl PendingName {
+    fn touches(&self, other: &Self) -> bool {
+        self.inode == other.inode || self.change.names().iter().any(|name| other.change.names().contains(name))
+    }
+}

@@ -1,0 +1,60 @@
+//! How a simulated disk is made.
+
+use crate::clock::Latency;
+use crate::fault::FaultPlan;
+
+/// Settings of a simulated disk.
+///
+/// ```
+/// use seawall_sim::{SimDisk, SimOptions};
+/// let disk = SimDisk::new(SimOptions { seed: 7, capacity_bytes: 1 << 20, ..SimOptions::default() });
+/// assert_eq!(disk.seed(), 7);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct SimOptions {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// Logical sector: what direct I/O must be aligned to, bytes. A power of two from 512 to 4096; others are rounded.
+    pub sector_bytes: u32,
+    /// Physical sector: what a power cut cannot tear, bytes. Rounded like `sector_bytes` and at least that; 0 means the same.
+    pub physical_sector_bytes: u32,
+    /// Room for file blocks of 4096 bytes; names and other metadata cost nothing.
+    pub capacity_bytes: u64,
+    /// How long operations take on the virtual clock.
+    pub latency: Latency,
+    /// Faults from the start; more with [`crate::SimDisk::inject`].
+    pub faults: FaultPlan,
+    /// Operations within which the writes that a killed process left in flight land.
+    pub late_within_ops: u64,
+    /// What [`seawall_io::Disk::lock`] does while writes of a killed process hold the lock: `false` waits for them (as a caller would who
+    /// tries again until it succeeds), `true` refuses with `Locked`, as one call of flock(2) does.
+    pub late_lock_refuses: bool,
+    /// Operations of which the trace keeps the details; tallies and hash cover all.
+    pub trace_entries_max: usize,
+}
+
+impl Default for SimOptions {
+    /// A disk of 1 GiB with sectors of 512 bytes and no faults but the power cut.
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            sector_bytes: 512,
+            physical_sector_bytes: 0,
+            capacity_bytes: 1 << 30,
+            latency: Latency::default(),
+            faults: FaultPlan::new(),
+            late_within_ops: 64,
+            late_lock_refuses: false,
+            trace_entries_max: 100_000,
+        }
+    }
+}
+
+impl SimOptions {
+    pub(crate) fn rounded(mut self) -> Self {
+        let round = |bytes: u32| bytes.clamp(512, 4096).next_power_of_two();
+        self.sector_bytes = round(self.sector_bytes);
+        self.physical_sector_bytes = round(self.physical_sector_bytes).max(self.sector_bytes);
+        self
+    }
+}

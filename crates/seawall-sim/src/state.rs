@@ -1,0 +1,825 @@
+//! Everything a simulated disk knows, under one lock, and the operations on it.
+//!
+//! 1. Every operation goes through [`State::perform`]: it lets due requests and late writes take effect, moves the clock,
+//!    asks the faults, does the work, and records what happened, in this order.
+//! 2. Synchronous and asynchronous I/O meet in [`State::read`], [`State::write`] and [`State::sync`]: a fault or a rule holds for both.
+//! 3. A failed operation changes nothing, except where a fault says so.
+
+use crate::crash::Fates;
+use crate::dice::Dice;
+use crate::fault::FaultKind;
+use crate::file::{SimFile, Via};
+use crate::image::{BLOCK, blocks_of};
+use crate::names::{Names, normal};
+use crate::options::SimOptions;
+use crate::queue::{ATTEMPTS_MAX, InFlight, Queue};
+use crate::trace::{Call, Trace, TraceEntry};
+use seawall_io::{
+    Allocate, Completion, Create, IoError, IoErrorKind, OpenHow, Request, RequestKind, SyncHow, WriteHow,
+};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Why an operation failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) i32);
+
+/// `flock` says this when another holds the lock.
+const LOCKED: Errno = Errno(libc::EWOULDBLOCK);
+
+pub(crate) type Answer<T> = Result<T, Errno>;
+
+#[derive(Debug, Clone)]
+struct OpenFile {
+    inode: u64,
+    how: OpenHow,
+    failures_seen: u64,
+}
+
+/// A write that a killed process left in flight.
+#[derive(Debug, Clone)]
+struct LateWrite {
+    inode: u64,
+    path: PathBuf,
+    offset: u64,
+    bytes: Vec<u8>,
+    how: WriteHow,
+    open: OpenHow,
+    due_op: u64,
+    /// Whether the open file that it keeps alive held the lock.
+    keeps_lock: bool,
+}
+
+/// What an operation is asked about, for faults and trace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct About<'a> {
+    pub(crate) call: Call,
+    pub(crate) path: &'a Path,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) asynchronous: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) options: SimOptions,
+    pub(crate) dice: Dice,
+    pub(crate) now: Duration,
+    pub(crate) trace: Trace,
+    pub(crate) lying: bool,
+    pub(crate) queue: Queue,
+    pub(crate) names: Names,
+    ops: u64,
+    seq: u64,
+    next_inode: u64,
+    files: BTreeMap<u64, SimFile>,
+    open: BTreeMap<u64, OpenFile>,
+    /// Inode to the handle that holds its lock.
+    locks: BTreeMap<u64, u64>,
+    late: Vec<LateWrite>,
+}
+
+impl State {
+    pub(crate) fn new(options: SimOptions) -> Self {
+        let options = options.rounded();
+        Self {
+            dice: Dice::new(options.seed),
+            now: Duration::ZERO,
+            trace: Trace::new(options.trace_entries_max),
+            lying: false,
+            queue: Queue::default(),
+            names: Names::default(),
+            ops: 0,
+            seq: 0,
+            next_inode: 0,
+            files: BTreeMap::new(),
+            open: BTreeMap::new(),
+            locks: BTreeMap::new(),
+            late: Vec::new(),
+            options,
+        }
+    }
+
+    // --- one operation ---------------------------------------------------------------------------------------------------
+
+    /// Runs one synchronous operation.
+    pub(crate) fn perform<T>(
+        &mut self,
+        about: About<'_>,
+        work: impl FnOnce(&mut Self, Option<FaultKind>) -> Answer<(T, u64)>,
+    ) -> Result<T, IoError> {
+        let least = self.least_time(about.call);
+        self.now += self.options.latency.draw(least, &mut self.dice);
+        self.run_due();
+        self.attempt(about, work).map(|(value, _)| value).map_err(|errno| error(about, errno))
+    }
+
+    /// One attempt at an operation, without its latency.
+    fn attempt<T>(
+        &mut self,
+        about: About<'_>,
+        work: impl FnOnce(&mut Self, Option<FaultKind>) -> Answer<(T, u64)>,
+    ) -> Answer<(T, u64)> {
+        self.ops += 1;
+        self.land_late();
+        let path = normal(about.path);
+        let fault = self.options.faults.strike(about.call, &path, self.ops, about.asynchronous, &mut self.dice);
+        let mut blocked = None;
+        match fault {
+            Some(FaultKind::Slow(by)) => self.now += by,
+            Some(FaultKind::Errno(errno)) if !matches!(about.call, Call::Write | Call::DurableWrite | Call::Sync) => {
+                blocked = Some(Errno(errno));
+            }
+            _ => {}
+        }
+        let before = self.totals(&path);
+        let answer = match blocked {
+            Some(errno) => Err(errno),
+            None => work(self, fault),
+        };
+        let after = self.totals(&path);
+        self.trace.push(TraceEntry {
+            number: self.ops,
+            at: self.now,
+            call: about.call,
+            path,
+            offset: about.offset,
+            len: about.len,
+            outcome: answer.as_ref().map(|(_, moved)| *moved).map_err(|errno| errno.0),
+            grew: after.0.saturating_sub(before.0),
+            allocated: after.1.saturating_sub(before.1) * BLOCK,
+            device_read: after.2.saturating_sub(before.2),
+            fault,
+        });
+        answer
+    }
+
+    fn least_time(&self, call: Call) -> Duration {
+        let latency = &self.options.latency;
+        match call {
+            Call::Read => latency.read,
+            Call::Write => latency.write,
+            Call::DurableWrite => latency.write + latency.sync,
+            Call::Sync | Call::SyncDir => latency.sync,
+            _ => latency.other,
+        }
+    }
+
+    /// Length, allocated blocks and bytes read from the device, of the file of this name.
+    fn totals(&self, path: &Path) -> (u64, u64, u64) {
+        let file = self.names.seen.get(path).and_then(|inode| self.files.get(inode));
+        file.map_or((0, 0, 0), |file| (file.seen.len, file.seen.allocated_blocks(), file.device_read))
+    }
+
+    fn next_seq(&mut self) -> u64 {
+        self.seq += 1;
+        self.seq
+    }
+
+    fn unit(&self) -> u64 {
+        u64::from(self.options.physical_sector_bytes)
+    }
+
+    // --- names -----------------------------------------------------------------------------------------------------------
+
+    pub(crate) fn open(&mut self, id: u64, path: &Path, how: OpenHow) -> Answer<((), u64)> {
+        let path = normal(path);
+        if self.names.is_dir(&path) || path.file_name().is_none() {
+            return Err(Errno(libc::EISDIR));
+        }
+        if self.names.is_below_file(&path) {
+            return Err(Errno(libc::ENOTDIR));
+        }
+        let inode = match (self.names.seen.get(&path).copied(), how.create) {
+            (Some(_), Create::New) => return Err(Errno(libc::EEXIST)),
+            (Some(inode), _) => inode,
+            (None, Create::No) => return Err(Errno(libc::ENOENT)),
+            (None, Create::New | Create::IfMissing) => {
+                self.next_inode += 1;
+                self.files.insert(self.next_inode, SimFile::new(self.unit()));
+                let seq = self.next_seq();
+                self.names.create(seq, path, self.next_inode);
+                self.next_inode
+            }
+        };
+        let failures_seen = self.files.get(&inode).map_or(0, |file| file.failures);
+        self.open.insert(id, OpenFile { inode, how, failures_seen });
+        Ok(((), 0))
+    }
+
+    pub(crate) fn close(&mut self, id: u64) {
+        if let Some(open) = self.open.remove(&id) {
+            if self.locks.get(&open.inode) == Some(&id) {
+                self.locks.remove(&open.inode);
+            }
+            self.forget_unreachable();
+        }
+    }
+
+    pub(crate) fn rename(&mut self, from: &Path, to: &Path) -> Answer<((), u64)> {
+        let (from, to) = (normal(from), normal(to));
+        if self.names.is_dir(&to) {
+            return Err(Errno(libc::EISDIR));
+        }
+        if self.names.is_below_file(&to) {
+            return Err(Errno(libc::ENOTDIR));
+        }
+        if from == to && self.names.seen.contains_key(&from) {
+            return Ok(((), 0));
+        }
+        let seq = self.next_seq();
+        self.names.rename(seq, from, to).ok_or(Errno(libc::ENOENT))?;
+        self.forget_unreachable();
+        Ok(((), 0))
+    }
+
+    pub(crate) fn remove(&mut self, path: &Path) -> Answer<((), u64)> {
+        let path = normal(path);
+        if self.names.is_dir(&path) {
+            return Err(Errno(libc::EISDIR));
+        }
+        let seq = self.next_seq();
+        self.names.remove(seq, path).ok_or(Errno(libc::ENOENT))?;
+        self.forget_unreachable();
+        Ok(((), 0))
+    }
+
+    pub(crate) fn sync_dir(&mut self, path: &Path) -> Answer<((), u64)> {
+        let path = normal(path);
+        if self.names.seen.contains_key(&path) {
+            return Err(Errno(libc::ENOTDIR));
+        }
+        if !self.lying {
+            self.names.sync_dir(&path);
+            self.forget_unreachable();
+        }
+        Ok(((), 0))
+    }
+
+    fn forget_unreachable(&mut self) {
+        let (names, open, late) = (&self.names, &self.open, &self.late);
+        self.files.retain(|inode, _| {
+            names.knows(*inode)
+                || open.values().any(|open| open.inode == *inode)
+                || late.iter().any(|late| late.inode == *inode)
+        });
+    }
+
+    pub(crate) fn free_bytes(&self) -> u64 {
+        // A removed file keeps its blocks while a handle is open; one that only a pending removal still names has given them up.
+        let held = |inode: &u64| {
+            self.names.seen.values().any(|seen| seen == inode) || self.open.values().any(|open| open.inode == *inode)
+        };
+        let used: u64 =
+            self.files.iter().filter(|(inode, _)| held(inode)).map(|(_, file)| file.seen.allocated_blocks()).sum();
+        (self.options.capacity_bytes / BLOCK).saturating_sub(used) * BLOCK
+    }
+
+    // --- an open file ----------------------------------------------------------------------------------------------------
+
+    fn opened(&self, id: u64) -> Answer<&OpenFile> {
+        self.open.get(&id).ok_or(Errno(libc::ENXIO))
+    }
+
+    pub(crate) fn is_open(&self, id: u64) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    pub(crate) fn file(&mut self, id: u64) -> Answer<&mut SimFile> {
+        let inode = self.opened(id)?.inode;
+        self.files.get_mut(&inode).ok_or(Errno(libc::ENXIO))
+    }
+
+    fn writable(&mut self, id: u64, refusal: i32) -> Answer<&mut SimFile> {
+        if !self.opened(id)?.how.write {
+            return Err(Errno(refusal));
+        }
+        self.file(id)
+    }
+
+    pub(crate) fn lock(&mut self, id: u64) -> Answer<((), u64)> {
+        let inode = self.opened(id)?.inode;
+        if self.locks.get(&inode).is_some_and(|&holder| holder != id) {
+            return Err(LOCKED);
+        }
+        let holds = |late: &LateWrite| late.inode == inode && late.keeps_lock;
+        if self.late.iter().any(holds) {
+            if self.options.late_lock_refuses {
+                return Err(LOCKED);
+            }
+            self.land(holds);
+        }
+        self.locks.insert(inode, id);
+        Ok(((), 0))
+    }
+
+    pub(crate) fn set_len(&mut self, id: u64, len: u64) -> Answer<((), u64)> {
+        if i64::try_from(len).is_err() {
+            return Err(Errno(libc::EFBIG));
+        }
+        let seq = self.next_seq();
+        self.writable(id, libc::EINVAL)?.set_len(seq, len);
+        Ok(((), 0))
+    }
+
+    pub(crate) fn allocate(&mut self, id: u64, how: Allocate, offset: u64, len: u64) -> Answer<((), u64)> {
+        if len == 0 {
+            return Err(Errno(libc::EINVAL));
+        }
+        let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok());
+        end.ok_or(Errno(libc::EFBIG))?;
+        let free = self.free_bytes() / BLOCK;
+        let seq = self.next_seq();
+        let file = self.writable(id, libc::EBADF)?;
+        if blocks_needed(file, offset, len) > free {
+            return Err(Errno(libc::ENOSPC));
+        }
+        match how {
+            Allocate::Unwritten => file.allocate(seq, offset, len, true),
+            Allocate::KeepSize => file.allocate(seq, offset, len, false),
+            Allocate::WriteZeroes => file.write(seq, offset, len, None, Via { direct: true, dontcache: false }),
+        }
+        Ok(((), 0))
+    }
+
+    pub(crate) fn read(&mut self, id: u64, offset: u64, buf: &mut [u8], fault: Option<FaultKind>) -> Answer<((), u64)> {
+        let direct = self.opened(id)?.how.direct;
+        self.check_range(offset, buf.len() as u64, direct, libc::EINVAL)?;
+        if fault == Some(FaultKind::BitRot) && !buf.is_empty() {
+            let (at, bit) = (self.dice.below(buf.len() as u64), self.dice.below(8) as u8);
+            let file = self.file(id)?;
+            if offset + at < file.seen.len {
+                file.flip_bit(offset + at, bit);
+            }
+        }
+        let len = self.short(buf.len(), direct, fault);
+        let moved = self.file(id)?.read(offset, &mut buf[..len], direct);
+        Ok(((), moved as u64))
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        id: u64,
+        offset: u64,
+        bytes: &[u8],
+        how: WriteHow,
+        fault: Option<FaultKind>,
+    ) -> Answer<((), u64)> {
+        let open = self.opened(id)?.how;
+        if !open.write {
+            return Err(Errno(libc::EBADF));
+        }
+        self.check_range(offset, bytes.len() as u64, open.direct, libc::EFBIG)?;
+        let inode = self.opened(id)?.inode;
+        if let Some(FaultKind::Errno(errno)) = fault {
+            if errno == libc::EIO {
+                let seq = self.next_seq();
+                let via = Via { direct: open.direct, dontcache: how.dontcache };
+                let dice = &mut self.dice;
+                // Only over bytes that exist: what a failed write leaves beyond the end is not part of the file.
+                let file = self.files.get_mut(&inode).filter(|file| offset + bytes.len() as u64 <= file.seen.len);
+                if let Some(file) = file {
+                    file.write_in_part(seq, offset, bytes, via, || dice.percent(50));
+                }
+            }
+            return Err(Errno(errno));
+        }
+        let len = self.short(bytes.len(), open.direct, fault);
+        self.write_inode(inode, offset, &bytes[..len], how, open, fault)
+    }
+
+    /// The write itself, for open files and for those of killed processes.
+    fn write_inode(
+        &mut self,
+        inode: u64,
+        offset: u64,
+        bytes: &[u8],
+        how: WriteHow,
+        open: OpenHow,
+        fault: Option<FaultKind>,
+    ) -> Answer<((), u64)> {
+        let free = self.free_bytes() / BLOCK;
+        let (seq, lying) = (self.next_seq(), self.lying);
+        let elsewhere = if fault == Some(FaultKind::MisdirectedWrite) { self.dice.next() } else { 0 };
+        let file = self.files.get_mut(&inode).ok_or(Errno(libc::ENXIO))?;
+        let len = room(file, offset, bytes.len() as u64, free);
+        if len == 0 && !bytes.is_empty() {
+            return Err(Errno(libc::ENOSPC));
+        }
+        let bytes = &bytes[..len as usize];
+        let via = Via { direct: open.direct, dontcache: how.dontcache };
+        match fault {
+            Some(FaultKind::LostWrite) => file.write_lost(seq, offset, bytes, via),
+            Some(FaultKind::MisdirectedWrite) => {
+                file.write_lost(seq, offset, bytes, via);
+                let unit = u64::from(self.options.sector_bytes);
+                if let Some(victim) = misdirect(offset, len, file.seen.len, unit, elsewhere) {
+                    file.write(seq, victim, len, Some(bytes), Via { direct: true, dontcache: false });
+                }
+            }
+            _ => file.write(seq, offset, len, Some(bytes), via),
+        }
+        match how.dsync || open.dsync {
+            true if lying => file.sync_lied(offset, len),
+            true => file.sync_range(offset, len),
+            false => {}
+        }
+        self.trace.add_bytes(bytes);
+        Ok(((), len))
+    }
+
+    pub(crate) fn sync(&mut self, id: u64, how: SyncHow, fault: Option<FaultKind>) -> Answer<((), u64)> {
+        let lying = self.lying;
+        let inode = self.opened(id)?.inode;
+        let dice = &mut self.dice;
+        let file = self.files.get_mut(&inode).ok_or(Errno(libc::ENXIO))?;
+        let mut errno = libc::EIO;
+        match fault {
+            Some(FaultKind::Errno(asked)) => {
+                errno = asked;
+                file.sync_failed(|| dice.percent(50));
+            }
+            _ if lying => file.sync_lied(0, u64::MAX),
+            _ => file.sync(how == SyncHow::All),
+        }
+        let failures = file.failures;
+        match self.open.get_mut(&id) {
+            Some(open) if open.failures_seen < failures => {
+                open.failures_seen = failures;
+                Err(Errno(errno))
+            }
+            _ => Ok(((), 0)),
+        }
+    }
+
+    fn check_range(&self, offset: u64, len: u64, direct: bool, too_far: i32) -> Answer<()> {
+        if offset.checked_add(len).is_none_or(|end| i64::try_from(end).is_err()) {
+            return Err(Errno(too_far));
+        }
+        let sector = u64::from(self.options.sector_bytes);
+        if direct && (offset % sector != 0 || len % sector != 0) {
+            return Err(Errno(libc::EINVAL));
+        }
+        Ok(())
+    }
+
+    /// How many of `len` bytes an attempt transfers.
+    fn short(&mut self, len: usize, direct: bool, fault: Option<FaultKind>) -> usize {
+        let unit = if direct { self.options.sector_bytes as usize } else { 1 };
+        if fault != Some(FaultKind::Short) || len <= unit {
+            return len;
+        }
+        let units = len.div_ceil(unit) as u64;
+        (1 + self.dice.below(units - 1)) as usize * unit
+    }
+
+    // --- requests --------------------------------------------------------------------------------------------------------
+
+    pub(crate) fn submit(&mut self, one: InFlight) {
+        let call = request_call(&one.request);
+        let least = self.least_time(call);
+        // Requests overtake each other: up to four times their least time.
+        let extra = Duration::from_nanos(self.dice.below(3 * u64::try_from(least.as_nanos()).unwrap_or(u64::MAX / 3)));
+        let due = self.now + self.options.latency.draw(least, &mut self.dice) + extra;
+        self.queue.push(due.max(self.now + Duration::from_nanos(1)), one);
+    }
+
+    /// Lets everything take effect that is due by now.
+    pub(crate) fn run_due(&mut self) {
+        while let Some(one) = self.queue.pop_due(self.now) {
+            self.run(one);
+        }
+    }
+
+    /// Moves the clock to the next request and lets one attempt of it take effect; false when nothing is in flight.
+    pub(crate) fn run_next(&mut self) -> bool {
+        let Some(due) = self.queue.next_due() else { return false };
+        self.now = self.now.max(due);
+        if let Some(one) = self.queue.pop_due(self.now) {
+            self.run(one);
+        }
+        true
+    }
+
+    fn run(&mut self, one: InFlight) {
+        let InFlight { mut request, completer, futile } = one;
+        let answer = self.attempt_request(&mut request);
+        let futile = if answer < 0 { futile + 1 } else { 0 };
+        let result = match request.attempt_ended(answer) {
+            None if futile < ATTEMPTS_MAX => return self.submit(InFlight { request, completer, futile }),
+            None => Err(request_error(&request, Errno(i32::try_from(-answer).unwrap_or(libc::EIO)))),
+            Some(result) => result,
+        };
+        self.queue.ready.push((completer, Completion { result, bufs: request.bufs }));
+    }
+
+    fn attempt_request(&mut self, request: &mut Request) -> i64 {
+        let Some(id) = request.file.simulated_id() else { return -i64::from(libc::EBADF) };
+        let path = request.file.path().to_owned();
+        let about = About {
+            call: request_call(request),
+            path: &path,
+            offset: request.offset + request.done as u64,
+            len: (request.len() - request.done) as u64,
+            asynchronous: true,
+        };
+        let answer = self.attempt(about, |state, fault| {
+            if fault == Some(FaultKind::Cancelled) {
+                return Err(Errno(libc::ECANCELED));
+            }
+            match request.kind {
+                RequestKind::Sync(how) => state.sync(id, how, fault),
+                RequestKind::Write(how) => state.write(id, about.offset, &rest(request), how, fault),
+                RequestKind::Read => {
+                    let mut bytes = rest(request);
+                    let answer = state.read(id, about.offset, &mut bytes, fault);
+                    if let Ok(((), moved)) = answer {
+                        fill(request, &bytes[..moved as usize]);
+                    }
+                    answer
+                }
+            }
+        });
+        match answer {
+            Ok(((), moved)) => moved as i64,
+            Err(Errno(errno)) => -i64::from(errno),
+        }
+    }
+
+    // --- crashes ---------------------------------------------------------------------------------------------------------
+
+    /// Kills the process: handles and locks are gone, the page cache stays, writes in flight may land later.
+    pub(crate) fn process_death(&mut self) {
+        self.note(Call::ProcessDeath);
+        for late in self.writes_in_flight() {
+            if self.dice.percent(75) {
+                let due_op = self.ops + 1 + self.dice.below(self.options.late_within_ops);
+                self.late.push(LateWrite { due_op, ..late });
+            }
+        }
+        self.end_process();
+    }
+
+    /// Cuts the power: of everything pending and in flight any subset persists; then the machine has restarted.
+    pub(crate) fn power_cut(&mut self) {
+        self.note(Call::PowerCut);
+        let mut torn = self.writes_in_flight();
+        torn.append(&mut self.late);
+        for late in torn {
+            let volatile = OpenHow { dsync: false, ..late.open };
+            match self.write_inode(late.inode, late.offset, &late.bytes, WriteHow::default(), volatile, None) {
+                // No room, or no such file any more: then the write had no effect.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        self.end_process();
+        let seqs = || self.files.values().flat_map(|file| file.pending.seqs()).chain(self.names.seqs());
+        let (oldest, newest) = (seqs().min().unwrap_or(0), seqs().max().unwrap_or(0));
+        let unit = self.unit();
+        let mut fates = Fates::new(&mut self.dice, oldest, newest);
+        for file in self.files.values_mut() {
+            if !file.pending.is_empty() {
+                file.pending.cut(unit, &mut file.stable, &mut fates);
+            }
+            file.restart();
+        }
+        self.names.cut(&mut fates);
+        self.forget_unreachable();
+        self.now += Duration::from_secs(30);
+    }
+
+    /// Loses everything pending, without dice.
+    pub(crate) fn lose_all(&mut self) {
+        self.note(Call::PowerCut);
+        self.late.clear();
+        self.end_process();
+        for file in self.files.values_mut() {
+            file.stable.settle();
+            file.restart();
+        }
+        self.names.forget_pending();
+        self.forget_unreachable();
+    }
+
+    fn note(&mut self, call: Call) {
+        self.ops += 1;
+        let (number, at) = (self.ops, self.now);
+        self.trace.push(TraceEntry {
+            number,
+            at,
+            call,
+            path: PathBuf::new(),
+            offset: 0,
+            len: 0,
+            outcome: Ok(0),
+            grew: 0,
+            allocated: 0,
+            device_read: 0,
+            fault: None,
+        });
+    }
+
+    /// The rest of every write in flight, in the order in which they would have been due.
+    fn writes_in_flight(&self) -> Vec<LateWrite> {
+        self.queue
+            .iter()
+            .filter_map(|one| {
+                let request = &one.request;
+                let RequestKind::Write(how) = request.kind else { return None };
+                let id = request.file.simulated_id()?;
+                let open = self.open.get(&id)?;
+                Some(LateWrite {
+                    inode: open.inode,
+                    path: normal(request.file.path()),
+                    offset: request.offset + request.done as u64,
+                    bytes: rest(request),
+                    how,
+                    open: open.how,
+                    due_op: 0,
+                    keeps_lock: self.locks.get(&open.inode) == Some(&id),
+                })
+            })
+            .filter(|late| late.open.write && self.check_late(late))
+            .collect()
+    }
+
+    fn check_late(&self, late: &LateWrite) -> bool {
+        self.check_range(late.offset, late.bytes.len() as u64, late.open.direct, libc::EFBIG).is_ok()
+    }
+
+    fn end_process(&mut self) {
+        for InFlight { request, completer, .. } in self.queue.drain() {
+            let result = Err(request_error(&request, Errno(libc::ENXIO)));
+            self.queue.ready.push((completer, Completion { result, bufs: request.bufs }));
+        }
+        self.open.clear();
+        self.locks.clear();
+        self.forget_unreachable();
+    }
+
+    fn land_late(&mut self) {
+        let now = self.ops;
+        if self.late.iter().any(|late| late.due_op <= now) {
+            self.land(|late| late.due_op <= now);
+        }
+    }
+
+    fn land(&mut self, which: impl Fn(&LateWrite) -> bool) {
+        let (mut landing, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.late).into_iter().partition(which);
+        self.late = waiting;
+        landing.sort_by_key(|late| late.due_op);
+        for late in landing {
+            self.ops += 1;
+            let answer = self.write_inode(late.inode, late.offset, &late.bytes, late.how, late.open, None);
+            self.trace.push(TraceEntry {
+                number: self.ops,
+                at: self.now,
+                call: Call::LateWrite,
+                path: late.path,
+                offset: late.offset,
+                len: late.bytes.len() as u64,
+                outcome: answer.map(|((), moved)| moved).map_err(|errno| errno.0),
+                grew: 0,
+                allocated: 0,
+                device_read: 0,
+                fault: None,
+            });
+        }
+        self.forget_unreachable();
+    }
+
+    // --- copies and looks --------------------------------------------------------------------------------------------------
+
+    /// The same disk as another process would find it after this one died, with a seed of its own.
+    pub(crate) fn fork(&mut self, seed: u64) -> Self {
+        let mut late = self.late.clone();
+        let mut dice = Dice::new(seed);
+        for write in self.writes_in_flight() {
+            let due_op = self.ops + 1 + dice.below(self.options.late_within_ops);
+            late.push(LateWrite { due_op, ..write });
+        }
+        let mut copy = Self {
+            options: SimOptions { seed, ..self.options.clone() },
+            dice,
+            now: self.now,
+            trace: Trace::new(self.options.trace_entries_max),
+            lying: self.lying,
+            queue: Queue::default(),
+            names: self.names.clone(),
+            ops: self.ops,
+            seq: self.seq,
+            next_inode: self.next_inode,
+            files: self.files.clone(),
+            open: BTreeMap::new(),
+            locks: BTreeMap::new(),
+            late,
+        };
+        copy.forget_unreachable();
+        copy
+    }
+
+    pub(crate) fn seen_bytes(&self, path: &Path) -> Option<Vec<u8>> {
+        self.files.get(self.names.seen.get(&normal(path))?).map(|file| file.seen.to_bytes())
+    }
+
+    pub(crate) fn stable_bytes(&self, path: &Path) -> Option<Vec<u8>> {
+        let mut stable = self.files.get(self.names.stable.get(&normal(path))?)?.stable.clone();
+        stable.settle();
+        Some(stable.to_bytes())
+    }
+
+    pub(crate) fn flip_bit(&mut self, path: &Path, offset: u64, bit: u8) -> Answer<((), u64)> {
+        let inode = self.names.seen.get(&normal(path)).ok_or(Errno(libc::ENOENT))?;
+        let file = self.files.get_mut(inode).ok_or(Errno(libc::ENOENT))?;
+        if offset >= file.seen.len {
+            return Err(Errno(libc::EINVAL));
+        }
+        file.flip_bit(offset, bit);
+        Ok(((), 0))
+    }
+
+    pub(crate) fn late_writes(&self) -> usize {
+        self.late.len()
+    }
+}
+
+/// Of the operation, where it failed.
+pub(crate) fn error(about: About<'_>, errno: Errno) -> IoError {
+    let op = about.call.op().unwrap_or(seawall_io::Op::Inspect);
+    let kind = if about.call == Call::Lock && errno == LOCKED { IoErrorKind::Locked } else { IoErrorKind::Os(errno.0) };
+    let error = IoError::new(op, about.path, kind);
+    match about.call {
+        Call::Read | Call::Write | Call::DurableWrite | Call::Allocate | Call::SetLen => {
+            error.at(about.offset, about.len)
+        }
+        _ => error,
+    }
+}
+
+/// Of a whole request.
+fn request_error(request: &Request, errno: Errno) -> IoError {
+    let (path, len) = (request.file.path(), request.len() as u64);
+    let about = About { call: request_call(request), path, offset: request.offset, len, asynchronous: true };
+    error(about, errno)
+}
+
+fn request_call(request: &Request) -> Call {
+    match request.kind {
+        RequestKind::Read => Call::Read,
+        RequestKind::Write(how) if how.dsync => Call::DurableWrite,
+        RequestKind::Write(_) => Call::Write,
+        RequestKind::Sync(_) => Call::Sync,
+    }
+}
+
+/// The bytes that a request has still to transfer.
+fn rest(request: &Request) -> Vec<u8> {
+    let all = request.bufs.iter().flat_map(|buf| buf.iter().copied());
+    all.skip(request.done).collect()
+}
+
+/// Puts bytes where the request's next ones go.
+fn fill(request: &mut Request, mut bytes: &[u8]) {
+    let mut skip = request.done;
+    for buf in &mut request.bufs {
+        let start = skip.min(buf.len());
+        skip -= start;
+        let len = (buf.len() - start).min(bytes.len());
+        buf[start..start + len].copy_from_slice(&bytes[..len]);
+        bytes = &bytes[len..];
+    }
+}
+
+fn blocks_needed(file: &SimFile, offset: u64, len: u64) -> u64 {
+    blocks_of(offset, len).map_or(0, |blocks| {
+        let all = blocks.end() - blocks.start() + 1;
+        all - file.seen.allocated_in(blocks)
+    })
+}
+
+/// How many of `len` bytes fit when so many blocks are free.
+fn room(file: &SimFile, offset: u64, len: u64, mut free: u64) -> u64 {
+    if blocks_needed(file, offset, len) <= free {
+        return len;
+    }
+    for block in blocks_of(offset, len).into_iter().flatten() {
+        if file.seen.extent(block).is_none() {
+            if free == 0 {
+                return (block * BLOCK).saturating_sub(offset);
+            }
+            free -= 1;
+        }
+    }
+    len
+}
+
+/// Another place in the file for `len` bytes; `None` when there is none.
+fn misdirect(offset: u64, len: u64, file_len: u64, unit: u64, random: u64) -> Option<u64> {
+    let places = file_len.checked_sub(len)? / unit + 1;
+    let place = (random % places) * unit;
+    if place != offset {
+        return Some(place);
+    }
+    (places > 1).then(|| (random + 1) % places * unit)
+}

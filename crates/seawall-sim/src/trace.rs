@@ -1,0 +1,225 @@
+//! What was asked of the disk, so that a test can say "no commit extends a file" or "the log is never read".
+//!
+//! 1. Every operation is hashed in order with its outcome and, for writes, its bytes: equal hashes mean equal runs.
+//! 2. Tallies cover the whole run; details only the last [`crate::SimOptions::trace_entries_max`] operations.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// An operation of the disk, or something that happened to it.
+///
+/// ```
+/// assert_eq!(seawall_sim::Call::SyncDir.op(), Some(seawall_io::Op::Directory));
+/// assert_eq!(seawall_sim::Call::PowerCut.op(), None);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // each is the operation of that name
+pub enum Call {
+    Open,
+    Rename,
+    Remove,
+    SyncDir,
+    List,
+    FreeBytes,
+    Lock,
+    Len,
+    SetLen,
+    Allocate,
+    Read,
+    Write,
+    DurableWrite,
+    Sync,
+    Cached,
+    DropCache,
+    /// A write of a killed process landed.
+    LateWrite,
+    PowerCut,
+    ProcessDeath,
+}
+
+impl Call {
+    /// What errors and counters call it; `None` for what happens to the disk rather than being asked of it.
+    #[must_use]
+    pub fn op(self) -> Option<seawall_io::Op> {
+        use seawall_io::Op;
+        Some(match self {
+            Self::Open | Self::Lock => Op::Open,
+            Self::Rename | Self::Remove | Self::SyncDir | Self::List => Op::Directory,
+            Self::FreeBytes | Self::Len | Self::Cached | Self::DropCache => Op::Inspect,
+            Self::SetLen | Self::Allocate => Op::Grow,
+            Self::Read => Op::Read,
+            Self::Write => Op::Write,
+            Self::DurableWrite => Op::DurableWrite,
+            Self::Sync => Op::Sync,
+            Self::LateWrite | Self::PowerCut | Self::ProcessDeath => return None,
+        })
+    }
+}
+
+/// One operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceEntry {
+    /// Number of the operation, from 1.
+    pub number: u64,
+    /// Virtual time at its end.
+    pub at: Duration,
+    /// What was asked.
+    pub call: Call,
+    /// Of which file or directory.
+    pub path: PathBuf,
+    /// Where, bytes.
+    pub offset: u64,
+    /// How much, bytes.
+    pub len: u64,
+    /// Bytes transferred (0 where that means nothing), or the errno.
+    pub outcome: Result<u64, i32>,
+    /// Bytes by which the file's length grew.
+    pub grew: u64,
+    /// Bytes of blocks that were allocated.
+    pub allocated: u64,
+    /// Bytes read from the device, a buffered write's read of the rest of its page included.
+    pub device_read: u64,
+    /// The fault that had its way.
+    pub fault: Option<crate::FaultKind>,
+}
+
+/// Sums over all operations of one kind on one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Operations.
+    pub calls: u64,
+    /// Those that failed.
+    pub errors: u64,
+    /// Bytes transferred.
+    pub bytes: u64,
+    /// Bytes by which the file's length grew.
+    pub grew: u64,
+    /// Bytes of blocks that were allocated.
+    pub allocated: u64,
+    /// Bytes read from the device, a buffered write's read of the rest of its page included.
+    pub device_read: u64,
+}
+
+/// A record of operations.
+///
+/// ```
+/// use seawall_io::{Create, Disk as _, OpenHow, WriteHow};
+/// use seawall_sim::{Call, SimDisk, SimOptions};
+/// # fn main() -> seawall_io::Result<()> {
+/// let disk = SimDisk::new(SimOptions::default());
+/// let log = disk.open("/db/log".as_ref(), OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+/// let before = disk.trace().len();
+/// disk.write_at(&log, 0, &[std::io::IoSlice::new(b"commit")], WriteHow::default())?;
+/// let trace = disk.trace();
+/// assert_eq!(trace.tally("/db/log", Call::Read).calls, 0);
+/// assert_eq!(trace.since(before).map(|entry| entry.grew).sum::<u64>(), 6); // this commit extended the file
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    entries: VecDeque<TraceEntry>,
+    entries_max: usize,
+    total: u64,
+    tallies: BTreeMap<(PathBuf, Call), Tally>,
+    hash: Fnv,
+}
+
+impl Trace {
+    pub(crate) fn new(entries_max: usize) -> Self {
+        Self { entries: VecDeque::new(), entries_max, total: 0, tallies: BTreeMap::new(), hash: Fnv::default() }
+    }
+
+    pub(crate) fn push(&mut self, entry: TraceEntry) {
+        self.total = entry.number;
+        let tally = self.tallies.entry((entry.path.clone(), entry.call)).or_default();
+        tally.calls += 1;
+        tally.errors += u64::from(entry.outcome.is_err());
+        tally.bytes += entry.outcome.unwrap_or(0);
+        tally.grew += entry.grew;
+        tally.allocated += entry.allocated;
+        tally.device_read += entry.device_read;
+        for number in [
+            entry.number,
+            entry.at.as_nanos() as u64,
+            entry.call as u64,
+            entry.offset,
+            entry.len,
+            entry.outcome.unwrap_or_else(|errno| u64::MAX - errno.unsigned_abs() as u64),
+            entry.grew,
+            entry.allocated,
+            entry.device_read,
+        ] {
+            self.hash.add(&number.to_le_bytes());
+        }
+        self.hash.add(entry.path.as_os_str().as_encoded_bytes());
+        if self.entries.len() == self.entries_max {
+            self.entries.pop_front();
+        }
+        if self.entries_max > 0 {
+            self.entries.push_back(entry);
+        }
+    }
+
+    pub(crate) fn add_bytes(&mut self, bytes: &[u8]) {
+        self.hash.add(bytes);
+    }
+
+    /// Operations so far, those without details included.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.total
+    }
+
+    /// Whether nothing was asked yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+
+    /// Of all operations, outcomes and written bytes: the same seed and the same calls give the same hash.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.hash.0
+    }
+
+    /// The operations with details, oldest first.
+    pub fn entries(&self) -> impl Iterator<Item = &TraceEntry> {
+        self.entries.iter()
+    }
+
+    /// The operations after the first `number` ones ([`Trace::len`] of an earlier trace), as far as details are kept.
+    pub fn since(&self, number: u64) -> impl Iterator<Item = &TraceEntry> {
+        self.entries.iter().filter(move |entry| entry.number > number)
+    }
+
+    /// Sums over one kind of operation on one path.
+    #[must_use]
+    pub fn tally(&self, path: impl AsRef<Path>, call: Call) -> Tally {
+        self.tallies.get(&(crate::names::normal(path.as_ref()), call)).copied().unwrap_or_default()
+    }
+
+    /// How many operations of one kind there were on all paths.
+    #[must_use]
+    pub fn count(&self, call: Call) -> u64 {
+        self.tallies.iter().filter(|((_, known), _)| *known == call).map(|(_, tally)| tally.calls).sum()
+    }
+}
+
+/// FNV-1a over 64 bits: stable for ever, unlike the standard library's hasher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
