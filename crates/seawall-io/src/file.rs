@@ -101,6 +101,9 @@ pub struct File {
     /// another thread's sync, still under way, has taken the flag.
     growth: AtomicU64,
     synced_growth: AtomicU64,
+    /// Counts growth by allocation, without data: only a whole fsync owes anything to that.
+    allocations: AtomicU64,
+    synced_allocations: AtomicU64,
     /// Asynchronous writes beyond the end whose success nobody has learnt yet, or ever: they may grow the file at any moment.
     growing: AtomicU64,
     /// There may be holes or unwritten extents: every barrier must sync.
@@ -174,6 +177,8 @@ impl File {
             len: AtomicU64::new(len),
             growth: AtomicU64::new(0),
             synced_growth: AtomicU64::new(0),
+            allocations: AtomicU64::new(0),
+            synced_allocations: AtomicU64::new(0),
             growing: AtomicU64::new(0),
             lock: Mutex::default(),
             unwritten: AtomicBool::new(!known_written),
@@ -398,8 +403,13 @@ impl File {
     fn sync_handle(&self, handle: &Handle, how: SyncHow) -> Result<()> {
         // Read before the sync: growth that races with it is left for the next one.
         let growth = self.growth.load(Ordering::Acquire);
-        self.disk.sync(handle, how)?;
+        let allocations = self.allocations.load(Ordering::Acquire);
+        let allocated = self.synced_allocations.load(Ordering::Acquire) < allocations;
+        self.disk.sync(handle, if allocated { SyncHow::All } else { how })?;
         self.synced_growth.fetch_max(growth, Ordering::AcqRel);
+        if allocated || how == SyncHow::All {
+            self.synced_allocations.fetch_max(allocations, Ordering::AcqRel);
+        }
         Ok(())
     }
 
@@ -417,6 +427,7 @@ impl File {
         if how != Allocate::WriteZeroes {
             self.unwritten.store(true, Ordering::Release);
         }
+        self.allocations.fetch_add(1, Ordering::AcqRel);
         // Counted before the new length can be seen, so that no barrier after a write into the new part is skipped.
         self.growth.fetch_add(1, Ordering::AcqRel);
         if how != Allocate::KeepSize {

@@ -324,3 +324,25 @@ fn a_file_system_without_direct_io_steps_down_and_says_so() {
     disk.script(|_| Verdict::Pass);
     assert_eq!(disk.len(&disk.open(file.path(), seawall_io::OpenHow::default()).unwrap()).unwrap(), 12);
 }
+
+#[test]
+fn growth_by_allocation_takes_a_whole_fsync_once() {
+    let (disk, dir) = (passing(), dir());
+    let file = open(&disk, &dir, FlushMethod::Fsync, false);
+    // For a sync, `dsync` tells fsync from fdatasync, which owes nothing to a length without data.
+    let whole =
+        |disk: &FaultyDisk| disk.calls().iter().filter(|c| c.op == Op::Sync).map(|c| c.dsync).collect::<Vec<_>>();
+    file.grow(Allocate::Unwritten, 1 << 20, Cause::Preallocate).unwrap();
+    file.barrier(Cause::Preallocate).unwrap();
+    assert_eq!(whole(&disk), [true]);
+    file.write_durable_at(0, &block(1), Cause::Commit).unwrap();
+    file.barrier(Cause::Clean).unwrap();
+    assert_eq!(whole(&disk), [false, false]);
+    // A failed one settles nothing.
+    file.grow(Allocate::KeepSize, 2 << 20, Cause::Preallocate).unwrap();
+    disk.script(|call| if call.op == Op::Sync { Verdict::Fail(libc::EIO) } else { Verdict::Pass });
+    assert!(file.barrier(Cause::Preallocate).is_err());
+    disk.script(|_| Verdict::Pass);
+    file.barrier(Cause::Preallocate).unwrap();
+    assert_eq!(whole(&disk), [true, true]);
+}
