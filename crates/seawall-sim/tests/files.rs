@@ -133,7 +133,7 @@ fn barriers_and_durable_writes_keep_their_word() {
             disk.sync_dir(Path::new("/db")).unwrap();
             // Per block: what it held at the last barrier, and whether it was written since.
             let mut covered: Vec<(u8, bool)> = vec![(0, false); 48];
-            let mut now = vec![0u8; 48];
+            let mut now = [0u8; 48];
             let mut covered_len = 0;
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
             let mut below = |n: u64| {

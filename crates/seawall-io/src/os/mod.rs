@@ -256,7 +256,8 @@ impl Disk for OsDisk {
             Queue::Uring(ring) => ring.wait(ticket),
             Queue::Threads(pool) => pool.wait(ticket),
             Queue::Sync => {
-                ticket.take().expect("the synchronous backend completes a request before it returns the ticket")
+                // Complete before `submit` returned it.
+                ticket.take().expect("a completion is taken once")
             }
         }
     }
