@@ -51,6 +51,9 @@ impl AlignedBuf {
     }
 
     /// An aligned copy of `bytes`.
+    ///
+    /// # Panics
+    /// When `bytes` is empty.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut buf = Self::zeroed(bytes.len());
@@ -193,7 +196,7 @@ impl Arena {
         Arc::new(Self { memory, slot_bytes, free: Mutex::new((0..slots).rev().collect()), claimed: AtomicU64::new(0) })
     }
 
-    /// A free slot; `None` when all are claimed.
+    /// A free slot, holding whatever its last owner left there (zeroes at first); `None` when all are claimed.
     #[must_use]
     pub fn claim(self: &Arc<Self>) -> Option<IoBuf> {
         let index = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;

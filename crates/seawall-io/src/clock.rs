@@ -50,16 +50,17 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// At most `per_second` units of work a second.
+    /// At most `per_second` units of work a second; at 0 or less there is no second unit.
     #[must_use]
     pub fn new(per_second: f64) -> Self {
         Self { per_second: per_second.max(f64::MIN_POSITIVE), next: Duration::ZERO }
     }
 
-    /// How long to wait at time `now` before doing `units` of work.
+    /// How long to wait at time `now` before doing `units` (not negative) of work.
     pub fn delay(&mut self, now: Duration, units: f64) -> Duration {
         let start = self.next.max(now);
-        self.next = start + Duration::try_from_secs_f64(units / self.per_second).unwrap_or(Duration::from_secs(3600));
+        let takes = Duration::try_from_secs_f64(units / self.per_second).unwrap_or(Duration::MAX);
+        self.next = start.saturating_add(takes);
         start - now
     }
 }

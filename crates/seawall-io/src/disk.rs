@@ -38,6 +38,18 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Renames a file unless the new name exists; durable after [`Disk::sync_dir`] of both directories. Unless a disk does better
+    /// (the operating system's does where its file system can), the name is looked for first, and a file created in between is lost.
+    ///
+    /// # Errors
+    /// `EEXIST` when `to` exists, or the kernel's refusal.
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        let dir = to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if self.list(dir)?.iter().any(|p| p.file_name() == to.file_name()) {
+            return Err(IoError::os(Op::Directory, to, libc::EEXIST));
+        }
+        self.rename(from, to)
+    }
     /// Removes a file; durable after [`Disk::sync_dir`].
     ///
     /// # Errors
@@ -48,7 +60,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn sync_dir(&self, path: &Path) -> Result<()>;
-    /// Files of a directory, sorted by name.
+    /// Everything in a directory, sorted by name.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -96,12 +108,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The first error of any write-back since the last sync through this handle. It must not be retried.
     fn sync(&self, file: &Handle, how: SyncHow) -> Result<()>;
-    /// What the page cache holds of the first `len` bytes.
+    /// What the page cache holds of the first `len` bytes, in whole pages. Where the kernel has no cachestat and the caller may
+    /// not write the file, everything may be reported as resident (mincore tells nothing about the files of others).
     ///
     /// # Errors
     /// The kernel's refusal.
     fn cached(&self, file: &Handle, len: u64) -> Result<Cached>;
-    /// Drops clean pages of a range from the page cache (`len` 0: to the end).
+    /// Drops clean pages of a range from the page cache (`len` 0: to the end). Dirty pages stay: [`Disk::sync`] first. Pages and
+    /// large folios (many pages that came together) that lie only in part inside the range stay too.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -109,19 +123,24 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     // --- asynchronously --------------------------------------------------------------------------------------------------
 
-    /// Submits a batch with as few system calls as the backend can; one ticket a request, in order.
+    /// Submits a batch with as few system calls as the backend can; one ticket a request, in order. What is wrong with a request
+    /// is reported by its completion. May wait for requests in flight when the backend's queue is full.
     fn submit(&self, batch: Vec<Request>) -> Vec<Ticket>;
     /// Completes what is ready; with `block` waits for at least one completion if anything is in flight. Returns how many
-    /// requests this call completed.
+    /// requests this call completed (0 when another thread completed them).
+    ///
+    /// This is for a thread that serves all: one that needs a certain request uses [`Disk::wait`], because between its look at
+    /// the ticket and this call another thread may have completed that very request, and then this waits for some other one.
     fn drive(&self, block: bool) -> usize;
-    /// Waits for one request, completing others on the way.
+    /// Waits for one request of this disk, completing others on the way.
+    ///
+    /// # Panics
+    /// When the completion was already taken, by an earlier `wait` or by [`Ticket::take`]: it is there once.
     fn wait(&self, ticket: &Ticket) -> Completion {
-        loop {
-            if let Some(completion) = ticket.take() {
-                return completion;
-            }
+        while !ticket.is_done() {
             self.drive(true);
         }
+        ticket.take().expect("a completion is taken once")
     }
 }
 
@@ -177,7 +196,8 @@ pub enum Allocate {
 pub struct WriteHow {
     /// `RWF_DSYNC`: durable when it returns.
     pub dsync: bool,
-    /// `RWF_DONTCACHE`: through the page cache, leaving nothing there.
+    /// `RWF_DONTCACHE` (Linux 6.14): through the page cache, to be dropped from it once written back. A request, not a promise:
+    /// on ext4 of Linux 6.18 the pages of an append go, those of an overwrite in place stay. [`Disk::cached`] tells.
     pub dontcache: bool,
 }
 
@@ -244,6 +264,16 @@ impl Handle {
         Arc::strong_count(&self.0) > 1
     }
 
+    /// How many other clones exist.
+    pub(crate) fn others(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
+
+    /// Whether both are clones of one handle.
+    pub(crate) fn is_clone_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The path it was opened by.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -294,7 +324,7 @@ pub struct Request {
     pub offset: u64,
     /// The memory, in order.
     pub bufs: Vec<IoBuf>,
-    /// Bytes already transferred by earlier, short attempts.
+    /// Bytes already transferred by earlier, short attempts; 0 to begin with.
     pub done: usize,
 }
 
@@ -343,6 +373,17 @@ impl Request {
     /// Takes in the kernel's answer to one attempt (bytes, or a negative errno) and says what comes next: `None` when another
     /// attempt is needed for the rest, `Some` when the request is finished. Every backend decides through this function, so
     /// that short transfers, interruptions and cancelled submitters are treated alike.
+    ///
+    /// ```
+    /// use seawall_io::{AlignedBuf, Handle, IoErrorKind, Request};
+    /// let file = Handle::simulated("log".as_ref(), 1);
+    /// let mut read = Request::read(&file, 0, AlignedBuf::zeroed(8192).into());
+    /// assert!(read.attempt_ended(4096).is_none(), "short: go on");
+    /// assert!(read.attempt_ended(-4).is_none(), "interrupted: go on");
+    /// assert_eq!(read.done, 4096);
+    /// let error = read.attempt_ended(0).unwrap().unwrap_err();
+    /// assert_eq!(error.kind, IoErrorKind::UnexpectedEof { got: 4096 });
+    /// ```
     pub fn attempt_ended(&mut self, answer: i64) -> Option<Result<()>> {
         let len = self.len();
         let error = |kind| IoError {
@@ -354,6 +395,14 @@ impl Request {
         const AGAIN: [i64; 3] = [-(libc::EINTR as i64), -(libc::EAGAIN as i64), -(libc::ECANCELED as i64)];
         if AGAIN.contains(&answer) {
             return None;
+        }
+        // A direct read stops inside a block only at the end of the file, and some file systems refuse to go on from there.
+        if answer == -i64::from(libc::EINVAL)
+            && self.kind == RequestKind::Read
+            && self.done % crate::BUFFER_ALIGN != 0
+            && self.done < len
+        {
+            return Some(Err(error(IoErrorKind::UnexpectedEof { got: self.done as u64 })));
         }
         if answer < 0 {
             return Some(Err(error(IoErrorKind::Os(i32::try_from(-answer).unwrap_or(libc::EIO)))));
@@ -368,7 +417,7 @@ impl Request {
                 _ => error(IoErrorKind::NoProgress),
             }));
         }
-        self.done = (self.done + moved).min(len);
+        self.done = self.done.saturating_add(moved).min(len);
         (self.done == len).then_some(Ok(()))
     }
 }

@@ -107,6 +107,9 @@ impl IoError {
             IoErrorKind::Os(libc::EINVAL) if matches!(self.op, Op::Open | Op::Read | Op::Write | Op::DurableWrite) => {
                 "this file system may not support direct I/O with this alignment: `seawall probe` tells, flush method fsync works anywhere"
             }
+            IoErrorKind::Os(libc::ESTALE) => {
+                "the file was renamed, replaced or removed since it was opened: open it again"
+            }
             IoErrorKind::Os(libc::EFBIG) => {
                 "the file would exceed the file system's or the process's limit (ulimit -f)"
             }

@@ -2,21 +2,24 @@
 //!
 //! 1. Reads and writes are whole: short transfers are completed here, and a read past the end is an error with what was there.
 //! 2. A durable write is durable when it returns, under every method. A barrier makes all completed writes durable, and is
-//!    skipped only by `o_direct_no_fsync`, only when nothing grew and no unwritten extent can have been converted (trap 5).
+//!    skipped only by `o_dsync`, when nothing but durable writes happened, and by `o_direct_no_fsync`, when nothing grew, nothing
+//!    is growing, and no hole or unwritten extent can have been written into (trap 5).
 //! 3. No lock is held across a sync: a sync works on a clone of the handle.
 //! 4. Changing the method loses no error: the new descriptor is open before the old one is synced, the old one's last sync is
-//!    checked before the change is called done (trap 18), and both see write-back errors of the time between.
+//!    checked before the change is called done (trap 18), and both see write-back errors of the time between. Nor does it lose
+//!    the lock: the descriptor that holds it stays open as long as the file (trap 7).
 //! 5. Whatever was asked for, [`File::mode`] says what is in effect.
 
 use crate::class::{Cause, FileClass, Op};
 use crate::disk::{Allocate, Cached, Create, Disk, Handle, OpenHow, Request, RequestKind, SyncHow, Ticket, WriteHow};
 use crate::error::{IoError, IoErrorKind, Result};
 use crate::method::{EffectiveMode, FlushMethod};
+use crate::probe::{DirectSupport, direct_support};
 use crate::stats::IoStats;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// How to open a [`File`].
@@ -98,8 +101,15 @@ pub struct File {
     /// another thread's sync, still under way, has taken the flag.
     growth: AtomicU64,
     synced_growth: AtomicU64,
-    /// Extents may be unwritten: every barrier must sync.
+    /// Counts growth by allocation, without data: only a whole fsync owes anything to that.
+    allocations: AtomicU64,
+    synced_allocations: AtomicU64,
+    /// Asynchronous writes beyond the end whose success nobody has learnt yet, or ever: they may grow the file at any moment.
+    growing: AtomicU64,
+    /// There may be holes or unwritten extents: every barrier must sync.
     unwritten: AtomicBool,
+    /// The handle that holds the lock on the file.
+    lock: Mutex<Option<Handle>>,
     cache_is_stable: bool,
 }
 
@@ -122,8 +132,21 @@ fn open_by(disk: &dyn Disk, path: &Path, method: FlushMethod, create: Create) ->
         }
         opened => opened?,
     };
-    let direct = how.direct && degraded.is_none();
-    let align_bytes = if direct { crate::probe::direct_align(&handle).map_or(4096, |a| a.offset_bytes) } else { 1 };
+    let mut direct = how.direct && degraded.is_none();
+    let mut align_bytes = 1;
+    let mut handle = handle;
+    if direct {
+        match direct_support(&handle) {
+            DirectSupport::Aligned(bytes) => align_bytes = bytes,
+            DirectSupport::Unknown => align_bytes = 4096,
+            DirectSupport::Ignored(why) => {
+                // Open it as what it is, so that the flag, the alignment and the mode reported all say the same.
+                handle = disk.open(path, OpenHow { direct: false, create: Create::No, ..how })?;
+                degraded = Some(why.to_owned());
+                direct = false;
+            }
+        }
+    }
     let rwf_dsync = method == FlushMethod::ODirectDsync;
     Ok(Open { handle, mode: EffectiveMode { requested: method, direct, align_bytes, rwf_dsync, degraded } })
 }
@@ -154,6 +177,10 @@ impl File {
             len: AtomicU64::new(len),
             growth: AtomicU64::new(0),
             synced_growth: AtomicU64::new(0),
+            allocations: AtomicU64::new(0),
+            synced_allocations: AtomicU64::new(0),
+            growing: AtomicU64::new(0),
+            lock: Mutex::default(),
             unwritten: AtomicBool::new(!known_written),
             cache_is_stable,
         })
@@ -198,18 +225,24 @@ impl File {
         self.len() == 0
     }
 
-    /// Locks the file itself against other processes (trap 7), without waiting.
+    /// Locks the file itself against other processes (trap 7) until this `File` is dropped, without waiting.
     ///
     /// # Errors
-    /// [`IoErrorKind::Locked`].
+    /// [`IoErrorKind::Locked`], or the kernel's refusal.
     pub fn lock(&self) -> Result<()> {
-        self.disk.lock(&self.current().handle)
+        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_none() {
+            let handle = self.current().handle;
+            self.disk.lock(&handle)?;
+            *held = Some(handle);
+        }
+        Ok(())
     }
 
     /// Fills `buf` from `offset` (bytes).
     ///
     /// # Errors
-    /// [`IoErrorKind::Misaligned`] before anything is asked of the disk, [`IoErrorKind::UnexpectedEof`] when the file is shorter,
+    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, before anything is asked of the disk, [`IoErrorKind::UnexpectedEof`] when the file is shorter,
     /// or the kernel's refusal.
     pub fn read_at(&self, offset: u64, buf: &mut [u8], cause: Cause) -> Result<()> {
         let open = self.current();
@@ -233,7 +266,8 @@ impl File {
     /// Writes `bytes` at `offset` (bytes). Not durable before a barrier, except under `o_dsync`.
     ///
     /// # Errors
-    /// [`IoErrorKind::Misaligned`] before anything is asked of the disk, or the kernel's refusal.
+    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, before anything is asked of the disk;
+    /// [`IoErrorKind::NoProgress`]; or the kernel's refusal. A part may have been written.
     pub fn write_at(&self, offset: u64, bytes: &[u8], cause: Cause) -> Result<()> {
         self.write_vectored_at(offset, &[bytes], cause)
     }
@@ -269,15 +303,18 @@ impl File {
                 // The kernel or file system has no RWF_DSYNC: say so from now on, and make this write durable the other way.
                 Err(e) if how.dsync && e.errno() == Some(libc::EOPNOTSUPP) => {
                     let mut current = self.open.write().unwrap_or_else(PoisonError::into_inner);
-                    current.mode.rwf_dsync = false;
-                    current.mode.degraded =
-                        Some("no RWF_DSYNC here: each durable write is followed by fdatasync".into());
+                    // Another thread may have changed the method, or said so already.
+                    if std::mem::take(&mut current.mode.rwf_dsync) {
+                        let mut why = current.mode.degraded.take().map_or(String::new(), |before| before + "; ");
+                        why.push_str("no RWF_DSYNC here: each durable write is followed by fdatasync");
+                        current.mode.degraded = Some(why);
+                    }
                     drop(current);
                     self.write_parts(&open, offset, parts, len, WriteHow::default())?;
-                    self.disk.sync(&open.handle, SyncHow::Data)
+                    self.sync_handle(&open.handle, SyncHow::Data)
                 }
                 Ok(()) if !how.dsync && open.mode.requested != FlushMethod::ODsync => {
-                    self.disk.sync(&open.handle, SyncHow::Data)
+                    self.sync_handle(&open.handle, SyncHow::Data)
                 }
                 written => written,
             }
@@ -304,15 +341,20 @@ impl File {
             }
             done = next;
         }
-        self.note_end(offset + len as u64);
+        // Under `o_dsync` the growth that a write brings is durable with it.
+        if self.note_end(offset, offset + len as u64) && open.mode.requested != FlushMethod::ODsync {
+            self.growth.fetch_add(1, Ordering::AcqRel);
+        }
         Ok(())
     }
 
-    /// Remembers that a write ended at `end` (bytes).
-    fn note_end(&self, end: u64) {
-        if self.len.fetch_max(end, Ordering::AcqRel) < end {
-            self.growth.fetch_add(1, Ordering::AcqRel);
+    /// Remembers that bytes from `start` to `end` are written, or about to be; says whether the file grows by that.
+    fn note_end(&self, start: u64, end: u64) -> bool {
+        // First the hole, then the length: whoever sees the length must see that writing below it may allocate.
+        if start > self.len() && end > start {
+            self.unwritten.store(true, Ordering::Release);
         }
+        self.len.fetch_max(end, Ordering::AcqRel) < end
     }
 
     /// Makes all completed writes durable, unless the method says that nothing is needed.
@@ -321,11 +363,13 @@ impl File {
     /// The first error of any write since the last sync. It must not be retried: a second sync may report success for lost data.
     pub fn barrier(&self, cause: Cause) -> Result<Barrier> {
         let open = self.current();
-        let nothing_changed_shape = self.synced_growth.load(Ordering::Acquire) >= self.growth.load(Ordering::Acquire)
-            && !self.unwritten.load(Ordering::Acquire);
+        // In this order: an asynchronous write is counted as growth before it stops to count as growing.
+        let nothing_grows = self.growing.load(Ordering::Acquire) == 0;
+        let nothing_grew = self.synced_growth.load(Ordering::Acquire) >= self.growth.load(Ordering::Acquire);
+        let all_written = !self.unwritten.load(Ordering::Acquire);
         let skip = match open.mode.requested {
-            FlushMethod::ODsync => true,
-            FlushMethod::ODirectNoFsync => open.mode.direct && nothing_changed_shape,
+            FlushMethod::ODsync => nothing_grew,
+            FlushMethod::ODirectNoFsync => open.mode.direct && nothing_grows && nothing_grew && all_written,
             FlushMethod::Fsync | FlushMethod::ODirect | FlushMethod::ODirectDsync => false,
         };
         if skip {
@@ -353,10 +397,19 @@ impl File {
     /// As [`File::barrier`].
     pub fn sync(&self, cause: Cause) -> Result<()> {
         let open = self.current();
+        self.counted(Op::Sync, cause, 0, || self.sync_handle(&open.handle, SyncHow::Data))
+    }
+
+    fn sync_handle(&self, handle: &Handle, how: SyncHow) -> Result<()> {
         // Read before the sync: growth that races with it is left for the next one.
         let growth = self.growth.load(Ordering::Acquire);
-        self.counted(Op::Sync, cause, 0, || self.disk.sync(&open.handle, SyncHow::Data))?;
+        let allocations = self.allocations.load(Ordering::Acquire);
+        let allocated = self.synced_allocations.load(Ordering::Acquire) < allocations;
+        self.disk.sync(handle, if allocated { SyncHow::All } else { how })?;
         self.synced_growth.fetch_max(growth, Ordering::AcqRel);
+        if allocated || how == SyncHow::All {
+            self.synced_allocations.fetch_max(allocations, Ordering::AcqRel);
+        }
         Ok(())
     }
 
@@ -374,15 +427,17 @@ impl File {
         if how != Allocate::WriteZeroes {
             self.unwritten.store(true, Ordering::Release);
         }
-        if how == Allocate::KeepSize {
-            self.growth.fetch_add(1, Ordering::AcqRel);
-        } else {
-            self.note_end(len);
+        self.allocations.fetch_add(1, Ordering::AcqRel);
+        // Counted before the new length can be seen, so that no barrier after a write into the new part is skipped.
+        self.growth.fetch_add(1, Ordering::AcqRel);
+        if how != Allocate::KeepSize {
+            self.len.fetch_max(len, Ordering::AcqRel);
         }
         Ok(())
     }
 
-    /// The caller has overwritten every block below the end and synced: extents are written from now on.
+    /// The caller has overwritten every block below the end and synced, and nobody writes at the moment: extents are written
+    /// from now on. Said too early, `o_direct_no_fsync` skips a barrier that was needed.
     pub fn declare_written(&self) {
         self.unwritten.store(false, Ordering::Release);
     }
@@ -390,32 +445,42 @@ impl File {
     /// Changes the flush method while the file is in use. Returns what is in effect afterwards.
     ///
     /// # Errors
-    /// When the file cannot be opened the new way, nothing changes. When the old descriptor's last sync fails, the new method is
-    /// in effect but writes made before may be lost: the error must poison whatever depends on the file.
+    /// When the file cannot be opened the new way, nothing changes; so too with `ESTALE` when the path now leads to another file.
+    /// When the old descriptor's last sync fails (`op` is [`Op::Sync`]), the new method is in effect but writes made before may be
+    /// lost: the error must poison whatever depends on the file. When only dropping the page cache fails (`op` is
+    /// [`Op::Inspect`]), the new method is in effect and nothing is lost.
     pub fn set_method(&self, method: FlushMethod) -> Result<EffectiveMode> {
         // Open first (4): from here on both descriptors see every write-back error.
         let new = open_by(&*self.disk, &self.path, method, Create::No)?;
+        if !is_same_file(&new.handle, &self.current().handle) {
+            return Err(IoError::os(Op::Open, &self.path, libc::ESTALE));
+        }
         let mode = new.mode.clone();
         let old = {
             let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *open, new)
         };
-        // Requests in flight hold clones of the old handle; new ones no longer can.
-        while old.handle.is_shared() {
+        // Requests in flight hold clones of the old handle; new ones no longer can. The lock, if it is on this one, stays.
+        let holds_lock = || {
+            let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+            lock.as_ref().is_some_and(|handle| handle.is_clone_of(&old.handle))
+        };
+        while old.handle.others() > usize::from(holds_lock()) {
             self.disk.drive(false);
             std::thread::sleep(Duration::from_micros(100));
         }
-        self.counted(Op::Sync, Cause::Other, 0, || self.disk.sync(&old.handle, SyncHow::All))?;
+        self.counted(Op::Sync, Cause::Other, 0, || self.sync_handle(&old.handle, SyncHow::All))?;
         if mode.direct && !old.mode.direct {
             self.disk.drop_cache(&old.handle, 0, 0)?;
         }
         Ok(mode)
     }
 
-    /// Submits reads and writes; `offset` in bytes. One pending operation a request, in order.
+    /// Submits reads and writes; `offset` in bytes. One pending operation a request, in order. A write that is durable needs a
+    /// barrier after [`File::wait`] (except under `o_dsync`). Where a pending operation is dropped instead, the I/O still happens.
     ///
     /// # Errors
-    /// [`IoErrorKind::Misaligned`] before anything is submitted.
+    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, before anything is submitted.
     pub fn submit(&self, batch: Vec<FileRequest>) -> Result<Vec<Pending>> {
         let open = self.current();
         for request in &batch {
@@ -429,12 +494,13 @@ impl File {
             .map(|FileRequest { write, offset, bufs, cause }| {
                 let kind = if write { RequestKind::Write(WriteHow::default()) } else { RequestKind::Read };
                 let request = Request { file: open.handle.clone(), kind, offset, bufs, done: 0 };
-                let (op, end) = (request.op(), offset + request.len() as u64);
-                if write {
-                    // Before the write, not after: whoever drops the pending operation must not hide the growth.
-                    self.note_end(end);
+                let (op, bytes) = (request.op(), request.len() as u64);
+                // Before the write, not after: whoever drops the pending operation must not hide the growth.
+                let grows = write && self.note_end(offset, offset + bytes);
+                if grows {
+                    self.growing.fetch_add(1, Ordering::AcqRel);
                 }
-                pending.push((op, cause, end - offset));
+                pending.push((op, cause, bytes, grows));
                 request
             })
             .collect();
@@ -443,19 +509,24 @@ impl File {
             .submit(requests)
             .into_iter()
             .zip(pending)
-            .map(|(ticket, (op, cause, bytes))| Pending { ticket, started, op, cause, bytes })
+            .map(|(ticket, (op, cause, bytes, grows))| Pending { ticket, started, op, cause, bytes, grows })
             .collect())
     }
 
-    /// Waits for a pending operation and counts it; gives its buffers back.
+    /// Waits for a pending operation of this file and counts it; gives its buffers back.
     ///
     /// # Errors
     /// The operation's own.
     pub fn wait(&self, pending: Pending) -> Result<Vec<crate::IoBuf>> {
-        let Pending { ticket, started, op, cause, bytes } = pending;
+        let Pending { ticket, started, op, cause, bytes, grows } = pending;
         let completion = self.disk.wait(&ticket);
         match completion.result {
             Ok(()) => {
+                if grows {
+                    // Growth first (see `barrier`). After a failure it goes on counting as growing: where the file ends is unknown.
+                    self.growth.fetch_add(1, Ordering::AcqRel);
+                    self.growing.fetch_sub(1, Ordering::AcqRel);
+                }
                 self.stats.record(self.class, op, cause, started.elapsed(), bytes);
                 Ok(completion.bufs)
             }
@@ -474,7 +545,7 @@ impl File {
         self.disk.cached(&self.current().handle, self.len())
     }
 
-    /// Drops the file's clean pages from the page cache.
+    /// Drops the file's clean pages from the page cache. Dirty ones stay: [`File::sync`] first.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -504,6 +575,7 @@ pub struct Pending {
     op: Op,
     cause: Cause,
     bytes: u64,
+    grows: bool,
 }
 
 impl Pending {
@@ -533,9 +605,25 @@ fn check_alignment<'a>(
             wrong = wrong.or(Some("buffer address"));
         }
     }
+    let end = offset.checked_add(total).and_then(|end| i64::try_from(end).ok());
+    if end.is_none() {
+        return Err(IoError::os(op, path, libc::EINVAL).at(offset, total));
+    }
     match wrong {
         Some(what) => Err(IoError::new(op, path, IoErrorKind::Misaligned { needed, what }).at(offset, total)),
         None => Ok(total),
+    }
+}
+
+/// Whether two handles of the operating system lead to one file; other disks' handles are taken at their word.
+fn is_same_file(a: &Handle, b: &Handle) -> bool {
+    let identity = |handle: &Handle| {
+        let stat = rustix::fs::fstat(handle.fd(Op::Inspect).ok()?).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    };
+    match (identity(a), identity(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => true,
     }
 }
 

@@ -41,3 +41,8 @@ pub use method::{EffectiveMode, FlushMethod, UnknownFlushMethod};
 pub use os::{Backend, BackendUnavailable, OsDisk, UnknownBackend};
 pub use prealloc::{FILLING, Fill, FillOptions, FillStep, STEP_BYTES, recycle, sweep};
 pub use stats::{CellSnapshot, GROUPING_POWER, IoSnapshot, IoStats, MAX_VALUE_POWER};
+
+/// The README's example, tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

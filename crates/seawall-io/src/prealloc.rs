@@ -25,9 +25,12 @@ use crate::stats::IoStats;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Ending of a file that is not ready.
 pub const FILLING: &str = "filling";
+/// A fill that waits for its rate looks this often whether it shall stop.
+const NAP_MAX: Duration = Duration::from_millis(100);
 /// Bytes written by one step.
 pub const STEP_BYTES: usize = 256 << 10;
 
@@ -94,7 +97,8 @@ impl Fill {
     /// Creates `target`'s `.filling` file and allocates its blocks.
     ///
     /// # Errors
-    /// [`IoErrorKind::Reserve`] when the space is not there, `EEXIST` when `target` exists, or the kernel's refusal; nothing is left behind.
+    /// [`IoErrorKind::Reserve`] when the space is not there, `EEXIST` when `target` exists or its `.filling` file does (another
+    /// fill is under way, or was interrupted and awaits [`sweep`]), or the kernel's refusal; nothing is left behind.
     pub fn begin(disk: Arc<dyn Disk>, target: &Path, options: FillOptions) -> Result<Self> {
         let options = FillOptions { len: options.len.next_multiple_of(4096), ..options };
         let dir = directory(target);
@@ -112,7 +116,12 @@ impl Fill {
         let filling = PathBuf::from(filling);
         let file_options =
             FileOptions::new(options.class, FlushMethod::ODirect).create(Create::New).stats(&options.stats);
-        let file = File::open(disk.clone(), &filling, file_options)?;
+        let file = File::open(disk.clone(), &filling, file_options).inspect_err(|e| {
+            // An open that failed half-way may have created the file. `EEXIST`: it is somebody else's.
+            if e.errno() != Some(libc::EEXIST) {
+                drop(disk.remove(&filling));
+            }
+        })?;
         let mut this = Self {
             disk,
             file,
@@ -155,7 +164,9 @@ impl Fill {
     /// Writes the next [`STEP_BYTES`], or finishes.
     ///
     /// # Errors
-    /// The kernel's refusal; the `.filling` file is then removed.
+    /// The kernel's refusal, or `EEXIST` when `target` has come into being meanwhile; the `.filling` file is then removed. When
+    /// the directory's sync or the last open fails, the whole and synced file is under its final name, but that name may be lost
+    /// in a power cut.
     pub fn step(mut self) -> Result<FillStep> {
         if self.done < self.options.len {
             let len = usize::try_from(self.options.len - self.done).map_or(STEP_BYTES, |left| left.min(STEP_BYTES));
@@ -164,7 +175,11 @@ impl Fill {
             return Ok(FillStep::Filling(self));
         }
         self.file.sync(Cause::Preallocate)?;
-        self.disk.rename(&self.filling, &self.target)?;
+        if !self.file.mode().direct {
+            // The zeroes went through the page cache. What stays there (in a memory file system, all) does no harm.
+            drop(self.file.drop_cache());
+        }
+        self.disk.rename_new(&self.filling, &self.target)?;
         // From here on there is no `.filling` to remove.
         self.renamed = true;
         self.disk.sync_dir(directory(&self.target))?;
@@ -178,7 +193,8 @@ impl Fill {
     /// Drives the fill to its end at the stated rate.
     ///
     /// # Errors
-    /// As [`Fill::step`]; [`IoErrorKind::Cancelled`] when `stop` is raised.
+    /// As [`Fill::step`]; [`IoErrorKind::Cancelled`] when `stop` is raised (looked at before every step, and ten times a second
+    /// while the rate makes it wait).
     pub fn run(self, clock: &dyn Clock, stop: &AtomicBool) -> Result<File> {
         let mut pace = Pace::new(self.options.bytes_per_second);
         let mut fill = self;
@@ -188,8 +204,14 @@ impl Fill {
             }
             if fill.done < fill.options.len {
                 let delay = pace.delay(clock.now(), STEP_BYTES as f64);
-                if !delay.is_zero() {
-                    clock.sleep(delay);
+                let mut left = delay;
+                while !left.is_zero() && !stop.load(Ordering::Relaxed) {
+                    let nap = left.min(NAP_MAX);
+                    clock.sleep(nap);
+                    left -= nap;
+                }
+                if !left.is_zero() {
+                    continue;
                 }
             }
             match fill.step()? {
@@ -210,15 +232,24 @@ impl Drop for Fill {
 }
 
 /// Makes a used file the next one: renames it durably, so that it is overwritten in place instead of allocating anew.
+/// A [`File`] open on it goes on working, but cannot change its flush method: open it again by its new name.
 ///
 /// # Errors
 /// The kernel's refusal; `EEXIST` when `target` exists.
+///
+/// ```
+/// use seawall_io::{Disk, OsDisk, recycle};
+/// # let dir = tempfile::tempdir()?;
+/// let (used, next) = (dir.path().join("log.000001"), dir.path().join("log.000009"));
+/// std::fs::write(&used, [1; 4096])?;
+/// let disk = OsDisk::synchronous();
+/// recycle(&disk, &used, &next)?;
+/// assert_eq!(disk.list(dir.path())?, [next]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn recycle(disk: &dyn Disk, used: &Path, target: &Path) -> Result<()> {
     let dir = directory(target);
-    if disk.list(dir)?.iter().any(|p| p.file_name() == target.file_name()) {
-        return Err(IoError::os(Op::Directory, target, libc::EEXIST));
-    }
-    disk.rename(used, target)?;
+    disk.rename_new(used, target)?;
     disk.sync_dir(dir)?;
     if directory(used) != dir { disk.sync_dir(directory(used)) } else { Ok(()) }
 }
@@ -228,16 +259,29 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Removes what an interrupted fill left in a directory; returns the files removed.
+/// Removes what interrupted fills left in a directory; returns the files removed. For the start, before any fill is under way.
 ///
 /// # Errors
 /// The kernel's refusal.
+///
+/// ```
+/// use seawall_io::{OsDisk, sweep};
+/// # let dir = tempfile::tempdir()?;
+/// let leftover = dir.path().join("log.000007.filling");
+/// std::fs::write(&leftover, [0; 100])?;
+/// assert_eq!(sweep(&OsDisk::synchronous(), dir.path())?, [leftover]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn sweep(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>> {
     let mut removed = Vec::new();
     for path in disk.list(dir)? {
         if path.extension().is_some_and(|e| e == FILLING) {
-            disk.remove(&path)?;
-            removed.push(path);
+            match disk.remove(&path) {
+                Ok(()) => removed.push(path),
+                // A directory is none of ours (EPERM is what POSIX has unlink say of one).
+                Err(e) if matches!(e.errno(), Some(libc::EISDIR | libc::EPERM)) && path.is_dir() => {}
+                Err(e) => return Err(e),
+            }
         }
     }
     if !removed.is_empty() {

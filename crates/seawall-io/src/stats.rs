@@ -154,7 +154,8 @@ impl IoSnapshot {
         self.cells.iter().find(|c| (c.class, c.op, c.cause) == (class, op, cause))
     }
 
-    /// The sum of two snapshots.
+    /// The sum of two snapshots. Latencies of another resolution (read from a file of another version) cannot be added and are left
+    /// out.
     #[must_use]
     pub fn merged(mut self, other: &Self) -> Self {
         for theirs in &other.cells {
@@ -165,8 +166,8 @@ impl IoSnapshot {
                     if let Ok(sum) = ours.latency.checked_add(&theirs.latency) {
                         ours.latency = sum;
                     }
-                    ours.bytes += theirs.bytes;
-                    ours.errors += theirs.errors;
+                    ours.bytes = ours.bytes.saturating_add(theirs.bytes);
+                    ours.errors = ours.errors.saturating_add(theirs.errors);
                 }
                 Err(at) => self.cells.insert(at, theirs.clone()),
             }

@@ -19,7 +19,7 @@ use crate::disk::{
 };
 use crate::error::{IoError, IoErrorKind, Result};
 pub use choose::{Backend, BackendUnavailable, UnknownBackend};
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{Advice, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::num::NonZeroU64;
@@ -105,6 +105,21 @@ impl Disk for OsDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         rustix::fs::rename(from, to).map_err(|e| Self::errno(Op::Directory, from, e))
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(()),
+            Err(Errno::EXIST) => Err(Self::errno(Op::Directory, to, Errno::EXIST)),
+            // The file system cannot refuse by itself (NFS, some FUSE): look first.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                if to.symlink_metadata().is_ok() {
+                    return Err(Self::errno(Op::Directory, to, Errno::EXIST));
+                }
+                self.rename(from, to)
+            }
+            Err(e) => Err(Self::errno(Op::Directory, from, e)),
+        }
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
@@ -241,8 +256,45 @@ impl Disk for OsDisk {
             Queue::Uring(ring) => ring.wait(ticket),
             Queue::Threads(pool) => pool.wait(ticket),
             Queue::Sync => {
-                ticket.take().expect("the synchronous backend completes a request before it returns the ticket")
+                // Complete before `submit` returned it.
+                ticket.take().expect("a completion is taken once")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mincore_agrees_with_cachestat() {
+        let dir = tempfile::tempdir_in(std::env::current_dir().expect("a directory")).expect("a directory");
+        let path = dir.path().join("f");
+        let page = rustix::param::page_size();
+        let len = (100 * page + 17) as u64;
+        std::fs::write(&path, vec![1; len as usize]).expect("a file");
+        let disk = OsDisk::synchronous();
+        let file = disk.open(&path, OpenHow { write: true, ..OpenHow::default() }).expect("opens");
+        let same = |pages: u64| {
+            let fd = file.fd(Op::Inspect).expect("a descriptor");
+            let counted = sys::mincore_pages(fd, len).expect("mincore");
+            assert_eq!(counted, pages);
+            match sys::cachestat(fd, 0, len) {
+                Ok(stat) => assert_eq!(stat.cached, pages),
+                Err(e) => eprintln!("skipped cachestat: {e}"),
+            }
+        };
+        same(101);
+        disk.sync(&file, SyncHow::Data).expect("a sync");
+        disk.drop_cache(&file, 0, 0).expect("a drop");
+        if disk.cached(&file, len).expect("cached").resident > 0 {
+            return eprintln!("skipped: this file system keeps its pages");
+        }
+        for at in [0, 7, 50, 99] {
+            let one = vec![2; page];
+            disk.write_at(&file, (at * page) as u64, &[IoSlice::new(&one)], WriteHow::default()).expect("a write");
+        }
+        same(4);
     }
 }

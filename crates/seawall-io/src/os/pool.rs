@@ -41,15 +41,20 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Runs one request to its end.
+    fn run(&self, request: Request, completer: Completer) {
+        completer.complete(raw::run(request));
+        self.in_flight.fetch_sub(1, Ordering::Release);
+        self.completed.fetch_add(1, Ordering::Release);
+        self.waiting.completed();
+    }
+
     fn work(&self) {
         let mut queue = self.queue();
         loop {
             if let Some((request, completer)) = queue.requests.pop_front() {
                 drop(queue);
-                completer.complete(raw::run(request));
-                self.in_flight.fetch_sub(1, Ordering::Release);
-                self.completed.fetch_add(1, Ordering::Release);
-                self.waiting.completed();
+                self.run(request, completer);
                 queue = self.queue();
             } else if queue.closed {
                 return;
@@ -89,9 +94,12 @@ impl Pool {
                     // Not even one thread can be had: the submitter does the work itself.
                     Err(_) => {
                         drop(workers);
-                        self.shared.queue().closed = true;
-                        self.shared.work();
-                        self.shared.queue().closed = false;
+                        loop {
+                            // A statement of its own: the queue must not stay locked while the request runs.
+                            let next = self.shared.queue().requests.pop_front();
+                            let Some((request, completer)) = next else { break };
+                            self.shared.run(request, completer);
+                        }
                         break;
                     }
                 }

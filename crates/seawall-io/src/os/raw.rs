@@ -7,6 +7,19 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{IoSlice, IoSliceMut};
 
+/// What is wrong with a request that must not reach the kernel, as a negative errno.
+pub(super) fn refusal(request: &Request) -> Option<i64> {
+    let errno = if request.file.fd(Op::Inspect).is_err() {
+        libc::EBADF
+    } else if i64::try_from(request.offset).is_err() {
+        // io_uring would take the offset -1 for "the current position".
+        libc::EINVAL
+    } else {
+        return None;
+    };
+    Some(-i64::from(errno))
+}
+
 /// The kernel takes at most this many buffers a call.
 pub(super) const IOV_MAX: usize = 1024;
 
@@ -37,7 +50,7 @@ pub(super) fn sync(fd: BorrowedFd<'_>, how: SyncHow) -> Result<(), Errno> {
 /// Runs a request to its end on this thread.
 pub(super) fn run(mut request: Request) -> Completion {
     loop {
-        let answer = attempt(&mut request);
+        let answer = refusal(&request).unwrap_or_else(|| attempt(&mut request));
         if let Some(result) = request.attempt_ended(answer) {
             return Completion { result, bufs: request.bufs };
         }
@@ -83,4 +96,30 @@ pub(super) fn remaining(bufs: &[IoBuf], done: usize) -> impl Iterator<Item = &[u
         skip -= here;
         (here < buf.len()).then(|| &buf[here..])
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buf::AlignedBuf;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_remains_is_what_was_not_done(sizes in prop::collection::vec(1usize..50, 0..8), done in 0usize..400) {
+            let mut next = 0u8;
+            let mut bufs: Vec<IoBuf> = Vec::new();
+            for size in sizes {
+                let mut buf = AlignedBuf::zeroed(size);
+                buf.fill_with(|| { next = next.wrapping_add(1); next });
+                bufs.push(buf.into());
+            }
+            let all: Vec<u8> = bufs.iter().flat_map(|b| b.to_vec()).collect();
+            let rest: Vec<u8> = remaining(&bufs, done).flat_map(<[u8]>::to_vec).collect();
+            prop_assert_eq!(&rest[..], &all[done.min(all.len())..]);
+            prop_assert!(remaining(&bufs, done).all(|part| !part.is_empty()));
+        }
+    }
 }

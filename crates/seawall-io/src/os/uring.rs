@@ -9,7 +9,8 @@
 //!    completion that carries that address. Its buffers and its iovec array are inside or behind the box: the kernel's pointers stay good.
 //! 2. The submission queue is touched only under `submitting`; the completion queue only by the thread whose turn it is
 //!    (`waiting`). Nothing else touches the ring.
-//! 3. Never more than `capacity` requests are in flight, so the completion queue cannot overflow.
+//! 3. Never more than [`CAPACITY`] requests are in flight, so the completion queue cannot overflow. What counts as in flight is
+//!    in the kernel, in the submission queue of a thread that is about to enter, or about to be submitted again: it will complete.
 //! 4. Dropping the ring first waits for everything in flight: the kernel may still be writing to the buffers.
 //! 5. A request that ends with `ECANCELED` because its submitter ended is submitted again by the thread that fetched it.
 #![allow(unsafe_code)]
@@ -19,7 +20,7 @@ use super::waiting::{Turn, Waiting};
 use crate::buf::{Arena, IoBuf};
 use crate::class::Op;
 use crate::disk::{Completer, Completion, Request, RequestKind, SyncHow, Ticket};
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::fd::AsRawFd as _;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -80,6 +81,20 @@ impl Uring {
     }
 
     fn trial(&mut self) -> std::io::Result<()> {
+        let mut known = Probe::new();
+        self.ring.submitter().register_probe(&mut known)?;
+        let needed = [
+            opcode::Read::CODE,
+            opcode::Write::CODE,
+            opcode::Readv::CODE,
+            opcode::Writev::CODE,
+            opcode::ReadFixed::CODE,
+            opcode::WriteFixed::CODE,
+            opcode::Fsync::CODE,
+        ];
+        if !needed.iter().all(|&code| known.is_supported(code)) {
+            return Err(std::io::Error::other("this kernel's io_uring lacks operations that files need (Linux 5.6)"));
+        }
         // SAFETY: a no-op refers to no memory.
         unsafe { self.ring.submission().push(&opcode::Nop::new().build()) }.map_err(std::io::Error::other)?;
         self.ring.submit_and_wait(1)?;
@@ -103,9 +118,16 @@ impl Uring {
             }
             let guard = self.submitting();
             let room = CAPACITY.saturating_sub(self.in_flight.load(Ordering::Acquire)) as usize;
-            for request in rest.by_ref().take(room) {
+            for mut request in rest.by_ref().take(room) {
                 let (ticket, completer) = Ticket::new();
                 tickets.push(ticket);
+                if let Some(errno) = raw::refusal(&request) {
+                    // Ends here, before it is counted as in flight: nobody may wait in the kernel for what the kernel never sees.
+                    let result = request.attempt_ended(errno).unwrap_or(Ok(()));
+                    completer.complete(Completion { result, bufs: request.bufs });
+                    continue;
+                }
+                request.done = request.done.min(request.len());
                 self.in_flight.fetch_add(1, Ordering::AcqRel);
                 self.push(Box::new(InFlight { request, completer, iovecs: Vec::new() }), &guard);
             }
@@ -116,14 +138,7 @@ impl Uring {
 
     /// Puts one request into the submission queue, making room as needed.
     fn push(&self, mut flight: Box<InFlight>, guard: &MutexGuard<'_, ()>) {
-        let Some(entry) = entry(&mut flight, self.arena.as_deref()) else {
-            self.in_flight.fetch_sub(1, Ordering::AcqRel);
-            let InFlight { mut request, completer, .. } = *flight;
-            let result = request.attempt_ended(-i64::from(libc::EBADF)).unwrap_or(Ok(()));
-            completer.complete(Completion { result, bufs: request.bufs });
-            return;
-        };
-        let entry = entry.user_data(Box::into_raw(flight) as u64);
+        let entry = entry(&mut flight, self.arena.as_deref()).user_data(Box::into_raw(flight) as u64);
         loop {
             // SAFETY: `guard` shows that this thread holds `submitting`, the only way to the submission queue (invariant 2).
             let mut queue = unsafe { self.ring.submission_shared() };
@@ -137,11 +152,18 @@ impl Uring {
         }
     }
 
-    /// Gives the submission queue to the kernel.
+    /// Gives the whole submission queue to the kernel.
     fn enter(&self, guard: &MutexGuard<'_, ()>) {
         loop {
             match self.ring.submit() {
-                Ok(_) => return,
+                // The kernel stops behind an entry that it refuses, and may take fewer than there are: what stayed in the queue
+                // would be waited for and never happen.
+                Ok(_) => {
+                    // SAFETY: as in `push`: `guard` shows that this thread holds `submitting`.
+                    if unsafe { self.ring.submission_shared() }.is_empty() {
+                        return;
+                    }
+                }
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR)) => {}
                 // The kernel is short of memory or of completion slots for the moment: completions make room.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY)) => {
@@ -266,12 +288,12 @@ fn registered_index(buf: &IoBuf, arena: Option<&Arena>) -> Option<u16> {
     (first == last).then(|| u16::try_from(first).ok()).flatten()
 }
 
-/// The submission entry for what is left of a request; `None` when its handle is not of the operating system.
-fn entry(flight: &mut InFlight, arena: Option<&Arena>) -> Option<squeue::Entry> {
+/// The submission entry for what is left of a request that `raw::refusal` let pass.
+fn entry(flight: &mut InFlight, arena: Option<&Arena>) -> squeue::Entry {
     let request = &mut flight.request;
-    let fd = types::Fd(request.file.fd(Op::Inspect).ok()?.as_raw_fd());
+    let fd = types::Fd(request.file.fd(Op::Inspect).map_or(-1, |fd| fd.as_raw_fd()));
     let offset = request.offset + request.done as u64;
-    Some(match (request.kind, request.bufs.as_mut_slice()) {
+    match (request.kind, request.bufs.as_mut_slice()) {
         (RequestKind::Sync(SyncHow::Data), _) => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
         (RequestKind::Sync(SyncHow::All), _) => opcode::Fsync::new(fd).build(),
         (RequestKind::Read, [one]) => {
@@ -314,5 +336,5 @@ fn entry(flight: &mut InFlight, arena: Option<&Arena>) -> Option<squeue::Entry> 
                 _ => opcode::Readv::new(fd, start, len).offset(offset).build(),
             }
         }
-    })
+    }
 }

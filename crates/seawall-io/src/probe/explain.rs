@@ -152,7 +152,11 @@ pub fn explain(probe: &Probe) -> Vec<Explained> {
         yes_no(&probe.rwf_dsync),
         "one durable write in one system call; `seawall lab` says whether it is faster",
     );
-    say("RWF_DONTCACHE", yes_no(&probe.rwf_dontcache), "buffered writes that leave no pages behind (Linux 6.14)");
+    say(
+        "RWF_DONTCACHE",
+        yes_no(&probe.rwf_dontcache),
+        "buffered appends that leave no pages behind (Linux 6.14); overwrites in place may leave theirs",
+    );
     say(
         "fallocate",
         yes_no(&probe.fallocate),

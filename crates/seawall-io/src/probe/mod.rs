@@ -71,6 +71,37 @@ pub(crate) fn direct_align(file: &Handle) -> Option<DirectAlign> {
         .then_some(DirectAlign { memory_bytes: stat.stx_dio_mem_align, offset_bytes: stat.stx_dio_offset_align })
 }
 
+/// What direct I/O is worth on a file that the kernel opened with `O_DIRECT`.
+pub(crate) enum DirectSupport {
+    /// It bypasses the page cache, in multiples of this many bytes.
+    Aligned(u32),
+    /// The flag was accepted and does nothing; why.
+    Ignored(&'static str),
+    /// The kernel does not tell.
+    Unknown,
+}
+
+/// Asks the kernel what direct I/O is worth on an open file.
+pub(crate) fn direct_support(file: &Handle) -> DirectSupport {
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    const RAMFS_MAGIC: u64 = 0x8584_58f6;
+    let Ok(fd) = file.fd(Op::Inspect) else { return DirectSupport::Unknown };
+    if let Ok(stat) = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
+        if stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0 {
+            return match stat.stx_dio_offset_align {
+                0 => DirectSupport::Ignored("the file system sends direct I/O on this file through the page cache"),
+                align => DirectSupport::Aligned(align.max(stat.stx_dio_mem_align)),
+            };
+        }
+    }
+    // A memory file system is the page cache, and reports no alignment. (The type of f_type differs by architecture.)
+    #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
+    match rustix::fs::fstatfs(fd).map(|s| s.f_type as u64 & 0xffff_ffff) {
+        Ok(TMPFS_MAGIC | RAMFS_MAGIC) => DirectSupport::Ignored("a memory file system lives in the page cache"),
+        _ => DirectSupport::Unknown,
+    }
+}
+
 /// What statx says about untorn writes to an open file.
 fn atomic_writes(file: &Handle) -> Finding<AtomicWrites> {
     let Ok(fd) = file.fd(Op::Inspect) else { return Finding::unknown("not a file of the operating system") };
