@@ -3,66 +3,11 @@
 //!
 //! The rates are invented; nothing here is a measurement.
 
-use seawall_lab::cell::{Access, Beside, CellSpec, Experiment as E, Pattern, Preparation, Sync};
-use seawall_lab::report::{File, Level, Line, ReportInput, html};
+use seawall_lab::cell::{Access, Beside, CellSpec, Pattern, Preparation, Sync};
+use seawall_lab::report::html;
 use seawall_lab::results::{CellResult, Plateau, Results, Skipped, Sustain};
 use seawall_lab::{plan, sample};
 use std::path::Path;
-
-const VERDICTS: [Line<'static>; 7] = [
-    Line {
-        level: Level::Good,
-        experiment: E::ParallelDirect,
-        sentence: "Direct writers to one file do not wait for each other on this ext4",
-        reason: "8 writers reach 2.8× one writer; dropping cached pages changes nothing.",
-    },
-    Line {
-        level: Level::Warning,
-        experiment: E::AppendOverwrite,
-        sentence: "Appending costs 2.5× overwriting on this ext4: preallocate",
-        reason: "3,960/s against 9,900/s, 8 KiB + fdatasync, interval of the ratio 2.4 to 2.6 over 6 rounds.",
-    },
-    Line {
-        level: Level::Warning,
-        experiment: E::AppendOverwrite,
-        sentence: "fallocate alone does not help: its extents are unwritten",
-        reason: "40% of the rate of overwriting, as appending.",
-    },
-    Line {
-        level: Level::Note,
-        experiment: E::DirectSync,
-        sentence: "Flush returns faster than any medium could: the cache is volatile, or protected",
-        reason: "Median 101 µs. Check the drive's data sheet for power-loss protection.",
-    },
-    Line {
-        level: Level::CannotTell,
-        experiment: E::DirectSync,
-        sentence: "RWF_DSYNC and write + fdatasync: no difference outside the noise",
-        reason: "Ratio 0.98 to 1.02.",
-    },
-    Line {
-        level: Level::NotTested,
-        experiment: E::LogMemory,
-        sentence: "RWF_DONTCACHE: this kernel does not have it",
-        reason: "Needs Linux 6.14.",
-    },
-    Line {
-        level: Level::Good,
-        experiment: E::LogMemory,
-        sentence: "A merged direct log keeps no page cache and loses no rate",
-        reason: "24.0k commits/s at 16 threads.",
-    },
-];
-
-const SETTINGS: [File<'static>; 3] = [
-    File {
-        name: "seawall.toml",
-        text: "# append 2.5x slower than overwrite (e4/append, e4/overwrite)\n[log]\nflush_method = \"o_direct\"\n\
-               block_bytes = 4096\npreallocate = true\n",
-    },
-    File { name: "MariaDB", text: "[mariadb]\ninnodb_flush_method = O_DIRECT\ninnodb_io_capacity = 4000\n" },
-    File { name: "MySQL", text: "[mysqld]\ninnodb_flush_method = O_DIRECT\ninnodb_redo_log_capacity = 8G\n" },
-];
 
 fn vary(results: &mut Results) {
     for (n, cell) in results.cells.iter_mut().enumerate() {
@@ -124,13 +69,10 @@ fn slow() -> Results {
 
 fn main() -> std::io::Result<()> {
     let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
-    let write = |name: &str, results: &Results, verdicts: &[Line<'_>]| {
-        let page = html(&ReportInput { results, verdicts, settings: &SETTINGS });
-        std::fs::write(Path::new(&directory).join(name), page)
-    };
+    let write = |name: &str, results: &Results| std::fs::write(Path::new(&directory).join(name), html(results));
     let mut default = sample::of_plan(&plan::decisive());
     vary(&mut default);
-    write("default.html", &default, &VERDICTS)?;
+    write("default.html", &default)?;
 
     let mut full = sample::of_plan(&plan::full());
     vary(&mut full);
@@ -149,13 +91,13 @@ fn main() -> std::io::Result<()> {
             round.device.as_mut().expect("the sample has a device").reads = round.operations / 9;
         }
     }
-    write("full.html", &full, &VERDICTS)?;
+    write("full.html", &full)?;
 
-    write("slow.html", &slow(), &VERDICTS)?;
+    write("slow.html", &slow())?;
 
     let mut interrupted = sample::of_plan(&plan::decisive()[..5]);
     interrupted.complete = false;
-    write("interrupted.html", &interrupted, &[])?;
+    write("interrupted.html", &interrupted)?;
 
     let mut sustained = sample::results(vec![]);
     let second = |s: u32| if s < 240 { 11_800 } else { 3_000 } + (s * 7919 % 613);
@@ -167,5 +109,5 @@ fn main() -> std::io::Result<()> {
             Plateau { from_s: 240, to_s: 1800, rate: 3306.0 },
         ],
     });
-    write("sustain.html", &sustained, &[])
+    write("sustain.html", &sustained)
 }

@@ -286,7 +286,8 @@ impl CellSpec {
             (Pattern::SequentialWrite, Preparation::Written) => format!("overwrite {size}"),
         });
         if self.pattern == Pattern::Log {
-            parts.push(format!("{size} blocks"));
+            let unit = if self.block_bytes < 1024 { " B" } else { "" };
+            parts.push(format!("{size}{unit} blocks"));
         }
         parts.push(
             match self.access {

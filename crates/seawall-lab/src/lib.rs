@@ -13,14 +13,13 @@
 //! let lab = Lab::new(LabOptions::new("/srv/db".as_ref()))?;
 //! let results = lab.run(&mut Silent, &AtomicBool::new(false))?;
 //! print!("{}{}", seawall_lab::table::table(&results), seawall_lab::table::summary(&results));
-//! std::fs::write("report.html", seawall_lab::output::html(&results))?;
+//! std::fs::write("report.html", seawall_lab::report::html(&results))?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub mod cell;
 pub mod compare;
 pub mod mycnf;
-pub mod output;
 pub mod plan;
 pub mod published;
 pub mod report;

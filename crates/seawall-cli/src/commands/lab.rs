@@ -11,7 +11,7 @@ use seawall_lab::results::Results;
 use seawall_lab::run::{Lab, LabError, LabOptions, Observation, observe};
 use seawall_lab::settings::{Server, recommend};
 use seawall_lab::witness::Verification;
-use seawall_lab::{compare, mycnf, output, table};
+use seawall_lab::{compare, mycnf, report, table};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -249,10 +249,10 @@ impl Outputs {
             }
             None => None,
         };
-        let settings = output::settings_files(&results);
+        let settings = recommend(&results).files();
         if let Some(dir) = &dir {
             write(dir.join("results.json"), &results.to_json())?;
-            write(dir.join("report.html"), &output::html(&results))?;
+            write(dir.join("report.html"), &report::html(&results))?;
             for (name, text) in &settings {
                 write(dir.join(name), text)?;
             }
@@ -261,7 +261,7 @@ impl Outputs {
             write(path, &results.to_json())?;
         }
         if let Some(path) = self.html.clone() {
-            write(path, &output::html(&results))?;
+            write(path, &report::html(&results))?;
         }
         if to_stdout {
             print(&format!("{}\n", results.to_json()))?;

@@ -1,25 +1,25 @@
 //! The page's frame: what comes first is what a hurried reader needs.
 //!
-//! - Order: what was measured on, whether the run is whole, the verdicts (warnings first), key figures, evidence,
+//! - Order: what was measured on, whether the run is whole, key figures, the verdicts (warnings first), evidence,
 //!   settings, tables, sources.
 //! - A level is told by word, mark and colour, never by colour alone.
-//! - Without a witness the page says, among the verdicts, that durability was not tested.
 
 use super::format::{count, duration, escape, moment, percent, size, times};
 use super::plots::write_html;
 use super::sections::{self, Section, menu};
-use super::{File, Level, Line, ReportInput, table};
+use super::table;
 use crate::cell::{Access, Preparation, Sync};
 use crate::plan;
 use crate::published::SOURCES;
-use crate::results::{Results, WitnessOutcome};
+use crate::results::Results;
+use crate::verdict::{Level, Verdict};
 use seawall_io::probe::Finding;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-pub(super) fn page(input: &ReportInput<'_>) -> String {
-    let results = input.results;
+/// The page; `files` are settings to offer, as (name, text).
+pub(super) fn page(results: &Results, said: &[Verdict], files: &[(String, String)]) -> String {
     let sections = sections::all(results);
     let host = escape(&results.machine.host);
     let mut out = format!(
@@ -29,14 +29,14 @@ pub(super) fn page(input: &ReportInput<'_>) -> String {
     );
     out.push_str(&header(results));
     out.push_str("<main>");
-    out.push_str(&nav(&sections, input));
+    out.push_str(&nav(&sections, results, files));
     out.push_str(&banners(results));
-    out.push_str(&verdicts(input.verdicts, results.witness.as_ref(), &sections));
     out.push_str(&key_figures(results));
+    out.push_str(&verdicts(said, &sections));
     for section in &sections {
         out.push_str(&section.html);
     }
-    out.push_str(&settings(input.settings));
+    out.push_str(&settings(files));
     write_html(
         &mut out,
         format_args!(
@@ -117,16 +117,16 @@ fill="none" stroke="currentColor" stroke-width="2.4" stroke-linecap="round"/>
     )
 }
 
-fn nav(sections: &[Section], input: &ReportInput<'_>) -> String {
+fn nav(sections: &[Section], results: &Results, files: &[(String, String)]) -> String {
     let mut out = String::from(r##"<nav aria-label="Sections"><a href="#verdicts">Verdicts</a>"##);
     for s in sections {
         write_html(&mut out, format_args!(r##"<a href="#{}">{}</a>"##, s.id, escape(s.menu)));
     }
-    if !input.settings.is_empty() {
+    if !files.is_empty() {
         out.push_str(r##"<a href="#settings">Settings</a>"##);
     }
     out.push_str(r##"<a href="#probe">Disk</a>"##);
-    if input.results.cells.iter().any(|c| !c.rounds.is_empty()) {
+    if results.cells.iter().any(|c| !c.rounds.is_empty()) {
         out.push_str(r##"<a href="#cells">All cells</a>"##);
     }
     out.push_str(r##"<a href="#sources">Sources</a></nav>"##);
@@ -194,47 +194,32 @@ aria-hidden="true">{mark}</span>{word}{link}</div><h3>{}</h3>{reason}</li>"#,
     )
 }
 
-fn verdicts(lines: &[Line<'_>], witness: Option<&WitnessOutcome>, sections: &[Section]) -> String {
-    let mut sorted: Vec<&Line<'_>> = lines.iter().collect();
-    sorted.sort_by_key(|l| (l.level, l.experiment));
-    let mut cards: Vec<(Level, String)> = sorted
+fn verdicts(said: &[Verdict], sections: &[Section]) -> String {
+    // Good news last: it needs nobody's action.
+    let order = |level| match level {
+        Level::Warning => 0,
+        Level::Note => 1,
+        Level::CannotTell => 2,
+        Level::NotTested => 3,
+        Level::Good => 4,
+    };
+    let mut sorted: Vec<&Verdict> = said.iter().collect();
+    sorted.sort_by_key(|v| (order(v.level), v.experiment));
+    let cards: String = sorted
         .into_iter()
-        .map(|l| {
-            let id = l.experiment.short();
-            let evidence = sections.iter().any(|s| s.id == id).then_some((id, menu(l.experiment)));
-            (l.level, card(l.level, l.sentence, l.reason, evidence))
+        .map(|v| {
+            let evidence =
+                v.experiment.and_then(|e| sections.iter().any(|s| s.id == e.short()).then_some((e.short(), menu(e))));
+            card(v.level, &capitalised(&v.sentence), &v.reason, evidence)
         })
         .collect();
-    let (level, sentence, reason) = durability(witness);
-    let place = cards.iter().position(|c| c.0 > level).unwrap_or(cards.len());
-    cards.insert(place, (level, card(level, &sentence, &reason, None)));
-    let cards: String = cards.into_iter().map(|c| c.1).collect();
     format!(r#"<section id="verdicts"><h2>Verdicts</h2><ul class="cards">{cards}</ul></section>"#)
 }
 
-fn durability(witness: Option<&WitnessOutcome>) -> (Level, String, String) {
-    let Some(w) = witness else {
-        return (
-            Level::NotTested,
-            "Durability under power loss: not tested".into(),
-            "Speed says nothing about it. Run seawall witness and pull the plug: it is the only proof.".into(),
-        );
-    };
-    let counts = format!(
-        "{} writes acknowledged; {} lost, {} torn, {} reordered. Verified {}.",
-        w.acknowledged,
-        w.lost,
-        w.torn,
-        w.reordered,
-        moment(&w.verified)
-    );
-    if w.lost + w.torn > 0 {
-        (Level::Warning, "This disk lost acknowledged writes in a power cut".into(), counts)
-    } else if w.acknowledged == 0 {
-        (Level::CannotTell, "Durability under power loss: no write had been acknowledged before the cut".into(), counts)
-    } else {
-        (Level::Good, "Every acknowledged write survived the power cut".into(), counts)
-    }
+/// Verdicts begin small, as they stand in a terminal's list; a card's heading begins large.
+fn capitalised(sentence: &str) -> String {
+    let mut chars = sentence.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// Four figures that answer most questions; each only where it was measured.
@@ -274,7 +259,7 @@ fn key_figures(results: &Results) -> String {
     format!(r#"<ul class="tiles" aria-label="Key figures">{tiles}</ul>"#)
 }
 
-fn settings(files: &[File<'_>]) -> String {
+fn settings(files: &[(String, String)]) -> String {
     if files.is_empty() {
         return String::new();
     }
@@ -282,14 +267,14 @@ fn settings(files: &[File<'_>]) -> String {
         r#"<section id="settings"><h2>Settings</h2><p class="question">What follows from the measurements, ready to
 copy; each line names the measurement behind it.</p>"#,
     );
-    for file in files {
+    for (name, text) in files {
         write_html(
             &mut out,
             format_args!(
                 r#"<figure class="file"><figcaption><b>{}</b><button type="button" class="copy"
 hidden>Copy</button></figcaption><pre tabindex="0">{}</pre></figure>"#,
-                escape(file.name),
-                escape(file.text)
+                escape(name),
+                escape(text)
             ),
         );
     }

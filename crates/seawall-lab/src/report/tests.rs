@@ -1,18 +1,30 @@
 //! The page on odd input: nothing measured, one round, zeros, NaN, hostile text; and that it stays self-contained.
 
 use super::*;
-use crate::cell::{CellSpec, Sync};
+use crate::cell::{CellSpec, Experiment, Sync};
 use crate::results::{CellResult, DeviceDelta, Plateau, Skipped, Sustain, WitnessOutcome};
+use crate::verdict::{Level, Verdict, verdicts};
 use crate::{plan, sample};
 use histogram::SparseHistogram;
 use seawall_io::probe::Finding;
 
 const EVIL: &str = "<script>alert(\"1\")</script>'&";
 
+fn verdict(level: Level, sentence: &str, reason: &str) -> Verdict {
+    Verdict {
+        id: "test".into(),
+        experiment: Some(Experiment::DirectSync),
+        level,
+        sentence: sentence.into(),
+        reason: reason.into(),
+        cells: vec![],
+    }
+}
+
 fn page(results: &Results) -> String {
-    let verdicts = [Line { level: Level::Good, experiment: Experiment::AppendOverwrite, sentence: EVIL, reason: EVIL }];
-    let settings = [File { name: EVIL, text: EVIL }];
-    let page = html(&ReportInput { results, verdicts: &verdicts, settings: &settings });
+    let mut said = verdicts(results);
+    said.push(verdict(Level::Good, EVIL, EVIL));
+    let page = super::page::page(results, &said, &[(EVIL.to_owned(), EVIL.to_owned())]);
     assert!(!page.contains("NaN") && !page.contains(">inf"), "a number that is not one");
     assert_eq!(page.matches("<script>").count(), 1, "only the page's own script");
     for tag in ["section", "figure", "svg", "table", "tr", "ul", "li", "p", "div", "text"] {
@@ -129,7 +141,7 @@ fn text_from_results_is_escaped_everywhere() {
     results.sustain = Some(Sustain { title: evil(), per_second: vec![5; 100], plateaus: vec![] });
     results.witness = Some(WitnessOutcome { acknowledged: 9, lost: 1, torn: 0, reordered: 0, verified: evil() });
     let shown = page(&results);
-    assert!(shown.contains("lost acknowledged writes") && !shown.contains("not tested"));
+    assert!(shown.contains("FAILED") && !shown.contains("power loss: not tested"));
     results.probe.device = Finding::unknown(EVIL);
     results.probe.file_system = Finding::unknown(EVIL);
     page(&results);
@@ -138,12 +150,17 @@ fn text_from_results_is_escaped_everywhere() {
 #[test]
 fn warnings_come_first_and_good_news_last() {
     let results = sample::of_plan(&[plan::direct_sync(1, 4096, Sync::None)]);
-    let line = |level, sentence| Line { level, experiment: Experiment::DirectSync, sentence, reason: "" };
-    let verdicts = [line(Level::Good, "all is well"), line(Level::Note, "note this"), line(Level::Warning, "act now")];
-    let page = html(&ReportInput { results: &results, verdicts: &verdicts, settings: &[] });
+    let line = |level, sentence| verdict(level, sentence, "");
+    let said = [
+        line(Level::Good, "all is well"),
+        line(Level::NotTested, "power loss"),
+        line(Level::Note, "note this"),
+        line(Level::Warning, "act now"),
+    ];
+    let page = super::page::page(&results, &said, &[]);
     let at = |text: &str| page.find(text).unwrap();
     assert!(
-        at("act now") < at("note this") && at("note this") < at("power loss") && at("power loss") < at("all is well")
+        at("Act now") < at("Note this") && at("Note this") < at("Power loss") && at("Power loss") < at("All is well")
     );
     assert!(!page.contains("id=\"settings\""));
 }

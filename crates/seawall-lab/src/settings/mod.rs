@@ -158,6 +158,15 @@ impl Settings {
         out
     }
 
+    /// Every file there is to offer, as (name, text): `seawall.toml` first, then one option file a server series.
+    #[must_use]
+    pub fn files(&self) -> Vec<(String, String)> {
+        let mut files = vec![("seawall.toml".to_owned(), self.to_toml())];
+        files
+            .extend(Server::ALL.into_iter().map(|server| (format!("{}.cnf", server.word()), self.option_file(server))));
+        files
+    }
+
     /// A fragment of an option file (`my.cnf`) for one server series: changed settings as lines, kept defaults as comments.
     #[must_use]
     pub fn option_file(&self, server: Server) -> String {
