@@ -108,6 +108,8 @@ pub struct File {
     growing: AtomicU64,
     /// There may be holes or unwritten extents: every barrier must sync.
     unwritten: AtomicBool,
+    /// Changes of the method under way.
+    switching: AtomicU64,
     /// The handle that holds the lock on the file.
     lock: Mutex<Option<Handle>>,
     cache_is_stable: bool,
@@ -180,6 +182,7 @@ impl File {
             allocations: AtomicU64::new(0),
             synced_allocations: AtomicU64::new(0),
             growing: AtomicU64::new(0),
+            switching: AtomicU64::new(0),
             lock: Mutex::default(),
             unwritten: AtomicBool::new(!known_written),
             cache_is_stable,
@@ -367,12 +370,13 @@ impl File {
         let nothing_grows = self.growing.load(Ordering::Acquire) == 0;
         let nothing_grew = self.synced_growth.load(Ordering::Acquire) >= self.growth.load(Ordering::Acquire);
         let all_written = !self.unwritten.load(Ordering::Acquire);
-        let skip = match open.mode.requested {
+        let may_skip = match open.mode.requested {
             FlushMethod::ODsync => nothing_grew,
             FlushMethod::ODirectNoFsync => open.mode.direct && nothing_grows && nothing_grew && all_written,
             FlushMethod::Fsync | FlushMethod::ODirect | FlushMethod::ODirectDsync => false,
         };
-        if skip {
+        // While the method changes, writes of the old one are not yet known to be durable.
+        if may_skip && self.switching.load(Ordering::SeqCst) == 0 {
             return Ok(Barrier::Skipped);
         }
         self.sync(cause)?;
@@ -456,6 +460,16 @@ impl File {
             return Err(IoError::os(Op::Open, &self.path, libc::ESTALE));
         }
         let mode = new.mode.clone();
+        self.switching.fetch_add(1, Ordering::SeqCst);
+        let switched = self.switch_to(new);
+        // After an error too: it poisons whatever depends on the file, and no barrier can make up for it.
+        self.switching.fetch_sub(1, Ordering::SeqCst);
+        switched.map(|()| mode)
+    }
+
+    /// Puts `new` in the place of the current descriptor and makes everything written through that one durable.
+    fn switch_to(&self, new: Open) -> Result<()> {
+        let direct = new.mode.direct;
         let old = {
             let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *open, new)
@@ -470,10 +484,10 @@ impl File {
             std::thread::sleep(Duration::from_micros(100));
         }
         self.counted(Op::Sync, Cause::Other, 0, || self.sync_handle(&old.handle, SyncHow::All))?;
-        if mode.direct && !old.mode.direct {
+        if direct && !old.mode.direct {
             self.disk.drop_cache(&old.handle, 0, 0)?;
         }
-        Ok(mode)
+        Ok(())
     }
 
     /// Submits reads and writes; `offset` in bytes. One pending operation a request, in order. A write that is durable needs a

@@ -9,7 +9,7 @@
 //! | `o_direct_dsync` | `O_DIRECT` | write with `RWF_DSYNC` | fdatasync |
 //!
 //! A *durable write* is durable when it returns, under every method. A *barrier* is what comes after a batch of ordinary
-//! writes; only `o_direct_no_fsync` ever skips it, and never at a checkpoint unless the cache is proven non-volatile.
+//! writes; `o_dsync` needs none, and `o_direct_no_fsync` skips it, but never at a checkpoint unless the cache is proven non-volatile.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -293,6 +293,38 @@ fn a_pending_error_of_the_old_descriptor_is_not_swallowed() {
 }
 
 #[test]
+fn no_barrier_is_skipped_before_the_old_descriptor_is_synced() {
+    let (disk, dir) = (passing(), dir());
+    let file = open(&disk, &dir, FlushMethod::Fsync, true);
+    file.write_at(0, &block(1), Cause::Clean).unwrap();
+    file.sync(Cause::Clean).unwrap();
+    let (started, has_started) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let mut first = true;
+    disk.script(move |call| {
+        if call.op == Op::Sync && std::mem::take(&mut first) {
+            started.send(()).unwrap();
+            released.recv_timeout(Duration::from_secs(10)).unwrap();
+        }
+        Verdict::Pass
+    });
+    // An overwrite, not durable yet; under o_dsync a barrier would have nothing to do.
+    file.write_at(0, &block(2), Cause::Clean).unwrap();
+    std::thread::scope(|scope| {
+        let change = scope.spawn(|| file.set_method(FlushMethod::ODsync));
+        has_started.recv().unwrap();
+        assert_eq!(file.mode().requested, FlushMethod::ODsync, "the new method is in effect while the old is synced");
+        let barrier = scope.spawn(|| file.barrier(Cause::Commit));
+        // Time for a barrier that skips to do so; one that syncs waits for the fake's lock whatever we do.
+        std::thread::sleep(Duration::from_millis(50));
+        release.send(()).unwrap();
+        change.join().unwrap().unwrap();
+        assert_eq!(barrier.join().unwrap().unwrap(), Barrier::Flushed);
+    });
+    assert_eq!(file.barrier(Cause::Commit).unwrap(), Barrier::Skipped);
+}
+
+#[test]
 fn a_method_that_cannot_be_had_changes_nothing() {
     let (disk, dir) = (passing(), dir());
     let file = open(&disk, &dir, FlushMethod::Fsync, false);

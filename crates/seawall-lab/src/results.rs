@@ -123,8 +123,8 @@ pub struct DeviceDelta {
     pub writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Flushes completed.
-    pub flushes: u64,
+    /// Flushes completed; `None` before Linux 5.5, which does not count them.
+    pub flushes: Option<u64>,
     /// Time the device had work, ms.
     pub busy_ms: u64,
 }
@@ -236,18 +236,19 @@ impl CellResult {
     pub fn device_per_operation(&self) -> Option<DevicePerOperation> {
         let operations = self.operations() as f64;
         let mut sum = DeviceDelta::default();
+        let mut flushes = Some(0);
         for round in &self.rounds {
             let d = round.device?;
             sum.reads += d.reads;
             sum.writes += d.writes;
             sum.written_bytes += d.written_bytes;
-            sum.flushes += d.flushes;
+            flushes = flushes.zip(d.flushes).map(|(sum, n)| sum + n);
         }
         (operations > 0.0).then(|| DevicePerOperation {
             reads: sum.reads as f64 / operations,
             writes: sum.writes as f64 / operations,
             written_bytes: sum.written_bytes as f64 / operations,
-            flushes: sum.flushes as f64 / operations,
+            flushes: flushes.map(|n| n as f64 / operations),
         })
     }
 
@@ -273,8 +274,8 @@ pub struct DevicePerOperation {
     pub writes: f64,
     /// Bytes written.
     pub written_bytes: f64,
-    /// Flushes.
-    pub flushes: f64,
+    /// Flushes; `None` where the kernel does not count them.
+    pub flushes: Option<f64>,
 }
 
 impl Results {

@@ -25,7 +25,7 @@ pub fn round(operations: u64, seed: u64) -> Round {
             read_bytes: 0,
             writes: operations,
             written_bytes: operations * 8192,
-            flushes: operations,
+            flushes: Some(operations),
             busy_ms: 900,
         }),
         foreign: Foreign { cpu_cores: 0.02, io_bytes_per_s: Some(0.0), disturbed: false },

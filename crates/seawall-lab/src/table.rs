@@ -102,7 +102,7 @@ fn row(cell: &CellResult) -> String {
         latency(cell.latency_ns(0.99)),
         latency(cell.latency_ns_max().filter(|_| cell.operations() > 0)),
         device.map_or_else(dash, |d| text::bytes(d.written_bytes)),
-        device.map_or_else(dash, |d| per(d.flushes)),
+        device.and_then(|d| d.flushes).map_or_else(dash, per),
         device.map_or_else(dash, |d| per(d.reads)),
         cell.cached_bytes_max().map_or_else(dash, |b| if b == 0 { "0".into() } else { text::bytes(b as f64) }),
     ));

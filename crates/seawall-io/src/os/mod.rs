@@ -216,7 +216,11 @@ impl Disk for OsDisk {
                 writeback: Some(stat.writeback * page),
                 evicted: Some(stat.evicted * page),
             }),
-            Err(Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => uninterrupted(|| sys::mincore_pages(fd, len))
+            // Since Linux 5.2 both tell only those who may write the file; mincore then calls every page resident: no answer.
+            Err(Errno::NOSYS | Errno::OPNOTSUPP) if !raw::may_write(fd) => {
+                Err(Self::errno(Op::Inspect, file.path(), Errno::PERM))
+            }
+            Err(Errno::NOSYS | Errno::OPNOTSUPP) => uninterrupted(|| sys::mincore_pages(fd, len))
                 .map(|pages| Cached { resident: pages * page, ..Cached::default() })
                 .map_err(|e| Self::errno(Op::Inspect, file.path(), e)),
             Err(e) => Err(Self::errno(Op::Inspect, file.path(), e)),

@@ -1,6 +1,7 @@
 //! What a path really offers: device, file system, kernel; asked through sysfs, statx and /proc, and tried out on a small file.
 //!
-//! - Nothing is inferred from a drive's or a file system's name where it can be tried.
+//! - What can be tried is tried and not inferred from a name. Only whether a file system overwrites in place, and whether it has a
+//!   journal, are known by its name alone, and unknown for names we do not know.
 //! - Unknown is a value, with its reason ([`Finding`]).
 //! - The trial file has a fresh name, is never larger than a mebibyte, and is removed whatever happens.
 

@@ -67,7 +67,7 @@ fn row(cell: &CellResult) -> String {
         shown(device.map(|d| bytes(d.written_bytes))),
         shown(device.map(|d| count(d.writes))),
         shown(device.map(|d| count(d.reads))),
-        shown(device.map(|d| count(d.flushes))),
+        shown(device.and_then(|d| d.flushes).map(count)),
         shown(cell.cached_bytes_max().map(|b| bytes(b as f64))),
     ];
     let figures: String = figures.iter().map(|f| format!(r#"<td class="n">{f}</td>"#)).collect();

@@ -56,8 +56,7 @@ fn parse_diskstats(text: &str, name: &str) -> Option<DeviceDelta> {
         writes: field(5)?,
         written_bytes: field(7)? * 512,
         busy_ms: field(10)?,
-        // Before Linux 5.5 flushes were not counted.
-        flushes: field(16).unwrap_or(0),
+        flushes: field(16),
     })
 }
 
@@ -69,7 +68,7 @@ pub fn device_delta(before: DeviceDelta, after: DeviceDelta) -> DeviceDelta {
         read_bytes: after.read_bytes.saturating_sub(before.read_bytes),
         writes: after.writes.saturating_sub(before.writes),
         written_bytes: after.written_bytes.saturating_sub(before.written_bytes),
-        flushes: after.flushes.saturating_sub(before.flushes),
+        flushes: after.flushes.zip(before.flushes).map(|(after, before)| after.saturating_sub(before)),
         busy_ms: after.busy_ms.saturating_sub(before.busy_ms),
     }
 }
@@ -177,8 +176,8 @@ mod tests {
             "   8       0 sda 100 2 800 5 50 1 400 9 0 33 14 0 0 0 0 7 3\n 259 0 nvme0n1 1 2 3 4 5 6 7 8 9 10 11\n";
         let sda = parse_diskstats(text, "sda").unwrap();
         assert_eq!((sda.reads, sda.read_bytes, sda.writes, sda.written_bytes), (100, 409_600, 50, 204_800));
-        assert_eq!((sda.busy_ms, sda.flushes), (33, 7));
-        assert_eq!(parse_diskstats(text, "nvme0n1").unwrap().flushes, 0);
+        assert_eq!((sda.busy_ms, sda.flushes), (33, Some(7)));
+        assert_eq!(parse_diskstats(text, "nvme0n1").unwrap().flushes, None);
         assert!(parse_diskstats(text, "sdb").is_none());
         assert_eq!(parse_stat("12 (a) b) c) S 7 1 1 0 -1 4 0 0 0 0 30 4 0 0 20"), Some((7, 34)));
         assert_eq!(parse_io("rchar: 9\nread_bytes: 5\nwrite_bytes: 6\n"), Some(11));

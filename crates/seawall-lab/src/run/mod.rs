@@ -470,6 +470,8 @@ fn fill_beside(preparer: &Preparer, stop: &AtomicBool) -> Result<(), LabError> {
     while !stop.load(Ordering::Relaxed) {
         let options = FillOptions {
             bytes_per_second: prepare::BESIDE_FILL_BYTES_PER_S,
+            // The cell is about zeroes that are written at a rate; WRITE_ZEROES would be one unpaced call after the other.
+            write_zeroes: false,
             ..FillOptions::new(FileClass::Scratch, 64 << 20)
         };
         match Fill::begin(preparer.disk.clone(), &path, options)?.run(&SystemClock::default(), stop) {

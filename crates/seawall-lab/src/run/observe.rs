@@ -30,7 +30,7 @@ impl Observation {
         let kib = |bytes: u64, n: u64| if n == 0 { 0.0 } else { bytes as f64 / n as f64 / 1024.0 };
         let d = &self.delta;
         format!(
-            "{:>7.0} {:>9.0} {:>9.1} {:>7.1} {:>9.0} {:>9.1} {:>7.1} {:>9.0} {:>5.0}%",
+            "{:>7.0} {:>9.0} {:>9.1} {:>7.1} {:>9.0} {:>9.1} {:>7.1} {:>9} {:>5.0}%",
             self.at_s,
             per_s(d.reads),
             per_s(d.read_bytes) / 1e6,
@@ -38,14 +38,14 @@ impl Observation {
             per_s(d.writes),
             per_s(d.written_bytes) / 1e6,
             kib(d.written_bytes, d.writes),
-            per_s(d.flushes),
+            d.flushes.map_or_else(|| "-".to_owned(), |n| format!("{:.0}", per_s(n))),
             self.busy() * 100.0
         )
     }
 
     /// The heading of [`Observation::line`].
     pub const HEADER: &'static str =
-        "seconds   reads/s   read MB/s   KiB/r  writes/s  wrote MB/s  KiB/w flushes/s  busy";
+        "seconds   reads/s read MB/s   KiB/r  writes/s wrote MB/s  KiB/w flushes/s   busy";
 }
 
 /// Watches `device` every `interval` until `stop` is raised or `duration` is over; hands each interval to `each`.
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_line_says_rates_not_counts() {
         let delta =
-            DeviceDelta { reads: 10, read_bytes: 163_840, writes: 4, written_bytes: 16_384, flushes: 2, busy_ms: 500 };
+            DeviceDelta { reads: 10, read_bytes: 163_840, writes: 4, written_bytes: 16_384, flushes: Some(2), busy_ms: 500 };
         let line = Observation { at_s: 2.0, seconds: 2.0, delta }.line();
         let fields: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(fields, ["2", "5", "0.1", "16.0", "2", "0.0", "4.0", "1", "25%"]);

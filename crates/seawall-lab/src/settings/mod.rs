@@ -221,7 +221,17 @@ pub(crate) fn write_capacity(results: &Results) -> Result<(f64, String), String>
     ]
     .iter()
     .find_map(|spec| results.cell(spec));
+    let lowest = results
+        .sustain
+        .iter()
+        .flat_map(|s| crate::sustain::plateaus(&s.per_second))
+        .filter(|p| p.to_s - p.from_s >= 30 && p.rate >= 1.0)
+        .map(|p| p.rate)
+        .fold(f64::INFINITY, f64::min);
     let Some(cell) = cell else {
+        if lowest.is_finite() {
+            return Ok((lowest, format!("{} writes per second last under sustained load", text::count(lowest))));
+        }
         return Err("parallel direct writes were not measured (run parallel-direct)".into());
     };
     if cell.disturbed() {
@@ -237,13 +247,6 @@ pub(crate) fn write_capacity(results: &Results) -> Result<(f64, String), String>
         text::count(rate.median),
         text::count(rate.low)
     );
-    let lowest = results
-        .sustain
-        .iter()
-        .flat_map(|s| crate::sustain::plateaus(&s.per_second))
-        .filter(|p| p.to_s - p.from_s >= 30 && p.rate >= 1.0)
-        .map(|p| p.rate)
-        .fold(f64::INFINITY, f64::min);
     if lowest < low {
         low = lowest;
         why += &format!(", but only {} last under sustained load", text::count(lowest));

@@ -38,7 +38,7 @@ pub(crate) fn overwrite_against(results: &Results, preparation: Preparation) -> 
 }
 
 fn flushes(cell: &CellResult) -> Option<f64> {
-    cell.device_per_operation().map(|d| d.flushes)
+    cell.device_per_operation().and_then(|d| d.flushes)
 }
 
 fn append(results: &Results, w: &mut Writer<'_>) {

@@ -131,13 +131,13 @@ fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
 /// A write-back cache that sees no flush: mounted without barriers, or a layer between that drops them.
 fn flush_sent(results: &Results, w: &mut Writer<'_>) {
     let Some(cell) = results.cell(&direct_sync(1, BLOCK, Sync::Fdatasync)) else { return };
-    let Some(per) = cell.device_per_operation() else { return };
+    let Some(flushes) = cell.device_per_operation().and_then(|per| per.flushes) else { return };
     let Some(WriteCache::Back) = results.probe.device.known().and_then(|d| d.write_cache.known()) else { return };
     let reason =
-        format!("{}: {:.2} flushes per write at the device, by /proc/diskstats", cell.spec.title(), per.flushes);
-    if per.flushes >= 0.9 {
+        format!("{}: {:.2} flushes per write at the device, by /proc/diskstats", cell.spec.title(), flushes);
+    if flushes >= 0.9 {
         w.add("flush-sent", Level::Good, "every fdatasync reaches the drive as a flush", reason, &[cell]);
-    } else if per.flushes < 0.1 {
+    } else if flushes < 0.1 {
         w.add(
             "flush-sent",
             Level::Warning,
@@ -152,7 +152,7 @@ fn flush_sent(results: &Results, w: &mut Writer<'_>) {
             Level::CannotTell,
             format!(
                 "cannot tell whether every fdatasync reaches the drive: it counted {:.2} flushes each",
-                per.flushes
+                flushes
             ),
             reason,
             &[cell],
@@ -354,10 +354,14 @@ mod tests {
         assert_eq!(said(&r, "direct-sync.flush-sent").0, Level::Good);
         for (flushes, level) in [(0, Level::Warning), (5_000, Level::CannotTell)] {
             for round in &mut r.cells[1].rounds {
-                round.device.as_mut().unwrap().flushes = flushes;
+                round.device.as_mut().unwrap().flushes = Some(flushes);
             }
             assert_eq!(said(&r, "direct-sync.flush-sent").0, level);
         }
+        for round in &mut r.cells[1].rounds {
+            round.device.as_mut().unwrap().flushes = None;
+        }
+        assert!(verdict(&r, "direct-sync.flush-sent").is_none(), "a kernel that does not count flushes accuses nobody");
         device(&mut r).write_cache = Finding::Known(WriteCache::Through);
         assert!(verdict(&r, "direct-sync.flush-sent").is_none());
     }

@@ -147,9 +147,11 @@ impl<'a> Pair<'a> {
         text::ratio(1.0 / self.ratio.median)
     }
 
-    /// "cannot tell ...", in the words fitting [`Answer::Same`] or [`Answer::Unclear`].
+    /// The answer in words: "cannot tell ..." unless it is clear after all.
     pub(crate) fn cannot_tell(&self, a: &str, b: &str) -> String {
         match self.answer {
+            Answer::More => format!("{a}: {} the rate of {b}", self.times()),
+            Answer::Less => format!("{a}: only {} the rate of {b}", self.times()),
             Answer::Same => format!("cannot tell {a} from {b}: any difference is under 10%"),
             _ if self.ratio.samples < 3 => {
                 format!("cannot tell {a} from {b}: only {}", rounds(self.ratio.samples))

@@ -140,7 +140,7 @@ fn costs(cells: &[&CellResult]) -> String {
         ("written per commit", rows.iter().map(|c| device(c, |d| d.written_bytes)).collect(), bytes),
         ("device writes per commit", rows.iter().map(|c| device(c, |d| d.writes)).collect(), count),
         ("device reads per commit", rows.iter().map(|c| device(c, |d| d.reads)).collect(), count),
-        ("flushes per commit", rows.iter().map(|c| device(c, |d| d.flushes)).collect(), count),
+        ("flushes per commit", rows.iter().map(|c| c.device_per_operation().and_then(|d| d.flushes)).collect(), count),
     ];
     let mut out = String::from(
         r#"<figure class="panel full"><figcaption><h3>What a commit costs in memory and at the device</h3>
