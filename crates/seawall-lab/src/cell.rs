@@ -282,7 +282,9 @@ impl CellSpec {
             (_, Preparation::ZeroFilledNow) => format!("overwrite {size} right after a zero-fill"),
             (_, Preparation::ZeroFilledWait) => format!("overwrite {size} 20 s after a zero-fill"),
             (_, Preparation::Preallocated) => format!("overwrite {size}, preallocated by Seawall"),
-            (Pattern::RandomWrite, Preparation::Written) if self.beside == Beside::BeyondEof => format!("{size} writes"),
+            (Pattern::RandomWrite, Preparation::Written) if self.beside == Beside::BeyondEof => {
+                format!("{size} writes")
+            }
             (Pattern::RandomWrite, Preparation::Written) => format!("random {size} writes"),
             (Pattern::SequentialWrite, Preparation::Written) => format!("overwrite {size}"),
         });

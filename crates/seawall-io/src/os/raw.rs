@@ -49,8 +49,8 @@ pub(super) fn sync(fd: BorrowedFd<'_>, how: SyncHow) -> Result<(), Errno> {
 
 /// Whether this process owns the file or may write to it.
 pub(super) fn may_write(fd: BorrowedFd<'_>) -> bool {
-    use rustix::fs::{Access, AtFlags};
     use rustix::fd::AsRawFd as _;
+    use rustix::fs::{Access, AtFlags};
     let owner = rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     owner || rustix::fs::accessat(rustix::fs::CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()

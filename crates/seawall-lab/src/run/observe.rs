@@ -44,8 +44,7 @@ impl Observation {
     }
 
     /// The heading of [`Observation::line`].
-    pub const HEADER: &'static str =
-        "seconds   reads/s read MB/s   KiB/r  writes/s wrote MB/s  KiB/w flushes/s   busy";
+    pub const HEADER: &'static str = "seconds   reads/s read MB/s   KiB/r  writes/s wrote MB/s  KiB/w flushes/s   busy";
 }
 
 /// Watches `device` every `interval` until `stop` is raised or `duration` is over; hands each interval to `each`.
@@ -87,8 +86,14 @@ mod tests {
 
     #[test]
     fn a_line_says_rates_not_counts() {
-        let delta =
-            DeviceDelta { reads: 10, read_bytes: 163_840, writes: 4, written_bytes: 16_384, flushes: Some(2), busy_ms: 500 };
+        let delta = DeviceDelta {
+            reads: 10,
+            read_bytes: 163_840,
+            writes: 4,
+            written_bytes: 16_384,
+            flushes: Some(2),
+            busy_ms: 500,
+        };
         let line = Observation { at_s: 2.0, seconds: 2.0, delta }.line();
         let fields: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(fields, ["2", "5", "0.1", "16.0", "2", "0.0", "4.0", "1", "25%"]);

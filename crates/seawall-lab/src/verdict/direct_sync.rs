@@ -133,8 +133,7 @@ fn flush_sent(results: &Results, w: &mut Writer<'_>) {
     let Some(cell) = results.cell(&direct_sync(1, BLOCK, Sync::Fdatasync)) else { return };
     let Some(flushes) = cell.device_per_operation().and_then(|per| per.flushes) else { return };
     let Some(WriteCache::Back) = results.probe.device.known().and_then(|d| d.write_cache.known()) else { return };
-    let reason =
-        format!("{}: {:.2} flushes per write at the device, by /proc/diskstats", cell.spec.title(), flushes);
+    let reason = format!("{}: {:.2} flushes per write at the device, by /proc/diskstats", cell.spec.title(), flushes);
     if flushes >= 0.9 {
         w.add("flush-sent", Level::Good, "every fdatasync reaches the drive as a flush", reason, &[cell]);
     } else if flushes < 0.1 {
@@ -150,10 +149,7 @@ fn flush_sent(results: &Results, w: &mut Writer<'_>) {
         w.add(
             "flush-sent",
             Level::CannotTell,
-            format!(
-                "cannot tell whether every fdatasync reaches the drive: it counted {:.2} flushes each",
-                flushes
-            ),
+            format!("cannot tell whether every fdatasync reaches the drive: it counted {:.2} flushes each", flushes),
             reason,
             &[cell],
         );
