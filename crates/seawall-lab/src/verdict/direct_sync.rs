@@ -149,7 +149,7 @@ fn flush_sent(results: &Results, w: &mut Writer<'_>) {
         w.add(
             "flush-sent",
             Level::CannotTell,
-            format!("cannot tell whether every fdatasync reaches the drive: it counted {:.2} flushes each", flushes),
+            format!("cannot tell whether every fdatasync reaches the drive: it counted {flushes:.2} flushes each"),
             reason,
             &[cell],
         );

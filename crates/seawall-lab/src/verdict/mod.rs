@@ -156,7 +156,7 @@ impl<'a> Pair<'a> {
             _ if self.ratio.samples < 3 => {
                 format!("cannot tell {a} from {b}: only {}", rounds(self.ratio.samples))
             }
-            _ => format!(
+            Answer::Unclear => format!(
                 "cannot tell {a} from {b}: the difference is inside the noise ({} to {})",
                 text::ratio(self.ratio.low),
                 text::ratio(self.ratio.high)
