@@ -1,6 +1,6 @@
 //! Findings that only a trial gives. Each is tried on a fresh file in the directory probed.
 
-use super::{AtomicWrites, DirectAlign, DirectIo, Finding, atomic_writes, direct_align};
+use super::{AtomicWrites, DirectAlign, DirectIo, DirectSupport, Finding, atomic_writes, direct_align, direct_support};
 use crate::buf::AlignedBuf;
 use crate::disk::{Allocate, Create, Disk, Handle, OpenHow, SyncHow, WriteHow};
 use crate::error::Result;
@@ -130,8 +130,11 @@ fn direct(disk: &OsDisk, scratch: &Scratch<'_>, data: &AlignedBuf) -> (Finding<D
     let direct_io = match bypassed {
         Ok((_, 0)) => Finding::Known(DirectIo::Yes),
         Ok((before, after)) if after > before || before == 0 => Finding::Known(DirectIo::SilentlyBuffered),
+        Ok(_) if matches!(direct_support(&file), DirectSupport::Ignored(_)) => {
+            Finding::Known(DirectIo::SilentlyBuffered)
+        }
         Ok((before, _)) => {
-            // Memory file systems live in the page cache: nothing can be dropped, and nothing passes it by.
+            // Mapped or locked by someone, or still being written back: this trial says nothing.
             Finding::unknown(format!("{before} bytes of the trial file could not be dropped from the page cache"))
         }
         Err(e) => Finding::unknown(e.to_string()),
