@@ -44,8 +44,8 @@ need-rust: need-linker
 	  echo 'Rust is missing. This line installs it:'; \
 	  echo "  apt-get install -y rustup && rustup default stable    # Debian 13; on Debian 12: apt-get install -y cargo-web rustc-web"; \
 	  exit 1; }
-	@$(CARGO) fmt --version >/dev/null 2>&1 || rustup component add rustfmt
-	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
+	@$(CARGO) fmt --version >/dev/null 2>&1 || rustup component add rustfmt || scripts/apt-install rustfmt-web
+	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy || scripts/apt-install rust-web-clippy
 
 need-linker:
 	@command -v cc >/dev/null || scripts/apt-install gcc libc6-dev
