@@ -267,6 +267,18 @@ impl Requirement {
                 rate.median
             }
         };
+        if let Stat::Quantile(q) = self.stat {
+            let n = cell.operations();
+            if (n as f64) * (1.0 - q) < 5.0 {
+                aside += &format!(", from {} operations only", text::count(n as f64));
+            }
+        }
+        if results.run.rate.is_some() {
+            aside += ", held to --rate";
+        }
+        if !results.complete {
+            aside += ", in a run that was interrupted";
+        }
         if cell.disturbed() {
             aside += ", measured under other load";
         }
@@ -363,6 +375,18 @@ mod tests {
         for m in METRICS {
             assert!(full.contains(&(m.spec)().id()), "{}", m.name);
         }
+    }
+
+    #[test]
+    fn what_weakens_an_outcome_is_said() {
+        let mut r = sample::results(vec![sample::cell(plan::random_read(1), 30.0)]);
+        let says = |r: &Results, text: &str| Requirement::parse(text).unwrap().evaluate(r).unwrap().sentence;
+        assert!(says(&r, "read.p99<1s").contains("from 178 operations only"), "{}", says(&r, "read.p99<1s"));
+        assert!(!says(&r, "read.p50<1s").contains("only"));
+        r.complete = false;
+        r.run.rate = Some(40.0);
+        let sentence = says(&r, "read.rate>1");
+        assert!(sentence.contains("interrupted") && sentence.contains("held to --rate"), "{sentence}");
     }
 
     #[test]

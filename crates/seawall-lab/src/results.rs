@@ -5,7 +5,7 @@
 //! - Latencies are nanoseconds, sizes bytes, rates operations per second, times seconds, unless the name says otherwise.
 
 use crate::cell::{CellSpec, Experiment, Pattern};
-use crate::stats::{Comparison, Estimate};
+use crate::stats::{Comparison, Estimate, ROUNDS_MIN};
 use histogram::SparseHistogram;
 use seawall_io::probe::Probe;
 use serde::{Deserialize, Serialize};
@@ -188,11 +188,19 @@ pub struct WitnessOutcome {
     pub verified: String,
 }
 
+impl Round {
+    /// Operations per second; `None` for a round that took no time.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.operations as f64 / self.seconds)
+    }
+}
+
 impl CellResult {
     /// Operations per second of each round.
     #[must_use]
     pub fn rates(&self) -> Vec<f64> {
-        self.rounds.iter().filter(|r| r.seconds > 0.0).map(|r| r.operations as f64 / r.seconds).collect()
+        self.rounds.iter().filter_map(Round::rate).collect()
     }
 
     /// Median rate with its interval, operations per second.
@@ -228,27 +236,26 @@ impl CellResult {
     /// Operations over all rounds.
     #[must_use]
     pub fn operations(&self) -> u64 {
-        self.rounds.iter().map(|r| r.operations).sum()
+        self.rounds.iter().fold(0, |sum, r| sum.saturating_add(r.operations))
     }
 
     /// The device's work per operation over all rounds: `(writes, written bytes, reads, flushes)`.
     #[must_use]
     pub fn device_per_operation(&self) -> Option<DevicePerOperation> {
         let operations = self.operations() as f64;
-        let mut sum = DeviceDelta::default();
-        let mut flushes = Some(0);
+        let (mut reads, mut writes, mut written_bytes, mut flushes) = (0.0, 0.0, 0.0, Some(0.0));
         for round in &self.rounds {
             let d = round.device?;
-            sum.reads += d.reads;
-            sum.writes += d.writes;
-            sum.written_bytes += d.written_bytes;
-            flushes = flushes.zip(d.flushes).map(|(sum, n)| sum + n);
+            reads += d.reads as f64;
+            writes += d.writes as f64;
+            written_bytes += d.written_bytes as f64;
+            flushes = flushes.zip(d.flushes).map(|(sum, n)| sum + n as f64);
         }
         (operations > 0.0).then(|| DevicePerOperation {
-            reads: sum.reads as f64 / operations,
-            writes: sum.writes as f64 / operations,
-            written_bytes: sum.written_bytes as f64 / operations,
-            flushes: flushes.map(|n| n as f64 / operations),
+            reads: reads / operations,
+            writes: writes / operations,
+            written_bytes: written_bytes / operations,
+            flushes: flushes.map(|sum| sum / operations),
         })
     }
 
@@ -291,11 +298,26 @@ impl Results {
         self.cells.iter().filter(move |c| c.spec.experiment == experiment && !c.rounds.is_empty())
     }
 
-    /// `a`'s rate over `b`'s, round by round.
+    /// `a`'s rate over `b`'s, round by round: round n of both ran in the same pass over the cells. Pairs of which other load
+    /// disturbed a round are left out while enough others remain.
     #[must_use]
     pub fn compare(&self, a: &CellSpec, b: &CellSpec) -> Comparison {
         match (self.cell(a), self.cell(b)) {
-            (Some(a), Some(b)) => Comparison::paired(&a.rates(), &b.rates()),
+            (Some(a), Some(b)) => {
+                let pairs: Vec<(&Round, &Round)> = a
+                    .rounds
+                    .iter()
+                    .zip(&b.rounds)
+                    .filter(|(a, b)| a.rate().is_some() && b.rate().is_some_and(|rate| rate > 0.0))
+                    .collect();
+                let quiet: Vec<(&Round, &Round)> =
+                    pairs.iter().copied().filter(|(a, b)| !a.foreign.disturbed && !b.foreign.disturbed).collect();
+                let (a, b): (Vec<f64>, Vec<f64>) = if quiet.len() < ROUNDS_MIN { pairs } else { quiet }
+                    .into_iter()
+                    .filter_map(|(a, b)| a.rate().zip(b.rate()))
+                    .unzip();
+                Comparison::paired(&a, &b)
+            }
             _ => Comparison::NotMeasured,
         }
     }

@@ -73,6 +73,10 @@ fn coverage(n: usize, drop: usize) -> f64 {
     (1.0 - 2.0 * tail).max(0.0)
 }
 
+/// A difference is claimed from this many pairs of rounds on: five that all point one way do so by chance once in sixteen times,
+/// three once in four.
+pub const ROUNDS_MIN: usize = 5;
+
 /// The outcome of comparing two cells.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome", content = "ratio")]
@@ -81,7 +85,7 @@ pub enum Comparison {
     Higher(Estimate),
     /// The first is lower: the interval of the ratio lies below 1.
     Lower(Estimate),
-    /// The interval holds 1, or the difference is under 3%: inside the noise.
+    /// The interval holds 1, the difference is under 3%, or there are fewer than [`ROUNDS_MIN`] rounds: inside the noise.
     CannotTell(Estimate),
     /// One of the two was not measured.
     NotMeasured,
@@ -94,8 +98,8 @@ impl Comparison {
         let ratios: Vec<f64> = a.iter().zip(b).filter(|(_, b)| **b > 0.0).map(|(a, b)| a / b).collect();
         match Estimate::of(&ratios) {
             None => Self::NotMeasured,
-            Some(r) if r.samples >= 3 && r.low > 1.0 && r.median > 1.03 => Self::Higher(r),
-            Some(r) if r.samples >= 3 && r.high < 1.0 && r.median < 0.97 => Self::Lower(r),
+            Some(r) if r.samples >= ROUNDS_MIN && r.low > 1.0 && r.median > 1.03 => Self::Higher(r),
+            Some(r) if r.samples >= ROUNDS_MIN && r.high < 1.0 && r.median < 0.97 => Self::Lower(r),
             Some(r) => Self::CannotTell(r),
         }
     }
@@ -135,6 +139,9 @@ mod tests {
         assert!(matches!(Comparison::paired(&fast, &b), Comparison::Higher(_)));
         assert!(matches!(Comparison::paired(&b, &fast), Comparison::Lower(_)));
         assert!(matches!(Comparison::paired(&[], &b), Comparison::NotMeasured));
+        // Three pairs that agree are no evidence yet, five are.
+        assert!(matches!(Comparison::paired(&fast[..3], &b), Comparison::CannotTell(_)));
+        assert!(matches!(Comparison::paired(&fast[..5], &b), Comparison::Higher(_)));
         // A difference of 1% is not worth a sentence however sure we are of it.
         let near = b.map(|x| x * 1.01);
         assert!(matches!(Comparison::paired(&near, &b), Comparison::CannotTell(_)));

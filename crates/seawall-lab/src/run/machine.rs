@@ -106,14 +106,14 @@ impl ForeignReading {
             .flatten()
             .filter_map(|e| e.file_name().to_string_lossy().parse::<u32>().ok());
         for pid in pids {
-            let Some((parent, ticks)) =
+            let Some((kernel, ticks)) =
                 fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|text| parse_stat(&text))
             else {
                 continue;
             };
             if pid == own {
                 reading.own_ticks = ticks;
-            } else if parent == 2 || pid == 2 {
+            } else if kernel {
                 reading.kernel_ticks += ticks;
             } else {
                 match fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| parse_io(&text)) {
@@ -154,11 +154,13 @@ impl ForeignReading {
     }
 }
 
-/// Parent and processor time (user + system, ticks) from `/proc/PID/stat`; the name in it may hold spaces and parentheses.
-fn parse_stat(text: &str) -> Option<(u32, u64)> {
+/// Whether it is a thread of the kernel, and its processor time (user + system, ticks), from `/proc/PID/stat`; the name in it may
+/// hold spaces and parentheses. By the flag: in a container process 2 is a process like any other.
+fn parse_stat(text: &str) -> Option<(bool, u64)> {
+    const PF_KTHREAD: u64 = 0x0020_0000;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
-    Some((fields.get(1)?.parse().ok()?, ticks))
+    Some((fields.get(6)?.parse::<u64>().ok()? & PF_KTHREAD != 0, ticks))
 }
 
 fn parse_io(text: &str) -> Option<u64> {
@@ -179,7 +181,10 @@ mod tests {
         assert_eq!((sda.busy_ms, sda.flushes), (33, Some(7)));
         assert_eq!(parse_diskstats(text, "nvme0n1").unwrap().flushes, None);
         assert!(parse_diskstats(text, "sdb").is_none());
-        assert_eq!(parse_stat("12 (a) b) c) S 7 1 1 0 -1 4 0 0 0 0 30 4 0 0 20"), Some((7, 34)));
+        assert_eq!(parse_stat("12 (a) b) c) S 7 1 1 0 -1 4 0 0 0 0 30 4 0 0 20"), Some((false, 34)));
+        // A process below process 2 of a container is no kernel thread; a thread with the kernel's flag is.
+        assert_eq!(parse_stat("9 (sh) R 2 1 1 0 -1 4194304 0 0 0 0 1 0 0 0 20"), Some((false, 1)));
+        assert_eq!(parse_stat("40 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 0 5 0 0 20"), Some((true, 5)));
         assert_eq!(parse_io("rchar: 9\nread_bytes: 5\nwrite_bytes: 6\n"), Some(11));
     }
 

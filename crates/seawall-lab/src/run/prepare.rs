@@ -47,6 +47,8 @@ impl Drop for Prepared {
     fn drop(&mut self) {
         if let Some((disk, path)) = &self.remove {
             drop(disk.remove(path));
+            // The journal's commit of the removal belongs to this round, not to whichever cell comes next.
+            drop(path.parent().map(|dir| disk.sync_dir(dir)));
         }
     }
 }

@@ -11,6 +11,8 @@ pub(super) struct Recorder {
     latency: Histogram,
     max_ns: u64,
     operations: u64,
+    /// From the start to the end of the last operation.
+    took: Option<Duration>,
     per_tenth: Vec<u32>,
     pub(super) writes: u64,
     pub(super) syncs: u64,
@@ -23,6 +25,7 @@ impl Recorder {
             latency: Histogram::new(LATENCY_CONFIG.0, LATENCY_CONFIG.1).expect("a valid histogram configuration"),
             max_ns: 0,
             operations: 0,
+            took: None,
             per_tenth: Vec::new(),
             writes: 0,
             syncs: 0,
@@ -36,7 +39,9 @@ impl Recorder {
         debug_assert!(recorded.is_ok(), "a value below the maximum has a bucket");
         self.max_ns = self.max_ns.max(ns);
         self.operations += 1;
-        let tenth = (end.duration_since(self.start).as_millis() / 100) as usize;
+        let since_start = end.duration_since(self.start);
+        self.took = self.took.max(Some(since_start));
+        let tenth = (since_start.as_millis() / 100) as usize;
         if tenth >= self.per_tenth.len() {
             self.per_tenth.resize(tenth + 1, 0);
         }
@@ -56,6 +61,7 @@ impl Recorder {
                 all.latency = sum;
             }
             all.max_ns = all.max_ns.max(other.max_ns);
+            all.took = all.took.max(other.took);
             all.operations += other.operations;
             all.writes += other.writes;
             all.syncs += other.syncs;
@@ -68,6 +74,7 @@ impl Recorder {
             latency: SparseHistogram::from(&all.latency),
             max_ns: all.max_ns,
             operations: all.operations,
+            took: all.took,
             per_tenth: all.per_tenth,
             writes: all.writes,
             syncs: all.syncs,
@@ -81,6 +88,7 @@ pub(super) struct Merged {
     pub(super) latency: SparseHistogram,
     pub(super) max_ns: u64,
     pub(super) operations: u64,
+    pub(super) took: Option<Duration>,
     pub(super) per_tenth: Vec<u32>,
     pub(super) writes: u64,
     pub(super) syncs: u64,

@@ -47,6 +47,8 @@ pub(super) fn round(
     seed: u64,
     stop: &AtomicBool,
 ) -> Result<(Merged, f64), LabError> {
+    // Cells of one pass must not touch the same blocks in the same order: the second would find them in the device's cache.
+    let seed = seed ^ u64::from(crc32c::crc32c(spec.id().as_bytes()));
     let start = Instant::now();
     let until = Until {
         start,
@@ -87,13 +89,15 @@ pub(super) fn round(
         }
         results
     });
-    let seconds = start.elapsed().as_secs_f64();
+    let elapsed = start.elapsed();
     let records = results.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut merged = Recorder::merge(records).ok_or(LabError::Interrupted)?;
     if let Some(log) = log {
         (merged.writes, merged.syncs) = log.issued();
     }
-    Ok((merged, seconds))
+    // Taking down rings and threads is not part of the round. Under a rate the pause after the last operation is.
+    let took = merged.took.filter(|_| limits.rate.is_none()).unwrap_or(elapsed);
+    Ok((merged, took.as_secs_f64()))
 }
 
 fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {

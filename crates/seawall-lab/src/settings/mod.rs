@@ -2,8 +2,8 @@
 //!
 //! - A setting moves away from the product's default only on a measurement outside the noise or a fact from the probe; when the
 //!   measurement cannot tell, the default stays and the line says so.
-//! - Nothing here trades durability for speed: doublewrite stays on, a flush is skipped only where the drive reports no
-//!   volatile cache, and the commit level is never touched.
+//! - Nothing here trades durability for speed: doublewrite stays on, Seawall skips a flush only where the drive reports no
+//!   volatile cache, other servers never, and the commit level is never touched.
 //! - Every line carries the measurement it rests on.
 
 mod seawall;

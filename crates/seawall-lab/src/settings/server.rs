@@ -5,7 +5,8 @@
 //!   (10.8.4); 11.0 deprecates innodb_flush_method in favour of innodb_{data,log}_file_{buffering,write_through};
 //!   innodb_log_write_ahead_size came back in 10.11.9 and 11.4.3 (MDEV-33894), 512 to 4096, never below the physical block.
 //!   MySQL 8.0: innodb_flush_method fsync, innodb_io_capacity 200, innodb_use_fdatasync from 8.0.26 (off); 8.4: O_DIRECT, 10000,
-//!   on. innodb_flush_neighbors is 1 in MariaDB, 0 in MySQL 8. O_DIRECT_NO_FSYNC is sound after growth from MySQL 8.0.14.
+//!   on. innodb_flush_neighbors is 1 in MariaDB, 0 in MySQL 8. O_DIRECT_NO_FSYNC syncs
+//!   after growth from MySQL 8.0.14, yet not after a write into a hole, fallocated space or a reflinked extent: never advised.
 
 use super::seawall::{direct_works, dsync_against_fdatasync, flush_may_be_skipped};
 use super::{Confidence, Recommendation, round_down, write_capacity};
@@ -242,23 +243,19 @@ impl Advice<'_> {
         const KEY: &str = "innodb_flush_method";
         let default = if self.server == Server::MySql80 { "fsync" } else { "O_DIRECT" };
         match direct_works(self.results) {
-            Ok(()) => match flush_may_be_skipped(self.results) {
-                Some(p) => {
-                    let because = format!(
-                        "the drive reports a write-through cache and leaving out the flush gains {}; only with the redo log on this same \
-                         drive, and from 8.0.14",
+            Ok(()) => {
+                let mut because =
+                    "direct I/O works: data is not held twice in memory (the redo log and the binlog stay buffered in MySQL)".to_owned();
+                if let Some(p) = flush_may_be_skipped(self.results) {
+                    because += &format!(
+                        "; the drive reports a write-through cache and leaving out the flush gains {}, but O_DIRECT_NO_FSYNC is not \
+                         advised: it also leaves out the file system's commit that pages in holes (page compression), in fallocated \
+                         space and in reflinked files need before a checkpoint may pass them",
                         p.times()
                     );
-                    self.add(KEY, "O_DIRECT_NO_FSYNC", default, Confidence::Measured, because);
                 }
-                None => self.add(
-                    KEY,
-                    "O_DIRECT",
-                    default,
-                    Confidence::Probed,
-                    "direct I/O works: data is not held twice in memory (the redo log and the binlog stay buffered in MySQL)",
-                ),
-            },
+                self.add(KEY, "O_DIRECT", default, Confidence::Probed, because);
+            }
             Err(why) if self.direct_refused().is_some() => self.add(KEY, "fsync", default, Confidence::Probed, why),
             Err(why) => self.add(KEY, default, default, Confidence::DefaultKept, why),
         }
@@ -533,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn skipping_flushes_needs_a_write_through_cache() {
+    fn skipping_flushes_is_never_advised_and_refused_direct_io_is_heeded() {
         let mut r = sample::results(vec![
             cell(plan::direct_sync(1, 4096, Sync::None), 2e4),
             cell(plan::direct_sync(1, 4096, Sync::Fdatasync), 1e4),
@@ -544,7 +541,10 @@ mod tests {
         device(&mut r).write_cache = Finding::unknown("?");
         assert_eq!(value(&r, Server::MySql80, "innodb_flush_method"), "O_DIRECT");
         device(&mut r).write_cache = Finding::Known(WriteCache::Through);
-        assert_eq!(value(&r, Server::MySql80, "innodb_flush_method"), "O_DIRECT_NO_FSYNC");
+        // Not even then: a checkpoint would pass pages whose blocks the file system has not committed yet.
+        let advice = get(&r, Server::MySql80, "innodb_flush_method").unwrap();
+        assert_eq!(advice.value, "O_DIRECT");
+        assert!(advice.because.contains("O_DIRECT_NO_FSYNC is not advised"), "{}", advice.because);
         assert_eq!(value(&r, Server::MariaDb10, "innodb_flush_method"), "O_DIRECT");
         r.probe.direct_io = Finding::Known(DirectIo::Refused);
         assert_eq!(value(&r, Server::MySql84, "innodb_flush_method"), "fsync");

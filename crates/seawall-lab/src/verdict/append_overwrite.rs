@@ -182,21 +182,23 @@ fn preallocated(results: &Results, w: &mut Writer<'_>) {
         .into_iter()
         .find_map(|access| pair(results, &made, &extend(Preparation::Append, access, Sync::Fdatasync)))
     {
+        let appending = if p.b.spec.access == Access::Direct { "appending" } else { "buffered appending" };
         let (level, sentence) = match p.answer {
             Answer::More => (
                 Level::Good,
-                format!("Seawall's preallocated file takes {} the durable writes of appending", p.times()),
+                format!("Seawall's preallocated file takes {} the durable writes of {appending}", p.times()),
             ),
             Answer::Less => (
                 Level::Warning,
-                format!("Seawall's preallocated file is {} slower than appending here", p.times_slower()),
+                format!("Seawall's preallocated file is {} slower than {appending} here", p.times_slower()),
             ),
             Answer::Same => (
                 Level::Note,
-                "Seawall's preallocated file gains nothing over appending here: cannot tell them apart (under 10%)"
-                    .into(),
+                format!(
+                    "Seawall's preallocated file gains nothing over {appending} here (any difference is under 10%)"
+                ),
             ),
-            Answer::Unclear => (Level::CannotTell, p.cannot_tell("Seawall's preallocated file", "appending")),
+            Answer::Unclear => (Level::CannotTell, p.cannot_tell("Seawall's preallocated file", appending)),
         };
         w.add("preallocated", level, sentence + &longest(p.a), p.reason(), &p.cells());
     }

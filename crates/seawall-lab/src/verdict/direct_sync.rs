@@ -77,7 +77,7 @@ fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
         [Sync::None, Sync::Fdatasync].iter().filter_map(|s| results.cell(&direct_sync(1, BLOCK, *s))).collect();
     let cache = results.probe.device.known().and_then(|d| d.write_cache.known()).copied();
     let unclear = pair(results, &direct_sync(1, BLOCK, Sync::None), &direct_sync(1, BLOCK, Sync::Fdatasync))
-        .is_none_or(|p| p.answer == Answer::Unclear);
+        .is_none_or(|p| p.answer == Answer::Unclear && !p.limited);
     let rotates = rotates(results) == Some(true);
     let (least, why) = if rotates {
         (HALF_TURN_NS, "half a turn of a 15,000 rpm platter takes 2 ms")
@@ -132,10 +132,25 @@ fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
 fn flush_sent(results: &Results, w: &mut Writer<'_>) {
     let Some(cell) = results.cell(&direct_sync(1, BLOCK, Sync::Fdatasync)) else { return };
     let Some(flushes) = cell.device_per_operation().and_then(|per| per.flushes) else { return };
-    let Some(WriteCache::Back) = results.probe.device.known().and_then(|d| d.write_cache.known()) else { return };
+    let Some(device) = results.probe.device.known() else { return };
+    let Some(WriteCache::Back) = device.write_cache.known() else { return };
+    // The kernel counts flushes where requests are queued: device-mapper and md pass them on and show none.
+    let stacked = !device.below.is_empty() && !device.name.starts_with("loop");
     let reason = format!("{}: {:.2} flushes per write at the device, by /proc/diskstats", cell.spec.title(), flushes);
     if flushes >= 0.9 {
         w.add("flush-sent", Level::Good, "every fdatasync reaches the drive as a flush", reason, &[cell]);
+    } else if flushes < 0.1 && stacked {
+        w.add(
+            "flush-sent",
+            Level::CannotTell,
+            format!(
+                "cannot tell whether fdatasync reaches the drive: {} lies above {}, and such devices do not count flushes",
+                device.name,
+                device.below.join(", ")
+            ),
+            reason,
+            &[cell],
+        );
     } else if flushes < 0.1 {
         w.add(
             "flush-sent",
@@ -233,7 +248,11 @@ fn published_column(results: &Results, w: &mut Writer<'_>) {
         ),
         Answer::Unclear => (
             Level::CannotTell,
-            "cannot tell which published column this drive is like: the rounds scatter too widely".into(),
+            if p.limited {
+                "cannot tell which published column this drive is like: the run was held to a rate".into()
+            } else {
+                "cannot tell which published column this drive is like: the rounds scatter too widely".into()
+            },
         ),
         _ if p.ratio.median <= ON_MAX && p.ratio.high < OFF_MIN => (
             Level::Note,
@@ -354,6 +373,11 @@ mod tests {
             }
             assert_eq!(said(&r, "direct-sync.flush-sent").0, level);
         }
+        for round in &mut r.cells[1].rounds {
+            round.device.as_mut().unwrap().flushes = Some(0);
+        }
+        device(&mut r).below = vec!["sda".into()];
+        assert_eq!(said(&r, "direct-sync.flush-sent").0, Level::CannotTell, "a logical volume does not count flushes");
         for round in &mut r.cells[1].rounds {
             round.device.as_mut().unwrap().flushes = None;
         }

@@ -17,7 +17,7 @@ pub(crate) use log_memory::direct_and_buffered;
 
 use crate::cell::{CellSpec, Experiment};
 use crate::results::{CellResult, Results, operation_word};
-use crate::stats::{Comparison, Estimate};
+use crate::stats::{Comparison, Estimate, ROUNDS_MIN};
 use crate::text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -121,19 +121,29 @@ pub(crate) struct Pair<'a> {
     pub(crate) answer: Answer,
     /// `a` over `b`.
     pub(crate) ratio: Estimate,
+    /// The run was held to `--rate`: two cells that look alike may both have met the limit.
+    pub(crate) limited: bool,
 }
 
 /// Compares two cells; `None` unless both were measured.
 pub(crate) fn pair<'a>(results: &'a Results, a: &CellSpec, b: &CellSpec) -> Option<Pair<'a>> {
     let comparison = results.compare(a, b);
     let ratio = comparison.ratio()?;
+    let limited = results.run.rate.is_some();
     let answer = match comparison {
+        // First: a difference that is real but under 10% is nothing to act on either.
+        _ if ratio.samples >= ROUNDS_MIN && ratio.low >= 0.9 && ratio.high <= 1.1 => {
+            if limited {
+                Answer::Unclear
+            } else {
+                Answer::Same
+            }
+        }
         Comparison::Higher(_) => Answer::More,
         Comparison::Lower(_) => Answer::Less,
-        _ if ratio.samples >= 3 && ratio.low >= 0.9 && ratio.high <= 1.1 => Answer::Same,
         _ => Answer::Unclear,
     };
-    Some(Pair { a: results.cell(a)?, b: results.cell(b)?, answer, ratio })
+    Some(Pair { a: results.cell(a)?, b: results.cell(b)?, answer, ratio, limited })
 }
 
 impl<'a> Pair<'a> {
@@ -153,7 +163,8 @@ impl<'a> Pair<'a> {
             Answer::More => format!("{a}: {} the rate of {b}", self.times()),
             Answer::Less => format!("{a}: only {} the rate of {b}", self.times()),
             Answer::Same => format!("cannot tell {a} from {b}: any difference is under 10%"),
-            _ if self.ratio.samples < 3 => {
+            _ if self.limited => format!("cannot tell {a} from {b}: the run was held to a rate that both may have met"),
+            _ if self.ratio.samples < ROUNDS_MIN => {
                 format!("cannot tell {a} from {b}: only {}", rounds(self.ratio.samples))
             }
             Answer::Unclear => format!(
@@ -304,6 +315,35 @@ mod tests {
         }
         let json = serde_json::to_string(&all).unwrap();
         assert_eq!(serde_json::from_str::<Vec<Verdict>>(&json).unwrap(), all);
+    }
+
+    #[test]
+    fn small_limited_and_disturbed_differences() {
+        let (a, b) = (plan::random_read(1), plan::random_read(2));
+        let run = |times: f64| sample::results(vec![sample::cell(a, 1e4 * times), sample::cell(b, 1e4)]);
+        let answer = |r: &Results| pair(r, &a, &b).unwrap().answer;
+        // Real, and nothing to act on.
+        assert_eq!(answer(&run(1.05)), Answer::Same);
+        assert_eq!(answer(&run(1.2)), Answer::More);
+        // Under --rate two cells are alike because of the limit; one that cannot keep up with it is slower all the same.
+        let mut limited = run(1.0);
+        limited.run.rate = Some(1e4);
+        assert_eq!(answer(&limited), Answer::Unclear);
+        assert!(pair(&limited, &a, &b).unwrap().cannot_tell("a", "b").contains("held to a rate"));
+        limited = run(0.5);
+        limited.run.rate = Some(1e4);
+        assert_eq!(answer(&limited), Answer::Less);
+        // One disturbed round of six is left out; with two there are too few quiet ones, and all count.
+        let mut r = run(2.0);
+        for (n, expected) in [(0, Answer::More), (1, Answer::Unclear)] {
+            r.cells[0].rounds[n].operations = 10;
+            r.cells[0].rounds[n].foreign.disturbed = true;
+            assert_eq!(answer(&r), expected, "{n}");
+        }
+        // A round without a rate takes its partner with it, and does not shift the others.
+        let mut r = run(2.0);
+        r.cells[0].rounds[0].seconds = 0.0;
+        assert_eq!(pair(&r, &a, &b).unwrap().ratio.samples, 5);
     }
 
     #[test]

@@ -120,6 +120,17 @@ fn disturbance(results: &Results, w: &mut Writer<'_>) {
         return;
     }
     if cells.is_empty() {
+        let unseen = results.cells.iter().flat_map(|c| &c.rounds).any(|r| r.foreign.io_bytes_per_s.is_none());
+        if unseen {
+            w.add(
+                "disturbed",
+                Level::CannotTell,
+                "nothing else loaded the processors; cannot tell about the disk: other processes' I/O is hidden from this user (run as root)",
+                format!("no round of {measured} cells was above the limit for foreign CPU"),
+                &[],
+            );
+            return;
+        }
         w.add(
             "disturbed",
             Level::Good,
@@ -188,6 +199,8 @@ mod tests {
         assert!(verdict(&r, "run.skipped").is_none());
         assert!(verdict(&r, "run.rate-limited").is_none());
         assert!(verdict(&r, "run.sustain").is_none());
+        r.cells[1].rounds[2].foreign.io_bytes_per_s = None;
+        assert_eq!(said(&r, "run.disturbed").0, Level::CannotTell);
         r.complete = false;
         r.run.rate = Some(500.0);
         r.cells[0].rounds[0].foreign.disturbed = true;
