@@ -17,7 +17,13 @@ pub(crate) struct Bar {
 impl Bar {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::hidden();
-        Self { bar, phase: String::new(), total: 0, terminal: std::io::stderr().is_terminal(), last_line: Instant::now() }
+        Self {
+            bar,
+            phase: String::new(),
+            total: 0,
+            terminal: std::io::stderr().is_terminal(),
+            last_line: Instant::now(),
+        }
     }
 
     pub(crate) fn finish(&self) {
@@ -32,7 +38,8 @@ impl Progress for Bar {
         self.total = total;
         self.last_line = Instant::now();
         if self.terminal {
-            let style = ProgressStyle::with_template("{prefix:>24} {bar:30.cyan/dim} {percent:>3}%  {eta} left  {wide_msg}");
+            let style =
+                ProgressStyle::with_template("{prefix:>24} {bar:30.cyan/dim} {percent:>3}%  {eta} left  {wide_msg}");
             self.bar = ProgressBar::new(total);
             if let Ok(style) = style {
                 self.bar.set_style(style);

@@ -16,8 +16,11 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         "t" => 40,
         _ => return Err(format!("{text:?} is no size: write a number with K, M, G or T, such as 512M")),
     };
-    let bytes = number.trim().parse::<f64>().ok().map(|n| n * f64::from(shift).exp2()).filter(|n| (0.0..1e18).contains(n));
-    bytes.map(|n| n as u64).ok_or_else(|| format!("{text:?} is no size: write a number with K, M, G or T, such as 512M"))
+    let bytes =
+        number.trim().parse::<f64>().ok().map(|n| n * f64::from(shift).exp2()).filter(|n| (0.0..1e18).contains(n));
+    bytes
+        .map(|n| n as u64)
+        .ok_or_else(|| format!("{text:?} is no size: write a number with K, M, G or T, such as 512M"))
 }
 
 /// `500ms`, `5s`, `30m`, `2h`; a bare number is seconds.

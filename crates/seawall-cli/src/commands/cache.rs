@@ -83,7 +83,10 @@ impl Files {
                 }
             }
             if must_exist && found.len() == before {
-                return Err(format!("{pattern:?} matches no file: check the spelling, and quote globs so that the shell leaves them").into());
+                return Err(format!(
+                    "{pattern:?} matches no file: check the spelling, and quote globs so that the shell leaves them"
+                )
+                .into());
             }
         }
         Ok(found.into_iter().collect())
@@ -198,7 +201,9 @@ pub(crate) fn run(args: &CacheArgs, stop: &AtomicBool) -> Outcome {
     match &args.command {
         CacheCommand::Show { files } => show(&disk, files),
         CacheCommand::Drop { files, sync } => drop_all(&disk, files, *sync),
-        CacheCommand::Watch { files, interval, duration, sync } => watch(&disk, files, *interval, *duration, *sync, stop),
+        CacheCommand::Watch { files, interval, duration, sync } => {
+            watch(&disk, files, *interval, *duration, *sync, stop)
+        }
     }
 }
 
@@ -239,7 +244,11 @@ fn drop_all(disk: &OsDisk, files: &Files, sync: bool) -> Outcome {
     let stays: u64 = pairs.iter().map(|(_, a)| a.cached.resident).sum();
     writeln!(text, "{} dropped of {} files", units::bytes(pairs.iter().map(|(b, a)| freed(b, a)).sum()), pairs.len())?;
     if stays > 0 {
-        let why = if sync { "in use: mapped, locked or being written" } else { "dirty or in use: --sync writes dirty pages back first" };
+        let why = if sync {
+            "in use: mapped, locked or being written"
+        } else {
+            "dirty or in use: --sync writes dirty pages back first"
+        };
         writeln!(text, "{} stay: {why}", units::bytes(stays))?;
     }
     print(&text)?;

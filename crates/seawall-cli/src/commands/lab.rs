@@ -211,7 +211,9 @@ impl Outputs {
         for path in [&self.json, &self.html].into_iter().flatten().filter(|p| *p != Path::new("-")) {
             let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             if !parent.is_dir() {
-                return Err(format!("{} is not a directory: make it first, or give another file", parent.display()).into());
+                return Err(
+                    format!("{} is not a directory: make it first, or give another file", parent.display()).into()
+                );
             }
         }
         if let Some(dir) = &self.out {
@@ -313,7 +315,8 @@ fn diff(a: &Path, b: &Path, json: bool) -> Outcome {
 }
 
 fn watch(path: &Path, duration: Duration, stop: &AtomicBool) -> Outcome {
-    let path = std::fs::canonicalize(path).map_err(|e| format!("{}: {e}; check that the path exists", path.display()))?;
+    let path =
+        std::fs::canonicalize(path).map_err(|e| format!("{}: {e}; check that the path exists", path.display()))?;
     let device = match block_device_of(&path) {
         Finding::Known(device) => device.name,
         Finding::Unknown(reason) => {

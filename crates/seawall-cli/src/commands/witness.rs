@@ -3,9 +3,7 @@
 use crate::{Ended, Outcome, print, units};
 use clap::{Args, Subcommand};
 use seawall_io::{Disk, OsDisk};
-use seawall_lab::witness::{
-    self, RunId, RunOptions, ServeOptions, Verdict, VerifyOptions, Witness, WriteMethod,
-};
+use seawall_lab::witness::{self, RunId, RunOptions, ServeOptions, Verdict, VerifyOptions, Witness, WriteMethod};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -127,13 +127,25 @@ impl Worker<'_> {
         Some(self.file.from + index % blocks * block)
     }
 
-    /// Waits as `--rate` asks.
-    fn pace(&self, pace: &mut Option<Pace>) {
-        if let Some(pace) = pace {
-            let delay = pace.delay(self.until.start.elapsed(), 1.0);
-            if !delay.is_zero() {
-                std::thread::sleep(delay);
+    /// Waits as `--rate` asks; false when the round is over before the next operation is due.
+    fn pace(&self, pace: &mut Option<Pace>, operations: u64) -> bool {
+        let Some(pace) = pace else { return true };
+        let now = self.until.start.elapsed();
+        let due = now + pace.delay(now, 1.0);
+        self.wait_until(due, operations)
+    }
+
+    /// In naps: a slow rate must neither hold up Ctrl-C nor stretch the round.
+    fn wait_until(&self, due: Duration, operations: u64) -> bool {
+        loop {
+            let left = due.saturating_sub(self.until.start.elapsed());
+            if left.is_zero() {
+                return true;
             }
+            if self.until.over(Instant::now(), operations) {
+                return false;
+            }
+            std::thread::sleep(left.min(Duration::from_millis(20)));
         }
     }
 
@@ -149,7 +161,9 @@ impl Worker<'_> {
         let how = self.write_how();
         let flush_only = self.spec.beside == Beside::ContinuousWriter;
         loop {
-            self.pace(&mut pace);
+            if !self.pace(&mut pace, record.operations()) {
+                break;
+            }
             let Some(at) = self.offset(&mut rng) else { break };
             let mut started = Instant::now();
             if reads {
@@ -187,6 +201,8 @@ impl Worker<'_> {
         let mut pace = self.per_thread_rate.map(Pace::new);
         let mut flying: Vec<(Ticket, Instant)> = Vec::with_capacity(depth as usize);
         let mut over = false;
+        // When `--rate` lets the next request go, since the start of the round.
+        let mut due: Option<Duration> = None;
         let kind = match self.spec.pattern {
             Pattern::RandomRead | Pattern::SequentialRead => RequestKind::Read,
             Pattern::RandomWrite | Pattern::SequentialWrite | Pattern::Log => RequestKind::Write(self.write_how()),
@@ -194,7 +210,19 @@ impl Worker<'_> {
         loop {
             let mut batch = Vec::new();
             while !over && flying.len() + batch.len() < depth as usize {
-                self.pace(&mut pace);
+                if let Some(pace) = &mut pace {
+                    let now = self.until.start.elapsed();
+                    let at = *due.get_or_insert_with(|| now + pace.delay(now, 1.0));
+                    if at > now && !(flying.is_empty() && batch.is_empty()) {
+                        // Waiting here would add the pause to the latency of what is in flight.
+                        break;
+                    }
+                    if !self.wait_until(at, record.operations()) {
+                        over = true;
+                        break;
+                    }
+                    due = None;
+                }
                 let (Some(at), Some(buf)) = (self.offset(&mut rng), arena.claim()) else {
                     over = true;
                     break;
@@ -240,7 +268,9 @@ impl Worker<'_> {
         let mut records = vec![0; (shape.records_per_commit * shape.record_bytes) as usize];
         noise(&mut records, self.seed);
         loop {
-            self.pace(&mut pace);
+            if !self.pace(&mut pace, record.operations()) {
+                return Ok(record);
+            }
             let started = Instant::now();
             log.commit(&records)?;
             let end = Instant::now();
