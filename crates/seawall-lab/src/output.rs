@@ -39,7 +39,15 @@ pub fn html(results: &Results) -> String {
 #[must_use]
 pub fn settings_files(results: &Results) -> Vec<(String, String)> {
     let settings = recommend(results);
-    let mut files = vec![("seawall.toml".to_owned(), settings.to_toml())];
-    files.extend(Server::ALL.into_iter().map(|server| (format!("{}.cnf", server.word()), settings.option_file(server))));
-    files
+    let texts = std::iter::once(settings.to_toml()).chain(Server::ALL.into_iter().map(|s| settings.option_file(s)));
+    settings_names().zip(texts).collect()
+}
+
+/// The names of [`settings_files`], in order.
+///
+/// ```
+/// assert_eq!(seawall_lab::output::settings_names().next().as_deref(), Some("seawall.toml"));
+/// ```
+pub fn settings_names() -> impl Iterator<Item = String> {
+    std::iter::once("seawall.toml".to_owned()).chain(Server::ALL.into_iter().map(|s| format!("{}.cnf", s.word())))
 }
