@@ -110,10 +110,12 @@ pub(crate) fn run(args: WitnessArgs, stop: &AtomicBool) -> Outcome {
                 ..RunOptions::default()
             };
             let token = if options.token.is_empty() { String::new() } else { " --token ...".into() };
+            // The record of the run names the directory: it must mean the same wherever verify is called.
+            let path = std::path::absolute(&path)?;
             let invitation = format!(
                 "run {}: pull the plug whenever you like; after the restart:\n  seawall witness verify {} --witness {} --run {}{token}\n",
                 options.run,
-                std::path::absolute(&path)?.display(),
+                path.display(),
                 options.witness,
                 options.run
             );

@@ -18,6 +18,7 @@ use seawall_io::{
 };
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// When a thread of a round stops.
@@ -58,7 +59,8 @@ pub(super) fn round(
     let next = AtomicU64::new(0);
     let log = (spec.pattern == Pattern::Log).then(|| GroupLog::new(spec, file));
     let background_stop = AtomicBool::new(false);
-    let per_thread_rate = limits.rate.map(|rate| rate / f64::from(spec.threads));
+    // One pace for all threads: one each would let them all begin at once, and a short round exceed the rate.
+    let pace = limits.rate.map(|rate| Mutex::new(Pace::new(rate)));
     let results: Vec<Result<Recorder, LabError>> = std::thread::scope(|scope| {
         let background = (spec.beside == Beside::ContinuousWriter)
             .then(|| scope.spawn(|| overwrite_without_pause(spec, file, seed, &background_stop)));
@@ -70,7 +72,7 @@ pub(super) fn round(
                     until: &until,
                     next: &next,
                     seed: seed ^ (u64::from(thread) << 32),
-                    per_thread_rate,
+                    pace: pace.as_ref(),
                 };
                 let log = log.as_ref();
                 scope.spawn(move || match log {
@@ -106,7 +108,7 @@ struct Worker<'a> {
     until: &'a Until<'a>,
     next: &'a AtomicU64,
     seed: u64,
-    per_thread_rate: Option<f64>,
+    pace: Option<&'a Mutex<Pace>>,
 }
 
 impl Worker<'_> {
@@ -127,12 +129,16 @@ impl Worker<'_> {
         Some(self.file.from + index % blocks * block)
     }
 
-    /// Waits as `--rate` asks; false when the round is over before the next operation is due.
-    fn pace(&self, pace: &mut Option<Pace>, operations: u64) -> bool {
-        let Some(pace) = pace else { return true };
+    /// When `--rate` lets the next operation go, since the start of the round; `None` without a rate.
+    fn due(&self) -> Option<Duration> {
+        let mut pace = self.pace?.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.until.start.elapsed();
-        let due = now + pace.delay(now, 1.0);
-        self.wait_until(due, operations)
+        Some(now + pace.delay(now, 1.0))
+    }
+
+    /// Waits as `--rate` asks; false when the round is over before the next operation is due.
+    fn paced(&self, operations: u64) -> bool {
+        self.due().is_none_or(|due| self.wait_until(due, operations))
     }
 
     /// In naps: a slow rate must neither hold up Ctrl-C nor stretch the round.
@@ -154,14 +160,13 @@ impl Worker<'_> {
         let disk = OsDisk::synchronous();
         let mut rng = Pcg64Mcg::seed_from_u64(self.seed);
         let mut record = Recorder::new(self.until.start);
-        let mut pace = self.per_thread_rate.map(Pace::new);
         let mut block = AlignedBuf::zeroed(self.spec.block_bytes as usize);
         noise(&mut block, self.seed);
         let reads = matches!(self.spec.pattern, Pattern::RandomRead | Pattern::SequentialRead);
         let how = self.write_how();
         let flush_only = self.spec.beside == Beside::ContinuousWriter;
         loop {
-            if !self.pace(&mut pace, record.operations()) {
+            if !self.paced(record.operations()) {
                 break;
             }
             let Some(at) = self.offset(&mut rng) else { break };
@@ -198,7 +203,6 @@ impl Worker<'_> {
         let disk = OsDisk::new(backend, Some(arena.clone())).map_err(LabError::Backend)?;
         let mut rng = Pcg64Mcg::seed_from_u64(self.seed);
         let mut record = Recorder::new(self.until.start);
-        let mut pace = self.per_thread_rate.map(Pace::new);
         let mut flying: Vec<(Ticket, Instant)> = Vec::with_capacity(depth as usize);
         let mut over = false;
         // When `--rate` lets the next request go, since the start of the round.
@@ -210,10 +214,9 @@ impl Worker<'_> {
         loop {
             let mut batch = Vec::new();
             while !over && flying.len() + batch.len() < depth as usize {
-                if let Some(pace) = &mut pace {
-                    let now = self.until.start.elapsed();
-                    let at = *due.get_or_insert_with(|| now + pace.delay(now, 1.0));
-                    if at > now && !(flying.is_empty() && batch.is_empty()) {
+                due = due.or_else(|| self.due());
+                if let Some(at) = due {
+                    if at > self.until.start.elapsed() && !(flying.is_empty() && batch.is_empty()) {
                         // Waiting here would add the pause to the latency of what is in flight.
                         break;
                     }
@@ -263,12 +266,11 @@ impl Worker<'_> {
     /// One commit after the other into the shared log.
     fn commit(&self, log: &GroupLog<'_>) -> Result<Recorder, LabError> {
         let mut record = Recorder::new(self.until.start);
-        let mut pace = self.per_thread_rate.map(Pace::new);
         let shape = log.shape();
         let mut records = vec![0; (shape.records_per_commit * shape.record_bytes) as usize];
         noise(&mut records, self.seed);
         loop {
-            if !self.pace(&mut pace, record.operations()) {
+            if !self.paced(record.operations()) {
                 return Ok(record);
             }
             let started = Instant::now();
