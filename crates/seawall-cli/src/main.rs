@@ -9,7 +9,7 @@ mod progress;
 mod units;
 
 use clap::{Parser, Subcommand};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use std::fmt::Display;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
@@ -51,6 +51,8 @@ type Outcome = Result<Ended, Box<dyn std::error::Error>>;
 /// Raised by the first Ctrl-C, SIGTERM or hang-up; the second one ends the process at once.
 fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
+    // Else `ulimit -f` kills the run without a word; caught, the write fails with an error that names it.
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         if signal == SIGHUP && hang_up_is_ignored() {
             continue;

@@ -82,6 +82,10 @@ impl Files {
                 for path in matches {
                     any = true;
                     let path = path.map_err(|e| format!("cannot look for {pattern:?}: {e}"))?;
+                    // A link to a file is meant; a link to a directory may lead out of what is meant.
+                    if path.is_symlink() && path.is_dir() {
+                        continue;
+                    }
                     match walk(&path, &mut found) {
                         // Removed since the glob was read.
                         Err(e) if e.errno() == Some(2) => {}
