@@ -10,7 +10,7 @@ use crate::verdict::{self, verdicts};
 /// ```
 /// use seawall_lab::{output, plan, sample};
 /// let html = output::html(&sample::of_plan(&plan::decisive()));
-/// assert!(html.starts_with("<!DOCTYPE html>"));
+/// assert!(html.starts_with("<!doctype html>"));
 /// ```
 #[must_use]
 pub fn html(results: &Results) -> String {
