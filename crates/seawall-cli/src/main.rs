@@ -27,7 +27,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Measure the disk under PATH as six classic publications did; ends in a table, verdicts, settings and a report.
-    Lab(commands::lab::LabArgs),
+    Lab(Box<commands::lab::LabArgs>),
     /// Show what the disk, file system and kernel under PATH offer, and what each finding means.
     Probe(commands::probe::ProbeArgs),
     /// Show, drop or keep out what the page cache holds of any files.
@@ -96,7 +96,7 @@ fn note(text: impl Display) {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = stop_on_signals().map_err(Into::into).and_then(|stop| match cli.command {
-        Command::Lab(args) => commands::lab::run(args, &stop),
+        Command::Lab(args) => commands::lab::run(*args, &stop),
         Command::Probe(args) => commands::probe::run(&args),
         Command::Cache(args) => commands::cache::run(&args, &stop),
         Command::Witness(args) => commands::witness::run(args, &stop),

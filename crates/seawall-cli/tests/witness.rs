@@ -163,6 +163,11 @@ fn paths_that_cannot_be_written_are_named() {
         let args = ["witness", "run", path, "--witness", &witness.addr, "--reserve", "1M", "--duration", "1s"];
         seawall(disk.path(), args).exits(2).says(path);
     }
+    let args = ["witness", "run", ".", "--witness", &witness.addr, "--block"];
+    for block in ["1000", "8M", "8G"] {
+        seawall(disk.path(), [&args[..], &[block]].concat()).exits(2).says("a multiple of 512 bytes up to 1 MiB");
+    }
+    seawall(disk.path(), [&args[..], &["16K", "--reserve", "1000T"]].concat()).exits(2);
     assert_eq!(names(disk.path()), ["file"]);
 }
 

@@ -70,13 +70,13 @@ struct Held {
 
 impl Files {
     /// The files meant, sorted. With `must_exist` a pattern without any is an error.
-    fn find(&self, must_exist: bool) -> Result<Vec<PathBuf>, Box<dyn std::error::Error>> {
+    fn find(&self, must_exist: bool, failures: &mut Failures) -> Result<Vec<PathBuf>, Box<dyn std::error::Error>> {
         let mut found = BTreeSet::new();
         for pattern in &self.paths {
             let mut any = false;
             if Path::new(pattern).exists() {
                 any = true;
-                walk(Path::new(pattern), &mut found)?;
+                walk(Path::new(pattern), &mut found, failures)?;
             } else {
                 let matches = glob::glob(pattern).map_err(|e| format!("{pattern:?} is no path and no glob: {e}"))?;
                 for path in matches {
@@ -86,11 +86,8 @@ impl Files {
                     if path.is_symlink() && path.is_dir() {
                         continue;
                     }
-                    match walk(&path, &mut found) {
-                        // Removed since the glob was read.
-                        Err(e) if e.errno() == Some(2) => {}
-                        walked => walked?,
-                    }
+                    let walked = walk(&path, &mut found, failures);
+                    failures.keep(&path, walked);
                 }
             }
             if must_exist && !any {
@@ -104,8 +101,9 @@ impl Files {
     }
 }
 
-/// Adds `path`, or the regular files below it. Symbolic links inside directories are not followed.
-fn walk(path: &Path, found: &mut BTreeSet<PathBuf>) -> Result<(), IoError> {
+/// Adds `path`, or the regular files below it. Symbolic links inside directories are not followed; a directory below that cannot
+/// be read is one of the failures.
+fn walk(path: &Path, found: &mut BTreeSet<PathBuf>, failures: &mut Failures) -> Result<(), IoError> {
     let failed = |e: std::io::Error| IoError::new(Op::Directory, path, IoErrorKind::Os(e.raw_os_error().unwrap_or(5)));
     let meta = std::fs::metadata(path).map_err(failed)?;
     if meta.is_dir() {
@@ -113,11 +111,8 @@ fn walk(path: &Path, found: &mut BTreeSet<PathBuf>) -> Result<(), IoError> {
             let entry = entry.map_err(failed)?;
             let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() || kind.is_file() {
-                match walk(&entry.path(), found) {
-                    // A database's files come and go while we look.
-                    Err(e) if e.errno() == Some(2) => {}
-                    walked => walked?,
-                }
+                let walked = walk(&entry.path(), found, failures);
+                failures.keep(&entry.path(), walked);
             }
         }
     } else if meta.is_file() {
@@ -155,8 +150,8 @@ impl Failures {
     fn outcome(&self) -> Outcome {
         match self.0.len() {
             0 => Ok(Ended::Well),
-            1 => Err("one file was left out, for the reason above".into()),
-            n => Err(format!("{n} files were left out, for the reasons above").into()),
+            1 => Err("one file or directory was left out, for the reason above".into()),
+            n => Err(format!("{n} files or directories were left out, for the reasons above").into()),
         }
     }
 }
@@ -249,7 +244,8 @@ pub(crate) fn run(args: &CacheArgs, stop: &AtomicBool) -> Outcome {
 
 fn show(disk: &OsDisk, files: &Files) -> Outcome {
     let mut failures = Failures::default();
-    let mut held: Vec<Held> = files.find(true)?.iter().filter_map(|p| failures.keep(p, look(disk, p))).collect();
+    let found = files.find(true, &mut failures)?;
+    let mut held: Vec<Held> = found.iter().filter_map(|p| failures.keep(p, look(disk, p))).collect();
     if files.json {
         print(&format!("{}\n", serde_json::Value::Array(held.iter().map(json).collect())))?;
         return failures.outcome();
@@ -264,7 +260,7 @@ fn show(disk: &OsDisk, files: &Files) -> Outcome {
 
 fn drop_all(disk: &OsDisk, files: &Files, sync: bool) -> Outcome {
     let mut failures = Failures::default();
-    let found = files.find(true)?;
+    let found = files.find(true, &mut failures)?;
     let pairs: Vec<_> = found.iter().filter_map(|p| failures.keep(p, drop_file(disk, p, sync))).collect();
     if files.json {
         let list = pairs.iter().map(|(b, a)| serde_json::json!({ "before": json(b), "after": json(a) })).collect();
@@ -311,12 +307,12 @@ fn watch(
     let (mut passes, mut resident_max, mut stays) = (0u64, 0u64, 0u64);
     let start = Instant::now();
     let mut failures = Failures::default();
-    files.find(true)?;
+    files.find(true, &mut failures)?;
     note(format_args!("dropping {} every {interval:?}; Ctrl-C ends it with totals", files.paths.join(" ")));
     while !stop.load(Ordering::Relaxed) && duration.is_none_or(|d| start.elapsed() < d) {
         let (mut resident, mut pass_freed) = (0, 0);
         stays = 0;
-        for path in files.find(false)? {
+        for path in files.find(false, &mut failures)? {
             if let Some((before, after)) = failures.keep(&path, drop_file(disk, &path, sync)) {
                 let gone = before.cached.resident.saturating_sub(after.cached.resident);
                 resident += before.cached.resident;

@@ -150,7 +150,7 @@ pub(crate) fn run(args: LabArgs, stop: &AtomicBool) -> Outcome {
         (Some(LabCommand::Report { file, outputs }), _) => {
             let checked = outputs.check(false)?;
             let results = Results::read(&file)?;
-            outputs.show(results, checked, false)
+            outputs.show(results, &checked, Run::Earlier)
         }
         (None, Some(path)) => {
             if let Some(duration) = args.observe {
@@ -194,13 +194,13 @@ fn measure(options: LabOptions, outputs: &Outputs, stop: &AtomicBool) -> Outcome
     let ran = lab.run(&mut bar, stop);
     bar.finish();
     match ran {
-        Ok(results) => outputs.show(results, checked, true),
+        Ok(results) => outputs.show(results, &checked, Run::Fresh),
         Err(LabError::Interrupted) => {
             note("interrupted before anything was measured; nothing is left behind");
             Ok(Ended::Interrupted)
         }
         Err(LabError::Cut { results, cause }) => {
-            outputs.show(*results, checked, true)?;
+            outputs.show(*results, &checked, Run::Cut)?;
             Err(format!("the run went no further, what was measured before stands above: {cause}").into())
         }
         Err(e) => Err(e.into()),
@@ -209,6 +209,17 @@ fn measure(options: LabOptions, outputs: &Outputs, stop: &AtomicBool) -> Outcome
 
 fn ids(options: &LabOptions) -> Vec<String> {
     options.plan().iter().map(CellSpec::id).collect()
+}
+
+/// Where results come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Run {
+    /// Measured now; always saved.
+    Fresh,
+    /// Measured now, until an error; always saved.
+    Cut,
+    /// Read from a file.
+    Earlier,
 }
 
 /// Inputs that were read before the measurement began.
@@ -332,15 +343,15 @@ impl Outputs {
         Ok(text)
     }
 
-    /// Prints and writes everything that follows from the results. A `fresh` run is always saved.
-    fn show(&self, mut results: Results, checked: Checked, fresh: bool) -> Outcome {
+    /// Prints and writes everything that follows from the results.
+    fn show(&self, mut results: Results, checked: &Checked, run: Run) -> Outcome {
         if let Some(verification) = &checked.witness {
             results.witness = verification.proof();
             if results.witness.is_none() {
                 note("seawall: the witness file proves nothing about power loss, so the report does not count it");
             }
         }
-        let (written, saved) = self.save(&results, fresh);
+        let (written, saved) = self.save(&results, run != Run::Earlier);
         if is_stdout(self.json.as_deref()) {
             print(&format!("{}\n", results.to_json()))?;
             note(self.proposal(&results)?.trim_end());
@@ -359,10 +370,12 @@ impl Outputs {
             note(format_args!("wrote {}", path.display()));
         }
         saved?;
-        if fresh && !results.complete {
-            note("interrupted: what was measured so far stands above, and nothing is left on the measured disk");
+        if run != Run::Earlier && !results.complete {
+            if run == Run::Fresh {
+                note("interrupted: what was measured so far stands above, and nothing is left on the measured disk");
+            }
             if !checked.requirements.is_empty() {
-                note("an interrupted run is not held against --require");
+                note("a run that did not come to its end is not held against --require");
             }
             return Ok(Ended::Interrupted);
         }

@@ -104,7 +104,7 @@ pub(crate) fn run(args: WitnessArgs, stop: &AtomicBool) -> Outcome {
                 threads,
                 seed,
                 duration,
-                block_bytes: u32::try_from(block).map_err(|_| "--block is too large")?,
+                block_bytes: u32::try_from(block).unwrap_or(u32::MAX),
                 control: !no_control,
                 reserve_bytes: reserve,
                 ..RunOptions::default()
