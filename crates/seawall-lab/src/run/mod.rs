@@ -282,7 +282,8 @@ impl Lab {
             if share <= BUSY_MAX && bytes_per_s <= FOREIGN_IO_MAX {
                 return Ok(());
             }
-            progress.at(n + 1, &format!("{device} is {:.0}% busy with others' I/O", share * 100.0));
+            let now = format!("{device} {:.0}% busy, {:.1} MB/s of others' I/O", share * 100.0, bytes_per_s / 1e6);
+            progress.at(n + 1, &now);
             last = LabError::Busy { device: device.into(), share, bytes_per_s };
         }
         Err(last)
