@@ -1,6 +1,7 @@
 //! The `seawall` command.
 //!
-//! - Exit codes: 0 done; 1 measured, and a `--require` is short, or a witness found losses; 2 bad input or an error; 130 Ctrl-C.
+//! - Exit codes: 0 done; 1 measured, and a `--require` is short, or a witness found losses; 2 bad input or an error; 130 ended
+//!   early by Ctrl-C, SIGTERM or hang-up. What has no other end than Ctrl-C (watching, serving) ends with 0.
 //! - What was asked for goes to standard output; progress, notes and errors go to standard error.
 
 mod commands;
@@ -8,7 +9,9 @@ mod progress;
 mod units;
 
 use clap::{Parser, Subcommand};
-use std::io::Write as _;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use std::fmt::Display;
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,7 +27,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Measure the disk under PATH as six classic publications did; ends in a table, verdicts, settings and a report.
-    Lab(commands::lab::LabArgs),
+    Lab(Box<commands::lab::LabArgs>),
     /// Show what the disk, file system and kernel under PATH offer, and what each finding means.
     Probe(commands::probe::ProbeArgs),
     /// Show, drop or keep out what the page cache holds of any files.
@@ -45,28 +48,55 @@ enum Ended {
 
 type Outcome = Result<Ended, Box<dyn std::error::Error>>;
 
-/// Raised by the first Ctrl-C or SIGTERM; the second one ends the process at once.
+/// Raised by the first Ctrl-C, SIGTERM or hang-up; the second one ends the process at once.
 fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    // Else `ulimit -f` kills the run without a word; caught, the write fails with an error that names it.
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if signal == SIGHUP && hang_up_is_ignored() {
+            continue;
+        }
         signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
         signal_hook::flag::register(signal, stop.clone())?;
     }
     Ok(stop)
 }
 
-/// Prints to standard output; a reader that has gone away (`| head`) ends the program quietly.
-fn print(text: &str) -> std::io::Result<()> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-        written => written,
+/// Whether we were started by `nohup`: then a lost terminal must not end the run.
+fn hang_up_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
+}
+
+/// Whether anybody still reads what we print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Listens,
+    /// As after `| head`: no reason to fail, nor to leave out what else is to be done.
+    Gone,
+}
+
+/// Prints to standard output.
+fn print(text: &str) -> std::io::Result<Reader> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(Reader::Listens),
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(e) => Err(std::io::Error::new(e.kind(), format!("cannot write to standard output: {e}"))),
     }
+}
+
+/// Says something on standard error; a closed one is no reason to panic in the middle of a run.
+fn note(text: impl Display) {
+    drop(writeln!(std::io::stderr(), "{text}"));
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = stop_on_signals().map_err(Into::into).and_then(|stop| match cli.command {
-        Command::Lab(args) => commands::lab::run(args, &stop),
+        Command::Lab(args) => commands::lab::run(*args, &stop),
         Command::Probe(args) => commands::probe::run(&args),
         Command::Cache(args) => commands::cache::run(&args, &stop),
         Command::Witness(args) => commands::witness::run(args, &stop),
@@ -76,7 +106,7 @@ fn main() -> ExitCode {
         Ok(Ended::Short) => ExitCode::from(1),
         Ok(Ended::Interrupted) => ExitCode::from(130),
         Err(e) => {
-            eprintln!("seawall: {e}");
+            note(format_args!("seawall: {e}"));
             ExitCode::from(2)
         }
     }

@@ -1,5 +1,6 @@
 //! Progress on standard error: a bar with the time left on a terminal, a line now and then elsewhere.
 
+use crate::note;
 use indicatif::{ProgressBar, ProgressStyle};
 use seawall_lab::run::Progress;
 use std::io::IsTerminal as _;
@@ -47,7 +48,7 @@ impl Progress for Bar {
             self.bar.set_prefix(phase.to_owned());
             self.bar.enable_steady_tick(Duration::from_millis(250));
         } else {
-            eprintln!("{phase} ...");
+            note(format_args!("{phase} ..."));
         }
     }
 
@@ -57,7 +58,7 @@ impl Progress for Bar {
             self.bar.set_message(now.to_owned());
         } else if self.last_line.elapsed() >= Duration::from_secs(10) {
             self.last_line = Instant::now();
-            eprintln!("{}: {} of {}, {now}", self.phase, done.min(self.total), self.total);
+            note(format_args!("{}: {} of {}, {now}", self.phase, done.min(self.total), self.total));
         }
     }
 }

@@ -240,6 +240,18 @@ impl Requirement {
         Ok(Self { text: text.trim().into(), metric: metric.into(), cell, stat, op, limit })
     }
 
+    /// The cell that must be measured, by [`CellSpec::id`].
+    ///
+    /// ```
+    /// let requirement = seawall_lab::require::Requirement::parse("read.p99<1ms")?;
+    /// assert_eq!(requirement.cell(), seawall_lab::plan::random_read(1).id());
+    /// # Ok::<(), seawall_lab::require::RequireError>(())
+    /// ```
+    #[must_use]
+    pub fn cell(&self) -> &str {
+        &self.cell
+    }
+
     /// Holds the results against the requirement.
     ///
     /// # Errors

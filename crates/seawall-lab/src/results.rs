@@ -351,7 +351,7 @@ impl Results {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file could not be read.
-    #[error("cannot read results file {}: {source}", path.display())]
+    #[error("cannot read results file {}: {source}; give the results.json that a run wrote", path.display())]
     Io {
         /// The file.
         path: PathBuf,

@@ -4,7 +4,7 @@
 //! - An unknown figure is `-`, never 0.
 
 use crate::cell::Experiment;
-use crate::results::{CellResult, Results, operation_word};
+use crate::results::{CellResult, Results, Sustain, operation_word};
 use crate::text;
 use crate::verdict::{Level, verdicts};
 
@@ -39,6 +39,9 @@ pub fn table(results: &Results) -> String {
             out += &row(cell);
         }
     }
+    if let Some(sustain) = results.sustain.as_ref().filter(|s| !s.per_second.is_empty()) {
+        out += &sustained(sustain);
+    }
     if results.cells.iter().any(CellResult::disturbed) {
         out += "\n* other load on the machine disturbed some rounds of this cell\n";
     }
@@ -48,6 +51,20 @@ pub fn table(results: &Results) -> String {
             out += &text::wrap(&format!("{}: {}", s.title, s.reason), WIDTH_MAX, "  ", "    ");
             out.push('\n');
         }
+    }
+    out
+}
+
+/// The rate over time, in numbers: the report has the curve.
+fn sustained(sustain: &Sustain) -> String {
+    let mut seconds = sustain.per_second.clone();
+    seconds.sort_unstable();
+    let rate = |i: usize| text::count(f64::from(seconds[i]));
+    let (last, middle) = (seconds.len() - 1, seconds.len() / 2);
+    let mut out = format!("{}, for {} s\n", sustain.title, seconds.len());
+    out += &format!("  median {}/s; slowest second {}, fastest {}\n", rate(middle), rate(0), rate(last));
+    for plateau in sustain.plateaus.iter().filter(|_| sustain.plateaus.len() > 1) {
+        out += &format!("  from {} s to {} s: {}/s\n", plateau.from_s, plateau.to_s, text::count(plateau.rate));
     }
     out
 }

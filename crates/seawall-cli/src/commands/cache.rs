@@ -4,7 +4,7 @@
 //! - Dropping affects clean pages only; `--sync` writes dirty ones back first. What stays is shown as staying.
 //! - A directory means the regular files below it; a glob is looked up again at every interval of `watch`.
 
-use crate::{Ended, Outcome, print, units};
+use crate::{Ended, Outcome, note, print, units};
 use clap::{Args, Subcommand};
 use seawall_io::{Cached, Disk, IoError, IoErrorKind, Op, OpenHow, OsDisk, SyncHow};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,10 +38,10 @@ enum CacheCommand {
     Watch {
         #[command(flatten)]
         files: Files,
-        /// Time between two passes
+        /// Time between two passes, with ms, s, m or h
         #[arg(long, default_value = "5s", value_parser = units::duration)]
         interval: Duration,
-        /// Stop after this long instead of at Ctrl-C
+        /// Stop after this long, such as 1h, instead of at Ctrl-C
         #[arg(long, value_parser = units::duration)]
         duration: Option<Duration>,
         /// Write dirty pages back before dropping (an fdatasync of each file at each pass)
@@ -70,19 +70,27 @@ struct Held {
 
 impl Files {
     /// The files meant, sorted. With `must_exist` a pattern without any is an error.
-    fn find(&self, must_exist: bool) -> Result<Vec<PathBuf>, Box<dyn std::error::Error>> {
+    fn find(&self, must_exist: bool, failures: &mut Failures) -> Result<Vec<PathBuf>, Box<dyn std::error::Error>> {
         let mut found = BTreeSet::new();
         for pattern in &self.paths {
-            let before = found.len();
+            let mut any = false;
             if Path::new(pattern).exists() {
-                walk(Path::new(pattern), &mut found)?;
+                any = true;
+                walk(Path::new(pattern), &mut found, failures)?;
             } else {
                 let matches = glob::glob(pattern).map_err(|e| format!("{pattern:?} is no path and no glob: {e}"))?;
-                for path in matches.flatten() {
-                    walk(&path, &mut found)?;
+                for path in matches {
+                    any = true;
+                    let path = path.map_err(|e| format!("cannot look for {pattern:?}: {e}"))?;
+                    // A link to a file is meant; a link to a directory may lead out of what is meant.
+                    if path.is_symlink() && path.is_dir() {
+                        continue;
+                    }
+                    let walked = walk(&path, &mut found, failures);
+                    failures.keep(&path, walked);
                 }
             }
-            if must_exist && found.len() == before {
+            if must_exist && !any {
                 return Err(format!(
                     "{pattern:?} matches no file: check the spelling, and quote globs so that the shell leaves them"
                 )
@@ -93,8 +101,9 @@ impl Files {
     }
 }
 
-/// Adds `path`, or the regular files below it. Symbolic links inside directories are not followed.
-fn walk(path: &Path, found: &mut BTreeSet<PathBuf>) -> Result<(), IoError> {
+/// Adds `path`, or the regular files below it. Symbolic links inside directories are not followed; a directory below that cannot
+/// be read is one of the failures.
+fn walk(path: &Path, found: &mut BTreeSet<PathBuf>, failures: &mut Failures) -> Result<(), IoError> {
     let failed = |e: std::io::Error| IoError::new(Op::Directory, path, IoErrorKind::Os(e.raw_os_error().unwrap_or(5)));
     let meta = std::fs::metadata(path).map_err(failed)?;
     if meta.is_dir() {
@@ -102,11 +111,8 @@ fn walk(path: &Path, found: &mut BTreeSet<PathBuf>) -> Result<(), IoError> {
             let entry = entry.map_err(failed)?;
             let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() || kind.is_file() {
-                match walk(&entry.path(), found) {
-                    // A database's files come and go while we look.
-                    Err(e) if e.errno() == Some(2) => {}
-                    walked => walked?,
-                }
+                let walked = walk(&entry.path(), found, failures);
+                failures.keep(&entry.path(), walked);
             }
         }
     } else if meta.is_file() {
@@ -119,6 +125,35 @@ fn look(disk: &OsDisk, path: &Path) -> Result<Held, IoError> {
     let file = disk.open(path, OpenHow::default())?;
     let len = disk.len(&file)?;
     Ok(Held { path: path.into(), len, cached: disk.cached(&file, len)? })
+}
+
+/// What a command says at its end when some files could not be read. The others were done, and are shown.
+#[derive(Debug, Default)]
+struct Failures(BTreeMap<PathBuf, IoError>);
+
+impl Failures {
+    /// `None` when the file is gone since it was listed (a purged binlog), or cannot be read; that is kept, and said once.
+    fn keep<T>(&mut self, path: &Path, done: Result<T, IoError>) -> Option<T> {
+        match done {
+            Ok(done) => return Some(done),
+            Err(e) if e.errno() == Some(2) => {}
+            Err(e) => {
+                if !self.0.contains_key(path) {
+                    note(format_args!("seawall: {e}"));
+                }
+                self.0.insert(path.into(), e);
+            }
+        }
+        None
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self.0.len() {
+            0 => Ok(Ended::Well),
+            1 => Err("one file or directory was left out, for the reason above".into()),
+            n => Err(format!("{n} files or directories were left out, for the reasons above").into()),
+        }
+    }
 }
 
 /// Drops a file's pages; returns what was held before and after.
@@ -191,7 +226,7 @@ fn total(held: &[Held]) -> Held {
 
 fn json(held: &Held) -> serde_json::Value {
     serde_json::json!({
-        "path": held.path, "bytes": held.len, "resident_bytes": held.cached.resident, "dirty_bytes": held.cached.dirty,
+        "path": held.path.display().to_string(), "bytes": held.len, "resident_bytes": held.cached.resident, "dirty_bytes": held.cached.dirty,
         "writeback_bytes": held.cached.writeback, "evicted_bytes": held.cached.evicted,
     })
 }
@@ -208,25 +243,29 @@ pub(crate) fn run(args: &CacheArgs, stop: &AtomicBool) -> Outcome {
 }
 
 fn show(disk: &OsDisk, files: &Files) -> Outcome {
-    let mut held = files.find(true)?.iter().map(|p| look(disk, p)).collect::<Result<Vec<_>, _>>()?;
+    let mut failures = Failures::default();
+    let found = files.find(true, &mut failures)?;
+    let mut held: Vec<Held> = found.iter().filter_map(|p| failures.keep(p, look(disk, p))).collect();
     if files.json {
         print(&format!("{}\n", serde_json::Value::Array(held.iter().map(json).collect())))?;
-        return Ok(Ended::Well);
+        return failures.outcome();
     }
     if held.len() > 1 {
         held.push(total(&held));
     }
     let rows: Vec<Vec<String>> = held.iter().map(|h| row(h).to_vec()).collect();
     print(&table(&["size", "resident", "", "dirty", "evicted", "file"], &rows))?;
-    Ok(Ended::Well)
+    failures.outcome()
 }
 
 fn drop_all(disk: &OsDisk, files: &Files, sync: bool) -> Outcome {
-    let pairs = files.find(true)?.iter().map(|p| drop_file(disk, p, sync)).collect::<Result<Vec<_>, _>>()?;
+    let mut failures = Failures::default();
+    let found = files.find(true, &mut failures)?;
+    let pairs: Vec<_> = found.iter().filter_map(|p| failures.keep(p, drop_file(disk, p, sync))).collect();
     if files.json {
         let list = pairs.iter().map(|(b, a)| serde_json::json!({ "before": json(b), "after": json(a) })).collect();
         print(&format!("{}\n", serde_json::Value::Array(list)))?;
-        return Ok(Ended::Well);
+        return failures.outcome();
     }
     let freed = |b: &Held, a: &Held| b.cached.resident.saturating_sub(a.cached.resident);
     let rows: Vec<Vec<String>> = pairs
@@ -252,7 +291,7 @@ fn drop_all(disk: &OsDisk, files: &Files, sync: bool) -> Outcome {
         writeln!(text, "{} stay: {why}", units::bytes(stays))?;
     }
     print(&text)?;
-    Ok(Ended::Well)
+    failures.outcome()
 }
 
 fn watch(
@@ -267,34 +306,30 @@ fn watch(
     let mut freed: BTreeMap<PathBuf, u64> = BTreeMap::new();
     let (mut passes, mut resident_max, mut stays) = (0u64, 0u64, 0u64);
     let start = Instant::now();
-    eprintln!("dropping {} every {interval:?}; Ctrl-C ends it with totals", files.paths.join(" "));
-    files.find(true)?;
+    let mut failures = Failures::default();
+    files.find(true, &mut failures)?;
+    note(format_args!("dropping {} every {interval:?}; Ctrl-C ends it with totals", files.paths.join(" ")));
     while !stop.load(Ordering::Relaxed) && duration.is_none_or(|d| start.elapsed() < d) {
         let (mut resident, mut pass_freed) = (0, 0);
         stays = 0;
-        for path in files.find(false)? {
-            match drop_file(disk, &path, sync) {
-                Ok((before, after)) => {
-                    let gone = before.cached.resident.saturating_sub(after.cached.resident);
-                    resident += before.cached.resident;
-                    stays += after.cached.resident;
-                    pass_freed += gone;
-                    *freed.entry(path).or_default() += gone;
-                }
-                // Removed since it was listed: a purged binlog, say.
-                Err(e) if e.errno() == Some(2) => {}
-                Err(e) => return Err(e.into()),
+        for path in files.find(false, &mut failures)? {
+            if let Some((before, after)) = failures.keep(&path, drop_file(disk, &path, sync)) {
+                let gone = before.cached.resident.saturating_sub(after.cached.resident);
+                resident += before.cached.resident;
+                stays += after.cached.resident;
+                pass_freed += gone;
+                *freed.entry(path).or_default() += gone;
             }
         }
         passes += 1;
         resident_max = resident_max.max(resident);
         if pass_freed > 0 {
-            eprintln!(
+            note(format_args!(
                 "{:>6.0}s  {} dropped, {} stay",
                 start.elapsed().as_secs_f64(),
                 units::bytes(pass_freed),
                 units::bytes(stays)
-            );
+            ));
         }
         let mut left = interval;
         while !left.is_zero() && !stop.load(Ordering::Relaxed) && duration.is_none_or(|d| start.elapsed() < d) {
@@ -308,14 +343,14 @@ fn watch(
         let value = serde_json::json!({
             "passes": passes, "seconds": start.elapsed().as_secs_f64(), "dropped_bytes": all,
             "resident_bytes_max": resident_max, "stay_bytes": stays,
-            "files": freed.iter().map(|(p, b)| serde_json::json!({ "path": p, "dropped_bytes": b })).collect::<Vec<_>>(),
+            "files": freed.iter().map(|(p, b)| serde_json::json!({ "path": p.display().to_string(), "dropped_bytes": b })).collect::<Vec<_>>(),
         });
         print(&format!("{value}\n"))?;
-        return Ok(Ended::Well);
+        return failures.outcome();
     }
     let rows: Vec<Vec<String>> =
         freed.iter().map(|(path, bytes)| vec![units::bytes(*bytes), path.display().to_string()]).collect();
-    let mut text = table(&["dropped", "file"], &rows);
+    let mut text = if rows.is_empty() { String::new() } else { table(&["dropped", "file"], &rows) };
     writeln!(
         text,
         "{} dropped in {passes} passes over {:.0} s; at most {} were resident at a pass, {} stay",
@@ -325,5 +360,5 @@ fn watch(
         units::bytes(stays)
     )?;
     print(&text)?;
-    Ok(Ended::Well)
+    failures.outcome()
 }

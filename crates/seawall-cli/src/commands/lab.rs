@@ -1,17 +1,19 @@
 //! `seawall lab`: run the experiments, compare two runs, or show a run again.
 
 use crate::progress::Bar;
-use crate::{Ended, Outcome, print, units};
+use crate::{Ended, Outcome, Reader, note, print, units};
 use clap::{Args, Subcommand};
+use rustix::fs::{Access, access};
 use seawall_io::Backend;
 use seawall_io::probe::{Finding, block_device_of};
-use seawall_lab::cell::Experiment;
+use seawall_lab::cell::{CellSpec, Experiment};
 use seawall_lab::require::{METRICS, Requirement};
 use seawall_lab::results::Results;
 use seawall_lab::run::{Lab, LabError, LabOptions, Observation, observe};
-use seawall_lab::settings::{Server, recommend};
+use seawall_lab::settings::{Server, Settings, recommend};
 use seawall_lab::witness::Verification;
 use seawall_lab::{compare, mycnf, report, table};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,10 +32,10 @@ pub(crate) struct LabArgs {
     /// Only these experiments, by name or number: baseline, direct-sync (E1), log-memory (E2), parallel-direct (E3), append-overwrite (E4)
     #[arg(long, value_delimiter = ',', value_parser = experiment)]
     only: Vec<Experiment>,
-    /// Size of the scratch file [default: 512M, with --full 1G]
+    /// Size of the scratch file, at least 16M [default: 512M, with --full 1G]
     #[arg(long, value_parser = units::size)]
     size: Option<u64>,
-    /// Free space to leave untouched
+    /// Free space to leave untouched, with K, M, G or T
     #[arg(long, default_value = "1G", value_parser = units::size)]
     reserve: u64,
     /// Seed of every random choice
@@ -42,20 +44,20 @@ pub(crate) struct LabArgs {
     /// Backend for requests in flight: auto, io_uring, threads or sync
     #[arg(long, default_value = "auto")]
     io_backend: Backend,
-    /// At most this many operations a second in each cell
+    /// At most this many operations a second in each cell [default: no limit]
     #[arg(long, value_parser = positive)]
     rate: Option<f64>,
     /// Rounds of each cell [default: 6, with --full 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..1000))]
     rounds: Option<u32>,
-    /// Time of a round [default: 800ms, with --full 1100ms]
+    /// Time of a round, with ms, s, m or h [default: 800ms, with --full 1100ms]
     #[arg(long, value_parser = units::duration)]
     round: Option<Duration>,
-    /// Instead of cells: constant load for this long, to find caps and spent burst credit
-    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    /// Instead of cells: constant load for this long, such as 30m, to find caps and spent burst credit
+    #[arg(long, value_name = "DURATION", value_parser = units::duration, conflicts_with_all = ["full", "only", "rounds", "round"])]
     sustain: Option<Duration>,
-    /// Add no load, watch the device, a line a second until Ctrl-C (or for DURATION)
-    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "3650000h", value_parser = units::duration)]
+    /// Add no load, watch the device, a line a second until Ctrl-C (or for DURATION, such as --observe=1m)
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["full", "only", "sustain", "out", "json", "html", "my_cnf", "require", "witness"], num_args = 0..=1, require_equals = true, default_missing_value = "3650000h", value_parser = units::duration)]
     observe: Option<Duration>,
     /// Measure even when others keep the disk busy
     #[arg(long)]
@@ -88,13 +90,14 @@ enum LabCommand {
 /// Where results go, and what they are held against.
 #[derive(Debug, Args)]
 struct Outputs {
-    /// Directory for results.json, report.html and the settings [default: a fresh seawall-lab-TIME]
+    /// Directory for results.json, report.html and the settings [default for a run without --json and --html: a fresh
+    /// seawall-lab-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Write the results to FILE (`-`: standard output, instead of the table)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report to FILE
+    /// Write the report to FILE (`-`: standard output, instead of the table)
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Show the settings as a diff of your own my.cnf
@@ -127,6 +130,11 @@ fn positive(text: &str) -> Result<f64, String> {
     text.parse::<f64>().ok().filter(|r| r.is_finite() && *r > 0.0).ok_or_else(|| "give a number above 0".into())
 }
 
+/// The command line for the record, with what is not UTF-8 replaced.
+fn command_line() -> String {
+    std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
 fn after_help() -> String {
     let mut text = String::from("Metrics for --require (with .p50 .p90 .p99 .p999 .max .median .rate):\n");
     for metric in METRICS {
@@ -140,9 +148,9 @@ pub(crate) fn run(args: LabArgs, stop: &AtomicBool) -> Outcome {
     match (args.command, args.path) {
         (Some(LabCommand::Diff { a, b, json }), _) => diff(&a, &b, json),
         (Some(LabCommand::Report { file, outputs }), _) => {
-            let checked = outputs.check()?;
+            let checked = outputs.check(false)?;
             let results = Results::read(&file)?;
-            outputs.show(results, checked, false)
+            outputs.show(results, &checked, Run::Earlier)
         }
         (None, Some(path)) => {
             if let Some(duration) = args.observe {
@@ -160,7 +168,7 @@ pub(crate) fn run(args: LabArgs, stop: &AtomicBool) -> Outcome {
                 reserve_bytes: args.reserve,
                 force: args.force,
                 sustain: args.sustain,
-                command: std::env::args().collect::<Vec<_>>().join(" "),
+                command: command_line(),
                 ..base
             };
             measure(options, &args.outputs, stop)
@@ -171,19 +179,47 @@ pub(crate) fn run(args: LabArgs, stop: &AtomicBool) -> Outcome {
 
 fn measure(options: LabOptions, outputs: &Outputs, stop: &AtomicBool) -> Outcome {
     // What cannot be used later is refused now, not after two minutes.
-    let checked = outputs.check()?;
+    let checked = outputs.check(true)?;
+    let planned: Vec<String> = if options.sustain.is_some() { Vec::new() } else { ids(&options) };
+    if let Some(missing) = checked.requirements.iter().find(|r| !planned.iter().any(|id| id == r.cell())) {
+        return Err(format!(
+            "{}: this run does not measure {}; leave --only and --sustain out, or give --full for the whole grid",
+            missing.text,
+            missing.cell()
+        )
+        .into());
+    }
     let lab = Lab::new(options)?;
     let mut bar = Bar::new();
     let ran = lab.run(&mut bar, stop);
     bar.finish();
     match ran {
-        Ok(results) => outputs.show(results, checked, true),
+        Ok(results) => outputs.show(results, &checked, Run::Fresh),
         Err(LabError::Interrupted) => {
-            eprintln!("interrupted before anything was measured; nothing is left behind");
+            note("interrupted before anything was measured; nothing is left behind");
             Ok(Ended::Interrupted)
+        }
+        Err(LabError::Cut { results, cause }) => {
+            outputs.show(*results, &checked, Run::Cut)?;
+            Err(format!("the run went no further, what was measured before stands above: {cause}").into())
         }
         Err(e) => Err(e.into()),
     }
+}
+
+fn ids(options: &LabOptions) -> Vec<String> {
+    options.plan().iter().map(CellSpec::id).collect()
+}
+
+/// Where results come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Run {
+    /// Measured now; always saved.
+    Fresh,
+    /// Measured now, until an error; always saved.
+    Cut,
+    /// Read from a file.
+    Earlier,
 }
 
 /// Inputs that were read before the measurement began.
@@ -192,8 +228,13 @@ struct Checked {
     witness: Option<Verification>,
 }
 
+/// The files of a run in `--out`, with the results first: they are what cannot be computed again.
+const RESULTS: &str = "results.json";
+const REPORT: &str = "report.html";
+
 impl Outputs {
-    fn check(&self) -> Result<Checked, Box<dyn std::error::Error>> {
+    /// Reads what will be needed and tries where output will go. A `fresh` run is going to be saved.
+    fn check(&self, fresh: bool) -> Result<Checked, Box<dyn std::error::Error>> {
         let requirements = self.require.iter().map(|r| Requirement::parse(r)).collect::<Result<Vec<_>, _>>()?;
         if let Some(path) = &self.my_cnf {
             mycnf::MyCnf::read(path)?;
@@ -208,96 +249,171 @@ impl Outputs {
             }
             None => None,
         };
-        for path in [&self.json, &self.html].into_iter().flatten().filter(|p| *p != Path::new("-")) {
-            let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            if !parent.is_dir() {
-                return Err(
-                    format!("{} is not a directory: make it first, or give another file", parent.display()).into()
-                );
-            }
+        if is_stdout(self.json.as_deref()) && is_stdout(self.html.as_deref()) {
+            return Err("standard output holds one thing: give --json or --html a file".into());
+        }
+        for path in [&self.json, &self.html].into_iter().flatten().filter(|p| !is_stdout(Some(p))) {
+            can_write(path)?;
         }
         if let Some(dir) = &self.out {
-            std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+            self.check_out(dir)?;
+        } else if fresh && self.json.is_none() && self.html.is_none() {
+            can_make_files_in(Path::new("."))?;
         }
         Ok(Checked { requirements, witness })
     }
 
-    /// Prints and writes everything that follows from the results. A `fresh` run is always saved.
-    fn show(&self, mut results: Results, checked: Checked, fresh: bool) -> Outcome {
-        if let Some(verification) = &checked.witness {
-            results.witness = verification.proof();
-            if results.witness.is_none() {
-                eprintln!("seawall: the witness file proves nothing about power loss, so the report does not count it");
+    /// An earlier run's files may be replaced, as `--out` asks for; anybody else's may not.
+    fn check_out(&self, dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
+        std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}; give another --out", dir.display()))?;
+        can_make_files_in(dir)?;
+        let earlier_run = Results::read(&dir.join(RESULTS)).is_ok();
+        let names = [RESULTS, REPORT].map(String::from).into_iter().chain(Settings::names());
+        match names.map(|name| dir.join(name)).find(|path| path.exists()) {
+            Some(path) if !earlier_run => Err(format!(
+                "{} exists and is not from a run: give another --out, nothing is overwritten",
+                path.display()
+            )
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where a run is saved when nothing says where.
+    fn fresh_dir(results: &Results) -> Result<PathBuf, Box<dyn std::error::Error>> {
+        let time = results.started.replace(':', "").replace(' ', "T");
+        let mut n = 1;
+        loop {
+            let suffix = if n == 1 { String::new() } else { format!("-{n}") };
+            let dir = PathBuf::from(format!("seawall-lab-{time}{suffix}"));
+            match std::fs::create_dir(&dir) {
+                Ok(()) => return Ok(dir),
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => n += 1,
+                Err(e) => return Err(format!("cannot make {}: {e}; give --out", dir.display()).into()),
             }
         }
-        let complete = results.complete;
-        let to_stdout = self.json.as_deref() == Some(Path::new("-"));
+    }
+
+    /// Writes the files; returns those that were written, and the first failure: it must not keep the table from being shown.
+    fn save(&self, results: &Results, fresh: bool) -> (Vec<PathBuf>, Result<(), Box<dyn std::error::Error>>) {
         let mut written = Vec::new();
         let mut write = |path: PathBuf, text: &str| -> Result<(), Box<dyn std::error::Error>> {
             std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
             written.push(path);
             Ok(())
         };
-        let named = self.json.is_some() || self.html.is_some();
-        let dir = match &self.out {
-            Some(dir) => Some(dir.clone()),
-            None if fresh && !named => {
-                let time = results.started.replace(':', "").replace(' ', "T");
-                let dir = PathBuf::from(format!("seawall-lab-{time}"));
-                std::fs::create_dir_all(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
-                Some(dir)
+        let saved = (|| {
+            let dir = match &self.out {
+                Some(dir) => Some(dir.clone()),
+                None if fresh && self.json.is_none() && self.html.is_none() => Some(Self::fresh_dir(results)?),
+                None => None,
+            };
+            if let Some(path) = self.json.clone().filter(|p| !is_stdout(Some(p))) {
+                write(path, &results.to_json())?;
             }
-            None => None,
+            if let Some(dir) = &dir {
+                write(dir.join(RESULTS), &results.to_json())?;
+            }
+            if let Some(path) = self.html.clone().filter(|p| !is_stdout(Some(p))) {
+                write(path, &report::html(results))?;
+            }
+            if let Some(dir) = &dir {
+                write(dir.join(REPORT), &report::html(results))?;
+                for (name, text) in recommend(results).files() {
+                    write(dir.join(name), &text)?;
+                }
+            }
+            Ok(())
+        })();
+        (written, saved)
+    }
+
+    /// The settings as a change of the user's own option file.
+    fn proposal(&self, results: &Results) -> Result<String, Box<dyn std::error::Error>> {
+        let Some(path) = &self.my_cnf else { return Ok(String::new()) };
+        let proposal = mycnf::propose(path, self.server, &recommend(results))?;
+        let mut text = if proposal.diff.is_empty() {
+            format!("{}: nothing to change for {}\n", path.display(), self.server.title())
+        } else {
+            format!("for {}:\n{}\n", self.server.title(), proposal.diff)
         };
-        let settings = recommend(&results).files();
-        if let Some(dir) = &dir {
-            write(dir.join("results.json"), &results.to_json())?;
-            write(dir.join("report.html"), &report::html(&results))?;
-            for (name, text) in &settings {
-                write(dir.join(name), text)?;
+        for line in &proposal.notes {
+            text.push_str(&format!("note: {line}\n"));
+        }
+        Ok(text)
+    }
+
+    /// Prints and writes everything that follows from the results.
+    fn show(&self, mut results: Results, checked: &Checked, run: Run) -> Outcome {
+        if let Some(verification) = &checked.witness {
+            results.witness = verification.proof();
+            if results.witness.is_none() {
+                note("seawall: the witness file proves nothing about power loss, so the report does not count it");
             }
         }
-        if let Some(path) = self.json.clone().filter(|_| !to_stdout) {
-            write(path, &results.to_json())?;
-        }
-        if let Some(path) = self.html.clone() {
-            write(path, &report::html(&results))?;
-        }
-        if to_stdout {
+        let (written, saved) = self.save(&results, run != Run::Earlier);
+        if is_stdout(self.json.as_deref()) {
             print(&format!("{}\n", results.to_json()))?;
+            note(self.proposal(&results)?.trim_end());
+        } else if is_stdout(self.html.as_deref()) {
+            print(&report::html(&results))?;
+            note(self.proposal(&results)?.trim_end());
         } else {
             let mut text = format!("{}\n{}\n", table::table(&results), table::summary(&results));
-            if let Some((name, toml)) = settings.first() {
+            if let Some((name, toml)) = recommend(&results).files().first() {
                 text.push_str(&format!("{name}:\n{}\n", indent(toml)));
             }
-            if let Some(path) = &self.my_cnf {
-                let proposal = mycnf::propose(path, self.server, &recommend(&results))?;
-                if proposal.diff.is_empty() {
-                    text.push_str(&format!("{}: nothing to change for {}\n", path.display(), self.server.title()));
-                } else {
-                    text.push_str(&format!("for {}:\n{}\n", self.server.title(), proposal.diff));
-                }
-                for note in &proposal.notes {
-                    text.push_str(&format!("note: {note}\n"));
-                }
-            }
+            text.push_str(&self.proposal(&results)?);
             print(&text)?;
         }
         for path in &written {
-            eprintln!("wrote {}", path.display());
+            note(format_args!("wrote {}", path.display()));
+        }
+        saved?;
+        if run != Run::Earlier && !results.complete {
+            if run == Run::Fresh {
+                note("interrupted: what was measured so far stands above, and nothing is left on the measured disk");
+            }
+            if !checked.requirements.is_empty() {
+                note("a run that did not come to its end is not held against --require");
+            }
+            return Ok(Ended::Interrupted);
         }
         let mut short = false;
         for requirement in &checked.requirements {
             let outcome = requirement.evaluate(&results)?;
-            eprintln!("{}: {outcome}", if outcome.met { "met" } else { "short" });
+            note(format_args!("{}: {outcome}", if outcome.met { "met" } else { "short" }));
             short |= !outcome.met;
         }
-        Ok(match (complete || !fresh, short) {
-            (false, _) => Ended::Interrupted,
-            (true, true) => Ended::Short,
-            (true, false) => Ended::Well,
-        })
+        Ok(if short { Ended::Short } else { Ended::Well })
     }
+}
+
+fn is_stdout(path: Option<&Path>) -> bool {
+    path == Some(Path::new("-"))
+}
+
+/// Whether a file could be written at `path`, found out without making it.
+fn can_write(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    if path.is_dir() {
+        return Err(format!("{} is a directory: give a file in it, or --out for a directory", path.display()).into());
+    }
+    if path.exists() {
+        let opened = std::fs::OpenOptions::new().append(true).open(path);
+        return opened.map(drop).map_err(|e| format!("cannot write {}: {e}; give another file", path.display()).into());
+    }
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    can_make_files_in(parent)
+}
+
+fn can_make_files_in(dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    if !dir.is_dir() {
+        return Err(format!("{} is not a directory: make it first, or give another place", dir.display()).into());
+    }
+    access(dir, Access::WRITE_OK | Access::EXEC_OK).map_err(|e| {
+        let shown = if dir == Path::new(".") { "the current directory".into() } else { dir.display().to_string() };
+        format!("no files can be made in {shown}: {e}; say where results shall go with --out, --json or --html").into()
+    })
 }
 
 fn indent(text: &str) -> String {
@@ -328,8 +444,8 @@ fn watch(path: &Path, duration: Duration, stop: &AtomicBool) -> Outcome {
     let watched = observe(&device, Duration::from_secs(1), Some(duration), stop, |o| {
         lines += 1;
         let header = if lines % 30 == 0 { format!("{}\n", Observation::HEADER) } else { String::new() };
-        // A line that cannot be printed ends the watching at the next one.
-        if print(&format!("{header}{}\n", o.line())).is_err() {
+        // A line that nobody reads ends the watching.
+        if !matches!(print(&format!("{header}{}\n", o.line())), Ok(Reader::Listens)) {
             stop.store(true, Ordering::Relaxed);
         }
     });

@@ -16,8 +16,10 @@ pub(crate) struct ProbeArgs {
 }
 
 pub(crate) fn run(args: &ProbeArgs) -> Outcome {
-    let found = probe(&args.path)?;
+    let mut found = probe(&args.path)?;
     if args.json {
+        // JSON has no form for a path that is not UTF-8.
+        found.path = found.path.to_string_lossy().into_owned().into();
         print(&format!("{}\n", serde_json::to_string_pretty(&found)?))?;
         return Ok(Ended::Well);
     }

@@ -1,9 +1,11 @@
 //! `seawall witness`: serve on another machine, run on this one, pull the plug, verify.
 
-use crate::{Ended, Outcome, print, units};
+use crate::{Ended, Outcome, note, print, units};
 use clap::{Args, Subcommand};
 use seawall_io::{Disk, OsDisk};
-use seawall_lab::witness::{self, RunId, RunOptions, ServeOptions, Verdict, VerifyOptions, Witness, WriteMethod};
+use seawall_lab::witness::{
+    self, RunId, RunOptions, ServeOptions, Verdict, VerifyOptions, Witness, WitnessError, WriteMethod,
+};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,19 +47,19 @@ enum WitnessCommand {
         /// Threads
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
         threads: u32,
-        /// Bytes of one write
+        /// Bytes of one write, with K or M
         #[arg(long, default_value = "16K", value_parser = units::size)]
         block: u64,
         /// Leave out the control, a stream without any sync that should lose data when the power goes
         #[arg(long)]
         no_control: bool,
-        /// Stop after this long
+        /// Stop after this long, such as 10m [default: never]
         #[arg(long, value_parser = units::duration)]
         duration: Option<Duration>,
         /// Seed of content and placement
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Free space to leave untouched
+        /// Free space to leave untouched, with K, M, G or T
         #[arg(long, default_value = "1G", value_parser = units::size)]
         reserve: u64,
     },
@@ -91,7 +93,7 @@ pub(crate) fn run(args: WitnessArgs, stop: &AtomicBool) -> Outcome {
             let options = ServeOptions { listen, token, ..ServeOptions::default() };
             let witness = Witness::bind(&disk, &state, &options)?;
             print(&format!("listening on {}, records in {}\n", witness.local_addr()?, state.display()))?;
-            witness.serve(stop, &|event| eprintln!("{event}"));
+            witness.serve(stop, &|event| note(event));
             Ok(Ended::Well)
         }
         WitnessCommand::Run { path, witness, token, method, threads, block, no_control, duration, seed, reserve } => {
@@ -102,26 +104,39 @@ pub(crate) fn run(args: WitnessArgs, stop: &AtomicBool) -> Outcome {
                 threads,
                 seed,
                 duration,
-                block_bytes: u32::try_from(block).map_err(|_| "--block is too large")?,
+                block_bytes: u32::try_from(block).unwrap_or(u32::MAX),
                 control: !no_control,
                 reserve_bytes: reserve,
                 ..RunOptions::default()
             };
             let token = if options.token.is_empty() { String::new() } else { " --token ...".into() };
-            print(&format!(
+            // The record of the run names the directory: it must mean the same wherever verify is called.
+            let path = std::path::absolute(&path)?;
+            let invitation = format!(
                 "run {}: pull the plug whenever you like; after the restart:\n  seawall witness verify {} --witness {} --run {}{token}\n",
                 options.run,
                 path.display(),
                 options.witness,
                 options.run
-            ))?;
-            let said = Mutex::new(Instant::now());
+            );
+            let said: Mutex<Option<Instant>> = Mutex::new(None);
             let progress = |p: &witness::Progress| {
                 let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-                if said.elapsed() >= Duration::from_secs(5) {
-                    *said = Instant::now();
+                // Not before there is something to lose: without a witness, or a place to write, there is nothing to pull for.
+                if said.is_none() && p.acknowledged > 0 {
+                    *said = Some(Instant::now());
+                    if let Err(e) = print(&invitation) {
+                        note(format_args!("{e}\n{invitation}"));
+                    }
+                }
+                if said.is_some_and(|at| at.elapsed() >= Duration::from_secs(5)) {
+                    *said = Some(Instant::now());
                     let state = if p.connected { "" } else { ", waiting for the witness" };
-                    eprintln!("{:>6.0}s  {} writes acknowledged{state}", p.elapsed.as_secs_f64(), p.acknowledged);
+                    note(format_args!(
+                        "{:>6.0}s  {} writes acknowledged{state}",
+                        p.elapsed.as_secs_f64(),
+                        p.acknowledged
+                    ));
                 }
             };
             let summary = witness::run(&OsDisk::synchronous(), &path, &options, stop, &progress)?;
@@ -136,14 +151,20 @@ pub(crate) fn run(args: WitnessArgs, stop: &AtomicBool) -> Outcome {
         WitnessCommand::Verify { path, witness, run, token, json, cleanup } => {
             let disk = OsDisk::synchronous();
             let options = VerifyOptions { witness, run, token, ..VerifyOptions::default() };
-            let found = witness::verify(&disk, &path, &options, stop, &|_| ())?;
+            let found = match witness::verify(&disk, &path, &options, stop, &|_| ()) {
+                Err(e @ WitnessError::Stopped) => {
+                    note(format_args!("seawall: {e}"));
+                    return Ok(Ended::Interrupted);
+                }
+                found => found?,
+            };
             print(&found.text())?;
             if let Some(file) = json {
                 std::fs::write(&file, found.to_json()).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
             }
             if cleanup {
                 let removed = witness::cleanup(&disk, &path, run)?;
-                eprintln!("removed {removed} files of run {run}");
+                note(format_args!("removed {removed} files of run {run}"));
             }
             Ok(match found.verdict() {
                 Verdict::Broken => Ended::Short,

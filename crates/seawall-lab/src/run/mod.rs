@@ -8,7 +8,8 @@
 //! 1. Rounds of different cells are interleaved (every cell once, then every cell again), so that drift of the machine falls on
 //!    all alike and rounds can be compared pair by pair.
 //! 2. A round during which others used the processors or the disk is repeated; if that does not help it is marked.
-//! 3. Whatever happens, the scratch directory goes, and what was measured is returned.
+//! 3. Whatever happens, the scratch directory goes, and what was measured is returned: with an error too ([`LabError::Cut`]).
+//! 4. The reserve of free space is checked before each round, not only before the first: others fill disks as well.
 
 mod log;
 mod machine;
@@ -196,6 +197,14 @@ pub enum LabError {
     /// A cell cannot be measured here.
     #[error("{}", .0.0)]
     Unavailable(Unavailable),
+    /// The run went no further, after some cells had been measured.
+    #[error("{cause}")]
+    Cut {
+        /// What was measured before.
+        results: Box<Results>,
+        /// What happened.
+        cause: Box<LabError>,
+    },
 }
 
 /// Why a cell cannot be measured here.
@@ -245,12 +254,17 @@ impl Lab {
     /// Bytes that the run may take at one time: the big file, and one growing as large beside it.
     #[must_use]
     pub fn bytes_needed(&self) -> u64 {
-        2 * self.options.file_bytes + (192 << 20)
+        self.options.file_bytes + self.round_bytes()
+    }
+
+    /// Bytes that one round may take beside the big file: one growing as large, and the fill beside it.
+    fn round_bytes(&self) -> u64 {
+        self.options.file_bytes + (192 << 20)
     }
 
     /// Waits up to half a minute for others to leave the disk alone (what was built a moment ago is still being written back).
     fn wait_for_quiet(&self, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<(), LabError> {
-        let Some(device) = self.device.as_deref() else { return Ok(()) };
+        let Some(device) = self.device.as_deref().filter(|_| !self.options.force) else { return Ok(()) };
         const TRIES: u64 = 30;
         progress.begin("waiting for a quiet disk", TRIES);
         let mut last = LabError::Interrupted;
@@ -265,10 +279,11 @@ impl Lab {
             let seconds = start.elapsed().as_secs_f64();
             let share = delta.busy_ms as f64 / 1000.0 / seconds;
             let bytes_per_s = (delta.read_bytes + delta.written_bytes) as f64 / seconds;
-            if (share <= BUSY_MAX && bytes_per_s <= FOREIGN_IO_MAX) || self.options.force {
+            if share <= BUSY_MAX && bytes_per_s <= FOREIGN_IO_MAX {
                 return Ok(());
             }
-            progress.at(n + 1, &format!("{device} is {:.0}% busy with others' I/O", share * 100.0));
+            let now = format!("{device} {:.0}% busy, {:.1} MB/s of others' I/O", share * 100.0, bytes_per_s / 1e6);
+            progress.at(n + 1, &now);
             last = LabError::Busy { device: device.into(), share, bytes_per_s };
         }
         Err(last)
@@ -277,7 +292,8 @@ impl Lab {
     /// Runs the plan. When `stop` is raised the results so far are returned with `complete` false.
     ///
     /// # Errors
-    /// When nothing could be measured; the scratch directory is gone in any case.
+    /// When nothing could be measured, or, as [`LabError::Cut`] with the results so far, when the run could not go on. The
+    /// scratch directory is gone in any case.
     pub fn run(&self, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Results, LabError> {
         self.wait_for_quiet(progress, stop)?;
         let mut results = self.empty_results();
@@ -296,13 +312,17 @@ impl Lab {
             Some(duration) => self.sustain(&preparer, duration, &mut results, progress, stop),
             None => self.rounds(&preparer, &mut results, progress, stop),
         };
-        match ended {
-            Ok(()) => results.complete = true,
-            Err(LabError::Interrupted) => {}
-            Err(e) => return Err(e),
-        }
         results.cells.retain(|c| !c.rounds.is_empty());
-        Ok(results)
+        let empty = results.cells.is_empty() && results.sustain.is_none();
+        match ended {
+            Ok(()) => {
+                results.complete = true;
+                Ok(results)
+            }
+            Err(e) if empty => Err(e),
+            Err(LabError::Interrupted) => Ok(results),
+            Err(e) => Err(LabError::Cut { results: Box::new(results), cause: Box::new(e) }),
+        }
     }
 
     fn empty_results(&self) -> Results {
@@ -311,7 +331,8 @@ impl Lab {
             seawall_version: env!("CARGO_PKG_VERSION").into(),
             started: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
             machine: this_machine(),
-            probe: self.probe.clone(),
+            // JSON has no form for a path that is not UTF-8; the measurement is not lost over its spelling.
+            probe: Probe { path: self.probe.path.to_string_lossy().into_owned().into(), ..self.probe.clone() },
             run: RunSettings {
                 full: self.options.full,
                 file_bytes: self.options.file_bytes,
@@ -378,6 +399,7 @@ impl Lab {
     ) -> Result<Round, LabError> {
         let mut repeats = 0;
         loop {
+            self.check_reserve(preparer)?;
             let mut round = self.one_round(preparer, spec, seed, stop)?;
             if stop.load(Ordering::Relaxed) {
                 return Err(LabError::Interrupted);
@@ -390,6 +412,16 @@ impl Lab {
             }
             repeats += 1;
         }
+    }
+
+    /// Others may have filled the disk since the run began.
+    fn check_reserve(&self, preparer: &Preparer) -> Result<(), LabError> {
+        let (needed, reserve) = (self.round_bytes(), self.options.reserve_bytes);
+        let available = preparer.disk.free_bytes(&preparer.dir)?.saturating_sub(reserve);
+        if available < needed {
+            return Err(LabError::NoSpace { path: self.probe.path.clone(), needed, available, reserve });
+        }
+        Ok(())
     }
 
     fn one_round(&self, preparer: &Preparer, spec: &CellSpec, seed: u64, stop: &AtomicBool) -> Result<Round, LabError> {
@@ -445,6 +477,8 @@ impl Lab {
         while start.elapsed() < duration && !stop.load(Ordering::Relaxed) {
             let n = per_second.len() as u64;
             match work::round(&spec, &file, &limits, self.options.backend, self.options.seed ^ n, stop) {
+                // A second cut short by Ctrl-C would look like a drop of the rate.
+                Ok(_) if stop.load(Ordering::Relaxed) => {}
                 Ok((merged, took)) => {
                     // A second that took five (a stalled disk) is five seconds of a fifth of its operations each.
                     let whole = (took.round() as u32).max(1);
@@ -458,8 +492,11 @@ impl Lab {
                 }
             }
         }
-        let plateaus = crate::sustain::plateaus(&per_second);
-        results.sustain = Some(Sustain { title: "random 16K direct writes, depth 16".into(), plateaus, per_second });
+        if !per_second.is_empty() {
+            let plateaus = crate::sustain::plateaus(&per_second);
+            results.sustain =
+                Some(Sustain { title: "random 16K direct writes, depth 16".into(), plateaus, per_second });
+        }
         if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { ended }
     }
 }

@@ -62,7 +62,7 @@ pub fn observe(
         None => return false,
     };
     while !stop.load(Ordering::Relaxed) && duration.is_none_or(|d| start.elapsed() < d) {
-        let mut left = interval;
+        let mut left = duration.map_or(interval, |d| interval.min(d.saturating_sub(start.elapsed())));
         while !left.is_zero() && !stop.load(Ordering::Relaxed) {
             let nap = left.min(Duration::from_millis(100));
             std::thread::sleep(nap);

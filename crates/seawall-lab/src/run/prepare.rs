@@ -10,8 +10,8 @@ use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use seawall_io::probe::Finding;
 use seawall_io::{
-    AlignedBuf, Allocate, Create, Disk, FileClass, Fill, FillOptions, Handle, IoError, OpenHow, OsDisk, SyncHow,
-    SystemClock, WriteHow,
+    AlignedBuf, Allocate, Create, Disk, FileClass, Fill, FillOptions, Handle, IoError, IoErrorKind, OpenHow, OsDisk,
+    SyncHow, SystemClock, WriteHow,
 };
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -89,12 +89,17 @@ pub(super) fn noise(buf: &mut [u8], seed: u64) {
     Pcg64Mcg::seed_from_u64(seed).fill_bytes(buf);
 }
 
+/// The preparations that take long ask before each step, so that Ctrl-C never waits for a gigabyte.
+fn go_on(stop: &AtomicBool) -> Result<(), LabError> {
+    if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) }
+}
+
 fn write_whole(disk: &dyn Disk, file: &Handle, at: u64, bytes: &[u8]) -> Result<(), IoError> {
     let mut done = 0;
     while done < bytes.len() {
         let n = disk.write_at(file, at + done as u64, &[IoSlice::new(&bytes[done..])], WriteHow::default())?;
         if n == 0 {
-            return Err(IoError::new(seawall_io::Op::Write, file.path(), seawall_io::IoErrorKind::NoProgress));
+            return Err(IoError::new(seawall_io::Op::Write, file.path(), IoErrorKind::NoProgress));
         }
         done += n;
     }
@@ -133,9 +138,7 @@ impl Preparer {
         noise(&mut chunk, self.seed);
         let mut at = 0;
         while at < len {
-            if stop.load(Ordering::Relaxed) {
-                return Err(LabError::Interrupted);
-            }
+            go_on(stop)?;
             // Stamp every block so that no two are alike, at a small part of the cost of fresh noise.
             for (i, block) in chunk.chunks_exact_mut(4096).enumerate() {
                 block[..8].copy_from_slice(&(at + i as u64).to_le_bytes());
@@ -151,10 +154,11 @@ impl Preparer {
         Ok(())
     }
 
-    fn zero_fill(&self, path: &Path, len: u64) -> Result<(), LabError> {
+    fn zero_fill(&self, path: &Path, len: u64, stop: &AtomicBool) -> Result<(), LabError> {
         let file = self.disk.open(path, OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
         let zeroes = AlignedBuf::zeroed(CHUNK);
         for at in (0..len).step_by(CHUNK) {
+            go_on(stop)?;
             write_whole(&*self.disk, &file, at, &zeroes)?;
         }
         Ok(())
@@ -218,15 +222,13 @@ impl Preparer {
                 (name("recycled"), fresh, true)
             }
             (_, Preparation::ZeroFilledNow, _) => {
-                self.zero_fill(&name("zerofilled"), fresh)?;
+                self.zero_fill(&name("zerofilled"), fresh, stop)?;
                 (name("zerofilled"), fresh, true)
             }
             (_, Preparation::ZeroFilledWait, _) => {
-                self.zero_fill(&name("zerofilled"), fresh)?;
+                self.zero_fill(&name("zerofilled"), fresh, stop)?;
                 for _ in 0..200 {
-                    if stop.load(Ordering::Relaxed) {
-                        return Err(LabError::Interrupted);
-                    }
+                    go_on(stop)?;
                     std::thread::sleep(Duration::from_millis(100));
                 }
                 (name("zerofilled"), fresh, true)
@@ -235,14 +237,17 @@ impl Preparer {
                 let path = name("preallocated");
                 let options =
                     FillOptions { bytes_per_second: FILL_BYTES_PER_S, ..FillOptions::new(FileClass::Scratch, fresh) };
-                Fill::begin(self.disk.clone(), &path, options)?.run(&SystemClock::default(), stop)?;
+                match Fill::begin(self.disk.clone(), &path, options)?.run(&SystemClock::default(), stop) {
+                    Err(e) if e.kind == IoErrorKind::Cancelled => return Err(LabError::Interrupted),
+                    filled => drop(filled?),
+                }
                 (path, fresh, true)
             }
         };
         let remove = (path != self.base).then(|| (self.disk.clone(), path.clone()));
         let mut prepared =
             Prepared { file: self.disk.open(&path, OpenHow::default())?, span, circular, from: 0, remove };
-        self.set_cache(spec, &path, span)?;
+        self.set_cache(spec, &path, span, stop)?;
         let how = OpenHow {
             write: true,
             create: Create::No,
@@ -257,7 +262,7 @@ impl Preparer {
     }
 
     /// Puts the page cache into the state the cell is about.
-    fn set_cache(&self, spec: &CellSpec, path: &Path, span: u64) -> Result<(), LabError> {
+    fn set_cache(&self, spec: &CellSpec, path: &Path, span: u64, stop: &AtomicBool) -> Result<(), LabError> {
         let buffered = self.disk.open(path, OpenHow { write: true, ..OpenHow::default() })?;
         let hot = matches!(spec.preparation, Preparation::ZeroFilledNow | Preparation::ZeroFilledWait);
         if hot {
@@ -267,6 +272,7 @@ impl Preparer {
         if matches!(spec.beside, Beside::CachedPages | Beside::DroppedPages) {
             let mut chunk = AlignedBuf::zeroed(CHUNK);
             for at in (0..span).step_by(CHUNK) {
+                go_on(stop)?;
                 self.disk.read_at(&buffered, at, &mut chunk)?;
             }
         }

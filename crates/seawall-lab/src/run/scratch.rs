@@ -2,12 +2,18 @@
 //!
 //! 1. The directory is created fresh and holds a locked file; nothing that exists is ever opened for writing.
 //! 2. It is removed when dropped: at the end, on an error, on Ctrl-C. What a killed run left is removed by the next run, which
-//!    recognises it by its name and by the lock that nobody holds.
+//!    recognises it by its name and by the lock that nobody holds. Sweeping and creating are done under a lock of the parent,
+//!    else a sweep could take a directory that is a moment old for a dead one.
 //! 3. Before anything is written, the space it may take is checked against the reserve.
 
 use super::LabError;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use seawall_io::{Create, Disk, Handle, OpenHow, OsDisk};
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const PREFIX: &str = "seawall-lab-";
 const LOCK: &str = "lock";
@@ -24,6 +30,7 @@ impl Scratch {
         if !parent.is_dir() {
             return Err(LabError::NotADirectory { path: parent.into() });
         }
+        let _turn = Turn::wait(parent);
         sweep(disk, parent);
         let available = disk.free_bytes(parent)?.saturating_sub(reserve);
         if available < needed {
@@ -56,8 +63,32 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(e) = std::fs::remove_dir_all(&self.dir) {
-            eprintln!("seawall lab: could not remove {}: {e}; remove it by hand", self.dir.display());
+            // A closed standard error must not turn the clean-up into a panic.
+            drop(writeln!(
+                std::io::stderr(),
+                "seawall lab: could not remove {}: {e}; remove it by hand",
+                self.dir.display()
+            ));
         }
+    }
+}
+
+/// The parent directory, locked while one run sweeps it and makes its own directory there.
+struct Turn(#[expect(dead_code, reason = "held for its lock")] Option<File>);
+
+impl Turn {
+    /// Waits up to two seconds; then, or where directories cannot be locked, goes on without: another program's lock of the
+    /// directory must not stop the run.
+    fn wait(parent: &Path) -> Self {
+        let Ok(dir) = File::open(parent) else { return Self(None) };
+        for _ in 0..200 {
+            match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Self(Some(dir)),
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(10)),
+                Err(_) => break,
+            }
+        }
+        Self(None)
     }
 }
 
@@ -66,6 +97,13 @@ fn sweep(disk: &OsDisk, parent: &Path) {
     for path in disk.list(parent).unwrap_or_default() {
         let ours = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX));
         if !ours || path.is_symlink() {
+            continue;
+        }
+        // Killed between making its directory and its lock: empty, so that removing it can lose nothing.
+        let made_by_us = path.file_name().is_some_and(|n| {
+            n.to_string_lossy().strip_prefix(PREFIX).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
+        });
+        if made_by_us && std::fs::remove_dir(&path).is_ok() {
             continue;
         }
         // Only a directory with our lock file that nobody holds is a dead run's.
@@ -97,6 +135,23 @@ mod tests {
         let (a, b) = (live.dir.clone(), second.dir.clone());
         drop((live, second));
         assert!(!a.exists() && !b.exists());
+    }
+
+    #[test]
+    fn runs_that_begin_at_once_do_not_sweep_each_other() {
+        let parent = tempfile::tempdir().unwrap();
+        std::fs::create_dir(parent.path().join("seawall-lab-7")).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let scratch = Scratch::create(&OsDisk::synchronous(), parent.path(), 1, 0).unwrap();
+                        assert!(scratch.dir.join(LOCK).exists());
+                    }
+                });
+            }
+        });
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use seawall_io::{
 };
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// When a thread of a round stops.
@@ -60,7 +61,8 @@ pub(super) fn round(
     let next = AtomicU64::new(0);
     let log = (spec.pattern == Pattern::Log).then(|| GroupLog::new(spec, file));
     let background_stop = AtomicBool::new(false);
-    let per_thread_rate = limits.rate.map(|rate| rate / f64::from(spec.threads));
+    // One pace for all threads: one each would let them all begin at once, and a short round exceed the rate.
+    let pace = limits.rate.map(|rate| Mutex::new(Pace::new(rate)));
     let results: Vec<Result<Recorder, LabError>> = std::thread::scope(|scope| {
         let background = (spec.beside == Beside::ContinuousWriter)
             .then(|| scope.spawn(|| overwrite_without_pause(spec, file, seed, &background_stop)));
@@ -72,7 +74,7 @@ pub(super) fn round(
                     until: &until,
                     next: &next,
                     seed: seed ^ (u64::from(thread) << 32),
-                    per_thread_rate,
+                    pace: pace.as_ref(),
                 };
                 let log = log.as_ref();
                 scope.spawn(move || match log {
@@ -110,7 +112,7 @@ struct Worker<'a> {
     until: &'a Until<'a>,
     next: &'a AtomicU64,
     seed: u64,
-    per_thread_rate: Option<f64>,
+    pace: Option<&'a Mutex<Pace>>,
 }
 
 impl Worker<'_> {
@@ -131,13 +133,29 @@ impl Worker<'_> {
         Some(self.file.from + index % blocks * block)
     }
 
-    /// Waits as `--rate` asks.
-    fn pace(&self, pace: &mut Option<Pace>) {
-        if let Some(pace) = pace {
-            let delay = pace.delay(self.until.start.elapsed(), 1.0);
-            if !delay.is_zero() {
-                std::thread::sleep(delay);
+    /// When `--rate` lets the next operation go, since the start of the round; `None` without a rate.
+    fn due(&self) -> Option<Duration> {
+        let mut pace = self.pace?.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.until.start.elapsed();
+        Some(now + pace.delay(now, 1.0))
+    }
+
+    /// Waits as `--rate` asks; false when the round is over before the next operation is due.
+    fn paced(&self, operations: u64) -> bool {
+        self.due().is_none_or(|due| self.wait_until(due, operations))
+    }
+
+    /// In naps: a slow rate must neither hold up Ctrl-C nor stretch the round.
+    fn wait_until(&self, due: Duration, operations: u64) -> bool {
+        loop {
+            let left = due.saturating_sub(self.until.start.elapsed());
+            if left.is_zero() {
+                return true;
             }
+            if self.until.over(Instant::now(), operations) {
+                return false;
+            }
+            std::thread::sleep(left.min(Duration::from_millis(20)));
         }
     }
 
@@ -146,14 +164,15 @@ impl Worker<'_> {
         let disk = OsDisk::synchronous();
         let mut rng = Pcg64Mcg::seed_from_u64(self.seed);
         let mut record = Recorder::new(self.until.start);
-        let mut pace = self.per_thread_rate.map(Pace::new);
         let mut block = AlignedBuf::zeroed(self.spec.block_bytes as usize);
         noise(&mut block, self.seed);
         let reads = matches!(self.spec.pattern, Pattern::RandomRead | Pattern::SequentialRead);
         let how = self.write_how();
         let flush_only = self.spec.beside == Beside::ContinuousWriter;
         loop {
-            self.pace(&mut pace);
+            if !self.paced(record.operations()) {
+                break;
+            }
             let Some(at) = self.offset(&mut rng) else { break };
             let mut started = Instant::now();
             if reads {
@@ -188,9 +207,10 @@ impl Worker<'_> {
         let disk = OsDisk::new(backend, Some(arena.clone())).map_err(LabError::Backend)?;
         let mut rng = Pcg64Mcg::seed_from_u64(self.seed);
         let mut record = Recorder::new(self.until.start);
-        let mut pace = self.per_thread_rate.map(Pace::new);
         let mut flying: Vec<(Ticket, Instant)> = Vec::with_capacity(depth as usize);
         let mut over = false;
+        // When `--rate` lets the next request go, since the start of the round.
+        let mut due: Option<Duration> = None;
         let kind = match self.spec.pattern {
             Pattern::RandomRead | Pattern::SequentialRead => RequestKind::Read,
             Pattern::RandomWrite | Pattern::SequentialWrite | Pattern::Log => RequestKind::Write(self.write_how()),
@@ -198,7 +218,18 @@ impl Worker<'_> {
         loop {
             let mut batch = Vec::new();
             while !over && flying.len() + batch.len() < depth as usize {
-                self.pace(&mut pace);
+                due = due.or_else(|| self.due());
+                if let Some(at) = due {
+                    if at > self.until.start.elapsed() && !(flying.is_empty() && batch.is_empty()) {
+                        // Waiting here would add the pause to the latency of what is in flight.
+                        break;
+                    }
+                    if !self.wait_until(at, record.operations()) {
+                        over = true;
+                        break;
+                    }
+                    due = None;
+                }
                 let (Some(at), Some(buf)) = (self.offset(&mut rng), arena.claim()) else {
                     over = true;
                     break;
@@ -239,12 +270,13 @@ impl Worker<'_> {
     /// One commit after the other into the shared log.
     fn commit(&self, log: &GroupLog<'_>) -> Result<Recorder, LabError> {
         let mut record = Recorder::new(self.until.start);
-        let mut pace = self.per_thread_rate.map(Pace::new);
         let shape = log.shape();
         let mut records = vec![0; (shape.records_per_commit * shape.record_bytes) as usize];
         noise(&mut records, self.seed);
         loop {
-            self.pace(&mut pace);
+            if !self.paced(record.operations()) {
+                return Ok(record);
+            }
             let started = Instant::now();
             log.commit(&records)?;
             let end = Instant::now();
