@@ -70,6 +70,12 @@ pub struct RunId(pub u64);
 
 impl RunId {
     /// A new one.
+    ///
+    /// ```
+    /// use seawall_lab::witness::RunId;
+    /// let run = RunId::random();
+    /// assert_eq!(run.to_string().parse(), Ok(run));
+    /// ```
     #[must_use]
     pub fn random() -> Self {
         // The keys of the standard hasher come from the operating system's randomness; the process id and time separate the
@@ -86,6 +92,11 @@ impl fmt::Display for RunId {
 }
 
 /// Text that is no run id.
+///
+/// ```
+/// use seawall_lab::witness::{InvalidRunId, RunId};
+/// assert_eq!("4d2".parse::<RunId>(), Err(InvalidRunId("4d2".into())));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no run id: give the 16 hexadecimal digits that `seawall witness run` printed")]
 pub struct InvalidRunId(pub String);
