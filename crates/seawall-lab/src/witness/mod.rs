@@ -8,8 +8,8 @@
 //! 2. What the witness confirmed is on its disk; and a stream does not write again before its last write is confirmed. So at
 //!    the cut each stream has at most one acknowledged or half-done write that the record lacks. That one may be found, found
 //!    in part, or not; every recorded one that nothing overwrote must be found whole.
-//! 3. Every 512-byte sector on the disk under test says which write it belongs to ([`sector`]), and where each write went
-//!    follows from its number ([`layout`]): nothing about the run is read back from the disk under test.
+//! 3. Every 512-byte sector on the disk under test says which write it belongs to (`sector`), and where each write went
+//!    follows from its number (`layout`): nothing about the run is read back from the disk under test.
 //! 4. Time for the report, randomness and the boot id come in through the options; the disk through [`seawall_io::Disk`].
 //!
 //! ```text
