@@ -41,6 +41,10 @@ impl AlignedBuf {
     ///
     /// # Panics
     /// When `len` is 0 or exceeds `isize::MAX`.
+    ///
+    /// ```
+    /// assert!(seawall_io::AlignedBuf::zeroed(8192).iter().all(|&b| b == 0));
+    /// ```
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         let layout = Self::layout(len);
@@ -54,6 +58,11 @@ impl AlignedBuf {
     ///
     /// # Panics
     /// When `bytes` is empty.
+    ///
+    /// ```
+    /// let page = seawall_io::AlignedBuf::copy_of(b"page");
+    /// assert_eq!(&page[..], b"page");
+    /// ```
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut buf = Self::zeroed(bytes.len());
@@ -96,6 +105,15 @@ impl fmt::Debug for AlignedBuf {
 }
 
 /// Memory that a request owns: an [`AlignedBuf`], or a slot of an [`Arena`].
+///
+/// ```
+/// use seawall_io::{AlignedBuf, Arena, IoBuf};
+/// let arena = Arena::new(4096, 1);
+/// let owned: IoBuf = AlignedBuf::copy_of(&[7; 4096]).into();
+/// let mut slot = arena.claim().unwrap();
+/// slot.copy_from_slice(&owned);
+/// assert!(slot.is_from(&arena) && !owned.is_from(&arena));
+/// ```
 #[derive(Debug)]
 pub struct IoBuf(Memory);
 
@@ -186,6 +204,11 @@ impl Arena {
     ///
     /// # Panics
     /// When either is 0 or the whole exceeds `isize::MAX`.
+    ///
+    /// ```
+    /// let arena = seawall_io::Arena::new(1000, 1);
+    /// assert_eq!(arena.claim().unwrap().len(), 4096, "rounded up");
+    /// ```
     #[must_use]
     pub fn new(slot_bytes: usize, slots: u32) -> Arc<Self> {
         let slot_bytes = slot_bytes.next_multiple_of(BUFFER_ALIGN);

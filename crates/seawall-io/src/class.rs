@@ -24,6 +24,12 @@ macro_rules! dimension {
 
 dimension! {
     /// What a file is for; every I/O policy is set per class.
+    ///
+    /// ```
+    /// use seawall_io::FileClass;
+    /// assert_eq!(FileClass::Redo.name(), "redo");
+    /// assert!(FileClass::ALL.contains(&FileClass::Doublewrite));
+    /// ```
     FileClass {
         /// Pages of trees.
         Data = "data",
@@ -40,6 +46,13 @@ dimension! {
 
 dimension! {
     /// What was asked of the disk.
+    ///
+    /// ```
+    /// use seawall_io::{Handle, Op, Request, SyncHow};
+    /// let file = Handle::simulated("log".as_ref(), 1);
+    /// assert_eq!(Request::sync(&file, SyncHow::Data).op(), Op::Sync);
+    /// assert_eq!(format!("{:>14}", Op::DurableWrite), " durable-write");
+    /// ```
     Op {
         /// Positioned read.
         Read = "read",
@@ -62,6 +75,15 @@ dimension! {
 
 dimension! {
     /// Why it was asked.
+    ///
+    /// ```
+    /// use seawall_io::{Cause, FileClass, IoStats, Op};
+    /// # use std::time::Duration;
+    /// // The same read, told apart by who waits for it.
+    /// let stats = IoStats::new();
+    /// stats.record(FileClass::Data, Op::Read, Cause::Prefetch, Duration::from_micros(80), 16384);
+    /// assert!(stats.snapshot().get(FileClass::Data, Op::Read, Cause::DemandRead).is_none());
+    /// ```
     Cause {
         /// A caller waits for this page.
         DemandRead = "demand-read",

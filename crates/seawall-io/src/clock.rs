@@ -4,6 +4,21 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 /// A clock that tests can replace.
+///
+/// ```
+/// use seawall_io::Clock;
+/// use std::{sync::Mutex, time::Duration};
+/// /// A clock whose sleeps take no time.
+/// #[derive(Debug, Default)]
+/// struct TestClock(Mutex<Duration>);
+/// impl Clock for TestClock {
+///     fn now(&self) -> Duration { *self.0.lock().unwrap() }
+///     fn sleep(&self, duration: Duration) { *self.0.lock().unwrap() += duration; }
+/// }
+/// let clock = TestClock::default();
+/// clock.sleep(Duration::from_secs(3600));
+/// assert_eq!(clock.now().as_secs(), 3600);
+/// ```
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Time since some fixed moment.
     fn now(&self) -> Duration;
@@ -12,6 +27,15 @@ pub trait Clock: Send + Sync + fmt::Debug {
 }
 
 /// The operating system's monotonic clock.
+///
+/// ```
+/// use seawall_io::{Clock, SystemClock};
+/// # use std::time::Duration;
+/// let clock = SystemClock::default();
+/// let before = clock.now();
+/// clock.sleep(Duration::from_millis(2));
+/// assert!(clock.now() - before >= Duration::from_millis(2));
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock(Instant);
 
@@ -51,6 +75,15 @@ pub struct Pace {
 
 impl Pace {
     /// At most `per_second` units of work a second; at 0 or less there is no second unit.
+    ///
+    /// ```
+    /// use seawall_io::Pace;
+    /// # use std::time::Duration;
+    /// // A stopped pace lets one unit through, and then nothing in this life.
+    /// let mut pace = Pace::new(0.0);
+    /// assert_eq!(pace.delay(Duration::ZERO, 1.0), Duration::ZERO);
+    /// assert_eq!(pace.delay(Duration::ZERO, 1.0), Duration::MAX);
+    /// ```
     #[must_use]
     pub fn new(per_second: f64) -> Self {
         Self { per_second: per_second.max(f64::MIN_POSITIVE), next: Duration::ZERO }

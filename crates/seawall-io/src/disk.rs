@@ -22,6 +22,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A disk: a name space of files and positioned I/O on them.
+///
+/// Code written against the trait runs on the operating system's disk and on the simulated one alike:
+///
+/// ```
+/// use seawall_io::{Create, Disk, OpenHow, OsDisk, Result, SyncHow, WriteHow};
+/// use std::{io::IoSlice, path::Path};
+/// /// Replaces a small file so that a crash leaves the old contents or the new, and nothing else.
+/// fn replace(disk: &dyn Disk, dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+///     let (new, name) = (dir.join("new"), dir.join(name));
+///     let file = disk.open(&new, OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+///     let written = disk.write_at(&file, 0, &[IoSlice::new(bytes)], WriteHow::default())?;
+///     assert_eq!(written, bytes.len(), "a real program goes on after a short write, as `File` does");
+///     disk.sync(&file, SyncHow::All)?;
+///     disk.rename(&new, &name)?;
+///     disk.sync_dir(dir)
+/// }
+/// # let dir = tempfile::tempdir()?;
+/// replace(&OsDisk::synchronous(), dir.path(), "CURRENT", b"checkpoint 7")?;
+/// assert_eq!(std::fs::read(dir.path().join("CURRENT"))?, b"checkpoint 7");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Which backend this is and why it was chosen.
     fn backend(&self) -> &BackendInfo;
@@ -145,6 +166,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
 }
 
 /// Which backend a disk uses.
+///
+/// ```
+/// use seawall_io::{Disk, OsDisk};
+/// let disk = OsDisk::synchronous();
+/// let info = disk.backend();
+/// assert_eq!((info.name, info.reason.as_str()), ("sync", "asked for"));
+/// assert!(info.registered_buffers.is_err());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackendInfo {
     /// `io_uring`, `threads`, `sync` or `simulated`.
@@ -156,6 +185,18 @@ pub struct BackendInfo {
 }
 
 /// How to open a file.
+///
+/// ```
+/// use seawall_io::{Create, Disk, OpenHow, OsDisk};
+/// # let dir = tempfile::tempdir()?;
+/// let disk = OsDisk::synchronous();
+/// let path = dir.path().join("log");
+/// disk.open(&path, OpenHow { write: true, create: Create::New, dsync: true, ..OpenHow::default() })?;
+/// // The default is read-only, of a file that is there.
+/// let reader = disk.open(&path, OpenHow::default())?;
+/// assert!(disk.set_len(&reader, 4096).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenHow {
     /// Open for writing too.
@@ -169,6 +210,18 @@ pub struct OpenHow {
 }
 
 /// What to do when the file is or is not there.
+///
+/// ```
+/// use seawall_io::{Create, Disk, OpenHow, OsDisk};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("log");
+/// let disk = OsDisk::synchronous();
+/// let how = |create| OpenHow { write: true, create, ..OpenHow::default() };
+/// assert_eq!(disk.open(&path, how(Create::No)).unwrap_err().errno(), Some(2), "ENOENT");
+/// disk.open(&path, how(Create::IfMissing))?;
+/// assert_eq!(disk.open(&path, how(Create::New)).unwrap_err().errno(), Some(17), "EEXIST");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Create {
     /// It must exist.
@@ -181,6 +234,20 @@ pub enum Create {
 }
 
 /// Ways of allocating blocks.
+///
+/// ```
+/// use seawall_io::{Allocate, Disk};
+/// # use seawall_io::{Create, OpenHow, OsDisk};
+/// # let dir = tempfile::tempdir()?;
+/// # let disk = OsDisk::synchronous();
+/// # let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+/// # let file = disk.open(&dir.path().join("f"), how)?;
+/// match disk.allocate(&file, Allocate::KeepSize, 0, 1 << 20) {
+///     Ok(()) => assert_eq!(disk.len(&file)?, 0, "blocks beyond the end"),
+///     Err(e) => println!("not here: {e}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allocate {
     /// Unwritten extents; the length grows.
@@ -192,6 +259,14 @@ pub enum Allocate {
 }
 
 /// How a write goes out.
+///
+/// ```
+/// use seawall_io::{Handle, Op, Request, WriteHow};
+/// # let file = Handle::simulated("log".as_ref(), 1);
+/// let durable = WriteHow { dsync: true, ..WriteHow::default() };
+/// assert_eq!(Request::write(&file, 0, vec![], durable).op(), Op::DurableWrite);
+/// assert_eq!(Request::write(&file, 0, vec![], WriteHow::default()).op(), Op::Write);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteHow {
     /// `RWF_DSYNC`: durable when it returns.
@@ -202,6 +277,20 @@ pub struct WriteHow {
 }
 
 /// How completed writes become durable.
+///
+/// ```
+/// use seawall_io::{Disk, SyncHow};
+/// # use seawall_io::{Create, OpenHow, OsDisk};
+/// # let dir = tempfile::tempdir()?;
+/// # let disk = OsDisk::synchronous();
+/// # let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+/// # let file = disk.open(&dir.path().join("log"), how)?;
+/// // After growth by `set_len` all metadata is owed once; overwriting needs only the data.
+/// disk.set_len(&file, 1 << 20)?;
+/// disk.sync(&file, SyncHow::All)?;
+/// disk.sync(&file, SyncHow::Data)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncHow {
     /// `fdatasync`: data, and the metadata needed to read it.
@@ -211,6 +300,19 @@ pub enum SyncHow {
 }
 
 /// What the page cache holds of a file, bytes.
+///
+/// ```
+/// use seawall_io::Disk;
+/// # use seawall_io::{OpenHow, OsDisk};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("data");
+/// std::fs::write(&path, [1; 8192])?;
+/// let disk = OsDisk::synchronous();
+/// let cached = disk.cached(&disk.open(&path, OpenHow::default())?, 8192)?;
+/// assert!(cached.resident <= 8192);
+/// assert!(cached.dirty.unwrap_or(0) <= cached.resident);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cached {
     /// Resident.
@@ -224,6 +326,15 @@ pub struct Cached {
 }
 
 /// An open file of a [`Disk`].
+///
+/// ```
+/// use seawall_io::Handle;
+/// let file = Handle::simulated("redo/log.000001".as_ref(), 7);
+/// let in_flight = file.clone();
+/// assert!(file.is_shared(), "the file stays open while a request holds it");
+/// drop(in_flight);
+/// assert!(!file.is_shared());
+/// ```
 #[derive(Debug, Clone)]
 pub struct Handle(Arc<HandleInner>);
 
@@ -241,18 +352,45 @@ enum HandleFile {
 
 impl Handle {
     /// A handle of the operating system.
+    ///
+    /// ```
+    /// use seawall_io::{Handle, Op};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("data");
+    /// let file = Handle::os(&path, std::fs::File::create(&path)?.into());
+    /// assert!(file.fd(Op::Inspect).is_ok());
+    /// assert_eq!(file.simulated_id(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn os(path: &Path, fd: std::os::fd::OwnedFd) -> Self {
         Self(Arc::new(HandleInner { path: path.into(), file: HandleFile::Os(fd) }))
     }
 
     /// A handle of a disk that is not the operating system's; `id` is that disk's own.
+    ///
+    /// ```
+    /// use seawall_io::{Handle, Op};
+    /// let file = Handle::simulated("data".as_ref(), 42);
+    /// assert_eq!(file.simulated_id(), Some(42));
+    /// assert_eq!(file.fd(Op::Read).unwrap_err().errno(), Some(9), "EBADF: the kernel knows no such file");
+    /// ```
     #[must_use]
     pub fn simulated(path: &Path, id: u64) -> Self {
         Self(Arc::new(HandleInner { path: path.into(), file: HandleFile::Simulated { id, _guard: None } }))
     }
 
     /// Like [`Handle::simulated`]; `guard` is dropped with the last clone, so that the disk learns that the file was closed.
+    ///
+    /// ```
+    /// use seawall_io::Handle;
+    /// use std::sync::Arc;
+    /// let open_files = Arc::new(());
+    /// let file = Handle::simulated_guarded("data".as_ref(), 1, Box::new(open_files.clone()));
+    /// assert_eq!(Arc::strong_count(&open_files), 2);
+    /// drop(file);
+    /// assert_eq!(Arc::strong_count(&open_files), 1, "closed");
+    /// ```
     #[must_use]
     pub fn simulated_guarded(path: &Path, id: u64, guard: Box<dyn Any + Send + Sync>) -> Self {
         Self(Arc::new(HandleInner { path: path.into(), file: HandleFile::Simulated { id, _guard: Some(guard) } }))
@@ -303,6 +441,12 @@ impl Handle {
 }
 
 /// What an asynchronous request does.
+///
+/// ```
+/// use seawall_io::{AlignedBuf, Handle, Request, RequestKind};
+/// let read = Request::read(&Handle::simulated("data".as_ref(), 1), 0, AlignedBuf::zeroed(4096).into());
+/// assert_eq!(read.kind, RequestKind::Read);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
     /// Fill the buffers from the file.
@@ -314,6 +458,20 @@ pub enum RequestKind {
 }
 
 /// An asynchronous request. It owns its buffers.
+///
+/// ```
+/// use seawall_io::{AlignedBuf, Disk, OpenHow, OsDisk, Request};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("data");
+/// std::fs::write(&path, [[1; 4096], [2; 4096]].concat())?;
+/// let disk = OsDisk::synchronous();
+/// let file = disk.open(&path, OpenHow::default())?;
+/// let batch = [4096, 0].map(|offset| Request::read(&file, offset, AlignedBuf::zeroed(4096).into()));
+/// let tickets = disk.submit(batch.into());
+/// let first_bytes: Vec<u8> = tickets.iter().map(|t| disk.wait(t).bufs[0][0]).collect();
+/// assert_eq!(first_bytes, [2, 1], "in the order asked, whatever completed first");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Request {
     /// The file.
@@ -330,18 +488,38 @@ pub struct Request {
 
 impl Request {
     /// A read that fills `buf`.
+    ///
+    /// ```
+    /// # use seawall_io::{AlignedBuf, Handle, Request};
+    /// # let file = Handle::simulated("data".as_ref(), 1);
+    /// assert_eq!(Request::read(&file, 0, AlignedBuf::zeroed(16384).into()).len(), 16384);
+    /// ```
     #[must_use]
     pub fn read(file: &Handle, offset: u64, buf: IoBuf) -> Self {
         Self { file: file.clone(), kind: RequestKind::Read, offset, bufs: vec![buf], done: 0 }
     }
 
     /// A write of all of `bufs`.
+    ///
+    /// ```
+    /// # use seawall_io::{AlignedBuf, Handle, Request, WriteHow};
+    /// # let log = Handle::simulated("log".as_ref(), 1);
+    /// // One write of a group's blocks, which lie apart in memory.
+    /// let blocks = (0..3).map(|_| AlignedBuf::zeroed(4096).into()).collect();
+    /// assert_eq!(Request::write(&log, 0, blocks, WriteHow::default()).len(), 3 * 4096);
+    /// ```
     #[must_use]
     pub fn write(file: &Handle, offset: u64, bufs: Vec<IoBuf>, how: WriteHow) -> Self {
         Self { file: file.clone(), kind: RequestKind::Write(how), offset, bufs, done: 0 }
     }
 
     /// A sync.
+    ///
+    /// ```
+    /// # use seawall_io::{Handle, Request, SyncHow};
+    /// # let log = Handle::simulated("log".as_ref(), 1);
+    /// assert!(Request::sync(&log, SyncHow::Data).is_empty(), "nothing to transfer");
+    /// ```
     #[must_use]
     pub fn sync(file: &Handle, how: SyncHow) -> Self {
         Self { file: file.clone(), kind: RequestKind::Sync(how), offset: 0, bufs: Vec::new(), done: 0 }
@@ -423,6 +601,20 @@ impl Request {
 }
 
 /// A finished request.
+///
+/// ```
+/// use seawall_io::{AlignedBuf, Disk, OpenHow, OsDisk, Request};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("data");
+/// std::fs::write(&path, [1; 100])?;
+/// let disk = OsDisk::synchronous();
+/// let file = disk.open(&path, OpenHow::default())?;
+/// let tickets = disk.submit(vec![Request::read(&file, 0, AlignedBuf::zeroed(4096).into())]);
+/// let done = disk.wait(&tickets[0]);
+/// assert!(done.result.is_err(), "the file is shorter");
+/// assert_eq!(done.bufs[0].len(), 4096, "the memory comes back all the same");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Completion {
     /// Whether all bytes were transferred.
@@ -432,6 +624,22 @@ pub struct Completion {
 }
 
 /// A request in flight. Dropping it abandons the result, not the request.
+///
+/// ```
+/// use seawall_io::{Disk, OsDisk, Request, SyncHow};
+/// # use seawall_io::{Create, OpenHow};
+/// # let dir = tempfile::tempdir()?;
+/// # let disk = OsDisk::synchronous();
+/// # let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+/// # let log = disk.open(&dir.path().join("log"), how)?;
+/// let tickets = disk.submit(vec![Request::sync(&log, SyncHow::Data)]);
+/// while !tickets[0].is_done() {
+///     disk.drive(true);
+/// }
+/// tickets[0].take().expect("it is done").result?;
+/// assert!(tickets[0].take().is_none(), "a completion is there once");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Ticket {
     slot: Arc<Slot>,
@@ -446,6 +654,11 @@ struct Slot {
 
 impl Ticket {
     /// A ticket and the means to complete it, for implementations of [`Disk`].
+    ///
+    /// ```
+    /// let (ticket, _completer) = seawall_io::Ticket::new();
+    /// assert!(!ticket.is_done());
+    /// ```
     #[must_use]
     pub fn new() -> (Self, Completer) {
         let slot = Arc::new(Slot::default());
@@ -469,6 +682,13 @@ impl Ticket {
 }
 
 /// Completes one [`Ticket`].
+///
+/// ```
+/// use seawall_io::{Completion, Ticket};
+/// let (ticket, completer) = Ticket::new();
+/// std::thread::spawn(|| completer.complete(Completion { result: Ok(()), bufs: vec![] })).join().unwrap();
+/// assert!(ticket.take().unwrap().result.is_ok());
+/// ```
 #[derive(Debug)]
 pub struct Completer {
     slot: Arc<Slot>,

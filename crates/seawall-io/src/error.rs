@@ -27,6 +27,14 @@ pub struct IoError {
 }
 
 /// What went wrong.
+///
+/// ```
+/// use seawall_io::{IoError, IoErrorKind, Op};
+/// let kind = IoErrorKind::Misaligned { needed: 512, what: "offset" };
+/// let error = IoError::new(Op::Write, "data.sw", kind);
+/// assert!(error.to_string().contains("the offset is not a multiple of 512 bytes"));
+/// assert!(!error.is_fatal(), "the request was wrong, not the disk");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IoErrorKind {
@@ -63,11 +71,21 @@ pub enum IoErrorKind {
 
 impl IoError {
     /// An error of the kernel.
+    ///
+    /// ```
+    /// # use seawall_io::{IoError, Op};
+    /// assert!(IoError::os(Op::Open, "data.sw", 2).advice().contains("spelled right"));
+    /// ```
     pub fn os(op: Op, path: impl AsRef<Path>, errno: i32) -> Self {
         Self::new(op, path, IoErrorKind::Os(errno))
     }
 
     /// An error of any kind.
+    ///
+    /// ```
+    /// # use seawall_io::{IoError, IoErrorKind, Op};
+    /// assert_eq!(IoError::new(Op::Open, "data.sw", IoErrorKind::Locked).errno(), None);
+    /// ```
     pub fn new(op: Op, path: impl AsRef<Path>, kind: IoErrorKind) -> Self {
         Self { op, path: path.as_ref().to_owned(), offset: None, len: None, kind }
     }
@@ -128,6 +146,13 @@ impl IoError {
     }
 
     /// Whether the disk, not the request, failed: such an error must poison what depends on the file.
+    ///
+    /// ```
+    /// # use seawall_io::{IoError, Op};
+    /// const EIO: i32 = 5;
+    /// assert!(IoError::os(Op::Sync, "log", EIO).is_fatal(), "what was written may be gone");
+    /// assert!(!IoError::os(Op::Read, "log", EIO).is_fatal(), "nothing was lost by asking");
+    /// ```
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         matches!(self.op, Op::Write | Op::DurableWrite | Op::Sync)
@@ -166,4 +191,11 @@ impl fmt::Display for IoError {
 impl std::error::Error for IoError {}
 
 /// Result of an I/O operation.
+///
+/// ```
+/// fn parse_block(block: &[u8]) -> seawall_io::Result<u8> {
+///     Ok(block[0])
+/// }
+/// assert_eq!(parse_block(&[3]), Ok(3));
+/// ```
 pub type Result<T, E = IoError> = std::result::Result<T, E>;

@@ -23,6 +23,15 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// How to open a [`File`].
+///
+/// ```
+/// use seawall_io::{Create, FileClass, FileOptions, FlushMethod, IoStats};
+/// use std::sync::Arc;
+/// let stats = Arc::new(IoStats::new());
+/// let options = FileOptions::new(FileClass::Data, FlushMethod::ODirect).create(Create::IfMissing).stats(&stats);
+/// assert_eq!(Arc::strong_count(&stats), 2, "the file counts into the database's statistics");
+/// assert!(!options.known_written && !options.cache_is_stable, "nothing is taken for granted");
+/// ```
 #[derive(Debug, Clone)]
 pub struct FileOptions {
     /// What the file is for.
@@ -42,6 +51,11 @@ pub struct FileOptions {
 
 impl FileOptions {
     /// Options for an existing file of `class`, flushed by `method`.
+    ///
+    /// ```
+    /// # use seawall_io::{Create, FileClass, FileOptions, FlushMethod};
+    /// assert_eq!(FileOptions::new(FileClass::Redo, FlushMethod::Fsync).create, Create::No);
+    /// ```
     #[must_use]
     pub fn new(class: FileClass, method: FlushMethod) -> Self {
         Self { class, method, create: Create::No, stats: Arc::default(), known_written: false, cache_is_stable: false }
@@ -63,6 +77,21 @@ impl FileOptions {
 }
 
 /// What a barrier did.
+///
+/// ```
+/// use seawall_io::{Barrier, Cause, Create, File, FileClass, FileOptions, FlushMethod, OsDisk};
+/// # use std::sync::Arc;
+/// # let dir = tempfile::tempdir()?;
+/// let barrier_under = |method: FlushMethod| {
+///     let options = FileOptions::new(FileClass::Data, method).create(Create::New);
+///     let file = File::open(Arc::new(OsDisk::synchronous()), &dir.path().join(method.name()), options)?;
+///     file.write_at(0, b"row", Cause::Clean)?;
+///     file.barrier(Cause::Clean)
+/// };
+/// assert_eq!(barrier_under(FlushMethod::Fsync)?, Barrier::Flushed);
+/// assert_eq!(barrier_under(FlushMethod::ODsync)?, Barrier::Skipped, "every write was durable by itself");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Barrier {
     /// The device was flushed.
@@ -158,6 +187,16 @@ impl File {
     ///
     /// # Errors
     /// What [`Disk::open`] refuses with.
+    ///
+    /// ```
+    /// # use seawall_io::{File, FileClass, FileOptions, FlushMethod, OsDisk};
+    /// # use std::sync::Arc;
+    /// # let dir = tempfile::tempdir()?;
+    /// let options = FileOptions::new(FileClass::Data, FlushMethod::ODirect);
+    /// let missing = File::open(Arc::new(OsDisk::synchronous()), &dir.path().join("data.sw"), options);
+    /// assert!(missing.unwrap_err().to_string().contains("data.sw"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn open(disk: Arc<dyn Disk>, path: &Path, options: FileOptions) -> Result<Self> {
         let started = Instant::now();
         let FileOptions { class, method, create, stats, known_written, cache_is_stable } = options;
@@ -232,6 +271,21 @@ impl File {
     ///
     /// # Errors
     /// [`IoErrorKind::Locked`], or the kernel's refusal.
+    ///
+    /// ```
+    /// use seawall_io::IoErrorKind;
+    /// # use seawall_io::{Create, File, FileClass, FileOptions, FlushMethod, OsDisk};
+    /// # use std::sync::Arc;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("data.sw");
+    /// # let options = FileOptions::new(FileClass::Data, FlushMethod::Fsync).create(Create::IfMissing);
+    /// # let disk = Arc::new(OsDisk::synchronous());
+    /// let mine = File::open(disk.clone(), &path, options.clone())?;
+    /// mine.lock()?;
+    /// let theirs = File::open(disk, &path, options)?;
+    /// assert_eq!(theirs.lock().unwrap_err().kind, IoErrorKind::Locked);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn lock(&self) -> Result<()> {
         let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if held.is_none() {
@@ -247,6 +301,20 @@ impl File {
     /// # Errors
     /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, before anything is asked of the disk, [`IoErrorKind::UnexpectedEof`] when the file is shorter,
     /// or the kernel's refusal.
+    ///
+    /// ```
+    /// use seawall_io::{Cause, IoErrorKind};
+    /// # use seawall_io::{File, FileClass, FileOptions, FlushMethod, OsDisk};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("short");
+    /// std::fs::write(&path, b"abc")?;
+    /// # let options = FileOptions::new(FileClass::Scratch, FlushMethod::Fsync);
+    /// # let file = File::open(std::sync::Arc::new(OsDisk::synchronous()), &path, options)?;
+    /// let mut five = [0; 5];
+    /// let error = file.read_at(0, &mut five, Cause::DemandRead).unwrap_err();
+    /// assert_eq!(error.kind, IoErrorKind::UnexpectedEof { got: 3 });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn read_at(&self, offset: u64, buf: &mut [u8], cause: Cause) -> Result<()> {
         let open = self.current();
         check_alignment(&self.path, Op::Read, &open.mode, offset, [&*buf])?;
@@ -297,6 +365,19 @@ impl File {
     ///
     /// # Errors
     /// As [`File::write_durable_at`].
+    ///
+    /// ```
+    /// use seawall_io::Cause;
+    /// # use seawall_io::{Create, File, FileClass, FileOptions, FlushMethod, OsDisk};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("log");
+    /// # let options = FileOptions::new(FileClass::Redo, FlushMethod::Fsync).create(Create::New);
+    /// # let log = File::open(std::sync::Arc::new(OsDisk::synchronous()), &path, options)?;
+    /// // A group of commits: three records, one write, one sync.
+    /// log.write_durable_vectored_at(0, &[b"one ", b"two ", b"three"], Cause::Commit)?;
+    /// assert_eq!(std::fs::read(&path)?, b"one two three");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn write_durable_vectored_at(&self, offset: u64, parts: &[&[u8]], cause: Cause) -> Result<()> {
         let open = self.current();
         let len = check_alignment(&self.path, Op::DurableWrite, &open.mode, offset, parts.iter().copied())?;
@@ -421,6 +502,19 @@ impl File {
     ///
     /// # Errors
     /// `ENOSPC` before anything is written; `EOPNOTSUPP` when this way of allocating does not exist here.
+    ///
+    /// ```
+    /// use seawall_io::{Allocate, Cause};
+    /// # use seawall_io::{Create, File, FileClass, FileOptions, FlushMethod, OsDisk};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = FileOptions::new(FileClass::Data, FlushMethod::Fsync).create(Create::New);
+    /// # let file = File::open(std::sync::Arc::new(OsDisk::synchronous()), &dir.path().join("data"), options)?;
+    /// match file.grow(Allocate::Unwritten, 1 << 20, Cause::Preallocate) {
+    ///     Ok(()) => assert_eq!(file.len(), 1 << 20),
+    ///     Err(e) => assert_eq!(e.op.name(), "grow"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn grow(&self, how: Allocate, len: u64, cause: Cause) -> Result<()> {
         let from = self.len();
         if len <= from {
@@ -453,6 +547,20 @@ impl File {
     /// When the old descriptor's last sync fails (`op` is [`Op::Sync`]), the new method is in effect but writes made before may be
     /// lost: the error must poison whatever depends on the file. When only dropping the page cache fails (`op` is
     /// [`Op::Inspect`]), the new method is in effect and nothing is lost.
+    ///
+    /// ```
+    /// use seawall_io::FlushMethod;
+    /// # use seawall_io::{Create, File, FileClass, FileOptions, OsDisk};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = FileOptions::new(FileClass::Data, FlushMethod::Fsync).create(Create::New);
+    /// # let path = dir.path().join("data");
+    /// # let file = File::open(std::sync::Arc::new(OsDisk::synchronous()), &path, options)?;
+    /// assert_eq!(file.set_method(FlushMethod::ODsync)?.requested, FlushMethod::ODsync);
+    /// std::fs::remove_file(&path)?;
+    /// assert!(file.set_method(FlushMethod::Fsync).is_err(), "the path leads nowhere");
+    /// assert_eq!(file.mode().requested, FlushMethod::ODsync, "and nothing has changed");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_method(&self, method: FlushMethod) -> Result<EffectiveMode> {
         // Open first (4): from here on both descriptors see every write-back error.
         let new = open_by(&*self.disk, &self.path, method, Create::No)?;
@@ -569,6 +677,26 @@ impl File {
 }
 
 /// An asynchronous read or write of a [`File`].
+///
+/// ```
+/// use seawall_io::{AlignedBuf, Cause, FileRequest};
+/// # use seawall_io::{Backend, Create, File, FileClass, FileOptions, FlushMethod, OsDisk};
+/// # let dir = tempfile::tempdir()?;
+/// # let options = FileOptions::new(FileClass::Data, FlushMethod::ODirect).create(Create::New);
+/// # let disk = std::sync::Arc::new(OsDisk::new(Backend::Auto, None)?);
+/// # let file = File::open(disk, &dir.path().join("data"), options)?;
+/// // Four pages written side by side, and one barrier for all.
+/// let write = |i: u8| {
+///     let page = AlignedBuf::copy_of(&[i; 4096]);
+///     FileRequest { write: true, offset: u64::from(i) * 4096, bufs: vec![page.into()], cause: Cause::Clean }
+/// };
+/// for pending in file.submit((0..4).map(write).collect())? {
+///     file.wait(pending)?;
+/// }
+/// file.barrier(Cause::Clean)?;
+/// assert_eq!(file.len(), 4 * 4096);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct FileRequest {
     /// Whether it writes.
@@ -582,6 +710,23 @@ pub struct FileRequest {
 }
 
 /// A submitted operation of a [`File`].
+///
+/// ```
+/// use seawall_io::{AlignedBuf, Cause, FileRequest};
+/// # use seawall_io::{Backend, File, FileClass, FileOptions, FlushMethod, OsDisk};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("data");
+/// # std::fs::write(&path, [7; 4096])?;
+/// # let options = FileOptions::new(FileClass::Data, FlushMethod::Fsync);
+/// # let file = File::open(std::sync::Arc::new(OsDisk::new(Backend::Threads, None)?), &path, options)?;
+/// let bufs = vec![AlignedBuf::zeroed(4096).into()];
+/// let ahead = FileRequest { write: false, offset: 0, bufs, cause: Cause::Prefetch };
+/// let pending = file.submit(vec![ahead])?.remove(0);
+/// // ... other work, until the page is needed ...
+/// let page = file.wait(pending)?.remove(0);
+/// assert_eq!(page[4095], 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Pending {
     ticket: Ticket,

@@ -69,6 +69,11 @@ impl fmt::Display for FlushMethod {
 }
 
 /// A name that is no flush method.
+///
+/// ```
+/// use seawall_io::{FlushMethod, UnknownFlushMethod};
+/// assert_eq!("o_turbo".parse::<FlushMethod>(), Err(UnknownFlushMethod("o_turbo".into())));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no flush method; use fsync, o_dsync, o_direct, o_direct_no_fsync or o_direct_dsync \
@@ -92,6 +97,18 @@ impl FromStr for FlushMethod {
 }
 
 /// What is in effect for an open file, beside what was asked for.
+///
+/// ```
+/// use seawall_io::{EffectiveMode, FlushMethod};
+/// let mode = EffectiveMode {
+///     requested: FlushMethod::ODirect,
+///     direct: false,
+///     align_bytes: 1,
+///     rwf_dsync: false,
+///     degraded: Some("the file system refuses O_DIRECT".into()),
+/// };
+/// assert_eq!(mode.to_string(), "o_direct (in effect: buffered; the file system refuses O_DIRECT)");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectiveMode {
     /// The method asked for.

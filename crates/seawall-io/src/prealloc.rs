@@ -35,6 +35,14 @@ const NAP_MAX: Duration = Duration::from_millis(100);
 pub const STEP_BYTES: usize = 256 << 10;
 
 /// What to make.
+///
+/// ```
+/// use seawall_io::{FileClass, FillOptions};
+/// // Gentle on the commits beside it, and never the last gigabyte of the disk.
+/// let usual = FillOptions::new(FileClass::Redo, 64 << 20);
+/// let options = FillOptions { bytes_per_second: 20e6, reserve: 1 << 30, ..usual };
+/// assert_eq!(options.len, 64 << 20);
+/// ```
 #[derive(Debug, Clone)]
 pub struct FillOptions {
     /// Length, bytes; rounded up to 4096.
@@ -53,6 +61,11 @@ pub struct FillOptions {
 
 impl FillOptions {
     /// A file of `len` bytes at 100 MB/s, leaving 64 MiB free.
+    ///
+    /// ```
+    /// # use seawall_io::{FileClass, FillOptions};
+    /// assert_eq!(FillOptions::new(FileClass::Redo, 1 << 20).reserve, 64 << 20);
+    /// ```
     #[must_use]
     pub fn new(class: FileClass, len: u64) -> Self {
         Self { len, reserve: 64 << 20, bytes_per_second: 100e6, class, stats: Arc::default(), write_zeroes: true }
@@ -85,6 +98,23 @@ pub struct Fill {
 }
 
 /// What a step left to do.
+///
+/// ```
+/// use seawall_io::{FileClass, Fill, FillOptions, FillStep, OsDisk};
+/// # let dir = tempfile::tempdir()?;
+/// # let disk = std::sync::Arc::new(OsDisk::synchronous());
+/// let target = dir.path().join("log.000002");
+/// let mut fill = Fill::begin(disk, &target, FillOptions::new(FileClass::Redo, 1 << 20))?;
+/// let segment = loop {
+///     assert!(!target.exists(), "not before it is whole");
+///     match fill.step()? {
+///         FillStep::Filling(more) => fill = more,
+///         FillStep::Ready(file) => break file,
+///     }
+/// };
+/// assert_eq!(segment.path(), target);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub enum FillStep {
     /// More to do.
@@ -99,6 +129,17 @@ impl Fill {
     /// # Errors
     /// [`IoErrorKind::Reserve`] when the space is not there, `EEXIST` when `target` exists or its `.filling` file does (another
     /// fill is under way, or was interrupted and awaits [`sweep`]), or the kernel's refusal; nothing is left behind.
+    ///
+    /// ```
+    /// use seawall_io::{FileClass, Fill, FillOptions, IoErrorKind, OsDisk};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let disk = std::sync::Arc::new(OsDisk::synchronous());
+    /// let huge = FillOptions { reserve: u64::MAX, ..FillOptions::new(FileClass::Redo, 4096) };
+    /// let error = Fill::begin(disk, &dir.path().join("log.000003"), huge).unwrap_err();
+    /// assert!(matches!(error.kind, IoErrorKind::Reserve { needed: 4096, available: 0, .. }));
+    /// assert_eq!(std::fs::read_dir(dir.path())?.count(), 0, "nothing is left behind");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn begin(disk: Arc<dyn Disk>, target: &Path, options: FillOptions) -> Result<Self> {
         let options = FillOptions { len: options.len.next_multiple_of(4096), ..options };
         let dir = directory(target);

@@ -57,6 +57,10 @@ impl Default for IoStats {
 
 impl IoStats {
     /// Counters at zero.
+    ///
+    /// ```
+    /// assert!(seawall_io::IoStats::new().snapshot().cells.is_empty());
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -116,6 +120,16 @@ impl IoStats {
 }
 
 /// Counters of one class, operation and cause.
+///
+/// ```
+/// use seawall_io::{Cause, FileClass, IoStats, Op};
+/// # use std::time::Duration;
+/// let stats = IoStats::new();
+/// stats.record(FileClass::Redo, Op::Sync, Cause::Commit, Duration::from_micros(70), 0);
+/// stats.record_error(FileClass::Redo, Op::Sync, Cause::Commit);
+/// let cell = stats.snapshot().cells.remove(0);
+/// assert_eq!((cell.count(), cell.errors), (1, 1), "a failed operation has no latency");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellSnapshot {
     /// File class.
@@ -141,6 +155,19 @@ impl CellSnapshot {
 }
 
 /// Everything counted at one moment.
+///
+/// ```
+/// use seawall_io::{Cause, FileClass, IoStats, Op};
+/// # use std::time::Duration;
+/// let key = (FileClass::Data, Op::Read, Cause::DemandRead);
+/// let of_a_process = || {
+///     let stats = IoStats::new();
+///     stats.record(key.0, key.1, key.2, Duration::from_micros(85), 16384);
+///     stats.snapshot()
+/// };
+/// let both = of_a_process().merged(&of_a_process());
+/// assert_eq!(both.get(key.0, key.1, key.2).unwrap().bytes, 32768);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoSnapshot {
     /// The cells in use, ordered by class, operation, cause.

@@ -8,6 +8,13 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Which publication a cell belongs to; see `docs/experiments.md`.
+///
+/// ```
+/// use seawall_lab::cell::Experiment;
+/// let short: Vec<_> = Experiment::ALL.iter().map(|e| e.short()).collect();
+/// assert_eq!(short, ["base", "e1", "e2", "e3", "e4"]);
+/// assert_eq!(Experiment::DirectSync.to_string(), "direct-sync");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Experiment {
@@ -90,6 +97,12 @@ macro_rules! words {
 
 words! {
     /// What a request does.
+    ///
+    /// ```
+    /// use seawall_lab::{cell::Pattern, plan};
+    /// assert_eq!(plan::random_read(1).pattern, Pattern::RandomRead);
+    /// assert_eq!(Pattern::SequentialWrite.word(), "seqwrite");
+    /// ```
     Pattern {
         /// Random blocks read.
         RandomRead = "randread",
@@ -106,6 +119,12 @@ words! {
 
 words! {
     /// How the page cache takes part.
+    ///
+    /// ```
+    /// use seawall_lab::cell::{Access, CellSpec, Experiment};
+    /// let dontcache = CellSpec { access: Access::DontCache, ..CellSpec::new(Experiment::LogMemory) };
+    /// assert!(dontcache.title().contains("RWF_DONTCACHE"));
+    /// ```
     Access {
         /// Through the page cache.
         Buffered = "buffered",
@@ -120,6 +139,12 @@ words! {
 
 words! {
     /// What makes a write durable, once per write or per group of commits.
+    ///
+    /// ```
+    /// use seawall_lab::{cell::Sync, plan};
+    /// let id = |sync| plan::direct_sync(1, 4096, sync).id();
+    /// assert_eq!(id(Sync::RwfDsync), id(Sync::None).replace("nosync", "rwf-dsync"));
+    /// ```
     Sync {
         /// Nothing.
         None = "nosync",
@@ -134,6 +159,12 @@ words! {
 
 words! {
     /// What the file's blocks are before the measurement begins.
+    ///
+    /// ```
+    /// use seawall_lab::{cell::{Access, Preparation, Sync}, plan};
+    /// let fresh = plan::extend(Preparation::Unwritten, Access::Buffered, Sync::Fdatasync);
+    /// assert_eq!(fresh.title(), "write 8K into fallocated space, buffered, fdatasync each, 1 thread");
+    /// ```
     Preparation {
         /// Every block written and synced, long ago as far as the file system is concerned.
         Written = "overwrite",
@@ -158,6 +189,12 @@ words! {
 
 words! {
     /// What else happens during the measurement.
+    ///
+    /// ```
+    /// use seawall_lab::{cell::Beside, plan};
+    /// assert!(plan::parallel(8, Beside::DroppedPages).id().ends_with("/dropped"));
+    /// assert!(!plan::parallel(8, Beside::Nothing).id().contains("alone"), "nothing is not said");
+    /// ```
     Beside {
         /// Nothing.
         Nothing = "alone",
@@ -175,6 +212,12 @@ words! {
 }
 
 /// The shape of a commit in the [`Pattern::Log`] cells.
+///
+/// ```
+/// use seawall_lab::{cell::Access, plan};
+/// let shape = plan::log(16, Access::Direct, 4096, true).log.unwrap();
+/// assert_eq!(shape.records_per_commit * shape.record_bytes, 2048, "bytes of a commit");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LogShape {
     /// Records in each commit.
@@ -186,6 +229,13 @@ pub struct LogShape {
 }
 
 /// Everything that decides a cell's outcome.
+///
+/// ```
+/// use seawall_lab::cell::{CellSpec, Experiment, Sync};
+/// let spec = CellSpec { threads: 4, sync: Sync::Fdatasync, ..CellSpec::new(Experiment::DirectSync) };
+/// assert_eq!(spec.title(), "random 4K writes, direct, fdatasync each, 4 threads");
+/// assert_ne!(spec.id(), CellSpec { threads: 8, ..spec }.id(), "another measurement, another id");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CellSpec {
     /// The publication the cell re-runs.
@@ -212,6 +262,11 @@ pub struct CellSpec {
 
 impl CellSpec {
     /// A random 4 KiB direct overwrite by one thread without sync; adjust from here.
+    ///
+    /// ```
+    /// # use seawall_lab::cell::{CellSpec, Experiment};
+    /// assert_eq!(CellSpec::new(Experiment::Baseline).title(), "random 4K writes, direct, 1 thread");
+    /// ```
     #[must_use]
     pub fn new(experiment: Experiment) -> Self {
         Self {

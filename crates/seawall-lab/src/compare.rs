@@ -12,6 +12,13 @@ use serde::Serialize;
 use std::collections::HashSet;
 
 /// How a cell of the second run stands to the first.
+///
+/// ```
+/// use seawall_lab::{compare::{Outcome, compare}, plan, sample};
+/// let before = sample::results(vec![sample::cell(plan::random_read(1), 10_000.0)]);
+/// let within_noise = sample::results(vec![sample::cell(plan::random_read(1), 10_100.0)]);
+/// assert_eq!(compare(&before, &within_noise).rows[0].outcome, Outcome::CannotTell);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -28,6 +35,14 @@ pub enum Outcome {
 }
 
 /// One cell in two runs.
+///
+/// ```
+/// use seawall_lab::{compare::{Outcome, compare}, plan, sample};
+/// let cell = |depth| sample::cell(plan::random_read(depth), 10_000.0);
+/// let rows = compare(&sample::results(vec![cell(1)]), &sample::results(vec![cell(32)])).rows;
+/// assert_eq!((rows[0].outcome, rows[1].outcome), (Outcome::OnlyFirst, Outcome::OnlySecond));
+/// assert_eq!(rows[0].ratio, None);
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// Cell id.
@@ -47,6 +62,15 @@ pub struct Row {
 }
 
 /// Two runs compared.
+///
+/// ```
+/// use seawall_lab::{compare::compare, sample};
+/// let (a, mut b) = (sample::results(vec![]), sample::results(vec![]));
+/// b.machine.host = "db2".into();
+/// let difference = compare(&a, &b);
+/// assert!(!difference.same_machine);
+/// assert_eq!(difference.context, [("host".to_owned(), "db1".to_owned(), "db2".to_owned())]);
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     /// Whether both runs come from the same machine and device, as far as the results tell.

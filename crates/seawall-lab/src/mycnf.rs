@@ -11,6 +11,12 @@ use crate::text;
 use std::path::{Path, PathBuf};
 
 /// Why an option file could not be used.
+///
+/// ```
+/// use seawall_lab::mycnf::MyCnf;
+/// let error = MyCnf::read("/nowhere/my.cnf".as_ref()).unwrap_err();
+/// assert!(error.to_string().contains("give a readable option file with --my-cnf"));
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum MyCnfError {
     /// It could not be read.
@@ -44,6 +50,17 @@ pub enum MyCnfError {
 }
 
 /// A parsed option file.
+///
+/// ```
+/// use seawall_lab::{mycnf::MyCnf, plan, sample, settings};
+/// let advice = settings::recommend(&sample::of_plan(&plan::decisive()));
+/// let server = settings::Server::MariaDb11;
+/// let mine = MyCnf::parse("my.cnf", "# written at 3 am\n[mariadb]\nport=3307\n!include local.cnf\n")?;
+/// let proposal = mine.propose(server, advice.server(server));
+/// assert!(proposal.text.contains("# written at 3 am\n[mariadb]\nport=3307\n"), "what is the user's stays");
+/// assert!(proposal.notes[0].contains("includes other files"));
+/// # Ok::<(), seawall_lab::mycnf::MyCnfError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct MyCnf {
     name: String,
@@ -74,6 +91,17 @@ enum Line {
 }
 
 /// One change.
+///
+/// ```
+/// use seawall_lab::{mycnf::MyCnf, plan, sample, settings};
+/// # let advice = settings::recommend(&sample::of_plan(&plan::decisive()));
+/// # let server = settings::Server::MySql80;
+/// let mine = MyCnf::parse("my.cnf", "[mysqld]\nskip-innodb-doublewrite\n")?;
+/// let changes = mine.propose(server, advice.server(server)).changes;
+/// let change = changes.iter().find(|c| c.key == "innodb_doublewrite").unwrap();
+/// assert_eq!((change.from.as_deref(), change.to.as_str(), change.line), (Some("OFF"), "ON", Some(2)));
+/// # Ok::<(), seawall_lab::mycnf::MyCnfError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The variable.
@@ -87,6 +115,17 @@ pub struct Change {
 }
 
 /// The file as it could be.
+///
+/// ```
+/// use seawall_lab::{mycnf::MyCnf, plan, sample, settings};
+/// # let advice = settings::recommend(&sample::of_plan(&plan::decisive()));
+/// # let server = settings::Server::MySql84;
+/// let first = MyCnf::parse("my.cnf", "[mysqld]\n")?.propose(server, advice.server(server));
+/// // Once applied, there is nothing left to say.
+/// let second = MyCnf::parse("my.cnf", &first.text)?.propose(server, advice.server(server));
+/// assert!(second.diff.is_empty() && second.changes.is_empty());
+/// # Ok::<(), seawall_lab::mycnf::MyCnfError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
     /// The whole new text.
@@ -103,6 +142,18 @@ pub struct Proposal {
 ///
 /// # Errors
 /// [`MyCnfError`]: the file cannot be read, is not UTF-8, or has a line that is not one of an option file.
+///
+/// ```
+/// use seawall_lab::{mycnf::propose, plan, sample, settings};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("my.cnf");
+/// std::fs::write(&path, "[mysqld]\ninnodb_doublewrite = OFF\n")?;
+/// let advice = settings::recommend(&sample::of_plan(&plan::decisive()));
+/// let proposal = propose(&path, settings::Server::MySql80, &advice)?;
+/// assert!(proposal.text.contains("innodb_doublewrite = ON\n"));
+/// assert!(std::fs::read_to_string(&path)?.contains("OFF"), "the file itself is only read");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn propose(path: &Path, server: Server, settings: &Settings) -> Result<Proposal, MyCnfError> {
     Ok(MyCnf::read(path)?.propose(server, settings.server(server)))
 }
@@ -112,6 +163,15 @@ impl MyCnf {
     ///
     /// # Errors
     /// As [`propose`].
+    ///
+    /// ```
+    /// use seawall_lab::mycnf::{MyCnf, MyCnfError};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("my.cnf");
+    /// std::fs::write(&path, b"[mysqld]\n# Gr\xfc\xdfe\n")?;
+    /// assert!(matches!(MyCnf::read(&path), Err(MyCnfError::NotUtf8 { line: 2, .. })));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn read(path: &Path) -> Result<Self, MyCnfError> {
         let bytes = std::fs::read(path).map_err(|source| MyCnfError::Unreadable { path: path.into(), source })?;
         let text = String::from_utf8(bytes).map_err(|error| {

@@ -8,6 +8,11 @@ use crate::cell::{Access, Beside, CellSpec, Experiment, LogShape, Pattern, Prepa
 const KIB: u32 = 1024;
 
 /// 16 KiB random direct reads by one thread at `depth`.
+///
+/// ```
+/// let spec = seawall_lab::plan::random_read(32);
+/// assert_eq!(spec.id(), "base/overwrite/randread/16k/direct/nosync/t1/d32");
+/// ```
 #[must_use]
 pub fn random_read(depth: u32) -> CellSpec {
     CellSpec {
@@ -19,6 +24,10 @@ pub fn random_read(depth: u32) -> CellSpec {
 }
 
 /// 1 MiB sequential direct reads, eight in flight.
+///
+/// ```
+/// assert_eq!(seawall_lab::plan::sequential_read().title(), "sequential 1M reads, direct, depth 8, 1 thread");
+/// ```
 #[must_use]
 pub fn sequential_read() -> CellSpec {
     CellSpec {
@@ -30,12 +39,25 @@ pub fn sequential_read() -> CellSpec {
 }
 
 /// E1: random direct writes of `block_bytes` by `threads`, made durable by `sync`.
+///
+/// ```
+/// use seawall_lab::{cell::Sync, plan};
+/// // What one commit waits for, and what sixteen do side by side.
+/// assert_eq!(plan::direct_sync(1, 4096, Sync::Fdatasync).id(), "e1/overwrite/randwrite/4k/direct/fdatasync/t1");
+/// assert_eq!(plan::direct_sync(16, 4096, Sync::Fdatasync).threads, 16);
+/// ```
 #[must_use]
 pub fn direct_sync(threads: u32, block_bytes: u32, sync: Sync) -> CellSpec {
     CellSpec { threads, block_bytes, sync, ..CellSpec::new(Experiment::DirectSync) }
 }
 
 /// E2: log commits by `threads`.
+///
+/// ```
+/// use seawall_lab::{cell::Access, plan};
+/// let merged = plan::log(16, Access::Direct, 4096, true);
+/// assert_eq!(merged.id(), "e2/overwrite/log/4k/direct/fdatasync/t16/merged");
+/// ```
 #[must_use]
 pub fn log(threads: u32, access: Access, block_bytes: u32, merged: bool) -> CellSpec {
     CellSpec {
@@ -50,18 +72,35 @@ pub fn log(threads: u32, access: Access, block_bytes: u32, merged: bool) -> Cell
 }
 
 /// E3: 16 KiB random direct writes by `threads` to one file, beside something or nothing.
+///
+/// ```
+/// use seawall_lab::{cell::Beside, plan};
+/// let beside_cache = plan::parallel(8, Beside::CachedPages);
+/// assert_eq!(beside_cache.title(), "random 16K writes, direct, 8 threads, file's pages cached");
+/// ```
 #[must_use]
 pub fn parallel(threads: u32, beside: Beside) -> CellSpec {
     CellSpec { threads, block_bytes: 16 * KIB, beside, ..CellSpec::new(Experiment::ParallelDirect) }
 }
 
 /// E3: latency of fdatasync while another thread overwrites without pause.
+///
+/// ```
+/// use seawall_lab::{plan, results::operation_word};
+/// assert_eq!(operation_word(&plan::flush_under_writes()), "flushes");
+/// ```
 #[must_use]
 pub fn flush_under_writes() -> CellSpec {
     CellSpec { sync: Sync::Fdatasync, ..parallel(1, Beside::ContinuousWriter) }
 }
 
 /// E4: sequential 8 KiB writes, each made durable, into a file prepared as stated.
+///
+/// ```
+/// use seawall_lab::{cell::{Access, Preparation, Sync}, plan};
+/// let append = plan::extend(Preparation::Append, Access::Buffered, Sync::Fdatasync);
+/// assert_eq!(append.id(), "e4/append/seqwrite/8k/buffered/fdatasync/t1");
+/// ```
 #[must_use]
 pub fn extend(preparation: Preparation, access: Access, sync: Sync) -> CellSpec {
     CellSpec {
@@ -75,12 +114,25 @@ pub fn extend(preparation: Preparation, access: Access, sync: Sync) -> CellSpec 
 }
 
 /// E4: overwriting a preallocated file while a rate-limited fill of another runs beside it.
+///
+/// ```
+/// assert!(seawall_lab::plan::beside_fill().title().ends_with("beside a rate-limited fill"));
+/// ```
 #[must_use]
 pub fn beside_fill() -> CellSpec {
     CellSpec { beside: Beside::PacedFill, ..extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync) }
 }
 
 /// The cells of the default run.
+///
+/// ```
+/// use seawall_lab::{plan, sample, verdict};
+/// let experiments = [plan::random_read(1), plan::beside_fill()];
+/// assert!(experiments.iter().all(|spec| plan::decisive().contains(spec)));
+/// // Enough for every verdict but the one on a power cut.
+/// let verdicts = verdict::verdicts(&sample::of_plan(&plan::decisive()));
+/// assert!(verdicts.iter().any(|v| v.level == verdict::Level::NotTested));
+/// ```
 #[must_use]
 pub fn decisive() -> Vec<CellSpec> {
     use {Access as A, Preparation as P, Sync as S};
@@ -108,6 +160,13 @@ pub fn decisive() -> Vec<CellSpec> {
 }
 
 /// The cells of `--full`: the decisive ones and the rest of each grid.
+///
+/// ```
+/// use seawall_lab::plan;
+/// let (full, decisive) = (plan::full(), plan::decisive());
+/// assert!(full.len() > 5 * decisive.len());
+/// assert!(decisive.iter().all(|spec| full.contains(spec)), "what is decided is in both");
+/// ```
 #[must_use]
 pub fn full() -> Vec<CellSpec> {
     use {Access as A, Preparation as P, Sync as S};

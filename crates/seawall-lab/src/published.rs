@@ -3,6 +3,12 @@
 use crate::cell::Experiment;
 
 /// One published figure.
+///
+/// ```
+/// use seawall_lab::{cell::Experiment, published};
+/// let row: Vec<_> = published::figures(Experiment::DirectSync).filter(|p| p.threads == Some(8)).collect();
+/// assert!(row.iter().any(|p| p.series == "cache off, fsync each" && p.rate == 77.0));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Published {
     /// The experiment it belongs to.
@@ -18,6 +24,12 @@ pub struct Published {
 }
 
 /// A publication.
+///
+/// ```
+/// for source in seawall_lab::published::SOURCES {
+///     assert!(!source.caveat.is_empty(), "nothing old is quoted without what is known today: {}", source.citation);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Source {
     /// The experiment.
@@ -109,12 +121,25 @@ pub const FIGURES: [Published; 26] = [
 ];
 
 /// The publication an experiment re-runs; the baseline has none.
+///
+/// ```
+/// use seawall_lab::{cell::Experiment, published::source};
+/// assert!(source(Experiment::AppendOverwrite).unwrap().citation.starts_with("Y. Matsunobu"));
+/// assert_eq!(source(Experiment::Baseline), None);
+/// ```
 #[must_use]
 pub fn source(experiment: Experiment) -> Option<&'static Source> {
     SOURCES.iter().find(|s| s.experiment == experiment)
 }
 
 /// The published rates of one experiment.
+///
+/// ```
+/// use seawall_lab::{cell::Experiment, published::figures};
+/// let rate = |what| figures(Experiment::AppendOverwrite).find(|p| p.what == what).unwrap().rate;
+/// let ratio = rate("overwrite a full file") / rate("append to an empty file");
+/// assert!((3.9..4.1).contains(&ratio), "overwriting was four times as fast");
+/// ```
 pub fn figures(experiment: Experiment) -> impl Iterator<Item = &'static Published> {
     FIGURES.iter().filter(move |p| p.experiment == experiment)
 }

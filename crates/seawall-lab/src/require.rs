@@ -11,6 +11,12 @@ use crate::text;
 use std::fmt;
 
 /// One metric: its name, the cell it reads, and what it is.
+///
+/// ```
+/// use seawall_lab::require::METRICS;
+/// let spec = |name| (METRICS.iter().find(|m| m.name == name).unwrap().spec)();
+/// assert_eq!(spec("flush"), spec("durable_write"), "two names of one cell");
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
     /// Name on the command line.
@@ -116,6 +122,16 @@ impl Op {
 }
 
 /// A parsed requirement.
+///
+/// ```
+/// use seawall_lab::{require::Requirement, sample, plan};
+/// let results = sample::of_plan(&plan::decisive());
+/// let limits = ["flush.p99<10ms", "read_deep.rate>=20k/s"].map(Requirement::parse);
+/// for limit in limits {
+///     assert!(limit?.evaluate(&results)?.met);
+/// }
+/// # Ok::<(), seawall_lab::require::RequireError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requirement {
     /// As it was written.
@@ -129,6 +145,15 @@ pub struct Requirement {
 }
 
 /// How a requirement fared.
+///
+/// ```
+/// # use seawall_lab::{plan, require::Requirement, sample};
+/// # let results = sample::of_plan(&plan::decisive());
+/// let outcome = Requirement::parse("flush.p99 < 1us")?.evaluate(&results)?;
+/// assert!(!outcome.met && outcome.measured > 1000.0, "nanoseconds");
+/// assert!(outcome.to_string().starts_with("NOT met: flush.p99 < 1us ("));
+/// # Ok::<(), seawall_lab::require::RequireError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// Whether it is met.
@@ -146,6 +171,16 @@ impl fmt::Display for Outcome {
 }
 
 /// Why a requirement could not be evaluated.
+///
+/// ```
+/// use seawall_lab::{require::{RequireError, Requirement}, sample};
+/// assert!(matches!(Requirement::parse("flush.p98<1ms"), Err(RequireError::Stat { .. })));
+/// // What was not measured never passes.
+/// let nothing = sample::results(vec![]);
+/// let error = Requirement::parse("flush.p99<10ms")?.evaluate(&nothing).unwrap_err();
+/// assert!(matches!(error, RequireError::NotMeasured { .. }));
+/// # Ok::<(), RequireError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RequireError {
     /// Not of the form `metric.stat op value`.

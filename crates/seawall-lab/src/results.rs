@@ -18,6 +18,15 @@ pub const FORMAT: u32 = 1;
 pub const LATENCY_CONFIG: (u8, u8) = (seawall_io::GROUPING_POWER, seawall_io::MAX_VALUE_POWER);
 
 /// One run of `seawall lab`.
+///
+/// ```
+/// use seawall_lab::{cell::{Beside, Experiment}, plan, sample};
+/// let results = sample::of_plan(&plan::decisive());
+/// let eight = results.cell(&plan::parallel(8, Beside::Nothing)).unwrap();
+/// assert_eq!(eight.spec.threads, 8);
+/// assert!(results.cells_of(Experiment::ParallelDirect).any(|cell| cell.id == eight.id));
+/// assert!(results.complete && results.witness.is_none());
+/// ```
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Results {
     /// [`FORMAT`].
@@ -45,6 +54,12 @@ pub struct Results {
 }
 
 /// The machine a run was made on.
+///
+/// ```
+/// let machine = seawall_lab::run::this_machine();
+/// println!("{} with {} processors, {} GiB", machine.host, machine.cpus, machine.memory_bytes >> 30);
+/// assert!(!machine.kernel.is_empty());
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Processors available to the process.
@@ -60,6 +75,11 @@ pub struct Machine {
 }
 
 /// How the run was asked for.
+///
+/// ```
+/// let run = seawall_lab::sample::results(vec![]).run;
+/// assert_eq!((run.command.as_str(), run.seed), ("seawall lab /srv/db", 1), "enough to run it again");
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
     /// `--full`.
@@ -77,6 +97,15 @@ pub struct RunSettings {
 }
 
 /// One cell with all its rounds.
+///
+/// ```
+/// use seawall_lab::{plan, sample};
+/// let cell = sample::cell(plan::random_read(1), 10_000.0);
+/// let rate = cell.rate().unwrap();
+/// assert!(rate.low <= rate.median && rate.median <= rate.high);
+/// assert!(cell.latency_ns(0.5) <= cell.latency_ns(0.99));
+/// assert!(cell.latency_ns(0.99).unwrap() <= cell.latency_ns_max().unwrap());
+/// ```
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CellResult {
     /// [`CellSpec::id`].
@@ -88,6 +117,12 @@ pub struct CellResult {
 }
 
 /// One round of one cell.
+///
+/// ```
+/// let round = seawall_lab::sample::round(5000, 1);
+/// assert_eq!(round.operations as f64 / round.seconds, 5000.0);
+/// assert_eq!(round.per_tenth.iter().sum::<u32>(), 5000);
+/// ```
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Round {
     /// Operations completed (commits, in log cells).
@@ -113,6 +148,12 @@ pub struct Round {
 }
 
 /// Deltas of `/proc/diskstats` over a round.
+///
+/// ```
+/// let delta = seawall_lab::results::DeviceDelta { writes: 100, written_bytes: 819_200, ..Default::default() };
+/// assert_eq!(delta.written_bytes / delta.writes, 8192, "bytes of a device write");
+/// assert_eq!(delta.flushes, None, "not counted is not zero");
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceDelta {
     /// Reads completed.
@@ -130,6 +171,13 @@ pub struct DeviceDelta {
 }
 
 /// Load that was not ours.
+///
+/// ```
+/// use seawall_lab::{plan, results::Foreign, sample};
+/// let mut cell = sample::cell(plan::random_read(1), 10_000.0);
+/// cell.rounds[2].foreign = Foreign { cpu_cores: 1.4, io_bytes_per_s: None, disturbed: true };
+/// assert!(cell.disturbed(), "one such round marks the cell");
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Foreign {
     /// Processors used by others, in cores.
@@ -141,6 +189,15 @@ pub struct Foreign {
 }
 
 /// A cell that could not be measured.
+///
+/// ```
+/// use seawall_lab::{plan, results::Skipped, sample, table};
+/// let mut results = sample::of_plan(&plan::decisive());
+/// let spec = plan::beside_fill();
+/// let reason = "fallocate is refused".to_owned();
+/// results.skipped.push(Skipped { id: spec.id(), title: spec.title(), reason });
+/// assert!(table::table(&results).contains("not measured here:"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Skipped {
     /// [`CellSpec::id`].
@@ -152,6 +209,14 @@ pub struct Skipped {
 }
 
 /// Rate over time under constant load.
+///
+/// ```
+/// use seawall_lab::{results::Sustain, sustain};
+/// let per_second = vec![9_000; 120];
+/// let plateaus = sustain::plateaus(&per_second);
+/// let long = Sustain { title: "random 16K writes".into(), per_second, plateaus };
+/// assert_eq!(long.plateaus.len(), 1, "it held");
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sustain {
     /// What was done.
@@ -163,6 +228,12 @@ pub struct Sustain {
 }
 
 /// A stretch of steady rate.
+///
+/// ```
+/// use seawall_lab::{results::Plateau, sustain::{Shape, sentence}};
+/// let held = Plateau { from_s: 0, to_s: 600, rate: 9_000.0 };
+/// assert_eq!(sentence(&[held]).0, Shape::Held);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Plateau {
     /// First second.
@@ -174,6 +245,16 @@ pub struct Plateau {
 }
 
 /// What `seawall witness verify` found after a power cut.
+///
+/// ```
+/// use seawall_lab::{results::WitnessOutcome, sample, verdict};
+/// let mut results = sample::results(vec![]);
+/// let verified = "2026-11-20T12:00:00Z".into();
+/// results.witness = Some(WitnessOutcome { acknowledged: 90_000, lost: 3, torn: 0, reordered: 1, verified });
+/// let all = verdict::verdicts(&results);
+/// assert!(all.iter().any(|v| v.level == verdict::Level::Warning), "three writes are gone");
+/// assert!(all.iter().all(|v| v.level != verdict::Level::NotTested));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WitnessOutcome {
     /// Writes acknowledged before the cut.
@@ -273,6 +354,12 @@ impl CellResult {
 }
 
 /// The device's work per operation.
+///
+/// ```
+/// use seawall_lab::{plan, sample};
+/// let per = sample::cell(plan::random_read(1), 10_000.0).device_per_operation().unwrap();
+/// assert_eq!((per.writes, per.written_bytes, per.flushes), (1.0, 8192.0, Some(1.0)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DevicePerOperation {
     /// Device reads.
@@ -300,6 +387,16 @@ impl Results {
 
     /// `a`'s rate over `b`'s, round by round: round n of both ran in the same pass over the cells. Pairs of which other load
     /// disturbed a round are left out while enough others remain.
+    ///
+    /// ```
+    /// use seawall_lab::{cell::{Access, Preparation, Sync}, plan, sample, stats::Comparison};
+    /// let results = sample::of_plan(&plan::decisive());
+    /// let write = |preparation| plan::extend(preparation, Access::Buffered, Sync::Fdatasync);
+    /// let against = results.compare(&write(Preparation::Append), &write(Preparation::Written));
+    /// assert!(matches!(against, Comparison::Lower(ratio) if ratio.high < 0.5));
+    /// let never = results.compare(&write(Preparation::Recycled), &write(Preparation::Written));
+    /// assert_eq!(never, Comparison::NotMeasured);
+    /// ```
     #[must_use]
     pub fn compare(&self, a: &CellSpec, b: &CellSpec) -> Comparison {
         match (self.cell(a), self.cell(b)) {
@@ -326,6 +423,16 @@ impl Results {
     ///
     /// # Errors
     /// [`ReadError`] names the file, and says whether it could not be read, is not a results file, or is of a newer format.
+    ///
+    /// ```
+    /// use seawall_lab::{plan, results::Results, sample};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("results.json");
+    /// let measured = sample::of_plan(&plan::decisive());
+    /// std::fs::write(&path, measured.to_json())?;
+    /// assert_eq!(Results::read(&path)?.cells.len(), measured.cells.len());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let text = std::fs::read_to_string(path).map_err(|source| ReadError::Io { path: path.into(), source })?;
         let value: serde_json::Value =
@@ -348,6 +455,15 @@ impl Results {
 }
 
 /// Why a results file could not be used.
+///
+/// ```
+/// use seawall_lab::results::{ReadError, Results};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("results.json");
+/// std::fs::write(&path, r#"{"format": 99}"#)?;
+/// assert!(matches!(Results::read(&path), Err(ReadError::Newer { format: 99, .. })));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file could not be read.
@@ -380,6 +496,12 @@ pub enum ReadError {
 }
 
 /// A word for the operations of a cell: reads, writes, commits or flushes.
+///
+/// ```
+/// use seawall_lab::{cell::Access, plan, results::operation_word};
+/// assert_eq!(operation_word(&plan::random_read(1)), "reads");
+/// assert_eq!(operation_word(&plan::log(4, Access::Direct, 4096, true)), "commits");
+/// ```
 #[must_use]
 pub fn operation_word(spec: &CellSpec) -> &'static str {
     match spec.pattern {

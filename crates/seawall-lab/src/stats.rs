@@ -8,6 +8,14 @@
 use serde::{Deserialize, Serialize};
 
 /// A median with its distribution-free confidence interval.
+///
+/// ```
+/// use seawall_lab::stats::Estimate;
+/// let rounds = Estimate::of(&[98.0, 100.0, 100.0, 101.0, 102.0, 96.0]).unwrap();
+/// assert_eq!((rounds.median, rounds.spread()), (100.0, 0.03));
+/// // Three samples give a range, and say how little it is worth.
+/// assert!(Estimate::of(&[1.0, 2.0, 3.0]).unwrap().confidence < 0.95);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The sample median.
@@ -78,6 +86,14 @@ fn coverage(n: usize, drop: usize) -> f64 {
 pub const ROUNDS_MIN: usize = 5;
 
 /// The outcome of comparing two cells.
+///
+/// ```
+/// use seawall_lab::stats::Comparison;
+/// let a = [100.0, 110.0, 90.0, 105.0, 95.0, 100.0];
+/// let b = [104.0, 99.0, 101.0, 98.0, 100.0, 102.0];
+/// assert!(matches!(Comparison::paired(&a, &b), Comparison::CannotTell(_)));
+/// assert_eq!(Comparison::paired(&a, &[]).ratio(), None);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome", content = "ratio")]
 pub enum Comparison {
@@ -93,6 +109,15 @@ pub enum Comparison {
 
 impl Comparison {
     /// Compares `a` to `b` pair by pair (round i of one against round i of the other, which ran next to each other).
+    ///
+    /// ```
+    /// use seawall_lab::stats::Comparison;
+    /// // The machine slows down meanwhile; that falls on both, and the ratio does not mind.
+    /// let a = [220.0, 200.0, 180.0, 160.0, 140.0, 120.0];
+    /// let b = a.map(|rate| rate / 2.0);
+    /// let Comparison::Higher(ratio) = Comparison::paired(&a, &b) else { panic!("a is faster") };
+    /// assert_eq!((ratio.low, ratio.high), (2.0, 2.0));
+    /// ```
     #[must_use]
     pub fn paired(a: &[f64], b: &[f64]) -> Self {
         let ratios: Vec<f64> = a.iter().zip(b).filter(|(_, b)| **b > 0.0).map(|(a, b)| a / b).collect();

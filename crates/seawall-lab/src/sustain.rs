@@ -127,6 +127,12 @@ fn median(values: &[f64]) -> f64 {
 }
 
 /// What a long run showed.
+///
+/// ```
+/// use seawall_lab::sustain::{Shape, plateaus, sentence};
+/// let shape = |seconds: usize| sentence(&plateaus(&vec![8_000; seconds])).0;
+/// assert_eq!((shape(30), shape(600)), (Shape::TooShort, Shape::Held));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// One rate from beginning to end.

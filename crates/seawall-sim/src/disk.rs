@@ -66,6 +66,14 @@ impl Drop for CloseNote {
 
 impl SimDisk {
     /// An empty disk.
+    ///
+    /// ```
+    /// use seawall_io::Disk as _;
+    /// use seawall_sim::{SimDisk, SimOptions};
+    /// let disk = SimDisk::new(SimOptions { capacity_bytes: 64 << 10, ..SimOptions::default() });
+    /// assert_eq!(disk.free_bytes("/".as_ref())?, 64 << 10);
+    /// # Ok::<(), seawall_io::IoError>(())
+    /// ```
     #[must_use]
     pub fn new(options: SimOptions) -> Arc<Self> {
         Self::of(State::new(options))
@@ -105,6 +113,19 @@ impl SimDisk {
 
     /// Cuts the power and restarts the machine: of everything not made stable any subset persists, torn at physical
     /// sectors, names included; handles and requests in flight answer `ENXIO` from now on.
+    ///
+    /// ```
+    /// # use seawall_io::{Create, Disk as _, OpenHow};
+    /// # use seawall_sim::{SimDisk, SimOptions};
+    /// # let disk = SimDisk::new(SimOptions::default());
+    /// let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+    /// disk.open("/kept".as_ref(), how)?;
+    /// disk.sync_dir("/".as_ref())?;
+    /// disk.open("/perhaps".as_ref(), how)?;
+    /// disk.power_cut();
+    /// assert!(disk.list("/".as_ref())?.contains(&"/kept".into()), "whatever becomes of the other name");
+    /// # Ok::<(), seawall_io::IoError>(())
+    /// ```
     pub fn power_cut(&self) {
         let ready = {
             let mut state = self.state();
@@ -178,6 +199,24 @@ impl SimDisk {
     }
 
     /// A copy that holds only what is stable: the power cut that loses everything it can.
+    ///
+    /// ```
+    /// # use seawall_io::{Create, Disk as _, OpenHow, SyncHow, WriteHow};
+    /// # use seawall_sim::{SimDisk, SimOptions};
+    /// # let disk = SimDisk::new(SimOptions::default());
+    /// # let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+    /// # let file = disk.open("/f".as_ref(), how)?;
+    /// # disk.sync_dir("/".as_ref())?;
+    /// # let write = |offset, text: &[u8]| {
+    /// #     disk.write_at(&file, offset, &[std::io::IoSlice::new(text)], WriteHow::default())
+    /// # };
+    /// write(0, b"synced")?;
+    /// disk.sync(&file, SyncHow::Data)?;
+    /// write(6, b", not synced")?;
+    /// assert_eq!(disk.clone_stable().seen("/f"), Some(b"synced".to_vec()));
+    /// assert_eq!(disk.seen("/f"), Some(b"synced, not synced".to_vec()), "the run goes on undisturbed");
+    /// # Ok::<(), seawall_io::IoError>(())
+    /// ```
     #[must_use]
     pub fn clone_stable(&self) -> Arc<Self> {
         let mut copy = self.state().fork(self.seed);
@@ -233,6 +272,20 @@ impl SimDisk {
     ///
     /// # Errors
     /// `ENOENT` when there is no such file, `EINVAL` beyond its end.
+    ///
+    /// ```
+    /// # use seawall_io::{Create, Disk as _, OpenHow, SyncHow, WriteHow};
+    /// # use seawall_sim::{SimDisk, SimOptions};
+    /// # let disk = SimDisk::new(SimOptions::default());
+    /// # let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+    /// # let file = disk.open("/f".as_ref(), how)?;
+    /// # disk.sync_dir("/".as_ref())?;
+    /// disk.write_at(&file, 0, &[std::io::IoSlice::new(b"A")], WriteHow::default())?;
+    /// disk.sync(&file, SyncHow::All)?;
+    /// disk.flip_bit("/f", 0, 1)?;
+    /// assert_eq!(disk.stable("/f"), Some(b"C".to_vec()));
+    /// # Ok::<(), seawall_io::IoError>(())
+    /// ```
     pub fn flip_bit(&self, path: impl AsRef<Path>, offset: u64, bit: u8) -> Result<()> {
         let path = path.as_ref();
         let about = About { call: Call::Write, path, offset, len: 1, asynchronous: false };
@@ -254,6 +307,14 @@ impl SimDisk {
     }
 
     /// Lets virtual time pass; requests that are due by then take effect.
+    ///
+    /// ```
+    /// # use seawall_sim::{SimDisk, SimOptions};
+    /// # use std::time::Duration;
+    /// # let disk = SimDisk::new(SimOptions::default());
+    /// disk.advance(Duration::from_secs(86_400));
+    /// assert_eq!(disk.now(), Duration::from_secs(86_400));
+    /// ```
     pub fn advance(&self, by: Duration) {
         let mut state = self.state();
         state.now += by;

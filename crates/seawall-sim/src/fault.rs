@@ -12,6 +12,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Whether a correct engine must survive a fault or only detect it.
+///
+/// ```
+/// use seawall_sim::{Fault, FaultPlan, Legality};
+/// // The worst fault decides what a test may ask of the engine.
+/// let plan = FaultPlan::new().with(Fault::short()).with(Fault::lost_write().once());
+/// match plan.legality() {
+///     Legality::Legal => unreachable!("a lost write cannot be survived"),
+///     Legality::Illegal => println!("damage must be named"),
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Legality {
     /// No acknowledged commit may be lost, under any seed.
@@ -101,46 +111,147 @@ pub struct Fault {
 
 impl Fault {
     /// A fault that always hits whatever it can hit; narrow it down with the other methods.
+    ///
+    /// ```
+    /// use seawall_sim::{Fault, FaultKind};
+    /// const EROFS: i32 = 30;
+    /// assert_eq!(Fault::new(FaultKind::Errno(EROFS)).once().kind(), FaultKind::Errno(EROFS));
+    /// ```
     pub fn new(kind: FaultKind) -> Self {
         Self { kind, op: None, path: None, when: When::Always, left: u64::MAX, matched: 0 }
     }
 
     /// The device fails.
+    ///
+    /// ```
+    /// assert_eq!(seawall_sim::Fault::eio().kind(), seawall_sim::FaultKind::Errno(5));
+    /// ```
     pub fn eio() -> Self {
         Self::new(FaultKind::Errno(libc::EIO))
     }
 
     /// There is no room, whatever [`seawall_io::Disk::free_bytes`] says.
+    ///
+    /// ```
+    /// # use seawall_io::{Create, Disk as _, OpenHow, WriteHow};
+    /// use seawall_io::Op;
+    /// use seawall_sim::{Fault, SimDisk, SimOptions};
+    /// # let disk = SimDisk::new(SimOptions::default());
+    /// # let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+    /// # let file = disk.open("/f".as_ref(), how)?;
+    /// disk.inject(Fault::enospc().on(Op::Write));
+    /// let refused = disk.write_at(&file, 0, &[std::io::IoSlice::new(b"row")], WriteHow::default());
+    /// assert_eq!(refused.unwrap_err().errno(), Some(28));
+    /// assert!(disk.free_bytes("/".as_ref())? > 0);
+    /// # Ok::<(), seawall_io::IoError>(())
+    /// ```
     pub fn enospc() -> Self {
         Self::new(FaultKind::Errno(libc::ENOSPC))
     }
 
     /// Fewer bytes than asked for.
+    ///
+    /// ```
+    /// # use seawall_io::{Create, Disk as _, OpenHow, WriteHow};
+    /// use seawall_sim::{Fault, SimDisk, SimOptions};
+    /// # let disk = SimDisk::new(SimOptions::default());
+    /// # let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+    /// # let file = disk.open("/f".as_ref(), how)?;
+    /// disk.inject(Fault::short().once());
+    /// let bytes = [7; 8192];
+    /// let written = disk.write_at(&file, 0, &[std::io::IoSlice::new(&bytes)], WriteHow::default())?;
+    /// assert!(written < bytes.len(), "the caller has to go on from there");
+    /// # Ok::<(), seawall_io::IoError>(())
+    /// ```
     pub fn short() -> Self {
         Self::new(FaultKind::Short)
     }
 
     /// The submitter is gone.
+    ///
+    /// ```
+    /// # use seawall_io::{AlignedBuf, Create, Disk as _, OpenHow, Request, WriteHow};
+    /// use seawall_sim::{Fault, SimDisk, SimOptions};
+    /// # let disk = SimDisk::new(SimOptions::default());
+    /// # let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+    /// # let file = disk.open("/f".as_ref(), how)?;
+    /// // Every backend tries again, so that whoever waits never learns of it.
+    /// disk.inject(Fault::cancelled().once());
+    /// let write = Request::write(&file, 0, vec![AlignedBuf::zeroed(4096).into()], WriteHow::default());
+    /// let tickets = disk.submit(vec![write]);
+    /// assert!(disk.wait(&tickets[0]).result.is_ok());
+    /// # Ok::<(), seawall_io::IoError>(())
+    /// ```
     pub fn cancelled() -> Self {
         Self::new(FaultKind::Cancelled)
     }
 
     /// It takes longer.
+    ///
+    /// ```
+    /// # use seawall_io::{Create, Disk as _, OpenHow, SyncHow};
+    /// use seawall_io::Op;
+    /// use seawall_sim::{Fault, SimDisk, SimOptions};
+    /// # use std::time::Duration;
+    /// # let disk = SimDisk::new(SimOptions::default());
+    /// # let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+    /// # let file = disk.open("/f".as_ref(), how)?;
+    /// disk.inject(Fault::slow(Duration::from_secs(3600)).on(Op::Sync));
+    /// disk.sync(&file, SyncHow::Data)?;
+    /// assert!(disk.now() >= Duration::from_secs(3600), "an hour went by, and the test took no time");
+    /// # Ok::<(), seawall_io::IoError>(())
+    /// ```
     pub fn slow(by: Duration) -> Self {
         Self::new(FaultKind::Slow(by))
     }
 
     /// A bit flips on the medium.
+    ///
+    /// ```
+    /// # use seawall_io::{Create, Disk as _, OpenHow, SyncHow, WriteHow};
+    /// use seawall_sim::{Fault, SimDisk, SimOptions};
+    /// # let disk = SimDisk::new(SimOptions::default());
+    /// # let how = OpenHow { write: true, create: Create::New, direct: true, ..OpenHow::default() };
+    /// # let file = disk.open("/f".as_ref(), how)?;
+    /// # let mut block = seawall_io::AlignedBuf::zeroed(4096);
+    /// # disk.write_at(&file, 0, &[std::io::IoSlice::new(&block)], WriteHow::default())?;
+    /// # disk.sync(&file, SyncHow::All)?;
+    /// disk.inject(Fault::bit_rot().once());
+    /// disk.read_at(&file, 0, &mut block)?;
+    /// assert_eq!(block.iter().map(|byte| byte.count_ones()).sum::<u32>(), 1, "of a block of zeroes");
+    /// # Ok::<(), seawall_io::IoError>(())
+    /// ```
     pub fn bit_rot() -> Self {
         Self::new(FaultKind::BitRot)
     }
 
     /// Acknowledged and flushed, but not on the medium.
+    ///
+    /// ```
+    /// # use seawall_io::{Create, Disk as _, OpenHow, SyncHow, WriteHow};
+    /// use seawall_sim::{Fault, SimDisk, SimOptions};
+    /// # let disk = SimDisk::new(SimOptions::default());
+    /// # let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+    /// # let file = disk.open("/f".as_ref(), how)?;
+    /// # disk.sync_dir("/".as_ref())?;
+    /// disk.inject(Fault::lost_write().once());
+    /// disk.write_at(&file, 0, &[std::io::IoSlice::new(b"row")], WriteHow::default())?;
+    /// disk.sync(&file, SyncHow::All)?;
+    /// disk.power_cut();
+    /// assert_ne!(disk.seen("/f"), Some(b"row".to_vec()), "everything was acknowledged");
+    /// # Ok::<(), seawall_io::IoError>(())
+    /// ```
     pub fn lost_write() -> Self {
         Self::new(FaultKind::LostWrite)
     }
 
     /// The bytes land elsewhere in the file.
+    ///
+    /// ```
+    /// # use seawall_sim::{Fault, FaultKind, Legality};
+    /// assert_eq!(Fault::misdirected_write().kind(), FaultKind::MisdirectedWrite);
+    /// assert_eq!(FaultKind::MisdirectedWrite.legality(), Legality::Illegal);
+    /// ```
     pub fn misdirected_write() -> Self {
         Self::new(FaultKind::MisdirectedWrite)
     }
@@ -233,6 +344,11 @@ pub struct FaultPlan {
 
 impl FaultPlan {
     /// Nothing goes wrong.
+    ///
+    /// ```
+    /// # use seawall_sim::{FaultPlan, Legality};
+    /// assert_eq!(FaultPlan::new().legality(), Legality::Legal);
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -36,6 +36,16 @@ pub struct Process {
 
 impl Process {
     /// A process that begins now.
+    ///
+    /// ```
+    /// # use seawall_io::Disk as _;
+    /// # use seawall_sim::{Process, SimDisk, SimOptions};
+    /// // After a crash the next process begins on the same disk.
+    /// let disk = SimDisk::new(SimOptions::default());
+    /// Process::new(&disk).dies_of(SimDisk::process_death);
+    /// assert!(Process::new(&disk).list("/".as_ref())?.is_empty());
+    /// # Ok::<(), seawall_io::IoError>(())
+    /// ```
     #[must_use]
     pub fn new(disk: &Arc<SimDisk>) -> Self {
         Self { disk: disk.clone(), dead: RwLock::new(false) }

@@ -58,6 +58,18 @@ impl Call {
 }
 
 /// One operation.
+///
+/// ```
+/// use seawall_io::{Create, Disk as _, OpenHow, Op};
+/// use seawall_sim::{Call, Fault, FaultKind, SimDisk, SimOptions};
+/// let disk = SimDisk::new(SimOptions::default());
+/// disk.inject(Fault::eio().on(Op::Open).once());
+/// assert!(disk.open("/db/data".as_ref(), OpenHow { create: Create::New, ..OpenHow::default() }).is_err());
+/// let trace = disk.trace();
+/// let entry = trace.entries().next().unwrap();
+/// assert_eq!((entry.number, entry.call, entry.outcome), (1, Call::Open, Err(5)));
+/// assert_eq!(entry.fault, Some(FaultKind::Errno(5)), "so it was no accident");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceEntry {
     /// Number of the operation, from 1.
@@ -85,6 +97,20 @@ pub struct TraceEntry {
 }
 
 /// Sums over all operations of one kind on one path.
+///
+/// ```
+/// use seawall_io::{Create, Disk as _, OpenHow, WriteHow};
+/// use seawall_sim::{Call, SimDisk, SimOptions};
+/// # let disk = SimDisk::new(SimOptions::default());
+/// # let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+/// # let log = disk.open("/log".as_ref(), how)?;
+/// for offset in [0, 6] {
+///     disk.write_at(&log, offset, &[std::io::IoSlice::new(b"commit")], WriteHow::default())?;
+/// }
+/// let writes = disk.trace().tally("/log", Call::Write);
+/// assert_eq!((writes.calls, writes.bytes, writes.grew), (2, 12, 12), "these commits extend the file");
+/// # Ok::<(), seawall_io::IoError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// Operations.

@@ -52,11 +52,24 @@ impl fmt::Display for Backend {
 }
 
 /// A name that is no backend.
+///
+/// ```
+/// use seawall_io::Backend;
+/// assert!("aio".parse::<Backend>().unwrap_err().to_string().contains("use auto, io_uring, threads or sync"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no I/O backend; use auto, io_uring, threads or sync")]
 pub struct UnknownBackend(pub String);
 
 /// A backend asked for by name does not work here.
+///
+/// ```
+/// use seawall_io::{Backend, OsDisk};
+/// match OsDisk::new(Backend::IoUring, None) {
+///     Ok(_) => println!("io_uring works here"),
+///     Err(e) => assert!(e.to_string().contains("use `threads`"), "it says what to do: {e}"),
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "I/O backend {backend} does not work here: {reason}; use `threads`, or `auto` to have the best one picked{hint}"

@@ -58,11 +58,30 @@ impl OsDisk {
     ///
     /// # Errors
     /// [`BackendUnavailable`] when a backend asked for by name does not work here, with the reason and what to do.
+    ///
+    /// ```
+    /// use seawall_io::{Arena, Backend, Disk, OsDisk};
+    /// let disk = OsDisk::new(Backend::Auto, Some(Arena::new(16384, 8)))?;
+    /// assert!(["io_uring", "threads"].contains(&disk.backend().name), "{}", disk.backend().reason);
+    /// # Ok::<(), seawall_io::BackendUnavailable>(())
+    /// ```
     pub fn new(backend: Backend, arena: Option<Arc<Arena>>) -> Result<Self, BackendUnavailable> {
         choose::choose(backend, arena)
     }
 
     /// A disk that completes every request on the calling thread; works everywhere.
+    ///
+    /// ```
+    /// use seawall_io::{AlignedBuf, Disk, OpenHow, OsDisk, Request};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("data");
+    /// # std::fs::write(&path, [7; 4096])?;
+    /// let disk = OsDisk::synchronous();
+    /// let file = disk.open(&path, OpenHow::default())?;
+    /// let tickets = disk.submit(vec![Request::read(&file, 0, AlignedBuf::zeroed(4096).into())]);
+    /// assert!(tickets[0].is_done(), "as soon as it is submitted");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn synchronous() -> Self {
         choose::synchronous()

@@ -3,6 +3,15 @@
 use super::{DirectIo, Finding, Probe, WriteCache};
 
 /// A finding with its meaning.
+///
+/// ```
+/// use seawall_io::probe::{explain, probe};
+/// # let dir = tempfile::tempdir()?;
+/// let lines = explain(&probe(dir.path())?);
+/// let direct = lines.iter().find(|line| line.name == "direct I/O").unwrap();
+/// println!("direct I/O: {}; {}", direct.value, direct.meaning);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
     /// What was looked at.

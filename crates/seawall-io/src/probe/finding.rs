@@ -63,6 +63,15 @@ impl<T: fmt::Display> fmt::Display for Finding<T> {
 }
 
 /// The drive's volatile write cache, as the kernel was told of it.
+///
+/// ```
+/// use seawall_io::probe::{Finding, WriteCache};
+/// let cache = Finding::Known(WriteCache::Through);
+/// assert_eq!(cache.to_string(), "write through");
+/// // Only a known answer counts: an unknown cache is volatile.
+/// let volatile = |cache: &Finding<WriteCache>| cache.known() != Some(&WriteCache::Through);
+/// assert!(!volatile(&cache) && volatile(&Finding::unknown("no sysfs here")));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteCache {
@@ -82,6 +91,14 @@ impl fmt::Display for WriteCache {
 }
 
 /// Alignment that direct I/O needs.
+///
+/// ```
+/// use seawall_io::probe::DirectAlign;
+/// let needed = DirectAlign { memory_bytes: 4, offset_bytes: 512 };
+/// let block = seawall_io::AlignedBuf::zeroed(512);
+/// assert_eq!(block.as_ptr() as usize % needed.memory_bytes as usize, 0);
+/// assert_eq!(block.len() % needed.offset_bytes as usize, 0);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectAlign {
     /// Alignment of the buffer's address, bytes.
@@ -91,6 +108,13 @@ pub struct DirectAlign {
 }
 
 /// Limits of untorn (`RWF_ATOMIC`) writes.
+///
+/// ```
+/// use seawall_io::probe::AtomicWrites;
+/// let limits = AtomicWrites { unit_bytes_min: 4096, unit_bytes_max: 65536 };
+/// let untorn = |page: u32| (limits.unit_bytes_min..=limits.unit_bytes_max).contains(&page);
+/// assert!(untorn(16384), "such a page needs no doublewrite");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AtomicWrites {
     /// Smallest atomic write, bytes.
@@ -100,6 +124,16 @@ pub struct AtomicWrites {
 }
 
 /// The block device under a path.
+///
+/// ```
+/// use seawall_io::probe::{Finding, block_device_of};
+/// # let dir = tempfile::tempdir()?;
+/// if let Finding::Known(device) = block_device_of(dir.path()) {
+///     println!("{} on {}, cache {}", device.volume, device.name, device.write_cache);
+///     assert!(!device.name.starts_with("/dev/"), "the kernel's name, not a path");
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockDevice {
     /// Kernel name of the whole device, such as `nvme0n1`; the row of `/proc/diskstats` to watch.
@@ -125,6 +159,17 @@ pub struct BlockDevice {
 }
 
 /// The file system a path is on.
+///
+/// ```
+/// use seawall_io::probe::probe;
+/// # let dir = tempfile::tempdir()?;
+/// let found = probe(dir.path())?;
+/// if let Some(fs) = found.file_system.known() {
+///     assert!(found.path.starts_with(&fs.mount_point));
+///     println!("{}: preallocation helps: {}", fs.kind, !fs.copy_on_write.is_yes());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSystem {
     /// `ext4`, `xfs`, `btrfs`, `tmpfs`, ... as mounted.
@@ -140,6 +185,11 @@ pub struct FileSystem {
 }
 
 /// How direct I/O really behaves here, found by writing and reading a small file.
+///
+/// ```
+/// use seawall_io::probe::DirectIo;
+/// assert_eq!(DirectIo::SilentlyBuffered.to_string(), "accepted but silently buffered");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirectIo {
@@ -162,6 +212,15 @@ impl fmt::Display for DirectIo {
 }
 
 /// Everything the probe establishes about a path.
+///
+/// ```
+/// use seawall_io::probe::{Probe, probe};
+/// # let dir = tempfile::tempdir()?;
+/// let found = probe(dir.path())?;
+/// let stored = serde_json::to_string(&found)?;
+/// assert_eq!(serde_json::from_str::<Probe>(&stored)?, found, "a report can be made from it elsewhere, later");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     /// The directory probed.

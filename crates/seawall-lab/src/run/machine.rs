@@ -41,6 +41,10 @@ pub fn this_machine() -> Machine {
 }
 
 /// Counters of one device since boot; `None` when `/proc/diskstats` has no row for it.
+///
+/// ```
+/// assert_eq!(seawall_lab::run::device_counters("no-such-device"), None);
+/// ```
 #[must_use]
 pub fn device_counters(name: &str) -> Option<DeviceDelta> {
     parse_diskstats(&fs::read_to_string("/proc/diskstats").ok()?, name)
@@ -61,6 +65,14 @@ fn parse_diskstats(text: &str, name: &str) -> Option<DeviceDelta> {
 }
 
 /// What happened between two readings of [`device_counters`].
+///
+/// ```
+/// use seawall_lab::{results::DeviceDelta, run::device_delta};
+/// let before = DeviceDelta { writes: 100, flushes: Some(7), ..DeviceDelta::default() };
+/// let after = DeviceDelta { writes: 130, flushes: Some(9), ..before };
+/// let between = device_delta(before, after);
+/// assert_eq!((between.writes, between.flushes), (30, Some(2)));
+/// ```
 #[must_use]
 pub fn device_delta(before: DeviceDelta, after: DeviceDelta) -> DeviceDelta {
     DeviceDelta {

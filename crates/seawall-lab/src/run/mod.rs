@@ -45,6 +45,13 @@ const REPEATS_MAX: u32 = 2;
 pub const FILE_BYTES_MIN: u64 = 16 << 20;
 
 /// How to run the lab.
+///
+/// ```
+/// use seawall_lab::{cell::Experiment, run::LabOptions};
+/// let only = vec![Experiment::AppendOverwrite];
+/// let options = LabOptions { only, rounds: 3, ..LabOptions::new("/srv/db".as_ref()) };
+/// assert!(options.plan().iter().all(|cell| cell.experiment == Experiment::AppendOverwrite));
+/// ```
 #[derive(Debug, Clone)]
 pub struct LabOptions {
     /// Directory on the disk to measure.
@@ -102,6 +109,11 @@ impl LabOptions {
     }
 
     /// The whole grid on `path`: about twenty minutes.
+    ///
+    /// ```
+    /// use seawall_lab::{plan, run::LabOptions};
+    /// assert_eq!(LabOptions::full("/srv/db".as_ref()).plan(), plan::full());
+    /// ```
     #[must_use]
     pub fn full(path: &Path) -> Self {
         Self { full: true, round: Duration::from_millis(1100), rounds: 5, file_bytes: 1 << 30, ..Self::new(path) }
@@ -116,6 +128,13 @@ impl LabOptions {
 }
 
 /// Limits of one round.
+///
+/// ```
+/// use seawall_lab::run::Limits;
+/// use std::time::Duration;
+/// let limits = Limits { round: Duration::from_millis(800), operations_min: 20, rate: Some(500.0) };
+/// assert_eq!(limits.round.as_secs_f64() * limits.rate.unwrap(), 400.0, "operations in a round, at most");
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Its time.
@@ -127,6 +146,20 @@ pub struct Limits {
 }
 
 /// Hears how the run goes on.
+///
+/// ```
+/// use seawall_lab::run::Progress;
+/// /// Remembers a line for a status bar.
+/// struct Line(String, u64);
+/// impl Progress for Line {
+///     fn begin(&mut self, phase: &str, total: u64) { *self = Line(phase.into(), total) }
+///     fn at(&mut self, done: u64, now: &str) { self.0 = format!("{done}/{} {now}", self.1) }
+/// }
+/// let mut line = Line(String::new(), 0);
+/// line.begin("measuring", 114);
+/// line.at(3, "append 8K");
+/// assert_eq!(line.0, "3/114 append 8K");
+/// ```
 pub trait Progress {
     /// A phase of `total` steps begins.
     fn begin(&mut self, phase: &str, total: u64);
@@ -135,6 +168,12 @@ pub trait Progress {
 }
 
 /// Hears nothing.
+///
+/// ```
+/// use seawall_lab::run::{Progress, Silent};
+/// let progress: &mut dyn Progress = &mut Silent;
+/// progress.begin("measuring", 114);
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
@@ -144,6 +183,16 @@ impl Progress for Silent {
 }
 
 /// Why a run could not be made or went no further.
+///
+/// ```
+/// use seawall_lab::run::{Lab, LabError, LabOptions};
+/// # let dir = tempfile::tempdir()?;
+/// let tiny = LabOptions { file_bytes: 4096, ..LabOptions::new(dir.path()) };
+/// let error = Lab::new(tiny).unwrap_err();
+/// assert!(matches!(error, LabError::TooSmall));
+/// assert_eq!(error.to_string(), "--size must be at least 16 MiB");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -208,10 +257,29 @@ pub enum LabError {
 }
 
 /// Why a cell cannot be measured here.
+///
+/// ```
+/// use seawall_lab::run::{LabError, Unavailable};
+/// let error = LabError::Unavailable(Unavailable("the kernel has no RWF_DONTCACHE".into()));
+/// assert_eq!(error.to_string(), "the kernel has no RWF_DONTCACHE");
+/// ```
 #[derive(Debug)]
 pub struct Unavailable(pub String);
 
 /// A run ready to go: the path is probed and checked, nothing has been written yet.
+///
+/// ```
+/// use seawall_lab::run::{FILE_BYTES_MIN, Lab, LabError, LabOptions};
+/// # let dir = tempfile::tempdir()?;
+/// let options = LabOptions { file_bytes: FILE_BYTES_MIN, ..LabOptions::new(dir.path()) };
+/// match Lab::new(options) {
+///     Ok(lab) => println!("direct I/O: {}; needs {} MiB", lab.probe().direct_io, lab.bytes_needed() >> 20),
+///     Err(LabError::NoSpace { needed, available, .. }) => assert!(available < needed),
+///     Err(other) => return Err(other.into()),
+/// }
+/// assert_eq!(std::fs::read_dir(dir.path())?.count(), 0, "nothing has been written yet");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Lab {
     options: LabOptions,
@@ -225,6 +293,13 @@ impl Lab {
     ///
     /// # Errors
     /// When the path is no directory on which a file can be made, has too little space, or the backend asked for does not work.
+    ///
+    /// ```
+    /// use seawall_lab::run::{Lab, LabError, LabOptions};
+    /// let this_program = std::env::current_exe()?;
+    /// assert!(matches!(Lab::new(LabOptions::new(&this_program)), Err(LabError::NotADirectory { .. })));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new(options: LabOptions) -> Result<Self, LabError> {
         if !options.path.is_dir() && options.path.exists() {
             return Err(LabError::NotADirectory { path: options.path });

@@ -6,6 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// One interval of a watched device.
+///
+/// ```
+/// use seawall_lab::{results::DeviceDelta, run::Observation};
+/// let delta = DeviceDelta { writes: 3000, busy_ms: 500, ..DeviceDelta::default() };
+/// let second = Observation { at_s: 1.0, seconds: 1.0, delta };
+/// assert_eq!(second.busy(), 0.5);
+/// assert!(second.line().ends_with("50%") && Observation::HEADER.ends_with("busy"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation {
     /// Seconds since the watching began.
@@ -49,6 +57,14 @@ impl Observation {
 
 /// Watches `device` every `interval` until `stop` is raised or `duration` is over; hands each interval to `each`.
 /// Returns false when the kernel has no counters for the device.
+///
+/// ```
+/// use seawall_lab::run::{Observation, observe};
+/// use std::{sync::atomic::AtomicBool, time::Duration};
+/// let (second, stop) = (Duration::from_secs(1), AtomicBool::new(false));
+/// let print = |seen: &Observation| println!("{}", seen.line());
+/// assert!(!observe("no-such-device", second, None, &stop, print), "it has no counters");
+/// ```
 pub fn observe(
     device: &str,
     interval: Duration,

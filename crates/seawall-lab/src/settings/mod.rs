@@ -17,6 +17,13 @@ use std::fmt;
 pub use server::Server;
 
 /// What a recommendation rests on.
+///
+/// ```
+/// use seawall_lab::{sample, settings::{Confidence, recommend}};
+/// // Without measurements nothing is recommended for its speed.
+/// let advice = recommend(&sample::results(vec![]));
+/// assert!(advice.seawall.iter().all(|r| r.confidence != Confidence::Measured));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
@@ -50,6 +57,15 @@ impl fmt::Display for Confidence {
 }
 
 /// One setting with its reason.
+///
+/// ```
+/// use seawall_lab::{plan, sample, settings::{Server, recommend}};
+/// let advice = recommend(&sample::of_plan(&plan::decisive()));
+/// for r in advice.server(Server::MariaDb11).iter().filter(|r| r.changes_default()) {
+///     println!("{} = {} (default {})", r.option_name(), r.value, r.default);
+///     assert!(!r.because.is_empty(), "every line carries the measurement it rests on");
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recommendation {
     /// The setting's name: `log.flush_method`, `innodb_io_capacity`, ...
@@ -82,6 +98,14 @@ impl Recommendation {
 }
 
 /// Every recommendation that follows from a run.
+///
+/// ```
+/// use seawall_lab::{plan, sample, settings};
+/// let advice = settings::recommend(&sample::of_plan(&plan::decisive()));
+/// let names: Vec<String> = advice.files().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["seawall.toml", "mariadb-10.cnf", "mariadb-11.cnf", "mysql-8.0.cnf", "mysql-8.4.cnf"]);
+/// assert!(advice.measured.starts_with("measured by seawall lab"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// For `seawall.toml`.
@@ -161,10 +185,18 @@ impl Settings {
     /// Every file there is to offer, as (name, text): `seawall.toml` first, then one option file a server series.
     #[must_use]
     pub fn files(&self) -> Vec<(String, String)> {
-        let mut files = vec![("seawall.toml".to_owned(), self.to_toml())];
-        files
-            .extend(Server::ALL.into_iter().map(|server| (format!("{}.cnf", server.word()), self.option_file(server))));
-        files
+        let texts = std::iter::once(self.to_toml()).chain(Server::ALL.into_iter().map(|s| self.option_file(s)));
+        Self::names().zip(texts).collect()
+    }
+
+    /// The names of [`Settings::files`], in order.
+    ///
+    /// ```
+    /// use seawall_lab::settings::Settings;
+    /// assert_eq!(Settings::names().next().as_deref(), Some("seawall.toml"));
+    /// ```
+    pub fn names() -> impl Iterator<Item = String> {
+        std::iter::once("seawall.toml".to_owned()).chain(Server::ALL.into_iter().map(|s| format!("{}.cnf", s.word())))
     }
 
     /// A fragment of an option file (`my.cnf`) for one server series: changed settings as lines, kept defaults as comments.

@@ -23,6 +23,12 @@ use serde::{Deserialize, Serialize};
 const IO_CAPACITY_MAX: f64 = 10_000.0;
 
 /// A series of servers with the same variables and defaults.
+///
+/// ```
+/// use seawall_lab::settings::Server;
+/// assert!(Server::ALL.iter().all(|&server| Server::parse(server.word()) == Some(server)));
+/// assert_eq!(Server::MySql84.group(), "mysqld");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Server {

@@ -23,6 +23,14 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How a verdict is to be taken.
+///
+/// ```
+/// use seawall_lab::verdict::Level;
+/// let mut levels = [Level::Good, Level::NotTested, Level::Warning];
+/// levels.sort();
+/// assert_eq!(levels[0], Level::Warning, "what to act on comes first");
+/// assert_eq!(Level::CannotTell.to_string(), "cannot tell");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
@@ -59,6 +67,15 @@ impl fmt::Display for Level {
 }
 
 /// One conclusion.
+///
+/// ```
+/// use seawall_lab::{plan, sample, verdict};
+/// let results = sample::of_plan(&plan::decisive());
+/// for verdict in verdict::verdicts(&results) {
+///     println!("{}: {} ({})", verdict.level, verdict.sentence, verdict.reason);
+///     assert!(verdict.cells.iter().all(|id| results.cells.iter().any(|cell| cell.id == *id)));
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Stable id, such as `append-overwrite.append`.

@@ -8,6 +8,12 @@ use seawall_io::IoError;
 use std::io;
 
 /// Why serving, running or verifying stopped without an answer.
+///
+/// ```
+/// use seawall_lab::witness::{RunId, WitnessError};
+/// let error = WitnessError::StillRunning { run: RunId(7) };
+/// assert!(error.to_string().ends_with("cut the power first, then verify"));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WitnessError {

@@ -27,6 +27,18 @@ const HOT: u64 = 4;
 const PREPARED_BYTES_MAX: u64 = 64 << 30;
 
 /// What a run is, as the witness keeps it.
+///
+/// ```
+/// use seawall_lab::witness::{Description, WriteMethod};
+/// let what = Description {
+///     seed: 1, boot_id: None, method: WriteMethod::default(), block_bytes: 16384, threads: 4, slots: 256,
+///     append_blocks: 4096, control: true, dir: "/srv/db/scratch".into(),
+/// };
+/// // The witness keeps it as JSON, and after the cut it is all the verifier needs to know what was written where.
+/// let kept = serde_json::to_vec(&what)?;
+/// assert_eq!(serde_json::from_slice::<Description>(&kept)?, what);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     /// Seed of all content and placement.
@@ -50,6 +62,12 @@ pub struct Description {
 }
 
 /// What a stream does.
+///
+/// ```
+/// use seawall_lab::witness::StreamKind;
+/// assert_eq!(serde_json::to_string(&StreamKind::Control)?, r#""control""#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamKind {

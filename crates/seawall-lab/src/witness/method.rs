@@ -105,6 +105,11 @@ impl fmt::Display for WriteMethod {
 }
 
 /// A name that is no write method.
+///
+/// ```
+/// use seawall_lab::witness::{UnknownWriteMethod, WriteMethod};
+/// assert_eq!("turbo".parse::<WriteMethod>(), Err(UnknownWriteMethod("turbo".into())));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no write method; use direct, direct-dsync, buffered, o-dsync, or one of the controls nosync and direct-nosync"

@@ -8,8 +8,8 @@
 //! 2. What the witness confirmed is on its disk; and a stream does not write again before its last write is confirmed. So at
 //!    the cut each stream has at most one acknowledged or half-done write that the record lacks. That one may be found, found
 //!    in part, or not; every recorded one that nothing overwrote must be found whole.
-//! 3. Every 512-byte sector on the disk under test says which write it belongs to ([`sector`]), and where each write went
-//!    follows from its number ([`layout`]): nothing about the run is read back from the disk under test.
+//! 3. Every 512-byte sector on the disk under test says which write it belongs to (`sector`), and where each write went
+//!    follows from its number (`layout`): nothing about the run is read back from the disk under test.
 //! 4. Time for the report, randomness and the boot id come in through the options; the disk through [`seawall_io::Disk`].
 //!
 //! ```text
@@ -70,6 +70,12 @@ pub struct RunId(pub u64);
 
 impl RunId {
     /// A new one.
+    ///
+    /// ```
+    /// use seawall_lab::witness::RunId;
+    /// let run = RunId::random();
+    /// assert_eq!(run.to_string().parse(), Ok(run));
+    /// ```
     #[must_use]
     pub fn random() -> Self {
         // The keys of the standard hasher come from the operating system's randomness; the process id and time separate the
@@ -86,6 +92,11 @@ impl fmt::Display for RunId {
 }
 
 /// Text that is no run id.
+///
+/// ```
+/// use seawall_lab::witness::{InvalidRunId, RunId};
+/// assert_eq!("4d2".parse::<RunId>(), Err(InvalidRunId("4d2".into())));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no run id: give the 16 hexadecimal digits that `seawall witness run` printed")]
 pub struct InvalidRunId(pub String);

@@ -36,6 +36,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Version of the protocol; both sides must have the same.
+///
+/// ```
+/// use seawall_lab::witness::{PROTOCOL_VERSION, WitnessError};
+/// let error = WitnessError::ProtocolMismatch { ours: PROTOCOL_VERSION, theirs: PROTOCOL_VERSION + 1 };
+/// assert!(error.to_string().contains("use the same version of seawall on both machines"));
+/// ```
 pub const PROTOCOL_VERSION: u16 = 1;
 pub(crate) const MAGIC: [u8; 8] = *b"SEAWITNS";
 pub(crate) const PREAMBLE_BYTES: usize = 12;

@@ -26,6 +26,13 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How a run is getting on.
+///
+/// ```
+/// use seawall_lab::witness::Progress;
+/// use std::time::Duration;
+/// let now = Progress { acknowledged: 90_000, elapsed: Duration::from_secs(60), connected: true };
+/// assert_eq!(now.acknowledged / now.elapsed.as_secs(), 1500, "writes per second");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Writes acknowledged by the disk and confirmed by the witness.

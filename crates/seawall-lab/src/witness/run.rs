@@ -22,6 +22,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How to run.
+///
+/// ```
+/// use seawall_lab::witness::{RunOptions, WriteMethod};
+/// let options = RunOptions { method: WriteMethod::DirectDsync, threads: 8, ..RunOptions::default() };
+/// assert!(options.control, "a stream without any sync runs beside, to show that the cut was one");
+/// assert_eq!(options.boot_id, seawall_lab::witness::boot_id());
+/// ```
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     /// Host and port of the witness.
@@ -79,6 +86,31 @@ impl Default for RunOptions {
 }
 
 /// A run that ended before the power did.
+///
+/// ```
+/// use seawall_io::Disk;
+/// use seawall_lab::witness::{RunOptions, ServeOptions, Witness, run};
+/// use seawall_sim::{SimDisk, SimOptions};
+/// use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
+/// let (theirs, ours): (Arc<dyn Disk>, _) = (SimDisk::new(SimOptions::default()), SimDisk::new(SimOptions::default()));
+/// let listen = ServeOptions { listen: "127.0.0.1:0".into(), ..ServeOptions::default() };
+/// let witness = Witness::bind(&theirs, "/witness".as_ref(), &listen)?;
+/// let options = RunOptions {
+///     witness: witness.local_addr()?.to_string(),
+///     writes_max: Some(20),
+///     threads: 1, slots: 8, append_blocks: 8, reserve_bytes: 0,
+///     ..RunOptions::default()
+/// };
+/// let stop = AtomicBool::new(false);
+/// let summary = std::thread::scope(|scope| {
+///     scope.spawn(|| witness.serve(&stop, &|event| println!("{event}")));
+///     let summary = run(&*ours, "/scratch".as_ref(), &options, &AtomicBool::new(false), &|_| ());
+///     stop.store(true, Ordering::Relaxed);
+///     summary
+/// })?;
+/// assert_eq!((summary.run, summary.acknowledged), (options.run, 20));
+/// # Ok::<(), seawall_lab::witness::WitnessError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSummary {
     /// The run.
@@ -199,6 +231,17 @@ pub fn run(
 ///
 /// # Errors
 /// The disk's refusal.
+///
+/// ```
+/// use seawall_lab::witness::{RunId, cleanup};
+/// # let dir = tempfile::tempdir()?;
+/// let disk = seawall_io::OsDisk::synchronous();
+/// for name in ["witness-0000000000000007-scratch", "witness-0000000000000008-scratch"] {
+///     std::fs::write(dir.path().join(name), b"")?;
+/// }
+/// assert_eq!(cleanup(&disk, dir.path(), RunId(7))?, 1, "other runs keep theirs");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn cleanup(disk: &dyn Disk, dir: &Path, run: RunId) -> Result<usize, WitnessError> {
     let prefix = Layout::prefix(run);
     let mut removed = 0;

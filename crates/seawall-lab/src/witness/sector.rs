@@ -34,6 +34,13 @@ pub(super) struct Author {
 }
 
 /// What a sector was found to be.
+///
+/// ```
+/// use seawall_lab::witness::Sector;
+/// // After a tear: the first sector is new, the second still the one before.
+/// let found = [Sector::Version(12), Sector::Version(11)];
+/// assert!(found.contains(&Sector::Version(12)) && found.iter().any(|s| *s != Sector::Version(12)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sector {

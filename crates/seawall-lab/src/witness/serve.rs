@@ -65,6 +65,12 @@ impl Default for ServeOptions {
 }
 
 /// What happened at the witness, for the person who watches it.
+///
+/// ```
+/// use seawall_lab::witness::{RunId, ServeEvent};
+/// let event = ServeEvent::Vanished { run: RunId(7), acknowledged: 90_000, reason: "silence for 15 s".into() };
+/// assert_eq!(event.to_string(), "run 0000000000000007 vanished (silence for 15 s) with 90000 writes on record");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServeEvent {
@@ -126,6 +132,18 @@ impl std::fmt::Display for ServeEvent {
 }
 
 /// A witness that listens.
+///
+/// ```
+/// use seawall_io::{Disk, OsDisk};
+/// use seawall_lab::witness::{ServeOptions, Witness};
+/// use std::sync::Arc;
+/// # let dir = tempfile::tempdir()?;
+/// let disk: Arc<dyn Disk> = Arc::new(OsDisk::synchronous());
+/// let options = ServeOptions { listen: "127.0.0.1:0".into(), ..ServeOptions::default() };
+/// let witness = Witness::bind(&disk, dir.path(), &options)?;
+/// assert_ne!(witness.local_addr()?.port(), 0, "a free one was picked");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Witness {
     listener: TcpListener,
@@ -141,6 +159,18 @@ pub struct Witness {
 ///
 /// # Errors
 /// As those two.
+///
+/// ```
+/// use seawall_io::{Disk, OsDisk};
+/// use seawall_lab::witness::{ServeOptions, serve};
+/// use std::sync::{Arc, atomic::AtomicBool};
+/// # let dir = tempfile::tempdir()?;
+/// let disk: Arc<dyn Disk> = Arc::new(OsDisk::synchronous());
+/// let options = ServeOptions { listen: "127.0.0.1:0".into(), ..ServeOptions::default() };
+/// // Asked to stop before it begins, it returns at once.
+/// serve(&disk, dir.path(), &options, &AtomicBool::new(true), &|event| println!("{event}"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn serve(
     disk: &Arc<dyn Disk>,
     dir: &Path,

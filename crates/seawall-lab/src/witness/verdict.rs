@@ -13,6 +13,12 @@ use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write as _};
 
 /// Whether the machine went down between run and verification.
+///
+/// ```
+/// use seawall_lab::witness::Cut;
+/// assert_eq!(serde_json::to_string(&Cut::SameBoot)?, r#""same-boot""#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cut {
@@ -35,6 +41,11 @@ impl Cut {
 }
 
 /// One write of a run.
+///
+/// ```
+/// let id = seawall_lab::witness::WriteId { stream: 3, sequence: 41 };
+/// assert_eq!(id.to_string(), "write 41 of stream 3");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteId {
     /// Its stream.
@@ -50,6 +61,14 @@ impl fmt::Display for WriteId {
 }
 
 /// What is wrong with an acknowledged write.
+///
+/// ```
+/// use seawall_lab::witness::{FindingKind, Tally};
+/// let count = |kinds: &[FindingKind], kind| kinds.iter().filter(|k| **k == kind).count() as u64;
+/// let kinds = [FindingKind::Lost, FindingKind::Torn, FindingKind::Lost];
+/// let lost = count(&kinds, FindingKind::Lost);
+/// assert_eq!(Tally { lost, torn: count(&kinds, FindingKind::Torn), ..Tally::default() }.broken(), 3);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
@@ -62,6 +81,16 @@ pub enum FindingKind {
 }
 
 /// Neighbouring sectors that hold the same.
+///
+/// ```
+/// use seawall_lab::witness::{Sector, SectorRun};
+/// // A block of 16 KiB whose last 4 KiB never reached the medium.
+/// let found = [
+///     SectorRun { first: 0, count: 24, held: Sector::Version(9) },
+///     SectorRun { first: 24, count: 8, held: Sector::Version(5) },
+/// ];
+/// assert_eq!(found.iter().map(|run| run.count).sum::<u32>() * 512, 16384);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SectorRun {
     /// First sector of the block, from 0.
@@ -86,6 +115,22 @@ impl SectorRun {
 }
 
 /// One acknowledged write that is not there as it was acknowledged.
+///
+/// ```
+/// use seawall_lab::witness::{Finding, FindingKind, Sector, SectorRun, StreamKind, WriteId};
+/// let finding = Finding {
+///     kind: FindingKind::Lost,
+///     stream: StreamKind::Overwrite,
+///     write: WriteId { stream: 0, sequence: 9 },
+///     record: 31,
+///     file: "witness-0000000000000007-scratch".into(),
+///     offset: 8192,
+///     found: vec![SectorRun { first: 0, count: 8, held: Sector::Version(5) }],
+///     overtaken_by: None,
+/// };
+/// assert!(finding.to_string().starts_with("lost: write 9 of stream 0 at offset 8192 of witness-"));
+/// assert!(finding.to_string().ends_with("there is the older write 5"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// What is wrong.
@@ -144,6 +189,12 @@ impl fmt::Display for Finding {
 }
 
 /// Counts of one kind of streams.
+///
+/// ```
+/// use seawall_lab::witness::Tally;
+/// let tally = Tally { checked: 100, intact: 96, lost: 3, corrupted: 1, in_flight_torn: 2, ..Tally::default() };
+/// assert_eq!(tally.broken(), 4, "what was in flight at the cut may be torn");
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Writes on record.
@@ -177,6 +228,26 @@ impl Tally {
 }
 
 /// Why a cut proves nothing.
+///
+/// ```
+/// use seawall_lab::witness::{Cut, NoProof, Tally, Verdict, Verification};
+/// # use seawall_lab::witness::{Description, RunId, WriteMethod};
+/// # let description = Description {
+/// #     seed: 1, boot_id: None, method: WriteMethod::default(), block_bytes: 16384, threads: 4, slots: 256,
+/// #     append_blocks: 4096, control: true, dir: "/srv/db/scratch".into(),
+/// # };
+/// # let mut found = Verification {
+/// #     run: RunId(7), description, cut: Cut::SameBoot, ended: false, main: Tally::default(), control: None,
+/// #     findings: vec![], findings_total: 0, beyond_record: 0, verified: "2026-11-20T12:00:00Z".into(),
+/// # };
+/// # let written = Tally { acknowledged: 1000, checked: 400, intact: 400, ..Tally::default() };
+/// assert_eq!(found.verdict(), Verdict::ProvesNothing(NoProof::NothingWritten));
+/// found.main = written;
+/// assert_eq!(found.verdict(), Verdict::ProvesNothing(NoProof::SameBoot), "only the process ended");
+/// found.cut = Cut::Rebooted;
+/// found.control = Some(written);
+/// assert_eq!(found.verdict(), Verdict::ProvesNothing(NoProof::ControlKept), "the caches had time to empty");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoProof {
     /// Nothing was acknowledged.
@@ -190,6 +261,24 @@ pub enum NoProof {
 }
 
 /// What it all comes to.
+///
+/// ```
+/// use seawall_lab::witness::{Cut, Tally, Verdict, Verification};
+/// # use seawall_lab::witness::{Description, RunId, WriteMethod};
+/// # let description = Description {
+/// #     seed: 1, boot_id: None, method: WriteMethod::default(), block_bytes: 16384, threads: 4, slots: 256,
+/// #     append_blocks: 4096, control: true, dir: "/srv/db/scratch".into(),
+/// # };
+/// # let mut found = Verification {
+/// #     run: RunId(7), description, cut: Cut::Rebooted, ended: false, main: Tally::default(), control: None,
+/// #     findings: vec![], findings_total: 0, beyond_record: 0, verified: "2026-11-20T12:00:00Z".into(),
+/// # };
+/// found.main = Tally { acknowledged: 1000, checked: 400, intact: 400, ..Tally::default() };
+/// found.control = Some(Tally { acknowledged: 900, checked: 200, intact: 150, lost: 50, ..Tally::default() });
+/// assert_eq!(found.verdict(), Verdict::Kept, "only what was never synced is gone");
+/// found.main = Tally { intact: 399, torn: 1, ..found.main };
+/// assert_eq!(found.verdict(), Verdict::Broken);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Acknowledged writes are gone.
@@ -206,6 +295,24 @@ pub enum Verdict {
 }
 
 /// What a verification found.
+///
+/// ```
+/// use seawall_lab::witness::{Cut, Tally, Verification};
+/// # use seawall_lab::witness::{Description, RunId, WriteMethod};
+/// # let description = Description {
+/// #     seed: 1, boot_id: None, method: WriteMethod::default(), block_bytes: 16384, threads: 4, slots: 256,
+/// #     append_blocks: 4096, control: true, dir: "/srv/db/scratch".into(),
+/// # };
+/// # let mut found = Verification {
+/// #     run: RunId(7), description, cut: Cut::SameBoot, ended: false, main: Tally::default(), control: None,
+/// #     findings: vec![], findings_total: 0, beyond_record: 0, verified: "2026-11-20T12:00:00Z".into(),
+/// # };
+/// found.main = Tally { acknowledged: 1000, checked: 400, intact: 400, ..Tally::default() };
+/// assert!(found.text().contains("None lost, none torn, none reordered."));
+/// assert_eq!(found.proof(), None, "yet nothing is proven: the machine never went down");
+/// assert_eq!(Verification::from_json(&found.to_json())?, found);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verification {
     /// The run.

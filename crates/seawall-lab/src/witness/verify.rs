@@ -39,6 +39,12 @@ const DETACH_TIME_MAX: Duration = Duration::from_secs(2);
 const FINDINGS_MAX: usize = 1000;
 
 /// How to verify.
+///
+/// ```
+/// use seawall_lab::witness::{RunId, VerifyOptions};
+/// let options = VerifyOptions { run: RunId(7), token: "tide".into(), ..VerifyOptions::default() };
+/// assert!(options.verified.ends_with('Z'), "now, in UTC");
+/// ```
 #[derive(Debug, Clone)]
 pub struct VerifyOptions {
     /// Host and port of the witness.
@@ -66,6 +72,12 @@ impl Default for VerifyOptions {
 }
 
 /// How a verification is getting on.
+///
+/// ```
+/// use seawall_lab::witness::VerifyProgress;
+/// let now = VerifyProgress { done: 500, total: 2000, fetching: false };
+/// assert_eq!(100 * now.done / now.total, 25, "percent of the places read");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyProgress {
     /// Records fetched, then places read.
