@@ -207,14 +207,7 @@ pub fn full() -> Vec<CellSpec> {
         P::Preallocated,
     ] {
         for access in [A::Buffered, A::Direct] {
-            // The published wait of 20 s costs 20 s a round: once, as published.
-            if preparation == P::ZeroFilledWait && access == A::Direct {
-                continue;
-            }
             for sync in [S::Fdatasync, S::ODsync, S::RwfDsync] {
-                if preparation == P::ZeroFilledWait && sync != S::Fdatasync {
-                    continue;
-                }
                 cells.push(extend(preparation, access, sync));
             }
         }

@@ -5,8 +5,8 @@
 //!                           └─busy──> wait, then refuse without --force
 //! ```
 //!
-//! 1. Rounds of different cells are interleaved (every cell once, then every cell again), so that drift of the machine falls on
-//!    all alike and rounds can be compared pair by pair.
+//! 1. Rounds of different cells are interleaved (every cell once, in an order of its own, then every cell again), so that drift of
+//!    the machine falls on all alike and rounds can be compared pair by pair.
 //! 2. A round during which others used the processors or the disk is repeated; if that does not help it is marked.
 //! 3. Whatever happens, the scratch directory goes, and what was measured is returned: with an error too ([`LabError::Cut`]).
 //! 4. The reserve of free space is checked before each round, not only before the first: others fill disks as well.
@@ -19,18 +19,21 @@ mod record;
 mod scratch;
 mod work;
 
-use crate::cell::{Beside, CellSpec, Experiment};
+use crate::cell::{Beside, CellSpec, Experiment, Preparation};
 use crate::plan;
 use crate::results::{CellResult, FORMAT, Foreign, Results, Round, RunSettings, Skipped, Sustain};
 pub use machine::{device_counters, device_delta, this_machine};
 pub use observe::{Observation, observe};
 use prepare::{Preparer, unavailable};
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_pcg::Pcg64Mcg;
 use scratch::Scratch;
 use seawall_io::probe::{Finding, Probe, probe};
 use seawall_io::{Backend, BackendUnavailable, Disk as _, FileClass, Fill, FillOptions, IoError, OsDisk, SystemClock};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Others using more than this many cores disturb a round.
@@ -41,6 +44,8 @@ pub const FOREIGN_IO_MAX: f64 = 4e6;
 const BUSY_MAX: f64 = 0.20;
 /// How often a disturbed round is repeated.
 const REPEATS_MAX: u32 = 2;
+/// A round goes on for at least this many operations (up to five times its time): six rounds then support a 99th percentile.
+const OPERATIONS_MIN: u64 = 50;
 /// The smallest scratch file, bytes.
 pub const FILE_BYTES_MIN: u64 = 16 << 20;
 
@@ -300,7 +305,9 @@ impl Lab {
     /// assert!(matches!(Lab::new(LabOptions::new(&this_program)), Err(LabError::NotADirectory { .. })));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn new(options: LabOptions) -> Result<Self, LabError> {
+    pub fn new(mut options: LabOptions) -> Result<Self, LabError> {
+        // Whole chunks, so that every write of the preparation is aligned.
+        options.file_bytes -= options.file_bytes % (1 << 20);
         if !options.path.is_dir() && options.path.exists() {
             return Err(LabError::NotADirectory { path: options.path });
         }
@@ -334,7 +341,9 @@ impl Lab {
 
     /// Bytes that one round may take beside the big file: one growing as large, and the fill beside it.
     fn round_bytes(&self) -> u64 {
-        self.options.file_bytes + (192 << 20)
+        let waiting =
+            self.options.plan().iter().filter(|c| c.preparation == Preparation::ZeroFilledWait).count() as u64;
+        self.options.file_bytes + (192 << 20) + waiting * prepare::FRESH_BYTES
     }
 
     /// Waits up to half a minute for others to leave the disk alone (what was built a moment ago is still being written back).
@@ -379,6 +388,7 @@ impl Lab {
             dir: scratch.dir.clone(),
             base_bytes: self.options.file_bytes,
             seed: self.options.seed,
+            filled_ahead: Mutex::default(),
             disk,
         };
         progress.begin("writing the scratch file", self.options.file_bytes >> 20);
@@ -441,23 +451,26 @@ impl Lab {
         progress.begin("measuring", total);
         let mut done = 0;
         for n in 0..self.options.rounds {
-            let mut index = 0;
-            while index < results.cells.len() {
-                let spec = results.cells[index].spec;
+            let seed = self.options.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(n));
+            for index in pass_order(&results.cells, seed) {
+                let CellResult { id, spec, .. } = results.cells[index].clone();
                 progress.at(done, &spec.title());
-                let seed = self.options.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(n));
+                done += 1;
+                if results.skipped.iter().any(|s| s.id == id) {
+                    continue;
+                }
+                if spec.preparation == Preparation::ZeroFilledWait && !preparer.is_filled_ahead(&spec) {
+                    let waiting: Vec<CellSpec> =
+                        results.cells.iter().map(|c| c.spec).filter(|s| s.preparation == spec.preparation).collect();
+                    preparer.fill_ahead(&waiting, stop)?;
+                }
                 match self.quiet_round(preparer, &spec, seed, stop) {
-                    Ok(round) => {
-                        results.cells[index].rounds.push(round);
-                        index += 1;
-                    }
-                    Err(LabError::Unavailable(Unavailable(reason))) if results.cells[index].rounds.is_empty() => {
-                        let cell = results.cells.remove(index);
-                        results.skipped.push(Skipped { id: cell.id, title: spec.title(), reason });
+                    Ok(round) => results.cells[index].rounds.push(round),
+                    Err(LabError::Unavailable(Unavailable(reason))) => {
+                        results.skipped.push(Skipped { id, title: spec.title(), reason });
                     }
                     Err(e) => return Err(e),
                 }
-                done += 1;
             }
         }
         progress.at(total, "done");
@@ -475,14 +488,16 @@ impl Lab {
         let mut repeats = 0;
         loop {
             self.check_reserve(preparer)?;
-            let mut round = self.one_round(preparer, spec, seed, stop)?;
+            let mut round = self.one_round(preparer, spec, seed ^ (u64::from(repeats) << 56), stop)?;
             if stop.load(Ordering::Relaxed) {
                 return Err(LabError::Interrupted);
             }
             let foreign = &mut round.foreign;
             foreign.disturbed = foreign.cpu_cores > FOREIGN_CORES_MAX
                 || foreign.io_bytes_per_s.is_some_and(|bytes| bytes > FOREIGN_IO_MAX);
-            if !foreign.disturbed || repeats >= REPEATS_MAX {
+            // A file that waited 20 s beside others cannot be had again at once.
+            let repeats_max = if spec.preparation == Preparation::ZeroFilledWait { 0 } else { REPEATS_MAX };
+            if !foreign.disturbed || repeats >= repeats_max {
                 return Ok(round);
             }
             repeats += 1;
@@ -501,7 +516,7 @@ impl Lab {
 
     fn one_round(&self, preparer: &Preparer, spec: &CellSpec, seed: u64, stop: &AtomicBool) -> Result<Round, LabError> {
         let file = preparer.prepare(spec, stop)?;
-        let limits = Limits { round: self.options.round, operations_min: 20, rate: self.options.rate };
+        let limits = Limits { round: self.options.round, operations_min: OPERATIONS_MIN, rate: self.options.rate };
         let counters = || self.device.as_deref().and_then(device_counters);
         let (device_before, foreign_before) = (counters(), machine::ForeignReading::take());
         let fill_stop = AtomicBool::new(false);
@@ -576,6 +591,15 @@ impl Lab {
     }
 }
 
+/// The order of one pass: shuffled, so that no cell always inherits the same predecessor's dirty caches; the files that have to
+/// wait come last, together.
+fn pass_order(cells: &[CellResult], seed: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..cells.len()).collect();
+    order.shuffle(&mut Pcg64Mcg::seed_from_u64(seed));
+    order.sort_by_key(|&i| cells[i].spec.preparation == Preparation::ZeroFilledWait);
+    order
+}
+
 /// The fill that runs beside a measurement: one preallocated file after the other, rate-limited, until told to stop.
 fn fill_beside(preparer: &Preparer, stop: &AtomicBool) -> Result<(), LabError> {
     let path = preparer.dir.join("filled-beside");
@@ -584,7 +608,8 @@ fn fill_beside(preparer: &Preparer, stop: &AtomicBool) -> Result<(), LabError> {
             bytes_per_second: prepare::BESIDE_FILL_BYTES_PER_S,
             // The cell is about zeroes that are written at a rate; WRITE_ZEROES would be one unpaced call after the other.
             write_zeroes: false,
-            ..FillOptions::new(FileClass::Scratch, 64 << 20)
+            // Small enough that a round sees whole files: zeroes, fsync, rename, directory fsync.
+            ..FillOptions::new(FileClass::Scratch, 16 << 20)
         };
         match Fill::begin(preparer.disk.clone(), &path, options)?.run(&SystemClock::default(), stop) {
             Ok(_) => preparer.disk.remove(&path)?,

@@ -13,14 +13,17 @@ use seawall_io::{
     AlignedBuf, Allocate, Create, Disk, FileClass, Fill, FillOptions, Handle, IoError, IoErrorKind, OpenHow, OsDisk,
     SyncHow, SystemClock, WriteHow,
 };
+use std::collections::HashMap;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Fresh files of one round are at most this large, bytes: more than a round can write on most disks, little to prepare.
-const FRESH_BYTES: u64 = 128 << 20;
+pub(super) const FRESH_BYTES: u64 = 128 << 20;
+/// The time that case 4 of E4 was published with.
+const PUBLISHED_WAIT: Duration = Duration::from_secs(20);
 /// A cell's log, bytes; overwritten in a circle.
 const LOG_BYTES: u64 = 64 << 20;
 /// What a preallocating fill may write a second in preparation (in the cell beside a fill it is [`BESIDE_FILL_BYTES_PER_S`]).
@@ -82,6 +85,8 @@ pub(super) struct Preparer {
     pub(super) base: PathBuf,
     pub(super) base_bytes: u64,
     pub(super) seed: u64,
+    /// Zero-filled files that wait to be measured, and since when.
+    pub(super) filled_ahead: Mutex<HashMap<PathBuf, Instant>>,
 }
 
 /// Fills `buf` with bytes that neither compress nor repeat.
@@ -164,6 +169,28 @@ impl Preparer {
         Ok(())
     }
 
+    fn filled_ahead(&self) -> MutexGuard<'_, HashMap<PathBuf, Instant>> {
+        self.filled_ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting_path(&self, spec: &CellSpec) -> PathBuf {
+        self.dir.join(spec.id().replace('/', "-"))
+    }
+
+    pub(super) fn is_filled_ahead(&self, spec: &CellSpec) -> bool {
+        self.filled_ahead().contains_key(&self.waiting_path(spec))
+    }
+
+    /// Zero-fills the files of all these cells, so that they wait together and not one after the other.
+    pub(super) fn fill_ahead(&self, specs: &[CellSpec], stop: &AtomicBool) -> Result<(), LabError> {
+        for spec in specs {
+            let path = self.waiting_path(spec);
+            self.zero_fill(&path, FRESH_BYTES.min(self.base_bytes), stop)?;
+            self.filled_ahead().insert(path, Instant::now());
+        }
+        Ok(())
+    }
+
     fn allocate(&self, path: &Path, how: Allocate, len: u64) -> Result<(), LabError> {
         let file = self.disk.open(path, OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
         let allocated = self.disk.allocate(&file, how, 0, len).and_then(|()| self.disk.sync(&file, SyncHow::All));
@@ -221,17 +248,26 @@ impl Preparer {
                 self.disk.sync_dir(&self.dir)?;
                 (name("recycled"), fresh, true)
             }
+            // Used once and not in a circle: what has been overwritten is no longer what a zero-fill left.
             (_, Preparation::ZeroFilledNow, _) => {
                 self.zero_fill(&name("zerofilled"), fresh, stop)?;
-                (name("zerofilled"), fresh, true)
+                (name("zerofilled"), fresh, false)
             }
             (_, Preparation::ZeroFilledWait, _) => {
-                self.zero_fill(&name("zerofilled"), fresh, stop)?;
-                for _ in 0..200 {
+                let path = self.waiting_path(spec);
+                let filled = self.filled_ahead().remove(&path);
+                let filled = match filled {
+                    Some(at) => at,
+                    None => {
+                        self.zero_fill(&path, fresh, stop)?;
+                        Instant::now()
+                    }
+                };
+                while filled.elapsed() < PUBLISHED_WAIT {
                     go_on(stop)?;
-                    std::thread::sleep(Duration::from_millis(100));
+                    std::thread::sleep(Duration::from_millis(50));
                 }
-                (name("zerofilled"), fresh, true)
+                (path, fresh, false)
             }
             (_, Preparation::Preallocated, _) => {
                 let path = name("preallocated");
@@ -269,16 +305,29 @@ impl Preparer {
             // The unwritten-back fill is what the cell is about.
             return Ok(());
         }
-        if matches!(spec.beside, Beside::CachedPages | Beside::DroppedPages) {
+        // A server's buffered log has its file in the cache from the first round through it on.
+        let warm_log = spec.pattern == Pattern::Log && spec.access == Access::Buffered;
+        let stay = warm_log || spec.beside == Beside::CachedPages;
+        if stay || spec.beside == Beside::DroppedPages {
             let mut chunk = AlignedBuf::zeroed(CHUNK);
-            for at in (0..span).step_by(CHUNK) {
+            let mut at = 0;
+            while at < span {
                 go_on(stop)?;
-                self.disk.read_at(&buffered, at, &mut chunk)?;
+                match self.disk.read_at(&buffered, at, &mut chunk)? {
+                    0 => break,
+                    n => at += n as u64,
+                }
             }
         }
-        if spec.beside != Beside::CachedPages {
+        if !stay {
             self.disk.sync(&buffered, SyncHow::Data)?;
             self.disk.drop_cache(&buffered, 0, 0)?;
+            return Ok(());
+        }
+        let resident = self.disk.cached(&buffered, span)?.resident;
+        if resident < span / 10 * 9 {
+            let reason = format!("only {} of {} MiB stay in the page cache here", resident >> 20, span >> 20);
+            return Err(LabError::Unavailable(Unavailable(reason)));
         }
         Ok(())
     }

@@ -164,9 +164,8 @@ fn page_cache(results: &Results, w: &mut Writer<'_>) {
             (
                 Level::Note,
                 format!(
-                    "{name} fills memory as it goes: {} after {} commits, until the kernel takes it from something else",
-                    text::bytes(held as f64),
-                    text::count(commits)
+                    "{name} stays in the page cache, all {} of it here: memory that is taken from something else",
+                    text::bytes(held as f64)
                 ),
             )
         } else {
