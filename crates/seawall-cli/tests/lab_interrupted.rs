@@ -21,16 +21,26 @@ fn long(work: &Path, disk: &Path, more: &[&str]) -> Command {
 fn ctrl_c_shows_and_writes_what_was_measured() {
     for sent in [Signal::INT, Signal::TERM, Signal::HUP] {
         let (work, disk) = (scratch(), scratch());
-        let mut child = spawn(long(work.path(), disk.path(), &["--json", "r.json", "--require", "append.p99<1ns"]));
-        // The log cells come after the baseline's and E1's: those have a round each.
-        wait_until(&mut child, || in_scratch(disk.path(), "log").is_some());
-        let ran = signal(child, sent).exits(130).shows("BASE baseline").shows("E1 direct-sync").says("interrupted");
+        let mut child = spawn(long(
+            work.path(),
+            disk.path(),
+            &["--only", "E2", "--json", "r.json", "--require", "log_commit.p99<1ns"],
+        ));
+        // Every round of E2 makes the log anew, and a disturbed round is repeated twice at most: when the log is there for the
+        // fourth time, one cell has its first round.
+        for n in 0..4 {
+            wait_until(&mut child, || in_scratch(disk.path(), "log").is_some());
+            if n < 3 {
+                wait_until(&mut child, || in_scratch(disk.path(), "log").is_none());
+            }
+        }
+        let ran = signal(child, sent).exits(130).shows("E2 log-memory").says("interrupted");
         assert!(names(disk.path()).is_empty(), "left behind: {:?}", names(disk.path()));
         let results = read_json(&work.path().join("r.json"));
         assert_eq!(results["complete"], false);
-        assert!(cells(&results).len() >= 6 && ran.err.contains("wrote r.json"));
+        assert!(!cells(&results).is_empty() && ran.err.contains("wrote r.json"));
         assert!(results["cells"].as_array().unwrap().iter().all(|c| !c["rounds"].as_array().unwrap().is_empty()));
-        common::seawall(work.path(), ["lab", "report", "r.json"]).exits(0).shows("E1 direct-sync");
+        common::seawall(work.path(), ["lab", "report", "r.json"]).exits(0).shows("E2 log-memory");
     }
 }
 
@@ -136,14 +146,16 @@ fn a_disk_that_fills_up_ends_the_run_with_what_it_has() {
 
 #[test]
 fn a_write_that_fails_ends_the_run_with_what_it_has() {
-    // Files may have 20 MiB here: enough for the scratch file, too little for the fill of the last cell.
+    // Files may have 20 MiB here: enough for the scratch file, too little for the fill that runs beside one cell.
     let (work, disk) = (scratch(), scratch());
     let mut limited = Command::new("bash");
     limited.current_dir(work.path()).args(["-c", "ulimit -f 20480; exec \"$@\"", "bash"]);
     limited.arg(env!("CARGO_BIN_EXE_seawall")).arg("lab").arg(disk.path()).args(TINY).args(["--json", "r.json"]);
-    let ran = Ran::from(limited.output().unwrap()).exits(2).shows("E4 append-overwrite");
+    // With this seed other cells come before that one.
+    limited.args(["--seed", "3"]);
+    let ran = Ran::from(limited.output().unwrap()).exits(2);
     let ran = ran.says("went no further").says("File too large").says("ulimit -f");
     let results = read_json(&work.path().join("r.json"));
-    assert!(results["complete"] == false && cells(&results).len() >= 15, "{ran:#?}");
+    assert!(results["complete"] == false && !cells(&results).is_empty(), "{ran:#?}");
     assert!(names(disk.path()).is_empty());
 }

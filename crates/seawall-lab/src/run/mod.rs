@@ -609,7 +609,7 @@ fn fill_beside(preparer: &Preparer, stop: &AtomicBool) -> Result<(), LabError> {
             // The cell is about zeroes that are written at a rate; WRITE_ZEROES would be one unpaced call after the other.
             write_zeroes: false,
             // Small enough that a round sees whole files: zeroes, fsync, rename, directory fsync.
-            ..FillOptions::new(FileClass::Scratch, 16 << 20)
+            ..FillOptions::new(FileClass::Scratch, 24 << 20)
         };
         match Fill::begin(preparer.disk.clone(), &path, options)?.run(&SystemClock::default(), stop) {
             Ok(_) => preparer.disk.remove(&path)?,
@@ -654,5 +654,27 @@ pub fn device_name(probe: &Probe) -> Option<&str> {
     match &probe.device {
         Finding::Known(device) => Some(&device.name),
         Finding::Unknown(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn a_pass_visits_every_cell_once_in_an_order_of_its_own_and_waits_last() {
+        let cells = sample::of_plan(&plan::full()).cells;
+        let orders: Vec<Vec<usize>> = (0..8).map(|seed| pass_order(&cells, seed)).collect();
+        for (seed, order) in orders.iter().enumerate() {
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..cells.len()).collect::<Vec<_>>(), "seed {seed}");
+            let waits = |i: &usize| cells[*i].spec.preparation == Preparation::ZeroFilledWait;
+            let first_wait = order.iter().position(waits).unwrap();
+            assert!(order[first_wait..].iter().all(waits));
+        }
+        let firsts: std::collections::HashSet<usize> = orders.iter().map(|o| o[0]).collect();
+        assert!(firsts.len() > 4, "the first cell of a pass hardly changes: {firsts:?}");
     }
 }
