@@ -88,7 +88,11 @@ pub(super) fn synchronous() -> OsDisk {
     OsDisk { queue: Queue::Sync, info: BackendInfo { name: "sync", reason: "asked for".into(), registered_buffers } }
 }
 
-pub(super) fn choose(backend: Backend, arena: Option<Arc<Arena>>) -> Result<OsDisk, BackendUnavailable> {
+pub(super) fn choose(
+    backend: Backend,
+    arena: Option<Arc<Arena>>,
+    cooperative: bool,
+) -> Result<OsDisk, BackendUnavailable> {
     let unregistered = || Err("only io_uring registers buffers".to_owned());
     let info = |name, reason: &str, registered_buffers| BackendInfo { name, reason: reason.into(), registered_buffers };
     let threads =
@@ -96,7 +100,7 @@ pub(super) fn choose(backend: Backend, arena: Option<Arc<Arena>>) -> Result<OsDi
     match backend {
         Backend::Threads => Ok(threads("asked for")),
         Backend::Sync => Ok(synchronous()),
-        Backend::Auto | Backend::IoUring => match (Uring::new(arena), backend) {
+        Backend::Auto | Backend::IoUring => match (Uring::new(arena, cooperative), backend) {
             (Ok((ring, registered)), _) => {
                 let reason = if backend == Backend::Auto { "works here, by trial" } else { "asked for" };
                 Ok(OsDisk { queue: Queue::Uring(Box::new(ring)), info: info("io_uring", reason, registered) })

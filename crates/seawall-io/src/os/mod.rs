@@ -66,7 +66,30 @@ impl OsDisk {
     /// # Ok::<(), seawall_io::BackendUnavailable>(())
     /// ```
     pub fn new(backend: Backend, arena: Option<Arc<Arena>>) -> Result<Self, BackendUnavailable> {
-        choose::choose(backend, arena)
+        choose::choose(backend, arena, false)
+    }
+
+    /// The same for one thread that submits and waits by itself, such as a measuring thread: io_uring then spares it an interrupt a
+    /// completion. Other threads may use the disk too, but what that thread submitted may complete only when it calls again.
+    ///
+    /// # Errors
+    /// As [`OsDisk::new`].
+    ///
+    /// ```
+    /// use seawall_io::{AlignedBuf, Backend, Disk, OpenHow, OsDisk, Request};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("data");
+    /// # std::fs::write(&path, [7; 4096])?;
+    /// let disk = OsDisk::for_one_thread(Backend::Auto, None)?;
+    /// let file = disk.open(&path, OpenHow::default())?;
+    /// let tickets = disk.submit(vec![Request::read(&file, 0, AlignedBuf::zeroed(4096).into())]);
+    /// while !tickets[0].is_done() {
+    ///     disk.drive(false);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn for_one_thread(backend: Backend, arena: Option<Arc<Arena>>) -> Result<Self, BackendUnavailable> {
+        choose::choose(backend, arena, true)
     }
 
     /// A disk that completes every request on the calling thread; works everywhere.

@@ -39,6 +39,7 @@ pub(super) struct Uring {
     waiting: Waiting,
     in_flight: AtomicU32,
     arena: Option<Arc<Arena>>,
+    cooperative: bool,
 }
 
 impl fmt::Debug for Uring {
@@ -61,9 +62,21 @@ struct InFlight {
 unsafe impl Send for InFlight {}
 
 impl Uring {
-    /// A ring that has proven itself with one no-op, with `arena` registered if the kernel allows (else why not).
-    pub(super) fn new(arena: Option<Arc<Arena>>) -> std::io::Result<(Self, Result<(), String>)> {
-        let ring = IoUring::builder().setup_cqsize(CAPACITY).build(ENTRIES)?;
+    /// A ring that has proven itself with one no-op, with `arena` registered if the kernel allows (else why not). With `cooperative`
+    /// (Linux 5.19) completions wait until the submitting thread enters the kernel, instead of interrupting it.
+    pub(super) fn new(arena: Option<Arc<Arena>>, cooperative: bool) -> std::io::Result<(Self, Result<(), String>)> {
+        let build = |cooperative: bool| {
+            let mut builder = IoUring::builder();
+            builder.setup_cqsize(CAPACITY);
+            if cooperative {
+                builder.setup_coop_taskrun();
+            }
+            builder.build(ENTRIES)
+        };
+        let (ring, cooperative) = match build(cooperative) {
+            Err(e) if cooperative && e.raw_os_error() == Some(libc::EINVAL) => (build(false)?, false),
+            built => (built?, cooperative),
+        };
         let mut registered = Err("no arena was given".to_owned());
         if let Some(arena) = &arena {
             registered = register(&ring, arena);
@@ -75,6 +88,7 @@ impl Uring {
             waiting: Waiting::default(),
             in_flight: AtomicU32::new(0),
             arena,
+            cooperative,
         };
         this.trial()?;
         Ok((this, registered))
@@ -190,6 +204,7 @@ impl Uring {
     fn fetch(&self, block: bool) -> (usize, Flights) {
         let mut completed = 0;
         let mut again = Flights::new();
+        let mut asked = false;
         loop {
             // SAFETY: the caller has the turn to fetch, the only way to the completion queue (invariant 2).
             let queue = unsafe { self.ring.completion_shared() };
@@ -206,12 +221,15 @@ impl Uring {
                     }
                 }
             }
-            if completed > 0 || !again.is_empty() || !block || self.in_flight.load(Ordering::Acquire) == 0 {
+            // A cooperative ring shows completions only to whoever enters the kernel: ask it once even without waiting.
+            let wait = block || (self.cooperative && !asked);
+            if completed > 0 || !again.is_empty() || !wait || self.in_flight.load(Ordering::Acquire) == 0 {
                 return (completed, again);
             }
-            // SAFETY: no submission (0 entries) and no argument memory; only waits for one completion.
+            asked = true;
+            // SAFETY: no submission (0 entries) and no argument memory; only waits for one completion, or for none.
             let waited = unsafe {
-                self.ring.submitter().enter::<()>(0, 1, 1 /* IORING_ENTER_GETEVENTS */, None)
+                self.ring.submitter().enter::<()>(0, u32::from(block), 1 /* IORING_ENTER_GETEVENTS */, None)
             };
             match waited {
                 Ok(_) => {}

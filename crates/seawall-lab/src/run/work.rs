@@ -204,7 +204,7 @@ impl Worker<'_> {
     fn deep(&self, backend: Backend) -> Result<Recorder, LabError> {
         let depth = self.spec.queue_depth;
         let arena = Arena::new(self.spec.block_bytes as usize, depth);
-        let disk = OsDisk::new(backend, Some(arena.clone())).map_err(LabError::Backend)?;
+        let disk = OsDisk::for_one_thread(backend, Some(arena.clone())).map_err(LabError::Backend)?;
         let mut rng = Pcg64Mcg::seed_from_u64(self.seed);
         let mut record = Recorder::new(self.until.start);
         let mut flying: Vec<(Ticket, Instant)> = Vec::with_capacity(depth as usize);
@@ -216,11 +216,10 @@ impl Worker<'_> {
             Pattern::RandomWrite | Pattern::SequentialWrite | Pattern::Log => RequestKind::Write(self.write_how()),
         };
         loop {
-            let mut batch = Vec::new();
-            while !over && flying.len() + batch.len() < depth as usize {
+            while !over && flying.len() < depth as usize {
                 due = due.or_else(|| self.due());
                 if let Some(at) = due {
-                    if at > self.until.start.elapsed() && !(flying.is_empty() && batch.is_empty()) {
+                    if at > self.until.start.elapsed() && !flying.is_empty() {
                         // Waiting here would add the pause to the latency of what is in flight.
                         break;
                     }
@@ -234,14 +233,11 @@ impl Worker<'_> {
                     over = true;
                     break;
                 };
-                batch.push(Request { file: self.file.file.clone(), kind, offset: at, bufs: vec![buf], done: 0 });
-            }
-            if kind != RequestKind::Read {
-                record.writes += batch.len() as u64;
-            }
-            if !batch.is_empty() {
+                record.writes += u64::from(kind != RequestKind::Read);
+                let request = Request { file: self.file.file.clone(), kind, offset: at, bufs: vec![buf], done: 0 };
                 let started = Instant::now();
-                flying.extend(disk.submit(batch).into_iter().map(|ticket| (ticket, started)));
+                // One by one, as a database's readers ask and as fio does: the device is kept as full as the depth says.
+                flying.extend(disk.submit(vec![request]).into_iter().map(|ticket| (ticket, started)));
             }
             if flying.is_empty() {
                 break;
