@@ -62,6 +62,12 @@ fn mount_of(path: &Path) -> Option<Mount> {
     })
 }
 
+/// `major:minor` of the file system that holds `path`.
+fn device_number(path: &Path) -> Option<String> {
+    let dev = rustix::fs::stat(path).ok()?.st_dev;
+    Some(format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)))
+}
+
 pub(super) fn file_system(path: &Path) -> Finding<FileSystem> {
     let Some(mount) = mount_of(path) else {
         return Finding::unknown("no mount point for it in /proc/self/mountinfo");
@@ -69,12 +75,14 @@ pub(super) fn file_system(path: &Path) -> Finding<FileSystem> {
     let kind = mount.kind.as_str();
     let copy_on_write = match kind {
         "btrfs" | "zfs" | "bcachefs" | "f2fs" | "nilfs2" => Finding::Known(true),
-        "ext2" | "ext3" | "ext4" | "xfs" | "jfs" | "tmpfs" | "vfat" | "exfat" => Finding::Known(false),
+        "ext2" | "ext3" | "ext4" | "xfs" | "jfs" | "tmpfs" | "ramfs" | "devtmpfs" | "vfat" | "exfat" => {
+            Finding::Known(false)
+        }
         other => Finding::unknown(format!("{other} is not one we know about")),
     };
     let journal = match kind {
         "xfs" | "ext3" | "jfs" => Finding::Known(true),
-        "ext2" | "tmpfs" | "vfat" | "exfat" => Finding::Known(false),
+        "ext2" | "tmpfs" | "ramfs" | "devtmpfs" | "vfat" | "exfat" => Finding::Known(false),
         "ext4" => match (fs::read_dir("/proc/fs/jbd2"), block_device_of(path)) {
             (Ok(journals), Finding::Known(device)) => {
                 let prefix = format!("{}-", device.volume);
@@ -108,24 +116,22 @@ pub(super) fn file_system(path: &Path) -> Finding<FileSystem> {
 /// ```
 #[must_use]
 pub fn block_device_of(path: &Path) -> Finding<BlockDevice> {
-    let Some(mount) = mount_of(path) else {
-        return Finding::unknown("no mount point for it in /proc/self/mountinfo");
-    };
+    let mount = mount_of(path);
+    // In a chroot the mount is not to be seen, but the files on it still carry its device number.
+    let by_number = mount.as_ref().map(|m| m.device_number.clone()).or_else(|| device_number(path));
+    let by_number = by_number.map(|n| PathBuf::from("/sys/dev/block").join(n));
     // btrfs and a few others give the mount an anonymous device number; then the mount's source names the device.
-    let by_number = PathBuf::from("/sys/dev/block").join(&mount.device_number);
     let by_source = || {
-        let source = fs::canonicalize(&mount.source).ok()?;
+        let source = fs::canonicalize(&mount.as_ref()?.source).ok()?;
         let name = source.strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");
         Some(PathBuf::from("/sys/class/block").join(name))
     };
-    let node = match fs::canonicalize(&by_number).ok().or_else(|| fs::canonicalize(by_source()?).ok()) {
-        Some(node) => node,
-        None => {
-            return Finding::unknown(format!(
-                "{} mounted from {} has no block device in sysfs",
-                mount.kind, mount.source
-            ));
-        }
+    let Some(node) = by_number.and_then(|n| fs::canonicalize(n).ok()).or_else(|| fs::canonicalize(by_source()?).ok())
+    else {
+        return Finding::unknown(mount.map_or_else(
+            || "no mount point for it in /proc/self/mountinfo, and no block device by its number".to_owned(),
+            |m| format!("{} mounted from {} has no block device in sysfs", m.kind, m.source),
+        ));
     };
     let file_name = |p: &Path| p.file_name().map_or_else(String::new, |n| n.to_string_lossy().replace('!', "/"));
     let volume = file_name(&node);

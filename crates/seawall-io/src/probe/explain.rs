@@ -39,7 +39,15 @@ pub fn explain(probe: &Probe) -> Vec<Explained> {
     match &probe.file_system {
         Finding::Known(fs) => {
             let kind = format!("{} on {}", fs.kind, fs.mount_point.display());
-            say("file system", kind, if fs.kind == "tmpfs" { "memory: nothing here survives a restart" } else { "" });
+            say(
+                "file system",
+                kind,
+                if matches!(fs.kind.as_str(), "tmpfs" | "ramfs" | "devtmpfs") {
+                    "memory: nothing here survives a restart"
+                } else {
+                    ""
+                },
+            );
             say("mount options", fs.options.clone(), "");
             say(
                 "copy on write",
