@@ -26,7 +26,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure the disk under PATH as six classic publications did; ends in a table, verdicts, settings and a report.
+    /// Re-run classic I/O experiments on the disk under PATH; ends in a table, verdicts, settings and a report.
     Lab(Box<commands::lab::LabArgs>),
     /// Show what the disk, file system and kernel under PATH offer, and what each finding means.
     Probe(commands::probe::ProbeArgs),

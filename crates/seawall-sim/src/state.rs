@@ -5,7 +5,8 @@
 //! 2. Synchronous and asynchronous I/O meet in [`State::read`], [`State::write`] and [`State::sync`]: a fault or a rule holds for both.
 //! 3. A failed operation changes nothing, except where a fault says so.
 
-use crate::crash::Fates;
+mod death;
+
 use crate::dice::Dice;
 use crate::fault::FaultKind;
 use crate::file::{SimFile, Via};
@@ -545,148 +546,6 @@ impl State {
             Ok(((), moved)) => moved as i64,
             Err(Errno(errno)) => -i64::from(errno),
         }
-    }
-
-    // --- crashes ---------------------------------------------------------------------------------------------------------
-
-    /// Kills the process: handles and locks are gone, the page cache stays, writes in flight may land later.
-    pub(crate) fn process_death(&mut self) {
-        self.note(Call::ProcessDeath);
-        for late in self.writes_in_flight() {
-            if self.dice.percent(75) {
-                let due_op = self.ops + 1 + self.dice.below(self.options.late_within_ops);
-                self.late.push(LateWrite { due_op, ..late });
-            }
-        }
-        self.end_process();
-    }
-
-    /// Cuts the power: of everything pending and in flight any subset persists; then the machine has restarted.
-    pub(crate) fn power_cut(&mut self) {
-        self.note(Call::PowerCut);
-        let mut torn = self.writes_in_flight();
-        torn.append(&mut self.late);
-        for late in torn {
-            let volatile = OpenHow { dsync: false, ..late.open };
-            match self.write_inode(late.inode, late.offset, &late.bytes, WriteHow::default(), volatile, None) {
-                // No room, or no such file any more: then the write had no effect.
-                Ok(_) | Err(_) => {}
-            }
-        }
-        self.end_process();
-        let seqs = || self.files.values().flat_map(|file| file.pending.seqs()).chain(self.names.seqs());
-        let (oldest, newest) = (seqs().min().unwrap_or(0), seqs().max().unwrap_or(0));
-        let unit = self.unit();
-        let mut fates = Fates::new(&mut self.dice, oldest, newest);
-        for file in self.files.values_mut() {
-            if !file.pending.is_empty() {
-                file.pending.cut(unit, &mut file.stable, &mut fates);
-            }
-            file.restart();
-        }
-        self.names.cut(&mut fates);
-        self.forget_unreachable();
-        self.now += Duration::from_secs(30);
-    }
-
-    /// Loses everything pending, without dice.
-    pub(crate) fn lose_all(&mut self) {
-        self.note(Call::PowerCut);
-        self.late.clear();
-        self.end_process();
-        for file in self.files.values_mut() {
-            file.stable.settle();
-            file.restart();
-        }
-        self.names.forget_pending();
-        self.forget_unreachable();
-    }
-
-    fn note(&mut self, call: Call) {
-        self.ops += 1;
-        let (number, at) = (self.ops, self.now);
-        self.trace.push(TraceEntry {
-            number,
-            at,
-            call,
-            path: PathBuf::new(),
-            offset: 0,
-            len: 0,
-            outcome: Ok(0),
-            grew: 0,
-            allocated: 0,
-            device_read: 0,
-            fault: None,
-        });
-    }
-
-    /// The rest of every write in flight, in the order in which they would have been due.
-    fn writes_in_flight(&self) -> Vec<LateWrite> {
-        self.queue
-            .iter()
-            .filter_map(|one| {
-                let request = &one.request;
-                let RequestKind::Write(how) = request.kind else { return None };
-                let id = request.file.simulated_id()?;
-                let open = self.open.get(&id)?;
-                Some(LateWrite {
-                    inode: open.inode,
-                    path: normal(request.file.path()),
-                    offset: request.offset + request.done as u64,
-                    bytes: rest(request),
-                    how,
-                    open: open.how,
-                    due_op: 0,
-                    keeps_lock: self.locks.get(&open.inode) == Some(&id),
-                })
-            })
-            .filter(|late| late.open.write && self.check_late(late))
-            .collect()
-    }
-
-    fn check_late(&self, late: &LateWrite) -> bool {
-        self.check_range(late.offset, late.bytes.len() as u64, late.open.direct, libc::EFBIG).is_ok()
-    }
-
-    fn end_process(&mut self) {
-        for InFlight { request, completer, .. } in self.queue.drain() {
-            let result = Err(request_error(&request, Errno(libc::ENXIO)));
-            self.queue.ready.push((completer, Completion { result, bufs: request.bufs }));
-        }
-        self.open.clear();
-        self.locks.clear();
-        self.forget_unreachable();
-    }
-
-    fn land_late(&mut self) {
-        let now = self.ops;
-        if self.late.iter().any(|late| late.due_op <= now) {
-            self.land(|late| late.due_op <= now);
-        }
-    }
-
-    fn land(&mut self, which: impl Fn(&LateWrite) -> bool) {
-        let (mut landing, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.late).into_iter().partition(which);
-        self.late = waiting;
-        landing.sort_by_key(|late| late.due_op);
-        for late in landing {
-            self.ops += 1;
-            let answer = self.write_inode(late.inode, late.offset, &late.bytes, late.how, late.open, None);
-            self.trace.push(TraceEntry {
-                number: self.ops,
-                at: self.now,
-                call: Call::LateWrite,
-                path: late.path,
-                offset: late.offset,
-                len: late.bytes.len() as u64,
-                outcome: answer.map(|((), moved)| moved).map_err(|errno| errno.0),
-                grew: 0,
-                allocated: 0,
-                device_read: 0,
-                fault: None,
-            });
-        }
-        self.forget_unreachable();
     }
 
     // --- copies and looks --------------------------------------------------------------------------------------------------

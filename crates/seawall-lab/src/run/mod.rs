@@ -29,7 +29,7 @@ use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
 use scratch::Scratch;
-use seawall_io::probe::{Finding, Probe, probe};
+use seawall_io::probe::{Probe, probe};
 use seawall_io::{Backend, BackendUnavailable, Disk as _, FileClass, Fill, FillOptions, IoError, OsDisk, SystemClock};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -534,16 +534,10 @@ impl Lab {
         let device = device_before.zip(counters()).map(|(before, after)| device_delta(before, after));
         let len = preparer.disk.len(&file.file)?;
         Ok(Round {
-            operations: merged.operations,
-            seconds,
-            latency: merged.latency,
-            latency_ns_max: merged.max_ns,
-            per_tenth: merged.per_tenth,
             device,
             foreign: Foreign { cpu_cores, io_bytes_per_s, disturbed: false },
             cached_bytes: preparer.disk.cached(&file.file, len).ok().map(|c| c.resident),
-            writes_issued: merged.writes,
-            syncs_issued: merged.syncs,
+            ..merged.into_round(seconds)
         })
     }
 
@@ -634,27 +628,7 @@ pub fn measure_on(
     let disk = OsDisk::synchronous();
     let file = prepare::Prepared::existing(&disk, path, spec)?;
     let (merged, seconds) = work::round(spec, &file, limits, backend, seed, &AtomicBool::new(false))?;
-    Ok(Round {
-        operations: merged.operations,
-        seconds,
-        latency: merged.latency,
-        latency_ns_max: merged.max_ns,
-        per_tenth: merged.per_tenth,
-        device: None,
-        foreign: Foreign::default(),
-        cached_bytes: None,
-        writes_issued: merged.writes,
-        syncs_issued: merged.syncs,
-    })
-}
-
-/// The kernel's name of the device that a probe found, if any.
-#[must_use]
-pub fn device_name(probe: &Probe) -> Option<&str> {
-    match &probe.device {
-        Finding::Known(device) => Some(&device.name),
-        Finding::Unknown(_) => None,
-    }
+    Ok(merged.into_round(seconds))
 }
 
 #[cfg(test)]

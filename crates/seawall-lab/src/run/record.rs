@@ -1,6 +1,6 @@
 //! What one thread of a round records, and how threads' records become a [`Round`].
 
-use crate::results::LATENCY_CONFIG;
+use crate::results::{Foreign, LATENCY_CONFIG, Round};
 use histogram::{Histogram, SparseHistogram};
 use std::time::{Duration, Instant};
 
@@ -92,4 +92,22 @@ pub(super) struct Merged {
     pub(super) per_tenth: Vec<u32>,
     pub(super) writes: u64,
     pub(super) syncs: u64,
+}
+
+impl Merged {
+    /// A round with these operations; what the machine did meanwhile is not known here.
+    pub(super) fn into_round(self, seconds: f64) -> Round {
+        Round {
+            operations: self.operations,
+            seconds,
+            latency: self.latency,
+            latency_ns_max: self.max_ns,
+            per_tenth: self.per_tenth,
+            device: None,
+            foreign: Foreign::default(),
+            cached_bytes: None,
+            writes_issued: self.writes,
+            syncs_issued: self.syncs,
+        }
+    }
 }

@@ -345,6 +345,9 @@ fn torn_pages(results: &Results) -> Recommendation {
                 limits.unit_bytes_min, limits.unit_bytes_max
             ),
         ),
+        Finding::Known(limits) if limits.unit_bytes_max == 0 => {
+            setting(KEY, DEFAULT, DEFAULT, Confidence::Safety, "no write here is promised not to tear")
+        }
         Finding::Known(limits) => setting(
             KEY,
             DEFAULT,

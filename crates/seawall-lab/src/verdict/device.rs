@@ -4,7 +4,7 @@
 //! - "Rotating" is what the kernel was told; a read rate no disk can reach overrules it.
 
 use super::{Level, Verdict, Writer, too_fast_to_rotate};
-use crate::cell::{Access, Beside};
+use crate::cell::{Access, Beside, Preparation};
 use crate::results::{CellResult, Results};
 use crate::text;
 use seawall_io::probe::{DirectIo, Finding};
@@ -82,6 +82,8 @@ fn direct_cell_in_cache(results: &Results) -> Option<(&CellResult, u64)> {
         .cells
         .iter()
         .filter(|c| c.spec.access == Access::Direct && c.spec.beside != Beside::CachedPages)
+        // Their file was filled through the page cache on purpose.
+        .filter(|c| !matches!(c.spec.preparation, Preparation::ZeroFilledNow | Preparation::ZeroFilledWait))
         .filter_map(|c| Some((c, c.cached_bytes_max()?)))
         .filter(|(_, cached)| *cached > (16 << 20).min((results.run.file_bytes / 10).max(1 << 20)))
         .max_by_key(|(_, cached)| *cached)
@@ -196,6 +198,18 @@ mod tests {
             Finding::Known(device) => device,
             Finding::Unknown(_) => panic!("sample knows its device"),
         }
+    }
+
+    #[test]
+    fn pages_of_a_buffered_zero_fill_are_not_held_against_direct_io() {
+        let spec = crate::plan::extend(Preparation::ZeroFilledWait, Access::Direct, crate::cell::Sync::Fdatasync);
+        let mut results = crate::sample::of_plan(&[spec]);
+        for round in &mut results.cells[0].rounds {
+            round.cached_bytes = Some(100 << 20);
+        }
+        assert!(direct_cell_in_cache(&results).is_none());
+        results.cells[0].spec.preparation = Preparation::Written;
+        assert!(direct_cell_in_cache(&results).is_some());
     }
 
     #[test]
