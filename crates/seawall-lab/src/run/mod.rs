@@ -460,8 +460,11 @@ impl Lab {
                     continue;
                 }
                 if spec.preparation == Preparation::ZeroFilledWait && !preparer.is_filled_ahead(&spec) {
-                    let waiting: Vec<CellSpec> =
-                        results.cells.iter().map(|c| c.spec).filter(|s| s.preparation == spec.preparation).collect();
+                    // Not those that turned out to be unavailable: nobody would ever use their files up.
+                    let waits = |c: &&CellResult| {
+                        c.spec.preparation == spec.preparation && !results.skipped.iter().any(|s| s.id == c.id)
+                    };
+                    let waiting: Vec<CellSpec> = results.cells.iter().filter(waits).map(|c| c.spec).collect();
                     preparer.fill_ahead(&waiting, stop)?;
                 }
                 match self.quiet_round(preparer, &spec, seed, stop) {

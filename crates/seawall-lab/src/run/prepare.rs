@@ -125,19 +125,18 @@ fn open_any(disk: &OsDisk, path: &Path, how: OpenHow) -> Result<Handle, IoError>
 impl Preparer {
     /// Writes the big file; `progress` hears the bytes written.
     pub(super) fn make_base(&self, stop: &AtomicBool, mut progress: impl FnMut(u64)) -> Result<(), LabError> {
-        self.write_file(&self.base, self.base_bytes, true, true, stop, &mut progress)
+        self.write_file(&self.base, self.base_bytes, stop, &mut progress)
     }
 
+    /// Writes a file whole, direct where that works, and syncs it.
     fn write_file(
         &self,
         path: &Path,
         len: u64,
-        direct: bool,
-        sync: bool,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), LabError> {
-        let how = OpenHow { write: true, create: Create::New, direct, dsync: false };
+        let how = OpenHow { write: true, create: Create::New, direct: true, dsync: false };
         let file = open_any(&self.disk, path, how)?;
         let mut chunk = AlignedBuf::zeroed(CHUNK);
         noise(&mut chunk, self.seed);
@@ -153,10 +152,7 @@ impl Preparer {
             at += n as u64;
             progress(at);
         }
-        if sync {
-            self.disk.sync(&file, SyncHow::All)?;
-        }
-        Ok(())
+        Ok(self.disk.sync(&file, SyncHow::All)?)
     }
 
     fn zero_fill(&self, path: &Path, len: u64, stop: &AtomicBool) -> Result<(), LabError> {
@@ -216,7 +212,7 @@ impl Preparer {
             (Pattern::Log, ..) => {
                 let path = name("log");
                 let len = LOG_BYTES.min(self.base_bytes);
-                self.write_file(&path, len, true, true, stop, none)?;
+                self.write_file(&path, len, stop, none)?;
                 (path, len, true)
             }
             (_, _, Beside::BeyondEof) => {
@@ -243,7 +239,7 @@ impl Preparer {
                 (name("writezeroes"), fresh, false)
             }
             (_, Preparation::Recycled, _) => {
-                self.write_file(&name("used"), fresh, true, true, stop, none)?;
+                self.write_file(&name("used"), fresh, stop, none)?;
                 self.disk.rename(&name("used"), &name("recycled"))?;
                 self.disk.sync_dir(&self.dir)?;
                 (name("recycled"), fresh, true)
