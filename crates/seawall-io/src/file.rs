@@ -320,11 +320,16 @@ impl File {
         check_alignment(&self.path, Op::Read, &open.mode, offset, [&*buf])?;
         let len = buf.len();
         self.counted(Op::Read, cause, len as u64, || {
-            let mut done = 0;
+            let (mut done, mut cut_short) = (0, 0);
             while done < len {
                 let n = self.disk.read_at(&open.handle, offset + done as u64, &mut buf[done..])?;
                 let next = whole_blocks(done + n, len, &open.mode);
                 if next == done {
+                    // Inside a block, and not at the end of the file: a direct read that was cut short, to be asked for again.
+                    if n > 0 && cut_short < 3 && offset + ((done + n) as u64) < self.len() {
+                        cut_short += 1;
+                        continue;
+                    }
                     let kind = IoErrorKind::UnexpectedEof { got: (done + n) as u64 };
                     return Err(IoError::new(Op::Read, &self.path, kind).at(offset, len as u64));
                 }
