@@ -1,0 +1,331 @@
+//! What can go wrong, said to the person who has to act on it.
+//!
+//! 1. [`Error`] leaves the engine; [`Stop`] never does: it tells latched code's caller to let go, satisfy a need, and start over.
+//! 2. The first failure of a log or data write is sticky ([`Health`]): every later commit fails with it, nothing is retried.
+//! 3. Damage carries its evidence: file, page or position, expected and found.
+
+use crate::format::{Lsn, PageId, TreeId, TxnId};
+use seawall_io::IoError;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+/// The engine's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why the engine could not do what was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The disk refused.
+    #[error("{0}")]
+    Io(#[from] IoError),
+    /// What was read is not what was written.
+    #[error("{0}")]
+    Corrupt(Box<Corruption>),
+    /// An earlier write or flush of log or data failed: nothing can be committed any more.
+    #[error(
+        "the database stopped at its first failed write: {first_error}. Committed data is safe: close it, repair the disk, and open it again"
+    )]
+    Poisoned {
+        /// What failed first.
+        first_error: Arc<Error>,
+    },
+    /// The log could not be made durable while this transaction committed: it may or may not be there after a restart.
+    #[error("it is unknown whether this transaction is committed: {cause}. Open the database again and look")]
+    OutcomeUnknown {
+        /// What failed.
+        cause: Arc<Error>,
+    },
+    /// The transaction or the database takes no changes.
+    #[error("read-only: {why}")]
+    ReadOnly {
+        /// Why.
+        why: String,
+    },
+    /// There is no room for more data.
+    #[error("no space: {path} cannot grow by {needed_bytes} bytes. Free space on that file system, then try again")]
+    NoSpace {
+        /// Which file.
+        path: PathBuf,
+        /// By how much it had to grow, bytes.
+        needed_bytes: u64,
+    },
+    /// Waiting would never end: this transaction was chosen to give way and is to be rolled back and run again.
+    #[error(
+        "deadlock: transaction {victim} waits for {waits_for} on {on}, which waits for it in turn. Roll back and run it again"
+    )]
+    Deadlock {
+        /// This transaction.
+        victim: TxnId,
+        /// The one it waits for.
+        waits_for: TxnId,
+        /// What it waits for.
+        on: LockedOn,
+    },
+    /// The lock wait time-out passed, or waiting was not asked for.
+    #[error(
+        "lock time-out after {waited_ms} ms on {on}, held by transaction {holder}. Run the statement again, or raise lock_wait_timeout"
+    )]
+    LockTimeout {
+        /// Who holds it.
+        holder: TxnId,
+        /// What it waited for.
+        on: LockedOn,
+        /// How long, ms.
+        waited_ms: u64,
+    },
+    /// Another transaction changed this after this one's snapshot was taken.
+    #[error(
+        "write conflict on {on}: transaction {writer} changed it after this snapshot was taken. Roll back and run it again"
+    )]
+    WriteConflict {
+        /// Who changed it.
+        writer: TxnId,
+        /// What.
+        on: LockedOn,
+    },
+    /// `insert` met a key that is there.
+    #[error("the key exists: {on}")]
+    KeyExists {
+        /// Where.
+        on: LockedOn,
+    },
+    /// A key is longer than the page size allows.
+    #[error("a key of {len_bytes} bytes is too long: this database takes {max_bytes}")]
+    KeyTooLong {
+        /// Its length, bytes.
+        len_bytes: usize,
+        /// The most, bytes.
+        max_bytes: usize,
+    },
+    /// A value is longer than 1 GiB.
+    #[error("a value of {len_bytes} bytes is too long: the most is {max_bytes}")]
+    ValueTooLong {
+        /// Its length, bytes.
+        len_bytes: u64,
+        /// The most, bytes.
+        max_bytes: u64,
+    },
+    /// No tree of that name.
+    #[error("there is no tree named {name:?}")]
+    NoSuchTree {
+        /// The name.
+        name: String,
+    },
+    /// The tree behind a handle was dropped.
+    #[error("tree {tree} was dropped")]
+    TreeDropped {
+        /// The tree.
+        tree: TreeId,
+    },
+    /// A tree of that name exists.
+    #[error("a tree named {name:?} exists")]
+    TreeExists {
+        /// The name.
+        name: String,
+    },
+    /// An option has a value it cannot have.
+    #[error("option {name} = {value}: {why}")]
+    InvalidOption {
+        /// Its name.
+        name: String,
+        /// What was given.
+        value: String,
+        /// What is allowed.
+        why: String,
+    },
+    /// The directory holds something else.
+    #[error("{path} is not a Seawall database: {why}")]
+    NotADatabase {
+        /// The directory or file.
+        path: PathBuf,
+        /// What was found.
+        why: String,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "{path} has format version {found}, and this program reads up to {supported}: open it with a newer Seawall"
+    )]
+    NewerFormat {
+        /// The control file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest this program reads.
+        supported: u32,
+    },
+    /// Another process has it open.
+    #[error("{path} is open in another process: exactly one may have it open. Close the other first")]
+    Locked {
+        /// The file that is locked.
+        path: PathBuf,
+    },
+    /// More transactions are writing at once than there are undo streams.
+    #[error("{max} transactions are writing already: commit or roll back one of them first")]
+    TooManyTransactions {
+        /// The most at one time.
+        max: usize,
+    },
+    /// The transaction is over, or doomed by an earlier error.
+    #[error("the transaction has ended: {why}")]
+    TransactionEnded {
+        /// How.
+        why: String,
+    },
+    /// A name that is not known here: a savepoint, an XID.
+    #[error("unknown {what}: {name:?}")]
+    Unknown {
+        /// What kind of name.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// This use of the interface makes no sense.
+    #[error("{0}")]
+    Usage(String),
+}
+
+/// What a lock is on, for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockedOn {
+    /// The tree.
+    pub tree: TreeId,
+    /// The key, or the first key of a range.
+    pub key: Vec<u8>,
+}
+
+impl std::fmt::Display for LockedOn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "key \"{}\" of tree {}", self.key.escape_ascii(), self.tree)
+    }
+}
+
+/// Evidence of damage.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Corruption {
+    /// A page's checksum does not match its contents.
+    #[error(
+        "{path}: page {page} has checksum {found:#010x} where {expected:#010x} was expected. Restore it from a backup; `seawall check` lists all damage"
+    )]
+    ChecksumMismatch {
+        /// The file.
+        path: PathBuf,
+        /// The page.
+        page: PageId,
+        /// Computed from what was read.
+        expected: u32,
+        /// Stored in the page.
+        found: u32,
+    },
+    /// A page holds another page's contents.
+    #[error("{path}: page {page} holds page {found}: a write went to the wrong place. Restore it from a backup")]
+    Misdirected {
+        /// The file.
+        path: PathBuf,
+        /// The page asked for.
+        page: PageId,
+        /// The page found.
+        found: PageId,
+    },
+    /// A page is newer than the log: flushed log was lost.
+    #[error(
+        "page {page} was changed at {page_lsn}, but the log ends at {log_end}: flushed log is lost. Restore from a backup"
+    )]
+    LogBehindPage {
+        /// The page.
+        page: PageId,
+        /// Its LSN.
+        page_lsn: Lsn,
+        /// The log's end.
+        log_end: Lsn,
+    },
+    /// The log is damaged before its end.
+    #[error("the log is damaged at {at}: {why}. Restore from a backup")]
+    Log {
+        /// Where.
+        at: Lsn,
+        /// The evidence.
+        why: String,
+    },
+    /// A page's checksum holds but its contents make no sense.
+    #[error("page {page} makes no sense: {why}. This is a bug or memory damage: please report it")]
+    Page {
+        /// The page.
+        page: PageId,
+        /// The evidence.
+        why: String,
+    },
+    /// A file is shorter than what is known to be in it, or is damaged as a whole.
+    #[error("{path}: {why}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The evidence.
+        why: String,
+    },
+}
+
+impl From<Corruption> for Error {
+    fn from(corruption: Corruption) -> Self {
+        Self::Corrupt(Box::new(corruption))
+    }
+}
+
+impl Error {
+    /// A page whose checksum holds but whose contents do not make sense.
+    pub fn bad_page(page: PageId, why: impl Into<String>) -> Self {
+        Corruption::Page { page, why: why.into() }.into()
+    }
+}
+
+/// Why latched code gave up. Whoever gets it lets go of every latch before acting on it.
+#[derive(Debug)]
+pub enum Stop {
+    /// This page has to be read first.
+    Load(PageId),
+    /// A frame has to be freed first.
+    Frames,
+    /// The structure changed under a latch that was given up: begin again.
+    Again,
+    /// It cannot be done.
+    Fail(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Fail(error)
+    }
+}
+
+impl From<Corruption> for Stop {
+    fn from(corruption: Corruption) -> Self {
+        Self::Fail(corruption.into())
+    }
+}
+
+/// Whether the database still may write. Shared by all layers.
+#[derive(Debug, Default)]
+pub struct Health(OnceLock<Arc<Error>>);
+
+impl Health {
+    /// Remembers the first failure; returns the error for whoever met it.
+    pub fn poison(&self, error: Error) -> Error {
+        let first = self.0.get_or_init(|| Arc::new(error));
+        Error::Poisoned { first_error: first.clone() }
+    }
+
+    /// # Errors
+    /// [`Error::Poisoned`] with the first failure, if there was one.
+    pub fn check(&self) -> Result<()> {
+        match self.0.get() {
+            None => Ok(()),
+            Some(first) => Err(Error::Poisoned { first_error: first.clone() }),
+        }
+    }
+
+    /// The first failure.
+    pub fn first_error(&self) -> Option<Arc<Error>> {
+        self.0.get().cloned()
+    }
+}

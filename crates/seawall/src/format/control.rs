@@ -1,0 +1,271 @@
+//! The control block: what has to be known before anything else can be read.
+//!
+//! 1. It is kept in two slots, [`SLOT_STRIDE`] bytes apart so that no device tears both with one write; the valid slot
+//!    with the higher epoch is the truth.
+//! 2. A slot is one block of [`SLOT_BYTES`]. Its CRC covers all of it but itself. Magic, CRC, version and size stay
+//!    where they are in every later format, so that an older program can always tell a newer file from a damaged one.
+//! 3. Bytes not named here are zero.
+
+use super::page::{PAGE_BYTES_MAX, PAGE_BYTES_MIN, set_u32, set_u64, u32_at, u64_at};
+use super::{FORMAT_VERSION, Lsn, TxnId};
+use serde::{Deserialize, Serialize};
+
+/// What a slot begins with.
+pub const MAGIC: [u8; 8] = *b"SEAWALL\n";
+/// Bytes of a slot: a multiple of every sector there is.
+pub const SLOT_BYTES: usize = 4096;
+/// Bytes from the beginning of one slot to that of the next.
+pub const SLOT_STRIDE: u64 = 16 << 10;
+/// Slots.
+pub const SLOTS: u64 = 2;
+
+const CRC: usize = 8;
+const VERSION: usize = 12;
+const EPOCH: usize = 16;
+const DATABASE: usize = 24;
+const PAGE_BYTES: usize = 40;
+const BLOCK_BYTES: usize = 44;
+const SEGMENT_BYTES: usize = 48;
+const INCARNATION: usize = 56;
+const TORN: usize = 60;
+const CLEAN: usize = 61;
+const CHECKPOINT: usize = 64;
+const LOG_END: usize = 72;
+const NEXT_TXN: usize = 80;
+const END: usize = 88;
+
+const _: () = assert!(CRC == MAGIC.len() && VERSION == CRC + 4 && DATABASE + 16 == PAGE_BYTES);
+const _: () = assert!(END <= 512, "the part in use fits the smallest sector");
+const _: () = assert!(SLOT_BYTES as u64 <= SLOT_STRIDE);
+
+/// How pages are protected against writes that a crash cuts in two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+pub enum Torn {
+    /// Every page is written to the doublewrite area and flushed there before it is written home.
+    #[default]
+    Doublewrite = 1,
+    /// Not at all: the device is known to write pages whole. A torn page is found and named, and cannot be repaired.
+    Off = 2,
+}
+
+impl Torn {
+    fn from_u8(byte: u8) -> Option<Self> {
+        [Self::Doublewrite, Self::Off].into_iter().find(|&torn| torn as u8 == byte)
+    }
+}
+
+/// What the control file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlBlock {
+    /// The database's identity: part of the CRC of every piece of log.
+    pub database: [u8; 16],
+    /// Bytes of a page; a power of two.
+    pub page_bytes: u32,
+    /// Bytes of a log block; a power of two.
+    pub block_bytes: u32,
+    /// Bytes of a log segment; a multiple of `block_bytes`.
+    pub segment_bytes: u64,
+    /// The number of this opening; 0 before the first.
+    pub incarnation: u32,
+    /// How torn pages are protected against.
+    pub torn: Torn,
+    /// Whether the database was closed with nothing left to recover.
+    pub clean: bool,
+    /// Recovery begins reading the log here.
+    pub checkpoint: Lsn,
+    /// The log was durable up to here when the checkpoint was made: a log that ends before it has lost what was
+    /// flushed.
+    pub log_end: Lsn,
+    /// Every transaction that wrote before the checkpoint has a lower id.
+    pub next_txn: TxnId,
+}
+
+/// Why a slot is no control block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BadSlot {
+    /// It does not begin as one.
+    NoMagic,
+    /// Its checksum does not match.
+    Checksum {
+        /// Computed.
+        expected: u32,
+        /// Stored.
+        found: u32,
+    },
+    /// A newer program wrote it.
+    Newer(u32),
+    /// The checksum holds, but this field has a value it cannot have.
+    Field(&'static str),
+}
+
+impl std::fmt::Display for BadSlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoMagic => f.write_str("does not begin as a control block"),
+            Self::Checksum { expected, found } => {
+                write!(f, "has checksum {found:#010x} where {expected:#010x} was expected")
+            }
+            Self::Newer(version) => write!(f, "has format version {version}"),
+            Self::Field(name) => write!(f, "has an impossible {name}"),
+        }
+    }
+}
+
+fn checksum(slot: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&slot[..CRC]), &slot[VERSION..SLOT_BYTES])
+}
+
+impl ControlBlock {
+    /// Writes the block into a slot of [`SLOT_BYTES`].
+    pub fn encode(&self, epoch: u64, slot: &mut [u8]) {
+        slot.fill(0);
+        slot[..CRC].copy_from_slice(&MAGIC);
+        set_u32(slot, VERSION, FORMAT_VERSION);
+        set_u64(slot, EPOCH, epoch);
+        slot[DATABASE..DATABASE + 16].copy_from_slice(&self.database);
+        set_u32(slot, PAGE_BYTES, self.page_bytes);
+        set_u32(slot, BLOCK_BYTES, self.block_bytes);
+        set_u64(slot, SEGMENT_BYTES, self.segment_bytes);
+        set_u32(slot, INCARNATION, self.incarnation);
+        slot[TORN] = self.torn as u8;
+        slot[CLEAN] = u8::from(self.clean);
+        set_u64(slot, CHECKPOINT, self.checkpoint.0);
+        set_u64(slot, LOG_END, self.log_end.0);
+        set_u64(slot, NEXT_TXN, self.next_txn.0);
+        let crc = checksum(slot);
+        set_u32(slot, CRC, crc);
+    }
+
+    /// Reads a slot of [`SLOT_BYTES`]: its epoch and the block.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn decode(slot: &[u8]) -> Result<(u64, Self), BadSlot> {
+        if slot.len() != SLOT_BYTES || slot[..CRC] != MAGIC {
+            return Err(BadSlot::NoMagic);
+        }
+        let (found, expected) = (u32_at(slot, CRC), checksum(slot));
+        if found != expected {
+            return Err(BadSlot::Checksum { expected, found });
+        }
+        let version = u32_at(slot, VERSION);
+        if version > FORMAT_VERSION {
+            return Err(BadSlot::Newer(version));
+        }
+        let block = Self {
+            database: slot[DATABASE..DATABASE + 16].try_into().expect("sixteen bytes"),
+            page_bytes: u32_at(slot, PAGE_BYTES),
+            block_bytes: u32_at(slot, BLOCK_BYTES),
+            segment_bytes: u64_at(slot, SEGMENT_BYTES),
+            incarnation: u32_at(slot, INCARNATION),
+            torn: Torn::from_u8(slot[TORN]).ok_or(BadSlot::Field("torn-page protection"))?,
+            clean: match slot[CLEAN] {
+                0 => false,
+                1 => true,
+                _ => return Err(BadSlot::Field("clean mark")),
+            },
+            checkpoint: Lsn(u64_at(slot, CHECKPOINT)),
+            log_end: Lsn(u64_at(slot, LOG_END)),
+            next_txn: TxnId(u64_at(slot, NEXT_TXN)),
+        };
+        if !page_bytes_are_valid(block.page_bytes as usize) {
+            return Err(BadSlot::Field("page size"));
+        }
+        if !block.block_bytes.is_power_of_two() {
+            return Err(BadSlot::Field("log block size"));
+        }
+        if block.segment_bytes == 0 || block.segment_bytes % u64::from(block.block_bytes) != 0 {
+            return Err(BadSlot::Field("log segment size"));
+        }
+        Ok((u64_at(slot, EPOCH), block))
+    }
+}
+
+/// Whether a database can have pages of this size, bytes.
+#[must_use]
+pub fn page_bytes_are_valid(page_bytes: usize) -> bool {
+    page_bytes.is_power_of_two() && (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&page_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn block() -> ControlBlock {
+        ControlBlock {
+            database: *b"0123456789abcdef",
+            page_bytes: 16384,
+            block_bytes: 4096,
+            segment_bytes: 1 << 20,
+            incarnation: 7,
+            torn: Torn::Doublewrite,
+            clean: true,
+            checkpoint: Lsn(12345),
+            log_end: Lsn(23456),
+            next_txn: TxnId(99),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(
+            database in any::<[u8; 16]>(), page in 12u32..=15, incarnation in any::<u32>(), numbers in any::<[u64; 3]>(),
+            epoch in any::<u64>(), off in any::<bool>(), clean in any::<bool>(),
+        ) {
+            let torn = if off { Torn::Off } else { Torn::Doublewrite };
+            let block = ControlBlock {
+                database, page_bytes: 1 << page, incarnation, clean, torn,
+                checkpoint: Lsn(numbers[0]), log_end: Lsn(numbers[1]), next_txn: TxnId(numbers[2]), ..block()
+            };
+            let mut slot = vec![0xff; SLOT_BYTES];
+            block.encode(epoch, &mut slot);
+            prop_assert_eq!(ControlBlock::decode(&slot), Ok((epoch, block)));
+        }
+
+        #[test]
+        fn garbage_is_refused(mut bytes in proptest::collection::vec(any::<u8>(), SLOT_BYTES)) {
+            prop_assert!(ControlBlock::decode(&bytes).is_err());
+            bytes[..8].copy_from_slice(&MAGIC);
+            prop_assert!(ControlBlock::decode(&bytes).is_err());
+            prop_assert!(ControlBlock::decode(&bytes[1..]).is_err());
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_seen() {
+        let mut slot = vec![0; SLOT_BYTES];
+        block().encode(3, &mut slot);
+        for bit in (0..END * 8).chain(SLOT_BYTES * 8 - 16..SLOT_BYTES * 8) {
+            slot[bit / 8] ^= 1 << (bit % 8);
+            assert!(ControlBlock::decode(&slot).is_err(), "bit {bit}");
+            slot[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_told_from_damage() {
+        let mut slot = vec![0; SLOT_BYTES];
+        block().encode(3, &mut slot);
+        set_u32(&mut slot, VERSION, FORMAT_VERSION + 1);
+        assert!(matches!(ControlBlock::decode(&slot), Err(BadSlot::Checksum { .. })));
+        let crc = checksum(&slot);
+        set_u32(&mut slot, CRC, crc);
+        assert_eq!(ControlBlock::decode(&slot), Err(BadSlot::Newer(FORMAT_VERSION + 1)));
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        for (block, field) in [
+            (ControlBlock { page_bytes: 5000, ..block() }, "page size"),
+            (ControlBlock { block_bytes: 0, ..block() }, "log block size"),
+            (ControlBlock { segment_bytes: 4097, ..block() }, "log segment size"),
+        ] {
+            let mut slot = vec![0; SLOT_BYTES];
+            block.encode(1, &mut slot);
+            assert_eq!(ControlBlock::decode(&slot), Err(BadSlot::Field(field)));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! One newtype per concept.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$meta:meta])* $name:ident($inner:ty), $prefix:literal) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+        pub struct $name(pub $inner);
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// A page of the data file, by number. Page 0 is the header page and so never a child, an undo page or a value: 0 is "none".
+    PageId(u32), ""
+);
+id!(
+    /// A position in the endless log, bytes. 0 is "never".
+    Lsn(u64), "lsn "
+);
+id!(
+    /// A transaction that has written. 0 is "none". 48 bits on disk.
+    TxnId(u64), "txn "
+);
+id!(
+    /// A tree; never reused.
+    TreeId(u32), ""
+);
+
+impl PageId {
+    /// No page.
+    pub const NONE: Self = Self(0);
+}
+
+impl Lsn {
+    /// Never.
+    pub const ZERO: Self = Self(0);
+}
+
+impl TxnId {
+    /// Nobody.
+    pub const NONE: Self = Self(0);
+}
+
+impl TreeId {
+    /// Nobody's: a free page.
+    pub const FREE: Self = Self(0);
+    /// The header page and the space maps.
+    pub const SYSTEM: Self = Self(1);
+    /// Undo pages and their directory.
+    pub const UNDO: Self = Self(2);
+    /// The tree that holds the names of all trees.
+    pub const CATALOG: Self = Self(3);
+    /// The first tree of a user.
+    pub const FIRST_USER: Self = Self(16);
+}
+
+/// Where an undo record begins: page number (32 bits) and offset in it (16 bits). 0 is "none".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct UndoPtr(pub u64);
+
+impl UndoPtr {
+    /// No record.
+    pub const NONE: Self = Self(0);
+
+    /// The record at `offset` of `page`.
+    #[must_use]
+    pub fn new(page: PageId, offset: u16) -> Self {
+        Self(u64::from(page.0) << 16 | u64::from(offset))
+    }
+
+    /// Its page.
+    #[must_use]
+    pub fn page(self) -> PageId {
+        PageId((self.0 >> 16) as u32)
+    }
+
+    /// Its offset in the page, bytes.
+    #[must_use]
+    pub fn offset(self) -> u16 {
+        self.0 as u16
+    }
+}

@@ -1,0 +1,15 @@
+//! What is on disk, and nothing that reads or writes it.
+//!
+//! Integers are little-endian. A format is written once, as offsets beside the code that uses them; docs/format.md links here.
+
+mod bytes;
+pub mod control;
+mod ids;
+pub mod page;
+pub mod tag;
+
+pub use bytes::{Malformed, Reader, put_bytes, put_u48, put_varint};
+pub use ids::{Lsn, PageId, TreeId, TxnId, UndoPtr};
+
+/// The version of all formats together. A newer program opens an older file or says exactly what to do.
+pub const FORMAT_VERSION: u32 = 1;

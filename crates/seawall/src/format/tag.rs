@@ -1,0 +1,34 @@
+//! The tags of redo records: which layer replays which body. `recovery` dispatches on the range.
+//!
+//! A tag with [`INITIALISES`] set makes the whole page from its body: replaying it never reads the page from disk.
+
+/// Set on the tags of records that make their page from nothing.
+pub const INITIALISES: u8 = 0x80;
+
+/// Whether a record with this tag makes its page from nothing.
+#[must_use]
+pub fn initialises(tag: u8) -> bool {
+    tag & INITIALISES != 0
+}
+
+/// The layer a tag belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// `space`: tags 0x10 to 0x1f.
+    Space,
+    /// `btree`: tags 0x20 to 0x3f.
+    Btree,
+    /// `txn`: tags 0x40 to 0x4f.
+    Txn,
+}
+
+/// Which layer replays `tag`; `None` when no layer does.
+#[must_use]
+pub fn layer(tag: u8) -> Option<Layer> {
+    match tag & !INITIALISES {
+        0x10..=0x1f => Some(Layer::Space),
+        0x20..=0x3f => Some(Layer::Btree),
+        0x40..=0x4f => Some(Layer::Txn),
+        _ => None,
+    }
+}

@@ -1,0 +1,10 @@
+//! An embedded, ordered, multi-writer, MVCC, crash-safe key-value store. docs/engine.md says how it works.
+//!
+//! Modules import leftward only: `format <- log <- buffer <- space <- btree <- txn <- recovery <- db`; `error` is below them all.
+
+mod error;
+#[doc(hidden)]
+pub mod format;
+
+pub use error::{Corruption, Error, Health, LockedOn, Result, Stop};
+pub use format::{PageId, TreeId, TxnId};
