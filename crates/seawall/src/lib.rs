@@ -5,6 +5,9 @@
 mod error;
 #[doc(hidden)]
 pub mod format;
+#[doc(hidden)]
+pub mod log;
 
 pub use error::{Corruption, Error, Health, LockedOn, Result, Stop};
 pub use format::{PageId, TreeId, TxnId};
+pub use log::Durability;

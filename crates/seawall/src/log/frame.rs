@@ -1,0 +1,143 @@
+//! The frame: one mini-transaction in the log's stream of bytes.
+//!
+//! 1. A frame is its header and its body, nothing between two frames, at any byte of the stream.
+//! 2. The CRC covers the database's identity and the frame's LSN beside header and body: bytes of another database, of
+//!    another place or of an older turn of the ring are never taken for a frame.
+//! 3. Every frame carries the incarnation that wrote it, at least 1: a stretch of zeroes is no frame.
+//! 4. `behind` leads back from the frame's LSN to what was durable when it was made. [`BEHIND_UNKNOWN`] proves nothing.
+
+use super::MTR_BYTES_MAX;
+
+/// Offsets in the header, bytes. Little-endian.
+const LEN: usize = 0;
+const CRC: usize = 4;
+const INCARNATION: usize = 8;
+/// Where the incarnation ends, which is never 0.
+pub(super) const INCARNATION_END: usize = INCARNATION + 4;
+const BEHIND: usize = INCARNATION_END;
+/// Bytes of a header.
+pub(super) const HEADER_BYTES: usize = 16;
+const _: () = assert!(BEHIND + size_of::<u32>() == HEADER_BYTES, "the header ends with its last field");
+const _: () = assert!(MTR_BYTES_MAX <= u32::MAX as usize, "a length fits its field");
+
+/// The most bytes a frame has.
+pub(super) const FRAME_BYTES_MAX: usize = HEADER_BYTES + MTR_BYTES_MAX;
+
+/// The distance is larger than the field holds: the frame does not say what was durable.
+pub(super) const BEHIND_UNKNOWN: u32 = u32::MAX;
+
+/// The part of every CRC that never changes in a database.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seal(u32);
+
+impl Seal {
+    pub(super) fn new(database: &[u8; 16]) -> Self {
+        Self(crc32c::crc32c(database))
+    }
+
+    fn crc(self, lsn: u64, header: &Header, body: &[u8]) -> u32 {
+        let mut fixed = [0; 20];
+        fixed[..8].copy_from_slice(&lsn.to_le_bytes());
+        fixed[8..12].copy_from_slice(&header.len.to_le_bytes());
+        fixed[12..16].copy_from_slice(&header.incarnation.to_le_bytes());
+        fixed[16..].copy_from_slice(&header.behind.to_le_bytes());
+        crc32c::crc32c_append(crc32c::crc32c_append(self.0, &fixed), body)
+    }
+
+    /// The header of a frame at `lsn`.
+    pub(super) fn encode(self, lsn: u64, incarnation: u32, durable: u64, body: &[u8]) -> [u8; HEADER_BYTES] {
+        debug_assert!(body.len() <= MTR_BYTES_MAX && incarnation > 0 && durable <= lsn);
+        let behind = u32::try_from(lsn - durable).unwrap_or(BEHIND_UNKNOWN);
+        let header = Header { len: body.len() as u32, crc: 0, incarnation, behind };
+        let crc = self.crc(lsn, &header, body);
+        let mut out = [0; HEADER_BYTES];
+        out[LEN..LEN + 4].copy_from_slice(&header.len.to_le_bytes());
+        out[CRC..CRC + 4].copy_from_slice(&crc.to_le_bytes());
+        out[INCARNATION..INCARNATION + 4].copy_from_slice(&incarnation.to_le_bytes());
+        out[BEHIND..BEHIND + 4].copy_from_slice(&behind.to_le_bytes());
+        out
+    }
+
+    /// Whether `header` and `body` are a frame at `lsn` of this database.
+    pub(super) fn holds(self, lsn: u64, header: &Header, body: &[u8]) -> bool {
+        header.len as usize == body.len() && self.crc(lsn, header, body) == header.crc
+    }
+}
+
+/// A header as read: nothing about it is true before [`Seal::holds`] says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    /// Bytes of the body.
+    pub(super) len: u32,
+    pub(super) crc: u32,
+    pub(super) incarnation: u32,
+    pub(super) behind: u32,
+}
+
+impl Header {
+    /// Takes the fields apart, and refuses what no frame has: a body that is too long, an incarnation outside
+    /// `incarnations`.
+    pub(super) fn decode(bytes: &[u8; HEADER_BYTES], incarnations: &std::ops::RangeInclusive<u32>) -> Option<Self> {
+        let field = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let header = Self { len: field(LEN), crc: field(CRC), incarnation: field(INCARNATION), behind: field(BEHIND) };
+        let plausible = header.len as usize <= MTR_BYTES_MAX && incarnations.contains(&header.incarnation);
+        plausible.then_some(header)
+    }
+
+    /// Bytes of the whole frame.
+    pub(super) fn frame_bytes(&self) -> u64 {
+        HEADER_BYTES as u64 + u64::from(self.len)
+    }
+
+    /// Everything before this was durable when the frame at `lsn` was made, if it says so.
+    pub(super) fn durable_then(&self, lsn: u64) -> Option<u64> {
+        (self.behind != BEHIND_UNKNOWN).then(|| lsn.saturating_sub(u64::from(self.behind)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_frame_holds_only_where_and_as_it_was_made(
+            lsn in 1u64..1 << 48, back in 0u64..1 << 20, incarnation in 1u32..,
+            body in proptest::collection::vec(any::<u8>(), 0..300), bit in any::<prop::sample::Index>(),
+        ) {
+            let seal = Seal::new(&[7; 16]);
+            let durable = lsn.saturating_sub(back);
+            let bytes = seal.encode(lsn, incarnation, durable, &body);
+            let header = Header::decode(&bytes, &(1..=u32::MAX)).unwrap();
+            prop_assert!(seal.holds(lsn, &header, &body));
+            prop_assert_eq!(header.durable_then(lsn), Some(durable));
+            prop_assert!(!seal.holds(lsn + 1, &header, &body), "another place");
+            prop_assert!(!Seal::new(&[8; 16]).holds(lsn, &header, &body), "another database");
+            // Any flipped bit is noticed.
+            let mut all: Vec<u8> = bytes.iter().chain(&body).copied().collect();
+            let at = bit.index(all.len() * 8);
+            all[at / 8] ^= 1 << (at % 8);
+            let (head, tail) = all.split_at(HEADER_BYTES);
+            let header = Header::decode(head.try_into().unwrap(), &(1..=u32::MAX));
+            prop_assert!(header.is_none_or(|header| !seal.holds(lsn, &header, tail)));
+        }
+    }
+
+    #[test]
+    fn zeroes_and_impossible_fields_are_no_header() {
+        assert_eq!(Header::decode(&[0; HEADER_BYTES], &(1..=u32::MAX)), None);
+        let mut bytes = Seal::new(&[0; 16]).encode(5000, 3, 5000, &[]);
+        assert!(Header::decode(&bytes, &(1..=3)).is_some());
+        assert_eq!(Header::decode(&bytes, &(4..=9)), None, "an older incarnation");
+        assert_eq!(Header::decode(&bytes, &(1..=2)), None, "one that was never opened");
+        bytes[..4].copy_from_slice(&(MTR_BYTES_MAX as u32 + 1).to_le_bytes());
+        assert_eq!(Header::decode(&bytes, &(1..=9)), None, "longer than any");
+    }
+
+    #[test]
+    fn a_distance_that_does_not_fit_proves_nothing() {
+        let bytes = Seal::new(&[0; 16]).encode(1 << 40, 1, 0, &[]);
+        assert_eq!(Header::decode(&bytes, &(1..=1)).unwrap().durable_then(1 << 40), None);
+    }
+}

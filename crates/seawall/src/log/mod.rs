@@ -1,0 +1,520 @@
+//! The log: an endless stream of frames, made durable in groups. See docs/engine.md, "Log".
+//!
+//! 1. *Admit, reserve, publish, wait.* Room is promised before any latch is taken ([`Log::try_admit`]); a position is
+//!    taken while all pages are latched ([`Log::reserve`]); bytes and CRC are made by the publishing thread
+//!    ([`Reservation::publish`]); durability is waited for with no latch held ([`Log::wait`]).
+//! 2. `durable <= written <= oldest_unpublished <= head`, each only growing. `written` is what reads of the files see;
+//!    `durable` is what was written and then flushed by a call that succeeded.
+//! 3. The first failed write or flush poisons the database; nothing is written after it, and whoever waits gets that
+//!    error.
+//! 4. Whatever is acknowledged below `Flushed` became part of the log less than the flush interval ago, or is durable:
+//!    the age of the oldest byte that is not durable is bounded from above by [`Log::fresh_since_ns`](Log), and commits
+//!    wait when it reaches the interval.
+//! 5. An opening of the database begins with an empty frame of its own incarnation, durable before anything else is
+//!    done: from then on no frame that an earlier opening left behind the end can be taken for the next one (trap 1).
+//!
+//! | file | holds |
+//! |---|---|
+//! | `frame`, `record` | the format |
+//! | `slots` | who owns which bytes (lock-free), and up to where all is published |
+//! | `ring` | the bytes in memory |
+//! | `waiters` | who leads, who sleeps |
+//! | `writer` | a group: one write, one flush |
+//! | `segments` | the files |
+//! | `reader` | reading it back |
+
+mod frame;
+#[cfg(test)]
+mod model;
+mod reader;
+mod record;
+mod ring;
+mod segments;
+mod slots;
+mod stats;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod waiters;
+mod writer;
+
+pub use reader::{Frame, LogReader, LogTail};
+pub use record::{Record, Records, push_record};
+pub use stats::LogStats;
+
+use crate::error::{Error, Health, Result};
+use crate::format::Lsn;
+use frame::{HEADER_BYTES, Seal};
+use ring::{Full, Place, Promise, Ring};
+use seawall_io::{Clock, Disk, EffectiveMode, FlushMethod, IoStats, SystemClock};
+use segments::{SEGMENTS_MIN, Segments};
+use stats::{Counters, count};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use sync::Padded;
+use waiters::Waiters;
+use writer::{Blank, Pen, Wanted};
+
+/// What a commit waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// 0: nothing but that the oldest unflushed commit is younger than the flush interval. Loses at most the interval.
+    Deferred,
+    /// 2: the log is written. Survives the death of the process; loses at most the flush interval on power loss.
+    Written,
+    /// 1: the log is flushed. Survives power loss.
+    #[default]
+    Flushed,
+}
+
+/// How the log is kept.
+#[derive(Debug, Clone)]
+pub struct LogConfig {
+    /// Where the segments are.
+    pub dir: PathBuf,
+    /// How it is flushed.
+    pub method: FlushMethod,
+    /// Unit of writing, bytes; at least the physical sector. A power of two from 512 to 64 KiB.
+    pub block_bytes: usize,
+    /// Size of a segment, bytes; a multiple of `block_bytes` and of 4096. Fixed when the database is made.
+    pub segment_bytes: u64,
+    /// Most log kept, bytes; at least three segments, and at least one segment and 4 x [`MTR_BYTES_MAX`].
+    pub capacity_bytes: u64,
+    /// Size of the buffer in memory, bytes; a power of two, at least 4 x [`MTR_BYTES_MAX`].
+    pub buffer_bytes: usize,
+    /// The longest that log acknowledged below [`Durability::Flushed`] stays unflushed.
+    pub flush_interval: Duration,
+    /// The database's identity: part of every CRC.
+    pub database: [u8; 16],
+    /// This opening's number, from 1: part of every CRC.
+    pub incarnation: u32,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Counters.
+    pub stats: Arc<IoStats>,
+}
+
+impl LogConfig {
+    /// The defaults for a log in `dir`, for the first opening of a database.
+    ///
+    /// ```
+    /// use seawall::log::LogConfig;
+    /// let config = LogConfig::new("/srv/db", [7; 16]);
+    /// assert_eq!((config.segment_bytes, config.capacity_bytes), (16 << 20, 1 << 30));
+    /// ```
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>, database: [u8; 16]) -> Self {
+        Self {
+            dir: dir.into(),
+            method: FlushMethod::ODirect,
+            block_bytes: 4096,
+            segment_bytes: 16 << 20,
+            capacity_bytes: 1 << 30,
+            buffer_bytes: 16 << 20,
+            flush_interval: Duration::from_secs(1),
+            database,
+            incarnation: 1,
+            clock: Arc::new(SystemClock::default()),
+            stats: Arc::default(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let refuse = |name: &str, value: u64, why: &str| {
+            Err(Error::InvalidOption { name: name.into(), value: value.to_string(), why: why.into() })
+        };
+        let block = self.block_bytes as u64;
+        if !self.block_bytes.is_power_of_two() || !(512..=64 << 10).contains(&block) {
+            return refuse("log_block_bytes", block, "a power of two from 512 to 65536");
+        }
+        if self.segment_bytes == 0 || self.segment_bytes % block.max(4096) != 0 {
+            return refuse("log_segment_bytes", self.segment_bytes, "a multiple of 4096 and of log_block_bytes");
+        }
+        self.check_capacity(self.capacity_bytes)?;
+        if !self.buffer_bytes.is_power_of_two() || self.buffer_bytes < 4 * MTR_BYTES_MAX {
+            return refuse("log_buffer_bytes", self.buffer_bytes as u64, "a power of two, at least 1 MiB");
+        }
+        if self.incarnation == 0 {
+            return refuse("incarnation", 0, "at least 1");
+        }
+        Ok(())
+    }
+
+    fn check_capacity(&self, bytes: u64) -> Result<()> {
+        let least = (SEGMENTS_MIN * self.segment_bytes).max(self.segment_bytes + 4 * MTR_BYTES_MAX as u64);
+        if bytes >= least && bytes < 1 << 60 {
+            return Ok(());
+        }
+        let why = format!("at least {least} bytes with segments of {}", self.segment_bytes);
+        Err(Error::InvalidOption { name: "log_capacity_bytes".into(), value: bytes.to_string(), why })
+    }
+}
+
+/// The most bytes one mini-transaction may log.
+pub const MTR_BYTES_MAX: usize = 256 << 10;
+
+/// Where the first mini-transaction of a database begins. What lies before is never a position: 0 is "never".
+pub const FIRST_LSN: Lsn = Lsn(4096);
+
+/// The log of an open database.
+#[derive(Debug)]
+pub struct Log {
+    config: LogConfig,
+    seal: Seal,
+    health: Arc<Health>,
+    ring: Ring,
+    durable: Padded<AtomicU64>,
+    /// Every byte that is not durable was reserved at this time (of the clock, ns) or later.
+    fresh_since_ns: Padded<AtomicU64>,
+    waiters: Waiters<Box<Pen>, Wanted>,
+    segments: Segments,
+    counters: Counters,
+}
+
+/// Room in the log for one mini-transaction. Given back when dropped, or when the mini-transaction is published.
+#[derive(Debug)]
+pub struct Credit<'l> {
+    log: &'l Log,
+    promise: Promise<'l>,
+}
+
+/// A position in the log that belongs to one mini-transaction, and blocks everything behind it until published.
+///
+/// Dropped unpublished it poisons the database: the log can never be written past it.
+#[derive(Debug)]
+pub struct Reservation<'l> {
+    /// Where its frame begins.
+    pub start: Lsn,
+    /// Where its frame ends: the LSN of its pages.
+    pub end: Lsn,
+    log: &'l Log,
+    place: Option<Place<'l>>,
+}
+
+impl Reservation<'_> {
+    /// Copies the body and lets it be written.
+    ///
+    /// # Panics
+    /// When `body` is not as long as was reserved: pages carry the LSN already.
+    pub fn publish(mut self, body: &[u8]) {
+        let log = self.log;
+        let place = self.place.take().expect("a reservation is published once");
+        // Whatever is durable now lies before this frame: it is not published yet.
+        let durable = log.durable.0.load(Ordering::Acquire);
+        let header = log.seal.encode(place.start(), log.config.incarnation, durable, body);
+        place.publish(&header, body);
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if self.place.is_some() {
+            // The error itself goes to whoever uses the database next.
+            drop(self.log.health.poison(Error::Usage(format!(
+                "a mini-transaction at {} was given up after its position was taken: this is a bug, please report it",
+                self.start
+            ))));
+        }
+    }
+}
+
+/// Why a mini-transaction cannot be admitted now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoRoom {
+    /// The ring is full: a checkpoint must move to at least this.
+    Checkpoint(Lsn),
+    /// The buffer is full: the log must be written ([`Log::make_room`]).
+    Buffer,
+}
+
+impl Log {
+    /// Makes the log of a new database, at its first LSN, with as few segments as it can begin with.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`]; [`Error::NotADatabase`] when there are segments already; [`Error::NoSpace`];
+    /// [`Error::Io`].
+    pub fn create(disk: Arc<dyn Disk>, config: LogConfig, health: Arc<Health>) -> Result<Self> {
+        config.check()?;
+        if let Some(found) = segments::list(&*disk, &config.dir)?.into_values().next() {
+            let why = "the log of a new database would begin here, but there is one already".into();
+            return Err(Error::NotADatabase { path: found, why });
+        }
+        let at = FIRST_LSN.0;
+        let number = at / config.segment_bytes;
+        let (file, written) = Segments::create_first(&disk, &config, number)?;
+        let blank = (!written).then(|| Blank::new(number, config.segment_bytes));
+        let floor = at & !(config.block_bytes as u64 - 1);
+        let prefix = vec![0; (at - floor) as usize];
+        let log = Self::start(disk, config, health, at, at, &prefix, BTreeMap::from([(number, Arc::new(file))]), blank);
+        Ok(log)
+    }
+
+    /// Removes the log in `dir`. Only for whoever knows that its database never came into being: a creation that was
+    /// interrupted.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn discard(disk: &dyn Disk, dir: &Path) -> Result<()> {
+        segments::discard(disk, dir)
+    }
+
+    /// Goes on with the log of an existing database where `tail` ends, in a new incarnation, which must be durable in
+    /// the control block before. Everything before `tail.end` is made durable; the log before the `from` that `tail`
+    /// was read from is taken as not needed. [`Log::head`] is then a little beyond `tail.end`: the opening has a frame
+    /// of its own, without records.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`], [`Error::Usage`] when `config.incarnation` is not above every one in the log,
+    /// [`Error::NoSpace`], [`Error::Io`].
+    pub fn open(disk: Arc<dyn Disk>, config: LogConfig, health: Arc<Health>, tail: LogTail) -> Result<Self> {
+        config.check()?;
+        if config.incarnation <= tail.last_incarnation {
+            return Err(Error::Usage(format!(
+                "the log was written by incarnation {}: {} cannot go on with it",
+                tail.last_incarnation, config.incarnation
+            )));
+        }
+        let LogTail { from, end, last_incarnation: _, durable, prefix, ghosts_end, files } = tail;
+        segments::remove_unfinished(&*disk, &config.dir)?;
+        // A killed process may have renamed a segment without having made that durable.
+        disk.sync_dir(&config.dir)?;
+        let log = Self::start(disk, config, health, from.0, end.0, &prefix, files, None);
+        log.begin_incarnation(durable, ghosts_end)?;
+        Ok(log)
+    }
+
+    #[allow(clippy::too_many_arguments)] // one caller for each way to begin
+    fn start(
+        disk: Arc<dyn Disk>,
+        config: LogConfig,
+        health: Arc<Health>,
+        checkpoint: u64,
+        at: u64,
+        prefix: &[u8],
+        files: BTreeMap<u64, Arc<seawall_io::File>>,
+        blank: Option<Blank>,
+    ) -> Self {
+        let (ring, scribe) = Ring::new(config.buffer_bytes, config.block_bytes, at, prefix);
+        let segments = Segments::new(disk, &config, health.clone(), checkpoint, files);
+        let now = ns(config.clock.now());
+        Self {
+            seal: Seal::new(&config.database),
+            health,
+            ring,
+            durable: Padded(AtomicU64::new(at)),
+            fresh_since_ns: Padded(AtomicU64::new(now)),
+            waiters: Waiters::new(Box::new(Pen::new(scribe, blank))),
+            segments,
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// Makes durable what an earlier opening left beyond `durable`, and puts an end to what it left beyond the end.
+    fn begin_incarnation(&self, durable: u64, ghosts_end: u64) -> Result<()> {
+        let end = self.ring.head();
+        self.write_again(durable, end)?;
+        self.erase(end, ghosts_end)?;
+        let bytes = HEADER_BYTES as u64;
+        self.segments.make_up_to(end + bytes, &self.counters)?;
+        // Beyond the limit of admissions if need be: one segment of the capacity is kept back.
+        let unlimited = AtomicU64::new(u64::MAX);
+        let promise = self.ring.promise(bytes, &unlimited).expect("an empty buffer has room for a header");
+        let reservation = self.reserve(Credit { log: self, promise }, 0);
+        let end = reservation.end;
+        reservation.publish(&[]);
+        self.flush_to(end)
+    }
+
+    /// Room for a mini-transaction of at most `bytes` of body. Does not wait for others; may make a segment when
+    /// background work did not keep ahead. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; [`Error::NoSpace`] when the log cannot grow and cannot go round in the files it has;
+    /// [`Error::Usage`] for more than [`MTR_BYTES_MAX`].
+    pub fn try_admit(&self, bytes: usize) -> Result<std::result::Result<Credit<'_>, NoRoom>> {
+        self.health.check()?;
+        if bytes > MTR_BYTES_MAX {
+            return Err(Error::Usage(format!(
+                "a mini-transaction of {bytes} bytes: at most {MTR_BYTES_MAX} can be logged"
+            )));
+        }
+        let need = (HEADER_BYTES + bytes) as u64;
+        loop {
+            match self.ring.promise(need, self.segments.limit()) {
+                Ok(promise) => return Ok(Ok(Credit { log: self, promise })),
+                Err(Full::Buffer) => {
+                    count(&self.counters.waits_for_buffer, 1);
+                    return Ok(Err(NoRoom::Buffer));
+                }
+                Err(Full::Limit(after)) => {
+                    if let Some(no_room) = self.segments.make_room(after, self.ring.head(), &self.counters)? {
+                        return Ok(Err(no_room));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reserves the position of a body of exactly `bytes`. All pages of the mini-transaction are latched. Never fails.
+    ///
+    /// # Panics
+    /// When `bytes` is more than was admitted.
+    pub fn reserve<'l>(&'l self, credit: Credit<'l>, bytes: usize) -> Reservation<'l> {
+        debug_assert!(std::ptr::eq(self, credit.log), "a credit is of one log");
+        // The first frame after everything was durable: nothing that is not durable is older than this moment.
+        let head = self.ring.head();
+        let now = (self.durable.0.load(Ordering::Relaxed) == head).then(|| self.now_ns());
+        let place = self.ring.place(credit.promise, (HEADER_BYTES + bytes) as u64);
+        if let Some(now) = now.filter(|_| place.start() == head) {
+            self.fresh_since_ns.0.fetch_max(now, Ordering::AcqRel);
+        }
+        Reservation { start: Lsn(place.start()), end: Lsn(place.end()), log: self, place: Some(place) }
+    }
+
+    /// Where the next mini-transaction will begin.
+    pub fn head(&self) -> Lsn {
+        Lsn(self.ring.head())
+    }
+
+    /// No mini-transaction that begins before this is unpublished.
+    pub fn oldest_unpublished(&self) -> Lsn {
+        Lsn(self.ring.oldest_unpublished())
+    }
+
+    /// Everything before this is written.
+    pub fn written(&self) -> Lsn {
+        Lsn(self.ring.written())
+    }
+
+    /// Everything before this is durable.
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.durable.0.load(Ordering::Acquire))
+    }
+
+    /// Whether a commit whose mini-transaction ends at `lsn` is done at `level`, now. Never true for what is not
+    /// durable in a poisoned database.
+    pub fn reached(&self, lsn: Lsn, level: Durability) -> bool {
+        self.is_done(Wanted { lsn: lsn.0, level })
+    }
+
+    /// Waits until `lsn` is reached at `level`, writing as leader when nobody else does. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] when the log could not be written or flushed, now or before: whether `lsn` is durable is
+    /// then unknown. [`Error::Usage`] when `lsn` lies beyond the log.
+    pub fn wait(&self, lsn: Lsn, level: Durability) -> Result<()> {
+        if self.reached(lsn, level) {
+            return Ok(());
+        }
+        self.health.check()?;
+        if lsn.0 > self.ring.head() {
+            return Err(Error::Usage(format!("{lsn} lies beyond the log, which ends at {}", self.head())));
+        }
+        self.wait_for(Wanted { lsn: lsn.0, level })
+    }
+
+    /// Makes everything before `lsn` durable.
+    ///
+    /// # Errors
+    /// As [`Log::wait`].
+    pub fn flush_to(&self, lsn: Lsn) -> Result<()> {
+        self.wait(lsn, Durability::Flushed)
+    }
+
+    /// Writes out what is published, so that the buffer has room again: for whoever was refused with
+    /// [`NoRoom::Buffer`]. No latch may be held.
+    ///
+    /// # Errors
+    /// As [`Log::wait`].
+    pub fn make_room(&self) -> Result<()> {
+        let target = self.ring.oldest_unpublished();
+        if target <= self.ring.written() {
+            // The room is promised to others, who are about to use it or to give it back.
+            std::thread::yield_now();
+            return self.health.check();
+        }
+        self.wait_for(Wanted { lsn: target, level: Durability::Written })
+    }
+
+    /// The log before `checkpoint` is not needed any more. The checkpoint is durable.
+    pub fn release_before(&self, checkpoint: Lsn) {
+        self.segments.release_before(checkpoint.0.min(self.durable().0));
+    }
+
+    /// Changes how much log is kept, bytes. Files are made and removed by background work, as they are needed and
+    /// become free.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] below three segments.
+    pub fn set_capacity(&self, bytes: u64) -> Result<()> {
+        self.config.check_capacity(bytes)?;
+        self.segments.set_capacity(bytes);
+        Ok(())
+    }
+
+    /// How much log is kept at most, bytes.
+    pub fn capacity(&self) -> u64 {
+        self.segments.capacity()
+    }
+
+    /// Changes how the log is flushed, while it is in use. Commits wait meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] when what was written before cannot be made durable. With [`Error::Io`] nothing is lost;
+    /// some segments may already be flushed the new way, which is safe: each file says for itself what its writes need.
+    pub fn set_method(&self, method: FlushMethod) -> Result<()> {
+        self.health.check()?;
+        self.while_nobody_writes(|| self.segments.set_method(method))
+    }
+
+    /// What is in effect for the segment that is written to, beside what was asked for.
+    pub fn mode(&self) -> EffectiveMode {
+        let unknown = || EffectiveMode {
+            requested: self.config.method,
+            direct: false,
+            align_bytes: 1,
+            rwf_dsync: false,
+            degraded: Some("no segment is open".into()),
+        };
+        self.segments
+            .mode(self.ring.written())
+            .or_else(|| self.segments.mode(self.ring.written() - 1))
+            .unwrap_or_else(unknown)
+    }
+
+    /// One step of background work: flush what is older than the interval, write what fills the buffer, fill or recycle
+    /// a segment, shrink. Whether there is more to do now. To be called at least four times an interval.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] when writing failed. Anything else ([`Error::NoSpace`], [`Error::Io`]) concerns a segment
+    /// that could not be prepared: nothing is lost, and it is tried again later.
+    pub fn tend(&self) -> Result<bool> {
+        if self.tend_writing()? {
+            return Ok(true);
+        }
+        self.segments.tend(self.ring.promised(), &self.counters)
+    }
+
+    /// What was counted since the opening.
+    pub fn stats(&self) -> LogStats {
+        self.counters.snapshot(self.ring.published())
+    }
+
+    /// How it is kept. Capacity and flush method may have been changed since.
+    pub fn config(&self) -> &LogConfig {
+        &self.config
+    }
+
+    fn now_ns(&self) -> u64 {
+        ns(self.config.clock.now())
+    }
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,197 @@
+//! The two protocols between threads, compiled a second time on a checked scheduler (loom) that tries every
+//! interleaving and every value a load may return.
+//!
+//! `slots.rs` and `waiters.rs` are the very files of the product: only `super::sync` is another one here.
+
+mod sync {
+    pub(super) use loom::sync::Arc;
+    pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(super) use loom::thread::{Thread, current, park, yield_now};
+
+    pub(super) const SLOTS: usize = 2;
+
+    #[derive(Debug, Default)]
+    pub(super) struct Padded<T>(pub(super) T);
+
+    pub(super) fn slot_hint() -> usize {
+        0
+    }
+
+    /// A mutex that locks as the product's does.
+    #[derive(Debug)]
+    pub(super) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(super) fn new(inner: T) -> Self {
+            Self(loom::sync::Mutex::new(inner))
+        }
+        pub(super) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+            self.0.lock().expect("no thread of the model panics")
+        }
+    }
+}
+
+#[allow(dead_code, clippy::duplicate_mod)] // counters are not modelled
+#[path = "slots.rs"]
+mod slots;
+#[allow(dead_code, clippy::duplicate_mod)] // nor are background steps
+#[path = "waiters.rs"]
+mod waiters;
+
+use loom::sync::atomic::{AtomicU8, AtomicU64};
+use slots::Slots;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use waiters::{Turn, Waiter, Waiters};
+
+/// Bounded like this, a model still covers every bug that needs few changes of the running thread, which is nearly all.
+fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+/// Bytes of the stream, relaxed: a reader may see an old one unless the protocol orders it after the write.
+struct Stream {
+    slots: Slots,
+    bytes: Vec<AtomicU8>,
+}
+
+impl Stream {
+    fn new(len: usize) -> Self {
+        Self { slots: Slots::new(0), bytes: (0..len).map(|_| AtomicU8::new(0)).collect() }
+    }
+
+    fn write_frame(&self, len: u64) {
+        let claim = self.slots.claim(len);
+        for at in claim.start..claim.end {
+            self.bytes[at as usize].store(1, Ordering::Relaxed);
+        }
+        self.slots.publish(&claim);
+    }
+
+    /// Reads everything that counts as published.
+    fn check(&self, from: u64) -> u64 {
+        let published = self.slots.oldest_unpublished();
+        for at in from..published {
+            let byte = self.bytes[at as usize].load(Ordering::Relaxed);
+            assert_eq!(byte, 1, "byte {at} is not there, and everything before {published} is published");
+        }
+        published
+    }
+}
+
+#[test]
+fn nothing_counts_as_published_before_it_is() {
+    explore(3, || {
+        let stream = Arc::new(Stream::new(5));
+        let writers: Vec<_> = [1, 2]
+            .map(|len| {
+                let stream = stream.clone();
+                loom::thread::spawn(move || stream.write_frame(len))
+            })
+            .into();
+        let seen = stream.check(0);
+        assert!(stream.check(seen) >= seen, "it never goes back");
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_eq!(stream.check(0), 3);
+    });
+}
+
+#[test]
+fn a_slot_that_is_taken_again_hides_nothing() {
+    explore(2, || {
+        let stream = Arc::new(Stream::new(4));
+        let writer = loom::thread::spawn({
+            let stream = stream.clone();
+            move || {
+                stream.write_frame(1);
+                stream.write_frame(1);
+            }
+        });
+        stream.write_frame(1);
+        stream.check(0);
+        writer.join().unwrap();
+        assert_eq!(stream.check(0), 3);
+    });
+}
+
+#[derive(Debug)]
+struct Pen;
+
+/// Leaders that make everything durable that was asked for when they began; everybody returns, whatever the order.
+fn commits(threads: u64) {
+    let durable = Arc::new(AtomicU64::new(0));
+    let published = Arc::new(AtomicU64::new(0));
+    let waiters = Arc::new(Waiters::new(Pen));
+    let commit = move |lsn: u64| {
+        let waiter = Waiter::new();
+        published.fetch_max(lsn, Ordering::AcqRel);
+        let done = |lsn: u64| durable.load(Ordering::Acquire) >= lsn;
+        while !done(lsn) {
+            match waiters.enter(lsn, &waiter, || done(lsn)) {
+                Turn::Look => {}
+                Turn::Lead(pen) => {
+                    // Called for nothing: somebody else was faster.
+                    if !done(lsn) {
+                        durable.store(published.load(Ordering::Acquire), Ordering::Release);
+                    }
+                    waiters.leave(pen, done);
+                }
+            }
+        }
+    };
+    let others: Vec<_> = (1..threads)
+        .map(|lsn| {
+            let commit = commit.clone();
+            loom::thread::spawn(move || commit(lsn))
+        })
+        .collect();
+    commit(threads);
+    for other in others {
+        other.join().unwrap();
+    }
+}
+
+#[test]
+fn no_wake_up_is_lost_between_two() {
+    explore(4, || commits(2));
+}
+
+#[test]
+fn no_wake_up_is_lost_between_three() {
+    explore(2, || commits(3));
+}
+
+/// A waiter that is called but has no need any more, because the database failed elsewhere in the meantime, still
+/// passes the call on.
+#[test]
+fn whoever_gives_up_waiting_passes_the_call_on() {
+    explore(2, || {
+        let failed = Arc::new(AtomicU64::new(0));
+        let waiters = Arc::new(Waiters::new(Pen));
+        let leading = waiters.try_lead();
+        let wait = {
+            let (failed, waiters) = (failed.clone(), waiters.clone());
+            move || {
+                let waiter = Waiter::new();
+                let over = || failed.load(Ordering::Acquire) == 1;
+                while !over() {
+                    if let Turn::Lead(pen) = waiters.enter((), &waiter, over) {
+                        failed.store(1, Ordering::Release);
+                        waiters.leave(pen, |()| over());
+                    }
+                }
+            }
+        };
+        let others = [(); 2].map(|()| loom::thread::spawn(wait.clone()));
+        // Leaves while all is well, so that only one of the others is called.
+        waiters.leave(leading.expect("nobody leads yet"), |()| false);
+        failed.store(1, Ordering::Release);
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}

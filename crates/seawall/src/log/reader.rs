@@ -1,0 +1,359 @@
+//! Reading the log back, at a start.
+//!
+//! 1. A frame is accepted when its CRC holds at its LSN and its incarnation is not below its predecessor's nor above
+//!    the control block's. The first that is refused ends the log: what was never acknowledged may be torn or missing
+//!    in any way.
+//! 2. Unless it was durable. A whole frame beyond the break that says that more was durable when it was made proves
+//!    that flushed log is damaged (writer.rs, 5 says how far one has to look). That is an error with its place, never
+//!    an end.
+//! 3. Whole frames beyond the break that prove nothing are *ghosts*: parts of groups of which something before them did
+//!    not persist. They are reported, for the next opening to erase.
+//! 4. What was read is not thereby durable: it may be in a cache that a failed flush has given up. Only what a later
+//!    frame says was flushed is known to be; the rest is written again at the next opening.
+//! 5. All segments are locked before anything is read: a killed process's last writes have landed, and none comes later
+//!    (trap 7).
+//! 6. A segment that is missing after the last is how a log ends. One that is missing before, or has another length, is
+//!    named.
+
+use super::frame::{FRAME_BYTES_MAX, HEADER_BYTES, Header, INCARNATION_END, Seal};
+use super::segments::{self, How};
+use super::{LogConfig, MTR_BYTES_MAX};
+use crate::error::{Corruption, Result};
+use crate::format::Lsn;
+use seawall_io::{AlignedBuf, BUFFER_ALIGN, Cause, Disk, File};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// Bytes of one read.
+const READ_BYTES: usize = 1 << 20;
+const WINDOW_BYTES: usize = 2 * READ_BYTES;
+/// Bytes that are looked at together when they may be zeroes.
+const ZEROES_STRIDE: usize = 256;
+const _: () = assert!(FRAME_BYTES_MAX + 2 * BUFFER_ALIGN + READ_BYTES <= WINDOW_BYTES, "a frame fits beside a read");
+
+/// A mini-transaction, as read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Where it begins.
+    pub start: Lsn,
+    /// Where it ends: the LSN of its pages.
+    pub end: Lsn,
+    /// The opening that wrote it.
+    pub incarnation: u32,
+    /// Its records ([`super::Records`]); none in the frame that begins an opening.
+    pub body: &'a [u8],
+}
+
+/// The end of the log, and all that is needed to go on from there. Holds the segments' locks.
+#[derive(Debug)]
+pub struct LogTail {
+    /// Where reading began: the checkpoint.
+    pub from: Lsn,
+    /// Where the next mini-transaction will begin.
+    pub end: Lsn,
+    /// Of the last frame; 0 when there was none.
+    pub last_incarnation: u32,
+    /// Everything before this is known to be durable.
+    pub(super) durable: u64,
+    /// What the block of `end` holds before it.
+    pub(super) prefix: Vec<u8>,
+    /// Where the last ghost ends; `end` when there is none.
+    pub(super) ghosts_end: u64,
+    pub(super) files: BTreeMap<u64, Arc<File>>,
+}
+
+/// Reads frames in order.
+#[derive(Debug)]
+pub struct LogReader {
+    files: BTreeMap<u64, Arc<File>>,
+    seal: Seal,
+    segment_bytes: u64,
+    block_bytes: usize,
+    search_bytes: u64,
+    from: u64,
+    incarnation_max: u32,
+    last_incarnation: u32,
+    /// The next frame begins here.
+    at: u64,
+    /// Everything before this was durable, as a frame says, or the checkpoint.
+    durable: u64,
+    /// The first position that no segment holds.
+    files_end: u64,
+    window: Window,
+    /// Where the log ends if the database was closed in order.
+    closed_at: Option<u64>,
+    tail: Option<Tail>,
+}
+
+/// What was found at the end.
+#[derive(Debug, Clone, Copy)]
+struct Tail {
+    ghosts_end: u64,
+}
+
+/// A stretch of the stream in memory.
+#[derive(Debug)]
+struct Window {
+    buf: AlignedBuf,
+    /// LSN of the first byte, a multiple of [`BUFFER_ALIGN`].
+    base: u64,
+    len: usize,
+}
+
+impl LogReader {
+    /// Reads from `from` on (the checkpoint). No frame of an incarnation above `incarnation_max` (the control block's)
+    /// is taken.
+    ///
+    /// # Errors
+    /// [`Corruption::File`] for a segment that is missing or has another length; [`crate::Error::Locked`] when another
+    /// process has the log open; [`crate::Error::InvalidOption`]; [`crate::Error::Io`].
+    #[allow(clippy::needless_pass_by_value)] // as everywhere: a disk is handed over
+    pub fn open(disk: Arc<dyn Disk>, config: &LogConfig, from: Lsn, incarnation_max: u32) -> Result<Self> {
+        config.check()?;
+        let how = How::of(config);
+        let mut files = BTreeMap::new();
+        for (number, path) in segments::list(&*disk, &config.dir)? {
+            // What is known to be written matters to none of the methods the log is flushed by.
+            files.insert(number, Arc::new(segments::open(&disk, &path, &how, false)?));
+        }
+        let first = from.0 / config.segment_bytes;
+        let missing = |number: u64, why: &str| -> Result<Self> {
+            let path = segments::path_of(&config.dir, number);
+            let why = format!("this segment of the log is missing: {why}. Restore it from a backup");
+            Err(Corruption::File { path, why }.into())
+        };
+        // A checkpoint at the very end of the last segment: the next one was never needed.
+        let at_the_end = from.0 % config.segment_bytes == 0 && first > 0 && files.contains_key(&(first - 1));
+        if !files.contains_key(&first) && !at_the_end {
+            return missing(first, &format!("the checkpoint at {from} lies in it"));
+        }
+        let contiguous =
+            (first..).zip(files.range(first..)).take_while(|(expected, (found, _))| expected == *found).count() as u64;
+        if let Some((last, _)) = files.last_key_value().filter(|(last, _)| **last >= first + contiguous) {
+            return missing(first + contiguous, &format!("there is a later one, number {last:#x}"));
+        }
+        let (from, files_end) = (from.0, (first + contiguous) * config.segment_bytes);
+        Ok(Self {
+            files,
+            seal: Seal::new(&config.database),
+            segment_bytes: config.segment_bytes,
+            block_bytes: config.block_bytes,
+            // Half a buffer unflushed, a buffer not yet written, and a frame (writer.rs, 5).
+            search_bytes: (config.buffer_bytes / 2 + config.buffer_bytes + FRAME_BYTES_MAX + config.block_bytes) as u64,
+            from,
+            incarnation_max,
+            last_incarnation: 0,
+            at: from,
+            durable: from,
+            files_end,
+            window: Window { buf: AlignedBuf::zeroed(WINDOW_BYTES), base: from & !(BUFFER_ALIGN as u64 - 1), len: 0 },
+            closed_at: None,
+            tail: None,
+        })
+    }
+
+    /// Another reader of the same files from the same position: they can be locked only once.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self {
+            files: self.files.clone(),
+            seal: self.seal,
+            last_incarnation: 0,
+            at: self.from,
+            window: Window {
+                buf: AlignedBuf::zeroed(WINDOW_BYTES),
+                base: self.from & !(BUFFER_ALIGN as u64 - 1),
+                len: 0,
+            },
+            tail: None,
+            ..*self
+        }
+    }
+
+    /// The control block says that the database was closed in order with its log ending, durable, at `end`, and nothing
+    /// was begun since: an earlier end is damage then, and nothing has to be looked for beyond it.
+    pub fn closed_at(&mut self, end: Lsn) {
+        self.closed_at = Some(end.0);
+    }
+
+    /// The next mini-transaction; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Corruption::Log`] when flushed log is damaged; [`crate::Error::Io`].
+    #[allow(clippy::should_implement_trait)] // a frame borrows the reader
+    pub fn next(&mut self) -> Result<Option<Frame<'_>>> {
+        if self.tail.is_some() {
+            return Ok(None);
+        }
+        let Some(header) = self.frame_at(self.at, self.last_incarnation.max(1))? else {
+            self.look_beyond()?;
+            return Ok(None);
+        };
+        let start = self.at;
+        self.at += header.frame_bytes();
+        self.last_incarnation = header.incarnation;
+        self.durable = header.durable_then(start).map_or(self.durable, |durable| durable.max(self.durable));
+        let body = self.window.get(start + HEADER_BYTES as u64, header.len as usize);
+        Ok(Some(Frame { start: Lsn(start), end: Lsn(self.at), incarnation: header.incarnation, body }))
+    }
+
+    /// Reads to the end, if that was not reached, and says where it is.
+    ///
+    /// # Errors
+    /// As [`LogReader::next`].
+    pub fn finish(mut self) -> Result<LogTail> {
+        while self.next()?.is_some() {}
+        let floor = self.at & !(self.block_bytes as u64 - 1);
+        let prefix_bytes = (self.at - floor) as usize;
+        let prefix = if prefix_bytes == 0 {
+            Vec::new()
+        } else {
+            self.window.seek(floor);
+            self.load(self.at)?;
+            self.window.get(floor, prefix_bytes).to_vec()
+        };
+        let ghosts_end = self.tail.map_or(self.at, |tail| tail.ghosts_end);
+        Ok(LogTail {
+            from: Lsn(self.from),
+            end: Lsn(self.at),
+            last_incarnation: self.last_incarnation,
+            durable: self.durable,
+            prefix,
+            ghosts_end,
+            files: self.files,
+        })
+    }
+
+    /// The header of the frame at `lsn`, if there is a whole one of an incarnation from `least` on; its bytes are then
+    /// in the window.
+    fn frame_at(&mut self, lsn: u64, least: u32) -> Result<Option<Header>> {
+        let body_at = lsn + HEADER_BYTES as u64;
+        if !self.load_from(lsn, body_at)? {
+            return Ok(None);
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        bytes.copy_from_slice(self.window.get(lsn, HEADER_BYTES));
+        let Some(header) = Header::decode(&bytes, &(least..=self.incarnation_max)) else { return Ok(None) };
+        if !self.load_from(lsn, lsn + header.frame_bytes())? {
+            return Ok(None);
+        }
+        let body = self.window.get(body_at, header.len as usize);
+        Ok(self.seal.holds(lsn, &header, body).then_some(header))
+    }
+
+    /// What lies beyond the first refused frame: proof of damage, ghosts, or nothing.
+    fn look_beyond(&mut self) -> Result<()> {
+        let end = self.at;
+        if let Some(closed_at) = self.closed_at.filter(|closed_at| *closed_at != end) {
+            let why = format!("the database was closed with its log ending at lsn {closed_at}");
+            return Err(Corruption::Log { at: Lsn(end), why }.into());
+        }
+        if self.closed_at.is_some() {
+            self.tail = Some(Tail { ghosts_end: end });
+            return Ok(());
+        }
+        let mut ghosts_end = end;
+        let mut at = end + 1;
+        let stop = (end + self.search_bytes).min(self.files_end);
+        let incarnations = 1..=self.incarnation_max;
+        while at + HEADER_BYTES as u64 <= stop {
+            self.load_from(at, at + HEADER_BYTES as u64)?;
+            at = match self.window.header_from(at, &incarnations) {
+                Ok(found) => found,
+                Err(next) => {
+                    at = next;
+                    continue;
+                }
+            };
+            let Some(header) = self.frame_at(at, 1)? else {
+                at += 1;
+                continue;
+            };
+            if let Some(durable) = header.durable_then(at).filter(|durable| *durable > end) {
+                let why = format!(
+                    "the mini-transaction here is broken, but a whole one at lsn {at} says that everything before lsn {durable} was flushed"
+                );
+                return Err(Corruption::Log { at: Lsn(end), why }.into());
+            }
+            at += header.frame_bytes();
+            ghosts_end = at;
+        }
+        self.tail = Some(Tail { ghosts_end });
+        Ok(())
+    }
+
+    /// Makes `keep..upto` be in the window. `false` when the files end before.
+    fn load_from(&mut self, keep: u64, upto: u64) -> Result<bool> {
+        if upto > self.files_end {
+            return Ok(false);
+        }
+        if upto > self.window.end() {
+            self.window.seek(keep);
+            self.load(upto)?;
+        }
+        Ok(true)
+    }
+
+    /// Reads on until the window ends at `upto` or later.
+    fn load(&mut self, upto: u64) -> Result<()> {
+        while self.window.end() < upto {
+            let at = self.window.end();
+            let offset = at % self.segment_bytes;
+            let room = WINDOW_BYTES - self.window.len;
+            let len = room.min(READ_BYTES).min((self.segment_bytes - offset) as usize);
+            let file = &self.files[&(at / self.segment_bytes)];
+            let into = &mut self.window.buf[self.window.len..self.window.len + len];
+            file.read_at(offset, into, Cause::Recovery)?;
+            self.window.len += len;
+        }
+        Ok(())
+    }
+}
+
+impl Window {
+    fn end(&self) -> u64 {
+        self.base + self.len as u64
+    }
+
+    fn get(&self, lsn: u64, len: usize) -> &[u8] {
+        let offset = (lsn - self.base) as usize;
+        &self.buf[offset..offset + len]
+    }
+
+    /// Lets go of what lies before `keep`.
+    fn seek(&mut self, keep: u64) {
+        let base = keep & !(BUFFER_ALIGN as u64 - 1);
+        if (self.base..=self.end()).contains(&base) {
+            let skip = (base - self.base) as usize;
+            self.buf.copy_within(skip..self.len, 0);
+            self.len -= skip;
+        } else {
+            self.len = 0;
+        }
+        self.base = base;
+    }
+
+    /// Where from `lsn` on something begins that may be a header; or where to go on when there is none in the window.
+    fn header_from(&self, lsn: u64, incarnations: &RangeInclusive<u32>) -> Result<u64, u64> {
+        let mut offset = (lsn - self.base) as usize;
+        let buf = &self.buf[..self.len];
+        while let Some(bytes) = buf.get(offset..offset + HEADER_BYTES) {
+            // Most of what was never written is zeroes, and there may be megabytes of it: no header has its incarnation
+            // in them.
+            let stride = &buf[offset..buf.len().min(offset + ZEROES_STRIDE)];
+            if stride.iter().all(|&b| b == 0) {
+                offset += stride.len() - INCARNATION_END + 1;
+                continue;
+            }
+            let bytes = bytes.try_into().expect("a slice of this length");
+            if Header::decode(bytes, incarnations).is_some() {
+                return Ok(self.base + offset as u64);
+            }
+            offset += 1;
+        }
+        Err(self.base + offset as u64)
+    }
+}
+
+const _: () = assert!(MTR_BYTES_MAX < READ_BYTES, "a frame never spans more than two reads");

@@ -1,0 +1,398 @@
+//! The log in memory: the bytes between what is written and what is reserved, in a ring.
+//!
+//! ```text
+//!    floor(written)    written        oldest_unpublished       head          promised      floor(written) + bytes
+//!        |  tail block's  |   published,   |  filled by their    |  promised:   |                |
+//!        |     prefix     |  to be written |  owners, published  |  not placed  |      free      |
+//! ```
+//!
+//! 1. `head + everything promised and not yet placed <= promised <= floor(written) + bytes`, where `floor` rounds down
+//!    to a block: a [`Place`] never overlaps bytes that are still to be written, nor the beginning of the block that
+//!    the next group writes again.
+//! 2. A byte at or beyond `head` belongs to nobody; between `written` and `head` to its one [`Place`] until that is
+//!    published, and to the one [`Scribe`] from then on; from `floor(written)` to `written` to the `Scribe`.
+//! 3. There is one [`Scribe`] for a ring, made with it. A [`Group`] borrows it, so `written` cannot move while a group
+//!    is being written.
+//! 4. The rest of a block that is written before it is full is zeroes, in a copy: others may be filling those bytes in
+//!    the ring.
+//!
+//! Happens-before: the group's write is over before `written` is stored (releases). Whoever promises bytes of the freed
+//! room has loaded it (acquires). If a place that needs that room is claimed by another thread, then the one who
+//! promised has claimed earlier (else the place would lie lower), and one claim's `fetch_add` on `head` acquires from
+//! those before it.
+//!
+//! This is one of the modules in which `unsafe` is allowed.
+#![allow(unsafe_code)]
+
+use super::frame::HEADER_BYTES;
+use super::slots::{Claim, Slots};
+use super::sync::Padded;
+use seawall_io::{AlignedBuf, BUFFER_ALIGN};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// The ring's bytes, inside `_owner`, which is never looked at again: all access is through this pointer.
+    memory: NonNull<u8>,
+    _owner: AlignedBuf,
+    /// A power of two.
+    bytes: u64,
+    /// A power of two, at most `bytes`.
+    block: u64,
+    slots: Slots,
+    promised: Padded<AtomicU64>,
+    written: Padded<AtomicU64>,
+}
+
+// SAFETY: the memory behind the pointer is owned by the ring; who may touch which byte when is the module's rules 1 to
+// 4.
+unsafe impl Send for Ring {}
+// SAFETY: as above: through a shared ring, a byte is only reached by its owner according to these rules.
+unsafe impl Sync for Ring {}
+
+/// The right to place so many bytes, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Promise<'r> {
+    ring: &'r Ring,
+    bytes: u64,
+}
+
+/// Why nothing is promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Full {
+    /// The ring is full.
+    Buffer,
+    /// It would go beyond the caller's limit: up to here.
+    Limit(u64),
+}
+
+/// Bytes of the stream that belong to one frame until it is published.
+#[derive(Debug)]
+pub(super) struct Place<'r> {
+    ring: &'r Ring,
+    claim: Claim,
+}
+
+/// The right to take published bytes out of a ring. One for each ring.
+#[derive(Debug)]
+pub(super) struct Scribe {
+    /// The ring it came with, by the address of its memory.
+    ring: NonNull<u8>,
+    /// The last block of a group that does not fill it.
+    tail: AlignedBuf,
+    /// Published and handed out up to here.
+    taken: u64,
+}
+
+// SAFETY: the pointer is compared, never followed.
+unsafe impl Send for Scribe {}
+// SAFETY: as above.
+unsafe impl Sync for Scribe {}
+
+/// Published bytes, in whole blocks.
+#[derive(Debug)]
+pub(super) struct Group<'s> {
+    /// Where the first block begins.
+    pub(super) from: u64,
+    /// Where the group's bytes end; zeroes from there to the end of the last block.
+    pub(super) end: u64,
+    /// All blocks, in order; some parts are empty.
+    pub(super) parts: [&'s [u8]; 3],
+}
+
+impl Ring {
+    /// A ring whose stream goes on at `at`, in a block that begins with `prefix`.
+    ///
+    /// # Panics
+    /// When the sizes are no powers of two that fit each other, or `prefix` is not what `at` asks for.
+    pub(super) fn new(bytes: usize, block: usize, at: u64, prefix: &[u8]) -> (Self, Scribe) {
+        assert!(bytes.is_power_of_two() && block.is_power_of_two() && bytes >= block && bytes >= BUFFER_ALIGN);
+        let mut owner = AlignedBuf::zeroed(bytes);
+        let floor = at & !(block as u64 - 1);
+        assert_eq!(prefix.len() as u64, at - floor, "the tail block's beginning is known");
+        let offset = floor as usize & (bytes - 1);
+        owner[offset..offset + prefix.len()].copy_from_slice(prefix);
+        let memory = NonNull::new(owner.as_mut_ptr()).expect("an allocation is not at address zero");
+        let scribe = Scribe { ring: memory, tail: AlignedBuf::zeroed(block), taken: at };
+        let ring = Self {
+            memory,
+            _owner: owner,
+            bytes: bytes as u64,
+            block: block as u64,
+            slots: Slots::new(at),
+            promised: Padded(AtomicU64::new(at)),
+            written: Padded(AtomicU64::new(at)),
+        };
+        (ring, scribe)
+    }
+
+    fn floor(&self, lsn: u64) -> u64 {
+        lsn & !(self.block - 1)
+    }
+
+    /// Promises `bytes` if they fit into the ring and below `limit`.
+    pub(super) fn promise(&self, bytes: u64, limit: &AtomicU64) -> Result<Promise<'_>, Full> {
+        let mut promised = self.promised.0.load(Ordering::Relaxed);
+        loop {
+            let after = promised + bytes;
+            if after > self.floor(self.written()) + self.bytes {
+                return Err(Full::Buffer);
+            }
+            if after > limit.load(Ordering::Acquire) {
+                return Err(Full::Limit(after));
+            }
+            match self.promised.0.compare_exchange_weak(promised, after, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Ok(Promise { ring: self, bytes }),
+                Err(now) => promised = now,
+            }
+        }
+    }
+
+    /// The place of a frame of `bytes`.
+    ///
+    /// # Panics
+    /// When more was asked for than was promised: the ring would run over.
+    pub(super) fn place<'r>(&'r self, promise: Promise<'r>, bytes: u64) -> Place<'r> {
+        assert!(bytes <= promise.bytes, "a frame of {bytes} bytes where {} were promised", promise.bytes);
+        assert!(std::ptr::eq(self, promise.ring), "a promise is kept by the ring that made it");
+        let claim = self.slots.claim(bytes);
+        // Only what was not needed: the rest of the promise is in `head` now.
+        let promised = std::mem::ManuallyDrop::new(promise).bytes;
+        self.promised.0.fetch_sub(promised - bytes, Ordering::AcqRel);
+        Place { ring: self, claim }
+    }
+
+    pub(super) fn head(&self) -> u64 {
+        self.slots.head()
+    }
+
+    pub(super) fn oldest_unpublished(&self) -> u64 {
+        self.slots.oldest_unpublished()
+    }
+
+    pub(super) fn published(&self) -> u64 {
+        self.slots.published()
+    }
+
+    pub(super) fn promised(&self) -> u64 {
+        self.promised.0.load(Ordering::Acquire)
+    }
+
+    pub(super) fn written(&self) -> u64 {
+        self.written.0.load(Ordering::Acquire)
+    }
+
+    fn at(&self, lsn: u64) -> usize {
+        (lsn & (self.bytes - 1)) as usize
+    }
+
+    /// Copies `bytes` to where `lsn` lies, around the ring's end if need be.
+    ///
+    /// # Safety
+    /// The caller owns these bytes of the stream (rules 1 and 2), and there are at most `self.bytes` of them.
+    unsafe fn put(&self, lsn: u64, bytes: &[u8]) {
+        let offset = self.at(lsn);
+        let first = bytes.len().min(self.bytes as usize - offset);
+        // SAFETY: `offset < self.bytes`, so this stays inside the allocation.
+        let to = unsafe { self.memory.as_ptr().add(offset) };
+        // SAFETY: `first` bytes fit between `offset` and the end, the caller owns them, and a slice of the caller is
+        // not in the ring.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, first) };
+        let rest = &bytes[first..];
+        // SAFETY: the rest is less than the ring, and goes to its first byte.
+        unsafe { std::ptr::copy_nonoverlapping(rest.as_ptr(), self.memory.as_ptr(), rest.len()) };
+    }
+
+    /// Bytes of the stream that do not go around the ring's end.
+    ///
+    /// # Safety
+    /// They belong to the scribe (rule 2), for as long as the result lives.
+    unsafe fn get(&self, from: u64, len: u64) -> &[u8] {
+        let offset = self.at(from);
+        debug_assert!(offset as u64 + len <= self.bytes);
+        // SAFETY: `offset + len` is within the allocation.
+        let start = unsafe { self.memory.as_ptr().add(offset) };
+        // SAFETY: initialised memory inside the allocation, which nobody writes to while the slice lives (the caller's
+        // promise).
+        unsafe { std::slice::from_raw_parts(start, len as usize) }
+    }
+
+    /// Everything published and not yet written, up to `cut` (a multiple of the block), from the beginning of the tail
+    /// block. `None` when there is nothing.
+    ///
+    /// # Panics
+    /// When the scribe came with another ring.
+    pub(super) fn group<'s>(&'s self, scribe: &'s mut Scribe, cut: u64) -> Option<Group<'s>> {
+        assert_eq!(scribe.ring, self.memory, "a scribe belongs to one ring");
+        debug_assert_eq!(cut % self.block, 0);
+        let written = self.written();
+        let end = self.oldest_unpublished().min(cut);
+        if end <= written {
+            return None;
+        }
+        scribe.taken = end;
+        let from = self.floor(written);
+        let whole_end = self.floor(end);
+        // The tail block, if the group does not fill it: a copy, because the rest of it belongs to others.
+        let rest = (end - whole_end) as usize;
+        if rest > 0 {
+            // SAFETY: up to `end` everything is published and so the scribe's, and a block never goes around the ring's
+            // end.
+            let bytes = unsafe { self.get(whole_end, rest as u64) };
+            scribe.tail[..rest].copy_from_slice(bytes);
+            scribe.tail[rest..].fill(0);
+        }
+        let whole = whole_end - from;
+        let first = whole.min(self.bytes - self.at(from) as u64);
+        // SAFETY: `from..end` is published and not released (rule 1): `written` moves only in `advance`, which needs
+        // the scribe that the result borrows.
+        let one = unsafe { self.get(from, first) };
+        // SAFETY: as above.
+        let two = unsafe { self.get(from + first, whole - first) };
+        let three = if rest > 0 { &scribe.tail[..] } else { &[] };
+        Some(Group { from, end, parts: [one, two, three] })
+    }
+
+    /// The last group is written: its room may be used again.
+    pub(super) fn advance(&self, scribe: &mut Scribe) {
+        assert_eq!(scribe.ring, self.memory, "a scribe belongs to one ring");
+        self.written.0.store(scribe.taken, Ordering::Release);
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        self.ring.promised.0.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+impl Place<'_> {
+    pub(super) fn start(&self) -> u64 {
+        self.claim.start
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.claim.end
+    }
+
+    /// Fills the place and hands it to the scribe.
+    ///
+    /// # Panics
+    /// When header and body are not as long as the place.
+    pub(super) fn publish(self, header: &[u8; HEADER_BYTES], body: &[u8]) {
+        let start = self.claim.start;
+        assert_eq!((HEADER_BYTES + body.len()) as u64, self.claim.end - start, "a frame fills its place");
+        // SAFETY: the place is this one's alone until it is published (rule 2), it is as long as both parts (asserted),
+        // and shorter than the ring (rule 1).
+        unsafe { self.ring.put(start, header) };
+        // SAFETY: as above.
+        unsafe { self.ring.put(start + HEADER_BYTES as u64, body) };
+        self.ring.slots.publish(&self.claim);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fill(ring: &Ring, limit: &AtomicU64, bytes: &[u8]) {
+        let (header, body) = bytes.split_at(HEADER_BYTES);
+        let promise = ring.promise(bytes.len() as u64 + 40, limit).unwrap();
+        ring.place(promise, bytes.len() as u64).publish(header.try_into().unwrap(), body);
+    }
+
+    proptest! {
+        /// Against a plain vector: whatever is placed comes out in order, in whole blocks, around the end many times.
+        #[test]
+        fn groups_are_the_stream(
+            steps in proptest::collection::vec((16usize..700, any::<bool>()), 1..120), at in 0u64..100_000,
+        ) {
+            let block = 512;
+            let prefix: Vec<u8> = vec![0xee; (at % block) as usize];
+            let (ring, mut scribe) = Ring::new(4096, block as usize, at, &prefix);
+            let limit = AtomicU64::new(u64::MAX);
+            let mut stream = prefix;
+            let mut disk: Vec<u8> = Vec::new();
+            let base = at - at % block;
+            let mut write = |stream: &Vec<u8>| {
+                let Some(group) = ring.group(&mut scribe, !(block - 1)) else { return };
+                assert_eq!(group.from % block, 0);
+                disk.truncate((group.from - base) as usize);
+                disk.extend(group.parts.concat());
+                assert_eq!(disk.len() as u64 % block, 0);
+                let bytes = (group.end - base) as usize;
+                assert_eq!(&disk[..bytes], &stream[..bytes]);
+                assert!(disk[bytes..].iter().all(|&b| b == 0));
+                ring.advance(&mut scribe);
+            };
+            for (i, (len, write_now)) in steps.iter().enumerate() {
+                if ring.promise(*len as u64 + 40, &limit).is_err() {
+                    write(&stream);
+                }
+                let bytes = vec![i as u8; *len];
+                fill(&ring, &limit, &bytes);
+                stream.extend(&bytes);
+                if *write_now {
+                    write(&stream);
+                }
+            }
+            write(&stream);
+            prop_assert_eq!(ring.head(), base + stream.len() as u64);
+            prop_assert_eq!(ring.promised(), ring.head(), "what was not needed is given back");
+        }
+    }
+
+    #[test]
+    fn promises_count_against_both_bounds() {
+        let (ring, _scribe) = Ring::new(4096, 512, 100, &[1; 100]);
+        let limit = AtomicU64::new(2000);
+        let first = ring.promise(1900, &limit).unwrap();
+        assert_eq!(ring.promise(1, &limit).unwrap_err(), Full::Limit(2001));
+        drop(first);
+        limit.store(u64::MAX, Ordering::Release);
+        // The tail block's beginning is kept: 4096 - 100 are left.
+        assert_eq!(ring.promise(3997, &limit).unwrap_err(), Full::Buffer);
+        drop(ring.promise(3996, &limit).unwrap());
+    }
+
+    #[test]
+    fn threads_fill_their_places_while_groups_leave() {
+        const THREADS: u64 = 4;
+        const FRAMES: u64 = 400;
+        let (ring, mut scribe) = Ring::new(1 << 14, 512, 0, &[]);
+        let limit = AtomicU64::new(u64::MAX);
+        let mut stream = Vec::new();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (ring, limit) = (&ring, &limit);
+                scope.spawn(move || {
+                    for i in 0..FRAMES {
+                        let body = [(thread * 50 + i % 50) as u8; 90];
+                        let promise = loop {
+                            match ring.promise(200, limit) {
+                                Ok(promise) => break promise,
+                                Err(_) => std::thread::yield_now(),
+                            }
+                        };
+                        ring.place(promise, 106).publish(&[body[0]; 16], &body);
+                    }
+                });
+            }
+            while (stream.len() as u64) < THREADS * FRAMES * 106 {
+                let Some(group) = ring.group(&mut scribe, !511) else {
+                    std::thread::yield_now();
+                    continue;
+                };
+                stream.truncate(group.from as usize);
+                stream.extend(group.parts.concat());
+                stream.truncate(group.end as usize);
+                ring.advance(&mut scribe);
+            }
+        });
+        for frame in stream.chunks(106) {
+            assert!(frame.iter().all(|&b| b == frame[0]), "no frame is torn");
+        }
+    }
+}

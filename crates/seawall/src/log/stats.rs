@@ -1,0 +1,60 @@
+//! What the log counts, beside the latencies that the I/O layer counts by itself.
+//!
+//! Counters are added to once a group, a wait or a segment, never once a mini-transaction: the number of those is
+//! gathered from the slots they were published through.
+
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {
+        #[derive(Debug, Default)]
+        pub(super) struct Counters { $(pub(super) $name: AtomicU64),+ }
+
+        /// Counters of a log since it was opened.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+        pub struct LogStats {
+            /// Mini-transactions published.
+            pub frames: u64,
+            $($(#[$meta])* pub $name: u64),+
+        }
+
+        impl Counters {
+            pub(super) fn snapshot(&self, frames: u64) -> LogStats {
+                LogStats { frames, $($name: self.$name.load(Ordering::Relaxed)),+ }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Groups written.
+    groups,
+    /// Times the device was asked to make log durable.
+    flushes,
+    /// Bytes of log written, each counted once.
+    bytes,
+    /// Bytes of blocks written: the tail block again with every group that begins in it.
+    bytes_written,
+    /// Waits for a group that the waiting thread wrote itself.
+    led,
+    /// Waits that another thread's group ended. `(led + followed) / groups` is how many commits share a write.
+    followed,
+    /// Admissions refused because the buffer was full.
+    waits_for_buffer,
+    /// Admissions refused because a checkpoint had to come first.
+    waits_for_checkpoint,
+    /// Admissions that found no segment ready ahead and waited for one, or made it.
+    waits_for_segment,
+    /// Segments filled.
+    segments_made,
+    /// Segments used again.
+    segments_recycled,
+    /// Segments removed.
+    segments_removed,
+}
+
+/// Adds to a counter.
+pub(super) fn count(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}

@@ -1,0 +1,31 @@
+//! What the two protocols of the log (`slots.rs`, `waiters.rs`) take from the outside, so that their model tests can
+//! put a checked scheduler in its place: the same two files are compiled a second time in `model.rs`, on the same names
+//! from there.
+
+use std::cell::Cell;
+
+pub(super) use parking_lot::Mutex;
+pub(super) use std::sync::Arc;
+pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(super) use std::thread::{Thread, current, park, yield_now};
+
+/// Mini-transactions that can be between reservation and publication at one time; more wait for microseconds.
+pub(super) const SLOTS: usize = 128;
+
+/// Alone on its cache lines (two, because they are fetched in pairs).
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Padded<T>(pub(super) T);
+
+/// Where a thread looks first for a free slot: each at a place of its own.
+pub(super) fn slot_hint() -> usize {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    thread_local!(static MINE: Cell<u32> = const { Cell::new(u32::MAX) });
+    MINE.with(|mine| {
+        if mine.get() == u32::MAX {
+            // Apart by an odd number, so that neighbours in time are not neighbours in memory.
+            mine.set(NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(37) % SLOTS as u32);
+        }
+        mine.get() as usize
+    })
+}

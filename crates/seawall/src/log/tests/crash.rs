@@ -1,0 +1,287 @@
+//! Power cuts and deaths at every operation; what must be there afterwards.
+
+use super::*;
+use seawall_io::{AlignedBuf, OpenHow, SyncHow, WriteHow};
+use seawall_sim::Fault;
+use std::io::IoSlice;
+
+/// One mini-transaction of a run.
+#[derive(Debug, Clone)]
+struct Sent {
+    start: Lsn,
+    end: Lsn,
+    body: Vec<u8>,
+    /// The level at which it was acknowledged.
+    acknowledged: Option<Durability>,
+}
+
+/// What a run has done when it stops: by itself, or at a failed operation.
+#[derive(Debug, Default)]
+struct Run {
+    sent: Vec<Sent>,
+    checkpoint: Option<Lsn>,
+    durable: Lsn,
+}
+
+impl Run {
+    /// A little of everything: groups of several frames, all levels, background steps, a checkpoint, a crossing of
+    /// segments.
+    fn go(&mut self, log: &Log) -> Result<()> {
+        let levels = [Durability::Flushed, Durability::Written, Durability::Flushed, Durability::Deferred];
+        for i in 0..14 {
+            let first = self.sent.len();
+            for k in 0..=i % 3 {
+                let body = body(i * 3 + k, [40, 300, 9000][(i + k) % 3]);
+                let credit = log.try_admit(body.len())?.expect("there is room");
+                let reservation = log.reserve(credit, body.len());
+                let (start, end) = (reservation.start, reservation.end);
+                reservation.publish(&body);
+                self.sent.push(Sent { start, end, body, acknowledged: None });
+            }
+            let last = self.sent.len() - 1;
+            // All in one group, with the level of the last.
+            let level = levels[i % 4];
+            log.wait(self.sent[last].end, level)?;
+            for sent in &mut self.sent[first..] {
+                sent.acknowledged = Some(level);
+            }
+            self.durable = log.durable();
+            log.tend()?;
+            if i == 8 {
+                let checkpoint = self.sent[last - 1].start;
+                log.flush_to(checkpoint)?;
+                self.durable = log.durable();
+                self.checkpoint = Some(checkpoint);
+                log.release_before(checkpoint);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what `machine` holds is a prefix with everything that `must` be there; returns how many there are.
+    fn check(&self, machine: &Machine, from: Lsn, must: impl Fn(&Sent) -> bool, about: &str) -> usize {
+        let (process, log, bodies) = machine.reopen(from, 2).unwrap_or_else(|e| panic!("{about}: {e}"));
+        let expected: Vec<_> = self.sent.iter().filter(|sent| sent.start >= from).collect();
+        assert!(bodies.len() <= expected.len(), "{about}: more than was sent");
+        for (found, sent) in bodies.iter().zip(&expected) {
+            assert_eq!(*found, sent.body, "{about}: a prefix, in order");
+        }
+        if let Some(lost) = expected[bodies.len()..].iter().find(|sent| must(sent)) {
+            panic!(
+                "{about}: {} of {} frames, {:?} at {} is lost",
+                bodies.len(),
+                expected.len(),
+                lost.acknowledged,
+                lost.start
+            );
+        }
+        // And it goes on: what is committed now survives the next power cut, whatever lay behind the end.
+        let end = append(&log, &body(99, 5000));
+        log.flush_to(end).unwrap();
+        process.dies_of(SimDisk::power_cut);
+        let (_, _, again) = machine.reopen(from, 3).unwrap_or_else(|e| panic!("{about}, again: {e}"));
+        assert_eq!(again.len(), bodies.len() + 1, "{about}");
+        assert_eq!(again[bodies.len()], body(99, 5000), "{about}");
+        bodies.len()
+    }
+}
+
+/// Runs to the failure of operation `at_op` (or to the end), then loses power or the process in several ways. Returns
+/// the number of operations of the run.
+fn crash_at(method: FlushMethod, at_op: u64, forks: u64) -> u64 {
+    let machine = Machine { method, ..Machine::new(at_op) };
+    machine.disk.inject(Fault::eio().at_op(at_op));
+    let process: Arc<Process> = Arc::new(Process::new(&machine.disk));
+    let mut run = Run::default();
+    // The database comes into being when its control block is written, after this.
+    let Ok(log) = Log::create(process.clone(), machine.config(1), Arc::default()) else { return u64::MAX };
+    // It ends with the failure, if that concerns the log at all.
+    drop(run.go(&log).err());
+    let operations = machine.disk.trace().len();
+    let from = run.checkpoint.unwrap_or(FIRST_LSN);
+    drop(log);
+    for fork in 0..forks {
+        let power = fork % 2 == 0;
+        let crashed = machine.fork(fork);
+        if power {
+            crashed.disk.power_cut();
+        } else {
+            crashed.disk.process_death();
+        }
+        let must = |sent: &Sent| match sent.acknowledged {
+            Some(Durability::Flushed) => true,
+            Some(Durability::Written) if !power => true,
+            _ => sent.end <= run.durable,
+        };
+        run.check(&crashed, from, must, &format!("{method}, operation {at_op}, fork {fork}"));
+    }
+    operations
+}
+
+#[test]
+fn a_crash_at_any_operation_keeps_what_was_acknowledged_and_a_prefix() {
+    for (method, step, forks) in [
+        (FlushMethod::ODirect, 1, 2),
+        (FlushMethod::ODirectDsync, 5, 2),
+        (FlushMethod::Fsync, 5, 2),
+        (FlushMethod::ODsync, 7, 2),
+    ] {
+        let operations = crash_at(method, u64::MAX, 12);
+        assert!(operations > 50, "{method}: {operations} operations");
+        for at_op in (1..=operations).step_by(step) {
+            crash_at(method, at_op, forks);
+        }
+    }
+}
+
+/// Everything before `durable()` is in what no power cut can take, whatever was merely written (trap 10).
+#[test]
+fn durable_means_stable_under_every_method() {
+    for method in FlushMethod::ALL {
+        let machine = Machine { method, ..Machine::new(7) };
+        let (_process, log) = machine.create();
+        let mut rng = rand_pcg::Pcg32::new(7, method as u64);
+        let mut sent = Vec::new();
+        for i in 0..40 {
+            let body = body(i, rand::Rng::random_range(&mut rng, 0..6000));
+            let end = append(&log, &body);
+            sent.push((end, body));
+            let flush = match rand::Rng::random_range(&mut rng, 0..5) {
+                0 => continue,
+                1 | 2 => false,
+                _ => true,
+            };
+            let (written, durable) = (log.written(), log.durable());
+            log.write_group(flush).unwrap();
+            assert!(log.written() > written, "there was something to write");
+            if !flush {
+                assert_eq!(log.durable(), durable, "written is not flushed");
+            }
+            let stable = machine.on(machine.disk.clone_stable());
+            let (bodies, _) = stable.read(stable.disk.clone(), FIRST_LSN, 1).unwrap();
+            let durable = sent.iter().filter(|(end, _)| *end <= log.durable()).count();
+            assert!(bodies.len() >= durable, "{method}: {} of {durable} durable frames are stable", bodies.len());
+            assert!(bodies.iter().zip(&sent).all(|(found, (_, body))| found == body));
+        }
+    }
+}
+
+/// Small commits rewrite one block over and over; a torn write of it must keep the earlier ones (trap 6).
+#[test]
+fn a_torn_tail_block_keeps_what_was_in_it() {
+    for seed in 0..40 {
+        let machine = Machine::new(seed);
+        let (process, log) = machine.create();
+        let mut acknowledged = 0;
+        for i in 0..(20 + seed as usize % 30) {
+            log.flush_to(append(&log, &body(i, 30))).unwrap();
+            acknowledged += 1;
+        }
+        append(&log, &body(200, 1200));
+        log.write_group(false).unwrap();
+        process.dies_of(SimDisk::power_cut);
+        let (_, _, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
+        assert!(bodies.len() >= acknowledged, "seed {seed}: {} of {acknowledged}", bodies.len());
+    }
+}
+
+/// Reads or replaces a block of a segment, durably, as no program does.
+fn block(disk: &SimDisk, lsn: Lsn, segment_bytes: u64, with: Option<&[u8]>) -> Vec<u8> {
+    let path = segments::path_of(DIR.as_ref(), lsn.0 / segment_bytes);
+    let offset = lsn.0 % segment_bytes;
+    let file = disk.open(&path, OpenHow { write: true, ..OpenHow::default() }).unwrap();
+    if let Some(bytes) = with {
+        disk.write_at(&file, offset, &[IoSlice::new(bytes)], WriteHow::default()).unwrap();
+        disk.sync(&file, SyncHow::All).unwrap();
+    }
+    let mut out = AlignedBuf::zeroed(4096);
+    disk.read_at(&file, offset, &mut out).unwrap();
+    out.to_vec()
+}
+
+/// Trap 1: of a group's blocks 1, 2, 3 the second does not persist; the next opening writes over 2, and then the old 3
+/// is in line again.
+#[test]
+fn a_ghost_of_an_earlier_opening_is_refused_and_erased() {
+    let machine = Machine::new(8);
+    let segment = machine.segment_bytes;
+    let (process, log) = machine.create();
+    // Frames that end exactly at the ends of blocks: three of them, in one group.
+    let of = |tag: u8, bytes: u64| {
+        let mut body = vec![tag; bytes as usize - HEADER_BYTES];
+        body[1..5].fill(0);
+        body
+    };
+    let first = FIRST_LSN.0;
+    for tag in [1, 2, 3] {
+        append(&log, &of(tag, 4096));
+    }
+    log.write_group(true).unwrap();
+    assert_eq!(log.head().0, first + 3 * 4096);
+    process.dies_of(SimDisk::process_death);
+    let ghost = block(&machine.disk, Lsn(first + 2 * 4096), segment, None);
+    block(&machine.disk, Lsn(first + 4096), segment, Some(&[0; 4096]));
+
+    // It was not durable, say: so nothing says that it was, and the log ends before the gap.
+    let (process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
+    assert_eq!(bodies, [of(1, 4096)]);
+    assert_eq!(log.head().0, first + 4096 + HEADER_BYTES as u64, "the opening's own frame");
+    let erased = block(&machine.disk, Lsn(first + 2 * 4096), segment, None);
+    assert!(erased.iter().all(|&b| b == 0), "what lay behind the gap is gone before anything is appended");
+
+    // The new block 2 ends exactly where the old block 3 began. Were that still there, ...
+    append(&log, &of(22, 4096 - HEADER_BYTES as u64));
+    log.flush_to(log.head()).unwrap();
+    assert_eq!(log.head().0, first + 2 * 4096);
+    process.dies_of(SimDisk::power_cut);
+    block(&machine.disk, Lsn(first + 2 * 4096), segment, Some(&ghost));
+    let (_, _, bodies) = machine.reopen(FIRST_LSN, 3).unwrap();
+    // ... its CRC and LSN being right, its incarnation would give it away.
+    assert_eq!(bodies, [of(1, 4096), of(22, 4096 - HEADER_BYTES as u64)]);
+}
+
+/// A process that dies while the log goes round leaves files in any stage of being made.
+#[test]
+fn half_made_segments_do_no_harm() {
+    for at_op in (40..400).step_by(29) {
+        let machine = Machine::new(at_op);
+        let (process, log) = machine.create();
+        machine.disk.inject(Fault::eio().at_op(at_op));
+        let mut from = FIRST_LSN;
+        let mut sent: Vec<(Lsn, Vec<u8>)> = Vec::new();
+        let mut work = || -> Result<()> {
+            for i in 0..150 {
+                machine.clock.advance(Duration::from_millis(10));
+                while log.tend()? {}
+                let body = body(i, 20_000);
+                let credit = log.try_admit(body.len())?.expect("there is room");
+                let reservation = log.reserve(credit, body.len());
+                let (start, end) = (reservation.start, reservation.end);
+                reservation.publish(&body);
+                log.flush_to(end)?;
+                sent.push((start, body));
+                if i % 9 == 8 {
+                    from = start;
+                    log.release_before(from);
+                }
+            }
+            Ok(())
+        };
+        // Background work that cannot prepare a segment is no reason to stop, in production; here it ends the run.
+        drop(work().err());
+        if at_op % 2 == 0 {
+            process.dies_of(SimDisk::power_cut);
+        } else {
+            process.dies_of(SimDisk::process_death);
+        }
+        drop(log);
+        let (_, log, bodies) = machine.reopen(from, 2).unwrap_or_else(|e| panic!("operation {at_op}: {e}"));
+        let expected: Vec<_> = sent.iter().filter(|(start, _)| *start >= from).map(|(_, body)| body.clone()).collect();
+        assert!(bodies.starts_with(&expected), "operation {at_op}");
+        assert!(bodies.len() <= expected.len() + 1, "operation {at_op}");
+        let end = append(&log, &body(77, 100_000));
+        log.flush_to(end).unwrap();
+        let left = machine.disk.list(DIR.as_ref()).unwrap();
+        assert!(left.iter().filter(|path| path.extension().is_some_and(|e| e == "filling")).count() <= 1, "{left:?}");
+    }
+}

@@ -1,0 +1,108 @@
+//! What each level promises: how much a death or a power cut can take.
+
+use super::*;
+use rand::Rng as _;
+
+/// Commits at one level, at random moments, with background work at the least rate it may have; then a crash.
+fn lost_at_most_the_interval(level: Durability, power: bool, seed: u64) {
+    let machine = Machine::new(seed);
+    let (process, log) = machine.create();
+    let mut rng = rand_pcg::Pcg32::new(seed, 1);
+    let interval = log.config().flush_interval;
+    let mut acknowledged: Vec<Duration> = Vec::new();
+    let mut next_tend = Duration::ZERO;
+    for i in 0..rng.random_range(20..200) {
+        // Now and then nothing happens for long.
+        let pause = if rng.random_ratio(1, 30) { 5000 } else { rng.random_range(0..120) };
+        let until = machine.clock.now() + Duration::from_millis(pause);
+        while next_tend <= until {
+            let now = machine.clock.now();
+            machine.clock.advance(next_tend.saturating_sub(now));
+            while log.tend().unwrap() {}
+            next_tend += interval / 4;
+        }
+        machine.clock.advance(until.saturating_sub(machine.clock.now()));
+        let end = append(&log, &body(i, 50));
+        log.wait(end, level).unwrap();
+        assert!(log.reached(end, level));
+        acknowledged.push(machine.clock.now());
+    }
+    let died = machine.clock.now();
+    if power {
+        process.dies_of(SimDisk::power_cut);
+    } else {
+        process.dies_of(SimDisk::process_death);
+    }
+    let (_, _, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
+    for (i, at) in acknowledged.iter().enumerate().skip(bodies.len()) {
+        assert!(died - *at < interval, "{level:?}, seed {seed}: commit {i} of {:?} was lost", died - *at);
+        assert!(level == Durability::Deferred || power && level == Durability::Written, "{level:?} survives this");
+    }
+}
+
+#[test]
+fn nothing_older_than_the_interval_is_lost_and_written_survives_the_process() {
+    for seed in 0..14 {
+        for level in [Durability::Deferred, Durability::Written, Durability::Flushed] {
+            for power in [false, true] {
+                lost_at_most_the_interval(level, power, seed);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_commit_waits_when_what_is_unflushed_is_too_old() {
+    for level in [Durability::Deferred, Durability::Written] {
+        let machine = Machine::new(1);
+        let (_process, log) = machine.create();
+        let flushes = || log.stats().flushes;
+        log.wait(append(&log, &body(1, 10)), level).unwrap();
+        assert_eq!(flushes(), 0, "{level:?}: young enough");
+        assert!(log.durable() < log.head());
+        assert_eq!(log.written() < log.head(), level == Durability::Deferred);
+        // No background work comes, and the interval is over: the next commit pays.
+        machine.clock.advance(Duration::from_millis(1001));
+        let end = append(&log, &body(2, 10));
+        assert!(!log.reached(end, level));
+        log.wait(end, level).unwrap();
+        assert_eq!((flushes(), log.durable()), (1, log.head()));
+        // A long silence with nothing unflushed is not held against anybody.
+        machine.clock.advance(Duration::from_secs(3600));
+        log.wait(append(&log, &body(3, 10)), level).unwrap();
+        assert_eq!(flushes(), 1, "{level:?}");
+    }
+}
+
+#[test]
+fn an_unpublished_neighbour_makes_nothing_look_younger() {
+    let machine = Machine::new(2);
+    let (_process, log) = machine.create();
+    let credit = log.try_admit(10).unwrap().unwrap();
+    let early = append(&log, &body(1, 10));
+    let slow = log.reserve(credit, 10);
+    let deferred = append(&log, &body(2, 10));
+    log.wait(deferred, Durability::Deferred).unwrap();
+    machine.clock.advance(Duration::from_millis(900));
+    // This flush cannot cover what lies behind the neighbour, and must not count as if it had.
+    log.flush_to(early).unwrap();
+    machine.clock.advance(Duration::from_millis(200));
+    assert!(!log.reached(deferred, Durability::Deferred), "1.1 s old and not durable");
+    slow.publish(&[0; 10]);
+    log.wait(deferred, Durability::Deferred).unwrap();
+    assert!(log.durable() >= deferred);
+}
+
+#[test]
+fn unflushed_log_is_bounded_by_bytes_too() {
+    let machine = Machine { segment_bytes: 1 << 20, ..Machine::new(3) };
+    let machine = Machine { method: FlushMethod::ODirectDsync, ..machine };
+    let process = Arc::new(Process::new(&machine.disk));
+    let config = LogConfig { capacity_bytes: 16 << 20, ..machine.config(1) };
+    let log = Log::create(process, config, Arc::default()).unwrap();
+    for i in 0..100 {
+        log.wait(append(&log, &body(i, 100_000)), Durability::Written).unwrap();
+        assert!(log.head().0 - log.durable().0 <= log.config().buffer_bytes as u64 / 2);
+    }
+    assert!((10..40).contains(&log.stats().flushes), "{:?}", log.stats());
+}

@@ -1,0 +1,138 @@
+//! The log as a whole, on the simulated disk.
+
+mod basics;
+mod crash;
+mod damage;
+mod levels;
+mod threads;
+
+use super::*;
+use crate::format::PageId;
+use seawall_io::Disk;
+use seawall_sim::{Process, SimDisk, SimOptions};
+use std::sync::Mutex;
+
+pub(super) const DIR: &str = "/db";
+
+/// A clock that stands still until it is told.
+#[derive(Debug, Default)]
+pub(super) struct TestClock(Mutex<Duration>);
+
+impl TestClock {
+    pub(super) fn advance(&self, by: Duration) {
+        *self.0.lock().unwrap() += by;
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Duration {
+        *self.0.lock().unwrap()
+    }
+    fn sleep(&self, duration: Duration) {
+        self.advance(duration);
+    }
+}
+
+/// A machine with one database on it.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) disk: Arc<SimDisk>,
+    pub(super) clock: Arc<TestClock>,
+    pub(super) method: FlushMethod,
+    pub(super) segment_bytes: u64,
+}
+
+impl Machine {
+    pub(super) fn new(seed: u64) -> Self {
+        Self::with(SimOptions { seed, ..SimOptions::default() })
+    }
+
+    pub(super) fn with(options: SimOptions) -> Self {
+        Self {
+            disk: SimDisk::new(options),
+            clock: Arc::default(),
+            method: FlushMethod::ODirect,
+            segment_bytes: 64 << 10,
+        }
+    }
+
+    /// The same machine with another disk.
+    pub(super) fn on(&self, disk: Arc<SimDisk>) -> Self {
+        Self { disk, clock: self.clock.clone(), method: self.method, segment_bytes: self.segment_bytes }
+    }
+
+    /// The same machine in one of its possible futures.
+    pub(super) fn fork(&self, seed: u64) -> Self {
+        self.on(self.disk.fork(seed))
+    }
+
+    pub(super) fn config(&self, incarnation: u32) -> LogConfig {
+        LogConfig {
+            method: self.method,
+            block_bytes: 4096,
+            segment_bytes: self.segment_bytes,
+            capacity_bytes: 2 << 20,
+            buffer_bytes: 4 * MTR_BYTES_MAX,
+            incarnation,
+            clock: self.clock.clone(),
+            ..LogConfig::new(DIR, [9; 16])
+        }
+    }
+
+    pub(super) fn create(&self) -> (Arc<Process>, Log) {
+        let process = Arc::new(Process::new(&self.disk));
+        let log = Log::create(process.clone(), self.config(1), Arc::default()).unwrap();
+        (process, log)
+    }
+
+    /// Reads from `from`: the bodies, and the tail.
+    pub(super) fn read(&self, disk: Arc<dyn Disk>, from: Lsn, incarnation_max: u32) -> Result<(Vec<Vec<u8>>, LogTail)> {
+        let mut reader = LogReader::open(disk, &self.config(incarnation_max + 1), from, incarnation_max)?;
+        let mut bodies = Vec::new();
+        let mut at = from;
+        while let Some(frame) = reader.next()? {
+            assert_eq!(frame.start, at);
+            at = frame.end;
+            if !frame.body.is_empty() {
+                bodies.push(frame.body.to_vec());
+            }
+        }
+        let tail = reader.finish()?;
+        assert_eq!(tail.end, at);
+        Ok((bodies, tail))
+    }
+
+    /// Reads everything and goes on in the next incarnation.
+    pub(super) fn reopen(&self, from: Lsn, incarnation: u32) -> Result<(Arc<Process>, Log, Vec<Vec<u8>>)> {
+        let process = Arc::new(Process::new(&self.disk));
+        let (bodies, tail) = self.read(process.clone(), from, incarnation - 1)?;
+        let log = Log::open(process.clone(), self.config(incarnation), Arc::default(), tail)?;
+        Ok((process, log, bodies))
+    }
+}
+
+/// Admits, reserves and publishes; returns the end.
+pub(super) fn append(log: &Log, body: &[u8]) -> Lsn {
+    loop {
+        match log.try_admit(body.len()).unwrap() {
+            Ok(credit) => {
+                let reservation = log.reserve(credit, body.len());
+                let end = reservation.end;
+                reservation.publish(body);
+                return end;
+            }
+            Err(NoRoom::Buffer) => log.make_room().unwrap(),
+            Err(NoRoom::Checkpoint(lsn)) => {
+                log.flush_to(lsn).unwrap();
+                log.release_before(lsn);
+            }
+        }
+    }
+}
+
+/// A body that says which one it is.
+pub(super) fn body(i: usize, len: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_record(&mut out, 0x21, PageId(i as u32), |out| out.resize(out.len() + len, i as u8));
+    out
+}

@@ -1,0 +1,388 @@
+//! Groups: everything published leaves in one contiguous write of whole blocks, followed by one flush if somebody needs
+//! it.
+//!
+//! 1. Only who has the [`Pen`] writes to the segments, erases or flushes them: two writes never overlap, the tail block
+//!    is never in flight twice.
+//! 2. A group is cut at the end of its segment; the next one follows at once if anybody waits for it.
+//! 3. The tail block is written whole from memory, with the prefix it had before: a write torn at a sector leaves every
+//!    earlier frame in it as it was (trap 6), and the device is never read (trap 19).
+//! 4. `durable` moves only after a flush that covers everything before it: segments written without a flush are
+//!    remembered, and synced with the next one (a durable write by `RWF_DSYNC` covers itself only).
+//! 5. After at most half a buffer of unflushed log a group is flushed even if nobody asks: a reader can tell damage
+//!    from an end by looking a bounded way beyond it.
+//! 6. The pen comes back, whatever happens: a leader that panics poisons the database first.
+
+use super::ring::Scribe;
+use super::stats::count;
+use super::waiters::{Turn, Waiter};
+use super::{Durability, Log};
+use crate::error::{Error, Result};
+use seawall_io::{AlignedBuf, Cause, File, FlushMethod, STEP_BYTES};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a commit waits for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) lsn: u64,
+    pub(super) level: Durability,
+}
+
+/// The first segment of a new database, as far as it is not written yet.
+#[derive(Debug)]
+pub(super) struct Blank {
+    number: u64,
+    /// Written up to here, bytes of the stream.
+    next: u64,
+    end: u64,
+}
+
+impl Blank {
+    pub(super) fn new(number: u64, segment_bytes: u64) -> Self {
+        Self { number, next: number * segment_bytes, end: (number + 1) * segment_bytes }
+    }
+}
+
+/// The right to write the log, and what the writer remembers from group to group.
+#[derive(Debug)]
+pub(super) struct Pen {
+    scribe: Scribe,
+    /// Segments with unflushed writes.
+    dirty: Vec<Arc<File>>,
+    /// A time, and where the log's head was then or later: when all before that is durable, nothing unflushed is older
+    /// than the time.
+    sample: Option<(u64, u64)>,
+    blank: Option<Blank>,
+}
+
+impl Pen {
+    pub(super) fn new(scribe: Scribe, blank: Option<Blank>) -> Self {
+        Self { scribe, dirty: Vec::new(), sample: None, blank }
+    }
+}
+
+/// Where the log stands, for one look at many waiters.
+#[derive(Debug, Clone, Copy)]
+struct Progress {
+    durable: u64,
+    written: u64,
+    /// Nothing unflushed is as old as the flush interval.
+    young: bool,
+    poisoned: bool,
+}
+
+impl Progress {
+    /// Whether there is nothing to wait for any more; in a poisoned database there never is.
+    fn is_over(&self, wanted: Wanted) -> bool {
+        self.poisoned
+            || wanted.lsn <= self.durable
+            || match wanted.level {
+                Durability::Flushed => false,
+                Durability::Written => wanted.lsn <= self.written && self.young,
+                Durability::Deferred => self.young,
+            }
+    }
+}
+
+/// A leader, from taking the pen to putting it back.
+struct Leading<'l> {
+    log: &'l Log,
+    pen: Option<Box<Pen>>,
+}
+
+impl Leading<'_> {
+    fn pen(&mut self) -> &mut Pen {
+        self.pen.as_mut().expect("the pen is there until the leader is dropped")
+    }
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        let Some(pen) = self.pen.take() else { return };
+        if std::thread::panicking() {
+            drop(
+                self.log
+                    .health
+                    .poison(Error::Usage("the log's writer panicked: this is a bug, please report it".into())),
+            );
+        }
+        // By the only one who could have moved it. Whoever is told that it is done looks for itself.
+        let progress = self.log.progress();
+        let followed = self.log.waiters.leave(pen, |wanted| progress.is_over(wanted));
+        count(&self.log.counters.followed, followed as u64);
+    }
+}
+
+thread_local! {
+    static WAITER: Arc<Waiter> = Waiter::new();
+}
+
+impl Log {
+    fn is_poisoned(&self) -> bool {
+        self.health.check().is_err()
+    }
+
+    /// Whether everything unflushed is younger than `interval_ns`.
+    fn is_younger_than(&self, interval_ns: u64) -> bool {
+        self.now_ns().saturating_sub(self.fresh_since_ns.0.load(Ordering::Acquire)) < interval_ns
+    }
+
+    fn interval_ns(&self) -> u64 {
+        super::ns(self.config.flush_interval)
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            young: self.is_younger_than(self.interval_ns()),
+            poisoned: self.is_poisoned(),
+            written: self.ring.written(),
+            durable: self.durable.0.load(Ordering::Acquire),
+        }
+    }
+
+    /// Looks no further than the level needs: the clock is not read for `Flushed`.
+    pub(super) fn is_done(&self, wanted: Wanted) -> bool {
+        if wanted.lsn <= self.durable.0.load(Ordering::Acquire) {
+            return true;
+        }
+        match wanted.level {
+            Durability::Flushed => false,
+            Durability::Written => {
+                wanted.lsn <= self.ring.written() && self.is_younger_than(self.interval_ns()) && !self.is_poisoned()
+            }
+            Durability::Deferred => self.is_younger_than(self.interval_ns()) && !self.is_poisoned(),
+        }
+    }
+
+    /// [`Log::wait`], when it is not done already.
+    pub(super) fn wait_for(&self, wanted: Wanted) -> Result<()> {
+        loop {
+            let over = || self.is_done(wanted) || self.is_poisoned();
+            match WAITER.with(|waiter| self.waiters.enter(wanted, waiter, over)) {
+                Turn::Look => {}
+                Turn::Lead(pen) => {
+                    let mut leading = Leading { log: self, pen: Some(pen) };
+                    self.lead(leading.pen(), wanted)?;
+                    count(&self.counters.led, 1);
+                }
+            }
+            if self.is_done(wanted) {
+                return Ok(());
+            }
+            self.health.check()?;
+        }
+    }
+
+    /// Writes groups until `wanted` is done.
+    fn lead(&self, pen: &mut Pen, wanted: Wanted) -> Result<()> {
+        while !self.is_done(wanted) {
+            self.until_published(wanted.lsn)?;
+            let flush = wanted.level == Durability::Flushed || !self.is_younger_than(self.interval_ns());
+            self.write_one(pen, flush)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for those whose places lie before `lsn`: they are copying bytes, without I/O.
+    fn until_published(&self, lsn: u64) -> Result<()> {
+        for turn in 0u32.. {
+            if self.ring.oldest_unpublished() >= lsn {
+                break;
+            }
+            if turn < 64 {
+                std::hint::spin_loop();
+            } else {
+                // One of them may have been given up.
+                self.health.check()?;
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes one group if nobody else is writing: for tests that drive the log step by step, and for background work.
+    /// Whether anything was written or flushed.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    pub fn write_group(&self, flush: bool) -> Result<bool> {
+        let Some(pen) = self.waiters.try_lead() else { return Ok(false) };
+        let mut leading = Leading { log: self, pen: Some(pen) };
+        self.write_one(leading.pen(), flush)
+    }
+
+    /// Does something while nobody writes, waiting for whoever does.
+    pub(super) fn while_nobody_writes<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        // Waits for what never comes: only being called, or finding the pen, ends it.
+        let never = Wanted { lsn: u64::MAX, level: Durability::Flushed };
+        loop {
+            if let Turn::Lead(pen) = WAITER.with(|waiter| self.waiters.enter(never, waiter, || self.is_poisoned())) {
+                let _leading = Leading { log: self, pen: Some(pen) };
+                return work();
+            }
+            self.health.check()?;
+        }
+    }
+
+    fn write_one(&self, pen: &mut Pen, flush: bool) -> Result<bool> {
+        self.health.check()?;
+        // The time first: whatever is reserved at or beyond this head was reserved later.
+        let now = self.now_ns();
+        let head = self.ring.head();
+        let durable = self.durable.0.load(Ordering::Acquire);
+        let written = self.ring.written();
+        let cut = (written / self.config.segment_bytes + 1) * self.config.segment_bytes;
+        let poisoned = |e: seawall_io::IoError| self.health.poison(e.into());
+        let end = match self.ring.group(&mut pen.scribe, cut) {
+            None if !flush || durable == written => return Ok(false),
+            None => {
+                sync_all(&mut pen.dirty).map_err(poisoned)?;
+                written
+            }
+            Some(group) => {
+                let end = group.end;
+                let flush = flush || end - durable > self.config.buffer_bytes as u64 / 2;
+                let file = self.segments.file_at(group.from);
+                let offset = group.from % self.config.segment_bytes;
+                let bytes: usize = group.parts.iter().map(|part| part.len()).sum();
+                let filled = group.parts.iter().filter(|part| !part.is_empty());
+                let parts: smallvec::SmallVec<[&[u8]; 3]> = filled.copied().collect();
+                if flush && pen.dirty.is_empty() {
+                    file.write_durable_vectored_at(offset, &parts, Cause::Commit).map_err(poisoned)?;
+                } else {
+                    file.write_vectored_at(offset, &parts, Cause::Commit).map_err(poisoned)?;
+                    mark_dirty(&mut pen.dirty, file);
+                    if flush {
+                        sync_all(&mut pen.dirty).map_err(poisoned)?;
+                    }
+                }
+                drop(parts);
+                self.ring.advance(&mut pen.scribe);
+                count(&self.counters.groups, 1);
+                count(&self.counters.bytes, end - written);
+                count(&self.counters.bytes_written, bytes as u64);
+                if !flush {
+                    return Ok(true);
+                }
+                end
+            }
+        };
+        count(&self.counters.flushes, 1);
+        self.durable.0.store(end, Ordering::Release);
+        self.note_age(pen, end, (now, head));
+        Ok(true)
+    }
+
+    /// Everything before `end` is durable: how old can be what is not?
+    fn note_age(&self, pen: &mut Pen, end: u64, sample: (u64, u64)) {
+        let covered = |sample: &(u64, u64)| sample.1 <= end;
+        let since = if covered(&sample) {
+            pen.sample = None;
+            sample.0
+        } else {
+            // Something published was behind something that was not. The older sample will be covered first.
+            let before = pen.sample.take_if(|before| covered(before));
+            pen.sample.get_or_insert(sample);
+            let Some(before) = before else { return };
+            before.0
+        };
+        self.fresh_since_ns.0.fetch_max(since, Ordering::AcqRel);
+    }
+
+    /// The part of [`Log::tend`] that writes: one step, and whether it did anything.
+    pub(super) fn tend_writing(&self) -> Result<bool> {
+        self.health.check()?;
+        let unflushed = self.ring.oldest_unpublished() > self.durable.0.load(Ordering::Acquire);
+        // Well before the interval is over, so that it is kept although this is called now and then only.
+        if unflushed && !self.is_younger_than(self.interval_ns() / 2) {
+            return self.write_group(true);
+        }
+        // Nobody waits for deferred commits: written before the buffer is full, they never make anybody wait for room.
+        if self.ring.oldest_unpublished().saturating_sub(self.ring.written()) > self.config.buffer_bytes as u64 / 4 {
+            return self.write_group(false);
+        }
+        let Some(pen) = self.waiters.try_lead() else { return Ok(false) };
+        let mut leading = Leading { log: self, pen: Some(pen) };
+        self.whiten(leading.pen())
+    }
+
+    /// Writes zeroes over a part of the first segment that lies ahead of the log (`segments.rs`, 4).
+    fn whiten(&self, pen: &mut Pen) -> Result<bool> {
+        let Some(blank) = &mut pen.blank else { return Ok(false) };
+        let block = self.config.block_bytes as u64;
+        // Everything up to the end of the tail block has been written by groups.
+        let from = blank.next.max(self.ring.written().next_multiple_of(block)).min(blank.end);
+        let to = (from + STEP_BYTES as u64).min(blank.end);
+        let poisoned = |e: seawall_io::IoError| self.health.poison(e.into());
+        if from / self.config.segment_bytes == blank.number {
+            let file = self.segments.file_at(from);
+            let zeroes = AlignedBuf::zeroed((to - from) as usize);
+            file.write_at(from % self.config.segment_bytes, &zeroes, Cause::Preallocate).map_err(poisoned)?;
+            if to == blank.end {
+                file.sync(Cause::Preallocate).map_err(poisoned)?;
+                file.declare_written();
+            }
+        }
+        blank.next = to;
+        if to == blank.end {
+            pen.blank = None;
+        }
+        Ok(true)
+    }
+
+    /// Writes the blocks of `from..to` once more, as they are read, durably. A flush alone would not do: after one that
+    /// failed, the bytes may be readable and yet lost, and the next flush says nothing about them.
+    pub(super) fn write_again(&self, from: u64, to: u64) -> Result<()> {
+        self.for_blocks(from & !(self.config.block_bytes as u64 - 1), to, |file, offset, buf| {
+            file.read_at(offset, buf, Cause::Recovery)?;
+            file.write_durable_at(offset, buf, Cause::Recovery)
+        })
+    }
+
+    /// Overwrites with zeroes, durably, what an earlier opening left between the block of `end` and `ghosts_end`.
+    /// Nothing is written here yet by this one.
+    pub(super) fn erase(&self, end: u64, ghosts_end: u64) -> Result<()> {
+        self.for_blocks(end.next_multiple_of(self.config.block_bytes as u64), ghosts_end, |file, offset, buf| {
+            file.write_durable_at(offset, buf, Cause::Recovery)
+        })
+    }
+
+    /// Goes over the blocks from `at` (where one begins) to the one that holds the byte before `end`, in bounded
+    /// pieces: file, offset and a buffer of zeroes.
+    fn for_blocks(
+        &self,
+        mut at: u64,
+        end: u64,
+        mut visit: impl FnMut(&File, u64, &mut [u8]) -> seawall_io::Result<()>,
+    ) -> Result<()> {
+        let end = end.next_multiple_of(self.config.block_bytes as u64);
+        while at < end {
+            let offset = at % self.config.segment_bytes;
+            let len = (end - at).min(STEP_BYTES as u64).min(self.config.segment_bytes - offset);
+            let mut buf = AlignedBuf::zeroed(len as usize);
+            visit(&self.segments.file_at(at), offset, &mut buf).map_err(|e| self.health.poison(e.into()))?;
+            at += len;
+        }
+        Ok(())
+    }
+}
+
+fn mark_dirty(dirty: &mut Vec<Arc<File>>, file: Arc<File>) {
+    if !dirty.iter().any(|known| Arc::ptr_eq(known, &file)) {
+        dirty.push(file);
+    }
+}
+
+/// Makes the unflushed writes of these files durable.
+fn sync_all(dirty: &mut Vec<Arc<File>>) -> seawall_io::Result<()> {
+    for file in dirty.iter() {
+        if file.mode().requested == FlushMethod::ODsync {
+            // Each write was durable by itself.
+            file.barrier(Cause::Commit)?;
+        } else {
+            file.sync(Cause::Commit)?;
+        }
+    }
+    dirty.clear();
+    Ok(())
+}
