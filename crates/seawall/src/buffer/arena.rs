@@ -1,0 +1,245 @@
+//! Memory of the pool: mappings reserved at their largest size, of which only what is used costs anything.
+//!
+//! 1. A mapping is anonymous and zeroed, is never moved, and goes away only with the pool.
+//! 2. A frame's knowledge of itself is constructed before the frame's number is told to anybody ([`Frames::grow`]), and
+//!    never dropped.
+//! 3. A free frame is on one list, a retired one on none, an owned one in one [`super::guard::Owned`].
+#![allow(unsafe_code)]
+
+use super::frame::{Dirt, Frame, RETIRED};
+use crate::error::{Error, Result};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+/// Where huge pages begin to help: a pool of some of them.
+const HUGE_FROM_BYTES: usize = 64 << 20;
+
+/// Zeroed memory that is there when it is touched.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping is plain memory; who may touch which part of it is decided by its users.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Reserves `len` bytes.
+    pub(super) fn reserve(len: usize, option: &'static str) -> Result<Self> {
+        let refused = |why: String| Error::InvalidOption { name: option.into(), value: len.to_string(), why };
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), len.max(1), prot, flags) }
+            .map_err(|e| refused(format!("the system does not give as much address space: {e}")))?;
+        let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| refused("the system gave address zero".into()))?;
+        Ok(Self { base, len: len.max(1) })
+    }
+
+    pub(super) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    fn advise(&self, offset: usize, len: usize, advice: Advice) {
+        assert!(offset + len <= self.len, "inside the mapping");
+        // SAFETY: inside the mapping, as just checked.
+        let start = unsafe { self.base.as_ptr().add(offset) };
+        // SAFETY: the range is this mapping's; the advice given here changes nobody's contents but an owned frame's.
+        let advised = unsafe { madvise(start.cast::<c_void>(), len, advice) };
+        // A kernel that does not take the advice (no huge pages, say) costs memory or speed, nothing else.
+        advised.unwrap_or(());
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `reserve` with this length, and nobody borrows from a value that is dropped.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len) };
+        debug_assert!(unmapped.is_ok(), "a mapping is unmapped once");
+    }
+}
+
+/// The frames: their bytes, what is known of them, and which are free.
+#[derive(Debug)]
+pub(super) struct Frames {
+    bytes: Mapping,
+    known: Mapping,
+    dirt: Mapping,
+    page_bytes: usize,
+    max: u32,
+    /// Frames constructed so far.
+    made: AtomicU32,
+    /// Frames of the pool: those from here on are on their way out.
+    limit: AtomicU32,
+    /// No frame from here on holds a page.
+    span: AtomicU32,
+    /// Top of the list of free frames: how often it changed (so that a compare finds out), and the frame + 1.
+    free: AtomicU64,
+    free_count: AtomicI64,
+}
+
+impl Frames {
+    /// Room for `max` frames, none of them in use yet.
+    pub(super) fn reserve(page_bytes: usize, max: u32) -> Result<Self> {
+        let option = "buffer_pool_bytes_max";
+        let bytes = Mapping::reserve(page_bytes * max as usize, option)?;
+        if bytes.len >= HUGE_FROM_BYTES {
+            bytes.advise(0, bytes.len, Advice::LinuxHugepage);
+        }
+        Ok(Self {
+            bytes,
+            known: Mapping::reserve(size_of::<Frame>() * max as usize, option)?,
+            dirt: Mapping::reserve(size_of::<Dirt>() * max as usize, option)?,
+            page_bytes,
+            max,
+            made: AtomicU32::new(0),
+            limit: AtomicU32::new(0),
+            span: AtomicU32::new(0),
+            free: AtomicU64::new(0),
+            free_count: AtomicI64::new(0),
+        })
+    }
+
+    /// The most frames there can be.
+    pub(super) fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// Frames of the pool.
+    pub(super) fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Acquire)
+    }
+
+    /// Frames that may hold pages.
+    pub(super) fn span(&self) -> u32 {
+        self.span.load(Ordering::Acquire)
+    }
+
+    /// About how many are free.
+    pub(super) fn free_count(&self) -> usize {
+        usize::try_from(self.free_count.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, frame: u32) -> &Frame {
+        assert!(frame < self.made.load(Ordering::Acquire), "frame {frame} exists");
+        // SAFETY: inside the mapping, as `made` <= `max`.
+        let known = unsafe { self.known.base.cast::<Frame>().add(frame as usize) };
+        // SAFETY: constructed by `grow` before `made` was raised over it; mappings are aligned to pages, and a Frame is
+        // shared only.
+        unsafe { known.as_ref() }
+    }
+
+    #[inline]
+    pub(super) fn dirt(&self, frame: u32) -> &Dirt {
+        assert!(frame < self.max, "frame {frame} exists");
+        // SAFETY: inside the mapping, as just checked.
+        let dirt = unsafe { self.dirt.base.cast::<Dirt>().add(frame as usize) };
+        // SAFETY: zeroes are two atomic integers of value 0; mappings are aligned to pages, and a Dirt is shared only.
+        unsafe { dirt.as_ref() }
+    }
+
+    /// Where the frame's bytes begin; who may touch them is the protocol's business.
+    #[inline]
+    pub(super) fn bytes(&self, frame: u32) -> NonNull<u8> {
+        assert!(frame < self.max, "frame {frame} exists");
+        // SAFETY: inside the mapping, as just checked.
+        unsafe { self.bytes.base.add(frame as usize * self.page_bytes) }
+    }
+
+    /// Makes the pool `limit` frames large; those are constructed that never were. One caller at a time.
+    pub(super) fn grow(&self, limit: u32) {
+        assert!(limit <= self.max, "the pool was reserved at {} frames", self.max);
+        let made = self.made.load(Ordering::Acquire);
+        for frame in made..limit {
+            // SAFETY: inside the mapping, as limit <= max.
+            let known = unsafe { self.known.base.cast::<Frame>().add(frame as usize) };
+            // SAFETY: aligned memory of our own that nobody looks at before `made` is raised.
+            unsafe { known.write(Frame::new()) };
+        }
+        self.made.fetch_max(limit, Ordering::AcqRel);
+        let before = self.limit.swap(limit, Ordering::AcqRel);
+        self.span.fetch_max(limit, Ordering::AcqRel);
+        for frame in (before..limit).rev() {
+            if frame >= made || self.revive(frame) {
+                self.push(frame);
+            }
+        }
+    }
+
+    /// Makes the pool `limit` frames small: free frames beyond go at once, the others when they are let go.
+    pub(super) fn shrink(&self, limit: u32) {
+        self.limit.store(limit, Ordering::Release);
+        let mut kept = Vec::new();
+        while let Some(frame) = self.pop() {
+            kept.push(frame);
+        }
+        for frame in kept.into_iter().rev() {
+            self.push(frame);
+        }
+    }
+
+    /// Tells that no frame from the limit on holds a page; whether that is so.
+    pub(super) fn settle(&self) -> bool {
+        let limit = self.limit();
+        let settled = (limit..self.span()).all(|f| self.get(f).flags.load(Ordering::Acquire) & RETIRED != 0);
+        if settled {
+            self.span.store(limit, Ordering::Release);
+        }
+        settled
+    }
+
+    /// A free frame, which the caller owns from now on.
+    pub(super) fn pop(&self) -> Option<u32> {
+        loop {
+            let top = self.free.load(Ordering::Acquire);
+            let frame = (top as u32).checked_sub(1)?;
+            let next = self.get(frame).next_free.load(Ordering::Relaxed);
+            let new = ((top >> 32).wrapping_add(1) << 32) | u64::from(next);
+            if self.free.compare_exchange_weak(top, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                continue;
+            }
+            self.free_count.fetch_sub(1, Ordering::Relaxed);
+            if frame < self.limit() {
+                return Some(frame);
+            }
+            self.retire(frame);
+        }
+    }
+
+    /// Gives a frame that the caller owns back.
+    pub(super) fn release(&self, frame: u32) {
+        if frame < self.limit() { self.push(frame) } else { self.retire(frame) }
+    }
+
+    fn push(&self, frame: u32) {
+        loop {
+            let top = self.free.load(Ordering::Acquire);
+            self.get(frame).next_free.store(top as u32, Ordering::Relaxed);
+            let new = ((top >> 32).wrapping_add(1) << 32) | u64::from(frame + 1);
+            if self.free.compare_exchange_weak(top, new, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                self.free_count.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+
+    /// Gives the memory of a frame beyond the limit back to the system.
+    fn retire(&self, frame: u32) {
+        self.bytes.advise(frame as usize * self.page_bytes, self.page_bytes, Advice::LinuxDontNeed);
+        self.get(frame).flags.fetch_or(RETIRED, Ordering::AcqRel);
+        // The pool may have grown meanwhile, and found this frame not yet retired.
+        if frame < self.limit() && self.revive(frame) {
+            self.push(frame);
+        }
+    }
+
+    /// Whether the frame was retired, and is the caller's now.
+    fn revive(&self, frame: u32) -> bool {
+        self.get(frame).flags.fetch_and(!RETIRED, Ordering::AcqRel) & RETIRED != 0
+    }
+}

@@ -1,0 +1,314 @@
+//! Writing pages home.
+//!
+//! ```text
+//!   dirty ──copy (shared latch): rec_lsn -> writing──> in flight ──log flushed, copy doublewritten, written home──>
+//!   clean
+//!     ^                                                   │
+//!     └────────────── changed meanwhile: rec_lsn set anew ┘ (dirty again when the write has returned: trap 17)
+//! ```
+//!
+//! 1. What is written is a copy made under a shared latch: the page may change while the copy is on its way.
+//! 2. Before anything of a batch is written, the log is *flushed* up to the newest of its pages (trap 10).
+//! 3. One batch at a time ([`super::role::Role`]), so one write in flight per page. No latch and no mutex is held
+//!    across its I/O.
+//! 4. A failed write or flush poisons: the pages stay in flight for ever, and no checkpoint passes them.
+//! 5. A page that the log makes from nothing, and that nothing in the log since the checkpoint touches before that,
+//!    needs no doublewrite: should its write tear, recovery does not read it. Its `rec_lsn` is in flight and holds the
+//!    checkpoint until it is written. "Nothing before that" is known when the checkpoint lies in this opening and the
+//!    page was not in memory before in this opening.
+//! 6. Whoever cleans holds no latch, and may wait for one: those who hold latches never wait for the cleaner.
+
+use super::doublewrite::BATCH;
+use super::frame::{REMADE, RETIRED};
+use super::pool::Pool;
+use super::role::Role;
+use super::stats::count;
+use crate::error::Result;
+use crate::format::{Lsn, PageId, page};
+use parking_lot::Mutex;
+use seawall_io::{Arena, Cause, FileRequest, IoBuf};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Below this share of the most age or dirt, percent, cleaning rests.
+const CALM_PERCENT: u64 = 25;
+/// Above it, cleaning does not pause.
+const URGENT_PERCENT: u64 = 75;
+
+/// What a step of cleaning did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// Pages written home.
+    pub written: usize,
+    /// Frames made free.
+    pub freed: usize,
+    /// Whether another step would find work now.
+    pub more: bool,
+    /// How long to rest before that, so that cleaning keeps to `io_capacity`.
+    pub pause: Duration,
+}
+
+/// The cleaner's own memory.
+#[derive(Debug)]
+pub(super) struct Cleaner {
+    role: Role,
+    /// Where copies are made; enough for a batch.
+    copies: Arc<Arena>,
+    /// Where the clock of eviction stands, frames; it only grows.
+    pub(super) hand: AtomicU64,
+    /// Frames still to be written of the last look at what is old, by falling page number.
+    round: Mutex<Vec<u32>>,
+}
+
+impl Cleaner {
+    pub(super) fn new(page_bytes: usize, frames_max: u32) -> Self {
+        let slots = frames_max.min(BATCH as u32);
+        Self {
+            role: Role::default(),
+            copies: Arena::new(page_bytes, slots),
+            hand: AtomicU64::new(0),
+            round: Mutex::default(),
+        }
+    }
+}
+
+/// A page on its way home.
+struct Copied {
+    frame: u32,
+    page: PageId,
+    /// It needs no doublewrite (5).
+    bare: bool,
+    bytes: IoBuf,
+}
+
+impl Pool {
+    /// One step of background work: frees frames when they are short, writes old pages when the checkpoint falls behind
+    /// or much is dirty. No latch may be held.
+    ///
+    /// # Errors
+    /// A failed write or flush, which poisons; or the first failure, when there was one.
+    pub fn clean_step(&self) -> Result<Progress> {
+        self.health().check()?;
+        self.finish_prefetches(false);
+        let short = self.free_wanted().saturating_sub(self.frames.free_count());
+        if short > 0 {
+            let freed = self.evict(short, false);
+            let written = if freed < short { self.clean_near_hand(false)? } else { 0 };
+            let freed = freed + if written > 0 { self.evict(short, false) } else { 0 };
+            if freed > 0 || written > 0 {
+                return Ok(Progress { written, freed, more: true, pause: Duration::ZERO });
+            }
+        }
+        let pressure = self.pressure_percent();
+        if pressure < CALM_PERCENT {
+            return Ok(Progress::default());
+        }
+        let written = self.clean_oldest()?;
+        let pause = if pressure >= URGENT_PERCENT {
+            Duration::ZERO
+        } else {
+            // From a tenth of the capacity to all of it.
+            let share = (pressure - CALM_PERCENT).max(5) as f64 / (URGENT_PERCENT - CALM_PERCENT) as f64;
+            Duration::from_secs_f64(written as f64 / (f64::from(self.config.io_capacity.max(1)) * share))
+        };
+        Ok(Progress { written, freed: 0, more: written > 0, pause })
+    }
+
+    /// Frames that should be free, so that whoever reads a page finds one.
+    fn free_wanted(&self) -> usize {
+        (self.frames.limit() as usize / 32).clamp(1, 1024)
+    }
+
+    /// How near the checkpoint's age or the dirty pages are to their limits, percent.
+    fn pressure_percent(&self) -> u64 {
+        let age = self.log().head().0.saturating_sub(self.checkpoint_lsn().0);
+        let dirty_max = u64::from(self.frames.limit()) * u64::from(self.max_dirty_percent()) / 100;
+        let age_max = self.config.checkpoint_age_max.min(self.log().capacity() / 2);
+        let aged = age.saturating_mul(100) / age_max.max(1);
+        aged.max(self.dirty_count() * 100 / dirty_max.max(1))
+    }
+
+    /// Writes a batch of the oldest half of what is dirty, in the order of the file.
+    fn clean_oldest(&self) -> Result<usize> {
+        let _role = self.cleaner.role.take();
+        let mut batch = Vec::with_capacity(BATCH);
+        {
+            let mut round = self.cleaner.round.lock();
+            if round.is_empty() {
+                let (checkpoint, head) = (self.checkpoint_lsn().0, self.log().head().0);
+                let middle = checkpoint + head.saturating_sub(checkpoint).div_ceil(2);
+                *round = self.older_than(Lsn(middle));
+                if round.is_empty() {
+                    *round = self.older_than(Lsn(u64::MAX));
+                }
+                round.reverse();
+            }
+            while batch.len() < BATCH {
+                let Some(frame) = round.pop() else { break };
+                batch.push(frame);
+            }
+        }
+        self.write_batch(&batch, false, Cause::Clean)
+    }
+
+    /// Frames whose oldest change lies before `lsn`, by rising page number.
+    fn older_than(&self, lsn: Lsn) -> Vec<u32> {
+        let mut old: Vec<(u32, u32)> = (0..self.frames.span())
+            .filter(|&frame| (1..lsn.0).contains(&self.frames.dirt(frame).rec_lsn.load(Ordering::Acquire)))
+            .filter_map(|frame| Some((self.frames.get(frame).page()?, frame)))
+            .collect();
+        old.sort_unstable();
+        old.into_iter().map(|(_, frame)| frame).collect()
+    }
+
+    /// Writes every page home whose oldest change lies before `lsn`. No latch may be held.
+    pub(super) fn clean_before(&self, lsn: Lsn, cause: Cause) -> Result<()> {
+        loop {
+            // Under the role nothing is in flight: what is not found here is home.
+            let role = self.cleaner.role.take();
+            let old = self.older_than(lsn);
+            drop(role);
+            if old.is_empty() {
+                return Ok(());
+            }
+            for batch in old.chunks(BATCH) {
+                let _role = self.cleaner.role.take();
+                self.write_batch(batch, true, cause)?;
+            }
+        }
+    }
+
+    /// Writes dirty pages that eviction will come to next; returns how many, or 1 when there are free frames by now.
+    /// `wait`: for exclusive latches too.
+    pub(super) fn clean_near_hand(&self, wait: bool) -> Result<usize> {
+        let _role = self.cleaner.role.take();
+        if self.frames.free_count() > 0 {
+            return Ok(1);
+        }
+        let span = u64::from(self.frames.span());
+        let hand = self.cleaner.hand.load(Ordering::Relaxed);
+        let mut batch: Vec<(u32, u32)> = Vec::with_capacity(BATCH);
+        for step in 0..span {
+            if batch.len() == BATCH || (step > 8192 && !batch.is_empty()) {
+                break;
+            }
+            let frame = ((hand + step) % span) as u32;
+            let known = self.frames.get(frame);
+            if self.frames.dirt(frame).rec_lsn.load(Ordering::Acquire) != 0 && !known.is_pinned() {
+                batch.extend(known.page().map(|page| (page, frame)));
+            }
+        }
+        batch.sort_unstable();
+        let batch: Vec<u32> = batch.into_iter().map(|(_, frame)| frame).collect();
+        self.write_batch(&batch, wait, Cause::Clean)
+    }
+
+    /// Writes what is dirty in these frames; returns how many pages that were.
+    pub(super) fn clean_frames(&self, frames: Range<u32>) -> Result<usize> {
+        let all: Vec<u32> = frames.filter(|&f| !self.frames.dirt(f).is_clean()).collect();
+        let mut written = 0;
+        for batch in all.chunks(BATCH) {
+            let _role = self.cleaner.role.take();
+            written += self.write_batch(batch, true, Cause::Clean)?;
+        }
+        Ok(written)
+    }
+
+    /// Writes the pages in these frames home, those of them that are dirty and, unless it may `wait`, not latched
+    /// exclusively. Only with the cleaner's role; at most [`BATCH`] frames. Returns how many were written.
+    fn write_batch(&self, frames: &[u32], wait: bool, cause: Cause) -> Result<usize> {
+        debug_assert!(frames.len() <= BATCH, "a batch");
+        self.health().check()?;
+        let mut newest = Lsn::ZERO;
+        let mut batch: Vec<Copied> = Vec::with_capacity(frames.len());
+        for &frame in frames {
+            if let Some((lsn, copied)) = self.copy_out(frame, wait) {
+                newest = newest.max(lsn);
+                batch.push(copied);
+            }
+        }
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        // A mini-transaction that was dropped half-way poisons before it unlatches: had we copied one of its pages, we
+        // would see it here.
+        self.health().check()?;
+        batch.sort_unstable_by_key(|copied| copied.page);
+        self.log().flush_to(newest).map_err(|e| self.failed_log(e))?;
+        debug_assert!(self.log().durable() >= newest, "no page is written before its log is flushed");
+        if let Some(doublewrite) = self.doublewrite.as_ref().filter(|_| self.protects()) {
+            let protected: Vec<(PageId, &[u8])> =
+                batch.iter().filter(|copied| !copied.bare).map(|copied| (copied.page, &*copied.bytes)).collect();
+            count(&self.counters.pages_written_bare, batch.len() - protected.len());
+            if !protected.is_empty() {
+                doublewrite.write(self, &protected).map_err(|e| self.failed(e))?;
+            }
+        }
+        let frames: Vec<u32> = batch.iter().map(|copied| copied.frame).collect();
+        self.write_home(batch, cause)?;
+        for &frame in &frames {
+            self.frames.dirt(frame).end_write();
+        }
+        self.dirtied.fetch_sub(frames.len() as i64, Ordering::Relaxed);
+        count(&self.counters.pages_written, frames.len());
+        count(&self.counters.batches, 1);
+        Ok(frames.len())
+    }
+
+    /// Begins the write of one page: a sealed copy, and its LSN.
+    fn copy_out(&self, frame: u32, wait: bool) -> Option<(Lsn, Copied)> {
+        // The slot first: once the write has begun there is no way back.
+        let mut bytes = self.cleaner.copies.claim()?;
+        let latched = self.shared_frame(frame, wait)?;
+        if !self.frames.dirt(frame).begin_write() {
+            return None;
+        }
+        bytes.copy_from_slice(&latched);
+        let number = latched.id();
+        let flags = self.frames.get(frame).flags.fetch_and(!REMADE, Ordering::AcqRel);
+        debug_assert!(flags & RETIRED == 0, "a retired frame holds no page");
+        drop(latched);
+        page::seal(&mut bytes, number);
+        let bare = flags & REMADE != 0 && self.checkpoint_lsn() >= self.opened_at;
+        Some((page::lsn(&bytes), Copied { frame, page: number, bare, bytes }))
+    }
+
+    /// Writes a batch, sorted by page, to its places; contiguous pages in one write, all writes at once.
+    fn write_home(&self, batch: Vec<Copied>, cause: Cause) -> Result<()> {
+        let mut requests: Vec<FileRequest> = Vec::new();
+        let mut next = None;
+        for Copied { page, bytes, .. } in batch {
+            match requests.last_mut() {
+                Some(request) if next == Some(page.0) => request.bufs.push(bytes),
+                _ => {
+                    let offset = self.offset_of(page);
+                    requests.push(FileRequest { write: true, offset, bufs: vec![bytes], cause });
+                }
+            }
+            next = page.0.checked_add(1);
+        }
+        count(&self.counters.home_writes, requests.len());
+        let pending = self.data.submit(requests).map_err(|e| self.failed(e))?;
+        // All are waited for, also after an error: nothing may be on its way to the disk when this returns.
+        let written: Vec<_> = pending.into_iter().map(|pending| self.data.wait(pending)).collect();
+        for result in written {
+            result.map_err(|e| self.failed(e))?;
+        }
+        Ok(())
+    }
+
+    /// Whether pages go through the doublewrite file. (It is opened to restore pages even when new ones do not use it.)
+    fn protects(&self) -> bool {
+        self.config.torn == crate::format::control::Torn::Doublewrite
+    }
+
+    /// The log could not be flushed: the pages in flight cannot be written, now or ever. Keeps the first error.
+    pub(super) fn failed_log(&self, error: crate::Error) -> crate::Error {
+        match error {
+            crate::Error::Poisoned { .. } => error,
+            other => self.failed(other),
+        }
+    }
+}

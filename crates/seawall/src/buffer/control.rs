@@ -1,0 +1,184 @@
+//! The control file: two slots, each written whole and made durable while the other stays as it is.
+//!
+//! ```text
+//!   create ──slot 0──> open(incarnation 0)            open ──newest valid slot──> open
+//!   open ──begin_incarnation──> open(incarnation + 1, not clean)
+//!   open ──write──> open: always into the slot that does not hold the truth
+//! ```
+//!
+//! 1. The slot that is written is never the one that holds the newest valid block: a torn or failed write leaves that
+//!    one.
+//! 2. A write has returned only when it is durable. After a failed one nothing is written any more: which slot is valid
+//!    is not known until the file is opened again.
+//! 3. The file is locked for as long as it is open: one process has the database (trap 7).
+
+use super::pool::open_error;
+use super::role::Role;
+use crate::error::{Corruption, Error, Result};
+use crate::format::FORMAT_VERSION;
+use crate::format::control::{BadSlot, ControlBlock, SLOT_BYTES, SLOT_STRIDE, SLOTS};
+use parking_lot::Mutex;
+use seawall_io::{AlignedBuf, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoErrorKind, IoStats};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Name of the control file.
+pub const CONTROL_FILE: &str = "control";
+
+/// The open control file.
+#[derive(Debug)]
+pub struct Control {
+    file: File,
+    writing: Role,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone)]
+struct State {
+    block: ControlBlock,
+    epoch: u64,
+    /// The slot that holds `block`.
+    slot: u64,
+    /// The first write that failed.
+    failed: Option<Error>,
+}
+
+impl Control {
+    /// Makes the control file of a new database in `path` and makes it durable, its name included.
+    ///
+    /// # Errors
+    /// [`Error::Locked`]; the disk's refusal, `EEXIST` too.
+    pub fn create(disk: Arc<dyn Disk>, path: &Path, stats: &Arc<IoStats>, block: ControlBlock) -> Result<Self> {
+        let directory = disk.clone();
+        let file = Self::open_file(disk, path, stats, Create::New)?;
+        // The truth is in no slot yet: the first write goes to slot 0.
+        let state = Mutex::new(State { block: block.clone(), epoch: 0, slot: 1, failed: None });
+        let control = Self { file, writing: Role::default(), state };
+        control.update(|current| *current = block)?;
+        directory.sync_dir(path.parent().unwrap_or(Path::new(".")))?;
+        Ok(control)
+    }
+
+    /// Opens the control file `path`.
+    ///
+    /// # Errors
+    /// [`Error::NotADatabase`], [`Error::NewerFormat`], [`Error::Locked`], [`Corruption::File`] when both slots are
+    /// damaged; the disk's refusal.
+    pub fn open(disk: Arc<dyn Disk>, path: &Path, stats: &Arc<IoStats>) -> Result<Self> {
+        let file = match Self::open_file(disk, path, stats, Create::No) {
+            Err(Error::Io(e)) if e.errno() == Some(2) => {
+                return Err(Error::NotADatabase { path: path.into(), why: "there is no such file".into() });
+            }
+            opened => opened?,
+        };
+        let mut newest: Option<State> = None;
+        let mut bad = Vec::new();
+        for slot in 0..SLOTS {
+            match Self::read_slot(&file, slot)? {
+                Ok((epoch, block)) => {
+                    if newest.as_ref().is_none_or(|newest| newest.epoch < epoch) {
+                        newest = Some(State { block, epoch, slot, failed: None });
+                    }
+                }
+                Err(BadSlot::Newer(found)) => {
+                    let supported = FORMAT_VERSION;
+                    return Err(Error::NewerFormat { path: path.into(), found, supported });
+                }
+                Err(why) => bad.push(why),
+            }
+        }
+        match newest {
+            Some(state) => Ok(Self { file, writing: Role::default(), state: Mutex::new(state) }),
+            None if bad.iter().all(|bad| *bad == BadSlot::NoMagic) => {
+                let why = "it does not begin as a control file".into();
+                Err(Error::NotADatabase { path: path.into(), why })
+            }
+            None => {
+                let slots: Vec<String> = bad.iter().zip(0..).map(|(bad, slot)| format!("slot {slot} {bad}")).collect();
+                let why = format!("no valid control block: {}. Restore it from a backup", slots.join(", "));
+                Err(Corruption::File { path: path.into(), why }.into())
+            }
+        }
+    }
+
+    fn open_file(disk: Arc<dyn Disk>, path: &Path, stats: &Arc<IoStats>, create: Create) -> Result<File> {
+        // Written seldom and by durable writes only: whatever the data file's method is, this one keeps out of the page
+        // cache.
+        let options = FileOptions::new(FileClass::Data, FlushMethod::ODirect).create(create).stats(stats);
+        let file = File::open(disk, path, options).map_err(open_error)?;
+        file.lock().map_err(open_error)?;
+        Ok(file)
+    }
+
+    fn read_slot(file: &File, slot: u64) -> Result<Result<(u64, ControlBlock), BadSlot>> {
+        let mut bytes = AlignedBuf::zeroed(SLOT_BYTES);
+        match file.read_at(slot * SLOT_STRIDE, &mut bytes, Cause::Recovery) {
+            Ok(()) => Ok(ControlBlock::decode(&bytes)),
+            // The second slot comes into being with the second write.
+            Err(e) if matches!(e.kind, IoErrorKind::UnexpectedEof { .. }) => Ok(Err(BadSlot::NoMagic)),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// What the file says.
+    #[must_use]
+    pub fn current(&self) -> ControlBlock {
+        self.state.lock().block.clone()
+    }
+
+    /// Writes a block and returns when it is durable. Writers come one after the other.
+    ///
+    /// # Errors
+    /// The disk's refusal; the same ever after.
+    pub fn write(&self, block: &ControlBlock) -> Result<()> {
+        self.update(|current| *current = block.clone()).map(drop)
+    }
+
+    /// Changes the block, writes it, and returns it when it is durable. Changers come one after the other.
+    ///
+    /// # Errors
+    /// The disk's refusal; the same ever after.
+    pub fn update(&self, change: impl FnOnce(&mut ControlBlock)) -> Result<ControlBlock> {
+        let _role = self.writing.take();
+        let State { mut block, epoch, slot, failed } = self.state.lock().clone();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        change(&mut block);
+        let (epoch, slot) = (epoch + 1, (slot + 1) % SLOTS);
+        let mut bytes = AlignedBuf::zeroed(SLOT_BYTES);
+        block.encode(epoch, &mut bytes);
+        match self.file.write_durable_at(slot * SLOT_STRIDE, &bytes, Cause::Checkpoint) {
+            Ok(()) => {
+                *self.state.lock() = State { block: block.clone(), epoch, slot, failed: None };
+                Ok(block)
+            }
+            Err(e) => {
+                let error = Error::from(e);
+                self.state.lock().failed = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Counts this opening: the next incarnation, durable when this returns; the log may be appended to from then on.
+    /// Returns it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when the numbers are used up; the disk's refusal.
+    pub fn begin_incarnation(&self) -> Result<u32> {
+        let Some(next) = self.current().incarnation.checked_add(1) else {
+            return Err(Error::Usage(
+                "this database was opened 4 294 967 295 times: dump it and load it into a new one".into(),
+            ));
+        };
+        // Into both slots: should one rot, the other must not take the log of this opening for one from the future.
+        for _ in 0..SLOTS {
+            self.update(|block| {
+                block.incarnation = next;
+                block.clean = false;
+            })?;
+        }
+        Ok(next)
+    }
+}

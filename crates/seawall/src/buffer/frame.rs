@@ -1,0 +1,271 @@
+//! The protocol of frames: who may touch a frame's page, and how a frame changes hands. docs/concurrency.md argues for
+//! it.
+//!
+//! ```text
+//!            pop                    publish
+//!   FREE ───────────> OWNED ──────────────────────> RESIDENT
+//!     ^                 │ ^                             │
+//!     └──── release ────┘ └── claim + vacate (evict, discard) ─┘
+//!                       │
+//!                       └─ retire (pool shrinks) ─> RETIRED ─ revive (pool grows) ─> FREE
+//!
+//!   entry of a page:  nowhere ──begin_load──> LOADING ──publish──> frame ──vacate──> nowhere
+//!                        │ ^                     │ (failed)          ^
+//!                        │ └────── abandon ──────┘                   │
+//!                        └─────────────── publish_new ───────────────┘
+//! ```
+//!
+//! 1. A frame that is resident says which page it holds ([`Frame::holds`]). Whoever found it through an entry latches
+//!    it and asks; if it holds another page or none, the entry has changed since and is read again.
+//! 2. Under a shared latch and a yes to (1) the page's bytes may be read, under an exclusive latch and a yes they may
+//!    be changed.
+//! 3. A frame that is owned belongs to one thread, latched or not: it holds no page, so that by (1) nobody else touches
+//!    its bytes.
+//! 4. A pin is taken under a latch and a yes to (1), or by the owner before it publishes; it is given up any time. It
+//!    permits nothing but keeps the page resident.
+//! 5. A frame is claimed only under its exclusive latch, with no pin and nothing to write. By (4) no pin can come while
+//!    it is latched.
+//! 6. The entry is cleared before the frame's page, and set after it: whoever sees the entry and not the page looks
+//!    again and finds the entry changed. In between the page is pinned or its latch is held, so that nobody claims the
+//!    frame before the entry leads to it.
+//! 7. A page is marked dirty under its exclusive latch, moved to "being written" under its shared latch by the one who
+//!    copied it, and is done when its write has returned. It is clean when neither is set.
+
+#![allow(unsafe_code)]
+
+use super::sync::{AtomicU32, AtomicU64, Latch, Ordering};
+
+/// Used since the clock last came by.
+pub(super) const REFERENCED: u32 = 1;
+/// Prefetched and not touched since.
+pub(super) const COLD: u32 = 2;
+/// Made by [`super::Mtr::fresh`] and not yet initialised: it goes away with its latch.
+pub(super) const UNBORN: u32 = 4;
+/// The log since the checkpoint makes the whole page from nothing, so that its next write home may tear.
+pub(super) const REMADE: u32 = 8;
+/// No change of the page can be in the log since the checkpoint: it was not in memory before since the database was
+/// opened.
+pub(super) const VIRGIN: u32 = 32;
+/// Not part of the pool since it shrank.
+pub(super) const RETIRED: u32 = 16;
+
+/// What is known of a frame; one cache line.
+#[repr(align(64))]
+pub(super) struct Frame {
+    pub(super) latch: Latch,
+    pins: AtomicU32,
+    /// The page's number + 1; 0 when it holds none.
+    page: AtomicU32,
+    pub(super) flags: AtomicU32,
+    /// The next free frame + 1, while this one is free.
+    pub(super) next_free: AtomicU32,
+}
+
+/// Since when a page differs from the data file.
+pub(super) struct Dirt {
+    /// Start of the oldest change that no write was begun for; 0 when there is none.
+    pub(super) rec_lsn: AtomicU64,
+    /// The same of the write in flight; 0 when there is none.
+    pub(super) writing: AtomicU64,
+}
+
+impl Dirt {
+    pub(super) fn is_clean(&self) -> bool {
+        // In this order, as everybody who asks: a write in flight is set before the dirt is cleared.
+        self.rec_lsn.load(Ordering::Acquire) == 0 && self.writing.load(Ordering::Acquire) == 0
+    }
+
+    /// The oldest change that is not in the data file; `None` when there is none.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        let rec_lsn = self.rec_lsn.load(Ordering::Acquire);
+        let writing = self.writing.load(Ordering::Acquire);
+        [rec_lsn, writing].into_iter().filter(|&lsn| lsn != 0).min()
+    }
+
+    /// Marks a page, under its exclusive latch, as changed from `start` on. Whether it was clean of such marks.
+    pub(super) fn mark(&self, start: u64) -> bool {
+        let was_clean = self.rec_lsn.load(Ordering::Relaxed) == 0;
+        if was_clean {
+            self.rec_lsn.store(start, Ordering::Release);
+        }
+        was_clean
+    }
+
+    /// Begins a write, under the page's shared latch and by the only cleaner. Whether there is something to write.
+    pub(super) fn begin_write(&self) -> bool {
+        let rec_lsn = self.rec_lsn.load(Ordering::Acquire);
+        if rec_lsn == 0 || self.writing.load(Ordering::Acquire) != 0 {
+            return false;
+        }
+        self.writing.store(rec_lsn, Ordering::Release);
+        self.rec_lsn.store(0, Ordering::Release);
+        true
+    }
+
+    /// The write has returned: what it carried is in the data file.
+    pub(super) fn end_write(&self) {
+        self.writing.store(0, Ordering::Release);
+    }
+}
+
+impl Frame {
+    pub(super) fn new() -> Self {
+        Self {
+            latch: Latch::new(),
+            pins: AtomicU32::new(0),
+            page: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
+            next_free: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether it holds this page; to be asked under its latch (1).
+    #[inline]
+    pub(super) fn holds(&self, page: u32) -> bool {
+        self.page.load(Ordering::Acquire) == page.wrapping_add(1) && page != u32::MAX
+    }
+
+    /// The page it holds, if any.
+    #[inline]
+    pub(super) fn page(&self) -> Option<u32> {
+        self.page.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Notes a use. Reads first: most uses find it noted and write nothing.
+    #[inline]
+    pub(super) fn touch(&self) {
+        let flags = self.flags.load(Ordering::Relaxed);
+        if flags & COLD != 0 {
+            // The use it was fetched for: that alone makes it no warmer than others.
+            self.flags.fetch_and(!COLD, Ordering::Relaxed);
+        } else if flags & REFERENCED == 0 {
+            self.flags.fetch_or(REFERENCED, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps the page resident; only as rule (4) says.
+    pub(super) fn pin(&self) {
+        self.pins.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Gives a pin up.
+    pub(super) fn unpin(&self) {
+        self.pins.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether anybody keeps it resident.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.pins.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes the exclusive latch of a page that nobody needs (5); returns the page.
+    pub(super) fn claim(&self, dirt: &Dirt) -> Option<u32> {
+        // A look without the latch first: most frames are told off cheaply.
+        if self.is_pinned() || !dirt.is_clean() || self.page().is_none() || !self.latch.try_lock_exclusive() {
+            return None;
+        }
+        match self.page() {
+            Some(page) if !self.is_pinned() && dirt.is_clean() => Some(page),
+            _ => {
+                // SAFETY: taken three lines above.
+                unsafe { self.latch.unlock_exclusive() };
+                None
+            }
+        }
+    }
+
+    /// Takes the page out of a frame that the caller has latched exclusively; the frame is owned by the caller
+    /// afterwards. By (5) nobody has it pinned.
+    ///
+    /// # Safety
+    /// The caller has the exclusive latch and gives it up.
+    pub(super) unsafe fn vacate(&self, entry: &Entry) {
+        entry.clear();
+        self.page.store(0, Ordering::Release);
+        self.flags.store(0, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { self.latch.unlock_exclusive() };
+    }
+
+    /// Lets everybody see the page that its owner has put into the frame, and keeps it pinned: unpinned, it could be
+    /// claimed before its entry is set, and then the entry would lead to a frame that has moved on.
+    pub(super) fn publish(&self, entry: &Entry, frame: u32, page: u32, flags: u32) {
+        self.pin();
+        self.flags.store(flags, Ordering::Relaxed);
+        self.page.store(page + 1, Ordering::Release);
+        entry.set(frame);
+    }
+
+    /// Like [`Frame::publish`], for a new page whose frame its owner has latched exclusively; `false`, and the frame is
+    /// owned still, when somebody has the page or is loading it.
+    pub(super) fn publish_new(&self, entry: &Entry, frame: u32, page: u32) -> bool {
+        self.page.store(page + 1, Ordering::Release);
+        let Some(never_seen) = entry.leave_nowhere(frame + 1) else {
+            self.page.store(0, Ordering::Release);
+            return false;
+        };
+        self.flags.store(if never_seen { UNBORN | VIRGIN } else { UNBORN }, Ordering::Relaxed);
+        true
+    }
+}
+
+/// Where a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Where {
+    /// Not in memory.
+    Nowhere,
+    /// Somebody is reading it.
+    Loading,
+    /// In this frame, or it was.
+    In(u32),
+}
+
+/// Not in memory since the database was opened.
+const NEVER: u32 = 0;
+/// Not in memory any more.
+const GONE: u32 = u32::MAX - 1;
+const LOADING: u32 = u32::MAX;
+
+/// Where a page is, in one word: nowhere, being loaded, or a frame + 1.
+pub(super) struct Entry(AtomicU32);
+
+impl Entry {
+    pub(super) fn new() -> Self {
+        Self(AtomicU32::new(NEVER))
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> Where {
+        match self.0.load(Ordering::Acquire) {
+            NEVER | GONE => Where::Nowhere,
+            LOADING => Where::Loading,
+            frame => Where::In(frame - 1),
+        }
+    }
+
+    /// From nowhere to `to`; `None` when the page is somewhere, else whether it was never in memory before.
+    fn leave_nowhere(&self, to: u32) -> Option<bool> {
+        [NEVER, GONE]
+            .into_iter()
+            .find(|&from| self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok())
+            .map(|from| from == NEVER)
+    }
+
+    /// Becomes the one who loads the page, unless somebody is or it is there.
+    pub(super) fn begin_load(&self) -> bool {
+        self.leave_nowhere(LOADING).is_some()
+    }
+
+    /// The load has failed: the next who wants the page tries again.
+    pub(super) fn abandon_load(&self) {
+        self.clear();
+    }
+
+    fn set(&self, frame: u32) {
+        self.0.store(frame + 1, Ordering::Release);
+    }
+
+    fn clear(&self) {
+        self.0.store(GONE, Ordering::Release);
+    }
+}

@@ -1,0 +1,369 @@
+//! What one can hold of a frame: each guard's existence is the proof that its bytes may be touched.
+//! docs/concurrency.md, "Latches".
+//!
+//! 1. [`PageRead`]: the page under a shared latch. [`PageWrite`]: under an exclusive latch. [`Pin`]: resident, and
+//!    nothing else.
+//! 2. [`Owned`]: a frame that holds no page and belongs to whoever has this. Dropped, it is free.
+//! 3. A page that was made and never initialised goes away with its latch: nobody ever sees it.
+#![allow(unsafe_code)]
+
+use super::frame::{REMADE, UNBORN, VIRGIN, Where};
+use super::pool::Pool;
+use crate::error::Stop;
+use crate::format::{Lsn, PageId, page};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+
+/// A page under a shared latch.
+pub struct PageRead<'p> {
+    pool: &'p Pool,
+    frame: u32,
+}
+
+/// A page under an exclusive latch. It is changed only through an [`super::Mtr`], or by recovery.
+pub struct PageWrite<'p> {
+    pool: &'p Pool,
+    frame: u32,
+}
+
+/// A resident page that cannot be evicted; not latched.
+pub struct Pin<'p> {
+    pool: &'p Pool,
+    frame: u32,
+    page: PageId,
+}
+
+/// A frame that holds no page.
+pub(super) struct Owned<'p> {
+    pool: &'p Pool,
+    frame: u32,
+}
+
+/// An [`Owned`] frame that waits in the pool's own memory; forgotten with it, or made an `Owned` again.
+#[derive(Debug)]
+pub(super) struct Parked(u32);
+
+/// Finds a resident page and latches it by `lock`; gives the latch back by `unlock` when the frame has changed hands
+/// meanwhile.
+#[inline]
+fn find(pool: &Pool, page: PageId, lock: impl Fn(u32) -> bool, unlock: impl Fn(u32)) -> Option<Option<u32>> {
+    loop {
+        let Where::In(frame) = pool.map.get(page) else { return None };
+        if !lock(frame) {
+            return Some(None);
+        }
+        let known = pool.frames.get(frame);
+        if known.holds(page.0) {
+            known.touch();
+            return Some(Some(frame));
+        }
+        unlock(frame);
+    }
+}
+
+impl Pool {
+    /// Latches a resident page for reading; may wait for a latch, never for the disk.
+    ///
+    /// # Errors
+    /// [`Stop::Load`] when it is not resident.
+    #[inline]
+    pub fn shared(&self, page: PageId) -> Result<PageRead<'_>, Stop> {
+        let lock = |frame| {
+            self.frames.get(frame).latch.lock_shared();
+            true
+        };
+        match find(self, page, lock, |frame| self.unlock_shared(frame)) {
+            Some(Some(frame)) => Ok(PageRead { pool: self, frame }),
+            _ => Err(Stop::Load(page)),
+        }
+    }
+
+    /// The same without waiting for anything; `None` when it is latched exclusively.
+    ///
+    /// # Errors
+    /// [`Stop::Load`] when it is not resident.
+    #[inline]
+    pub fn try_shared(&self, page: PageId) -> Result<Option<PageRead<'_>>, Stop> {
+        let lock = |frame| self.frames.get(frame).latch.try_lock_shared();
+        match find(self, page, lock, |frame| self.unlock_shared(frame)) {
+            Some(frame) => Ok(frame.map(|frame| PageRead { pool: self, frame })),
+            None => Err(Stop::Load(page)),
+        }
+    }
+
+    /// Latches a resident page for changes; may wait for a latch, never for the disk.
+    ///
+    /// # Errors
+    /// [`Stop::Load`] when it is not resident.
+    #[inline]
+    pub fn exclusive(&self, page: PageId) -> Result<PageWrite<'_>, Stop> {
+        let lock = |frame| {
+            self.frames.get(frame).latch.lock_exclusive();
+            true
+        };
+        match find(self, page, lock, |frame| self.unlock_exclusive(frame)) {
+            Some(Some(frame)) => Ok(PageWrite { pool: self, frame }),
+            _ => Err(Stop::Load(page)),
+        }
+    }
+
+    /// The same without waiting for anything; `None` when it is latched.
+    ///
+    /// # Errors
+    /// [`Stop::Load`] when it is not resident.
+    #[inline]
+    pub fn try_exclusive(&self, page: PageId) -> Result<Option<PageWrite<'_>>, Stop> {
+        let lock = |frame| self.frames.get(frame).latch.try_lock_exclusive();
+        match find(self, page, lock, |frame| self.unlock_exclusive(frame)) {
+            Some(frame) => Ok(frame.map(|frame| PageWrite { pool: self, frame })),
+            None => Err(Stop::Load(page)),
+        }
+    }
+
+    /// The page of a frame under a shared latch, for the cleaner; `None` when it holds none, or `wait` is false and it
+    /// is latched.
+    pub(super) fn shared_frame(&self, frame: u32, wait: bool) -> Option<PageRead<'_>> {
+        let known = self.frames.get(frame);
+        if wait {
+            known.latch.lock_shared();
+        } else if !known.latch.try_lock_shared() {
+            return None;
+        }
+        if known.page().is_none() {
+            self.unlock_shared(frame);
+            return None;
+        }
+        Some(PageRead { pool: self, frame })
+    }
+
+    /// Takes a page out of memory that nobody needs; its frame is the caller's.
+    pub(super) fn claim(&self, frame: u32) -> Option<Owned<'_>> {
+        let known = self.frames.get(frame);
+        let page = known.claim(self.frames.dirt(frame))?;
+        // SAFETY: `claim` has just latched it for us.
+        unsafe { known.vacate(self.map.entry(PageId(page))) };
+        Some(Owned { pool: self, frame })
+    }
+
+    /// A free frame, if there is one and the caller may have it.
+    pub(super) fn pop_free(&self) -> Option<Owned<'_>> {
+        self.frames.pop().map(|frame| Owned { pool: self, frame })
+    }
+
+    /// Takes up a frame that was parked in this pool.
+    pub(super) fn unpark(&self, Parked(frame): Parked) -> Owned<'_> {
+        Owned { pool: self, frame }
+    }
+
+    /// Only for `find`, whose latch this is.
+    fn unlock_shared(&self, frame: u32) {
+        // SAFETY: called where `lock` has just succeeded and no guard was made.
+        unsafe { self.frames.get(frame).latch.unlock_shared() }
+    }
+
+    /// Only for `find`, whose latch this is.
+    fn unlock_exclusive(&self, frame: u32) {
+        // SAFETY: called where `lock` has just succeeded and no guard was made.
+        unsafe { self.frames.get(frame).latch.unlock_exclusive() }
+    }
+}
+
+impl<'p> PageRead<'p> {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> PageId {
+        PageId(self.pool.frames.get(self.frame).page().expect("a latched page stays in its frame"))
+    }
+
+    /// Keeps the page resident beyond the latch.
+    #[must_use]
+    pub fn pin(&self) -> Pin<'p> {
+        self.pool.frames.get(self.frame).pin();
+        Pin { pool: self.pool, frame: self.frame, page: self.id() }
+    }
+}
+
+impl Deref for PageRead<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the frame's bytes are initialised (zeroed or read), and under the shared latch that self holds nobody
+        // changes them.
+        unsafe { std::slice::from_raw_parts(self.pool.frames.bytes(self.frame).as_ptr(), self.pool.page_bytes()) }
+    }
+}
+
+impl Drop for PageRead<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: self holds the latch, and is gone after this.
+        unsafe { self.pool.frames.get(self.frame).latch.unlock_shared() }
+    }
+}
+
+impl<'p> PageWrite<'p> {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> PageId {
+        PageId(self.pool.frames.get(self.frame).page().expect("a latched page stays in its frame"))
+    }
+
+    /// Keeps the page resident beyond the latch.
+    #[must_use]
+    pub fn pin(&self) -> Pin<'p> {
+        self.pool.frames.get(self.frame).pin();
+        Pin { pool: self.pool, frame: self.frame, page: self.id() }
+    }
+
+    /// The bytes, for recovery: applies what was logged. [`PageWrite::redone`] says that it was.
+    ///
+    /// A page may be changed by several records of one mini-transaction, all ending at one LSN: recovery asks
+    /// [`page::lsn`] once for all of them.
+    pub fn redo_bytes(&mut self) -> &mut [u8] {
+        self.bytes_mut()
+    }
+
+    /// Recovery has applied the mini-transaction that lies in the log from `start` to `end`.
+    pub fn redone(&mut self, start: Lsn, end: Lsn) {
+        self.mark_changed(start, end, false);
+    }
+
+    /// The page was changed by the mini-transaction that lies in the log from `start` to `end`; its first record made
+    /// the page from nothing when `remade`.
+    pub(super) fn mark_changed(&mut self, start: Lsn, end: Lsn, remade: bool) {
+        page::set_u64(self.bytes_mut(), page::LSN, end.0);
+        let known = self.pool.frames.get(self.frame);
+        let flags = known.flags.load(Ordering::Relaxed);
+        if flags & UNBORN != 0 {
+            known.flags.fetch_and(!(UNBORN | VIRGIN), Ordering::Relaxed);
+            if remade && flags & VIRGIN != 0 {
+                known.flags.fetch_or(REMADE, Ordering::Relaxed);
+            }
+        }
+        if self.pool.frames.dirt(self.frame).mark(start.0) {
+            self.pool.note_dirtied();
+        }
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        let (bytes, len) = (self.pool.frames.bytes(self.frame), self.pool.page_bytes());
+        // SAFETY: the frame's bytes are initialised, and under the exclusive latch that self holds nobody else touches
+        // them; &mut self excludes other borrows through this guard.
+        unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), len) }
+    }
+}
+
+impl Deref for PageWrite<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: as in `bytes_mut`, for reading.
+        unsafe { std::slice::from_raw_parts(self.pool.frames.bytes(self.frame).as_ptr(), self.pool.page_bytes()) }
+    }
+}
+
+impl Drop for PageWrite<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let known = self.pool.frames.get(self.frame);
+        if known.flags.load(Ordering::Relaxed) & UNBORN == 0 {
+            // SAFETY: self holds the latch, and is gone after this.
+            unsafe { known.latch.unlock_exclusive() };
+            return;
+        }
+        let entry = self.pool.map.entry(self.id());
+        // SAFETY: self holds the latch, and is gone after this. A page that was never initialised was never unlatched,
+        // so never pinned.
+        unsafe { known.vacate(entry) };
+        drop(Owned { pool: self.pool, frame: self.frame });
+    }
+}
+
+impl Pin<'_> {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> PageId {
+        self.page
+    }
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        self.pool.frames.get(self.frame).unpin();
+    }
+}
+
+impl<'p> Owned<'p> {
+    /// The frame's bytes: whatever its last page left there.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        let (bytes, len) = (self.pool.frames.bytes(self.frame), self.pool.page_bytes());
+        // SAFETY: the bytes are initialised; the frame holds no page, so by the protocol's rule (3) they are ours
+        // alone, and &mut self excludes other borrows through this.
+        unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), len) }
+    }
+
+    /// Lets everybody see the page that was read into the frame; the caller has begun the load. The page stays pinned
+    /// as long as the caller likes.
+    pub(super) fn publish(self, page: PageId, flags: u32) -> Pin<'p> {
+        let (pool, frame) = self.into_parts();
+        pool.frames.get(frame).publish(pool.map.entry(page), frame, page.0, flags);
+        Pin { pool, frame, page }
+    }
+
+    /// A page of zeroes under an exclusive latch, that goes away with it unless it is changed; gives the frame back
+    /// when the page is resident or being loaded.
+    pub(super) fn make(mut self, page: PageId) -> Result<PageWrite<'p>, Self> {
+        self.bytes_mut().fill(0);
+        let known = self.pool.frames.get(self.frame);
+        // Waits at most for somebody who came for the frame's last page and is about to see that it is gone.
+        known.latch.lock_exclusive();
+        if known.publish_new(self.pool.map.entry(page), self.frame, page.0) {
+            let (pool, frame) = self.into_parts();
+            return Ok(PageWrite { pool, frame });
+        }
+        // SAFETY: latched above.
+        unsafe { known.latch.unlock_exclusive() };
+        Err(self)
+    }
+
+    /// The same without its borrow of the pool.
+    pub(super) fn park(self) -> Parked {
+        Parked(self.into_parts().1)
+    }
+
+    fn into_parts(self) -> (&'p Pool, u32) {
+        let this = std::mem::ManuallyDrop::new(self);
+        (this.pool, this.frame)
+    }
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        self.pool.frames.release(self.frame);
+    }
+}
+
+impl fmt::Debug for PageRead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PageRead({})", self.id())
+    }
+}
+
+impl fmt::Debug for PageWrite<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PageWrite({})", self.id())
+    }
+}
+
+impl fmt::Debug for Pin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pin({})", self.page)
+    }
+}
+
+impl fmt::Debug for Owned<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owned({})", self.frame)
+    }
+}

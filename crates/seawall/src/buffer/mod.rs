@@ -1,0 +1,54 @@
+//! The buffer pool. docs/engine.md, "Buffer", says how it works; docs/concurrency.md has its numbered rules of
+//! latching.
+//!
+//! - `frame`: the protocol by which frames change hands. `arena`, `translate`, `guard`: its memory, its map, what one
+//!   can hold of it.
+//! - `read`, `evict`: pages into memory and out of it. `mtr`: changes.
+//! - `clean`, `doublewrite`, `checkpoint`, `control`: pages and positions onto the disk.
+//!
+//! 1. Latched code never does I/O: it says what it needs ([`crate::Stop`]), lets go, and starts over ([`Pool::retry`]).
+//! 2. A page is written only when its log is flushed; a checkpoint is no later than the oldest change that is not
+//!    written.
+//! 3. A failed read is the reader's error. A failed write is everybody's: it poisons.
+
+mod arena;
+mod checkpoint;
+mod clean;
+mod control;
+mod doublewrite;
+mod evict;
+mod frame;
+mod guard;
+#[cfg(test)]
+mod model;
+mod mtr;
+mod pool;
+mod read;
+pub(crate) mod role;
+mod stats;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod translate;
+
+pub use clean::Progress;
+pub use control::{CONTROL_FILE, Control};
+pub use doublewrite::DOUBLEWRITE_FILE;
+pub use guard::{PageRead, PageWrite, Pin};
+pub use mtr::{Held, MTR_BYTES_SMALL, Mtr, MtrSize};
+pub use pool::{DATA_FILE, FRAMES_MIN, Pool, PoolConfig};
+pub use read::{Warm, lend};
+pub use stats::PoolStats;
+
+/// A change of one page that can be replayed.
+///
+/// The forward path and recovery run the same `apply`. Whatever can fail is checked before: `apply` never fails on a
+/// page in the state the record was made for.
+pub trait Redo {
+    /// Its tag, from the range of its layer (`format::tag`).
+    const TAG: u8;
+    /// Appends the body.
+    fn encode(&self, out: &mut Vec<u8>);
+    /// Changes the page. Never touches the checksum or the LSN.
+    fn apply(&self, page: &mut [u8]);
+}

@@ -1,0 +1,238 @@
+//! Mini-transactions.
+//!
+//! ```text
+//!   begin ──room in the log admitted, nothing latched──> open ──latch, adopt, fresh──> open
+//!   open ──run──> changed ──run──> changed ──commit──> done
+//!   open ──commit or drop──> done (nothing happened)        changed ──drop──> poisoned
+//! ```
+//!
+//! 1. Room in the log comes before the first latch (trap 3), and what is logged fits it.
+//! 2. Commit, with every page still latched: reserve the position; set the LSN on every changed page and mark it dirty
+//!    from the position's start; publish; unlatch. Marked before published, so that a checkpoint sees one or the other
+//!    (trap 2).
+//! 3. Published before unlatched, though marking alone would do for the checkpoint: so a page that anybody else can see
+//!    has all of its log published, and whoever flushes up to its LSN never waits for a thread that was put to sleep
+//!    between the two. It costs the latch one more copy of some hundred bytes.
+//! 4. A page that was made and not changed goes away; a page that was only latched is let go as it was.
+
+use super::Redo;
+use super::guard::PageWrite;
+use super::pool::Pool;
+use crate::error::{Error, Result, Stop};
+use crate::format::{Lsn, PageId, tag};
+use crate::log::{Credit, MTR_BYTES_MAX, NoRoom, push_record};
+use smallvec::SmallVec;
+use std::cell::Cell;
+
+/// Bytes a small mini-transaction may log.
+pub const MTR_BYTES_SMALL: usize = 96 << 10;
+
+/// How much a mini-transaction may log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MtrSize {
+    /// A change in a page or two: at most [`MTR_BYTES_SMALL`].
+    Small,
+    /// A split or merge: at most [`crate::log::MTR_BYTES_MAX`].
+    Large,
+}
+
+impl MtrSize {
+    /// The most it may log, bytes.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Small => MTR_BYTES_SMALL,
+            Self::Large => MTR_BYTES_MAX,
+        }
+    }
+}
+
+/// A page latched by an [`Mtr`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held(pub(crate) u8);
+
+/// A mini-transaction: pages under exclusive latches, and the redo records that change them.
+///
+/// Dropped unchanged, it lets go of its latches. Dropped after a change and without [`Mtr::commit`] it poisons the
+/// database: pages in memory would differ from the log. So all that can fail (latching, loading, taking space) comes
+/// before the first [`Mtr::run`].
+#[derive(Debug)]
+pub struct Mtr<'p> {
+    pool: &'p Pool,
+    credit: Option<Credit<'p>>,
+    size: MtrSize,
+    pages: SmallVec<[Slot<'p>; 6]>,
+    /// The records so far; memory that the thread uses again.
+    body: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Slot<'p> {
+    page: Option<PageWrite<'p>>,
+    /// To be zeroes before its first change.
+    fresh: bool,
+    changed: bool,
+    /// Its first change made it from nothing.
+    remade: bool,
+}
+
+thread_local! {
+    /// The body of the thread's last mini-transaction, emptied.
+    static BODY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+impl<'p> Mtr<'p> {
+    /// Begins one; waits for log space if need be, and so must be called with no latch held.
+    ///
+    /// # Errors
+    /// The first failure, when the database was poisoned; a failed write of pages or log while making room.
+    pub fn begin(pool: &'p Pool, size: MtrSize) -> Result<Self> {
+        pool.health().check()?;
+        let credit = loop {
+            match pool.log().try_admit(size.bytes())? {
+                Ok(credit) => break credit,
+                Err(NoRoom::Checkpoint(lsn)) => pool.make_log_room(lsn)?,
+                Err(NoRoom::Buffer) => pool.log().make_room()?,
+            }
+        };
+        let body = BODY.take();
+        debug_assert!(body.is_empty(), "put back empty");
+        Ok(Self { pool, credit: Some(credit), size, pages: SmallVec::new(), body })
+    }
+
+    fn hold(&mut self, page: PageWrite<'p>, fresh: bool) -> Held {
+        let held = Held(u8::try_from(self.pages.len()).expect("a mini-transaction has at most 256 pages"));
+        self.pages.push(Slot { page: Some(page), fresh, changed: false, remade: false });
+        held
+    }
+
+    /// The page, if it is latched already.
+    fn find(&self, page: PageId) -> Option<Held> {
+        let at = self.pages.iter().position(|slot| slot.page.as_ref().is_some_and(|held| held.id() == page))?;
+        Some(Held(at as u8))
+    }
+
+    /// Latches a resident page, or finds it latched already by this mini-transaction.
+    ///
+    /// # Errors
+    /// [`Stop::Load`] when it is not resident.
+    pub fn latch(&mut self, page: PageId) -> Result<Held, Stop> {
+        if let Some(held) = self.find(page) {
+            return Ok(held);
+        }
+        let latched = self.pool.exclusive(page)?;
+        Ok(self.hold(latched, false))
+    }
+
+    /// Takes over a page latched elsewhere.
+    pub fn adopt(&mut self, page: PageWrite<'p>) -> Held {
+        self.hold(page, false)
+    }
+
+    /// Lets go of a page that was not changed. Its `Held` is not used again.
+    ///
+    /// # Panics
+    /// When it was changed: it stays latched until its change is logged.
+    pub fn release(&mut self, page: Held) {
+        let slot = &mut self.pages[usize::from(page.0)];
+        assert!(!slot.changed, "a changed page stays latched until its change is logged");
+        slot.page = None;
+    }
+
+    /// A frame of zeroes for a page whose first record initialises it; never read from disk. (A page that is still
+    /// resident from an earlier life is zeroed by its first [`Mtr::run`], so that nothing has happened to it if none
+    /// comes.)
+    ///
+    /// # Errors
+    /// [`Stop::Frames`] when no frame is free.
+    pub fn fresh(&mut self, page: PageId) -> Result<Held, Stop> {
+        if let Some(held) = self.find(page) {
+            self.pages[usize::from(held.0)].fresh = true;
+            return Ok(held);
+        }
+        let latched = self.pool.fresh_page(page)?;
+        Ok(self.hold(latched, true))
+    }
+
+    fn slot(&self, page: Held) -> &PageWrite<'p> {
+        self.pages[usize::from(page.0)].page.as_ref().expect("a released page is not used again")
+    }
+
+    /// The page as changed so far.
+    #[must_use]
+    pub fn page(&self, page: Held) -> &[u8] {
+        self.slot(page)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self, page: Held) -> PageId {
+        self.slot(page).id()
+    }
+
+    /// The pool it works in.
+    #[must_use]
+    pub fn pool(&self) -> &'p Pool {
+        self.pool
+    }
+
+    /// Bytes logged so far.
+    #[must_use]
+    pub fn logged_bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Changes a page and logs the change.
+    pub fn run<R: Redo>(&mut self, page: Held, change: &R) {
+        let slot = &mut self.pages[usize::from(page.0)];
+        let latched = slot.page.as_mut().expect("a released page is not used again");
+        if std::mem::take(&mut slot.fresh) {
+            debug_assert!(tag::initialises(R::TAG), "the first record of a fresh page makes it from nothing");
+            latched.bytes_mut().fill(0);
+        }
+        slot.remade |= !slot.changed && tag::initialises(R::TAG);
+        slot.changed = true;
+        push_record(&mut self.body, R::TAG, latched.id(), |out| change.encode(out));
+        change.apply(latched.bytes_mut());
+    }
+
+    /// Logs the changes; returns the LSN at which they are whole, [`Lsn::ZERO`] when there are none. Durable only when
+    /// the log is flushed up to it.
+    pub fn commit(mut self) -> Lsn {
+        if self.body.is_empty() {
+            return Lsn::ZERO;
+        }
+        debug_assert!(self.body.len() <= self.size.bytes(), "a mini-transaction of {} bytes", self.body.len());
+        if self.body.len() > self.size.bytes() {
+            // Dropped after a change: that poisons. The log has no room for it, and may never have.
+            return Lsn::ZERO;
+        }
+        let credit = self.credit.take().expect("it is committed once");
+        let reservation = self.pool.log().reserve(credit, self.body.len());
+        let (start, end) = (reservation.start, reservation.end);
+        debug_assert!(start > Lsn::ZERO, "position 0 means never");
+        for slot in &mut self.pages {
+            if let Slot { page: Some(page), changed: true, remade, .. } = slot {
+                page.mark_changed(start, end, *remade);
+            }
+        }
+        reservation.publish(&self.body);
+        self.body.clear();
+        // Dropping `self` unlatches.
+        end
+    }
+}
+
+impl Drop for Mtr<'_> {
+    fn drop(&mut self) {
+        if !self.body.is_empty() {
+            // Before the latches go: whoever sees such a page finds the database poisoned.
+            let why = format!("a change of {} bytes was begun and not logged", self.body.len());
+            drop(self.pool.health().poison(Error::Usage(why)));
+        }
+        self.pages.clear();
+        let mut body = std::mem::take(&mut self.body);
+        body.clear();
+        BODY.set(body);
+    }
+}

@@ -1,0 +1,408 @@
+//! The pool itself: how it is made and opened, its files, its size.
+//!
+//! 1. The data file is locked for as long as the pool lives (trap 7), and so is the doublewrite file.
+//! 2. The data file grows by whole allocations that are durable before anybody is told: a full disk is met here, as
+//!    [`Error::NoSpace`], and not when a page is written.
+//! 3. The pool can change its size while it is used; it never gives address space back, only memory.
+
+use super::arena::Frames;
+use super::clean::Cleaner;
+use super::control::Control;
+use super::doublewrite::Doublewrite;
+use super::read::{Loads, Turn};
+use super::role::Role;
+use super::stats::Counters;
+use super::translate::Translation;
+use crate::error::{Corruption, Error, Health, Result};
+use crate::format::control::{Torn, page_bytes_are_valid};
+use crate::format::{Lsn, PageId};
+use crate::log::Log;
+use seawall_io::{
+    Allocate, Cause, Clock, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoErrorKind, IoStats,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The fewest frames a pool can work with.
+pub const FRAMES_MIN: u64 = 16;
+/// Name of the data file.
+pub const DATA_FILE: &str = "data";
+
+/// How a pool is made.
+#[derive(Debug, Clone)]
+pub struct PoolConfig {
+    /// Where the files are.
+    pub dir: PathBuf,
+    /// Bytes of a page; a power of two. Fixed when the database is made.
+    pub page_bytes: usize,
+    /// Size of the pool, bytes; at least [`FRAMES_MIN`] pages.
+    pub pool_bytes: u64,
+    /// The largest size [`Pool::set_bytes`] can give it, bytes. Costs address space only.
+    pub pool_bytes_max: u64,
+    /// How the data file is flushed.
+    pub method: FlushMethod,
+    /// How the doublewrite file is flushed.
+    pub doublewrite_method: FlushMethod,
+    /// How torn pages are protected against.
+    pub torn: Torn,
+    /// Counters.
+    pub stats: Arc<IoStats>,
+    /// The clock that paces cleaning and measures patience.
+    pub clock: Arc<dyn Clock>,
+    /// Pages a second that cleaning may write while nothing is urgent.
+    pub io_capacity: u32,
+    /// The most of the pool that may be dirty, percent, before cleaning hurries.
+    pub max_dirty_percent: u8,
+    /// How far the checkpoint may fall behind the log's head, bytes, before cleaning hurries; well below the log's
+    /// capacity.
+    pub checkpoint_age_max: u64,
+    /// The most reads ahead that one [`Pool::prefetch`] begins.
+    pub prefetch_depth: u32,
+    /// The most reads ahead in flight at one time.
+    pub prefetch_depth_total: u32,
+    /// How long to wait for a frame while all are pinned. Zero where nobody else could let one go.
+    pub patience: Duration,
+}
+
+/// The pool: frames, their translation, reading and writing of pages.
+pub struct Pool {
+    pub(super) frames: Frames,
+    pub(super) map: Translation,
+    pub(super) loads: Loads,
+    pub(super) turn: Turn,
+    pub(super) counters: Counters,
+    pub(super) dirtied: AtomicI64,
+    pub(super) cleaner: Cleaner,
+    pub(super) doublewrite: Option<Doublewrite>,
+    pub(super) control: Control,
+    pub(super) checkpoint: AtomicU64,
+    /// The log's head when the pool was made: everything from here on was changed through this pool.
+    pub(super) opened_at: Lsn,
+    /// See [`Pool::set_max_dirty_percent`] and [`Pool::set_prefetch_depths`].
+    pub(super) max_dirty_percent: AtomicU32,
+    pub(super) prefetch_depth: AtomicU32,
+    pub(super) prefetch_depth_total: AtomicU32,
+    pub(super) checkpointing: Role,
+    pub(super) making_room: Role,
+    pub(super) next_txn: AtomicU64,
+    pub(super) data: File,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) config: PoolConfig,
+    resizing: Role,
+    page_bytes: usize,
+    log: Arc<Log>,
+    health: Arc<Health>,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("data", &self.data.path()).field("frames", &self.frames.limit()).finish()
+    }
+}
+
+/// What a file's refusal means to the engine.
+pub(super) fn open_error(error: seawall_io::IoError) -> Error {
+    match error.kind {
+        IoErrorKind::Locked => Error::Locked { path: error.path },
+        _ => Error::Io(error),
+    }
+}
+
+/// Whether an operation was refused because there is no room.
+fn is_full(error: &seawall_io::IoError) -> bool {
+    const ENOSPC: i32 = 28;
+    const EFBIG: i32 = 27;
+    const EDQUOT: i32 = 122;
+    matches!(error.errno(), Some(ENOSPC | EFBIG | EDQUOT))
+}
+
+impl Pool {
+    /// Makes the pool of a new database: an empty data file, and a doublewrite file if one is asked for.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when the sizes make no sense; the disk's refusal.
+    pub fn create(
+        disk: Arc<dyn Disk>,
+        config: PoolConfig,
+        control: Control,
+        log: Arc<Log>,
+        health: Arc<Health>,
+    ) -> Result<Self> {
+        Self::new(disk, config, control, log, health, Create::New)
+    }
+
+    /// Opens the pool of an existing database. [`Pool::recover_doublewrite`] comes before anything is read.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when the sizes make no sense; [`Error::Locked`]; the disk's refusal.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        config: PoolConfig,
+        control: Control,
+        log: Arc<Log>,
+        health: Arc<Health>,
+    ) -> Result<Self> {
+        Self::new(disk, config, control, log, health, Create::No)
+    }
+
+    fn new(
+        disk: Arc<dyn Disk>,
+        config: PoolConfig,
+        control: Control,
+        log: Arc<Log>,
+        health: Arc<Health>,
+        create: Create,
+    ) -> Result<Self> {
+        let page_bytes = config.page_bytes;
+        if !page_bytes_are_valid(page_bytes) {
+            let why = "a page has 4, 8, 16 or 32 KiB".to_owned();
+            return Err(Error::InvalidOption { name: "page_bytes".into(), value: page_bytes.to_string(), why });
+        }
+        let max = frames_of(config.pool_bytes_max.max(config.pool_bytes), page_bytes, "buffer_pool_bytes_max")?;
+        let now = frames_of(config.pool_bytes, page_bytes, "buffer_pool_bytes")?;
+        let frames = Frames::reserve(page_bytes, max)?;
+        let map = Translation::new()?;
+        frames.grow(now);
+        let options = FileOptions::new(FileClass::Data, config.method).create(create).stats(&config.stats);
+        let data = File::open(disk.clone(), &config.dir.join(DATA_FILE), options).map_err(open_error)?;
+        data.lock().map_err(open_error)?;
+        let doublewrite = Doublewrite::open(&disk, &config, create)?;
+        if create == Create::New {
+            disk.sync_dir(&config.dir)?;
+        } else {
+            // What a killed predecessor wrote can be read, and need not be durable: no barrier of ours would know of
+            // it, and the areas of its doublewrite file may still be needed.
+            data.sync(Cause::Recovery)?;
+            if !data.mode().direct {
+                // The page cache may show what a predecessor's failed write-back has marked clean and never written: redo would
+                // take such a page for current. What is on the disk is the truth.
+                data.drop_cache()?;
+            }
+        }
+        let block = control.current();
+        Ok(Self {
+            loads: Loads::new(page_bytes, max),
+            cleaner: Cleaner::new(page_bytes, max),
+            turn: Turn::default(),
+            counters: Counters::default(),
+            dirtied: AtomicI64::new(0),
+            checkpoint: AtomicU64::new(block.checkpoint.0),
+            opened_at: log.head(),
+            max_dirty_percent: AtomicU32::new(u32::from(config.max_dirty_percent)),
+            prefetch_depth: AtomicU32::new(config.prefetch_depth),
+            prefetch_depth_total: AtomicU32::new(config.prefetch_depth_total),
+            checkpointing: Role::default(),
+            making_room: Role::default(),
+            resizing: Role::default(),
+            next_txn: AtomicU64::new(block.next_txn.0),
+            frames,
+            map,
+            doublewrite,
+            control,
+            data,
+            disk,
+            page_bytes,
+            log,
+            health,
+            config,
+        })
+    }
+
+    /// Bytes of a page.
+    #[inline]
+    pub fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// Whether the database may write.
+    pub fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
+    /// The control file.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// How it was made.
+    pub fn config(&self) -> &PoolConfig {
+        &self.config
+    }
+
+    /// The data file's path.
+    pub fn data_path(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// The data file: for changing its flush method, and for reports.
+    pub fn data_file(&self) -> &File {
+        &self.data
+    }
+
+    /// Whole pages that the data file has room for.
+    pub fn file_pages(&self) -> u32 {
+        u32::try_from(self.data.len() / self.page_bytes as u64).unwrap_or(u32::MAX)
+    }
+
+    /// Makes the data file `pages` pages long, durably; never shorter. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when the disk is full: nothing has changed. The disk's refusal; a failed flush poisons the
+    /// database.
+    pub fn grow_file(&self, pages: u32) -> Result<()> {
+        self.health.check()?;
+        let (before, len) = (self.data.len(), u64::from(pages) * self.page_bytes as u64);
+        if len <= before {
+            return Ok(());
+        }
+        let refused = |error: seawall_io::IoError| {
+            if is_full(&error) {
+                Error::NoSpace { path: self.data.path().into(), needed_bytes: len - before }
+            } else {
+                Error::Io(error)
+            }
+        };
+        match self.data.grow(Allocate::Unwritten, len, Cause::Preallocate) {
+            Ok(()) => {}
+            // No fallocate here: the last page makes the file long, and a full disk is met when the pages between are
+            // written.
+            Err(e) if matches!(e.kind, IoErrorKind::Os(22 | 38 | 95)) => {
+                let zeroes = seawall_io::AlignedBuf::zeroed(self.page_bytes);
+                let last = len - self.page_bytes as u64;
+                self.data.write_at(last, &zeroes, Cause::Preallocate).map_err(refused)?;
+            }
+            Err(e) => return Err(refused(e)),
+        }
+        self.data.sync(Cause::Preallocate).map_err(|e| self.health.poison(e.into()))
+    }
+
+    /// Size of the pool, bytes.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.frames.limit()) * self.page_bytes as u64
+    }
+
+    /// Changes the size of the pool while it is used. Growing is done at once; shrinking writes and drops the pages of
+    /// the frames that go. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when `bytes` is too small or beyond what was reserved, or when pages beyond the new
+    /// size stayed pinned for longer than the pool's patience (they go as soon as they are let go). A failed write
+    /// poisons.
+    pub fn set_bytes(&self, bytes: u64) -> Result<()> {
+        let name = "buffer_pool_bytes";
+        let refused = |why: String| Error::InvalidOption { name: name.into(), value: bytes.to_string(), why };
+        let limit = frames_of(bytes, self.page_bytes, name)?;
+        if limit > self.frames.max() {
+            let most = u64::from(self.frames.max()) * self.page_bytes as u64;
+            return Err(refused(format!(
+                "at most buffer_pool_bytes_max = {most}, which is set when the database is opened"
+            )));
+        }
+        let _role = self.resizing.take();
+        if limit >= self.frames.limit() {
+            self.frames.grow(limit);
+            return Ok(());
+        }
+        self.frames.shrink(limit);
+        let patience = Patience::new(self);
+        loop {
+            self.finish_prefetches(true);
+            for frame in limit..self.frames.span() {
+                drop(self.claim(frame));
+            }
+            if self.frames.settle() {
+                return Ok(());
+            }
+            if self.clean_frames(limit..self.frames.span())? == 0 && !patience.nap() {
+                return Err(refused("pages beyond that size are pinned; they go as soon as they are let go".into()));
+            }
+        }
+    }
+
+    /// The most of the pool that may be dirty, percent, before cleaning hurries.
+    pub fn set_max_dirty_percent(&self, percent: u32) {
+        self.max_dirty_percent.store(percent, Ordering::Relaxed);
+    }
+
+    /// As [`PoolConfig::max_dirty_percent`], now.
+    pub fn max_dirty_percent(&self) -> u32 {
+        self.max_dirty_percent.load(Ordering::Relaxed)
+    }
+
+    /// The most reads ahead that one [`Pool::prefetch`] begins, and that are in flight at one time.
+    pub fn set_prefetch_depths(&self, each: u32, total: u32) {
+        self.prefetch_depth.store(each, Ordering::Relaxed);
+        self.prefetch_depth_total.store(total, Ordering::Relaxed);
+    }
+
+    /// Remembers that every transaction id given out so far is below `next`; for the checkpoint. To be called before a
+    /// transaction with such an id logs anything.
+    pub fn note_next_txn(&self, next: u64) {
+        self.next_txn.fetch_max(next, Ordering::AcqRel);
+    }
+
+    /// Where recovery would begin now.
+    pub fn checkpoint_lsn(&self) -> Lsn {
+        Lsn(self.checkpoint.load(Ordering::Acquire))
+    }
+
+    pub(super) fn offset_of(&self, page: PageId) -> u64 {
+        u64::from(page.0) * self.page_bytes as u64
+    }
+
+    pub(super) fn note_dirtied(&self) {
+        self.dirtied.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn dirty_count(&self) -> u64 {
+        u64::try_from(self.dirtied.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    pub(super) fn file_damage(&self, why: String) -> Error {
+        Corruption::File { path: self.data.path().into(), why }.into()
+    }
+}
+
+/// Whole pages in `bytes`.
+fn frames_of(bytes: u64, page_bytes: usize, name: &'static str) -> Result<u32> {
+    let frames = bytes / page_bytes as u64;
+    let refused = |why: String| Error::InvalidOption { name: name.into(), value: bytes.to_string(), why };
+    if frames < FRAMES_MIN {
+        let least = FRAMES_MIN * page_bytes as u64;
+        return Err(refused(format!("at least {FRAMES_MIN} pages, {least} bytes")));
+    }
+    // The highest numbers mean "none" and "being loaded".
+    match u32::try_from(frames) {
+        Ok(frames) if frames < u32::MAX - 1 => Ok(frames),
+        _ => Err(refused(format!("at most {} pages", u32::MAX - 2))),
+    }
+}
+
+/// How long one has waited for others to let a frame go.
+pub(super) struct Patience<'p> {
+    pool: &'p Pool,
+    since: Duration,
+}
+
+impl<'p> Patience<'p> {
+    pub(super) fn new(pool: &'p Pool) -> Self {
+        Self { pool, since: pool.config.clock.now() }
+    }
+
+    /// Waits a little; `false` when that was long enough.
+    pub(super) fn nap(&self) -> bool {
+        let PoolConfig { clock, patience, .. } = &self.pool.config;
+        if clock.now().saturating_sub(self.since) >= *patience {
+            return false;
+        }
+        clock.sleep(Duration::from_micros(200));
+        true
+    }
+}

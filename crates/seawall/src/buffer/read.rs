@@ -1,0 +1,527 @@
+//! Bringing pages into memory.
+//!
+//! 1. One reads a page, others wait for it: whoever turns the page's entry from nowhere to "loading". When that fails
+//!    the entry is nowhere again, the error is the reader's alone, and whoever waited tries for itself.
+//! 2. No latch is held across a read. The frame that is read into holds no page and belongs to the reader.
+//! 3. What was read is checked: checksum, page number, and that its log is there (a page newer than the log's head:
+//!    flushed log was lost).
+//! 4. A prefetch is finished by whoever comes first: one who needs the page, one who needs its frame, or background
+//!    work. It never depends on the thread that asked for it (trap 8), and its failure is nobody's error: whoever needs
+//!    the page reads it again.
+//! 5. A thread that found no frame gives up the pins it has gathered, and takes the *turn*: until it is done only it is
+//!    given frames. Those who wait for the turn hold no gathered pins, so the turn always gets what it needs, however
+//!    small the pool.
+
+use super::frame::{COLD, REFERENCED, Where};
+use super::guard::{Owned, PageWrite, Parked, Pin};
+use super::pool::{Patience, Pool};
+use super::role::{Role, RoleGuard};
+use super::stats::count;
+use crate::error::{Corruption, Error, Result, Stop};
+use crate::format::{PageId, page};
+use parking_lot::{Condvar, Mutex};
+use seawall_io::{Arena, Cause, FileRequest, IoBuf, Pending};
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Places to wait for a page, by its number.
+const SHARDS: usize = 64;
+/// Most pages of prefetches in flight.
+const PREFETCH_PAGES: u32 = 256;
+/// Most pages of one prefetching read.
+const PREFETCH_RUN: usize = 32;
+/// Pages that may be gathered outside of the turn before the oldest is let go; also bounded by the pool's size.
+const WARM_PAGES: usize = 64;
+
+/// Reads under way.
+#[derive(Debug)]
+pub(super) struct Loads {
+    waiting: Vec<(Mutex<()>, Condvar)>,
+    /// Prefetches that nobody has begun to finish.
+    ahead: Mutex<Vec<Ahead>>,
+    /// How many there are, so that nobody takes the mutex to learn that there are none.
+    ahead_count: AtomicUsize,
+    /// Where prefetches read into: a page on its way is in no frame's memory.
+    slots: Arc<Arena>,
+}
+
+/// A read of contiguous pages in flight.
+#[derive(Debug)]
+struct Ahead {
+    first: PageId,
+    /// The frames set aside for them.
+    frames: Vec<Parked>,
+    pending: Pending,
+}
+
+impl Loads {
+    pub(super) fn new(page_bytes: usize, frames_max: u32) -> Self {
+        Self {
+            waiting: (0..SHARDS).map(|_| Default::default()).collect(),
+            ahead: Mutex::default(),
+            ahead_count: AtomicUsize::new(0),
+            slots: Arena::new(page_bytes, (frames_max / 8).clamp(1, PREFETCH_PAGES)),
+        }
+    }
+
+    fn shard(&self, page: PageId) -> &(Mutex<()>, Condvar) {
+        &self.waiting[page.0 as usize % SHARDS]
+    }
+
+    /// Wakes those who wait for this page; its entry, or the list of prefetches, has changed before.
+    fn wake(&self, page: PageId) {
+        let (mutex, changed) = self.shard(page);
+        // Whoever looked before the change and has yet to wait holds the mutex until it waits.
+        drop(mutex.lock());
+        changed.notify_all();
+    }
+}
+
+/// Who may be given frames while they are short.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    role: Role,
+    /// The token of the thread that has it; 0 when none has.
+    holder: AtomicU64,
+}
+
+/// Whoever holds it has the turn.
+#[derive(Debug)]
+struct TurnGuard<'p> {
+    turn: &'p Turn,
+    _role: RoleGuard<'p>,
+}
+
+/// A number of the thread's own, never 0.
+fn thread_token() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local!(static TOKEN: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
+    TOKEN.with(|token| *token)
+}
+
+impl Turn {
+    /// Whether this thread may take a frame.
+    pub(super) fn may_take(&self) -> bool {
+        match self.holder.load(Ordering::Acquire) {
+            0 => true,
+            holder => holder == thread_token(),
+        }
+    }
+
+    /// Waits for the turn; `None` when the thread has it already.
+    fn take(&self) -> Option<TurnGuard<'_>> {
+        if self.holder.load(Ordering::Acquire) == thread_token() {
+            return None;
+        }
+        let role = self.role.take();
+        self.holder.store(thread_token(), Ordering::Release);
+        Some(TurnGuard { turn: self, _role: role })
+    }
+}
+
+impl Drop for TurnGuard<'_> {
+    fn drop(&mut self) {
+        self.turn.holder.store(0, Ordering::Release);
+    }
+}
+
+/// Pages gathered for latched code that starts over until it finds all it needs: [`Pool::retry`] step by step.
+#[derive(Debug)]
+pub struct Warm<'p> {
+    pool: &'p Pool,
+    pins: SmallVec<[Pin<'p>; 8]>,
+    turn: Option<TurnGuard<'p>>,
+    /// How often a frame was asked for.
+    frames_asked: u32,
+}
+
+impl<'p> Warm<'p> {
+    /// Does what latched code stopped for. No latch may be held.
+    ///
+    /// # Errors
+    /// Of [`Stop::Fail`], its own; else as [`Pool::load`].
+    pub fn satisfy(&mut self, stop: Stop) -> Result<()> {
+        match stop {
+            Stop::Load(page) => self.load(page),
+            Stop::Frames => self.free_frames(),
+            Stop::Again => {
+                std::thread::yield_now();
+                Ok(())
+            }
+            Stop::Fail(error) => Err(error),
+        }
+    }
+
+    fn load(&mut self, page: PageId) -> Result<()> {
+        let pool = self.pool;
+        if self.turn.is_none() && pool.turn.may_take() {
+            let most = WARM_PAGES.min(pool.frames.limit() as usize / 4);
+            if self.pins.len() >= most {
+                self.pins.remove(0);
+            }
+            if let Some(pin) = pool.try_load(page)? {
+                self.pins.push(pin);
+                return Ok(());
+            }
+        }
+        self.take_turn();
+        let pin = pool.load_patiently(page)?;
+        self.pins.push(pin);
+        Ok(())
+    }
+
+    fn free_frames(&mut self) -> Result<()> {
+        let pool = self.pool;
+        // More each time: latched code may need several at once.
+        self.frames_asked += 1;
+        let wanted = (2 * self.frames_asked).min(pool.frames.limit() / 2) as usize;
+        // Perhaps the page asked for is on its way into memory.
+        pool.finish_prefetches(true);
+        let mut owned: Vec<Owned<'_>> = Vec::with_capacity(wanted);
+        if self.turn.is_none() && pool.turn.may_take() && self.frames_asked <= 4 {
+            while owned.len() < wanted {
+                let Some(one) = pool.obtain_frame()? else { break };
+                owned.push(one);
+            }
+            if !owned.is_empty() {
+                // Dropped, they are free for latched code to find.
+                return Ok(());
+            }
+        }
+        self.take_turn();
+        let patience = Patience::new(pool);
+        while owned.len() < wanted {
+            match pool.obtain_frame()? {
+                Some(one) => owned.push(one),
+                None if !owned.is_empty() => break,
+                None if patience.nap() => {}
+                None => return Err(pool.too_small()),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_turn(&mut self) {
+        if self.turn.is_none() {
+            count(&self.pool.counters.frame_waits, 1);
+            // First the pins: whoever has the turn may need their frames.
+            self.pins.clear();
+            self.turn = self.pool.turn.take();
+        }
+    }
+}
+
+thread_local! {
+    /// The thread runs code that is lent a latched page.
+    static LENT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs code of a user under a latch. Whatever would need pages or a mini-transaction is refused meanwhile: it could wait for that latch.
+pub fn lend<T>(f: impl FnOnce() -> T) -> T {
+    struct Back;
+    impl Drop for Back {
+        fn drop(&mut self) {
+            LENT.set(false);
+        }
+    }
+    LENT.set(true);
+    let _back = Back;
+    f()
+}
+
+/// # Errors
+/// [`Error::Usage`] in code that is lent a latched page.
+pub(super) fn may_latch() -> Result<()> {
+    if LENT.get() {
+        let why = "the database is called by a closure that it has lent a value of one of its pages: copy the value, and call afterwards";
+        return Err(Error::Usage(why.into()));
+    }
+    Ok(())
+}
+
+impl Pool {
+    /// Runs latched code until it does not stop for a page or a frame. `f` begins anew each time and holds no latch
+    /// when it returns `Stop`. Pages loaded for it stay pinned until it is done.
+    ///
+    /// # Errors
+    /// Of [`Stop::Fail`], its own; else as [`Pool::load`]. [`Error::Usage`] within [`lend`].
+    pub fn retry<T>(&self, mut f: impl FnMut() -> Result<T, Stop>) -> Result<T> {
+        may_latch()?;
+        // The usual case first: everything is there.
+        let mut stop = match f() {
+            Ok(done) => return Ok(done),
+            Err(stop) => stop,
+        };
+        let mut warm = self.warm();
+        loop {
+            warm.satisfy(stop)?;
+            stop = match f() {
+                Ok(done) => return Ok(done),
+                Err(stop) => stop,
+            };
+        }
+    }
+
+    /// The means to do by hand what [`Pool::retry`] does.
+    pub fn warm(&self) -> Warm<'_> {
+        Warm { pool: self, pins: SmallVec::new(), turn: None, frames_asked: 0 }
+    }
+
+    /// Makes a page resident, reading it if need be. No latch may be held.
+    ///
+    /// # Errors
+    /// The disk's refusal; [`Corruption`] when what was read is not the page; [`Error::InvalidOption`] when all frames
+    /// stayed pinned for longer than the pool's patience; a failed write of another page that had to make room, which
+    /// poisons.
+    pub fn load(&self, page: PageId) -> Result<Pin<'_>> {
+        if let Some(pin) = self.try_load(page)? {
+            return Ok(pin);
+        }
+        count(&self.counters.frame_waits, 1);
+        let _turn = self.turn.take();
+        self.load_patiently(page)
+    }
+
+    /// With the turn: loads a page as soon as a frame is let go.
+    fn load_patiently(&self, page: PageId) -> Result<Pin<'_>> {
+        let patience = Patience::new(self);
+        loop {
+            if let Some(pin) = self.try_load(page)? {
+                return Ok(pin);
+            }
+            if !patience.nap() {
+                return Err(self.too_small());
+            }
+        }
+    }
+
+    fn too_small(&self) -> Error {
+        Error::InvalidOption {
+            name: "buffer_pool_bytes".into(),
+            value: self.bytes().to_string(),
+            why: format!("all {} pages of the pool are in use at once: make it larger", self.frames.limit()),
+        }
+    }
+
+    /// Loads a page; `None` when there is no frame for it.
+    fn try_load(&self, page: PageId) -> Result<Option<Pin<'_>>> {
+        loop {
+            match self.map.get(page) {
+                Where::In(_) => {
+                    if let Ok(latched) = self.shared(page) {
+                        return Ok(Some(latched.pin()));
+                    }
+                }
+                Where::Loading => self.wait_for(page),
+                Where::Nowhere => {
+                    if page.0 >= self.file_pages() {
+                        let pages = self.file_pages();
+                        return Err(
+                            self.file_damage(format!("page {page} is asked for, but it has only {pages} pages"))
+                        );
+                    }
+                    // The frame first: a page that is being loaded must not wait for one.
+                    let Some(owned) = self.obtain_frame()? else { return Ok(None) };
+                    if let Some(loaded) = self.read_into(owned, page, Cause::DemandRead) {
+                        return loaded.map(Some);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads a page into a frame; `None` when somebody else is doing so, or has.
+    fn read_into<'p>(&'p self, mut owned: Owned<'p>, page: PageId, cause: Cause) -> Option<Result<Pin<'p>>> {
+        let entry = self.map.entry(page);
+        if !entry.begin_load() {
+            return None;
+        }
+        let read = match self.data.read_at(self.offset_of(page), owned.bytes_mut(), cause) {
+            Ok(()) => self.check_read(owned.bytes_mut(), page),
+            Err(e) => Err(e.into()),
+        };
+        count(&self.counters.misses, 1);
+        let loaded = match read {
+            Ok(()) => Ok(owned.publish(page, REFERENCED)),
+            Err(e) => {
+                entry.abandon_load();
+                Err(e)
+            }
+        };
+        self.loads.wake(page);
+        Some(loaded)
+    }
+
+    /// Whether these bytes are the page.
+    fn check_read(&self, bytes: &[u8], page: PageId) -> Result<()> {
+        page::verify(bytes, page, self.data.path())?;
+        let (page_lsn, log_end) = (page::lsn(bytes), self.log().head());
+        if page_lsn > log_end {
+            return Err(Corruption::LogBehindPage { page, page_lsn, log_end }.into());
+        }
+        Ok(())
+    }
+
+    /// Waits until a page is not being loaded any more; finishes the prefetch that loads it if need be.
+    fn wait_for(&self, page: PageId) {
+        loop {
+            let (mutex, changed) = self.loads.shard(page);
+            let mut waiting = mutex.lock();
+            if self.map.get(page) != Where::Loading {
+                return;
+            }
+            // Under the shard's mutex, so that a prefetch that comes onto the list after this look wakes us.
+            if let Some(ahead) = self.take_ahead(|ahead| ahead.holds(page)) {
+                drop(waiting);
+                self.finish(ahead);
+                continue;
+            }
+            changed.wait(&mut waiting);
+        }
+    }
+
+    /// Asks for pages that will be needed soon, where there is room. Never fails, never waits for the disk. Pages that
+    /// follow each other in the file and in `pages` are read together.
+    pub fn prefetch(&self, pages: &[PageId]) {
+        self.finish_prefetches(false);
+        let mut runs: Vec<(PageId, Vec<Parked>, Vec<IoBuf>)> = Vec::new();
+        let depth = self.prefetch_depth.load(Ordering::Relaxed) as usize;
+        let total = self.prefetch_depth_total.load(Ordering::Relaxed) as usize;
+        let room = depth.min(total.saturating_sub(self.loads.ahead_count.load(Ordering::Acquire)));
+        for &page in pages {
+            if runs.len() >= room {
+                break;
+            }
+            if page.0 >= self.file_pages() || self.map.get(page) != Where::Nowhere {
+                continue;
+            }
+            let Some(slot) = self.loads.slots.claim() else { break };
+            let Some(owned) = self.frame_at_once() else { break };
+            if !self.map.entry(page).begin_load() {
+                continue;
+            }
+            let frame = owned.park();
+            match runs.last_mut() {
+                Some((first, frames, slots))
+                    if frames.len() < PREFETCH_RUN && page.0 - first.0.min(page.0) == frames.len() as u32 =>
+                {
+                    frames.push(frame);
+                    slots.push(slot);
+                }
+                _ => runs.push((page, vec![frame], vec![slot])),
+            }
+        }
+        for (first, frames, bufs) in runs {
+            let len = frames.len() as u32;
+            count(&self.counters.prefetched, frames.len());
+            let request = FileRequest { write: false, offset: self.offset_of(first), bufs, cause: Cause::Prefetch };
+            match self.data.submit(vec![request]).ok().and_then(|mut pending| pending.pop()) {
+                Some(pending) => {
+                    let mut ahead = self.loads.ahead.lock();
+                    ahead.push(Ahead { first, frames, pending });
+                    self.loads.ahead_count.store(ahead.len(), Ordering::Release);
+                }
+                None => self.finish_pages(first, frames, None),
+            }
+            // Whoever came for one of the pages meanwhile can finish it from now on.
+            for page in first.0..first.0 + len {
+                self.loads.wake(PageId(page));
+            }
+        }
+    }
+
+    /// Takes the first prefetch that fits off the list: it is the caller's to finish.
+    fn take_ahead(&self, fits: impl Fn(&Ahead) -> bool) -> Option<Ahead> {
+        if self.loads.ahead_count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut ahead = self.loads.ahead.lock();
+        let at = ahead.iter().position(fits)?;
+        let taken = ahead.swap_remove(at);
+        self.loads.ahead_count.store(ahead.len(), Ordering::Release);
+        Some(taken)
+    }
+
+    /// Finishes prefetches that are done, or with `wait` all of them; returns how many.
+    pub(super) fn finish_prefetches(&self, wait: bool) -> usize {
+        if self.loads.ahead_count.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
+        self.disk.drive(false);
+        let mut finished = 0;
+        while let Some(ahead) = self.take_ahead(|ahead| wait || ahead.pending.is_done()) {
+            self.finish(ahead);
+            finished += 1;
+        }
+        finished
+    }
+
+    fn finish(&self, ahead: Ahead) {
+        let Ahead { first, frames, pending } = ahead;
+        // An error is counted by the file, and by us: whoever needs one of the pages reads it, and meets the error
+        // itself if it is still there.
+        let bufs = self.data.wait(pending).ok();
+        self.finish_pages(first, frames, bufs.as_deref());
+    }
+
+    /// Publishes prefetched pages that are what they should be, and gives the frames of the others back.
+    fn finish_pages(&self, first: PageId, frames: Vec<Parked>, bufs: Option<&[IoBuf]>) {
+        for (i, frame) in frames.into_iter().enumerate() {
+            let page = PageId(first.0 + i as u32);
+            let mut owned = self.unpark(frame);
+            match bufs.and_then(|bufs| bufs.get(i)).filter(|buf| self.check_read(buf, page).is_ok()) {
+                Some(buf) => {
+                    owned.bytes_mut().copy_from_slice(buf);
+                    drop(owned.publish(page, COLD));
+                }
+                None => {
+                    count(&self.counters.prefetch_failed, 1);
+                    self.map.entry(page).abandon_load();
+                }
+            }
+            self.loads.wake(page);
+        }
+    }
+
+    /// A page to be changed by recovery. One whose record `initialises` it is not read; unless it is resident it is
+    /// zeroes, with LSN 0, and must be changed and marked ([`PageWrite::redone`]) before the guard goes, or it goes
+    /// with it. No latch may be held.
+    ///
+    /// # Errors
+    /// As [`Pool::load`]. Redo older than what a page's last owner did to it can meet a page that was never written:
+    /// whether that is damage is recovery's to say.
+    pub fn redo_page(&self, page: PageId, initialises: bool) -> Result<PageWrite<'_>> {
+        self.retry(|| match self.exclusive(page) {
+            Err(Stop::Load(_)) if initialises => self.fresh_page(page),
+            latched => latched,
+        })
+    }
+
+    /// A page of zeroes under an exclusive latch, or the resident page as it is.
+    pub(super) fn fresh_page(&self, page: PageId) -> Result<PageWrite<'_>, Stop> {
+        loop {
+            match self.map.get(page) {
+                Where::In(_) => match self.exclusive(page) {
+                    Err(Stop::Load(_)) => {}
+                    latched => return latched,
+                },
+                // Somebody came for what was here before. It is soon over, but not to be waited for under latches.
+                Where::Loading => return Err(Stop::Frames),
+                Where::Nowhere => {
+                    let owned = self.frame_at_once().ok_or(Stop::Frames)?;
+                    if let Ok(made) = owned.make(page) {
+                        return Ok(made);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Ahead {
+    fn holds(&self, page: PageId) -> bool {
+        (self.first.0..self.first.0 + self.frames.len() as u32).contains(&page.0)
+    }
+}

@@ -1,0 +1,89 @@
+//! What the pool has done and how it stands.
+//!
+//! Hits are not counted: a counter that every look-up writes would cost more than the look-up. Misses are, and reads by
+//! `IoStats` too.
+
+use super::pool::Pool;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {
+        /// Live counters.
+        #[derive(Debug, Default)]
+        pub(super) struct Counters { $(pub(super) $name: AtomicU64),+ }
+
+        /// The pool at one moment.
+        #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+        #[non_exhaustive]
+        pub struct PoolStats {
+            /// Frames of the pool.
+            pub frames: u64,
+            /// Of these, about how many are free.
+            pub free: u64,
+            /// Pages that differ from the data file, about.
+            pub dirty: u64,
+            /// Where recovery would begin.
+            pub checkpoint: u64,
+            /// How far that is behind the log's head, bytes.
+            pub checkpoint_age: u64,
+            $($(#[$meta])* pub $name: u64),+
+        }
+
+        impl PoolStats {
+            fn count(&mut self, counters: &Counters) { $(self.$name = counters.$name.load(Ordering::Relaxed);)+ }
+        }
+    };
+}
+
+counters! {
+    /// Pages read because somebody waited for them.
+    misses,
+    /// Pages asked for ahead of need.
+    prefetched,
+    /// Of these, those that could not be read.
+    prefetch_failed,
+    /// Pages dropped from memory to make room.
+    evictions,
+    /// Pages written home.
+    pages_written,
+    /// Of these, those that needed no copy in the doublewrite area.
+    pages_written_bare,
+    /// Batches they went in.
+    batches,
+    /// Home writes after contiguous pages were joined.
+    home_writes,
+    /// Durable writes of the doublewrite area.
+    doublewrite_flushes,
+    /// Checkpoints written.
+    checkpoints,
+    /// Times somebody had to wait for a frame while all were pinned.
+    frame_waits,
+    /// Times a mini-transaction had to wait for a checkpoint.
+    log_waits,
+    /// Torn pages restored when the database was opened.
+    pages_restored,
+}
+
+/// Adds to a counter.
+pub(super) fn count(counter: &AtomicU64, n: usize) {
+    counter.fetch_add(n as u64, Ordering::Relaxed);
+}
+
+impl Pool {
+    /// Counters and gauges, each exact at some moment of the call.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        let checkpoint = self.checkpoint_lsn().0;
+        let mut stats = PoolStats {
+            frames: u64::from(self.frames.limit()),
+            free: self.frames.free_count() as u64,
+            dirty: self.dirty_count(),
+            checkpoint,
+            checkpoint_age: self.log().head().0.saturating_sub(checkpoint),
+            ..PoolStats::default()
+        };
+        stats.count(&self.counters);
+        stats
+    }
+}

@@ -1,0 +1,54 @@
+//! What the protocol of frames is built on. The model of `tests/frames_model.rs` puts its own in the place of this file
+//! and so runs the very code of `frame.rs` under every interleaving it can find.
+//!
+//! The latch is parking_lot's one-word lock: shared or exclusive, fair in the long run, waiters parked outside the
+//! word.
+#![allow(unsafe_code)]
+
+use parking_lot::lock_api::RawRwLock as _;
+pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// One word: shared count, exclusive bit, parked bits.
+pub(super) struct Latch(parking_lot::RawRwLock);
+
+impl Latch {
+    pub(super) fn new() -> Self {
+        Self(parking_lot::RawRwLock::INIT)
+    }
+
+    #[inline]
+    pub(super) fn lock_shared(&self) {
+        self.0.lock_shared();
+    }
+
+    #[inline]
+    pub(super) fn try_lock_shared(&self) -> bool {
+        self.0.try_lock_shared()
+    }
+
+    #[inline]
+    pub(super) fn lock_exclusive(&self) {
+        self.0.lock_exclusive();
+    }
+
+    #[inline]
+    pub(super) fn try_lock_exclusive(&self) -> bool {
+        self.0.try_lock_exclusive()
+    }
+
+    /// # Safety
+    /// The caller has it shared, and gives that up.
+    #[inline]
+    pub(super) unsafe fn unlock_shared(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.unlock_shared() }
+    }
+
+    /// # Safety
+    /// The caller has it exclusively, and gives that up.
+    #[inline]
+    pub(super) unsafe fn unlock_exclusive(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.unlock_exclusive() }
+    }
+}

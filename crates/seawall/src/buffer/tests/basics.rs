@@ -1,0 +1,102 @@
+//! Reading, changing, writing back, opening again.
+
+use super::*;
+
+#[test]
+fn pages_are_made_changed_dropped_and_read_again() {
+    let machine = Machine::new(1);
+    let db = machine.create();
+    db.grow_file(200).unwrap();
+    for number in 0..200 {
+        db.make(number, 7);
+        db.set(number, 3, u64::from(number) + 1);
+    }
+    db.drop_all();
+    for number in 0..200 {
+        assert!(db.pool.shared(PageId(number)).is_err() || number > 100, "64 frames hold no 200 pages");
+        assert_eq!((db.get(number, 3), db.get(number, 4)), (u64::from(number) + 1, made(number, 7)));
+    }
+    assert!(db.stats().misses >= 200 - 64, "{:?}", db.stats());
+}
+
+#[test]
+fn a_clean_close_leaves_nothing_to_recover() {
+    let machine = Machine::new(2);
+    let db = machine.create();
+    db.grow_file(10).unwrap();
+    for number in 0..10 {
+        db.make(number, 1);
+    }
+    db.note_next_txn(77);
+    db.close().unwrap();
+    let block = db.control().current();
+    assert!(block.clean && block.checkpoint == db.log().head() && block.next_txn == TxnId(77));
+    drop(db);
+    let db = machine.open().unwrap();
+    assert!(db.restored.is_empty());
+    assert_eq!(db.stats().misses, 0, "nothing is read before it is asked for");
+    assert!(!db.control().current().clean, "it is open");
+    assert_eq!(db.get(9, 0), made(9, 1));
+}
+
+#[test]
+fn what_was_logged_and_not_written_is_redone() {
+    let machine = Machine::new(3);
+    let db = machine.create();
+    db.grow_file(20).unwrap();
+    for number in 0..20 {
+        db.make(number, 1);
+    }
+    db.flush_all().unwrap();
+    let mut end = Lsn::ZERO;
+    for number in 0..20 {
+        end = db.set(number, 5, 55);
+    }
+    db.log().flush_to(end).unwrap();
+    db.process.dies_of(SimDisk::power_cut);
+    drop(db);
+    let db = machine.open().unwrap();
+    for number in 0..20 {
+        assert_eq!((db.get(number, 5), db.get(number, 6)), (55, made(number, 1)));
+    }
+}
+
+#[test]
+fn cleaning_keeps_to_its_pace_until_it_must_hurry() {
+    let machine = Machine { frames: 100, ..Machine::new(4) };
+    let db = machine.create();
+    db.grow_file(100).unwrap();
+    assert_eq!(db.clean_step().unwrap(), Progress::default(), "nothing to do");
+    for number in 0..20 {
+        db.make(number, 1);
+    }
+    assert_eq!(db.clean_step().unwrap(), Progress::default(), "22% of what may be dirty is calm");
+    for number in 20..40 {
+        db.make(number, 1);
+    }
+    // The older half first, and none twice.
+    let step = db.clean_step().unwrap();
+    assert!((15..=25).contains(&step.written) && step.pause > Duration::from_millis(7) && step.more, "{step:?}");
+    assert_eq!(db.stats().dirty, 40 - step.written as u64);
+    for number in 0..90 {
+        db.make(number, 2);
+    }
+    let step = db.clean_step().unwrap();
+    assert!(step.written > 0 && step.pause.is_zero(), "{step:?}");
+    while db.clean_step().unwrap().more {}
+    assert!(db.stats().dirty < 25, "{:?}", db.stats());
+}
+
+#[test]
+fn free_frames_are_made_ahead_of_need() {
+    let machine = Machine { frames: 64, ..Machine::new(5) };
+    let db = machine.create();
+    db.grow_file(100).unwrap();
+    for number in 0..64 {
+        db.make(number, 1);
+    }
+    assert_eq!(db.stats().free, 0);
+    let step = db.clean_step().unwrap();
+    assert!(step.freed >= 2 && step.written > 0 && step.pause.is_zero(), "{step:?}");
+    assert!(db.stats().free >= 2);
+}
