@@ -9,6 +9,8 @@ mod error;
 pub mod format;
 #[doc(hidden)]
 pub mod log;
+#[doc(hidden)]
+pub mod space;
 
 pub use error::{Corruption, Error, Health, LockedOn, Result, Stop};
 pub use format::{PageId, TreeId, TxnId};

@@ -1,0 +1,132 @@
+//! Giving pages back.
+//!
+//! 1. The owner is cleared in the mini-transaction that makes the page unreachable: a crash neither loses it nor frees
+//!    it early.
+//! 2. The index learns of it at once, while the map is still latched: whoever reserves the page has to wait for the
+//!    map.
+//! 3. A dropped tree is freed by what the maps say, a bounded piece at a time. No cursor is on disk: after a crash the
+//!    sweep begins anew and finds what is left.
+
+use super::Space;
+use super::map::{self, MarkFreed, SetOwner};
+use crate::buffer::{Held, Mtr, MtrSize};
+use crate::error::{Error, Result, Stop};
+use crate::format::{PageId, TreeId};
+
+/// Most pages that one mini-transaction of a sweep gives back.
+const SWEPT_AT_ONCE_MAX: usize = 2048;
+
+impl Space {
+    /// Latches what [`Space::free`] and [`Space::free_many`] need for these pages: afterwards they do not stop in this
+    /// mini-transaction, so it may change other pages before. After all other latches.
+    ///
+    /// # Errors
+    /// [`Stop::Load`]; nothing is changed.
+    pub fn ready_to_free(&self, mtr: &mut Mtr<'_>, pages: &[PageId]) -> Result<(), Stop> {
+        self.latch_maps(mtr, pages.iter().copied())
+    }
+
+    /// Frees a page latched by `mtr`: makes it [`crate::format::page::PageKind::Freed`], latches the space map (after
+    /// all other latches), logs the owner. Nobody can be given the page before this mini-transaction has let go of the
+    /// map.
+    ///
+    /// # Errors
+    /// [`Stop::Load`], or [`Error::Corrupt`] when the page has no owner; nothing is changed then.
+    pub fn free(&self, mtr: &mut Mtr<'_>, held: Held) -> Result<(), Stop> {
+        let page = mtr.id(held);
+        self.latch_maps(mtr, std::iter::once(page))?;
+        self.disown(mtr, &[page], None)?;
+        mtr.run(held, &MarkFreed { number: page });
+        Ok(())
+    }
+
+    /// Frees pages of `tree` by number alone: nothing is read or written of the pages themselves, which nobody refers
+    /// to any more. At most 2048 at once, in any order.
+    ///
+    /// # Errors
+    /// [`Stop::Load`], or [`Error::Corrupt`] when one of them is not the tree's; nothing is changed then.
+    pub fn free_many(&self, mtr: &mut Mtr<'_>, tree: TreeId, pages: &[PageId]) -> Result<(), Stop> {
+        if pages.len() > SWEPT_AT_ONCE_MAX {
+            return Err(Error::Usage(format!("{} pages are freed in one mini-transaction", pages.len())).into());
+        }
+        let mut sorted = pages.to_vec();
+        sorted.sort_unstable();
+        self.latch_maps(mtr, sorted.iter().copied())?;
+        self.disown(mtr, &sorted, Some(tree))
+    }
+
+    /// Clears the owners of sorted pages, whose maps are latched. Checks all before it changes one.
+    fn disown(&self, mtr: &mut Mtr<'_>, pages: &[PageId], expected: Option<TreeId>) -> Result<(), Stop> {
+        let mut owners = Vec::with_capacity(pages.len());
+        for (i, &page) in pages.iter().enumerate() {
+            let map = self.latch_map(mtr, page)?;
+            let owner = map::owner(mtr.page(map), self.shape.index_of(page));
+            let wrong = owner == TreeId::FREE || owner == TreeId::SYSTEM || expected.is_some_and(|tree| tree != owner);
+            if wrong || (i > 0 && pages[i - 1] == page) {
+                let whose = expected.map_or_else(String::new, |tree| format!("tree {tree} "));
+                return Err(Error::bad_page(page, format!("{whose}frees it, but its owner is {owner}")).into());
+            }
+            owners.push(owner);
+        }
+        let mut done = 0;
+        while done < pages.len() {
+            let first = pages[done];
+            let mut count = 1;
+            while pages
+                .get(done + count)
+                .is_some_and(|p| p.0 == first.0 + count as u32 && self.shape.group_of(*p) == self.shape.group_of(first))
+            {
+                count += 1;
+            }
+            let map = self.latch_map(mtr, first)?;
+            mtr.run(map, &SetOwner { index: self.shape.index_of(first), count: count as u16, owner: TreeId::FREE });
+            let mut index = self.index.lock();
+            for (&page, &owner) in pages[done..done + count].iter().zip(&owners[done..]) {
+                index.release(owner, self.shape.extent_of(page), 1);
+            }
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Frees up to `upto` pages that a dropped tree still owns, in one mini-transaction of its own, and says whether
+    /// none is left. The pages are found by their owner, so it may be called again after a crash, or for a tree that
+    /// has nothing. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`], [`Error::Poisoned`]; what was freed stays freed.
+    pub fn free_tree_step(&self, tree: TreeId, upto: usize) -> Result<bool> {
+        if tree < TreeId::FIRST_USER {
+            return Err(Error::Usage(format!("tree {tree} is part of the database and cannot be freed")));
+        }
+        let begin = self.sweeps.lock().get(&tree).copied().unwrap_or(0);
+        let groups = self.shape.groups(self.pages());
+        for group in begin..groups {
+            let mut owned = self.owned_of(tree, group)?;
+            if owned.is_empty() {
+                continue;
+            }
+            owned.truncate(upto.clamp(1, SWEPT_AT_ONCE_MAX));
+            self.pool.retry(|| {
+                let mut mtr = Mtr::begin(&self.pool, MtrSize::Small)?;
+                self.free_many(&mut mtr, tree, &owned)?;
+                mtr.commit();
+                Ok(())
+            })?;
+            self.sweeps.lock().insert(tree, group);
+            return Ok(false);
+        }
+        // A tree that is dropped takes no more pages, so none has come up behind the sweep.
+        self.sweeps.lock().remove(&tree);
+        Ok(true)
+    }
+
+    fn owned_of(&self, tree: TreeId, group: u32) -> Result<Vec<PageId>> {
+        let mut owned = Vec::new();
+        self.with_owners(group, |owners| {
+            let all = (group * self.shape.group_pages..).zip(owners);
+            owned.extend(all.filter(|&(_, &owner)| owner == tree).map(|(page, _)| PageId(page)));
+        })?;
+        Ok(owned)
+    }
+}

@@ -1,0 +1,173 @@
+//! Growth of the data file.
+//!
+//! 1. The file grows first, durably; then the header and the maps of new groups are logged; then the index knows. A
+//!    failure or a crash in between leaves a longer file and nothing else: the next growth finds it long enough.
+//! 2. Whoever finds room waits for nobody: growth is a role, and whoever needs it second finds what the first made. No
+//!    mutex is held while the file grows.
+//! 3. What is predicted depends on how many pages went since the last step, not on a clock: a run can be replayed.
+
+use super::Space;
+use super::header::{self, Field, InitHeader, SetHeaderField};
+use super::index::Index;
+use super::map::InitMap;
+use crate::buffer::{Mtr, MtrSize};
+use crate::error::{Error, Result, Stop};
+use crate::format::{PageId, TreeId};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Most bytes of one step of growth, unless set otherwise.
+pub(super) const GROW_BYTES_MAX: u64 = 64 << 20;
+
+/// Groups that one mini-transaction adds.
+const GROUPS_AT_ONCE: u32 = 4;
+
+/// Steps of background work for which pages are kept ready.
+const STEPS_AHEAD: u64 = 4;
+
+/// What growth has seen.
+#[derive(Debug, Default)]
+pub(super) struct Growth {
+    /// Pages in use at the last step.
+    used: Option<u64>,
+    /// Pages that a step's time uses up, on average of late.
+    rate: u64,
+}
+
+impl Growth {
+    /// Learns from the pages in use now; returns how many to expect within a step's time.
+    fn expect(&mut self, used: u64) -> u64 {
+        let went = used.saturating_sub(self.used.replace(used).unwrap_or(used));
+        // A burst counts at once, a lull only gradually.
+        self.rate = went.max(self.rate - self.rate.div_ceil(4));
+        self.rate
+    }
+}
+
+impl Space {
+    /// Sets how far one step grows the file ahead of need, bytes; rounded up to an extent.
+    pub fn set_grow_step(&self, bytes_max: u64) {
+        let pages = self.shape.whole_extents((bytes_max / self.pool.page_bytes() as u64).max(1));
+        self.grow_pages_max.store(pages.unwrap_or(u32::MAX), Relaxed);
+    }
+
+    /// One step of background work: grows the file when what is free will not last for some steps more. Whether it
+    /// grew. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`]; nothing is changed then.
+    pub fn grow_step(&self) -> Result<bool> {
+        let _role = self.growing.take();
+        let free = self.free_pages();
+        let ahead = STEPS_AHEAD * self.growth.lock().expect(u64::from(self.pages()) - free);
+        let most = u64::from(self.grow_pages_max.load(Relaxed));
+        let wanted = self.kept_for_rollback() + u64::from(self.shape.extent_pages) + ahead.min(most);
+        if free >= wanted {
+            return Ok(false);
+        }
+        self.grow_by((wanted - free).max(ahead.min(most)))?;
+        Ok(true)
+    }
+
+    /// Grows for somebody who found too little among `seen` pages.
+    pub(super) fn grow_for(&self, needed: usize, seen: u32) -> Result<()> {
+        let _role = self.growing.take();
+        if self.pages() > seen {
+            return Ok(());
+        }
+        // An extent more than asked for: what is needed may have to be a whole one.
+        let short = (needed as u64 + self.kept_for_rollback()).saturating_sub(self.free_pages());
+        let needed = short.max(needed as u64) + u64::from(self.shape.extent_pages);
+        let ample = needed.max(u64::from((seen / 16).min(self.grow_pages_max.load(Relaxed))));
+        match self.grow_by(ample) {
+            Err(Error::NoSpace { .. }) if ample > needed => self.grow_by(needed),
+            other => other,
+        }
+    }
+
+    /// Grows by at least `more` pages. The caller has the role.
+    fn grow_by(&self, more: u64) -> Result<()> {
+        let target = self.shape.whole_extents(u64::from(self.pages()) + more);
+        let target = target.ok_or_else(|| self.no_more_pages(more as usize))?;
+        self.pool.grow_file(target)?;
+        self.extend_to(target)
+    }
+
+    /// Makes the header page of a new file.
+    pub(super) fn make_header(&self, wanted: u32) -> Result<()> {
+        let _role = self.growing.take();
+        self.pool.grow_file(wanted)?;
+        let pages = wanted.min(self.shape.group_pages);
+        self.pool.retry(|| {
+            let mut mtr = Mtr::begin(&self.pool, MtrSize::Small)?;
+            let number = self.shape.map_of_group(0);
+            let (header, map) = (mtr.fresh(header::PAGE)?, mtr.fresh(number)?);
+            mtr.run(header, &InitHeader { pages });
+            mtr.run(map, &InitMap { number });
+            mtr.commit();
+            Ok(())
+        })?;
+        self.index_new(pages);
+        self.extend_to(wanted)
+    }
+
+    /// Makes the pages up to `target`, which the file has, known to the header, the maps and the index.
+    fn extend_to(&self, target: u32) -> Result<()> {
+        let group_pages = self.shape.group_pages;
+        while self.pages() < target {
+            let known = self.shape.groups(self.pages());
+            let pages = u64::from(known + GROUPS_AT_ONCE) * u64::from(group_pages);
+            let pages = u32::try_from(pages).unwrap_or(u32::MAX).min(target);
+            self.pool.retry(|| {
+                let mut mtr = Mtr::begin(&self.pool, MtrSize::Small)?;
+                let header = self.latch_header(&mut mtr)?;
+                let new = (known..self.shape.groups(pages)).map(|group| self.shape.map_of_group(group));
+                let maps =
+                    new.map(|number| mtr.fresh(number).map(|held| (number, held))).collect::<Result<Vec<_>, Stop>>()?;
+                for (number, map) in maps {
+                    mtr.run(map, &InitMap { number });
+                }
+                mtr.run(header, &SetHeaderField { field: Field::Pages, value: pages });
+                mtr.commit();
+                Ok(())
+            })?;
+            self.index_new(pages);
+        }
+        Ok(())
+    }
+
+    /// Adds extents that nobody owns a page of, but for maps, to the index.
+    fn index_new(&self, pages: u32) {
+        let mut index = self.index.lock();
+        let first = index.extents();
+        for extent in first..pages / self.shape.extent_pages {
+            index.add(self.new_owners(extent));
+        }
+        index.settle(first);
+        // Before the mutex is let go of: whoever claims one of the pages finds that the file has it.
+        self.pages.store(pages, Relaxed);
+    }
+
+    fn new_owners(&self, extent: u32) -> impl Iterator<Item = TreeId> + use<> {
+        let shape = self.shape;
+        let first = shape.first_of_extent(extent);
+        (first.0..first.0 + shape.extent_pages).map(PageId).map(move |page| {
+            let system = page == header::PAGE || page == shape.map_of(page);
+            if system { TreeId::SYSTEM } else { TreeId::FREE }
+        })
+    }
+
+    /// The error of a file that has all pages it can have.
+    pub(super) fn no_more_pages(&self, more: usize) -> Error {
+        let needed_bytes = more as u64 * self.pool.page_bytes() as u64;
+        Error::NoSpace { path: "the data file, which has as many pages as page numbers reach and".into(), needed_bytes }
+    }
+
+    /// What of the index differs from the maps, if nothing is going on.
+    pub(super) fn index_differs(&self, owners: &[TreeId]) -> Option<String> {
+        let index: parking_lot::MutexGuard<'_, Index> = self.index.lock();
+        if index.aside() > 0 {
+            return None;
+        }
+        index.differs(owners)
+    }
+}

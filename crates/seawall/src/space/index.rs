@@ -1,0 +1,472 @@
+//! Where pages can be had, in memory: eight bytes for each extent, rebuilt from the maps when the file is opened.
+//!
+//! 1. `free` of an extent = pages without an owner in its map, less those claimed or set aside. So whoever claimed `k`
+//!    pages finds at least `k` in the map that are neither owned nor set aside by another.
+//! 2. An extent belongs to one tree, is shared by small trees, or is wholly free. That is policy: it guides who is
+//!    given what, and whoever frees or owns a page never depends on it.
+//! 3. `whole` holds exactly the wholly free extents; a partial set holds exactly the extents of its owner with a free
+//!    page.
+//! 4. Nothing here waits: the mutex around it is innermost, and is never held across a latch or a read.
+
+use super::map::Shape;
+use crate::format::{PageId, TreeId};
+use smallvec::SmallVec;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Pages a tree may have before it is given extents of its own.
+pub(super) const SMALL_TREE_PAGES: u32 = 32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Extent {
+    owner: Owner,
+    free: u16,
+}
+
+/// Whose an extent is: a tree's id, or one of the two below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Owner(u32);
+
+impl Owner {
+    const NOBODY: Self = Self(0);
+    const SHARED: Self = Self(u32::MAX);
+}
+
+const _: () = assert!(size_of::<Extent>() == 8);
+
+#[derive(Debug, Default)]
+struct Tree {
+    pages: u32,
+    partial: BTreeSet<u32>,
+}
+
+/// `(extent, pages)` that were claimed.
+pub(super) type Claims = SmallVec<[(u32, u16); 4]>;
+
+/// What a claim may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// What policy gives the tree.
+    Own,
+    /// Any free page: the file cannot grow.
+    Any,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub(super) struct Index {
+    shape: Shape,
+    extents: Vec<Extent>,
+    whole: BTreeSet<u32>,
+    shared: BTreeSet<u32>,
+    trees: HashMap<TreeId, Tree>,
+    /// Set aside, and not owned yet.
+    aside: HashSet<u32>,
+    free: u64,
+}
+
+/// The member of `set` nearest behind `at`, else the nearest before.
+fn nearest(set: &BTreeSet<u32>, at: u32) -> Option<u32> {
+    set.range(at..).next().or_else(|| set.range(..at).next_back()).copied()
+}
+
+impl Index {
+    pub(super) fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            extents: Vec::new(),
+            whole: BTreeSet::new(),
+            shared: BTreeSet::new(),
+            trees: HashMap::new(),
+            aside: HashSet::new(),
+            free: 0,
+        }
+    }
+
+    // --- building
+    // --------------------------------------------------------------------------------------------------------
+
+    /// Adds the next extent, with the owners of its pages. [`Index::settle`] follows when all are there.
+    pub(super) fn add(&mut self, owners: impl Iterator<Item = TreeId>) {
+        let mut extent = Extent { owner: Owner::NOBODY, free: 0 };
+        let (mut last, mut run) = (TreeId::FREE, 0);
+        for owner in owners {
+            if owner == TreeId::FREE {
+                extent.free += 1;
+                continue;
+            }
+            if owner != last {
+                self.count(last, run);
+                (last, run) = (owner, 0);
+            }
+            run += 1;
+            extent.owner = match extent.owner {
+                Owner::NOBODY => Owner(owner.0),
+                same if same == Owner(owner.0) => same,
+                _ => Owner::SHARED,
+            };
+        }
+        self.count(last, run);
+        self.free += u64::from(extent.free);
+        self.extents.push(extent);
+    }
+
+    fn count(&mut self, tree: TreeId, pages: u32) {
+        if tree != TreeId::FREE && pages > 0 {
+            self.trees.entry(tree).or_default().pages += pages;
+        }
+    }
+
+    /// Decides whose the added extents are, from `first` on.
+    pub(super) fn settle(&mut self, first: u32) {
+        for number in first..self.extents.len() as u32 {
+            let mut owner = self.extents[number as usize].owner;
+            if owner != Owner::NOBODY && owner != Owner::SHARED {
+                let large = self.trees.get(&TreeId(owner.0)).is_some_and(|t| t.pages > SMALL_TREE_PAGES);
+                if !large || self.shape.has_map(number) {
+                    owner = Owner::SHARED;
+                }
+            }
+            self.extents[number as usize].owner = owner;
+            self.file(number);
+        }
+    }
+
+    pub(super) fn extents(&self) -> u32 {
+        self.extents.len() as u32
+    }
+
+    // --- claiming
+    // --------------------------------------------------------------------------------------------------------
+
+    /// Pages that are neither owned nor claimed.
+    pub(super) fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// Pages set aside.
+    pub(super) fn aside(&self) -> usize {
+        self.aside.len()
+    }
+
+    /// Pages of a tree, those set aside for it included.
+    pub(super) fn pages_of(&self, tree: TreeId) -> u32 {
+        self.trees.get(&tree).map_or(0, |t| t.pages)
+    }
+
+    /// Claims `pages` pages for `tree` near `near` if `keep` pages stay free afterwards; all or none.
+    pub(super) fn claim(
+        &mut self,
+        tree: TreeId,
+        near: PageId,
+        pages: usize,
+        keep: u64,
+        reach: Reach,
+    ) -> Option<Claims> {
+        if self.free < pages as u64 + keep {
+            return None;
+        }
+        let mut claims = Claims::new();
+        let (mut left, mut at) = (pages, self.shape.extent_of(near));
+        while left > 0 {
+            let Some(extent) = self.choose(tree, at, left, reach) else {
+                self.give_back(tree, &claims);
+                return None;
+            };
+            let count = usize::from(self.extents[extent as usize].free).min(left) as u16;
+            self.occupy(extent, tree, count);
+            claims.push((extent, count));
+            (left, at) = (left - usize::from(count), extent);
+        }
+        Some(claims)
+    }
+
+    /// The extent from which `tree` is to be served; one with a free page.
+    fn choose(&self, tree: TreeId, at: u32, wanted: usize, reach: Reach) -> Option<u32> {
+        let own = self.trees.get(&tree);
+        let large = own.map_or(0, |t| t.pages as usize) + wanted > SMALL_TREE_PAGES as usize;
+        let own = || own.and_then(|t| nearest(&t.partial, at));
+        let (whole, shared) = (|| nearest(&self.whole, at), || nearest(&self.shared, at));
+        let chosen = if large { own().or_else(whole) } else { shared().or_else(own).or_else(whole) };
+        match reach {
+            Reach::Own => chosen,
+            // Only a full disk comes here, so a scan does no harm.
+            Reach::Any => {
+                chosen.or_else(shared).or_else(|| self.extents.iter().position(|e| e.free > 0).map(|i| i as u32))
+            }
+        }
+    }
+
+    fn occupy(&mut self, number: u32, tree: TreeId, count: u16) {
+        self.unfile(number);
+        let own = self.trees.entry(tree).or_default();
+        own.pages += u32::from(count);
+        let large = own.pages > SMALL_TREE_PAGES;
+        let extent = &mut self.extents[number as usize];
+        if extent.owner == Owner::NOBODY {
+            extent.owner = if large { Owner(tree.0) } else { Owner::SHARED };
+        }
+        extent.free -= count;
+        self.free -= u64::from(count);
+        self.file(number);
+    }
+
+    /// Puts an extent into the set where it is looked for.
+    fn file(&mut self, number: u32) {
+        let extent = &mut self.extents[number as usize];
+        if extent.free == 0 {
+            return;
+        }
+        if u32::from(extent.free) == self.shape.extent_pages {
+            extent.owner = Owner::NOBODY;
+        }
+        if extent.owner == Owner::NOBODY {
+            self.whole.insert(number);
+            return;
+        }
+        match self.trees.get_mut(&TreeId(extent.owner.0)) {
+            Some(tree) if extent.owner != Owner::SHARED => tree.partial.insert(number),
+            // Shared, or the tree is gone and what is left of the extent is another's.
+            _ => {
+                extent.owner = Owner::SHARED;
+                self.shared.insert(number)
+            }
+        };
+    }
+
+    /// Takes an extent out of that set, before it changes.
+    fn unfile(&mut self, number: u32) {
+        match self.extents[number as usize].owner {
+            Owner::NOBODY => self.whole.remove(&number),
+            Owner::SHARED => self.shared.remove(&number),
+            Owner(tree) => self.trees.get_mut(&TreeId(tree)).is_some_and(|t| t.partial.remove(&number)),
+        };
+    }
+
+    /// Pages of `extent` that were `tree`'s, or claimed for it, are free again.
+    pub(super) fn release(&mut self, tree: TreeId, extent: u32, count: u16) {
+        self.unfile(extent);
+        self.extents[extent as usize].free += count;
+        debug_assert!(u32::from(self.extents[extent as usize].free) <= self.shape.extent_pages, "(1)");
+        self.free += u64::from(count);
+        self.file(extent);
+        if let Some(own) = self.trees.get_mut(&tree) {
+            debug_assert!(own.pages >= u32::from(count), "a tree gives back no more than it had");
+            own.pages = own.pages.saturating_sub(u32::from(count));
+            if own.pages == 0 {
+                // Its extents, if it still has any by name, are wholly free or another's.
+                let left = self.trees.remove(&tree).expect("it was just there");
+                for number in left.partial {
+                    self.extents[number as usize].owner = Owner::SHARED;
+                    self.file(number);
+                }
+            }
+        }
+    }
+
+    /// Undoes claims.
+    pub(super) fn give_back(&mut self, tree: TreeId, claims: &[(u32, u16)]) {
+        for &(extent, count) in claims {
+            self.release(tree, extent, count);
+        }
+    }
+
+    // --- pages set aside
+    // -------------------------------------------------------------------------------------------------
+
+    /// Sets a page aside unless another has it. It was claimed, and its map is latched.
+    pub(super) fn set_aside(&mut self, page: PageId) -> bool {
+        self.aside.insert(page.0)
+    }
+
+    /// A page that was claimed and set aside is only claimed again.
+    pub(super) fn forget(&mut self, page: PageId) {
+        self.aside.remove(&page.0);
+    }
+
+    /// A page set aside is now owned. Its map is latched exclusively.
+    pub(super) fn taken(&mut self, page: PageId) {
+        let was = self.aside.remove(&page.0);
+        debug_assert!(was, "only a page set aside is taken");
+    }
+
+    /// A page set aside is not needed.
+    pub(super) fn untaken(&mut self, tree: TreeId, page: PageId) {
+        if self.aside.remove(&page.0) {
+            self.release(tree, self.shape.extent_of(page), 1);
+        }
+    }
+
+    /// What is wrong with it, given the owners the maps say; for tests and the check. Nothing is set aside meanwhile.
+    pub(super) fn differs(&self, owners: &[TreeId]) -> Option<String> {
+        let per = self.shape.extent_pages as usize;
+        if owners.len() != self.extents.len() * per {
+            return Some(format!("the maps have {} pages, the index {} extents", owners.len(), self.extents.len()));
+        }
+        let mut pages: HashMap<TreeId, u32> = HashMap::new();
+        for &owner in owners.iter().filter(|&&o| o != TreeId::FREE) {
+            *pages.entry(owner).or_default() += 1;
+        }
+        let known = self.trees.iter().filter(|(_, t)| t.pages > 0);
+        if let Some((tree, t)) = known.clone().find(|(tree, t)| pages.get(tree) != Some(&t.pages)) {
+            return Some(format!(
+                "tree {tree} has {:?} pages in the maps and {} in the index",
+                pages.get(tree),
+                t.pages
+            ));
+        }
+        if known.count() != pages.len() {
+            return Some("the maps know a tree that the index does not".into());
+        }
+        let (mut whole, mut shared, mut free) = (BTreeSet::new(), BTreeSet::new(), 0);
+        for (number, (extent, owners)) in (0..).zip(self.extents.iter().zip(owners.chunks_exact(per))) {
+            let count = owners.iter().filter(|&&o| o == TreeId::FREE).count();
+            free += count as u64;
+            if usize::from(extent.free) != count {
+                return Some(format!(
+                    "extent {number} has {count} free pages in the maps and {} in the index",
+                    extent.free
+                ));
+            }
+            match extent.owner {
+                _ if count == 0 => {}
+                Owner::NOBODY => drop(whole.insert(number)),
+                Owner::SHARED => drop(shared.insert(number)),
+                Owner(tree) if self.trees.get(&TreeId(tree)).is_some_and(|t| t.partial.contains(&number)) => {}
+                Owner(tree) => return Some(format!("extent {number} of tree {tree} cannot be found")),
+            }
+        }
+        if (whole != self.whole) || (shared != self.shared) || free != self.free {
+            return Some("the sets of the index are not those of its extents".into());
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SHAPE: Shape = Shape { extent_pages: 8, group_pages: 24 };
+
+    /// The index beside plain owners, driven as `Space` drives it.
+    struct Both {
+        index: Index,
+        owners: Vec<TreeId>,
+    }
+
+    impl Both {
+        fn new(extents: u32) -> Self {
+            let mut both = Self { index: Index::new(SHAPE), owners: Vec::new() };
+            both.grow(extents);
+            both
+        }
+
+        fn grow(&mut self, extents: u32) {
+            let first = self.index.extents();
+            for extent in first..first + extents {
+                let mut owners = vec![TreeId::FREE; 8];
+                if SHAPE.has_map(extent) {
+                    owners[1] = TreeId::SYSTEM;
+                }
+                self.index.add(owners.iter().copied());
+                self.owners.extend(owners);
+            }
+            self.index.settle(first);
+        }
+
+        fn take(&mut self, tree: TreeId, near: PageId, pages: usize, keep: u64, reach: Reach) -> Option<Vec<PageId>> {
+            let claims = self.index.claim(tree, near, pages, keep, reach)?;
+            let mut taken = Vec::new();
+            for (extent, mut count) in claims {
+                for page in (extent * 8..extent * 8 + 8).map(PageId) {
+                    if count > 0 && self.owners[page.0 as usize] == TreeId::FREE && self.index.set_aside(page) {
+                        count -= 1;
+                        taken.push(page);
+                    }
+                }
+                assert_eq!(count, 0, "what was claimed is there");
+            }
+            for &page in &taken {
+                self.index.taken(page);
+                self.owners[page.0 as usize] = tree;
+            }
+            Some(taken)
+        }
+
+        fn free(&mut self, page: PageId) {
+            let tree = std::mem::take(&mut self.owners[page.0 as usize]);
+            self.index.release(tree, SHAPE.extent_of(page), 1);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_what_the_owners_say(
+            ops in proptest::collection::vec((0u8..10, 16u32..20, 0u32..400, 1usize..20), 1..150)
+        ) {
+            let mut both = Both::new(4);
+            for (op, tree, near, pages) in ops {
+                match op {
+                    0 => both.grow(1 + near % 4),
+                    1..=3 => {
+                        let taken: Vec<_> = (0..).zip(&both.owners).filter(|(_, t)| t.0 == tree).map(|(p, _)| p).collect();
+                        if let Some(&page) = taken.get(near as usize % taken.len().max(1)) {
+                            both.free(PageId(page));
+                        }
+                    }
+                    _ => {
+                        let reach = if op == 4 { Reach::Any } else { Reach::Own };
+                        let (before, keep) = (both.index.free(), u64::from(op == 5) * 8);
+                        match both.take(TreeId(tree), PageId(near), pages, keep, reach) {
+                            Some(taken) => {
+                                prop_assert_eq!(taken.len(), pages);
+                                prop_assert!(both.index.free() >= keep);
+                            }
+                            None => {
+                                prop_assert_eq!(both.index.free(), before);
+                                prop_assert!(reach == Reach::Own || before < pages as u64 + keep);
+                            }
+                        }
+                    }
+                }
+                prop_assert_eq!(both.index.differs(&both.owners), None);
+            }
+            let mut rebuilt = Index::new(SHAPE);
+            for owners in both.owners.chunks(8) {
+                rebuilt.add(owners.iter().copied());
+            }
+            rebuilt.settle(0);
+            prop_assert_eq!(rebuilt.differs(&both.owners), None);
+        }
+    }
+
+    #[test]
+    fn a_large_tree_gets_contiguous_extents_and_small_ones_share() {
+        let mut both = Both::new(30);
+        let large = both.take(TreeId(16), PageId(0), 40, 0, Reach::Own).expect("room");
+        assert!(large.iter().all(|p| !SHAPE.has_map(SHAPE.extent_of(*p))));
+        let next = both.take(TreeId(16), large[39], 1, 0, Reach::Own).expect("room")[0];
+        assert!(
+            large.windows(2).filter(|w| w[0].0 + 1 != w[1].0).count() <= 2,
+            "maps are all that interrupts {large:?}"
+        );
+        assert!(next.0 > large[39].0 && next.0 - large[39].0 <= 9, "{next} is close to {}", large[39]);
+        let one = both.take(TreeId(17), large[0], 1, 0, Reach::Own).expect("room")[0];
+        let two = both.take(TreeId(18), large[0], 1, 0, Reach::Own).expect("room")[0];
+        assert_eq!(SHAPE.extent_of(one), SHAPE.extent_of(two));
+    }
+
+    #[test]
+    fn a_full_disk_gives_what_is_left_but_for_the_reserve() {
+        let mut both = Both::new(6);
+        assert!(
+            both.take(TreeId(16), PageId(0), 40, 0, Reach::Own).is_none(),
+            "a large tree leaves shared extents alone"
+        );
+        assert!(both.take(TreeId(16), PageId(0), 43, 4, Reach::Any).is_none());
+        assert!(both.take(TreeId(16), PageId(0), 42, 4, Reach::Any).is_some());
+        assert!(both.take(TreeId(17), PageId(0), 4, 0, Reach::Any).is_some());
+        assert_eq!(both.index.free(), 0);
+    }
+}

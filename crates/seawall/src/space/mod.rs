@@ -1,0 +1,326 @@
+//! Which page belongs to whom. See docs/engine.md, "Space".
+//!
+//! 1. A page's owner is what its group's space map says; the maps are pages, changed only through redo. Everything in
+//!    memory is rebuilt from them by [`Space::open`].
+//! 2. Reserve before latching, take inside the mini-transaction. A page set aside is in nobody's map entry, so a crash
+//!    gives it back.
+//! 3. The latches of space come after all others of a mini-transaction: the header page first, then maps, then fresh
+//!    frames. The header orders mini-transactions that change several maps, whatever the order in which they meet them.
+//! 4. What can stop (latches, frames) comes before the first change, within each call here; whoever changes several
+//!    things in one mini-transaction makes them ready first ([`Space::ready_to_free`], or `take` before anything else
+//!    is changed).
+//! 5. A page is given again only after the mini-transaction that freed it has let go of its map.
+//!
+//! ```text
+//!   free ──reserve──> set aside ──take──> owned ──free, free_many, free_tree_step──> free
+//!                         └──drop──> free
+//! ```
+
+mod check;
+mod free;
+mod grow;
+mod header;
+mod index;
+mod map;
+mod reserve;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use check::{Check, Finding};
+pub use reserve::{Purpose, Reserved, TAKEN_AT_ONCE_MAX};
+
+use crate::buffer::role::Role;
+use crate::buffer::{Held, Mtr, Pool, Redo};
+use crate::error::{Error, Result, Stop};
+use crate::format::{Malformed, PageId, TreeId};
+use grow::Growth;
+use header::{Field, InitHeader, SetHeaderField};
+use index::Index;
+use map::{InitMap, MarkFreed, SetOwner, Shape};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Maps that are asked for together while the index is built.
+const MAPS_AHEAD: u32 = 64;
+
+/// The pages of the data file and their owners.
+#[derive(Debug)]
+pub struct Space {
+    pool: Arc<Pool>,
+    shape: Shape,
+    /// As in the header page; raised last when the file grows.
+    pages: AtomicU32,
+    index: Mutex<Index>,
+    /// Whoever makes the file grow has it; those who find room never ask for it.
+    growing: Role,
+    growth: Mutex<Growth>,
+    /// Most pages of one step of growth that was not asked for.
+    grow_pages_max: AtomicU32,
+    /// The group at which `free_tree_step` goes on, by tree; a hint.
+    sweeps: Mutex<HashMap<TreeId, u32>>,
+}
+
+/// Replays a record of this layer.
+///
+/// # Errors
+/// When the body does not decode, or does not fit the page.
+pub fn redo(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
+    match tag {
+        InitHeader::TAG => InitHeader::decode(body)?.apply(page),
+        SetHeaderField::TAG => SetHeaderField::decode(body, page)?.apply(page),
+        InitMap::TAG => InitMap::decode(body)?.apply(page),
+        SetOwner::TAG => SetOwner::decode(body, page)?.apply(page),
+        MarkFreed::TAG => MarkFreed::decode(body)?.apply(page),
+        _ => return Err(Malformed("no record of space has this tag")),
+    }
+    Ok(())
+}
+
+/// Reads everything that a space map or the header page says; returns how many pages have an owner. For tests that feed it damaged ones.
+///
+/// # Errors
+/// What makes no sense.
+#[doc(hidden)]
+pub fn read_page(page: &[u8]) -> Result<usize, String> {
+    if map::verify(page).is_ok() {
+        let pages = Shape::of(page.len()).group_pages as u16;
+        return Ok((0..pages).filter(|&index| map::owner(page, index) != TreeId::FREE).count());
+    }
+    header::verify(page).map(|()| 0)
+}
+
+impl Space {
+    /// Makes the data file's header page and first maps, in a file grown to `initial_pages` (rounded up to whole
+    /// extents).
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`].
+    pub fn create(pool: Arc<Pool>, initial_pages: u32) -> Result<Self> {
+        let space = Self::empty(pool, 0);
+        let wanted = space.shape.whole_extents(u64::from(initial_pages.max(1)));
+        let wanted = wanted.ok_or_else(|| space.no_more_pages(initial_pages as usize))?;
+        space.make_header(wanted)?;
+        Ok(space)
+    }
+
+    /// Reads the header page and all maps.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn open(pool: Arc<Pool>) -> Result<Self> {
+        let pages = pool.retry(|| {
+            let header = pool.shared(header::PAGE)?;
+            header::verify(&header).map_err(|why| Error::bad_page(header::PAGE, why))?;
+            Ok(Field::Pages.get(&header))
+        })?;
+        let space = Self::empty(pool, pages);
+        let mut index = Index::new(space.shape);
+        let groups = space.shape.groups(pages);
+        for group in 0..groups {
+            if group % MAPS_AHEAD == 0 {
+                let ahead = group..groups.min(group + MAPS_AHEAD);
+                space.pool.prefetch(&ahead.map(|g| space.shape.map_of_group(g)).collect::<Vec<_>>());
+            }
+            space.with_owners(group, |owners| {
+                for extent in owners.chunks_exact(space.shape.extent_pages as usize) {
+                    index.add(extent.iter().copied());
+                }
+            })?;
+        }
+        index.settle(0);
+        *space.index.lock() = index;
+        space.nothing_beyond()?;
+        Ok(space)
+    }
+
+    /// The last map gives no page away that the file does not have yet: growth takes all of them for free.
+    fn nothing_beyond(&self) -> Result<()> {
+        let Some(group) = self.shape.groups(self.pages()).checked_sub(1) else { return Ok(()) };
+        let (number, first) = (self.shape.map_of_group(group), group * self.shape.group_pages);
+        let beyond = self.pool.retry(|| {
+            let map = self.pool.shared(number)?;
+            let mut new = (self.pages() - first) as u16..self.shape.group_pages as u16;
+            Ok(new.find(|&index| map::owner(&map, index) != TreeId::FREE))
+        })?;
+        beyond.map_or(Ok(()), |index| {
+            let (page, end) = (first + u32::from(index), self.pages());
+            Err(Error::bad_page(number, format!("it gives page {page} to a tree, but the file ends before page {end}")))
+        })
+    }
+
+    fn empty(pool: Arc<Pool>, pages: u32) -> Self {
+        let shape = Shape::of(pool.page_bytes());
+        Self {
+            shape,
+            pages: AtomicU32::new(pages),
+            index: Mutex::new(Index::new(shape)),
+            growing: Role::default(),
+            growth: Mutex::default(),
+            grow_pages_max: AtomicU32::new((grow::GROW_BYTES_MAX / pool.page_bytes() as u64) as u32),
+            sweeps: Mutex::default(),
+            pool,
+        }
+    }
+
+    /// The pool it stands on.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Pages of the file that may be owned.
+    pub fn pages(&self) -> u32 {
+        self.pages.load(Relaxed)
+    }
+
+    /// Pages that are neither owned nor set aside, those kept for rollback included.
+    pub fn free_pages(&self) -> u64 {
+        self.index.lock().free()
+    }
+
+    /// Pages a tree owns or has set aside. Takes a short mutex, reads nothing.
+    pub fn pages_of(&self, tree: TreeId) -> u32 {
+        self.index.lock().pages_of(tree)
+    }
+
+    // --- the header page
+    // -------------------------------------------------------------------------------------------------
+
+    /// The next tree id. Latches the header page, after all other latches but maps. Never given again, but to nobody
+    /// if the mini-transaction is lost.
+    ///
+    /// # Errors
+    /// [`Stop::Load`]; nothing is changed then.
+    pub fn new_tree_id(&self, mtr: &mut Mtr<'_>) -> Result<TreeId, Stop> {
+        let held = self.latch_header(mtr)?;
+        let tree = Field::NextTree.get(mtr.page(held));
+        let next = tree.checked_add(1).ok_or_else(|| Error::Usage("all ids of trees have been given".into()))?;
+        mtr.run(held, &SetHeaderField { field: Field::NextTree, value: next });
+        Ok(TreeId(tree))
+    }
+
+    /// The root page of the catalog; [`PageId::NONE`] until it is set.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn catalog_root(&self) -> Result<PageId> {
+        Ok(PageId(self.header_field(Field::CatalogRoot)?))
+    }
+
+    /// Sets the root page of the catalog. Latches the header page.
+    ///
+    /// # Errors
+    /// [`Stop::Load`]; nothing is changed then.
+    pub fn set_catalog_root(&self, mtr: &mut Mtr<'_>, root: PageId) -> Result<(), Stop> {
+        let held = self.latch_header(mtr)?;
+        mtr.run(held, &SetHeaderField { field: Field::CatalogRoot, value: root.0 });
+        Ok(())
+    }
+
+    /// The first page of the undo directory; [`PageId::NONE`] until it is set.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn undo_directory(&self) -> Result<PageId> {
+        Ok(PageId(self.header_field(Field::UndoDirectory)?))
+    }
+
+    /// Sets the first page of the undo directory. Latches the header page.
+    ///
+    /// # Errors
+    /// [`Stop::Load`]; nothing is changed then.
+    pub fn set_undo_directory(&self, mtr: &mut Mtr<'_>, page: PageId) -> Result<(), Stop> {
+        let held = self.latch_header(mtr)?;
+        mtr.run(held, &SetHeaderField { field: Field::UndoDirectory, value: page.0 });
+        Ok(())
+    }
+
+    fn header_field(&self, field: Field) -> Result<u32> {
+        self.pool.retry(|| Ok(field.get(&self.pool.shared(header::PAGE)?)))
+    }
+
+    fn latch_header(&self, mtr: &mut Mtr<'_>) -> Result<Held, Stop> {
+        mtr.latch(header::PAGE)
+    }
+
+    // --- maps
+    // ------------------------------------------------------------------------------------------------------------
+
+    /// Who owns a page. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`]; [`Error::Usage`] when the file has no such page.
+    pub fn owner(&self, page: PageId) -> Result<TreeId> {
+        self.known(page)?;
+        self.pool.retry(|| {
+            let number = self.shape.map_of(page);
+            let map = self.pool.shared(number)?;
+            map::verify(&map).map_err(|why| Error::bad_page(number, why))?;
+            Ok(map::owner(&map, self.shape.index_of(page)))
+        })
+    }
+
+    /// Calls `visit` with every page that `tree` owns, in order. No latch may be held, none is while `visit` runs.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`], or what `visit` fails with.
+    pub fn for_each_owned(&self, tree: TreeId, mut visit: impl FnMut(PageId) -> Result<()>) -> Result<()> {
+        for group in 0..self.shape.groups(self.pages()) {
+            let mut owned = Vec::new();
+            self.with_owners(group, |owners| {
+                let all = (group * self.shape.group_pages..).zip(owners);
+                owned.extend(all.filter(|&(_, &owner)| owner == tree).map(|(page, _)| PageId(page)));
+            })?;
+            owned.into_iter().try_for_each(&mut visit)?;
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` once with the owners of a group's pages, as far as the file goes.
+    fn with_owners(&self, group: u32, visit: impl FnOnce(&[TreeId])) -> Result<()> {
+        let number = self.shape.map_of_group(group);
+        let count = (self.pages() - group * self.shape.group_pages).min(self.shape.group_pages) as u16;
+        let owners = self.pool.retry(|| {
+            let map = self.pool.shared(number)?;
+            map::verify(&map).map_err(|why| Error::bad_page(number, why))?;
+            Ok((0..count).map(|index| map::owner(&map, index)).collect::<Vec<_>>())
+        })?;
+        visit(&owners);
+        Ok(())
+    }
+
+    /// Latches the header page, then the maps of `pages`. Nothing of space stops this mini-transaction afterwards, as
+    /// far as these pages go.
+    fn latch_maps(&self, mtr: &mut Mtr<'_>, pages: impl Iterator<Item = PageId>) -> Result<(), Stop> {
+        self.latch_header(mtr)?;
+        let mut last = PageId::NONE;
+        for page in pages {
+            let map = self.shape.map_of(page);
+            if map != last {
+                self.latch_map(mtr, page)?;
+                last = map;
+            }
+        }
+        Ok(())
+    }
+
+    fn latch_map(&self, mtr: &mut Mtr<'_>, page: PageId) -> Result<Held, Stop> {
+        self.known(page)?;
+        let number = self.shape.map_of(page);
+        let held = mtr.latch(number)?;
+        map::verify(mtr.page(held)).map_err(|why| Error::bad_page(number, why))?;
+        Ok(held)
+    }
+
+    /// Whether the file has such a page at all.
+    fn known(&self, page: PageId) -> Result<()> {
+        let pages = self.pages();
+        if page.0 < pages {
+            return Ok(());
+        }
+        Err(Error::bad_page(page, format!("something refers to it, but the file has {pages} pages")))
+    }
+}

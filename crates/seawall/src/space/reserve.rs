@@ -1,0 +1,187 @@
+//! Setting pages aside, and taking them.
+//!
+//! 1. A page is set aside under a shared latch of its map, and becomes owned under an exclusive one: whoever sees it
+//!    free in the map and not set aside may have it.
+//! 2. What is not taken goes back when the reservation is dropped.
+//! 3. New data leaves a reserve of free pages to rollback (trap 14), which may use any free page of the file.
+
+use super::index::{Claims, Reach};
+use super::map::{self, SetOwner};
+use super::{Space, header};
+use crate::buffer::{Held, Mtr};
+use crate::error::{Error, Result, Stop};
+use crate::format::{PageId, TreeId};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Most pages that one mini-transaction can take. Each needs a frame at the same time: whoever takes more than a few
+/// asks how many the pool has.
+pub const TAKEN_AT_ONCE_MAX: usize = 32;
+
+/// For what space is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// New data: leaves the reserve for rollback alone.
+    Grow,
+    /// Rollback, purge or recovery: may use the reserve.
+    Undo,
+}
+
+/// Pages set aside for one tree, in memory only. What is not taken goes back when it is dropped.
+#[derive(Debug)]
+pub struct Reserved<'s> {
+    space: &'s Space,
+    tree: TreeId,
+    pages: VecDeque<PageId>,
+}
+
+impl Space {
+    /// Sets `pages` pages aside for `tree`, close to `near` when possible; may grow the file. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; [`Error::Io`] and [`Error::Corrupt`] when a map cannot be read. Nothing is set aside then.
+    pub fn reserve(&self, tree: TreeId, near: PageId, pages: usize, purpose: Purpose) -> Result<Reserved<'_>> {
+        let mut reserved = Reserved { space: self, tree, pages: VecDeque::with_capacity(pages) };
+        let claims = self.claim(tree, near, pages, purpose)?;
+        for (done, &(extent, count)) in claims.iter().enumerate() {
+            if let Err(error) = self.pick(extent, count, near, &mut reserved) {
+                // Those picked go back with `reserved`, the others here.
+                self.index.lock().give_back(tree, &claims[done..]);
+                return Err(error);
+            }
+        }
+        Ok(reserved)
+    }
+
+    /// Claims pages in the index, growing the file if need be.
+    fn claim(&self, tree: TreeId, near: PageId, pages: usize, purpose: Purpose) -> Result<Claims> {
+        let claim = |reach| {
+            let keep = if purpose == Purpose::Grow { self.kept_for_rollback() } else { 0 };
+            self.index.lock().claim(tree, near, pages, keep, reach)
+        };
+        loop {
+            let seen = self.pages.load(Relaxed);
+            if let Some(claims) = claim(Reach::Own) {
+                return Ok(claims);
+            }
+            match self.grow_for(pages, seen) {
+                Ok(()) => {}
+                Err(no_space @ Error::NoSpace { .. }) => return claim(Reach::Any).ok_or(no_space),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sets `count` claimed pages of an extent aside: those behind `near` first. All or none.
+    fn pick(&self, extent: u32, count: u16, near: PageId, reserved: &mut Reserved<'_>) -> Result<()> {
+        let first = self.shape.first_of_extent(extent);
+        let number = self.shape.map_of(first);
+        let begin = if self.shape.extent_of(near) == extent { near.0 - first.0 } else { 0 };
+        let picked = self.pool.retry(|| {
+            let map = self.pool.shared(number)?;
+            map::verify(&map).map_err(|why| Error::bad_page(number, why))?;
+            let around = (begin..self.shape.extent_pages).chain(0..begin).map(|i| PageId(first.0 + i));
+            let mut index = self.index.lock();
+            let picked: Vec<_> = around
+                .filter(|&page| map::owner(&map, self.shape.index_of(page)) == TreeId::FREE && index.set_aside(page))
+                .take(usize::from(count))
+                .collect();
+            if picked.len() < usize::from(count) {
+                picked.iter().for_each(|&page| index.forget(page));
+                let why = format!("its extent {extent} has fewer free pages than the {count} claimed");
+                return Err(Error::bad_page(number, why).into());
+            }
+            Ok(picked)
+        })?;
+        reserved.pages.extend(picked);
+        Ok(())
+    }
+
+    /// Pages that new data leaves free.
+    pub(super) fn kept_for_rollback(&self) -> u64 {
+        u64::from((self.pages.load(Relaxed) / 64).clamp(16, 1024))
+    }
+}
+
+impl Reserved<'_> {
+    /// Pages that can still be taken.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Whether all are taken.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// The page that the next `take` gives.
+    #[must_use]
+    pub fn peek(&self) -> Option<PageId> {
+        self.pages.front().copied()
+    }
+
+    /// Makes one of the pages the tree's: latches the space map, logs the owner, and returns the page's number and
+    /// fresh frame. After all other latches.
+    ///
+    /// The first `take` of a mini-transaction makes ready all pages left (up to [`TAKEN_AT_ONCE_MAX`]): if it does not
+    /// stop, none of the next does. A page is used in the mini-transaction that took it.
+    ///
+    /// # Errors
+    /// [`Stop::Load`] and [`Stop::Frames`], with nothing changed. [`Error::Usage`] when all are taken.
+    pub fn take(&mut self, mtr: &mut Mtr<'_>) -> Result<(PageId, Held), Stop> {
+        let held = self.make_ready(mtr, self.pages.len().min(TAKEN_AT_ONCE_MAX))?;
+        let page = self.pages.pop_front();
+        let page = page.ok_or_else(|| Error::Usage("more pages are taken than were reserved".into()))?;
+        self.own(mtr, page)?;
+        Ok((page, held[0]))
+    }
+
+    /// Takes `count` pages, or stops with nothing changed. For reservations of which one mini-transaction takes but a
+    /// part.
+    ///
+    /// # Errors
+    /// As [`Reserved::take`].
+    pub fn take_many(&mut self, mtr: &mut Mtr<'_>, count: usize) -> Result<Vec<(PageId, Held)>, Stop> {
+        if count > self.pages.len().min(TAKEN_AT_ONCE_MAX) {
+            return Err(Error::Usage(format!("{count} pages are taken of {} reserved", self.pages.len())).into());
+        }
+        let held = self.make_ready(mtr, count)?;
+        let mut taken = Vec::with_capacity(count);
+        for held in held {
+            let page = self.pages.pop_front().expect("counted above");
+            self.own(mtr, page)?;
+            taken.push((page, held));
+        }
+        Ok(taken)
+    }
+
+    /// All that can stop: the latches of the header and of the maps, and frames.
+    fn make_ready(&self, mtr: &mut Mtr<'_>, count: usize) -> Result<Vec<Held>, Stop> {
+        let pages = || self.pages.iter().copied().take(count);
+        self.space.latch_maps(mtr, pages())?;
+        pages().map(|page| mtr.fresh(page)).collect()
+    }
+
+    /// The maps are latched: this cannot stop.
+    fn own(&self, mtr: &mut Mtr<'_>, page: PageId) -> Result<(), Stop> {
+        let map = self.space.latch_map(mtr, page)?;
+        debug_assert_ne!(page, header::PAGE, "the header is never free");
+        mtr.run(map, &SetOwner { index: self.space.shape.index_of(page), count: 1, owner: self.tree });
+        self.space.index.lock().taken(page);
+        Ok(())
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if self.pages.is_empty() {
+            return;
+        }
+        let mut index = self.space.index.lock();
+        for page in self.pages.drain(..) {
+            index.untaken(self.tree, page);
+        }
+    }
+}

@@ -1,0 +1,491 @@
+//! Space on bytes, and on a pool over a simulated disk.
+
+use super::*;
+use crate::format::page;
+use proptest::prelude::*;
+
+fn replayed<R: Redo>(change: &R, before: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    change.encode(&mut body);
+    let mut page = before.to_vec();
+    redo(R::TAG, &body, &mut page).expect("what was logged can be replayed");
+    page
+}
+
+fn applied<R: Redo>(change: &R, before: &[u8]) -> Vec<u8> {
+    let mut page = before.to_vec();
+    change.apply(&mut page);
+    page
+}
+
+#[test]
+fn replaying_does_what_was_done() {
+    let zeroes = vec![0; page::PAGE_BYTES_MIN];
+    let header = applied(&InitHeader { pages: 512 }, &zeroes);
+    assert_eq!(header::verify(&header), Ok(()));
+    assert_eq!(replayed(&InitHeader { pages: 512 }, &zeroes), header);
+    for field in [Field::Pages, Field::NextTree, Field::CatalogRoot, Field::UndoDirectory, Field::PageBytes] {
+        let change = SetHeaderField { field, value: 0xfeed_beef };
+        assert_eq!(field.get(&applied(&change, &header)), 0xfeed_beef);
+        assert_eq!(replayed(&change, &header), applied(&change, &header));
+    }
+    let map = applied(&InitMap { number: PageId(1) }, &zeroes);
+    assert_eq!(replayed(&InitMap { number: PageId(1) }, &zeroes), map);
+    let change = SetOwner { index: 700, count: 68, owner: TreeId(19) };
+    assert_eq!(replayed(&change, &map), applied(&change, &map));
+    assert_eq!(
+        replayed(&MarkFreed { number: PageId(9) }, &map),
+        applied(&MarkFreed { number: PageId(9) }, &zeroes),
+        "it makes the page from nothing"
+    );
+}
+
+proptest! {
+    #[test]
+    fn bad_records_are_refused(
+        tag in prop_oneof![0x10u8..0x20, 0x90u8..0xa0, any::<u8>()],
+        body in proptest::collection::vec(any::<u8>(), 0..24),
+        kind in 0u8..9,
+    ) {
+        let mut page = vec![0; page::PAGE_BYTES_MIN];
+        page[page::KIND] = kind;
+        let before = page.clone();
+        if redo(tag, &body, &mut page).is_err() {
+            prop_assert_eq!(page, before);
+        }
+    }
+}
+
+// --- on a pool
+// -----------------------------------------------------------------------------------------------------------------
+
+use super::testing::{Machine, Running, assert_sound, redo_space};
+use crate::buffer::MtrSize;
+use rand::seq::IndexedRandom as _;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg as Dice;
+use seawall_sim::SimDisk;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What an owner writes into its page first.
+struct Stamp(PageId, TreeId);
+
+impl Redo for Stamp {
+    const TAG: u8 = 0x9f;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0.0.to_le_bytes());
+        out.extend_from_slice(&self.1.0.to_le_bytes());
+    }
+
+    fn apply(&self, page: &mut [u8]) {
+        page::init(page, self.0, self.1, page::PageKind::Leaf, 0);
+    }
+}
+
+fn redo_stamped(tag: u8, body: &[u8], page: &mut [u8]) {
+    if tag != Stamp::TAG {
+        return redo_space(tag, body, page);
+    }
+    let mut body = crate::format::Reader::new(body);
+    let (number, tree) = (PageId(body.u32().expect("four bytes")), TreeId(body.u32().expect("four bytes")));
+    Stamp(number, tree).apply(page);
+}
+
+/// A space in which the ids of the trees used here have been given.
+fn create(running: &Running, pages: u32) -> Space {
+    let space = Space::create(running.pool.clone(), pages).expect("room");
+    for _ in 16..24 {
+        let given = space.pool().retry(|| {
+            let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
+            space.new_tree_id(&mut mtr)?;
+            mtr.commit();
+            Ok(())
+        });
+        given.expect("the disk is well");
+    }
+    space
+}
+
+/// Pages of one batch: small pools have frames for them.
+const BATCH: usize = 8;
+
+/// Takes pages: a few one by one in one mini-transaction, many in batches.
+fn take(space: &Space, tree: TreeId, near: PageId, count: usize, purpose: Purpose) -> Result<Vec<PageId>> {
+    let mut reserved = space.reserve(tree, near, count, purpose)?;
+    let mut taken = Vec::new();
+    while !reserved.is_empty() {
+        taken.extend(space.pool().retry(|| {
+            let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
+            let batch = if count <= BATCH {
+                (0..count).map(|_| reserved.take(&mut mtr)).collect::<Result<Vec<_>, _>>()?
+            } else {
+                let batch = reserved.len().min(BATCH);
+                reserved.take_many(&mut mtr, batch)?
+            };
+            for &(number, held) in &batch {
+                mtr.run(held, &Stamp(number, tree));
+            }
+            mtr.commit();
+            Ok(batch.into_iter().map(|(number, _)| number).collect::<Vec<_>>())
+        })?);
+    }
+    assert_eq!(taken.len(), count);
+    Ok(taken)
+}
+
+fn free(space: &Space, page: PageId) -> Result<()> {
+    space.pool().retry(|| {
+        let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
+        let held = mtr.latch(page)?;
+        space.free(&mut mtr, held)?;
+        mtr.commit();
+        Ok(())
+    })
+}
+
+fn free_many(space: &Space, tree: TreeId, pages: &[PageId]) -> Result<()> {
+    space.pool().retry(|| {
+        let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
+        space.free_many(&mut mtr, tree, pages)?;
+        mtr.commit();
+        Ok(())
+    })
+}
+
+/// Pages and their owners, but for those the file needs itself.
+type Model = BTreeMap<PageId, TreeId>;
+
+fn owned(space: &Space) -> Model {
+    let all = (16..24).map(TreeId);
+    let mut found = Model::new();
+    for tree in all {
+        space
+            .for_each_owned(tree, |page| {
+                assert_eq!(found.insert(page, tree), None);
+                assert_eq!(space.owner(page).expect("it is there"), tree);
+                Ok(())
+            })
+            .expect("the maps are read");
+    }
+    found
+}
+
+/// One random change, as the model sees it too.
+fn change(space: &Space, model: &mut Model, dice: &mut Dice) {
+    let tree = TreeId(dice.random_range(16..20));
+    let near = PageId(dice.random_range(0..600));
+    let pages: Vec<_> = model.iter().filter(|(_, t)| **t == tree).map(|(p, _)| *p).collect();
+    match dice.random_range(0..10) {
+        0..=4 => {
+            let count = dice.random_range(1..=BATCH);
+            for page in take(space, tree, near, count, Purpose::Grow).expect("the disk is large") {
+                assert_eq!(model.insert(page, tree), None, "page {page} was given twice");
+            }
+        }
+        5 => {
+            // Set aside and not taken.
+            drop(space.reserve(tree, near, 20, Purpose::Grow).expect("the disk is large"));
+        }
+        6..=7 => {
+            if let Some(&page) = pages.choose(dice) {
+                free(space, page).expect("it is the tree's");
+                model.remove(&page);
+            }
+        }
+        8 => {
+            let some: Vec<_> = pages.choose_multiple(dice, 9).copied().collect();
+            if !some.is_empty() {
+                free_many(space, tree, &some).expect("they are the tree's");
+                model.retain(|page, _| !some.contains(page));
+            }
+        }
+        _ => {
+            let upto = 10;
+            let done = space.free_tree_step(tree, upto).expect("the maps are read");
+            assert_eq!(done, pages.is_empty());
+            // In order of pages, from wherever the last sweep of the tree had come to.
+            let left = owned(space);
+            let gone: Vec<_> = pages.into_iter().filter(|page| !left.contains_key(page)).collect();
+            assert!(gone.len() <= upto && gone.is_empty() == done);
+            model.retain(|page, _| !gone.contains(page));
+        }
+    }
+}
+
+#[test]
+fn after_a_crash_the_owners_are_those_of_a_moment_not_before_the_last_flush() {
+    for seed in 0..6 {
+        let machine = Machine::new(seed, 48);
+        let running = machine.create();
+        let space = create(&running, 1);
+        space.set_grow_step(1 << 20);
+        running.flush_log();
+        let mut dice = Dice::seed_from_u64(seed);
+        let (mut model, mut states, mut flushed) = (Model::new(), vec![Model::new()], 0);
+        for step in 0..60 {
+            change(&space, &mut model, &mut dice);
+            states.push(model.clone());
+            match dice.random_range(0..12) {
+                0 => assert!(space.grow_step().is_ok()),
+                1..=2 => {
+                    running.flush_log();
+                    flushed = states.len() - 1;
+                }
+                3 => {
+                    running.pool.flush_all().expect("the disk is well");
+                    flushed = states.len() - 1;
+                }
+                4 => {
+                    let crashed = machine.fork(seed << 32 | step);
+                    crashed.disk.power_cut();
+                    let again = crashed.recover(redo_stamped).expect("it is recovered");
+                    let reopened = Space::open(again.pool.clone()).expect("it opens");
+                    assert_sound(&reopened);
+                    let found = owned(&reopened);
+                    assert!(states[flushed..].contains(&found), "seed {seed}, step {step}");
+                    // And on it goes.
+                    take(&reopened, TreeId(23), PageId(0), 30, Purpose::Grow).expect("room");
+                    assert_sound(&reopened);
+                }
+                _ => {}
+            }
+        }
+        assert_sound(&space);
+        assert_eq!(owned(&space), model, "seed {seed}");
+        running.pool.flush_all().expect("the disk is well");
+        running.process.dies_of(SimDisk::power_cut);
+        let again = machine.recover(redo_stamped).expect("it is recovered");
+        let space = Space::open(again.pool.clone()).expect("it opens");
+        assert_sound(&space);
+        assert_eq!(owned(&space), model, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_dropped_tree_is_freed_in_pieces_whatever_comes_between() {
+    let machine = Machine::new(1, 64);
+    let running = machine.create();
+    let space = create(&running, 2000);
+    let (mut mine, mut other) = (BTreeSet::new(), BTreeSet::new());
+    for _ in 0..40 {
+        mine.extend(take(&space, TreeId(16), PageId(0), 30, Purpose::Grow).expect("room"));
+        other.extend(take(&space, TreeId(17), PageId(0), 3, Purpose::Grow).expect("room"));
+    }
+    let free_before = space.free_pages();
+    for _ in 0..5 {
+        assert!(!space.free_tree_step(TreeId(16), 50).expect("the maps are read"));
+    }
+    assert_eq!(space.free_pages(), free_before + 250);
+    running.flush_log();
+    running.process.dies_of(SimDisk::power_cut);
+    let again = machine.recover(redo_stamped).expect("it is recovered");
+    let space = Space::open(again.pool.clone()).expect("it opens");
+    let mut steps = 0;
+    while !space.free_tree_step(TreeId(16), 100).expect("the maps are read") {
+        steps += 1;
+    }
+    assert_eq!(steps, (1200 - 250usize).div_ceil(100) + usize::from(space.shape.groups(space.pages()) > 2));
+    assert!(space.free_tree_step(TreeId(16), 100).expect("the maps are read"), "again does no harm");
+    assert_eq!(owned(&space).keys().copied().collect::<BTreeSet<_>>(), other);
+    assert_eq!(space.free_pages(), free_before + 1200);
+    assert_sound(&space);
+    assert!(space.free_tree_step(TreeId::UNDO, 1).is_err());
+}
+
+#[test]
+fn a_full_disk_leaves_a_reserve_for_rollback_and_everything_as_it_was() {
+    let machine = Machine::new(3, 48);
+    let running = machine.create();
+    let space = create(&running, 700);
+    machine.fill_disk();
+    let mut taken = BTreeSet::new();
+    let error = loop {
+        match take(&space, TreeId(16), PageId(0), 5, Purpose::Grow) {
+            Ok(pages) => taken.extend(pages),
+            Err(error) => break error,
+        }
+        assert!(taken.len() < 4000, "the disk is full some time");
+    };
+    assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+    let (pages, left) = (space.pages(), space.free_pages());
+    assert!(left >= space.kept_for_rollback() && left < space.kept_for_rollback() + 5, "{left} pages are left");
+    assert!(take(&space, TreeId(16), PageId(0), 5, Purpose::Grow).is_err());
+    assert!(matches!(space.grow_step(), Err(Error::NoSpace { .. })));
+    assert_eq!((space.pages(), space.free_pages()), (pages, left));
+    assert_sound(&space);
+    // Rollback takes all there is, and no more than that.
+    let rest = take(&space, TreeId(16), PageId(0), left as usize, Purpose::Undo).expect("the reserve is for this");
+    assert!(take(&space, TreeId(16), PageId(0), 1, Purpose::Undo).is_err());
+    assert_sound(&space);
+    free_many(&space, TreeId(16), &rest).expect("they are its own");
+    assert_eq!(space.free_pages(), left);
+    assert_sound(&space);
+}
+
+#[test]
+fn threads_never_get_the_same_page() {
+    let machine = Machine::new(5, 128);
+    let running = machine.create();
+    let space = create(&running, 1);
+    space.set_grow_step(1 << 20);
+    let taken: Vec<Vec<PageId>> = std::thread::scope(|scope| {
+        let space = &space;
+        let workers: Vec<_> = (16..20)
+            .map(|tree| {
+                scope.spawn(move || {
+                    let (tree, mut dice) = (TreeId(tree), Dice::seed_from_u64(u64::from(tree)));
+                    let mut mine = Vec::new();
+                    for _ in 0..60 {
+                        let near = mine.last().copied().unwrap_or_default();
+                        mine.extend(take(space, tree, near, dice.random_range(1..9), Purpose::Grow).expect("room"));
+                        if dice.random_bool(0.4) {
+                            free(space, mine.swap_remove(dice.random_range(0..mine.len()))).expect("its own");
+                        }
+                        if dice.random_bool(0.2) && mine.len() > 4 {
+                            free_many(space, tree, &mine.split_off(mine.len() - 4)).expect("its own");
+                        }
+                        if dice.random_bool(0.1) {
+                            assert!(space.grow_step().is_ok());
+                        }
+                    }
+                    mine
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().expect("no panic")).collect()
+    });
+    let mut model = Model::new();
+    for (tree, pages) in (16..).zip(taken) {
+        for page in pages {
+            assert_eq!(model.insert(page, TreeId(tree)), None);
+        }
+    }
+    assert_eq!(owned(&space), model);
+    assert_sound(&space);
+}
+
+#[test]
+fn tree_ids_are_given_once_and_fields_are_kept() {
+    let machine = Machine::new(6, 32);
+    let running = machine.create();
+    let space = Space::create(running.pool.clone(), 1).expect("room");
+    assert_eq!(
+        (space.catalog_root().expect("read"), space.undo_directory().expect("read")),
+        (PageId::NONE, PageId::NONE)
+    );
+    let new = |space: &Space, commit: bool| {
+        space.pool().retry(|| {
+            let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
+            let tree = space.new_tree_id(&mut mtr)?;
+            space.set_catalog_root(&mut mtr, PageId(tree.0 * 10))?;
+            space.set_undo_directory(&mut mtr, PageId(tree.0 * 100))?;
+            assert!(commit);
+            mtr.commit();
+            Ok(tree)
+        })
+    };
+    assert_eq!(new(&space, true).expect("an id"), TreeId::FIRST_USER);
+    assert_eq!(new(&space, true).expect("an id"), TreeId(17));
+    running.flush_log();
+    running.process.dies_of(SimDisk::power_cut);
+    let again = machine.recover(redo_stamped).expect("it is recovered");
+    let space = Space::open(again.pool.clone()).expect("it opens");
+    assert_eq!(new(&space, true).expect("an id"), TreeId(18));
+    assert_eq!(
+        (space.catalog_root().expect("read"), space.undo_directory().expect("read")),
+        (PageId(180), PageId(1800))
+    );
+}
+
+#[test]
+fn misuse_and_damage_are_errors_that_change_nothing() {
+    let machine = Machine::new(7, 32);
+    let space = create(&machine.create(), 1);
+    let mine = take(&space, TreeId(16), PageId(0), 3, Purpose::Grow).expect("room");
+    let before = owned(&space);
+    assert!(free_many(&space, TreeId(17), &mine).is_err(), "another's");
+    assert!(free_many(&space, TreeId(16), &[mine[0], mine[0]]).is_err(), "twice");
+    assert!(free_many(&space, TreeId(16), &[mine[0], PageId(1)]).is_err(), "a map");
+    assert!(free_many(&space, TreeId(16), &[PageId(1 << 30)]).is_err(), "no such page");
+    assert!(free(&space, PageId(0)).is_err(), "the header");
+    assert!(space.owner(PageId(1 << 30)).is_err());
+    let mut reserved = space.reserve(TreeId(16), PageId(0), 1, Purpose::Grow).expect("room");
+    let more = space.pool().retry(|| {
+        let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
+        reserved.take_many(&mut mtr, 2)
+    });
+    assert!(more.is_err());
+    drop(reserved);
+    assert_eq!(owned(&space), before);
+    assert!(space.pool().health().check().is_ok());
+    assert_sound(&space);
+    let mut check = space.check().expect("the header can be read");
+    assert!(check.reach(mine[0], TreeId(16)));
+    assert!(
+        !check.reach(mine[0], TreeId(16)) && !check.reach(mine[1], TreeId(17)) && !check.reach(PageId(99), TreeId(16))
+    );
+    assert_eq!(check.finish(&[]).len(), 4, "three wrong references and a page that nothing refers to");
+}
+
+#[test]
+fn an_owner_beyond_the_end_of_the_file_is_damage() {
+    let machine = Machine::new(8, 32);
+    let space = create(&machine.create(), 1);
+    assert!(space.pages() < space.shape.group_pages, "the group goes on behind the file");
+    assert!(Space::open(space.pool().clone()).is_ok());
+    let change = super::map::SetOwner { index: space.pages() as u16 + 56, count: 1, owner: TreeId(17) };
+    let damaged = space.pool().retry(|| {
+        let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
+        let map = mtr.latch(PageId(1))?;
+        mtr.run(map, &change);
+        mtr.commit();
+        Ok(())
+    });
+    damaged.expect("the map is there");
+    assert!(matches!(Space::open(space.pool().clone()), Err(Error::Corrupt(_))));
+}
+
+#[test]
+fn a_crash_between_growing_and_saying_so_loses_nothing() {
+    let machine = Machine::new(11, 48);
+    let running = machine.create();
+    let space = create(&running, 1);
+    let pages = space.pages();
+    running.flush_log();
+    running.pool.grow_file(pages + 3 * space.shape.extent_pages).expect("room");
+    running.process.dies_of(SimDisk::power_cut);
+    let again = machine.recover(redo_stamped).expect("it is recovered");
+    let space = Space::open(again.pool.clone()).expect("it opens");
+    assert_eq!(space.pages(), pages);
+    assert!(again.pool.file_pages() > pages);
+    // Another group begins in what the file has already: its map is made as in any other.
+    let taken = take(&space, TreeId(16), PageId(0), 600, Purpose::Grow).expect("room");
+    assert!(space.shape.groups(space.pages()) > 1);
+    assert_eq!(taken.iter().collect::<BTreeSet<_>>().len(), 600);
+    assert_sound(&space);
+    again.flush_log();
+    again.process.dies_of(SimDisk::power_cut);
+    let last = machine.recover(redo_stamped).expect("it is recovered");
+    let space = Space::open(last.pool.clone()).expect("it opens");
+    assert_eq!(owned(&space).len(), 600);
+    assert_sound(&space);
+}
+
+#[test]
+fn growth_keeps_ahead_of_what_is_used_up() {
+    let machine = Machine::new(12, 48);
+    let running = machine.create();
+    let space = create(&running, 1);
+    space.set_grow_step(4 << 20);
+    while space.grow_step().expect("room") {}
+    let quiet = space.pages();
+    assert!(!space.grow_step().expect("room"), "nothing was used up");
+    take(&space, TreeId(16), PageId(0), 300, Purpose::Grow).expect("room");
+    assert!(space.grow_step().expect("room"));
+    assert!(space.free_pages() >= 1024, "four steps like the last, as far as one step of growth goes");
+    assert!(space.pages() > quiet);
+    let pages = space.pages();
+    take(&space, TreeId(16), PageId(0), 300, Purpose::Grow).expect("room");
+    assert_eq!(space.pages(), pages, "it was there already");
+}
