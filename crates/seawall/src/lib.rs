@@ -3,6 +3,8 @@
 //! Modules import leftward only: `format <- log <- buffer <- space <- btree <- txn <- recovery <- db`; `error` is below them all.
 
 #[doc(hidden)]
+pub mod btree;
+#[doc(hidden)]
 pub mod buffer;
 mod error;
 #[doc(hidden)]

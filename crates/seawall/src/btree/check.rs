@@ -1,0 +1,202 @@
+//! Is a tree whole?
+//!
+//! 1. Everything is looked at: a finding never ends the check, only the way below the damaged page.
+//! 2. Every page is reported once to whoever compares them with the space maps; one that is reached twice is a finding.
+//! 3. Nobody may change the tree meanwhile: a split between parent and child would look like damage.
+
+use super::Tree;
+use super::entry::OverflowRef;
+
+use super::overflow;
+use crate::buffer::Pool;
+use crate::error::{Error, Result, Stop};
+use crate::format::page::{self, PageKind};
+use crate::format::{PageId, TreeId};
+use std::collections::HashSet;
+use std::fmt;
+
+/// Something that is not as it must be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The tree.
+    pub tree: TreeId,
+    /// The page.
+    pub page: PageId,
+    /// The evidence.
+    pub why: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tree {}, page {}: {}", self.tree, self.page, self.why)
+    }
+}
+
+/// A node still to be looked at, and what its parent says of it.
+#[derive(Debug)]
+struct Todo {
+    id: PageId,
+    level: Option<u8>,
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+}
+
+struct Walk<'a, F> {
+    tree: Tree,
+    pool: &'a Pool,
+    reached: F,
+    seen: HashSet<PageId>,
+    findings: Vec<Finding>,
+    page: Vec<u8>,
+}
+
+/// Looks at every page of a tree: order in and across nodes, fences, levels, owners, long values. Calls `reached` for each page. Nobody may change
+/// the tree meanwhile; no latch may be held. No findings: the tree is whole.
+pub fn check(tree: Tree, pool: &Pool, reached: impl FnMut(PageId, PageKind)) -> Vec<Finding> {
+    let mut walk = Walk { tree, pool, reached, seen: HashSet::new(), findings: Vec::new(), page: Vec::new() };
+    let mut todo = vec![Todo { id: tree.root, level: None, lower: Vec::new(), upper: None }];
+    while let Some(next) = todo.pop() {
+        if let Err(why) = walk.node(&next, &mut todo) {
+            walk.found(next.id, &why);
+        }
+    }
+    walk.findings
+}
+
+impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
+    fn found(&mut self, page: PageId, why: &Error) {
+        // The page is named once.
+        let why = match why {
+            Error::Corrupt(corruption) => match &**corruption {
+                crate::Corruption::Page { why, .. } => why.clone(),
+                other => other.to_string(),
+            },
+            other => other.to_string(),
+        };
+        self.findings.push(Finding { tree: self.tree.id, page, why });
+    }
+
+    /// Reports a page; false when it was reached before.
+    fn reach(&mut self, id: PageId, kind: PageKind) -> bool {
+        let first = self.seen.insert(id);
+        if first {
+            (self.reached)(id, kind);
+        } else {
+            self.found(id, &Error::bad_page(id, "it is reached twice"));
+        }
+        first
+    }
+
+    fn node(&mut self, expected: &Todo, todo: &mut Vec<Todo>) -> Result<()> {
+        let (pool, copy, id) = (self.pool, &mut self.page, expected.id);
+        pool.retry(|| {
+            let held = pool.shared(id)?;
+            copy.resize(held.len(), 0);
+            copy.copy_from_slice(&held);
+            Ok::<_, Stop>(())
+        })?;
+        let copy = std::mem::take(&mut self.page);
+        let result = self.node_copy(&copy, expected, todo);
+        self.page = copy;
+        result
+    }
+
+    fn node_copy(&mut self, copy: &[u8], expected: &Todo, todo: &mut Vec<Todo>) -> Result<()> {
+        let id = expected.id;
+        let node = match expected.level {
+            None => self.tree.open_root(copy)?,
+            Some(level) => self.tree.open_child(copy, id, level)?,
+        };
+        if !self.reach(id, if node.is_leaf() { PageKind::Leaf } else { PageKind::Branch }) {
+            return Ok(());
+        }
+        if page::number(copy) != id {
+            return Err(Error::bad_page(id, format!("it calls itself page {}", page::number(copy))));
+        }
+        if node.lower() != expected.lower || node.upper() != expected.upper.as_deref() {
+            self.found(id, &Error::bad_page(id, "its fences are not what its parent says"));
+        }
+        node.validate()?;
+        if node.is_leaf() {
+            for slot in 0..node.count() {
+                let entry = node.entry(slot)?;
+                let reference = entry.overflow().map_err(|why| node.damaged(why.0))?;
+                if let Some(reference) = reference {
+                    self.long_value(reference);
+                }
+            }
+            return Ok(());
+        }
+        let first = todo.len();
+        for slot in 0..node.count() {
+            todo.push(Todo {
+                id: node.child(slot)?,
+                level: Some(node.level() - 1),
+                lower: node.child_lower(slot)?,
+                upper: node.child_upper(slot)?,
+            });
+        }
+        // Taken from the end: in the order of keys, and asked for in that order.
+        todo[first..].reverse();
+        if node.level() == 1 {
+            let ahead: Vec<_> = todo[first..].iter().rev().map(|child| child.id).take(64).collect();
+            self.pool.prefetch(&ahead);
+        }
+        Ok(())
+    }
+
+    fn long_value(&mut self, reference: OverflowRef) {
+        let mut len = 0;
+        let mut list_id = Some(reference.head);
+        while let Some(id) = list_id {
+            match overflow::read_list(self.pool, self.tree.id, id) {
+                Err(why) => return self.found(id, &why),
+                Ok((pages, next)) => {
+                    if !self.reach(id, PageKind::Overflow) {
+                        return;
+                    }
+                    self.pool.prefetch(&pages[..pages.len().min(64)]);
+                    for page_id in pages {
+                        match self.data_len(page_id) {
+                            Ok(bytes) if self.reach(page_id, PageKind::Overflow) => len += bytes,
+                            Ok(_) => {}
+                            Err(why) => self.found(page_id, &why),
+                        }
+                    }
+                    list_id = next;
+                }
+            }
+        }
+        if len != u64::from(reference.len) {
+            let why = format!("a long value of {} bytes has {len} bytes in its pages", reference.len);
+            self.found(reference.head, &Error::bad_page(reference.head, why));
+        }
+    }
+
+    fn data_len(&self, id: PageId) -> Result<u64> {
+        self.pool.retry(|| {
+            let held = self.pool.shared(id)?;
+            Ok(overflow::data(&held, id, self.tree.id)?.len() as u64)
+        })
+    }
+}
+
+/// Calls `reached` for every page of a long value that is not, or not yet, in a leaf: one that an undo record names. No latch may be held.
+///
+/// # Errors
+/// Those of reading; [`Error::Corrupt`] at the first page that is none of a long value's.
+pub fn check_overflow(pool: &Pool, tree: TreeId, head: PageId, mut reached: impl FnMut(PageId)) -> Result<()> {
+    let mut seen = HashSet::new();
+    let mut list_id = Some(head);
+    while let Some(id) = list_id {
+        let (pages, next) = overflow::read_list(pool, tree, id)?;
+        for page in std::iter::once(id).chain(pages) {
+            if !seen.insert(page) {
+                return Err(Error::bad_page(page, "a long value reaches it twice"));
+            }
+            reached(page);
+        }
+        list_id = next;
+    }
+    Ok(())
+}

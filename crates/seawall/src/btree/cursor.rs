@@ -1,0 +1,232 @@
+//! Scans.
+//!
+//! 1. A cursor copies a leaf under its shared latch and goes on in the copy: it holds no latch and pins nothing between two calls, and its
+//!    entries are those of one moment of that leaf ([`Cursor::leaf_lsn`]).
+//! 2. The next leaf is the one that holds the copy's upper fence, the previous one the one that ends at its lower fence: found by descending, so
+//!    splits and merges in between neither hide nor repeat a key.
+//! 3. It knows nothing of visibility: entries marked deleted are entries.
+
+use super::entry::Entry;
+use super::node::Node;
+use super::search::Toward;
+use super::{Damaged, Tree};
+use crate::buffer::Pool;
+use crate::error::{Result, Stop};
+use crate::format::page;
+use crate::format::{Lsn, PageId};
+
+/// Where to put a cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seek<'k> {
+    /// On the first entry.
+    First,
+    /// On the last entry.
+    Last,
+    /// On the first entry with this key or a larger one.
+    AtLeast(&'k [u8]),
+    /// On the first entry with a larger key.
+    After(&'k [u8]),
+    /// On the last entry with this key or a smaller one.
+    AtMost(&'k [u8]),
+    /// On the last entry with a smaller key.
+    Before(&'k [u8]),
+}
+
+/// A place in a tree.
+#[derive(Debug)]
+pub struct Cursor {
+    tree: Tree,
+    /// The leaf as it was; empty before the first seek.
+    copy: Vec<u8>,
+    /// Where it stands; `None` when on no entry.
+    slot: Option<usize>,
+    /// The key it stands on.
+    key: Vec<u8>,
+    /// The fence it goes on from.
+    fence: Vec<u8>,
+}
+
+impl Cursor {
+    /// A cursor that stands nowhere.
+    #[must_use]
+    pub fn new(tree: Tree) -> Self {
+        Self { tree, copy: Vec::new(), slot: None, key: Vec::new(), fence: Vec::new() }
+    }
+
+    /// The tree it is in.
+    #[must_use]
+    pub fn tree(&self) -> Tree {
+        self.tree
+    }
+
+    /// Stands on the entry that is asked for. False when there is none. No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn seek(&mut self, pool: &Pool, to: Seek<'_>) -> Result<bool> {
+        self.slot = None;
+        let toward = match to {
+            Seek::First => Toward::Key(&[]),
+            Seek::Last => Toward::Last,
+            Seek::AtLeast(key) | Seek::After(key) | Seek::AtMost(key) => Toward::Key(key),
+            // The leaf of the key itself may begin with it.
+            Seek::Before(key) => Toward::Below(key),
+        };
+        if matches!(to, Seek::Before([])) {
+            return Ok(false);
+        }
+        self.fill(pool, toward)?;
+        let node = Node::open(&self.copy)?;
+        let count = node.count();
+        // The slot to stand on going up, or one more than the slot to stand on going down.
+        let (slot, up) = match to {
+            Seek::First => (0, true),
+            Seek::Last => (count, false),
+            Seek::AtLeast(key) => (node.search(key)?.slot, true),
+            Seek::After(key) => (first_after(&node, key)?, true),
+            Seek::AtMost(key) => (first_after(&node, key)?, false),
+            Seek::Before(key) => (node.search(key)?.slot, false),
+        };
+        if up { self.settle_up(pool, slot) } else { self.settle_down(pool, slot) }
+    }
+
+    /// Goes to the next entry. False at the end, and from then on. No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn next(&mut self, pool: &Pool) -> Result<bool> {
+        match self.slot {
+            Some(slot) => self.settle_up(pool, slot + 1),
+            None => Ok(false),
+        }
+    }
+
+    /// Goes to the previous entry. False at the beginning, and from then on. No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn prev(&mut self, pool: &Pool) -> Result<bool> {
+        match self.slot {
+            Some(slot) => self.settle_down(pool, slot),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether it stands on an entry.
+    #[must_use]
+    pub fn is_on_entry(&self) -> bool {
+        self.slot.is_some()
+    }
+
+    /// The key it stands on; empty when it stands on none.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        if self.slot.is_some() { &self.key } else { &[] }
+    }
+
+    /// The payload it stands on; empty when it stands on none.
+    ///
+    /// # Errors
+    /// [`Damaged`] when the leaf's slot lies.
+    pub fn payload(&self) -> Result<&[u8], Damaged> {
+        match self.slot {
+            Some(slot) => Node::open(&self.copy)?.payload(slot),
+            None => Ok(&[]),
+        }
+    }
+
+    /// The entry it stands on; `None` when it stands on none.
+    ///
+    /// # Errors
+    /// [`Damaged`] when the leaf's slot lies.
+    pub fn entry(&self) -> Result<Option<Entry<'_>>, Damaged> {
+        match self.slot {
+            Some(slot) => Node::open(&self.copy)?.entry(slot).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The leaf it last copied; `None` before the first seek.
+    ///
+    /// # Errors
+    /// [`Damaged`] when that is no node.
+    pub fn leaf(&self) -> Result<Option<Node<'_>>, Damaged> {
+        if self.copy.is_empty() { Ok(None) } else { Node::open(&self.copy).map(Some) }
+    }
+
+    /// The page of the leaf it last copied.
+    #[must_use]
+    pub fn leaf_page(&self) -> PageId {
+        if self.copy.is_empty() { PageId::NONE } else { page::number(&self.copy) }
+    }
+
+    /// The LSN of that leaf when it was copied.
+    #[must_use]
+    pub fn leaf_lsn(&self) -> Lsn {
+        if self.copy.is_empty() { Lsn::ZERO } else { page::lsn(&self.copy) }
+    }
+
+    /// Copies a leaf.
+    fn fill(&mut self, pool: &Pool, toward: Toward<'_>) -> Result<()> {
+        let (tree, copy) = (self.tree, &mut self.copy);
+        pool.retry(|| {
+            let leaf = tree.leaf(pool, toward)?;
+            copy.resize(leaf.len(), 0);
+            copy.copy_from_slice(&leaf);
+            Ok::<_, Stop>(())
+        })
+    }
+
+    /// Stands on `slot`, or on the first entry of the leaves behind.
+    fn settle_up(&mut self, pool: &Pool, mut slot: usize) -> Result<bool> {
+        loop {
+            let node = Node::open(&self.copy)?;
+            if slot < node.count() {
+                node.key_into(slot, &mut self.key)?;
+                self.slot = Some(slot);
+                return Ok(true);
+            }
+            self.slot = None;
+            let Some(upper) = node.upper() else { return Ok(false) };
+            let mut fence = std::mem::take(&mut self.fence);
+            fence.clear();
+            fence.extend_from_slice(upper);
+            let filled = self.fill(pool, Toward::Key(&fence));
+            self.fence = fence;
+            filled?;
+            // A merge may have put smaller keys before those that are next.
+            slot = Node::open(&self.copy)?.search(&self.fence)?.slot;
+        }
+    }
+
+    /// Stands on the slot before `slot`, or on the last entry of the leaves before.
+    fn settle_down(&mut self, pool: &Pool, mut slot: usize) -> Result<bool> {
+        loop {
+            let node = Node::open(&self.copy)?;
+            if slot > 0 {
+                node.key_into(slot - 1, &mut self.key)?;
+                self.slot = Some(slot - 1);
+                return Ok(true);
+            }
+            self.slot = None;
+            let lower = node.lower();
+            if lower.is_empty() {
+                return Ok(false);
+            }
+            let mut fence = std::mem::take(&mut self.fence);
+            fence.clear();
+            fence.extend_from_slice(lower);
+            let filled = self.fill(pool, Toward::Below(&fence));
+            self.fence = fence;
+            filled?;
+            // A merge may have put larger keys behind those that are next.
+            slot = Node::open(&self.copy)?.search(&self.fence)?.slot;
+        }
+    }
+}
+
+/// The first slot with a larger key.
+fn first_after(node: &Node<'_>, key: &[u8]) -> Result<usize, Damaged> {
+    let at = node.search(key)?;
+    Ok(at.slot + usize::from(at.found))
+}

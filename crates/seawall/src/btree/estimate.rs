@@ -1,0 +1,173 @@
+//! What lies in a range, from branch pages.
+//!
+//! 1. Branch pages give the children of a range exactly, so a scan asks for these pages and no others.
+//! 2. An estimate reads branch pages and at most two leaves; a leaf that is not in memory is read only when the range has no more
+//!    than three, or none of its two ends is in memory.
+//! 3. Two descents see two moments of the tree. That is good enough to estimate by, and never an error.
+
+use super::Tree;
+use super::node::Node;
+use super::search::Toward;
+use crate::buffer::Pool;
+use crate::error::{Error, Result, Stop};
+use crate::format::PageId;
+use std::ops::Bound;
+
+/// Leaves that a branch just above them names for a range.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Level1 {
+    /// The leaves, in the order of their keys. Empty when the root is the only leaf.
+    pub children: Vec<PageId>,
+    /// The key at which the next branch goes on: upward the range's new lower end, downward its new upper end, excluded. `None` when
+    /// this branch named all.
+    pub beyond: Option<Vec<u8>>,
+}
+
+/// What a range holds, about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// Entries, those marked deleted included.
+    pub entries: u64,
+    /// Leaves that a scan of it reads.
+    pub leaves: u64,
+}
+
+/// A branch passed on the way down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Passed {
+    page: PageId,
+    slot: usize,
+    count: usize,
+}
+
+fn toward_high(high: Bound<&[u8]>) -> Toward<'_> {
+    match high {
+        Bound::Included(key) => Toward::Key(key),
+        Bound::Excluded(key) => Toward::Below(key),
+        Bound::Unbounded => Toward::Last,
+    }
+}
+
+fn is_empty_range(low: &[u8], high: Bound<&[u8]>) -> bool {
+    match high {
+        Bound::Included(key) => key < low,
+        Bound::Excluded(key) => key <= low,
+        Bound::Unbounded => false,
+    }
+}
+
+impl Tree {
+    /// The leaves of the range from `low` (included) to `high` that one branch names: the first branch of the range, or the last with
+    /// `from_high`. No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading branch pages.
+    pub fn level1_children(&self, pool: &Pool, low: &[u8], high: Bound<&[u8]>, from_high: bool) -> Result<Level1> {
+        if is_empty_range(low, high) {
+            return Ok(Level1::default());
+        }
+        let toward = if from_high { toward_high(high) } else { Toward::Key(low) };
+        pool.retry(|| {
+            let Some(page) = self.descend(pool, toward, 1, |_, _| ())? else { return Ok(Level1::default()) };
+            let node = Node::open(&page)?;
+            let first = node.child_slot(low)?;
+            let last = toward_high(high).child_slot(&node)?;
+            let children = (first..=last).map(|slot| node.child(slot)).collect::<Result<_, _>>()?;
+            let beyond = if from_high {
+                Some(node.lower()).filter(|&lower| lower > low)
+            } else {
+                node.upper().filter(|upper| !is_empty_range(upper, high))
+            };
+            Ok(Level1 { children, beyond: beyond.map(<[u8]>::to_vec) })
+        })
+    }
+
+    /// Estimates what lies from `low` (included) to `high`. No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn estimate(&self, pool: &Pool, low: &[u8], high: Bound<&[u8]>) -> Result<Estimate> {
+        if is_empty_range(low, high) {
+            return Ok(Estimate::default());
+        }
+        let first = self.path(pool, Toward::Key(low))?;
+        let last = self.path(pool, toward_high(high))?;
+        let (mut between, mut apart) = (0.0f64, false);
+        for (a, b) in first.iter().zip(&last) {
+            if apart {
+                let fan_out = (a.count + b.count) as f64 / 2.0;
+                between = between * fan_out + (a.count - a.slot - 1) as f64 + b.slot as f64;
+            } else if a.page != b.page || a.slot != b.slot {
+                apart = true;
+                between = b.slot.saturating_sub(a.slot + 1) as f64;
+            }
+        }
+        let leaves = between as u64 + if apart { 2 } else { 1 };
+        let must_read = leaves <= 3;
+        let from_first = self.count_in(pool, Toward::Key(low), must_read, |node| {
+            let end = if apart { node.count() } else { end_slot(node, high)? };
+            Ok(end.saturating_sub(node.search(low)?.slot))
+        })?;
+        if !apart {
+            let (_, entries) = from_first.unwrap_or_default();
+            return Ok(Estimate { entries: entries as u64, leaves });
+        }
+        let mut from_last = self.count_in(pool, toward_high(high), must_read, |node| end_slot(node, high))?;
+        if from_first.is_none() && from_last.is_none() {
+            from_last = self.count_in(pool, toward_high(high), true, |node| end_slot(node, high))?;
+        }
+        let read: Vec<_> = [from_first, from_last].into_iter().flatten().collect();
+        let mean = read.iter().map(|&(count, _)| count).sum::<usize>() as f64 / read.len().max(1) as f64;
+        let ends: f64 =
+            [from_first, from_last].map(|end| end.map_or(mean / 2.0, |(_, inside)| inside as f64)).iter().sum();
+        Ok(Estimate { entries: (between * mean + ends).round() as u64, leaves })
+    }
+
+    fn path(&self, pool: &Pool, toward: Toward<'_>) -> Result<Vec<Passed>> {
+        let mut passed = Vec::new();
+        pool.retry(|| {
+            passed.clear();
+            let page = self.descend(pool, toward, 1, |node, slot| {
+                passed.push(Passed { page: node.id(), slot, count: node.count() });
+            })?;
+            if let Some(page) = page {
+                let node = Node::open(&page)?;
+                passed.push(Passed { page: node.id(), slot: toward.child_slot(&node)?, count: node.count() });
+            }
+            Ok(())
+        })?;
+        Ok(passed)
+    }
+
+    /// The number of entries of a leaf, and how many of them `inside` counts. `None` when it would have to be read and does not have to.
+    fn count_in(
+        &self,
+        pool: &Pool,
+        toward: Toward<'_>,
+        must_read: bool,
+        inside: impl Fn(&Node<'_>) -> Result<usize, super::Damaged>,
+    ) -> Result<Option<(usize, usize)>> {
+        let count = || {
+            let leaf = self.leaf(pool, toward)?;
+            let node = Node::open(&leaf)?;
+            Ok((node.count(), inside(&node)?))
+        };
+        if must_read {
+            return pool.retry(count).map(Some);
+        }
+        match count() {
+            Ok(counted) => Ok(Some(counted)),
+            Err(Stop::Load(_) | Stop::Frames | Stop::Again) => Ok(None),
+            Err(Stop::Fail(error)) => Err::<_, Error>(error),
+        }
+    }
+}
+
+/// The first slot of a leaf that is beyond the range.
+fn end_slot(node: &Node<'_>, high: Bound<&[u8]>) -> Result<usize, super::Damaged> {
+    match high {
+        Bound::Included(key) => node.search(key).map(|at| at.slot + usize::from(at.found)),
+        Bound::Excluded(key) => node.search(key).map(|at| at.slot),
+        Bound::Unbounded => Ok(node.count()),
+    }
+}

@@ -1,0 +1,167 @@
+//! Fewer pages for fewer entries.
+//!
+//! 1. An underfull node and a sibling under the same parent become one, when the result leaves room to grow: the left one takes up the
+//!    right one, which is freed in the same mini-transaction. Siblings are latched from left to right, under their parent's exclusive latch.
+//! 2. A root with a single child takes up its contents and frees it.
+//! 3. All that can stop comes before the first change. Doing nothing is always right.
+
+use super::edit::{Packed, prefix_between};
+use super::node::{Node, SLOT_BYTES, capacity};
+use super::redo::{Append, Remove};
+use super::search::Toward;
+use super::{Damaged, Tree};
+use crate::buffer::{Mtr, MtrSize, Pool};
+use crate::error::{Result, Stop};
+use crate::space::Space;
+
+/// What became of a node that was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// It and a sibling are one.
+    Merged,
+    /// It is underfull, and its parent has no other child.
+    Alone,
+    /// It is full enough, the root, or gone; or no sibling has room.
+    Nothing,
+}
+
+impl Tree {
+    /// Merges the leaf of `key` with a sibling if it is underfull ([`Node::is_underfull`]), its parents likewise, and lowers the tree
+    /// when its root has but one child. No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn tidy(&self, space: &Space, key: &[u8]) -> Result<()> {
+        let mut lowered = false;
+        loop {
+            let mut merged = false;
+            for level in 0..u8::MAX {
+                match space.pool().retry(|| self.try_merge(space, key, level))? {
+                    Outcome::Merged => merged = true,
+                    Outcome::Alone => {}
+                    Outcome::Nothing => break,
+                }
+                lowered = true;
+            }
+            // A parent that found a sibling may have found one for its only child.
+            if !merged {
+                break;
+            }
+        }
+        if lowered {
+            while space.pool().retry(|| self.try_shrink(space))? {}
+        }
+        Ok(())
+    }
+
+    /// Merges the node of `level` on the way to `key`, if it is underfull.
+    fn try_merge(&self, space: &Space, key: &[u8], level: u8) -> Result<Outcome, Stop> {
+        let pool: &Pool = space.pool();
+        {
+            let Some(page) = self.descend(pool, Toward::Key(key), level, |_, _| ())? else {
+                return Ok(Outcome::Nothing);
+            };
+            if !Node::open(&page)?.is_underfull() {
+                return Ok(Outcome::Nothing);
+            }
+        }
+        let mut mtr = Mtr::begin(pool, MtrSize::Large)?;
+        let Some(parent) = self.latch_on_path(pool, &mut mtr, key, level + 1)? else { return Ok(Outcome::Nothing) };
+        let above = Node::open(mtr.page(parent))?;
+        let (slot, count) = (above.child_slot(key)?, above.count());
+        if count == 1 {
+            return Ok(Outcome::Alone);
+        }
+        // With the right sibling, else with the left one.
+        for left_slot in [Some(slot), slot.checked_sub(1)].into_iter().flatten() {
+            if left_slot + 1 >= count {
+                continue;
+            }
+            let above = Node::open(mtr.page(parent))?;
+            let (left_id, right_id) = (above.child(left_slot)?, above.child(left_slot + 1)?);
+            let left = mtr.latch(left_id)?;
+            let right = mtr.latch(right_id)?;
+            let (a, b) =
+                (self.open_child(mtr.page(left), left_id, level)?, self.open_child(mtr.page(right), right_id, level)?);
+            let own = if left_slot == slot { &a } else { &b };
+            if !own.is_underfull() {
+                return Ok(Outcome::Nothing);
+            }
+            if a.upper() != Some(b.lower()) {
+                return Err(b.damaged("its lower fence is not its left sibling's upper").into());
+            }
+            if !are_mergeable(&a, &b)? {
+                mtr.release(right);
+                mtr.release(left);
+                continue;
+            }
+            a.validate()?;
+            b.validate()?;
+            let upper = b.upper().map(<[u8]>::to_vec);
+            let prefix_len = prefix_between(a.lower(), upper.as_deref());
+            let packed = Packed::of(&b, 0..b.count(), prefix_len, false)?;
+            Node::open(mtr.page(parent))?.check_heap()?;
+
+            space.ready_to_free(&mut mtr, &[right_id])?;
+            let append = Append { upper: upper.as_deref(), count: packed.count, entries: &packed.bytes };
+            mtr.run(left, &append);
+            mtr.run(parent, &Remove::new(left_slot + 1));
+            space.free(&mut mtr, right)?;
+            mtr.commit();
+            return Ok(Outcome::Merged);
+        }
+        Ok(Outcome::Nothing)
+    }
+
+    /// Whether the root took up its only child.
+    fn try_shrink(&self, space: &Space) -> Result<bool, Stop> {
+        let pool: &Pool = space.pool();
+        {
+            let root = pool.shared(self.root)?;
+            let node = self.open_root(&root)?;
+            if node.is_leaf() || node.count() != 1 {
+                return Ok(false);
+            }
+        }
+        let mut mtr = Mtr::begin(pool, MtrSize::Large)?;
+        let root = mtr.latch(self.root)?;
+        let node = self.open_root(mtr.page(root))?;
+        if node.is_leaf() || node.count() != 1 {
+            return Ok(false);
+        }
+        let (child_id, level) = (node.child(0)?, node.level() - 1);
+        let child = mtr.latch(child_id)?;
+        let node = self.open_child(mtr.page(child), child_id, level)?;
+        if !node.lower().is_empty() || node.has_upper() {
+            return Err(node.damaged("the root's only child does not hold everything").into());
+        }
+        node.validate()?;
+        let packed = Packed::of(&node, 0..node.count(), 0, level > 0)?;
+
+        space.ready_to_free(&mut mtr, &[child_id])?;
+        self.build_whole(&mut mtr, root, level, packed.count, &packed.bytes);
+        space.free(&mut mtr, child)?;
+        mtr.commit();
+        Ok(true)
+    }
+}
+
+/// Whether two neighbours fit one page and leave a quarter of it free. An empty leaf, or a branch of one child, is taken up whenever it fits.
+fn are_mergeable(left: &Node<'_>, right: &Node<'_>) -> Result<bool, Damaged> {
+    let prefix_len = prefix_between(left.lower(), right.upper());
+    let mut bytes = left.lower().len() + right.upper().map_or(0, <[u8]>::len);
+    for node in [left, right] {
+        for slot in 0..node.count() {
+            let slot = node.slot(slot)?;
+            bytes += SLOT_BYTES + slot.heap_bytes() + node.prefix_len().saturating_sub(prefix_len);
+        }
+    }
+    if !right.is_leaf() {
+        // The right one's first child gets its separator back.
+        bytes += right.lower().len();
+    }
+    let all = capacity(left.page_bytes());
+    let least = left.count().min(right.count());
+    let no_more_to_lose = least == usize::from(!left.is_leaf());
+    Ok(bytes <= if no_more_to_lose { all } else { all / 4 * 3 })
+}

@@ -1,0 +1,73 @@
+//! The B+tree: ordered entries in pages.
+//!
+//! 1. A tree is its id and its root page, both fixed for its life: a root that splits moves its contents into a child, a root with one child
+//!    takes its contents back.
+//! 2. Leaves have no sibling links. Whoever needs a neighbour descends with a fence.
+//! 3. Latches are taken from the root down and from left to right, then those of undo pages, then those of space. A descent couples shared
+//!    latches: it lets go of a page when it has its child's. So a page reached under its parent's latch is what the parent says.
+//! 4. A structure change is a mini-transaction of its own that leaves a whole tree behind: one node splits, two merge, the root grows or
+//!    shrinks. It latches parent and children exclusively, and never waits for the disk meanwhile.
+//! 5. What an entry means to whom is not known here: an entry that is marked deleted is an entry.
+
+mod check;
+mod cursor;
+mod edit;
+mod entry;
+mod estimate;
+mod merge;
+mod node;
+mod overflow;
+mod redo;
+mod search;
+mod split;
+#[cfg(test)]
+mod tests;
+
+pub use check::{Finding, check, check_overflow};
+pub use cursor::{Cursor, Seek};
+pub use entry::{DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, OVERFLOW, OverflowRef, inline_value_max};
+pub use estimate::{Estimate, Level1};
+pub use node::{Node, Position, SLOT_BYTES, entry_bytes_max, key_bytes_max};
+pub use overflow::{
+    OVERFLOW_VALUE_BYTES_MAX, OverflowWriter, free_overflow_body, free_overflow_head, read_overflow, read_overflow_into,
+};
+pub use redo::{Insert, Patch, Remove, Replace, redo};
+
+use crate::error::{Corruption, Error, Stop};
+use crate::format::{PageId, TreeId};
+
+/// Where a tree is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tree {
+    /// Its id.
+    pub id: TreeId,
+    /// Its root page.
+    pub root: PageId,
+}
+
+/// A page whose contents contradict themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damaged {
+    /// The page, as it calls itself.
+    pub page: PageId,
+    /// The evidence.
+    pub why: &'static str,
+}
+
+impl From<Damaged> for Corruption {
+    fn from(damaged: Damaged) -> Self {
+        Self::Page { page: damaged.page, why: damaged.why.into() }
+    }
+}
+
+impl From<Damaged> for Error {
+    fn from(damaged: Damaged) -> Self {
+        Corruption::from(damaged).into()
+    }
+}
+
+impl From<Damaged> for Stop {
+    fn from(damaged: Damaged) -> Self {
+        Self::Fail(damaged.into())
+    }
+}

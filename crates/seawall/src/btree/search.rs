@@ -1,0 +1,181 @@
+//! From the root to a leaf.
+//!
+//! 1. A descent holds at most two latches: it lets go of a page when it has its child's. Nothing is latched exclusively but its last page.
+//! 2. A child is what its parent says while the parent is latched: another tree, another level, or fences that do not hold the key are damage,
+//!    never a race.
+//! 3. A mini-transaction that descends holds no page of this tree yet: it would wait for itself.
+
+use super::node::Node;
+use super::redo::{Build, Retire};
+use super::{Damaged, Tree};
+use crate::buffer::{Held, Mtr, PageRead, Pool};
+use crate::error::{Error, Stop};
+use crate::format::page::{self, PageKind};
+use crate::format::{PageId, TreeId};
+use crate::space::Reserved;
+
+/// Which leaf is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Toward<'k> {
+    /// The one whose range contains the key.
+    Key(&'k [u8]),
+    /// The one that holds the largest keys below this.
+    Below(&'k [u8]),
+    /// The last.
+    Last,
+}
+
+impl Toward<'_> {
+    /// The slot of the child to go to.
+    pub(super) fn child_slot(self, node: &Node<'_>) -> Result<usize, Damaged> {
+        match self {
+            Self::Key(key) => node.child_slot(key),
+            Self::Below(key) => node.child_slot_below(key),
+            Self::Last => node.count().checked_sub(1).ok_or_else(|| node.damaged("a branch without children")),
+        }
+    }
+}
+
+impl Tree {
+    /// Makes an empty tree: takes its root page, which is the tree's only leaf. The mini-transaction latches nothing of a tree afterwards.
+    ///
+    /// # Errors
+    /// As [`Reserved::take`]; nothing is changed then.
+    pub fn create(id: TreeId, mtr: &mut Mtr<'_>, reserved: &mut Reserved<'_>) -> Result<Self, Stop> {
+        let (root, held) = reserved.take(mtr)?;
+        let leaf = Build { id: root, tree: id, level: 0, lower: &[], upper: None, count: 0, entries: &[] };
+        mtr.run(held, &leaf);
+        Ok(Self { id, root })
+    }
+
+    /// Marks the root of a dropped tree, so that a stale handle finds no way into it. Its pages are freed by their owner.
+    ///
+    /// # Errors
+    /// [`Stop::Load`]; nothing is changed then.
+    pub fn retire(&self, mtr: &mut Mtr<'_>) -> Result<(), Stop> {
+        let held = mtr.latch(self.root)?;
+        mtr.run(held, &Retire { id: self.root, tree: self.id });
+        Ok(())
+    }
+
+    /// Looks at the root as a node.
+    pub(super) fn open_root<'a>(&self, bytes: &'a [u8]) -> Result<Node<'a>, Error> {
+        // Roots never move and ids are never reused: another tree's page is what became of this tree's root.
+        if page::kind(bytes) == Some(PageKind::Freed) || page::tree(bytes) != self.id {
+            return Err(Error::TreeDropped { tree: self.id });
+        }
+        let node = Node::open(bytes)?;
+        if !node.lower().is_empty() || node.has_upper() {
+            return Err(node.damaged("it is not this tree's root").into());
+        }
+        Ok(node)
+    }
+
+    /// Looks at a page as the child that its parent, of `level + 1`, led to.
+    pub(super) fn open_child<'a>(&self, bytes: &'a [u8], id: PageId, level: u8) -> Result<Node<'a>, Error> {
+        let node = Node::open(bytes)?;
+        if node.tree() != self.id || node.level() != level || node.id() != id {
+            let why = format!(
+                "tree {} leads to it as to a node of level {level}, but it says: page {}, tree {}, level {}",
+                self.id,
+                node.id(),
+                node.tree(),
+                node.level()
+            );
+            return Err(Error::bad_page(id, why));
+        }
+        Ok(node)
+    }
+
+    /// The shared latch of the node of `level` on the way, and `visit` called for each branch above it with the slot taken. `None`
+    /// when the tree is not that high.
+    pub(super) fn descend<'p>(
+        &self,
+        pool: &'p Pool,
+        toward: Toward<'_>,
+        level: u8,
+        mut visit: impl FnMut(&Node<'_>, usize),
+    ) -> Result<Option<PageRead<'p>>, Stop> {
+        let mut page = pool.shared(self.root)?;
+        let mut node = self.open_root(&page)?;
+        if node.level() < level {
+            return Ok(None);
+        }
+        while node.level() > level {
+            let slot = toward.child_slot(&node)?;
+            visit(&node, slot);
+            let (child, child_level) = (node.child(slot)?, node.level() - 1);
+            let below = pool.shared(child)?;
+            page = below;
+            node = self.open_child(&page, child, child_level)?;
+        }
+        Ok(Some(page))
+    }
+
+    pub(super) fn leaf<'p>(&self, pool: &'p Pool, toward: Toward<'_>) -> Result<PageRead<'p>, Stop> {
+        let leaf = self.descend(pool, toward, 0, |_, _| ())?;
+        Ok(leaf.expect("every tree is at least one level high"))
+    }
+
+    /// The leaf whose range contains `key`, under a shared latch.
+    ///
+    /// # Errors
+    /// [`Stop::Load`]; [`Error::TreeDropped`]; [`Error::Corrupt`].
+    pub fn leaf_shared<'p>(&self, pool: &'p Pool, key: &[u8]) -> Result<PageRead<'p>, Stop> {
+        self.leaf(pool, Toward::Key(key))
+    }
+
+    /// The last leaf, under a shared latch.
+    ///
+    /// # Errors
+    /// As [`Tree::leaf_shared`].
+    pub fn leaf_last<'p>(&self, pool: &'p Pool) -> Result<PageRead<'p>, Stop> {
+        self.leaf(pool, Toward::Last)
+    }
+
+    /// The leaf that holds the largest keys below `key`, which is not empty, under a shared latch: for a leaf's lower fence, the one before it.
+    ///
+    /// # Errors
+    /// As [`Tree::leaf_shared`].
+    pub fn leaf_below<'p>(&self, pool: &'p Pool, key: &[u8]) -> Result<PageRead<'p>, Stop> {
+        self.leaf(pool, Toward::Below(key))
+    }
+
+    /// The leaf whose range contains `key`, latched exclusively by `mtr`, which has latched no page of this tree so far.
+    ///
+    /// # Errors
+    /// [`Stop::Load`], with nothing changed; [`Error::TreeDropped`]; [`Error::Corrupt`].
+    pub fn leaf_for_change(&self, pool: &Pool, mtr: &mut Mtr<'_>, key: &[u8]) -> Result<Held, Stop> {
+        let held = self.latch_on_path(pool, mtr, key, 0)?;
+        Ok(held.expect("every tree is at least one level high"))
+    }
+
+    /// The node of `level` on the way to `key`, latched exclusively by `mtr`. `None` when the tree is not that high.
+    pub(super) fn latch_on_path(
+        &self,
+        pool: &Pool,
+        mtr: &mut Mtr<'_>,
+        key: &[u8],
+        level: u8,
+    ) -> Result<Option<Held>, Stop> {
+        loop {
+            if let Some(parent) = self.descend(pool, Toward::Key(key), level + 1, |_, _| ())? {
+                let node = Node::open(&parent)?;
+                let child = node.child(node.child_slot(key)?)?;
+                let held = mtr.latch(child)?;
+                self.open_child(mtr.page(held), child, level)?;
+                return Ok(Some(held));
+            }
+            // The root is not above that level, or was not: it may have grown before it is latched.
+            let held = mtr.latch(self.root)?;
+            match self.open_root(mtr.page(held))?.level().cmp(&level) {
+                std::cmp::Ordering::Equal => return Ok(Some(held)),
+                std::cmp::Ordering::Less => {
+                    mtr.release(held);
+                    return Ok(None);
+                }
+                std::cmp::Ordering::Greater => mtr.release(held),
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Tests of nodes alone, and of whole trees on a simulated disk.
+
+mod long;
+mod node;
+mod rig;
+mod tree;
