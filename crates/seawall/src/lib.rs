@@ -13,7 +13,10 @@ pub mod format;
 pub mod log;
 #[doc(hidden)]
 pub mod space;
+#[doc(hidden)]
+pub mod txn;
 
 pub use error::{Corruption, Error, Health, LockedOn, Result, Stop};
 pub use format::{PageId, TreeId, TxnId};
 pub use log::Durability;
+pub use txn::{Access, Isolation, LockWait, OnConflict, Seek, TxOptions};

@@ -1,0 +1,177 @@
+//! Creating, dropping, renaming and finding trees: rows of the catalog tree, written like any others.
+//!
+//! 1. A new tree's undo record is logged before its root is allocated; rolling it back frees whatever the id owns by then.
+//!    Its creator has it locked as a whole until it has ended: no undo record of another names a tree that may yet vanish.
+//! 2. A dropped tree's pages go when its undo record is purged: every view sees the drop, and no live transaction has a record of the tree (see
+//!    `trees`). Rolling a drop back only opens the tree again (trap 15).
+
+use super::locks::Mode;
+use super::transaction::{LockWait, Txn};
+use super::trees::{CatalogRow, TreeState};
+use super::undo::UndoRecord;
+use super::write::Change;
+use crate::btree::Tree;
+use crate::buffer::{Mtr, MtrSize};
+use crate::error::{Error, LockedOn, Result};
+use crate::format::{PageId, TreeId, TxnId};
+use crate::space::Purpose;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The longest name of a tree, bytes: it is a key in the smallest page, too.
+pub const TREE_NAME_BYTES_MAX: usize = 512;
+
+impl Txn {
+    fn catalog(&self) -> Arc<TreeState> {
+        self.engine.trees.state(CatalogRow { tree: TreeId::CATALOG, root: self.engine.catalog_root })
+    }
+
+    /// The tree of that name, as this transaction sees it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`].
+    pub fn open_tree(&self, name: &str) -> Result<Arc<TreeState>> {
+        let row = self.get(&self.catalog(), name.as_bytes())?;
+        let row = row.ok_or_else(|| Error::NoSuchTree { name: name.into() })?;
+        Ok(self.engine.trees.state(self.row(&row)?))
+    }
+
+    fn row(&self, value: &[u8]) -> Result<CatalogRow> {
+        CatalogRow::decode(value).map_err(|e| Error::bad_page(self.engine.catalog_root, e.to_string()))
+    }
+
+    /// Names and trees, in order of their names.
+    ///
+    /// # Errors
+    /// Reading errors.
+    pub fn trees(&self) -> Result<Vec<(String, CatalogRow)>> {
+        let mut out = Vec::new();
+        let mut scan = self.scan(&self.catalog(), super::scan::ScanLock::None);
+        let mut there = scan.seek_first()?;
+        while there {
+            let row = self.row(scan.value()?)?;
+            out.push((String::from_utf8_lossy(scan.key()).into_owned(), row));
+            there = scan.next()?;
+        }
+        Ok(out)
+    }
+
+    /// Makes a tree.
+    ///
+    /// # Errors
+    /// [`Error::TreeExists`], [`Error::NoSpace`], lock errors.
+    pub fn create_tree(&mut self, name: &str) -> Result<Arc<TreeState>> {
+        self.atomically(|txn| txn.create_tree_in_steps(name))
+    }
+
+    fn create_tree_in_steps(&mut self, name: &str) -> Result<Arc<TreeState>> {
+        if name.len() > TREE_NAME_BYTES_MAX {
+            return Err(Error::KeyTooLong { len_bytes: name.len(), max_bytes: TREE_NAME_BYTES_MAX });
+        }
+        let catalog = self.catalog();
+        self.start()?;
+        if self.lock_row(&catalog, name.as_bytes(), Mode::Exclusive)?.is_some() {
+            return Err(Error::TreeExists { name: name.into() });
+        }
+        let engine = self.engine.clone();
+        let id = engine.pool().retry(|| {
+            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+            let id = engine.space.new_tree_id(&mut mtr)?;
+            mtr.commit();
+            Ok(id)
+        })?;
+        self.log_undo(UndoRecord::CreateTree { tree: id, root: PageId::NONE })?;
+        let mut reserved = engine.space.reserve(id, PageId::NONE, 1, Purpose::Grow)?;
+        let root = engine.pool().retry(|| {
+            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+            let root = Tree::create(id, &mut mtr, &mut reserved)?.root;
+            mtr.commit();
+            Ok(root)
+        })?;
+        let row = CatalogRow { tree: id, root };
+        let tree = engine.trees.state(row);
+        // All of it, until this transaction has ended: a handle can be given away, and what another changed in the tree could not be rolled
+        // back any more once this creation was.
+        self.lock_range(&tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, LockWait::NoWait)?;
+        self.change(&catalog, name.as_bytes(), &row.encode(), Change::Insert)?;
+        Ok(tree)
+    }
+
+    /// Drops a tree. Older snapshots go on reading it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] while another transaction has written to it and not ended.
+    pub fn drop_tree(&mut self, name: &str) -> Result<()> {
+        self.atomically(|txn| txn.drop_tree_in_steps(name))
+    }
+
+    fn drop_tree_in_steps(&mut self, name: &str) -> Result<()> {
+        let catalog = self.catalog();
+        self.start()?;
+        let row = self.lock_row(&catalog, name.as_bytes(), Mode::Exclusive)?;
+        let row = self.row(&row.ok_or_else(|| Error::NoSuchTree { name: name.into() })?)?;
+        let tree = self.engine.trees.state(row);
+        self.wait_for_resumed(&tree)?;
+        self.lock_range(&tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, self.options.wait)?;
+        self.log_undo(UndoRecord::DropTree { tree: row.tree, root: row.root })?;
+        // The record is there: rolling it back opens the tree again.
+        tree.dropped_by(self.id());
+        self.change(&catalog, name.as_bytes(), &[], Change::Delete)?;
+        Ok(())
+    }
+
+    /// Which trees the transactions of an earlier opening have written to is not known: a drop waits until they have ended.
+    fn wait_for_resumed(&self, tree: &TreeState) -> Result<()> {
+        let (engine, begun) = (&self.engine, self.engine.clock.now());
+        while engine.resumed.load(Ordering::SeqCst) > 0 {
+            let waited = engine.clock.now().saturating_sub(begun);
+            let may_wait = engine.may_wait && self.options.wait == LockWait::Wait;
+            if !may_wait || waited >= engine.lock_wait_timeout() {
+                let holder = engine.active.active().first().copied().unwrap_or(TxnId::NONE);
+                let on = LockedOn { tree: tree.at.id, key: Vec::new() };
+                return Err(Error::LockTimeout { holder, on, waited_ms: waited.as_millis() as u64 });
+            }
+            engine.clock.sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Gives a tree another name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`], [`Error::TreeExists`], lock errors.
+    pub fn rename_tree(&mut self, from: &str, to: &str) -> Result<()> {
+        self.atomically(|txn| txn.rename_tree_in_steps(from, to))
+    }
+
+    fn rename_tree_in_steps(&mut self, from: &str, to: &str) -> Result<()> {
+        if to.len() > TREE_NAME_BYTES_MAX {
+            return Err(Error::KeyTooLong { len_bytes: to.len(), max_bytes: TREE_NAME_BYTES_MAX });
+        }
+        let catalog = self.catalog();
+        self.start()?;
+        let row = self.lock_row(&catalog, from.as_bytes(), Mode::Exclusive)?;
+        let row = row.ok_or_else(|| Error::NoSuchTree { name: from.into() })?;
+        match self.change(&catalog, to.as_bytes(), &row, Change::Insert) {
+            Err(Error::KeyExists { .. }) => return Err(Error::TreeExists { name: to.into() }),
+            done => done?,
+        };
+        self.change(&catalog, from.as_bytes(), &[], Change::Delete)?;
+        Ok(())
+    }
+
+    /// Logs an undo record that goes with no row.
+    pub(super) fn log_undo(&mut self, record: UndoRecord<'_>) -> Result<()> {
+        let engine = self.engine.clone();
+        let writing = self.writing.as_mut().expect("started");
+        engine.undo.ensure_room(&mut writing.stream, record.room_max())?;
+        engine.pool().retry(|| {
+            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+            engine.undo.append(&mut writing.stream, &mut mtr, &record)?;
+            mtr.commit();
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! Between rows and the lock table: who stands in the way, and waiting for it.
+
+use super::locks::{Converted, Mode, Request, WaitPolicy};
+use super::transaction::{Isolation, LockWait, OnConflict, Txn};
+use super::trees::TreeState;
+use crate::btree::Entry;
+use crate::error::Result;
+use crate::format::TxnId;
+use std::ops::Bound;
+
+/// Who a row's latest version belongs to, as far as locks go.
+pub(super) enum Writer {
+    /// This transaction: it has the row.
+    Me,
+    /// Another active one, which holds it explicitly now.
+    Other,
+    /// Nobody any more.
+    Nobody,
+}
+
+impl Txn {
+    /// Who holds the row of an entry through having written it. Under the latch of its leaf.
+    pub(super) fn writer_of(&self, tree: &TreeState, key: &[u8], entry: &Entry<'_>) -> Writer {
+        if !entry.has_header() || entry.writer == TxnId::NONE {
+            return Writer::Nobody;
+        }
+        if entry.writer == self.id() {
+            return Writer::Me;
+        }
+        if !self.engine.active.is_active(entry.writer) {
+            return Writer::Nobody;
+        }
+        match self.engine.locks.convert(entry.writer, tree.at.id, key) {
+            Converted::Held(_) => Writer::Other,
+            // It left the active set before it began to release: its outcome is decided, and is what the entry says.
+            Converted::Gone => Writer::Nobody,
+        }
+    }
+
+    /// Who wrote the entry's latest version, when this transaction may not act on it.
+    pub(super) fn stale(&self, entry: &Entry<'_>) -> Option<TxnId> {
+        let strict =
+            self.options.isolation == Isolation::RepeatableRead && self.options.on_conflict == OnConflict::Fail;
+        (strict && self.reading(|reader| !reader.sees_entry(entry))).then_some(entry.writer)
+    }
+
+    fn policy(&self, wait: LockWait) -> WaitPolicy {
+        match wait {
+            LockWait::Wait if self.engine.may_wait => WaitPolicy::WaitFor(self.engine.lock_wait_timeout()),
+            _ => WaitPolicy::NoWait,
+        }
+    }
+
+    /// Waits, with no latch held, until the row could be changed.
+    pub(super) fn wait_to_write(&self, tree: &TreeState, key: &[u8]) -> Result<()> {
+        let request = Request::Write { tree: tree.at.id, key };
+        self.engine.locks.wait(&self.owner, &request, self.policy(self.options.wait))
+    }
+
+    /// Waits, with no latch held, until the key could be locked.
+    pub(super) fn wait_to_lock(&self, tree: &TreeState, key: &[u8], mode: Mode, wait: LockWait) -> Result<()> {
+        let request = Request::Point { tree: tree.at.id, key, mode };
+        self.engine.locks.wait(&self.owner, &request, self.policy(wait))
+    }
+
+    /// Locks a key that is no row's.
+    pub(super) fn lock_point(&self, tree: &TreeState, key: &[u8], mode: Mode) -> Result<()> {
+        while self.engine.locks.try_point(&self.owner, tree.at.id, key, mode).is_err() {
+            self.wait_to_lock(tree, key, mode, self.options.wait)?;
+        }
+        Ok(())
+    }
+
+    /// Locks an interval of keys, there or not.
+    pub(super) fn lock_range(
+        &self,
+        tree: &TreeState,
+        lo: Bound<&[u8]>,
+        hi: Bound<&[u8]>,
+        mode: Mode,
+        wait: LockWait,
+    ) -> Result<()> {
+        let locks = &self.engine.locks;
+        while locks.add_range(&self.owner, tree.at.id, lo, hi, mode).is_err() {
+            locks.wait(&self.owner, &Request::Range { tree: tree.at.id, lo, hi, mode }, self.policy(wait))?;
+        }
+        tree.is_there(self.id(), &self.engine.active)
+    }
+}

@@ -1,0 +1,68 @@
+//! Where one thread waits for one answer.
+//!
+//! 1. The answer is given once: whoever comes first (who grants, who breaks a deadlock, the time-out) settles it, the others learn that they were late.
+//! 2. No wake-up is lost: the answer is written and looked for under the mutex that the wait gives up.
+//! 3. Settling and waking are two steps, so that the wake-up can come after other locks are let go. Who settles must wake.
+//!
+//! `super::sync` names the mutex and the condition variable: the tests run this same file under a model checker's.
+
+use super::sync::{Condvar, Instant, Mutex, wait_until};
+use crate::format::TxnId;
+
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The lock is held, or there is nothing left to wait for.
+    Granted,
+    /// Chosen to give way in a cycle of waits, in which it waited for this one.
+    Doomed { waits_for: TxnId },
+    /// Nobody answered in time.
+    TimedOut,
+}
+
+#[derive(Debug)]
+pub(super) struct WaitCell {
+    outcome: Mutex<Option<Outcome>>,
+    settled: Condvar,
+}
+
+impl WaitCell {
+    pub(super) fn new() -> Self {
+        Self { outcome: Mutex::new(None), settled: Condvar::new() }
+    }
+
+    /// Answers; `false` when somebody had already.
+    #[must_use]
+    pub(super) fn settle(&self, outcome: Outcome) -> bool {
+        let mut settled = self.outcome.lock();
+        if settled.is_some() {
+            return false;
+        }
+        *settled = Some(outcome);
+        true
+    }
+
+    /// Lets the waiting thread see the answer.
+    pub(super) fn wake(&self) {
+        self.settled.notify_one();
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.outcome.lock().is_none()
+    }
+
+    /// Blocks until there is an answer, or gives one itself at the deadline.
+    pub(super) fn wait(&self, deadline: Instant) -> Outcome {
+        let mut outcome = self.outcome.lock();
+        loop {
+            if let Some(settled) = *outcome {
+                return settled;
+            }
+            let (guard, late) = wait_until(&self.settled, outcome, deadline);
+            outcome = guard;
+            if late && outcome.is_none() {
+                *outcome = Some(Outcome::TimedOut);
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Cycles of waits.
+//!
+//! 1. Only those who wait take this mutex: with it they enter, search, and leave. No latch is held then, so it may come before every other lock here.
+//! 2. The edges are not stored: from a waiter they lead to whoever is in its way *now*, as its queue says. An owner that does not wait has none.
+//!    So a cycle can only be closed by somebody who begins to wait, and that one searches. What appears later between two waiters (a lock that
+//!    was granted to somebody behind whom others waited already) leads where an edge led before. The one exception, a row made explicit in the queue
+//!    of a key with the same hash, has the next search begin from everybody.
+//! 3. A waiter that was answered does not wait, though it may not have left yet.
+//! 4. Of a cycle the owner with the least weight gives way, of equals the youngest. If it was answered in between, the search starts over.
+
+use super::LockTable;
+use super::cell::Outcome;
+use super::owner::LockOwner;
+use super::wait::Waiter;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Who waits, by serial number.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    waiting: HashMap<u64, Arc<Waiter>>,
+}
+
+impl Graph {
+    pub(super) fn enter(&mut self, waiter: &Arc<Waiter>) {
+        let before = self.waiting.insert(waiter.owner.serial, waiter.clone());
+        debug_assert!(before.is_none(), "an owner waits for one thing at a time");
+    }
+
+    pub(super) fn leave(&mut self, owner: &LockOwner) {
+        self.waiting.remove(&owner.serial);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+impl LockTable {
+    /// Breaks every cycle that `start`, just entered, has closed.
+    pub(super) fn break_cycles(&self, graph: &Graph, start: &Arc<Waiter>) {
+        for blocker in self.blockers(start) {
+            blocker.contend();
+        }
+        if self.search_all.swap(false, Ordering::AcqRel) {
+            for waiter in graph.waiting.values() {
+                self.break_cycles_of(graph, waiter);
+            }
+        } else if start.owner.is_contended() {
+            self.break_cycles_of(graph, start);
+        }
+        // Else nobody waits for it, and it is in no cycle. The common case, a queue of those who hold nothing before one row, costs no search.
+    }
+
+    fn break_cycles_of(&self, graph: &Graph, start: &Arc<Waiter>) {
+        while start.cell.is_waiting() {
+            let Some(cycle) = self.find_cycle(graph, start) else { return };
+            if !cycle.iter().all(|waiter| waiter.cell.is_waiting()) {
+                continue;
+            }
+            let weakest =
+                (0..cycle.len()).min_by_key(|&at| (cycle[at].owner.weight(), u64::MAX - cycle[at].owner.serial));
+            let Some(at) = weakest else { return };
+            let victim = &cycle[at];
+            let waits_for = cycle[(at + 1) % cycle.len()].owner.txn();
+            if victim.cell.settle(Outcome::Doomed { waits_for }) {
+                victim.owner.doom();
+                self.deadlocks.fetch_add(1, Ordering::Relaxed);
+                victim.cell.wake();
+            }
+        }
+    }
+
+    /// A cycle through `start`: each of it waits for the next, the last for the first.
+    fn find_cycle(&self, graph: &Graph, start: &Arc<Waiter>) -> Option<Vec<Arc<Waiter>>> {
+        let mut seen = HashSet::new();
+        // The way from `start`, with what is still to be tried at each step; not recursive, for it may be long.
+        let mut path = vec![(start.clone(), self.blockers(start))];
+        while let Some((_, untried)) = path.last_mut() {
+            let Some(owner) = untried.pop() else {
+                path.pop();
+                continue;
+            };
+            if owner.serial == start.owner.serial {
+                return Some(path.into_iter().map(|(waiter, _)| waiter).collect());
+            }
+            if seen.insert(owner.serial) {
+                if let Some(next) = graph.waiting.get(&owner.serial).filter(|next| next.cell.is_waiting()) {
+                    path.push((next.clone(), self.blockers(next)));
+                }
+            }
+        }
+        None
+    }
+}

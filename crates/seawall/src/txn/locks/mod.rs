@@ -1,0 +1,475 @@
+//! Locks between transactions: on keys and on intervals of keys, held to the end of the transaction. docs/concurrency.md has the rules.
+//!
+//! 1. The active writer of a row holds it exclusively without an entry here. Who meets such a row makes the lock explicit on the writer's
+//!    behalf (`convert`) and waits for that.
+//! 2. Whatever is asked under a page latch never waits: it is granted or answered with a [`Conflict`]. Waiting is `wait`, with no latch held.
+//! 3. All locks of an owner go at its end, together. Rolling back to a savepoint releases none: a lock too many keeps others waiting, one too few
+//!    breaks isolation.
+//! 4. Memory is bounded per owner and tree: too many points become a range that covers them, too many ranges are joined. More may be locked than
+//!    was asked for, never less.
+//! 5. Order, each only after those before it: page latch | graph, held list of an owner, shard of points, shard of trees, list of owners,
+//!    wait cell. The graph's mutex and a latch are never held together.
+
+mod cell;
+mod deadlock;
+mod hash_map;
+mod owner;
+mod point;
+mod range;
+mod span;
+mod wait;
+
+use crate::format::{TreeId, TxnId};
+use deadlock::Graph;
+use owner::{Held, Owners};
+use parking_lot::Mutex;
+use point::{Points, Taken};
+use range::{Ask, Ranges};
+use seawall_io::Clock;
+use span::{Span, Want};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+pub use owner::LockOwner;
+
+/// What `cell` waits with.
+mod sync {
+    pub(super) use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub(super) use std::time::Instant;
+
+    /// Gives up the mutex until woken or late; says whether it is late.
+    pub(super) fn wait_until<'a, T>(
+        woken: &Condvar,
+        mut guard: MutexGuard<'a, T>,
+        deadline: Instant,
+    ) -> (MutexGuard<'a, T>, bool) {
+        let late = woken.wait_until(&mut guard, deadline).timed_out();
+        (guard, late)
+    }
+}
+
+/// How a key or range is locked. Exclusive is more than shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// Others may lock it shared, too; nobody changes it.
+    Shared,
+    /// Nobody else locks or changes it.
+    Exclusive,
+}
+
+impl Mode {
+    fn excludes(self, other: Self) -> bool {
+        self == Self::Exclusive || other == Self::Exclusive
+    }
+}
+
+/// What to do about a conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitPolicy {
+    /// Wait, at most the table's time-out.
+    Wait,
+    /// Wait, at most this long.
+    WaitFor(Duration),
+    /// Fail at once.
+    NoWait,
+    /// Leave the row out: the caller acts on the [`Conflict`] itself. [`LockTable::wait`] takes it as `NoWait`.
+    SkipLocked,
+}
+
+/// What is wanted, to [`LockTable::wait`] for it.
+#[derive(Debug, Clone, Copy)]
+pub enum Request<'a> {
+    /// A key, for a locking read: what [`LockTable::try_point`] or [`LockTable::check_point`] refused.
+    Point {
+        /// Its tree.
+        tree: TreeId,
+        /// The key.
+        key: &'a [u8],
+        /// How.
+        mode: Mode,
+    },
+    /// A key, to change it: what [`LockTable::check_write`] refused, or a row that has another active writer.
+    Write {
+        /// Its tree.
+        tree: TreeId,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// A range: what [`LockTable::add_range`] refused.
+    Range {
+        /// Its tree.
+        tree: TreeId,
+        /// Where it begins.
+        lo: Bound<&'a [u8]>,
+        /// Where it ends.
+        hi: Bound<&'a [u8]>,
+        /// How.
+        mode: Mode,
+    },
+}
+
+impl Request<'_> {
+    fn tree(&self) -> TreeId {
+        match *self {
+            Self::Point { tree, .. } | Self::Write { tree, .. } | Self::Range { tree, .. } => tree,
+        }
+    }
+
+    fn mode(&self) -> Mode {
+        match *self {
+            Self::Point { mode, .. } | Self::Range { mode, .. } => mode,
+            Self::Write { .. } => Mode::Exclusive,
+        }
+    }
+
+    fn first_key(&self) -> Vec<u8> {
+        match *self {
+            Self::Point { key, .. } | Self::Write { key, .. } => key.to_vec(),
+            Self::Range { lo, hi, .. } => Span::new(lo, hi).lo,
+        }
+    }
+}
+
+/// Somebody is in the way.
+#[derive(Debug, Clone)]
+pub struct Conflict {
+    blocker: Arc<LockOwner>,
+}
+
+impl Conflict {
+    /// Its transaction; [`TxnId::NONE`] if it has not changed anything yet.
+    #[must_use]
+    pub fn holder(&self) -> TxnId {
+        self.blocker.txn()
+    }
+}
+
+/// What became of an attempt to make a writer's lock explicit.
+#[derive(Debug, Clone)]
+pub enum Converted {
+    /// It holds the row explicitly now: wait for it.
+    Held(Conflict),
+    /// It is ending: look at the row again.
+    Gone,
+}
+
+/// How the table behaves.
+#[derive(Debug, Clone)]
+pub struct LockConfig {
+    /// The longest wait.
+    pub timeout: Duration,
+    /// Points of one owner in one tree before they become a range.
+    pub point_max: usize,
+    /// Ranges of one owner in one tree and mode before neighbours are joined.
+    pub range_max: usize,
+    /// Measures how long a wait took, for its error.
+    pub clock: Arc<dyn Clock>,
+    /// Whether `wait` may block its thread. If not, it fails at once with [`crate::Error::LockTimeout`].
+    pub blocking: bool,
+}
+
+impl LockConfig {
+    /// 50 s, 4096 points, 128 ranges, blocking.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { timeout: Duration::from_secs(50), point_max: 4096, range_max: 128, clock, blocking: true }
+    }
+}
+
+/// Counts since the table was made, and of now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LockStats {
+    /// Waits begun.
+    pub waits: u64,
+    /// Cycles broken.
+    pub deadlocks: u64,
+    /// Waits that ended late, or were refused at once.
+    pub timeouts: u64,
+    /// Keys locked now.
+    pub points: usize,
+    /// Ranges held now.
+    pub ranges: usize,
+    /// Owners waiting now.
+    pub waiting: usize,
+}
+
+/// All locks of a database.
+#[derive(Debug)]
+pub struct LockTable {
+    config: LockConfig,
+    points: Points,
+    ranges: Ranges,
+    owners: Owners,
+    graph: Mutex<Graph>,
+    /// Waits that had begun may have closed a cycle: the next that begins searches from all of them.
+    search_all: AtomicBool,
+    waits: AtomicU64,
+    deadlocks: AtomicU64,
+    timeouts: AtomicU64,
+    /// All ones but in tests that want keys to collide.
+    hash_mask: u64,
+}
+
+impl LockTable {
+    /// An empty one.
+    #[must_use]
+    pub fn new(config: LockConfig) -> Self {
+        Self {
+            points: Points::new(),
+            ranges: Ranges::new(config.range_max),
+            owners: Owners::new(),
+            graph: Mutex::default(),
+            search_all: AtomicBool::new(false),
+            waits: AtomicU64::new(0),
+            deadlocks: AtomicU64::new(0),
+            timeouts: AtomicU64::new(0),
+            hash_mask: u64::MAX,
+            config,
+        }
+    }
+
+    fn hash(&self, tree: TreeId, key: &[u8]) -> u64 {
+        xxh3_64_with_seed(key, u64::from(tree.0)) & self.hash_mask
+    }
+
+    /// A new owner, without locks. Costs the table nothing until it asks for one.
+    #[must_use]
+    pub fn owner(&self) -> Arc<LockOwner> {
+        self.owners.create()
+    }
+
+    /// Gives the owner its transaction's id. Must come before a page bears the id; after a restart, for every loser and every prepared transaction
+    /// before others are let in.
+    pub fn register(&self, owner: &Arc<LockOwner>, txn: TxnId) {
+        self.owners.register(owner, txn);
+    }
+
+    /// Enters the owner as a user of the tree, asks, and takes the entry back if the answer is no and it was new.
+    fn using<T>(
+        &self,
+        owner: &Arc<LockOwner>,
+        tree: TreeId,
+        ask: impl FnOnce(bool) -> Result<T, Conflict>,
+    ) -> Result<T, Conflict> {
+        let new = self.owners.use_tree(owner, tree);
+        let answer = ask(!new);
+        if new && answer.is_err() {
+            owner.unuse_tree(tree);
+            self.ranges.look_again(tree, &self.owners);
+        }
+        answer
+    }
+
+    /// Locks a key, if that takes no waiting. To be called under the latch of the leaf where the key is or would be, after the row's writer was found
+    /// not to be active. If it is the owner itself, it has the row already, and must not ask: it might wait for who waits for it.
+    ///
+    /// # Errors
+    /// [`Conflict`] with somebody in the way.
+    pub fn try_point(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8], mode: Mode) -> Result<(), Conflict> {
+        let hash = self.hash(tree, key);
+        let taken = self.using(owner, tree, |uses| {
+            self.points.shard(hash).change(hash, |point| {
+                if let Some(blocker) = point.blocker(owner, mode) {
+                    return Err(Conflict { blocker: blocker.clone() });
+                }
+                let ask = Ask { owner, tree, want: Want::Key(key), mode, uses };
+                match self.ranges.check(&ask, &self.owners) {
+                    Err(blocker) => Err(Conflict { blocker }),
+                    Ok(true) => Ok(None),
+                    Ok(false) => Ok(Some(point.hold(owner, mode))),
+                }
+            })
+        })?;
+        // A point it had may have been another key's with the same hash: this key is remembered, too.
+        if let Some(taken) = taken {
+            self.remember_point(owner, tree, hash, key, mode, taken == Taken::New);
+        }
+        Ok(())
+    }
+
+    /// What [`Self::try_point`] would answer, without locking: for rows met by a scan that holds a range over them already. Same conditions.
+    ///
+    /// # Errors
+    /// [`Conflict`] with somebody in the way.
+    pub fn check_point(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8], mode: Mode) -> Result<(), Conflict> {
+        let hash = self.hash(tree, key);
+        let shard = self.points.shard(hash);
+        if !shard.is_empty() {
+            let map = shard.map.lock();
+            if let Some(blocker) = map.get(&hash).and_then(|point| point.blocker(owner, mode)) {
+                return Err(Conflict { blocker: blocker.clone() });
+            }
+        }
+        // Points first, ranges after: points that become a range are taken away when the range is there.
+        let ask = Ask { owner, tree, want: Want::Key(key), mode, uses: owner.uses(tree) };
+        self.ranges.check(&ask, &self.owners).map(drop).map_err(|blocker| Conflict { blocker })
+    }
+
+    /// Whether a key may be changed. To be called under the exclusive latch of the leaf where the key is or would be, before the change, unless
+    /// the row's active writer is the owner itself: then it has the row already, and must not ask. Leaves no lock of its own: the change is the lock.
+    ///
+    /// # Errors
+    /// [`Conflict`] with somebody in the way.
+    pub fn check_write(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) -> Result<(), Conflict> {
+        let hash = self.hash(tree, key);
+        let more = self.using(owner, tree, |uses| {
+            let ask = Ask { owner, tree, want: Want::Key(key), mode: Mode::Exclusive, uses };
+            let ranges = || self.ranges.check(&ask, &self.owners).map(drop).map_err(|blocker| Conflict { blocker });
+            let shard = self.points.shard(hash);
+            if shard.is_empty() {
+                return ranges().map(|()| false);
+            }
+            let mut map = shard.map.lock();
+            let Some(point) = map.get_mut(&hash) else {
+                return ranges().map(|()| false);
+            };
+            if let Some(blocker) = point.blocker(owner, Mode::Exclusive) {
+                return Err(Conflict { blocker: blocker.clone() });
+            }
+            ranges()?;
+            // It is a holder, or nobody is and nobody waits. A shared lock becomes exclusive with the change that it lets through: else somebody
+            // who waits for it could be let in beside the change.
+            Ok(point.raise(owner))
+        })?;
+        if more {
+            self.remember_point(owner, tree, hash, key, Mode::Exclusive, false);
+        }
+        Ok(())
+    }
+
+    /// Makes explicit that `writer` holds a row it has changed. To be called under the latch of the leaf, when the row's writer is active and not
+    /// oneself. The point stays until the writer ends, even if it takes the change back before.
+    #[must_use]
+    pub fn convert(&self, writer: TxnId, tree: TreeId, key: &[u8]) -> Converted {
+        let Some(blocker) = self.owners.writer(writer) else { return Converted::Gone };
+        let hash = self.hash(tree, key);
+        {
+            let mut held = blocker.held.lock();
+            if held.ended {
+                return Converted::Gone;
+            }
+            let (taken, awaited) = self.points.shard(hash).change(hash, |point| {
+                let taken = point.hold(&blocker, Mode::Exclusive);
+                (taken, point.is_awaited())
+            });
+            blocker.contend();
+            if awaited && taken != Taken::Had {
+                // Whoever waited here waited for another key with the same hash. Now it waits for this writer, too, who may itself be waiting. Who
+                // begins to wait after somebody has acted on this finds itself contended.
+                self.search_all.store(true, Ordering::Release);
+            }
+            // May go over the limit: the owner's own next point makes up for it.
+            held.add(tree, hash, key, Mode::Exclusive, taken == Taken::New, self.config.point_max);
+        }
+        Converted::Held(Conflict { blocker })
+    }
+
+    /// Locks all keys of an interval, there or not, if that takes no waiting. A scan calls it *before* it reads the keys, as far as it is about
+    /// to read; what touches a range of the owner extends it. May be called under a latch.
+    ///
+    /// An exclusive range without bounds locks the tree itself: it is granted when nobody else has a lock or a change in the tree.
+    ///
+    /// # Errors
+    /// [`Conflict`] with somebody in the way.
+    pub fn add_range(
+        &self,
+        owner: &Arc<LockOwner>,
+        tree: TreeId,
+        lo: Bound<&[u8]>,
+        hi: Bound<&[u8]>,
+        mode: Mode,
+    ) -> Result<(), Conflict> {
+        let span = Span::new(lo, hi);
+        if span.is_empty() {
+            return Ok(());
+        }
+        let ask = Ask { owner, tree, want: Want::Span(&span), mode, uses: owner.uses(tree) };
+        self.ranges.try_add(owner, &ask, &self.owners).map_err(|blocker| Conflict { blocker })?;
+        owner.held.lock().add_ranged(tree);
+        Ok(())
+    }
+
+    /// Whether a request could be granted now. Takes nothing.
+    fn check(&self, owner: &Arc<LockOwner>, request: &Request<'_>) -> Result<(), Conflict> {
+        match *request {
+            Request::Point { tree, key, mode } => self.check_point(owner, tree, key, mode),
+            Request::Write { tree, key } => self.check_point(owner, tree, key, Mode::Exclusive),
+            Request::Range { tree, lo, hi, mode } => {
+                let span = Span::new(lo, hi);
+                if span.is_empty() {
+                    return Ok(());
+                }
+                let ask = Ask { owner, tree, want: Want::Span(&span), mode, uses: owner.uses(tree) };
+                self.ranges.check_new(&ask, &self.owners).map_err(|blocker| Conflict { blocker })
+            }
+        }
+    }
+
+    /// Lets go of everything. To be called once, when the owner's transaction has left the active set (or never had an id).
+    pub fn release_all(&self, owner: &Arc<LockOwner>) {
+        let Held { trees, ranged, .. } = {
+            let mut held = owner.held.lock();
+            std::mem::replace(&mut *held, Held { ended: true, ..Held::default() })
+        };
+        self.owners.forget_writer(owner);
+        for points in trees {
+            for hash in points.hashes {
+                self.points.release(owner, hash);
+            }
+        }
+        for tree in ranged {
+            self.ranges.release(owner, tree, &self.owners);
+        }
+        if self.owners.delist(owner) {
+            for tree in owner.used_trees() {
+                self.ranges.look_again(tree, &self.owners);
+            }
+        }
+    }
+
+    /// Counts. Looks into every shard: for people, not for a hot path.
+    #[must_use]
+    pub fn stats(&self) -> LockStats {
+        LockStats {
+            waits: self.waits.load(Ordering::Relaxed),
+            deadlocks: self.deadlocks.load(Ordering::Relaxed),
+            timeouts: self.timeouts.load(Ordering::Relaxed),
+            points: self.points.len(),
+            ranges: self.ranges.len(),
+            waiting: self.graph.lock().len(),
+        }
+    }
+
+    /// Enters a point in the owner's list; makes its points a range when they are too many.
+    fn remember_point(&self, owner: &Arc<LockOwner>, tree: TreeId, hash: u64, key: &[u8], mode: Mode, new: bool) {
+        let mut held = owner.held.lock();
+        let at = held.add(tree, hash, key, mode, new, self.config.point_max);
+        let points = &mut held.trees[at];
+        if points.hashes.len() <= points.limit {
+            return;
+        }
+        let ends = [(points.shared.take(), Mode::Shared), (points.exclusive.take(), Mode::Exclusive)];
+        for (ends, mode) in ends {
+            if let Some((lo, hi)) = ends {
+                let span = Span::new(Bound::Included(&lo), Bound::Included(&hi));
+                self.ranges.add(owner, tree, span, mode, &self.owners);
+            }
+        }
+        // The range is there before the first point goes: no moment without a lock.
+        points.hashes.retain(|&hash| !self.points.release_quiet(owner, hash));
+        points.limit = self.config.point_max.max(points.hashes.len() * 2);
+        held.add_ranged(tree);
+    }
+
+    /// Enters a point that a wait was granted.
+    fn keep_point(&self, owner: &Arc<LockOwner>, tree: TreeId, hash: u64, key: &[u8], mode: Mode) {
+        let new = !owner.held.lock().trees.iter().any(|points| points.tree == tree && points.hashes.contains(&hash));
+        self.remember_point(owner, tree, hash, key, mode, new);
+    }
+}
+
+#[cfg(test)]
+mod tests;

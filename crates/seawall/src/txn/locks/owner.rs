@@ -1,0 +1,259 @@
+//! Who holds locks, and where to find them.
+//!
+//! 1. One thread at a time calls the table for an owner. Others reach in only to lock a row on its behalf (`convert`), which `Held::ended` under
+//!    its mutex refuses once the owner has begun to release; to doom it while it waits; and to read `used`.
+//! 2. `used` has every tree in which the owner has, or has just asked for, a point or a change. A tree is entered *before* it is looked for
+//!    ranges there, a range over a whole tree is entered *before* it looks for owners that use the tree: one of the two sees the other. All of
+//!    these are sequentially consistent.
+//! 3. An owner is in the list of owners before its first entry in `used`, and in the list of writers before a page bears its id.
+//! 4. `contended` is never false while somebody waits for the owner, directly or because of a lock that grew. It may stay true for nothing.
+
+use super::{Mode, hash_map::ByHash};
+use crate::format::{TreeId, TxnId};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+const USED_SLOTS: usize = 6;
+
+/// One transaction, as the lock table knows it. All its locks go with [`super::LockTable::release_all`], which must be called.
+#[derive(Debug)]
+pub struct LockOwner {
+    pub(super) serial: u64,
+    txn: AtomicU64,
+    weight: AtomicU64,
+    doomed: AtomicBool,
+    contended: AtomicBool,
+    listed: AtomicBool,
+    used: [AtomicU32; USED_SLOTS],
+    used_more: Mutex<Vec<TreeId>>,
+    pub(super) held: Mutex<Held>,
+}
+
+/// What an owner has to give back.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// Releasing has begun: nothing may be added.
+    pub(super) ended: bool,
+    pub(super) trees: SmallVec<[TreePoints; 2]>,
+    /// Trees with ranges of this owner.
+    pub(super) ranged: SmallVec<[TreeId; 2]>,
+}
+
+/// The points of one owner in one tree.
+#[derive(Debug)]
+pub(super) struct TreePoints {
+    pub(super) tree: TreeId,
+    /// Their hashes, each once.
+    pub(super) hashes: Vec<u64>,
+    /// They become a range when there are more than this.
+    pub(super) limit: usize,
+    /// The lowest and highest key of each mode since points last became a range.
+    pub(super) shared: Option<(Vec<u8>, Vec<u8>)>,
+    pub(super) exclusive: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl TreePoints {
+    fn cover(&mut self, key: &[u8], mode: Mode) {
+        let ends = match mode {
+            Mode::Shared => &mut self.shared,
+            Mode::Exclusive => &mut self.exclusive,
+        };
+        match ends {
+            None => *ends = Some((key.to_vec(), key.to_vec())),
+            // Into the room that is there: a scan moves one end with every row.
+            Some((lo, _)) if key < lo.as_slice() => {
+                lo.clear();
+                lo.extend_from_slice(key);
+            }
+            Some((_, hi)) if key > hi.as_slice() => {
+                hi.clear();
+                hi.extend_from_slice(key);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+impl Held {
+    /// Remembers a point; `new` when the owner had none there. Returns its tree's place in `trees`.
+    pub(super) fn add(&mut self, tree: TreeId, hash: u64, key: &[u8], mode: Mode, new: bool, limit: usize) -> usize {
+        let at = self.trees.iter().position(|points| points.tree == tree).unwrap_or_else(|| {
+            self.trees.push(TreePoints { tree, hashes: Vec::new(), limit, shared: None, exclusive: None });
+            self.trees.len() - 1
+        });
+        let points = &mut self.trees[at];
+        if new {
+            points.hashes.push(hash);
+        }
+        points.cover(key, mode);
+        at
+    }
+
+    pub(super) fn add_ranged(&mut self, tree: TreeId) {
+        if !self.ranged.contains(&tree) {
+            self.ranged.push(tree);
+        }
+    }
+}
+
+impl LockOwner {
+    /// Its transaction's id: [`TxnId::NONE`] before its first change.
+    #[must_use]
+    pub fn txn(&self) -> TxnId {
+        TxnId(self.txn.load(Ordering::Relaxed))
+    }
+
+    /// Counts changes made: of a cycle of waits the owner with the least has to give way.
+    pub fn add_weight(&self, changes: u64) {
+        self.weight.fetch_add(changes, Ordering::Relaxed);
+    }
+
+    /// Changes made.
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was chosen to give way: all that is left is to roll back.
+    #[must_use]
+    pub fn is_doomed(&self) -> bool {
+        self.doomed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn doom(&self) {
+        self.doomed.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_contended(&self) -> bool {
+        self.contended.load(Ordering::Relaxed)
+    }
+
+    /// Somebody may wait for it from now on.
+    pub(super) fn contend(&self) {
+        self.contended.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn uses(&self, tree: TreeId) -> bool {
+        for slot in &self.used {
+            match slot.load(Ordering::SeqCst) {
+                0 => return false,
+                used if used == tree.0 => return true,
+                _ => {}
+            }
+        }
+        self.used_more.lock().contains(&tree)
+    }
+
+    fn use_tree(&self, tree: TreeId) {
+        match self.used.iter().find(|slot| slot.load(Ordering::Relaxed) == 0) {
+            Some(slot) => slot.store(tree.0, Ordering::SeqCst),
+            None => self.used_more.lock().push(tree),
+        }
+    }
+
+    /// Takes back the latest `use_tree`.
+    pub(super) fn unuse_tree(&self, tree: TreeId) {
+        let mut more = self.used_more.lock();
+        if more.last() == Some(&tree) {
+            more.pop();
+            return;
+        }
+        drop(more);
+        if let Some(slot) = self.used.iter().rev().find(|slot| slot.load(Ordering::Relaxed) != 0) {
+            debug_assert_eq!(slot.load(Ordering::Relaxed), tree.0, "only the latest is taken back");
+            slot.store(0, Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn used_trees(&self) -> SmallVec<[TreeId; USED_SLOTS]> {
+        let slots = self.used.iter().map(|slot| TreeId(slot.load(Ordering::Relaxed))).take_while(|tree| tree.0 != 0);
+        slots.chain(self.used_more.lock().iter().copied()).collect()
+    }
+}
+
+type OwnerMap = Mutex<HashMap<u64, Arc<LockOwner>, BuildHasherDefault<ByHash>>>;
+
+const SHARDS: usize = 64;
+
+/// All owners that have locks, by serial number; and those that write, by transaction id. Both numbers ascend: neighbours are in different shards.
+#[derive(Debug)]
+pub(super) struct Owners {
+    next_serial: AtomicU64,
+    by_serial: [OwnerMap; SHARDS],
+    by_txn: [OwnerMap; SHARDS],
+}
+
+impl Owners {
+    pub(super) fn new() -> Self {
+        Self {
+            next_serial: AtomicU64::new(1),
+            by_serial: std::array::from_fn(|_| Mutex::default()),
+            by_txn: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+
+    pub(super) fn create(&self) -> Arc<LockOwner> {
+        Arc::new(LockOwner {
+            serial: self.next_serial.fetch_add(1, Ordering::Relaxed),
+            txn: AtomicU64::new(0),
+            weight: AtomicU64::new(0),
+            doomed: AtomicBool::new(false),
+            contended: AtomicBool::new(false),
+            listed: AtomicBool::new(false),
+            used: std::array::from_fn(|_| AtomicU32::new(0)),
+            used_more: Mutex::default(),
+            held: Mutex::default(),
+        })
+    }
+
+    pub(super) fn register(&self, owner: &Arc<LockOwner>, txn: TxnId) {
+        owner.txn.store(txn.0, Ordering::Relaxed);
+        self.by_txn[txn.0 as usize % SHARDS].lock().insert(txn.0, owner.clone());
+    }
+
+    pub(super) fn writer(&self, txn: TxnId) -> Option<Arc<LockOwner>> {
+        self.by_txn[txn.0 as usize % SHARDS].lock().get(&txn.0).cloned()
+    }
+
+    /// Enters that `owner` uses `tree`; `true` when it did not before.
+    pub(super) fn use_tree(&self, owner: &Arc<LockOwner>, tree: TreeId) -> bool {
+        if owner.uses(tree) {
+            return false;
+        }
+        if !owner.listed.swap(true, Ordering::Relaxed) {
+            self.by_serial[owner.serial as usize % SHARDS].lock().insert(owner.serial, owner.clone());
+        }
+        owner.use_tree(tree);
+        true
+    }
+
+    pub(super) fn forget_writer(&self, owner: &LockOwner) {
+        let txn = owner.txn();
+        if txn != TxnId::NONE {
+            self.by_txn[txn.0 as usize % SHARDS].lock().remove(&txn.0);
+        }
+    }
+
+    /// Takes it off the list of owners; says whether it was there.
+    pub(super) fn delist(&self, owner: &LockOwner) -> bool {
+        owner.listed.load(Ordering::Relaxed)
+            && self.by_serial[owner.serial as usize % SHARDS].lock().remove(&owner.serial).is_some()
+    }
+
+    /// Calls `each` with every owner but `but` that uses `tree`, until it says stop (`false`).
+    pub(super) fn users(&self, tree: TreeId, but: &LockOwner, each: &mut dyn FnMut(&Arc<LockOwner>) -> bool) -> bool {
+        self.by_serial.iter().all(|shard| {
+            let shard = shard.lock();
+            shard.values().filter(|owner| owner.serial != but.serial && owner.uses(tree)).all(&mut *each)
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_serial.iter().chain(&self.by_txn).all(|shard| shard.lock().is_empty())
+    }
+}

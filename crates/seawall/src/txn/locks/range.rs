@@ -1,0 +1,301 @@
+//! Locks on intervals of keys, per tree.
+//!
+//! 1. A range protects what was read in it, and what was not found there: others may not write, insert or lock exclusively any key inside. An
+//!    exclusive range also keeps off shared locks. It is an interval of keys, not a gap between entries: nothing that happens to the entries changes it.
+//! 2. Who asks comes behind those who wait for what excludes it, except those who wait for the asker itself: they cannot go on before it does.
+//! 3. After every change of a tree's holders or queue (and when a user of a tree ends, for which a range over the whole tree waits) all that can be
+//!    granted is, in order. A write that had to wait is granted its key as a range, so that nobody slips in before it is done.
+//! 4. The spans of one owner may grow over what others hold (points that became a range, ranges that were joined). Such growth keeps others off
+//!    from then on, but gives the owner nothing: it still asks for each key.
+//! 5. A tree that nobody has or wants ranges in is not in the map. `busy` of a shard is the number of its trees, and is raised before anything
+//!    else is looked at on behalf of a new range.
+
+use super::hash_map::ByHash;
+use super::owner::{LockOwner, Owners};
+use super::point::Wakes;
+use super::span::{Span, Spans, Want};
+use super::wait::{Place, Waiter};
+use super::{Mode, cell::Outcome};
+use crate::format::TreeId;
+use parking_lot::RwLock;
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+#[derive(Debug)]
+struct Holder {
+    owner: Arc<LockOwner>,
+    shared: Spans,
+    exclusive: Spans,
+}
+
+impl Holder {
+    fn spans(&mut self, mode: Mode) -> &mut Spans {
+        match mode {
+            Mode::Shared => &mut self.shared,
+            Mode::Exclusive => &mut self.exclusive,
+        }
+    }
+
+    fn excludes(&self, want: Want<'_>, mode: Mode) -> bool {
+        self.exclusive.meets(want) || (mode == Mode::Exclusive && self.shared.meets(want))
+    }
+
+    fn covers(&self, want: Want<'_>, mode: Mode) -> bool {
+        self.exclusive.covers(want) || (mode == Mode::Shared && self.shared.covers(want))
+    }
+}
+
+/// What is asked for, and by whom.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask<'a> {
+    pub(super) owner: &'a LockOwner,
+    pub(super) tree: TreeId,
+    pub(super) want: Want<'a>,
+    pub(super) mode: Mode,
+    /// The owner used the tree before it asked.
+    pub(super) uses: bool,
+}
+
+impl Ask<'_> {
+    /// Nobody else may use the tree at all.
+    fn whole(&self) -> bool {
+        self.mode == Mode::Exclusive && matches!(self.want, Want::Span(span) if span.is_whole())
+    }
+}
+
+/// The ranges of one tree.
+#[derive(Debug, Default)]
+struct TreeRanges {
+    holders: Vec<Holder>,
+    queue: VecDeque<Arc<Waiter>>,
+}
+
+impl TreeRanges {
+    fn holder(&mut self, owner: &Arc<LockOwner>) -> &mut Holder {
+        let at = self.holders.iter().position(|holder| holder.owner.serial == owner.serial).unwrap_or_else(|| {
+            let (shared, exclusive) = (Spans::default(), Spans::default());
+            self.holders.push(Holder { owner: owner.clone(), shared, exclusive });
+            self.holders.len() - 1
+        });
+        &mut self.holders[at]
+    }
+
+    fn add(&mut self, owner: &Arc<LockOwner>, span: Span, mode: Mode, range_max: usize) {
+        let spans = self.holder(owner).spans(mode);
+        spans.add(span);
+        if spans.join_to(range_max) {
+            // What lies between them was waited for by others, perhaps; from now on they wait for this owner.
+            owner.contend();
+        }
+    }
+
+    /// Calls `each` with everybody for whom `ask` has to wait: holders, and the first `ahead` of the queue. Until it says stop (`false`).
+    fn blockers(&self, ask: &Ask<'_>, ahead: usize, owners: &Owners, each: &mut dyn FnMut(&Arc<LockOwner>) -> bool) {
+        let me = ask.owner.serial;
+        let mut own = None;
+        for holder in &self.holders {
+            if holder.owner.serial == me {
+                own = Some(holder);
+            } else if holder.excludes(ask.want, ask.mode) && !each(&holder.owner) {
+                return;
+            }
+        }
+        for waiter in self.queue.iter().take(ahead) {
+            if waiter.owner.serial == me || !waiter.cell.is_waiting() {
+                continue;
+            }
+            let Place::Tree { span, .. } = &waiter.place else { continue };
+            let theirs = Want::Span(span);
+            let for_me = own.is_some_and(|own| own.excludes(theirs, waiter.mode))
+                || (ask.uses && waiter.mode == Mode::Exclusive && span.is_whole());
+            if waiter.mode.excludes(ask.mode) && ask.want.meets(span) && !for_me && !each(&waiter.owner) {
+                return;
+            }
+        }
+        if ask.whole() {
+            owners.users(ask.tree, ask.owner, each);
+        }
+    }
+
+    fn first_blocker(&self, ask: &Ask<'_>, ahead: usize, owners: &Owners) -> Option<Arc<LockOwner>> {
+        let mut first = None;
+        self.blockers(ask, ahead, owners, &mut |owner| {
+            first = Some(owner.clone());
+            false
+        });
+        first
+    }
+
+    /// Grants all that can be, in order.
+    fn grant(&mut self, owners: &Owners, range_max: usize, wakes: &mut Wakes) {
+        let mut at = 0;
+        while let Some(waiter) = self.queue.get(at).cloned() {
+            let ask = waiter.ask();
+            if waiter.cell.is_waiting() && ask.is_some_and(|ask| self.first_blocker(&ask, at, owners).is_some()) {
+                at += 1;
+                continue;
+            }
+            self.queue.remove(at);
+            if let Place::Tree { span, .. } = &waiter.place {
+                if waiter.cell.settle(Outcome::Granted) {
+                    self.add(&waiter.owner, span.clone(), waiter.mode, range_max);
+                    wakes.push(waiter);
+                }
+            }
+        }
+    }
+}
+
+type TreeMap = HashMap<u64, TreeRanges, BuildHasherDefault<ByHash>>;
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard {
+    busy: AtomicUsize,
+    trees: RwLock<TreeMap>,
+}
+
+const SHARDS: usize = 64;
+
+/// All ranges.
+#[derive(Debug)]
+pub(super) struct Ranges {
+    shards: Box<[Shard]>,
+    range_max: usize,
+}
+
+impl Ranges {
+    pub(super) fn new(range_max: usize) -> Self {
+        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect(), range_max }
+    }
+
+    fn shard(&self, tree: TreeId) -> &Shard {
+        &self.shards[tree.0 as usize % SHARDS]
+    }
+
+    /// Nobody has or wants a range in this tree.
+    pub(super) fn is_quiet(&self, tree: TreeId) -> bool {
+        self.shard(tree).busy.load(Ordering::SeqCst) == 0
+    }
+
+    /// Runs `change` on the tree, grants on, drops the tree when it is empty, and keeps count.
+    fn change<T>(&self, tree: TreeId, owners: &Owners, change: impl FnOnce(&mut TreeRanges) -> T) -> T {
+        let mut wakes = Wakes::new();
+        let shard = self.shard(tree);
+        let mut trees = shard.trees.write();
+        shard.busy.fetch_add(1, Ordering::SeqCst);
+        let before = trees.len();
+        let key = u64::from(tree.0);
+        let ranges = trees.entry(key).or_default();
+        let answer = change(ranges);
+        ranges.grant(owners, self.range_max, &mut wakes);
+        if ranges.holders.is_empty() && ranges.queue.is_empty() {
+            trees.remove(&key);
+        }
+        let surplus = before + 1 - trees.len();
+        shard.busy.fetch_sub(surplus, Ordering::SeqCst);
+        drop(trees);
+        for waiter in wakes {
+            waiter.cell.wake();
+        }
+        answer
+    }
+
+    /// Whether `ask` may go ahead; `Ok(true)` when a range of its owner covers it already.
+    pub(super) fn check(&self, ask: &Ask<'_>, owners: &Owners) -> Result<bool, Arc<LockOwner>> {
+        if self.is_quiet(ask.tree) {
+            return Ok(false);
+        }
+        let trees = self.shard(ask.tree).trees.read();
+        let Some(ranges) = trees.get(&u64::from(ask.tree.0)) else { return Ok(false) };
+        match ranges.first_blocker(ask, ranges.queue.len(), owners) {
+            Some(blocker) => Err(blocker),
+            None => Ok(ranges
+                .holders
+                .iter()
+                .any(|holder| holder.owner.serial == ask.owner.serial && holder.covers(ask.want, ask.mode))),
+        }
+    }
+
+    /// Whether [`Self::try_add`] would do it.
+    pub(super) fn check_new(&self, ask: &Ask<'_>, owners: &Owners) -> Result<(), Arc<LockOwner>> {
+        let trees = self.shard(ask.tree).trees.read();
+        let nothing = TreeRanges::default();
+        let ranges = trees.get(&u64::from(ask.tree.0)).unwrap_or(&nothing);
+        ranges.first_blocker(ask, ranges.queue.len(), owners).map_or(Ok(()), Err)
+    }
+
+    /// Adds a range unless somebody is in its way.
+    pub(super) fn try_add(&self, owner: &Arc<LockOwner>, ask: &Ask<'_>, owners: &Owners) -> Result<(), Arc<LockOwner>> {
+        self.change(ask.tree, owners, |ranges| match ranges.first_blocker(ask, ranges.queue.len(), owners) {
+            Some(blocker) => Err(blocker),
+            None => {
+                ranges.add(owner, ask.want.to_span(), ask.mode, self.range_max);
+                Ok(())
+            }
+        })
+    }
+
+    /// Adds a range whoever is in its way (4).
+    pub(super) fn add(&self, owner: &Arc<LockOwner>, tree: TreeId, span: Span, mode: Mode, owners: &Owners) {
+        self.change(tree, owners, |ranges| {
+            owner.contend();
+            ranges.add(owner, span, mode, self.range_max);
+        });
+    }
+
+    /// Takes all ranges of `owner` off a tree.
+    pub(super) fn release(&self, owner: &LockOwner, tree: TreeId, owners: &Owners) {
+        self.change(tree, owners, |ranges| ranges.holders.retain(|holder| holder.owner.serial != owner.serial));
+    }
+
+    /// Somebody has stopped using the tree.
+    pub(super) fn look_again(&self, tree: TreeId, owners: &Owners) {
+        if !self.is_quiet(tree) {
+            self.change(tree, owners, |_| ());
+        }
+    }
+
+    /// Puts `waiter` in the queue of its tree if it has to wait there. Says whether it has.
+    pub(super) fn enqueue(&self, waiter: &Arc<Waiter>, owners: &Owners) -> bool {
+        self.change(waiter.tree, owners, |ranges| {
+            let ask = waiter.ask();
+            let blocked = ask.is_some_and(|ask| ranges.first_blocker(&ask, ranges.queue.len(), owners).is_some());
+            if blocked {
+                ranges.queue.push_back(waiter.clone());
+            }
+            blocked
+        })
+    }
+
+    /// Takes a waiter that gave up out of its queue.
+    pub(super) fn dequeue(&self, waiter: &Arc<Waiter>, owners: &Owners) {
+        self.change(waiter.tree, owners, |ranges| ranges.queue.retain(|one| !Arc::ptr_eq(one, waiter)));
+    }
+
+    pub(super) fn blockers(&self, waiter: &Arc<Waiter>, owners: &Owners, into: &mut Vec<Arc<LockOwner>>) {
+        let trees = self.shard(waiter.tree).trees.read();
+        let Some(ranges) = trees.get(&u64::from(waiter.tree.0)) else { return };
+        let Some(at) = ranges.queue.iter().position(|one| Arc::ptr_eq(one, waiter)) else { return };
+        if let Some(ask) = waiter.ask() {
+            ranges.blockers(&ask, at, owners, &mut |owner| {
+                into.push(owner.clone());
+                true
+            });
+        }
+    }
+
+    /// How many ranges are held.
+    pub(super) fn len(&self) -> usize {
+        let of_holder = |holder: &Holder| holder.shared.len() + holder.exclusive.len();
+        let of_tree = |tree: &TreeRanges| tree.holders.iter().map(of_holder).sum::<usize>();
+        self.shards.iter().map(|shard| shard.trees.read().values().map(of_tree).sum::<usize>()).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| shard.busy.load(Ordering::SeqCst) == 0 && shard.trees.read().is_empty())
+    }
+}

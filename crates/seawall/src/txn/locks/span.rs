@@ -1,0 +1,268 @@
+//! Intervals of keys, and sets of them.
+//!
+//! 1. A span is half-open, `lo <= key < hi`; without `hi` it has no end. Keys are byte strings, so what comes right after `k` is `k` and a zero
+//!    byte: every kind of bound has this one form, and the empty key is the lowest of all.
+//! 2. The spans of a set are sorted, not empty, and neither overlap nor touch: their `hi` are sorted too.
+//! 3. A set only grows: adding and joining never uncover a key.
+
+use std::ops::Bound;
+
+/// Keys from `lo` to before `hi`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) lo: Vec<u8>,
+    pub(super) hi: Option<Vec<u8>>,
+}
+
+/// The least key above `key`.
+fn after(key: &[u8]) -> Vec<u8> {
+    let mut after = Vec::with_capacity(key.len() + 1);
+    after.extend_from_slice(key);
+    after.push(0);
+    after
+}
+
+/// Whether something that starts at `lo` starts before the end `hi`.
+fn before(lo: &[u8], hi: Option<&Vec<u8>>) -> bool {
+    hi.is_none_or(|hi| lo < hi.as_slice())
+}
+
+impl Span {
+    pub(super) fn new(lo: Bound<&[u8]>, hi: Bound<&[u8]>) -> Self {
+        let lo = match lo {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key.to_vec(),
+            Bound::Excluded(key) => after(key),
+        };
+        let hi = match hi {
+            Bound::Unbounded => None,
+            Bound::Included(key) => Some(after(key)),
+            Bound::Excluded(key) => Some(key.to_vec()),
+        };
+        Self { lo, hi }
+    }
+
+    /// One key.
+    pub(super) fn key(key: &[u8]) -> Self {
+        Self::new(Bound::Included(key), Bound::Included(key))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        !before(&self.lo, self.hi.as_ref())
+    }
+
+    /// Every key there can be.
+    pub(super) fn is_whole(&self) -> bool {
+        self.lo.is_empty() && self.hi.is_none()
+    }
+}
+
+/// What is asked about: one key, borrowed, or a span.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Want<'a> {
+    Key(&'a [u8]),
+    Span(&'a Span),
+}
+
+impl Want<'_> {
+    pub(super) fn meets(self, span: &Span) -> bool {
+        match self {
+            Self::Key(key) => span.lo.as_slice() <= key && before(key, span.hi.as_ref()),
+            Self::Span(other) => before(&other.lo, span.hi.as_ref()) && before(&span.lo, other.hi.as_ref()),
+        }
+    }
+
+    pub(super) fn to_span(self) -> Span {
+        match self {
+            Self::Key(key) => Span::key(key),
+            Self::Span(span) => span.clone(),
+        }
+    }
+}
+
+/// A set of keys made of spans.
+#[derive(Debug, Default)]
+pub(super) struct Spans(Vec<Span>);
+
+impl Spans {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The last span that starts before the end of what is wanted. By (2) none of those before it reaches further.
+    fn candidate(&self, want: Want<'_>) -> Option<&Span> {
+        let until = match want {
+            Want::Key(key) => self.0.partition_point(|span| span.lo.as_slice() <= key),
+            Want::Span(want) => self.0.partition_point(|span| before(&span.lo, want.hi.as_ref())),
+        };
+        self.0.get(until.checked_sub(1)?)
+    }
+
+    /// Whether some of it is in here.
+    pub(super) fn meets(&self, want: Want<'_>) -> bool {
+        self.candidate(want).is_some_and(|span| want.meets(span))
+    }
+
+    /// Whether all of it is in here.
+    pub(super) fn covers(&self, want: Want<'_>) -> bool {
+        self.candidate(want).is_some_and(|span| match want {
+            Want::Key(_) => want.meets(span),
+            Want::Span(want) => {
+                span.lo <= want.lo
+                    && match (&span.hi, &want.hi) {
+                        (None, _) => true,
+                        (Some(_), None) => false,
+                        (Some(own), Some(hi)) => own >= hi,
+                    }
+            }
+        })
+    }
+
+    /// Adds a span that is not empty, one with those it overlaps or touches.
+    pub(super) fn add(&mut self, span: Span) {
+        let from = self.0.partition_point(|one| one.hi.as_ref().is_some_and(|hi| *hi < span.lo));
+        let to = self.0.partition_point(|one| span.hi.as_ref().is_none_or(|hi| one.lo <= *hi));
+        if from >= to {
+            self.0.insert(from, span);
+            return;
+        }
+        let last = self.0.drain(from + 1..to).next_back();
+        let first = &mut self.0[from];
+        if span.lo < first.lo {
+            first.lo = span.lo;
+        }
+        for hi in [last.map(|last| last.hi), Some(span.hi)].into_iter().flatten() {
+            let further = match (&first.hi, &hi) {
+                (None, _) => false,
+                (Some(_), None) => true,
+                (Some(own), Some(hi)) => hi > own,
+            };
+            if further {
+                first.hi = hi;
+            }
+        }
+    }
+
+    /// Joins neighbours, those whose facing ends look most alike first, until there are at most `max`. Says whether it had to.
+    pub(super) fn join_to(&mut self, max: usize) -> bool {
+        let mut joined = false;
+        while self.0.len() > max.max(1) {
+            let alike = |pair: &[Span]| {
+                let left = pair[0].hi.as_deref().unwrap_or_default();
+                left.iter().zip(&pair[1].lo).take_while(|(left, right)| left == right).count()
+            };
+            let best = self.0.windows(2).enumerate().max_by_key(|(_, pair)| alike(pair)).map_or(0, |(at, _)| at);
+            let right = self.0.remove(best + 1);
+            self.0[best].hi = right.hi;
+            joined = true;
+        }
+        joined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
+        let key = prop::collection::vec(0_u8..3, 0..3);
+        prop_oneof![
+            1 => Just(Bound::Unbounded),
+            4 => key.clone().prop_map(Bound::Included),
+            4 => key.prop_map(Bound::Excluded),
+        ]
+    }
+
+    fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+        bound.as_ref().map(Vec::as_slice)
+    }
+
+    /// All keys of up to three bytes of 0..3: closed under "right after" as far as the bounds above can tell.
+    fn keys() -> Vec<Vec<u8>> {
+        let mut all = vec![vec![]];
+        let mut from = 0;
+        for _ in 0..3 {
+            let to = all.len();
+            for at in from..to {
+                for byte in 0..3 {
+                    let mut key: Vec<u8> = all[at].clone();
+                    key.push(byte);
+                    all.push(key);
+                }
+            }
+            from = to;
+        }
+        all
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+        #[test]
+        fn a_set_of_spans_is_a_set_of_keys(
+            adds in prop::collection::vec((bound(), bound()), 1..12),
+            ask in (bound(), bound()),
+            max in 1_usize..4,
+        ) {
+            use std::ops::RangeBounds;
+            let all = keys();
+            let mut set = Spans::default();
+            let mut model = vec![false; all.len()];
+            for (lo, hi) in &adds {
+                let span = Span::new(slice(lo), slice(hi));
+                for (key, inside) in all.iter().zip(&mut model) {
+                    let within = (lo.clone(), hi.clone()).contains(key);
+                    prop_assert_eq!(Want::Key(key).meets(&span), within);
+                    *inside |= within;
+                }
+                if !span.is_empty() {
+                    set.add(span);
+                }
+                for pair in set.0.windows(2) {
+                    prop_assert!(pair[0].hi.as_ref().is_some_and(|hi| *hi < pair[1].lo));
+                }
+            }
+            for (key, inside) in all.iter().zip(&model) {
+                prop_assert_eq!(set.meets(Want::Key(key)), *inside);
+                prop_assert_eq!(set.covers(Want::Key(key)), *inside);
+            }
+            let span = Span::new(slice(&ask.0), slice(&ask.1));
+            if !span.is_empty() {
+                let mut within = all.iter().zip(&model).filter(|(key, _)| Want::Key(key).meets(&span)).map(|(_, inside)| *inside);
+                // A span has more keys than the model knows: it may meet or miss the set between them.
+                if within.clone().any(|inside| inside) {
+                    prop_assert!(set.meets(Want::Span(&span)));
+                }
+                if set.covers(Want::Span(&span)) {
+                    prop_assert!(within.all(|inside| inside));
+                    prop_assert!(set.meets(Want::Span(&span)));
+                }
+            }
+            set.join_to(max);
+            prop_assert!(set.len() <= max);
+            for (key, inside) in all.iter().zip(&model) {
+                prop_assert!(!inside || set.meets(Want::Key(key)), "joining uncovers nothing");
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_that_look_alike_are_joined_first() {
+        let mut set = Spans::default();
+        for key in ["apple", "banana1", "banana2", "cherry"] {
+            set.add(Span::key(key.as_bytes()));
+        }
+        assert!(set.join_to(3));
+        assert!(set.meets(Want::Key(b"banana15")) && !set.meets(Want::Key(b"b")) && !set.meets(Want::Key(b"c")));
+    }
+
+    #[test]
+    fn a_scan_that_goes_on_keeps_one_span() {
+        let mut set = Spans::default();
+        set.add(Span::new(Bound::Included(b"a"), Bound::Excluded(b"c")));
+        set.add(Span::new(Bound::Included(b"c"), Bound::Included(b"e")));
+        set.add(Span::new(Bound::Excluded(b"e"), Bound::Unbounded));
+        assert_eq!(set.len(), 1);
+        assert!(set.covers(Want::Span(&Span::new(Bound::Included(b"a"), Bound::Unbounded))));
+    }
+}

@@ -1,0 +1,329 @@
+//! The table against plain lists of who has what, one step at a time.
+
+use super::super::cell::Outcome;
+use super::super::wait::{Place, Waiter};
+use super::*;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::slice;
+
+const OWNERS: usize = 5;
+
+fn mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![Just(S), Just(X)]
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Point(usize, u8, Mode),
+    Write(usize, u8),
+    Range(usize, u8, u8, Mode),
+    Convert(usize),
+    End(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let owner = 0..OWNERS;
+    let key = 0..24_u8;
+    prop_oneof![
+        6 => (owner.clone(), key.clone(), mode()).prop_map(|(owner, key, mode)| Step::Point(owner, key, mode)),
+        3 => (owner.clone(), key.clone()).prop_map(|(owner, key)| Step::Write(owner, key)),
+        3 => (owner.clone(), key.clone(), 0..6_u8, mode()).prop_map(|(owner, lo, len, mode)| Step::Range(owner, lo, lo + len, mode)),
+        1 => (0..24_usize).prop_map(Step::Convert),
+        1 => owner.prop_map(Step::End),
+    ]
+}
+
+/// What an owner was told it has: keys, and intervals of keys with both ends in it.
+#[derive(Debug, Default, Clone)]
+struct Has {
+    points: Vec<(u8, Mode)>,
+    ranges: Vec<(u8, u8, Mode)>,
+}
+
+fn excludes(a: Mode, b: Mode) -> bool {
+    a == X || b == X
+}
+
+impl Has {
+    fn keeps_point_from(&self, key: u8, mode: Mode) -> bool {
+        self.points.iter().any(|&(at, held)| at == key && excludes(held, mode))
+            || self.ranges.iter().any(|&(lo, hi, held)| (lo..=hi).contains(&key) && excludes(held, mode))
+    }
+
+    fn keeps_range_from(&self, lo: u8, hi: u8, mode: Mode) -> bool {
+        self.ranges.iter().any(|&(from, to, held)| from <= hi && lo <= to && excludes(held, mode))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+
+    /// With room for all points and ranges the answers are exact. Without, and with keys that collide, more may be refused than the model says;
+    /// never less.
+    #[test]
+    fn what_is_locked_stays_locked(
+        steps in prop::collection::vec(step(), 1..80),
+        tight in any::<bool>(),
+        point_max in 0..4_usize,
+        range_max in 1..3_usize,
+        mask in prop_oneof![3 => Just(u64::MAX), 1 => Just(3_u64)],
+    ) {
+        let mut config = LockConfig::new(Arc::new(SystemClock::default()));
+        config.blocking = false;
+        if tight {
+            (config.point_max, config.range_max) = (point_max, range_max);
+        }
+        let exact = !tight && mask == u64::MAX;
+        let mut table = LockTable::new(config);
+        table.hash_mask = mask;
+        let mut next = 1;
+        let mut txn = |table: &LockTable| {
+            next += 1;
+            table.txn(next)
+        };
+        let mut owners: Vec<_> = (0..OWNERS).map(|_| txn(&table)).collect();
+        let mut has = vec![Has::default(); OWNERS];
+        // Rows that an owner has changed: it holds them without an entry.
+        let mut rows: BTreeMap<u8, usize> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Point(me, key, mode) => {
+                    if let Some(&writer) = rows.get(&key) {
+                        if writer != me {
+                            let converted = table.convert(owners[writer].txn(), TREE, &[key]);
+                            prop_assert!(matches!(converted, Converted::Held(_)));
+                            has[writer].points.push((key, X));
+                            prop_assert!(table.try_point(&owners[me], TREE, &[key], mode).is_err());
+                        }
+                        continue;
+                    }
+                    let taken = has.iter().enumerate().any(|(other, has)| other != me && has.keeps_point_from(key, mode));
+                    let answer = table.try_point(&owners[me], TREE, &[key], mode).is_ok();
+                    prop_assert!(!(answer && taken), "{:?} was granted", step);
+                    prop_assert!(!exact || answer != taken, "{:?} was refused", step);
+                    if answer {
+                        has[me].points.push((key, mode));
+                    }
+                }
+                Step::Write(me, key) => {
+                    if rows.contains_key(&key) {
+                        continue;
+                    }
+                    let taken = has.iter().enumerate().any(|(other, has)| other != me && has.keeps_point_from(key, X));
+                    let answer = table.check_write(&owners[me], TREE, &[key]).is_ok();
+                    prop_assert!(!(answer && taken), "{:?} was granted", step);
+                    prop_assert!(!exact || answer != taken, "{:?} was refused", step);
+                    if answer {
+                        rows.insert(key, me);
+                    }
+                }
+                Step::Range(me, lo, hi, mode) => {
+                    let taken = has.iter().enumerate().any(|(other, has)| other != me && has.keeps_range_from(lo, hi, mode));
+                    let answer = table.add_range(&owners[me], TREE, Included(&[lo]), Included(&[hi]), mode).is_ok();
+                    prop_assert!(!(answer && taken), "{:?} was granted", step);
+                    prop_assert!(!exact || answer != taken, "{:?} was refused", step);
+                    if answer {
+                        has[me].ranges.push((lo, hi, mode));
+                    }
+                }
+                Step::Convert(pick) => {
+                    if let Some((&key, &writer)) = rows.iter().nth(pick % rows.len().max(1)) {
+                        prop_assert!(matches!(table.convert(owners[writer].txn(), TREE, &[key]), Converted::Held(_)));
+                        has[writer].points.push((key, X));
+                    }
+                }
+                Step::End(me) => {
+                    table.release_all(&owners[me]);
+                    rows.retain(|_, writer| *writer != me);
+                    owners[me] = txn(&table);
+                    has[me] = Has::default();
+                }
+            }
+        }
+        let stats = table.stats();
+        prop_assert!(!tight || stats.ranges <= OWNERS * 2 * range_max, "{:?}", stats);
+        for owner in &owners {
+            table.release_all(owner);
+        }
+        table.assert_empty();
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum QueueStep {
+    Point(usize, u8, Mode),
+    Write(usize, u8),
+    Range(usize, u8, u8, Mode),
+    Whole(usize),
+    GiveUp(usize),
+    End(usize),
+}
+
+fn queue_step() -> impl Strategy<Value = QueueStep> {
+    let owner = 0..OWNERS;
+    prop_oneof![
+        6 => (owner.clone(), 0..4_u8, mode()).prop_map(|(owner, key, mode)| QueueStep::Point(owner, key, mode)),
+        3 => (owner.clone(), 0..4_u8, 0..3_u8, mode()).prop_map(|(owner, lo, len, mode)| QueueStep::Range(owner, lo, lo + len, mode)),
+        4 => (owner.clone(), 0..4_u8).prop_map(|(owner, key)| QueueStep::Write(owner, key)),
+        1 => owner.clone().prop_map(QueueStep::Whole),
+        1 => owner.clone().prop_map(QueueStep::GiveUp),
+        2 => owner.prop_map(QueueStep::End),
+    ]
+}
+
+/// The table and its owners, each of whom may be in a queue, on one thread.
+struct Queues {
+    table: LockTable,
+    owners: Vec<Arc<LockOwner>>,
+    waiting: Vec<Option<Arc<Waiter>>>,
+    /// Rows that an owner has changed.
+    rows: BTreeMap<u8, usize>,
+    next: u64,
+}
+
+impl Queues {
+    fn new(tight: bool, hash_mask: u64) -> Self {
+        let mut config = LockConfig::new(Arc::new(SystemClock::default()));
+        if tight {
+            (config.point_max, config.range_max) = (1, 1);
+        }
+        let mut table = LockTable::new(config);
+        table.hash_mask = hash_mask;
+        let owners = (1..=OWNERS as u64).map(|id| table.txn(id)).collect();
+        Self { table, owners, waiting: vec![None; OWNERS], rows: BTreeMap::new(), next: OWNERS as u64 + 1 }
+    }
+
+    /// As the callers do it: whether the request was granted.
+    fn ask(&mut self, me: usize, request: &Request<'_>) -> bool {
+        let owner = &self.owners[me];
+        if let Request::Point { key, .. } | Request::Write { key, .. } = *request {
+            if let Some(&writer) = self.rows.get(&key[0]) {
+                let own = writer == me;
+                assert!(own || matches!(self.table.convert(self.owners[writer].txn(), TREE, key), Converted::Held(_)));
+                return own;
+            }
+        }
+        match *request {
+            Request::Point { tree, key, mode } => self.table.try_point(owner, tree, key, mode).is_ok(),
+            Request::Range { tree, lo, hi, mode } => self.table.add_range(owner, tree, lo, hi, mode).is_ok(),
+            Request::Write { tree, key } => {
+                let may = self.table.check_write(owner, tree, key).is_ok();
+                if may {
+                    self.rows.insert(key[0], me);
+                }
+                may
+            }
+        }
+    }
+
+    /// As `wait` does it, but for the waiting.
+    fn begin_to_wait(&mut self, me: usize, request: &Request<'_>) {
+        let mut graph = self.table.graph.lock();
+        if let Some(waiter) = self.table.enqueue(&self.owners[me], request) {
+            graph.enter(&waiter);
+            self.table.break_cycles(&graph, &waiter);
+            self.waiting[me] = Some(waiter);
+        }
+    }
+
+    fn end(&mut self, me: usize) {
+        self.rows.retain(|_, writer| *writer != me);
+        self.table.release_all(&self.owners[me]);
+        self.owners[me] = self.table.txn(self.next);
+        self.next += 1;
+    }
+
+    /// Lets those who were answered act on it: the granted go on, the others end.
+    fn settle(&mut self) {
+        while let Some(me) = (0..OWNERS).find(|&me| self.waiting[me].as_ref().is_some_and(|one| !one.cell.is_waiting()))
+        {
+            let waiter = self.waiting[me].take().expect("just found");
+            self.table.graph.lock().leave(&self.owners[me]);
+            match waiter.cell.wait(sync::Instant::now()) {
+                Outcome::Granted => self.table.keep(&waiter),
+                Outcome::Doomed { .. } | Outcome::TimedOut => {
+                    self.table.dequeue(&waiter);
+                    self.end(me);
+                }
+            }
+        }
+    }
+
+    /// For whom each waiter waits, in full.
+    fn edges(&self) -> BTreeMap<u64, BTreeSet<u64>> {
+        let waiters = self.waiting.iter().flatten();
+        let all = |waiter: &Arc<Waiter>| match waiter.place {
+            Place::Point { .. } => self.table.points.all_blockers(waiter).into_iter().collect(),
+            Place::Tree { .. } => self.table.blockers(waiter).iter().map(|owner| owner.serial).collect(),
+        };
+        waiters.map(|waiter| (waiter.owner.serial, all(waiter))).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
+
+    /// After every step somebody is in the way of everybody who waits, and nobody waits in a circle; when all have ended nothing is left.
+    #[test]
+    fn nobody_waits_for_nothing_or_in_a_circle(
+        steps in prop::collection::vec(queue_step(), 1..80),
+        weights in prop::collection::vec(0..3_u64, OWNERS),
+        tight in any::<bool>(),
+        mask in prop_oneof![2 => Just(u64::MAX), 1 => Just(1_u64)],
+    ) {
+        let mut queues = Queues::new(tight, mask);
+        for (owner, weight) in queues.owners.iter().zip(weights) {
+            owner.add_weight(weight);
+        }
+        for step in steps {
+            let (me, request) = match &step {
+                QueueStep::GiveUp(me) | QueueStep::End(me) => (*me, None),
+                QueueStep::Point(me, key, mode) => (*me, Some(Request::Point { tree: TREE, key: slice::from_ref(key), mode: *mode })),
+                QueueStep::Write(me, key) => (*me, Some(Request::Write { tree: TREE, key: slice::from_ref(key) })),
+                QueueStep::Range(me, lo, hi, mode) => {
+                    let (lo, hi) = (Included(slice::from_ref(lo)), Included(slice::from_ref(hi)));
+                    (*me, Some(Request::Range { tree: TREE, lo, hi, mode: *mode }))
+                }
+                QueueStep::Whole(me) => (*me, Some(Request::Range { tree: TREE, lo: Unbounded, hi: Unbounded, mode: X })),
+            };
+            match (&queues.waiting[me], request) {
+                (None, None) => queues.end(me),
+                (None, Some(request)) => {
+                    if !queues.ask(me, &request) {
+                        queues.begin_to_wait(me, &request);
+                        prop_assert!(queues.waiting[me].is_some(), "there was a conflict, and nothing has changed");
+                    }
+                }
+                (Some(waiter), None) if matches!(step, QueueStep::GiveUp(_)) => {
+                    prop_assert!(waiter.cell.settle(Outcome::TimedOut));
+                }
+                (Some(_), _) => {}
+            }
+            queues.settle();
+            let mut edges = queues.edges();
+            prop_assert!(edges.values().all(|to| !to.is_empty()), "somebody waits for nothing: {:?}", edges);
+            // Take away whoever waits for nobody that waits, until nobody is left.
+            while !edges.is_empty() {
+                let serials: BTreeSet<u64> = edges.keys().copied().collect();
+                let before = edges.len();
+                edges.retain(|_, to| to.iter().any(|to| serials.contains(to)));
+                prop_assert!(edges.len() < before, "a circle: {:?}", edges);
+            }
+        }
+        for _ in 0..OWNERS {
+            for me in 0..OWNERS {
+                if queues.waiting[me].is_none() {
+                    queues.table.release_all(&queues.owners[me]);
+                    queues.owners[me] = queues.table.owner();
+                }
+            }
+            queues.settle();
+        }
+        prop_assert!(queues.waiting.iter().all(Option::is_none));
+        for owner in &queues.owners {
+            queues.table.release_all(owner);
+        }
+        queues.table.assert_empty();
+    }
+}

@@ -1,0 +1,226 @@
+//! Threads that keep the callers' side of the rules, and a register beside the table in which each enters what it was granted: two entries that exclude
+//! each other are a failure, and so is a wait that nobody ends.
+
+use super::*;
+use crate::txn::views::ActiveSet;
+use parking_lot::RwLock;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::collections::BTreeSet;
+
+const KEYS: usize = 10;
+
+#[derive(Debug, Default)]
+struct Entered {
+    reads: BTreeSet<u64>,
+    alone: Option<u64>,
+}
+
+struct World {
+    table: LockTable,
+    active: ActiveSet,
+    /// The latch of each row's page, and the row's writer.
+    rows: Vec<RwLock<TxnId>>,
+    register: Vec<Mutex<Entered>>,
+}
+
+struct Txn<'w> {
+    world: &'w World,
+    owner: Arc<LockOwner>,
+    /// Rows changed, and their writers before.
+    undo: Vec<(usize, TxnId)>,
+    entered: BTreeSet<usize>,
+}
+
+fn key(at: usize) -> [u8; 2] {
+    [b'k', at as u8]
+}
+
+impl<'w> Txn<'w> {
+    fn new(world: &'w World) -> Self {
+        Self { world, owner: world.table.owner(), undo: Vec::new(), entered: BTreeSet::new() }
+    }
+
+    fn enter(&mut self, at: usize, mode: Mode) {
+        let me = self.owner.serial;
+        let mut entered = self.world.register[at].lock();
+        assert!(entered.alone.is_none_or(|other| other == me), "{at}: {mode:?} beside an exclusive one");
+        if mode == X {
+            assert!(entered.reads.iter().all(|&other| other == me), "{at}: exclusive beside a shared one");
+            entered.alone = Some(me);
+        }
+        entered.reads.insert(me);
+        drop(entered);
+        self.entered.insert(at);
+    }
+
+    /// Whether the row is one's own; or a conflict, if it is somebody else's who is active.
+    fn row(&self, at: usize, writer: TxnId) -> Option<Result<(), Conflict>> {
+        if writer == TxnId::NONE {
+            return None;
+        }
+        if writer == self.owner.txn() {
+            return Some(Ok(()));
+        }
+        if !self.world.active.is_active(writer) {
+            return None;
+        }
+        match self.world.table.convert(writer, TREE, &key(at)) {
+            Converted::Held(conflict) => Some(Err(conflict)),
+            Converted::Gone => {
+                assert!(!self.world.active.is_active(writer), "it leaves the active set first");
+                None
+            }
+        }
+    }
+
+    fn lock(&mut self, at: usize, mode: Mode, scan: bool) -> crate::Result<()> {
+        loop {
+            let row = self.world.rows[at].read();
+            let answer = self.row(at, *row).unwrap_or_else(|| match scan {
+                true => self.world.table.check_point(&self.owner, TREE, &key(at), mode),
+                false => self.world.table.try_point(&self.owner, TREE, &key(at), mode),
+            });
+            if answer.is_ok() {
+                self.enter(at, mode);
+                return Ok(());
+            }
+            drop(row);
+            self.world.table.wait(
+                &self.owner,
+                &Request::Point { tree: TREE, key: &key(at), mode },
+                WaitPolicy::Wait,
+            )?;
+        }
+    }
+
+    fn write(&mut self, at: usize) -> crate::Result<()> {
+        if self.owner.txn() == TxnId::NONE {
+            self.world.table.register(&self.owner, self.world.active.begin());
+        }
+        loop {
+            let mut row = self.world.rows[at].write();
+            let answer = match self.row(at, *row) {
+                Some(answer) => answer,
+                None => self.world.table.check_write(&self.owner, TREE, &key(at)),
+            };
+            if answer.is_ok() {
+                self.undo.push((at, *row));
+                *row = self.owner.txn();
+                self.owner.add_weight(1);
+                self.enter(at, X);
+                return Ok(());
+            }
+            drop(row);
+            self.world.table.wait(&self.owner, &Request::Write { tree: TREE, key: &key(at) }, WaitPolicy::Wait)?;
+        }
+    }
+
+    fn scan(&mut self, from: usize, to: usize, mode: Mode) -> crate::Result<()> {
+        let (lo, hi) = (key(from), key(to));
+        let (lo, hi) = (Included(lo.as_slice()), Excluded(hi.as_slice()));
+        while self.world.table.add_range(&self.owner, TREE, lo, hi, mode).is_err() {
+            self.world.table.wait(&self.owner, &Request::Range { tree: TREE, lo, hi, mode }, WaitPolicy::Wait)?;
+        }
+        (from..to).try_for_each(|at| self.lock(at, mode, true))
+    }
+
+    fn whole(&mut self) -> crate::Result<()> {
+        while self.world.table.add_range(&self.owner, TREE, Unbounded, Unbounded, X).is_err() {
+            let whole = Request::Range { tree: TREE, lo: Unbounded, hi: Unbounded, mode: X };
+            self.world.table.wait(&self.owner, &whole, WaitPolicy::Wait)?;
+        }
+        (0..KEYS).for_each(|at| self.enter(at, X));
+        Ok(())
+    }
+
+    fn run(&mut self, dice: &mut Pcg64Mcg) -> crate::Result<()> {
+        if dice.random_ratio(1, 30) {
+            return self.whole();
+        }
+        for _ in 0..dice.random_range(1..5) {
+            let at = dice.random_range(0..KEYS);
+            let mode = if dice.random() { S } else { X };
+            match dice.random_range(0..8) {
+                0..3 => self.lock(at, mode, false)?,
+                3..7 => self.write(at)?,
+                _ => self.scan(at, (at + dice.random_range(1..4)).min(KEYS), mode)?,
+            }
+            if dice.random_ratio(1, 4) {
+                thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    fn end(mut self, commit: bool) {
+        // Nothing is given back before it is struck out.
+        for at in std::mem::take(&mut self.entered) {
+            let mut entered = self.world.register[at].lock();
+            entered.reads.remove(&self.owner.serial);
+            if entered.alone == Some(self.owner.serial) {
+                entered.alone = None;
+            }
+        }
+        if !commit {
+            for (at, before) in self.undo.drain(..).rev() {
+                *self.world.rows[at].write() = before;
+            }
+        }
+        if self.owner.txn() != TxnId::NONE {
+            self.world.active.end(self.owner.txn());
+        }
+        self.world.table.release_all(&self.owner);
+    }
+}
+
+fn run(seed: u64, change: impl FnOnce(&mut LockConfig), hash_mask: u64) {
+    const THREADS: u64 = 6;
+    const TXNS: usize = 250;
+    let clock = Arc::new(SystemClock::default());
+    let mut config = LockConfig::new(clock.clone());
+    // Only a wait that nobody ends takes this long.
+    config.timeout = Duration::from_secs(100);
+    change(&mut config);
+    let mut table = LockTable::new(config);
+    table.hash_mask = hash_mask;
+    let world = World {
+        table,
+        active: ActiveSet::new(clock),
+        rows: (0..KEYS).map(|_| RwLock::new(TxnId::NONE)).collect(),
+        register: (0..KEYS).map(|_| Mutex::default()).collect(),
+    };
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let world = &world;
+            scope.spawn(move || {
+                let mut dice = Pcg64Mcg::seed_from_u64(seed * THREADS + thread);
+                for _ in 0..TXNS {
+                    let mut txn = Txn::new(world);
+                    let outcome = txn.run(&mut dice);
+                    assert!(!matches!(outcome, Err(Error::LockTimeout { .. })), "nobody came: {outcome:?}");
+                    let commit = outcome.is_ok() && dice.random_ratio(4, 5);
+                    txn.end(commit);
+                }
+            });
+        }
+    });
+    let stats = world.table.stats();
+    assert!(stats.waits > 0 && stats.timeouts == 0, "{stats:?}");
+    world.table.assert_empty();
+}
+
+#[test]
+fn no_two_hold_what_excludes_each_other() {
+    run(1, |_| (), u64::MAX);
+}
+
+#[test]
+fn nor_when_points_become_ranges_and_ranges_are_joined() {
+    run(2, |config| (config.point_max, config.range_max) = (1, 1), u64::MAX);
+}
+
+#[test]
+fn nor_when_keys_collide() {
+    run(3, |config| config.point_max = 2, 1 << 40);
+}

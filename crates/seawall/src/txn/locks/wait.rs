@@ -1,0 +1,173 @@
+//! Waiting for a lock.
+//!
+//! 1. Nobody waits under a latch. A conflict found under one is told to `wait` after the latch is let go; if it has gone away by then, nothing is
+//!    taken and the caller looks again: without the latch, nobody knows whether the row has a new writer.
+//! 2. An owner waits for one thing at a time, in one queue. Enqueuing, entering the graph of waits and looking for a cycle are one step under
+//!    the graph's mutex: of two waits that would close a cycle together the later one sees the earlier.
+//! 3. The answer comes through the waiter's cell, once. Whoever grants has made the waiter a holder before it lets go of the queue.
+//! 4. Who gave up takes itself out of the queue, and lets those behind it go on.
+
+use super::cell::{Outcome, WaitCell};
+use super::owner::LockOwner;
+use super::range::Ask;
+use super::span::{Span, Want};
+use super::{LockTable, Mode, Request, WaitPolicy, sync::Instant};
+use crate::error::{Error, LockedOn, Result};
+use crate::format::{TreeId, TxnId};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A hundred years: an [`Instant`] cannot be arbitrarily late.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Which queue a waiter is in.
+#[derive(Debug)]
+pub(super) enum Place {
+    Point {
+        hash: u64,
+    },
+    Tree {
+        span: Span,
+        /// The owner used the tree before it began to wait. It cannot change while it does.
+        uses: bool,
+    },
+}
+
+/// One owner waiting for one thing.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) owner: Arc<LockOwner>,
+    pub(super) tree: TreeId,
+    /// The key, or the first key of the range.
+    pub(super) key: Vec<u8>,
+    pub(super) mode: Mode,
+    pub(super) place: Place,
+    pub(super) cell: WaitCell,
+}
+
+impl Waiter {
+    /// What a waiter in a tree's queue asks for.
+    pub(super) fn ask(&self) -> Option<Ask<'_>> {
+        match &self.place {
+            Place::Point { .. } => None,
+            Place::Tree { span, uses } => {
+                let want = Want::Span(span);
+                Some(Ask { owner: &self.owner, tree: self.tree, want, mode: self.mode, uses: *uses })
+            }
+        }
+    }
+
+    pub(super) fn on(&self) -> LockedOn {
+        LockedOn { tree: self.tree, key: self.key.clone() }
+    }
+}
+
+impl LockTable {
+    /// Waits until `request` can be granted, or for nothing if it could be at once. No latch may be held.
+    ///
+    /// `Ok` says *look again*: the caller latches the page anew, reads the row's writer, and asks again as if for the first time. What was waited
+    /// for is held by then if the wait was long, so that nobody else gets in between.
+    ///
+    /// # Errors
+    /// [`Error::LockTimeout`] after the time that `policy` allows, or at once where nothing waits; [`Error::Deadlock`] when this owner has to
+    /// give way: it is to be rolled back, and waits for nothing more.
+    pub fn wait(&self, owner: &Arc<LockOwner>, request: &Request<'_>, policy: WaitPolicy) -> Result<()> {
+        let allowed = match policy {
+            WaitPolicy::Wait => self.config.timeout,
+            WaitPolicy::WaitFor(most) => most,
+            WaitPolicy::NoWait | WaitPolicy::SkipLocked => Duration::ZERO,
+        };
+        if allowed.is_zero() || !self.config.blocking {
+            return match self.check(owner, request) {
+                Ok(()) => Ok(()),
+                Err(conflict) => {
+                    self.timeouts.fetch_add(1, Ordering::Relaxed);
+                    let on = LockedOn { tree: request.tree(), key: request.first_key() };
+                    Err(Error::LockTimeout { holder: conflict.holder(), on, waited_ms: 0 })
+                }
+            };
+        }
+        let since = self.config.clock.now();
+        // The thread sleeps in real time, whatever the clock says.
+        let deadline = Instant::now() + allowed.min(LONGEST);
+        let waiter = {
+            let mut graph = self.graph.lock();
+            let Some(waiter) = self.enqueue(owner, request) else { return Ok(()) };
+            graph.enter(&waiter);
+            self.break_cycles(&graph, &waiter);
+            waiter
+        };
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        let outcome = waiter.cell.wait(deadline);
+        self.graph.lock().leave(owner);
+        match outcome {
+            Outcome::Granted => {
+                self.keep(&waiter);
+                Ok(())
+            }
+            Outcome::Doomed { waits_for } => {
+                self.dequeue(&waiter);
+                Err(Error::Deadlock { victim: owner.txn(), waits_for, on: waiter.on() })
+            }
+            Outcome::TimedOut => {
+                let holder = self.blockers(&waiter).first().map_or(TxnId::NONE, |holder| holder.txn());
+                self.dequeue(&waiter);
+                self.timeouts.fetch_add(1, Ordering::Relaxed);
+                let waited = self.config.clock.now().saturating_sub(since);
+                let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+                Err(Error::LockTimeout { holder, on: waiter.on(), waited_ms })
+            }
+        }
+    }
+
+    /// Puts the request in the queue where it has to wait, if any.
+    pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, request: &Request<'_>) -> Option<Arc<Waiter>> {
+        let (tree, mode, uses) = (request.tree(), request.mode(), owner.uses(request.tree()));
+        let waiter = |key: Vec<u8>, place| {
+            let cell = WaitCell::new();
+            Arc::new(Waiter { owner: owner.clone(), tree, key, mode, place, cell })
+        };
+        let span = match *request {
+            Request::Point { key, .. } | Request::Write { key, .. } => {
+                let hash = self.hash(tree, key);
+                let at_point = waiter(key.to_vec(), Place::Point { hash });
+                if self.points.enqueue(hash, &at_point) {
+                    return Some(at_point);
+                }
+                Span::key(key)
+            }
+            Request::Range { lo, hi, .. } => Span::new(lo, hi),
+        };
+        if span.is_empty() {
+            return None;
+        }
+        let in_tree = waiter(span.lo.clone(), Place::Tree { span, uses });
+        self.ranges.enqueue(&in_tree, &self.owners).then_some(in_tree)
+    }
+
+    pub(super) fn dequeue(&self, waiter: &Arc<Waiter>) {
+        match waiter.place {
+            Place::Point { hash } => self.points.dequeue(hash, waiter),
+            Place::Tree { .. } => self.ranges.dequeue(waiter, &self.owners),
+        }
+    }
+
+    /// Those for whom a waiter waits, as far as a search for cycles needs it.
+    pub(super) fn blockers(&self, waiter: &Arc<Waiter>) -> Vec<Arc<LockOwner>> {
+        let mut blockers = Vec::new();
+        match waiter.place {
+            Place::Point { .. } => self.points.blockers(waiter, &mut blockers),
+            Place::Tree { .. } => self.ranges.blockers(waiter, &self.owners, &mut blockers),
+        }
+        blockers
+    }
+
+    /// Enters what a waiter was granted in its owner's list.
+    pub(super) fn keep(&self, waiter: &Arc<Waiter>) {
+        match waiter.place {
+            Place::Point { hash } => self.keep_point(&waiter.owner, waiter.tree, hash, &waiter.key, waiter.mode),
+            Place::Tree { .. } => waiter.owner.held.lock().add_ranged(waiter.tree),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Transactions: who sees what, who waits for whom, what is undone and what is purged.
+
+mod catalog;
+mod engine;
+mod locking;
+pub mod locks;
+mod purge;
+mod read;
+mod rollback;
+mod scan;
+mod transaction;
+mod trees;
+pub mod undo;
+mod unique;
+mod version;
+pub mod views;
+mod write;
+
+pub use catalog::TREE_NAME_BYTES_MAX;
+pub use engine::Engine;
+pub use locks::{LockConfig, LockTable, Mode};
+pub use purge::Purge;
+pub use scan::{Scan, ScanLock, Seek};
+pub use transaction::{Access, Committing, Isolation, LockWait, OnConflict, SavepointAt, TxOptions, Txn, Unfinished};
+pub use trees::{CatalogRow, TreeState, Trees};
+pub use undo::{OpenState, OpenStream, UndoStore};
+pub use views::ActiveSet;
+pub use write::{Change, VALUE_BYTES_MAX};

@@ -1,0 +1,161 @@
+//! Reading rows: by snapshot, without locks; or the latest version, locked.
+
+use super::locking::Writer;
+use super::locks::Mode;
+use super::transaction::{Isolation, LockWait, Txn};
+use super::trees::TreeState;
+use super::version::{Image, Reader, Stored};
+use crate::btree::{DELETED, Node, OVERFLOW, read_overflow_into};
+use crate::buffer::lend;
+use crate::error::{Error, LockedOn, Result};
+use crate::format::TxnId;
+use std::sync::Arc;
+
+/// How a row is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowLock {
+    /// By itself.
+    Point,
+    /// By a range that this transaction holds over it already.
+    InRange,
+}
+
+/// How the latest version of a row was found.
+enum Latest {
+    Absent,
+    There(Stored),
+    Blocked,
+    Stale(TxnId),
+}
+
+impl Txn {
+    /// The value of `key` for this transaction's isolation.
+    ///
+    /// # Errors
+    /// [`Error::TreeDropped`], reading errors, and lock errors when serializable.
+    pub fn get(&self, tree: &Arc<TreeState>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_with(tree, key, <[u8]>::to_vec)
+    }
+
+    /// As [`Txn::get`], lending the value to `f` from the page where it lies when it can. The page is latched while `f` runs: what `f` asks
+    /// of the database is refused.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn get_with<T>(&self, tree: &Arc<TreeState>, key: &[u8], f: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        if self.options.isolation == Isolation::Serializable {
+            return Ok(self.lock_row(tree, key, Mode::Shared)?.map(|value| f(&value)));
+        }
+        let mut f = Some(f);
+        let view = self.view();
+        let reader = Reader { me: self.id(), view: &view };
+        tree.usable(reader.me, reader.view)?;
+        let engine = &*self.engine;
+        let stored = engine.pool().retry(|| {
+            let leaf = tree.at.leaf_shared(engine.pool(), key)?;
+            let node = Node::open(&leaf)?;
+            let at = node.search(key)?;
+            if !at.found {
+                return Ok(Lookup::Absent);
+            }
+            let entry = node.entry(at.slot)?;
+            if reader.sees_entry(&entry) {
+                return Ok(match entry.flags & (DELETED | OVERFLOW) {
+                    0 => Lookup::Done(lend(|| (f.take().expect("called once"))(entry.value))),
+                    OVERFLOW => Lookup::Stored(Stored::of(entry.flags, entry.value)?),
+                    _ => Lookup::Absent,
+                });
+            }
+            let image = Image::of(&entry);
+            Ok(engine.older_version(leaf, image, reader)?.map_or(Lookup::Absent, Lookup::Stored))
+        })?;
+        Ok(match stored {
+            Lookup::Absent => None,
+            Lookup::Done(value) => Some(value),
+            Lookup::Stored(stored) => Some((f.take().expect("called once"))(&self.fetch(tree, stored)?)),
+        })
+    }
+
+    /// The bytes of a stored value of `tree`. What is referred to stays while the view or lock that found it lives.
+    pub(super) fn fetch(&self, tree: &TreeState, stored: Stored) -> Result<Vec<u8>> {
+        match stored {
+            Stored::Inline(bytes) => Ok(bytes),
+            Stored::Overflow(reference) => {
+                let mut value = Vec::new();
+                read_overflow_into(self.engine.pool(), tree.at.id, reference, &mut value)?;
+                Ok(value)
+            }
+        }
+    }
+
+    /// Locks the row of `key`, there or not, and returns its latest version.
+    ///
+    /// # Errors
+    /// Lock errors, [`Error::WriteConflict`], reading errors.
+    pub fn lock_row(&self, tree: &Arc<TreeState>, key: &[u8], mode: Mode) -> Result<Option<Vec<u8>>> {
+        self.lock_row_how(tree, key, mode, RowLock::Point, self.options.wait)
+    }
+
+    /// As [`Txn::lock_row`], with what to lock and what to do about others' locks.
+    ///
+    /// # Errors
+    /// As [`Txn::lock_row`].
+    pub(super) fn lock_row_how(
+        &self,
+        tree: &Arc<TreeState>,
+        key: &[u8],
+        mode: Mode,
+        how: RowLock,
+        wait: LockWait,
+    ) -> Result<Option<Vec<u8>>> {
+        // Kept to the end: the pages of a tree that is dropped meanwhile stay until the lock is there, or the answer that the tree is not.
+        let view = self.view();
+        tree.usable(self.id(), &view)?;
+        let engine = &*self.engine;
+        loop {
+            let latest = engine.pool().retry(|| {
+                let leaf = tree.at.leaf_shared(engine.pool(), key)?;
+                let node = Node::open(&leaf)?;
+                let at = node.search(key)?;
+                let entry = if at.found { Some(node.entry(at.slot)?) } else { None };
+                let writer = entry.as_ref().map_or(Writer::Nobody, |entry| self.writer_of(tree, key, entry));
+                let locked = match (writer, how) {
+                    (Writer::Me, _) => true,
+                    (Writer::Other, _) => false,
+                    (Writer::Nobody, RowLock::Point) => {
+                        engine.locks.try_point(&self.owner, tree.at.id, key, mode).is_ok()
+                    }
+                    (Writer::Nobody, RowLock::InRange) => {
+                        engine.locks.check_point(&self.owner, tree.at.id, key, mode).is_ok()
+                    }
+                };
+                if !locked {
+                    return Ok(Latest::Blocked);
+                }
+                tree.is_there(self.id(), &engine.active)?;
+                let Some(entry) = entry else { return Ok(Latest::Absent) };
+                if let Some(writer) = self.stale(&entry) {
+                    return Ok(Latest::Stale(writer));
+                }
+                if entry.flags & DELETED != 0 {
+                    return Ok(Latest::Absent);
+                }
+                Ok(Latest::There(Stored::of(entry.flags, entry.value)?))
+            })?;
+            match latest {
+                Latest::Absent => return Ok(None),
+                Latest::There(stored) => return Ok(Some(self.fetch(tree, stored)?)),
+                Latest::Blocked => self.wait_to_lock(tree, key, mode, wait)?,
+                Latest::Stale(writer) => {
+                    return Err(Error::WriteConflict { writer, on: LockedOn { tree: tree.at.id, key: key.into() } });
+                }
+            }
+        }
+    }
+}
+
+enum Lookup<T> {
+    Absent,
+    Done(T),
+    Stored(Stored),
+}

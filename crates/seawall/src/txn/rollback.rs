@@ -1,0 +1,230 @@
+//! Taking changes back, last first.
+//!
+//! 1. One record is undone and cut off the stream in one mini-transaction: a crash between the two cannot undo it twice (trap 13).
+//! 2. Whatever takes many steps (freeing a long value, a tree) is resumable, and its record is cut only after its last step.
+//! 3. Nothing here waits for a lock: the rows are this transaction's until it ends. Space comes from the reserve kept for it (trap 14).
+
+use super::engine::Engine;
+use super::locks::Mode;
+use super::transaction::{SavepointAt, Txn, Writing};
+use super::undo::{Stream, UndoRecord};
+use crate::btree::{
+    DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, Node, Patch, Remove, Replace, Tree, free_overflow_body,
+};
+use crate::buffer::{Mtr, MtrSize};
+use crate::error::{Error, Result, Stop};
+use crate::format::{TxnId, UndoPtr};
+use crate::space::Purpose;
+
+impl Txn {
+    /// Undoes what was done after `savepoint`, and goes on: the rows stay locked, for what was learned by changing them stays known.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when the transaction was rolled back to an earlier savepoint since, with which this one went. What stopped it; what was
+    /// undone until then stays undone.
+    pub fn roll_back_to(&mut self, savepoint: SavepointAt) -> Result<()> {
+        // Of the rollbacks after it the first went back furthest.
+        let since = self.rolled_back.iter().find(|(after, _)| *after > savepoint.changes);
+        if savepoint.changes > self.changes || since.is_some_and(|(_, to)| *to < savepoint.changes) {
+            let why = "the savepoint is gone: the transaction was rolled back to an earlier one since";
+            return Err(Error::Usage(why.into()));
+        }
+        let before = self.changes;
+        let undone = loop {
+            match self.undo_last(savepoint, Rows::StayLocked) {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        if self.changes > before {
+            self.rolled_back.retain(|(_, to)| *to < savepoint.changes);
+            self.rolled_back.push((self.changes, savepoint.changes));
+        }
+        undone
+    }
+
+    /// Runs a change of several steps: all of it is done, or nothing. If what was done cannot be taken back the transaction cannot go on.
+    pub(super) fn atomically<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let before = self.savepoint();
+        let changed = change(self);
+        if changed.is_err() {
+            self.half_done = true;
+            self.roll_back_to(before)?;
+            self.half_done = false;
+        }
+        changed
+    }
+
+    /// Undoes the last change after `savepoint`; false when there is none.
+    ///
+    /// # Errors
+    /// As [`Txn::roll_back_to`].
+    pub fn undo_one(&mut self, savepoint: SavepointAt) -> Result<bool> {
+        self.undo_last(savepoint, Rows::GoWithTheTransaction)
+    }
+
+    fn undo_last(&mut self, savepoint: SavepointAt, rows: Rows) -> Result<bool> {
+        let engine = self.engine.clone();
+        let Some(Writing { id, stream, .. }) = &mut self.writing else { return Ok(false) };
+        // At the very beginning, too, there may be pages to give back before the transaction can end.
+        if stream.last() == savepoint.last && savepoint != SavepointAt::BEGIN {
+            return Ok(false);
+        }
+        engine.health().check()?;
+        let Some((at, record)) = engine.undo.last_record(stream)? else { return Ok(false) };
+        self.changes += 1;
+        if rows == Rows::StayLocked {
+            // While the row still bears this transaction's id: no moment without a lock.
+            if let UndoRecord::Insert { tree, key, .. }
+            | UndoRecord::Update { tree, key, .. }
+            | UndoRecord::Delete { tree, key, .. } = record.get()
+            {
+                if engine.locks.try_point(&self.owner, tree, key, Mode::Exclusive).is_err() {
+                    // Others wait for it. Nobody but this transaction ends it: it is there to be locked for.
+                    drop(engine.locks.convert(*id, tree, key));
+                }
+            }
+        }
+        engine.undo_record(*id, stream, at, record.get())?;
+        Ok(true)
+    }
+}
+
+/// What becomes of the lock of a row whose change is undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    StayLocked,
+    GoWithTheTransaction,
+}
+
+impl Engine {
+    fn undo_record(&self, me: TxnId, stream: &mut Stream, at: UndoPtr, record: UndoRecord<'_>) -> Result<()> {
+        match record {
+            UndoRecord::Insert { tree, root, key } => {
+                let tree = Tree { id: tree, root };
+                self.pool().retry(|| {
+                    let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
+                    let (leaf, slot) = self.own_entry(&mut mtr, tree, key, me, at)?;
+                    self.undo.cut(stream, &mut mtr)?;
+                    mtr.run(leaf, &Remove::new(slot));
+                    mtr.commit();
+                    Ok(())
+                })?;
+                self.tidy(tree, key)
+            }
+            UndoRecord::Update { tree, root, key, previous, value } => {
+                let tree = Tree { id: tree, root };
+                let mut payload = Vec::with_capacity(ENTRY_HEADER_BYTES + value.len());
+                let flags = previous.flags | HEADER;
+                payload.extend_from_slice(&Entry::header_bytes(flags, previous.writer, previous.undo));
+                payload.extend_from_slice(value);
+                loop {
+                    let fitted = self.pool().retry(|| {
+                        let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
+                        let (leaf, slot) = self.own_entry(&mut mtr, tree, key, me, at)?;
+                        // What was deleted for everybody before this revived it may have been purged meanwhile: purge will not come back
+                        // for it. Asked under the latch: if the answer is no, purge has not looked at this leaf for it yet.
+                        let purged = previous.flags & DELETED != 0 && self.active.oldest_view().sees(previous.writer);
+                        if !purged && !Node::open(mtr.page(leaf))?.fits_replace(slot, payload.len())? {
+                            return Ok(None);
+                        }
+                        self.undo.cut(stream, &mut mtr)?;
+                        if purged {
+                            mtr.run(leaf, &Remove::new(slot));
+                        } else {
+                            mtr.run(leaf, &Replace::new(slot, &payload));
+                        }
+                        mtr.commit();
+                        Ok(Some(purged))
+                    })?;
+                    if let Some(purged) = fitted {
+                        return if purged { self.tidy(tree, key) } else { Ok(()) };
+                    }
+                    self.make_room(tree, key, payload.len(), Purpose::Undo)?;
+                }
+            }
+            UndoRecord::Delete { tree, root, key, previous, .. } => self.pool().retry(|| {
+                let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
+                let (leaf, slot) = self.own_entry(&mut mtr, Tree { id: tree, root }, key, me, at)?;
+                self.undo.cut(stream, &mut mtr)?;
+                // It stays as long as it was: a header that was left out stays, and says that everybody sees the entry.
+                let head = Entry::header_bytes(previous.flags | HEADER, previous.writer, previous.undo);
+                mtr.run(leaf, &Patch::new(slot, 0, &head));
+                mtr.commit();
+                Ok(())
+            }),
+            UndoRecord::OverflowWritten { tree, head } => {
+                free_overflow_body(&self.space, tree, head)?;
+                self.pool().retry(|| {
+                    let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
+                    let held = mtr.latch(head)?;
+                    mtr.latch(at.page())?;
+                    self.space.free(&mut mtr, held)?;
+                    self.undo.cut(stream, &mut mtr)?;
+                    mtr.commit();
+                    Ok(())
+                })
+            }
+            UndoRecord::CreateTree { tree, .. } => {
+                self.trees.forget(tree);
+                while !self.space.free_tree_step(tree, super::purge::PAGES_A_STEP)? {}
+                self.cut(stream)
+            }
+            UndoRecord::DropTree { tree, .. } => {
+                self.cut(stream)?;
+                if let Some(state) = self.trees.known(tree) {
+                    state.reopen();
+                }
+                Ok(())
+            }
+            UndoRecord::Prepared { .. } => self.cut(stream),
+            UndoRecord::Begin { .. } | UndoRecord::Commit { .. } => {
+                let why = format!("offset {}: a rollback met the edge of its transaction", at.offset());
+                Err(Error::bad_page(at.page(), why))
+            }
+        }
+    }
+
+    /// Merges the leaf of `key` with a neighbour if it has become too empty.
+    pub(super) fn tidy(&self, tree: Tree, key: &[u8]) -> Result<()> {
+        tree.tidy(&self.space, key)
+    }
+
+    /// Makes room for a payload in the leaf of `key`.
+    pub(super) fn make_room(&self, tree: Tree, key: &[u8], payload_bytes: usize, purpose: Purpose) -> Result<()> {
+        tree.make_room(&self.space, key, payload_bytes, purpose, self.active.horizon())
+    }
+
+    fn cut(&self, stream: &mut Stream) -> Result<()> {
+        self.pool().retry(|| {
+            let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
+            self.undo.cut(stream, &mut mtr)?;
+            mtr.commit();
+            Ok(())
+        })
+    }
+
+    /// Latches the leaf with the entry that `me` wrote with the record at `undo`.
+    fn own_entry(
+        &self,
+        mtr: &mut Mtr<'_>,
+        tree: Tree,
+        key: &[u8],
+        me: TxnId,
+        undo: UndoPtr,
+    ) -> Result<(crate::buffer::Held, usize), Stop> {
+        let leaf = tree.leaf_for_change(self.pool(), mtr, key)?;
+        let node = Node::open(mtr.page(leaf))?;
+        let at = node.search(key)?;
+        if at.found {
+            let slot = at.slot;
+            let entry = node.entry(slot)?;
+            if entry.writer == me && entry.undo == undo {
+                return Ok((leaf, slot));
+            }
+        }
+        let why = format!("key \"{}\" is not as {me} left it when it is rolled back", key.escape_ascii());
+        Err(Error::bad_page(mtr.id(leaf), why).into())
+    }
+}

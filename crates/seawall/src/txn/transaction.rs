@@ -1,0 +1,544 @@
+//! A transaction: its state, its beginning and its end.
+//!
+//! 1. It gets an id, an undo stream and a place in the active set at its first write, and gives them up only when its commit is durable at the
+//!    level asked for, or its rollback is complete. Until then nobody sees what it wrote, and nobody can write over it (trap 9).
+//! 2. The order at the end is: log durable; out of the active set; locks released; stream released. A waiter that is granted a lock finds the
+//!    row's writer ended.
+//! 3. When the log fails under a commit, the outcome is unknown and nothing is given up: the database is poisoned, and what is in memory
+//!    stays invisible.
+//!
+//! ```text
+//!   reading ──start──> writing ──commit_start──> committing ──finish──> ended
+//!                        │  └─────prepare──────> prepared ──commit/rollback──^
+//!                        └────────rollback_all───────────────────────────────^
+//! ```
+
+use super::engine::{Engine, HELP_EVERY};
+use super::locks::{Conflict, LockOwner, Mode};
+use super::trees::{CatalogRow, Trees};
+use super::undo::{Stream, UndoRecord};
+use super::version::Reader;
+use super::views::View;
+use crate::buffer::{Mtr, MtrSize};
+use crate::error::{Error, Result};
+use crate::format::{Lsn, TreeId, TxnId, UndoPtr};
+use crate::log::Durability;
+use std::cell::RefCell;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What concurrent transactions may do to what this one reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, PartialOrd, Ord)]
+pub enum Isolation {
+    /// Each statement sees what was committed when it began.
+    ReadCommitted,
+    /// All statements see what was committed when the transaction began.
+    #[default]
+    RepeatableRead,
+    /// As if transactions ran one after the other: what is read is locked, ranges included.
+    Serializable,
+}
+
+/// What a transaction may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Access {
+    /// Everything.
+    #[default]
+    ReadWrite,
+    /// Reading.
+    ReadOnly,
+}
+
+/// What a repeatable-read transaction does when it writes, or reads for update, what another changed after its snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnConflict {
+    /// Fail with [`Error::WriteConflict`]: no update is lost (snapshot isolation).
+    #[default]
+    Fail,
+    /// Act on the latest committed version, as InnoDB does.
+    Latest,
+}
+
+/// What to do when another transaction holds a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LockWait {
+    /// Wait, up to the lock wait time-out.
+    #[default]
+    Wait,
+    /// [`Error::LockTimeout`] at once.
+    NoWait,
+    /// Locking cursors go on to the next entry; elsewhere as [`LockWait::NoWait`].
+    SkipLocked,
+}
+
+/// How a transaction is to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TxOptions {
+    /// What others may do to what it reads.
+    pub isolation: Isolation,
+    /// What it may do.
+    pub access: Access,
+    /// What its commit waits for; the database's option when `None`.
+    pub durability: Option<Durability>,
+    /// What it does about later versions.
+    pub on_conflict: OnConflict,
+    /// What it does about locks.
+    pub wait: LockWait,
+}
+
+/// Where a transaction can be rolled back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SavepointAt {
+    /// The last undo record then.
+    pub(super) last: UndoPtr,
+    /// [`Txn::changes`] then.
+    pub(super) changes: u64,
+}
+
+impl SavepointAt {
+    /// Before the first change.
+    pub const BEGIN: Self = Self { last: UndoPtr::NONE, changes: 0 };
+}
+
+/// A transaction.
+#[derive(Debug)]
+pub struct Txn {
+    pub(super) engine: Arc<Engine>,
+    pub(super) options: TxOptions,
+    pub(super) owner: Arc<LockOwner>,
+    /// The snapshot: from the beginning, or of the statement (read committed).
+    view: RefCell<Option<Arc<View>>>,
+    pub(super) writing: Option<Writing>,
+    /// Counts changes, so that a cursor knows that its copy of a leaf is old.
+    pub(super) changes: u64,
+    /// Rollbacks to savepoints: the count of changes after one, and at its savepoint. Both rise: an earlier rollback to a later savepoint tells
+    /// nothing more.
+    pub(super) rolled_back: Vec<(u64, u64)>,
+    ended: bool,
+    /// A change of several steps was stopped halfway and could not be taken back: it can only be rolled back.
+    pub(super) half_done: bool,
+    /// Not to be rolled back when dropped.
+    kept: bool,
+}
+
+/// What a transaction has from its first write.
+#[derive(Debug)]
+pub(super) struct Writing {
+    pub id: TxnId,
+    pub stream: Stream,
+    /// Taken over from an earlier opening: which trees it has written to is not known.
+    pub resumed: bool,
+    /// Where entries are put together; kept for its capacity, as `old` is.
+    pub payload: Vec<u8>,
+    /// The value that a change supersedes.
+    pub old: Vec<u8>,
+}
+
+impl Writing {
+    fn new(id: TxnId, stream: Stream, resumed: bool) -> Self {
+        Self { id, stream, resumed, payload: Vec::new(), old: Vec::new() }
+    }
+}
+
+/// The view of a transaction or statement, or one made for a single read.
+#[derive(Debug, Clone)]
+pub(super) enum ViewRef {
+    /// Shared with the transaction: others' counters are left alone.
+    Kept(Arc<View>),
+    /// Nobody else's, and in no memory of its own.
+    New(View),
+}
+
+impl std::ops::Deref for ViewRef {
+    type Target = View;
+    fn deref(&self) -> &View {
+        match self {
+            Self::Kept(view) => view,
+            Self::New(view) => view,
+        }
+    }
+}
+
+/// A commit that is in the log but perhaps not yet durable.
+#[derive(Debug)]
+pub struct Committing {
+    txn: Txn,
+    end: Lsn,
+    level: Durability,
+}
+
+impl Txn {
+    /// Begins; takes the snapshot unless each statement has its own.
+    pub fn begin(engine: Arc<Engine>, options: TxOptions) -> Self {
+        let view = (options.isolation != Isolation::ReadCommitted).then(|| Arc::new(engine.active.view()));
+        let owner = engine.locks.owner();
+        Self {
+            engine,
+            options,
+            owner,
+            view: RefCell::new(view),
+            writing: None,
+            changes: 0,
+            rolled_back: Vec::new(),
+            ended: false,
+            half_done: false,
+            kept: false,
+        }
+    }
+
+    /// Takes up a transaction that was open when the last process ended.
+    pub fn resume(engine: Arc<Engine>, id: TxnId, stream: Stream) -> Self {
+        let mut txn = Self::begin(engine, TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() });
+        txn.engine.locks.register(&txn.owner, id);
+        txn.engine.resumed.fetch_add(1, Ordering::SeqCst);
+        txn.writing = Some(Writing::new(id, stream, true));
+        // If opening fails now, the next one finds it as it is.
+        txn.kept = true;
+        txn
+    }
+
+    /// Takes up a transaction that was prepared when the last process ended, and keeps it. It may stay for days, so what it needs to keep others
+    /// from is taken from its undo: the trees it has changed, which must not be dropped, and those it drops, which must not be changed.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn resume_prepared(engine: Arc<Engine>, id: TxnId, stream: Stream) -> Result<Self> {
+        let mut txn = Self::begin(engine, TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() });
+        txn.kept = true;
+        let engine = txn.engine.clone();
+        engine.locks.register(&txn.owner, id);
+        let mut trees: Vec<TreeId> = Vec::new();
+        // Nobody else has a lock yet but others that were prepared, and those were in nobody's way.
+        let in_the_way = |other: Conflict| {
+            let why = format!("prepared {id} and {} have changed and dropped one tree", other.holder());
+            Error::bad_page(engine.catalog_root, why)
+        };
+        engine.undo.for_each_of(&stream, |record| {
+            match record {
+                UndoRecord::DropTree { tree, root } => {
+                    let whole = (Bound::Unbounded, Bound::Unbounded);
+                    let locked = engine.locks.add_range(&txn.owner, tree, whole.0, whole.1, Mode::Exclusive);
+                    locked.map_err(in_the_way)?;
+                    engine.trees.state(CatalogRow { tree, root }).dropped_by(id);
+                }
+                UndoRecord::Insert { tree, key, .. }
+                | UndoRecord::Update { tree, key, .. }
+                | UndoRecord::Delete { tree, key, .. }
+                    if !trees.contains(&tree) =>
+                {
+                    // Whoever wants the whole tree finds that it is used.
+                    engine.locks.check_write(&txn.owner, tree, key).map_err(in_the_way)?;
+                    trees.push(tree);
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        txn.writing = Some(Writing::new(id, stream, false));
+        Ok(txn)
+    }
+
+    /// Its id, 0 before its first write.
+    pub fn id(&self) -> TxnId {
+        self.writing.as_ref().map_or(TxnId::NONE, |w| w.id)
+    }
+
+    /// How it runs.
+    pub fn options(&self) -> &TxOptions {
+        &self.options
+    }
+
+    /// What all transactions share.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Whether it has committed or rolled back.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The view of the statement or transaction.
+    pub(super) fn view(&self) -> ViewRef {
+        match &*self.view.borrow() {
+            Some(view) => ViewRef::Kept(view.clone()),
+            None => ViewRef::New(self.engine.active.view()),
+        }
+    }
+
+    /// Runs `f` with who reads.
+    pub(super) fn reading<T>(&self, f: impl FnOnce(Reader<'_>) -> T) -> T {
+        let view = self.view();
+        f(Reader { me: self.id(), view: &view })
+    }
+
+    /// Read committed: takes a snapshot that lasts until the next call of this or of [`Txn::end_statement`].
+    pub fn begin_statement(&mut self) {
+        if self.options.isolation == Isolation::ReadCommitted {
+            let view = Arc::new(self.engine.active.view());
+            *self.view.borrow_mut() = Some(view);
+        }
+    }
+
+    /// Read committed: gives up the statement's snapshot.
+    pub fn end_statement(&mut self) {
+        if self.options.isolation == Isolation::ReadCommitted {
+            *self.view.borrow_mut() = None;
+        }
+    }
+
+    /// Makes the transaction one that writes.
+    ///
+    /// # Errors
+    /// Read-only, poisoned, or too many writers.
+    pub(super) fn start(&mut self) -> Result<()> {
+        if self.writing.is_some() {
+            return whole(self.half_done);
+        }
+        if self.options.access == Access::ReadOnly {
+            return Err(Error::ReadOnly { why: "the transaction was begun read-only".into() });
+        }
+        self.engine.health().check()?;
+        let stream = self.engine.undo.acquire()?;
+        let id = self.engine.active.begin();
+        self.engine.pool().note_next_txn(id.0 + 1);
+        self.engine.locks.register(&self.owner, id);
+        let mut writing = Writing::new(id, stream, false);
+        self.engine.undo.begin(&mut writing.stream, id)?;
+        self.writing = Some(writing);
+        if id.0 % HELP_EVERY == 0 && self.engine.help_purge().is_err() {
+            // Not this transaction's: background work meets it again, and a failed write has poisoned the database.
+        }
+        Ok(())
+    }
+
+    /// A point to roll back to.
+    pub fn savepoint(&self) -> SavepointAt {
+        let last = self.writing.as_ref().map_or(UndoPtr::NONE, |w| w.stream.last());
+        SavepointAt { last, changes: self.changes }
+    }
+
+    /// Puts the commit into the log.
+    ///
+    /// # Errors
+    /// Poisoned, or no room in the log: nothing of the commit is in the log, and the transaction is rolled back.
+    pub fn commit_start(mut self, level: Durability) -> Result<Committing> {
+        let end = self.log_commit()?;
+        Ok(Committing { txn: self, end, level })
+    }
+
+    /// Commits what was prepared, flushed.
+    ///
+    /// # Errors
+    /// The transaction and why it stays prepared; or [`Error::OutcomeUnknown`] without it.
+    #[expect(clippy::result_large_err, reason = "the error is the transaction itself")]
+    pub fn commit_prepared(mut self) -> std::result::Result<(), (Option<Self>, Error)> {
+        match self.log_commit() {
+            Ok(end) => Committing { txn: self, end, level: Durability::Flushed }.wait().map_err(|error| (None, error)),
+            Err(error) => Err((Some(self), error)),
+        }
+    }
+
+    /// Logs the commit; returns where it ends, 0 when there was nothing to commit.
+    fn log_commit(&mut self) -> Result<Lsn> {
+        let Some(writing) = &mut self.writing else { return Ok(Lsn::ZERO) };
+        let engine = &self.engine;
+        engine.health().check()?;
+        whole(self.half_done)?;
+        if !writing.stream.has_begun() {
+            return Ok(Lsn::ZERO);
+        }
+        engine.pool().retry(|| {
+            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+            engine.undo.commit(&mut writing.stream, &mut mtr)?;
+            Ok(mtr.commit())
+        })
+    }
+
+    /// Makes the transaction survive under `xid`, whatever happens, until it is committed or rolled back by name.
+    ///
+    /// # Errors
+    /// Poisoned, or [`Error::OutcomeUnknown`].
+    pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
+        self.start()?;
+        whole(self.half_done)?;
+        let writing = self.writing.as_mut().expect("started");
+        let engine = &self.engine;
+        engine.undo.ensure_room(&mut writing.stream, UndoRecord::Prepared { xid }.room_max())?;
+        let end = engine.pool().retry(|| {
+            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+            engine.undo.prepare(&mut writing.stream, &mut mtr, xid)?;
+            Ok(mtr.commit())
+        })?;
+        // Not only what it has written: the coordinator takes our word for it.
+        engine.log().flush_to(end).map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
+        *self.view.borrow_mut() = None;
+        self.kept = true;
+        Ok(())
+    }
+
+    /// Leaves it as it is when dropped: prepared, or to be rolled back by the next opening.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    /// Undoes everything and ends.
+    ///
+    /// # Errors
+    /// What stopped the rollback; it is then completed in the background, or by the next opening.
+    pub fn rollback(mut self) -> Result<()> {
+        self.kept = false;
+        self.rollback_all()
+    }
+
+    pub(super) fn rollback_all(&mut self) -> Result<()> {
+        if self.ended {
+            return Ok(());
+        }
+        while self.undo_one(SavepointAt::BEGIN)? {}
+        if let Some(writing) = &mut self.writing {
+            let engine = &self.engine;
+            if writing.stream.has_begun() {
+                engine.pool().retry(|| {
+                    let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+                    engine.undo.finish_rollback(&mut writing.stream, &mut mtr)?;
+                    Ok(mtr.commit())
+                })?;
+            }
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// Lets everybody see the outcome.
+    fn end(&mut self) {
+        self.ended = true;
+        *self.view.borrow_mut() = None;
+        if let Some(writing) = self.writing.take() {
+            self.engine.active.end(writing.id);
+            if writing.resumed {
+                self.engine.resumed.fetch_sub(1, Ordering::SeqCst);
+            }
+            self.engine.locks.release_all(&self.owner);
+            let released = self.engine.undo.release(writing.stream);
+            debug_assert!(released.is_ok(), "its transaction has ended");
+        } else {
+            self.engine.locks.release_all(&self.owner);
+        }
+    }
+}
+
+impl Drop for Txn {
+    fn drop(&mut self) {
+        if self.ended || self.kept || self.rollback_all().is_ok() {
+            return;
+        }
+        // No room in the log, say, or a page that cannot be read now: it stays active, invisible and locked, and background work tries
+        // again. When the database is poisoned the next opening rolls it back.
+        if let Some(writing) = self.writing.take() {
+            self.engine.unfinished.lock().push(Unfinished { owner: self.owner.clone(), writing });
+        }
+    }
+}
+
+/// Refuses to go on with a transaction of which a part is half done.
+fn whole(half_done: bool) -> Result<()> {
+    if half_done {
+        let why =
+            "a change of this transaction failed and could not be taken back: the transaction can only be rolled back";
+        return Err(Error::Usage(why.into()));
+    }
+    Ok(())
+}
+
+/// A transaction whose rollback stopped on the way.
+#[derive(Debug)]
+pub struct Unfinished {
+    owner: Arc<LockOwner>,
+    writing: Writing,
+}
+
+impl Txn {
+    /// Takes up a rollback that stopped on the way.
+    pub fn take_up(engine: Arc<Engine>, unfinished: Unfinished) -> Self {
+        let Unfinished { owner, writing } = unfinished;
+        let options = TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() };
+        let writing = Some(writing);
+        Self {
+            engine,
+            options,
+            owner,
+            view: RefCell::new(None),
+            writing,
+            changes: 0,
+            rolled_back: Vec::new(),
+            ended: false,
+            half_done: false,
+            kept: false,
+        }
+    }
+}
+
+impl Committing {
+    /// Whether the commit is done; `None` when it is not yet known. When nobody writes the log, this writes a group of it.
+    pub fn poll(&mut self) -> Option<Result<()>> {
+        if self.txn.ended {
+            return Some(Ok(()));
+        }
+        let engine = self.txn.engine.clone();
+        let log = engine.log();
+        let done = |txn: &Self| txn.end == Lsn::ZERO || log.reached(txn.end, txn.level);
+        if !done(self) && self.level != Durability::Deferred {
+            if let Err(cause) = log.write_group(self.level == Durability::Flushed) {
+                return Some(Err(self.unknown(cause)));
+            }
+        }
+        if done(self) {
+            self.txn.end();
+            return Some(Ok(()));
+        }
+        engine.health().check().err().map(|cause| Err(self.unknown(cause)))
+    }
+
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`].
+    pub fn wait(mut self) -> Result<()> {
+        if !self.txn.ended {
+            if self.end != Lsn::ZERO {
+                let waited = self.txn.engine.log().wait(self.end, self.level);
+                waited.map_err(|cause| self.unknown(cause))?;
+            }
+            self.txn.end();
+        }
+        Ok(())
+    }
+
+    /// The outcome is for the next opening to find out: nothing of the transaction becomes visible, nothing is undone.
+    fn unknown(&mut self, cause: Error) -> Error {
+        self.txn.ended = true;
+        Error::OutcomeUnknown { cause: Arc::new(cause) }
+    }
+}
+
+impl Drop for Committing {
+    fn drop(&mut self) {
+        if !self.txn.ended {
+            // A commit in the log cannot be taken back. Whoever let go of it does not want to know.
+            if self.end == Lsn::ZERO || self.txn.engine.log().wait(self.end, self.level).is_ok() {
+                self.txn.end();
+            } else {
+                self.txn.ended = true;
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Trees in use.
+    pub fn trees(&self) -> &Trees {
+        &self.trees
+    }
+}

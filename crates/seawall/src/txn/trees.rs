@@ -1,0 +1,132 @@
+//! The trees that this process knows by id, and who may write them while one is dropped.
+//!
+//! 1. A tree's root page and id are fixed for its life; names live in the catalog tree, versioned like any other row.
+//! 2. A dropper locks the whole tree exclusively, so nobody else has a lock or a change in it, and says that it drops it before it ends: no
+//!    undo record of a live transaction names a dropped tree but the dropper's own. Whoever waited for its lock looks here again.
+//! 3. A view that sees the drop must not use the tree: its pages go when every view sees it.
+//!
+//! ```text
+//!   open ──drop──> being dropped ──commit──> dropped (for ever)
+//!    ^──────reopen (rollback)──┘
+//! ```
+
+use super::views::{ActiveSet, View};
+use crate::btree::Tree as Btree;
+use crate::error::{Error, Result};
+use crate::format::{Malformed, PageId, Reader, TreeId, TxnId};
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a catalog row's value says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CatalogRow {
+    /// The tree.
+    pub tree: TreeId,
+    /// Its root page.
+    pub root: PageId,
+}
+
+impl CatalogRow {
+    /// As stored.
+    pub fn encode(self) -> [u8; 8] {
+        let mut out = [0; 8];
+        out[..4].copy_from_slice(&self.tree.0.to_le_bytes());
+        out[4..].copy_from_slice(&self.root.0.to_le_bytes());
+        out
+    }
+
+    /// From what is stored.
+    ///
+    /// # Errors
+    /// When it is too short.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        Ok(Self { tree: TreeId(reader.u32()?), root: PageId(reader.u32()?) })
+    }
+}
+
+/// Set in [`TreeState::dropper`] when the tree is gone for everybody.
+const GONE: u64 = u64::MAX;
+
+/// What all handles of a tree share.
+#[derive(Debug)]
+pub struct TreeState {
+    /// Where it is.
+    pub at: Btree,
+    /// Who drops it: a transaction's id, 0 for nobody, or [`GONE`].
+    dropper: AtomicU64,
+}
+
+impl TreeState {
+    fn new(row: CatalogRow) -> Self {
+        Self { at: Btree { id: row.tree, root: row.root }, dropper: AtomicU64::new(0) }
+    }
+
+    /// Says that `txn`, which has locked the whole tree, drops it.
+    pub fn dropped_by(&self, txn: TxnId) {
+        self.dropper.store(txn.0, Ordering::SeqCst);
+    }
+
+    /// Lets writers in again after a drop was rolled back.
+    pub fn reopen(&self) {
+        self.dropper.store(0, Ordering::SeqCst);
+    }
+
+    /// Its pages are not a tree any more.
+    pub fn gone(&self) {
+        self.dropper.store(GONE, Ordering::SeqCst);
+    }
+
+    /// Whether a reader with `view` and own id `me` may use it.
+    ///
+    /// # Errors
+    /// [`Error::TreeDropped`].
+    pub fn usable(&self, me: TxnId, view: &View) -> Result<()> {
+        match self.dropper.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            dropper if dropper != GONE && TxnId(dropper) != me && !view.sees(TxnId(dropper)) => Ok(()),
+            _ => Err(Error::TreeDropped { tree: self.at.id }),
+        }
+    }
+
+    /// Whether its latest state may be used by `me`, which has just got the lock it needs: a dropper holds all of them until it has ended.
+    ///
+    /// # Errors
+    /// [`Error::TreeDropped`].
+    pub fn is_there(&self, me: TxnId, active: &ActiveSet) -> Result<()> {
+        match self.dropper.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            dropper if dropper != GONE && TxnId(dropper) != me && active.is_active(TxnId(dropper)) => Ok(()),
+            _ => Err(Error::TreeDropped { tree: self.at.id }),
+        }
+    }
+}
+
+/// All trees in use, by id.
+#[derive(Debug, Default)]
+pub struct Trees(RwLock<HashMap<TreeId, Arc<TreeState>>>);
+
+impl Trees {
+    /// The shared state of a tree.
+    pub fn state(&self, row: CatalogRow) -> Arc<TreeState> {
+        if let Some(state) = self.0.read().get(&row.tree) {
+            return state.clone();
+        }
+        self.0.write().entry(row.tree).or_insert_with(|| Arc::new(TreeState::new(row))).clone()
+    }
+
+    /// The shared state, if anybody uses the tree.
+    pub fn known(&self, tree: TreeId) -> Option<Arc<TreeState>> {
+        self.0.read().get(&tree).cloned()
+    }
+
+    /// Forgets a tree whose pages are freed.
+    pub fn forget(&self, tree: TreeId) {
+        let forgotten = self.0.write().remove(&tree);
+        if let Some(state) = forgotten {
+            state.gone();
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Undo streams. See docs/engine.md, "Transactions".
+//!
+//! 1. A stream is a chain of undo pages. It belongs to one transaction at a time, from [`UndoStore::acquire`] to
+//!    [`UndoStore::release`], and holds `begin record* commit` of one after the other. At its head, purge follows.
+//! 2. A record is appended, and cut, in the mini-transaction that makes or takes back the change it is about (trap 13).
+//! 3. Everything that says what a transaction is up to is in its stream's last page: what [`UndoStore::open`] reads
+//!    there is the truth, whatever a crash interrupted.
+//! 4. Every page has room for a `Commit` left, so neither commit nor rollback ever needs space (trap 14).
+//! 5. Latches: leaf, then undo pages of one stream from older to newer, then directory page, then those of space.
+//! 6. Each stream has one purger at a time. It meets the stream's transaction only in pages, under their latches.
+//!
+//! ```text
+//!           begin, append             prepare               commit
+//!   idle ─────────────────> active ─────────────> prepared ────────> idle (waits for purge)
+//!     <──── cut, finish_rollback ──┘ <──── cut ───────┘
+//! ```
+
+mod check;
+mod directory;
+mod page;
+mod purge;
+mod record;
+mod store;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod visit;
+
+pub use purge::Unpurged;
+pub use record::{OwnedRecord, Previous, UndoRecord, XID_BYTES_MAX};
+pub use store::{OpenState, OpenStream, STREAMS_MAX, UndoStore};
+pub use stream::Stream;
+
+use crate::buffer::Redo;
+use crate::format::{Malformed, TxnId};
+use directory::{InitDirectory, SetDirectoryNext, SetSlot};
+use page::{Advance, Append, BecomeHead, BecomeTail, Cut, InitUndo, SetNext};
+
+/// Replays a record of this layer.
+///
+/// # Errors
+/// When the body does not decode, or does not fit the page.
+pub fn redo(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
+    match tag {
+        InitDirectory::TAG => InitDirectory::decode(body)?.apply(page),
+        SetSlot::TAG => SetSlot::decode(body, page)?.apply(page),
+        SetDirectoryNext::TAG => SetDirectoryNext::decode(body, page)?.apply(page),
+        InitUndo::TAG => InitUndo::decode(body)?.apply(page),
+        SetNext::TAG => SetNext::decode(body, page)?.apply(page),
+        Append::TAG => Append::decode(body, page)?.apply(page),
+        Cut::TAG => Cut::check(page)?.apply(page),
+        BecomeTail::TAG => BecomeTail::decode(body, page)?.apply(page),
+        BecomeHead::TAG => BecomeHead::decode(body, page)?.apply(page),
+        Advance::TAG => Advance::check(page)?.apply(page),
+        _ => return Err(Malformed("no record of undo has this tag")),
+    }
+    Ok(())
+}
+
+/// The transaction whose first record this redo record appends: recovery learns from it which ids were given out.
+#[must_use]
+pub fn begun(tag: u8, body: &[u8]) -> Option<TxnId> {
+    let (&kind, body) = body.split_first()?;
+    match UndoRecord::decode(kind, body) {
+        Ok(UndoRecord::Begin { txn }) if tag == Append::TAG => Some(txn),
+        _ => None,
+    }
+}
+
+/// Reads everything that an undo page, or a page of the undo directory, says; returns how many records or streams that is. For tests that feed
+/// it damaged ones.
+///
+/// # Errors
+/// The first thing that makes no sense.
+#[doc(hidden)]
+pub fn read_page(page: &[u8]) -> Result<usize, Malformed> {
+    if crate::format::page::kind(page) != Some(crate::format::page::PageKind::Undo) {
+        directory::verify(page)?;
+        return Ok((0..directory::slots(page.len())).filter(|&i| directory::slot(page, i).0.0 != 0).count());
+    }
+    page::verify(page)?;
+    page::TailState::of(page)?;
+    let (mut at, mut records) = (page::RECORDS as u16, 0);
+    while at < page::end(page) {
+        let raw = page::record_at(page, at)?;
+        UndoRecord::decode(raw.kind, raw.body)?;
+        at = raw.next;
+        records += 1;
+    }
+    Ok(records)
+}

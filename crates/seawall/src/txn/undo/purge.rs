@@ -1,0 +1,138 @@
+//! Purge's way along the streams, from their heads.
+//!
+//! 1. Only records of transactions that have ended by commit are handed out. Whether that commit is durable and visible
+//!    to all is for the caller to ask, by the transaction's id.
+//! 2. Purge moves past a record in the mini-transaction that does what the record asks for, so nothing is purged twice.
+//! 3. A head page that purge is done with is freed when purge looks for the next record: a crash before that only
+//!    delays it.
+
+use super::page::{self, Advance, BecomeHead};
+use super::record::{OwnedRecord, UndoRecord, kind};
+use super::store::{Slot, UndoStore};
+use crate::buffer::{Mtr, MtrSize};
+use crate::error::{Error, Result, Stop};
+use crate::format::{PageId, TxnId, UndoPtr};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The next record of a stream that purge has to deal with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unpurged {
+    /// The stream.
+    pub stream: u32,
+    /// Where the record is.
+    pub ptr: UndoPtr,
+    /// Whose it is; committed.
+    pub txn: TxnId,
+    /// The record.
+    pub record: OwnedRecord,
+}
+
+/// What the head page has for purge.
+enum Found {
+    Records(Vec<Unpurged>),
+    Done(PageId),
+}
+
+impl UndoStore {
+    /// The next record that purge has to deal with; [`None`] when it has come to the stream's end or to a transaction
+    /// that is not over. No latch may be held; frees pages that are dealt with.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`], [`Error::Poisoned`].
+    pub fn head(&self, stream: u32) -> Result<Option<Unpurged>> {
+        Ok(self.heads(stream, 1)?.pop())
+    }
+
+    /// The next records, in order: at least one if there is any, at most `upto`, all in one page.
+    ///
+    /// # Errors
+    /// As [`UndoStore::head`].
+    pub fn heads(&self, stream: u32, upto: usize) -> Result<Vec<Unpurged>> {
+        let slot = self.slot(stream)?;
+        loop {
+            let head = slot.head();
+            if slot.waiting.load(Relaxed) == 0 && slot.tail.load(Acquire) == head.0 {
+                return Ok(Vec::new());
+            }
+            match self.space.pool().retry(|| self.look(&slot, stream, head, upto))? {
+                Found::Records(records) => return Ok(records),
+                Found::Done(next) => self.free_head(&slot, stream, head, next)?,
+            }
+        }
+    }
+
+    fn look(&self, slot: &Slot, stream: u32, head: PageId, upto: usize) -> Result<Found, Stop> {
+        let bytes = self.space.pool().shared(head)?;
+        page::verify(&bytes).map_err(|why| page::bad(head, why))?;
+        let (mut at, mut txn) = (page::purged_to(&bytes), page::purge_txn(&bytes));
+        if at == page::end(&bytes) && page::next(&bytes) != PageId::NONE {
+            return Ok(Found::Done(page::next(&bytes)));
+        }
+        let mut records = Vec::new();
+        while at < page::end(&bytes) && records.len() < upto.max(1) {
+            let raw = page::record_at(&bytes, at).map_err(|why| page::bad(head, why))?;
+            let record = OwnedRecord::new(raw.kind, raw.body).map_err(|why| page::bad(head, why))?;
+            if let UndoRecord::Begin { txn: new } = record.get() {
+                if slot.active.load(Acquire) == new.0 {
+                    break;
+                }
+                txn = new;
+            }
+            records.push(Unpurged { stream, ptr: UndoPtr::new(head, at), txn, record });
+            at = raw.next;
+        }
+        Ok(Found::Records(records))
+    }
+
+    /// Moves purge past a record that [`UndoStore::head`] gave, in the caller's mini-transaction. Latches its page:
+    /// after the leaf, before anything else is changed. The records of [`UndoStore::heads`] are passed in their order.
+    ///
+    /// # Errors
+    /// [`Stop::Load`]; [`Error::Usage`] when purge is elsewhere. Nothing is changed then.
+    pub fn advance(&self, mtr: &mut Mtr<'_>, record: &Unpurged) -> Result<(), Stop> {
+        let slot = self.slot(record.stream)?;
+        let held = mtr.latch(record.ptr.page())?;
+        let advance = Advance::check(mtr.page(held)).map_err(|why| page::bad(record.ptr.page(), why))?;
+        if slot.head() != record.ptr.page() || page::purged_to(mtr.page(held)) != record.ptr.offset() {
+            return Err(Error::Usage(format!("purge of undo stream {} is not at that record", record.stream)).into());
+        }
+        mtr.run(held, &advance);
+        if record.record.get().kind() == kind::COMMIT {
+            slot.waiting.fetch_sub(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Frees a head page that purge is done with, if it still is not the last.
+    fn free_head(&self, slot: &Slot, stream: u32, head: PageId, next: PageId) -> Result<()> {
+        let directory = self.directory_page(stream);
+        let freed = self.space.pool().retry(|| {
+            let mut mtr = Mtr::begin(self.space.pool(), MtrSize::Small)?;
+            let old = mtr.latch(head)?;
+            page::verify(mtr.page(old)).map_err(|why| page::bad(head, why))?;
+            // Its owner may have trimmed the next page since.
+            if page::next(mtr.page(old)) != next || page::purged_to(mtr.page(old)) != page::end(mtr.page(old)) {
+                return Ok(false);
+            }
+            let become_head =
+                BecomeHead { purge_txn: page::purge_txn(mtr.page(old)), purged: page::purged(mtr.page(old)) };
+            let new = mtr.latch(next)?;
+            page::verify(mtr.page(new)).map_err(|why| page::bad(next, why))?;
+            if page::prev(mtr.page(new)) != head || page::stream(mtr.page(new)) != stream {
+                let why = format!("it is linked behind page {head} in undo stream {stream}, but does not say so");
+                return Err(Error::bad_page(next, why).into());
+            }
+            let slots = mtr.latch(directory)?;
+            self.space.free(&mut mtr, old)?;
+            mtr.run(new, &become_head);
+            let end = self.set_end(mtr.page(slots), stream, Some(next), None);
+            mtr.run(slots, &end);
+            mtr.commit();
+            Ok(true)
+        })?;
+        if freed {
+            slot.head.store(next.0, Release);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,330 @@
+//! All streams: making them, finding them again, handing them out.
+//!
+//! 1. Streams that nobody has are handed out last in, first out: few of them stay warm, and old ones are left to purge.
+//! 2. Making a stream is rare (there are as many as ever wrote at once); one thread makes one at a time.
+
+use super::directory::{self, InitDirectory, SetDirectoryNext, SetSlot};
+use super::page::{self, InitUndo, State, TailState};
+use super::record::UndoRecord;
+use super::stream::Stream;
+use crate::buffer::role::Role;
+use crate::buffer::{Mtr, MtrSize};
+use crate::error::{Error, Result, Stop};
+use crate::format::{PageId, TreeId, TxnId, UndoPtr};
+use crate::space::{Purpose, Space};
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+/// Most transactions that can write at one time.
+pub const STREAMS_MAX: usize = 8192;
+
+/// What purge and the stream's owner know of it in memory. Pages say the same, once their latches are let go of.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// Its first page; moved by purge.
+    pub(super) head: AtomicU32,
+    /// Its last page; moved by its owner.
+    pub(super) tail: AtomicU32,
+    /// The transaction that is not over. Set before its first record can be seen, cleared while its last is latched.
+    pub(super) active: AtomicU64,
+    /// Committed transactions that purge is not done with.
+    pub(super) waiting: AtomicU64,
+}
+
+impl Slot {
+    fn new(head: PageId, tail: PageId, active: TxnId, waiting: u64) -> Arc<Self> {
+        Arc::new(Self {
+            head: AtomicU32::new(head.0),
+            tail: AtomicU32::new(tail.0),
+            active: AtomicU64::new(active.0),
+            waiting: AtomicU64::new(waiting),
+        })
+    }
+
+    pub(super) fn head(&self) -> PageId {
+        PageId(self.head.load(Acquire))
+    }
+
+    pub(super) fn set_active(&self, txn: TxnId) {
+        self.active.store(txn.0, Release);
+    }
+}
+
+/// The undo streams of a database.
+#[derive(Debug)]
+pub struct UndoStore {
+    pub(super) space: Arc<Space>,
+    /// The directory's pages, in order.
+    directory: RwLock<Vec<PageId>>,
+    slots: RwLock<Vec<Arc<Slot>>>,
+    idle: Mutex<Vec<Stream>>,
+    making: Role,
+}
+
+/// First and last page of a stream.
+type Ends = (PageId, PageId);
+
+/// What a transaction found at open was up to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OpenState {
+    /// It never ended: roll it back.
+    Active,
+    /// It waits for its coordinator's word.
+    Prepared {
+        /// By which the coordinator knows it.
+        xid: Vec<u8>,
+    },
+}
+
+/// A transaction found at open.
+#[derive(Debug)]
+pub struct OpenStream {
+    /// Its stream, as if it had been acquired.
+    pub stream: Stream,
+    /// The transaction.
+    pub txn: TxnId,
+    /// What it was up to.
+    pub state: OpenState,
+}
+
+impl UndoStore {
+    /// Makes the directory of a new database.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`].
+    pub fn create(space: Arc<Space>) -> Result<Self> {
+        let mut reserved = space.reserve(TreeId::UNDO, PageId::NONE, 1, Purpose::Grow)?;
+        let first = space.pool().retry(|| {
+            let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
+            let (number, held) = reserved.take(&mut mtr)?;
+            // Taking has latched the header page: this cannot stop any more.
+            space.set_undo_directory(&mut mtr, number)?;
+            mtr.run(held, &InitDirectory { number });
+            mtr.commit();
+            Ok(number)
+        })?;
+        drop(reserved);
+        Ok(Self::of(space, vec![first]))
+    }
+
+    fn of(space: Arc<Space>, directory: Vec<PageId>) -> Self {
+        Self {
+            space,
+            directory: RwLock::new(directory),
+            slots: RwLock::default(),
+            idle: Mutex::default(),
+            making: Role::default(),
+        }
+    }
+
+    /// Reads where all streams are, and what their last transactions were up to. Returns those that are not over, and
+    /// the highest transaction id that any stream knows.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn open(space: Arc<Space>) -> Result<(Self, Vec<OpenStream>, TxnId)> {
+        let (directory, ends) = Self::read_directory(&space)?;
+        let store = Self::of(space, directory);
+        let pages: Vec<_> = ends.iter().flat_map(|&(head, tail)| [head, tail]).collect();
+        let (mut open, mut idle, mut txn_max) = (Vec::new(), Vec::new(), TxnId::NONE);
+        for (number, &(head, tail)) in (0..).zip(&ends) {
+            if number % 32 == 0 {
+                store.space.pool().prefetch(&pages[2 * number as usize..pages.len().min(2 * number as usize + 64)]);
+            }
+            let purged = store.read_page(head, number, |page| Ok(page::purged(page)))?;
+            let (end, state) = store.read_page(tail, number, |page| {
+                if page::next(page) != PageId::NONE {
+                    return Err(page::bad(tail, crate::format::Malformed("the last page of a stream has a next one")));
+                }
+                Ok((page::end(page), TailState::of(page).map_err(|why| page::bad(tail, why))?))
+            })?;
+            txn_max = txn_max.max(state.txn);
+            let active = if state.state == State::Idle { TxnId::NONE } else { state.txn };
+            let slot = Slot::new(head, tail, active, state.commits.saturating_sub(purged));
+            store.slots.write().push(slot.clone());
+            let stream = Stream::found(number, slot, tail, end, state);
+            match state.state {
+                State::Idle => idle.push(stream),
+                State::Active => open.push(OpenStream { stream, txn: active, state: OpenState::Active }),
+                State::Prepared => {
+                    let xid = store.read_now(state.last, |record| match record {
+                        UndoRecord::Prepared { xid } => Some(xid.to_vec()),
+                        _ => None,
+                    })?;
+                    let xid = xid.ok_or_else(|| Error::bad_page(tail, "a prepared transaction has no XID"))?;
+                    open.push(OpenStream { stream, txn: active, state: OpenState::Prepared { xid } });
+                }
+            }
+        }
+        idle.reverse();
+        *store.idle.lock() = idle;
+        Ok((store, open, txn_max))
+    }
+
+    fn read_directory(space: &Space) -> Result<(Vec<PageId>, Vec<Ends>)> {
+        let (mut directory, mut ends) = (Vec::new(), Vec::new());
+        let mut page = space.undo_directory()?;
+        if page == PageId::NONE {
+            return Err(Error::bad_page(page, "it names no undo directory"));
+        }
+        while page != PageId::NONE {
+            if directory.contains(&page) {
+                return Err(Error::bad_page(page, "the undo directory runs in a circle"));
+            }
+            directory.push(page);
+            let (next, found) = space.pool().retry(|| {
+                let bytes = space.pool().shared(page)?;
+                directory::verify(&bytes).map_err(|why| page::bad(page, why))?;
+                let slots = (0..directory::slots(bytes.len())).map(|index| directory::slot(&bytes, index));
+                let used = slots.take_while(|&(head, _)| head != PageId::NONE);
+                Ok((directory::next(&bytes), used.collect::<Vec<_>>()))
+            })?;
+            ends.extend(found);
+            page = next;
+        }
+        Ok((directory, ends))
+    }
+
+    fn read_page<T>(&self, number: PageId, stream: u32, read: impl Fn(&[u8]) -> Result<T>) -> Result<T> {
+        self.space.pool().retry(|| {
+            let bytes = self.space.pool().shared(number)?;
+            page::verify(&bytes).map_err(|why| page::bad(number, why))?;
+            if page::stream(&bytes) != stream {
+                let why = format!("stream {stream} has it, but it says it is stream {}'s", page::stream(&bytes));
+                return Err(Error::bad_page(number, why).into());
+            }
+            Ok(read(&bytes)?)
+        })
+    }
+
+    // --- handing out
+    // -----------------------------------------------------------------------------------------------------
+
+    /// A stream for one transaction. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::TooManyTransactions`]; [`Error::NoSpace`], [`Error::Io`] when a stream has to be made.
+    pub fn acquire(&self) -> Result<Stream> {
+        if let Some(stream) = self.pop_idle() {
+            return Ok(stream);
+        }
+        let _role = self.making.take();
+        // Somebody may have given one back while another was made.
+        self.pop_idle().map_or_else(|| self.make(), Ok)
+    }
+
+    fn pop_idle(&self) -> Option<Stream> {
+        self.idle.lock().pop()
+    }
+
+    /// Gives a stream back whose transaction has ended. A committed one is durable by then: what comes next into the
+    /// stream says so.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when its transaction has not ended; the stream is then lost until the database is opened again.
+    pub fn release(&self, mut stream: Stream) -> Result<()> {
+        stream.disown_unused();
+        if stream.txn() != TxnId::NONE {
+            return Err(Error::Usage(format!("the stream of {} is given back before it has ended", stream.txn())));
+        }
+        self.idle.lock().push(stream);
+        Ok(())
+    }
+
+    /// Makes a stream of one empty page.
+    fn make(&self) -> Result<Stream> {
+        let number = self.slots.read().len() as u32;
+        if number as usize >= STREAMS_MAX {
+            return Err(Error::TooManyTransactions { max: STREAMS_MAX });
+        }
+        let per_page = directory::slots(self.space.pool().page_bytes());
+        if (number / per_page) as usize == self.directory.read().len() {
+            self.lengthen_directory()?;
+        }
+        let directory = self.directory_page(number);
+        let mut reserved = self.space.reserve(TreeId::UNDO, directory, 1, Purpose::Grow)?;
+        let page = self.space.pool().retry(|| {
+            let mut mtr = Mtr::begin(self.space.pool(), MtrSize::Small)?;
+            let slots = mtr.latch(directory)?;
+            let (page, held) = reserved.take(&mut mtr)?;
+            let init = InitUndo { number: page, stream: number, prev: PageId::NONE, tail: TailState::default() };
+            mtr.run(held, &init);
+            mtr.run(slots, &SetSlot { index: number % per_page, head: page, tail: page });
+            mtr.commit();
+            Ok(page)
+        })?;
+        let slot = Slot::new(page, page, TxnId::NONE, 0);
+        self.slots.write().push(slot.clone());
+        Ok(Stream::found(number, slot, page, page::RECORDS as u16, TailState::default()))
+    }
+
+    fn lengthen_directory(&self) -> Result<()> {
+        let last = *self.directory.read().last().expect("the directory has a first page");
+        let mut reserved = self.space.reserve(TreeId::UNDO, last, 1, Purpose::Grow)?;
+        let next = self.space.pool().retry(|| {
+            let mut mtr = Mtr::begin(self.space.pool(), MtrSize::Small)?;
+            let before = mtr.latch(last)?;
+            let (number, held) = reserved.take(&mut mtr)?;
+            mtr.run(held, &InitDirectory { number });
+            mtr.run(before, &SetDirectoryNext { next: number });
+            mtr.commit();
+            Ok(number)
+        })?;
+        self.directory.write().push(next);
+        Ok(())
+    }
+
+    /// The directory page of a stream.
+    pub(super) fn directory_page(&self, stream: u32) -> PageId {
+        self.directory.read()[(stream / directory::slots(self.space.pool().page_bytes())) as usize]
+    }
+
+    /// The directory's pages, in order.
+    pub(super) fn directory_pages(&self) -> Vec<PageId> {
+        self.directory.read().clone()
+    }
+
+    /// A change of one end of a stream, as the directory page under latch needs it.
+    pub(super) fn set_end(&self, page: &[u8], stream: u32, head: Option<PageId>, tail: Option<PageId>) -> SetSlot {
+        let index = stream % directory::slots(page.len());
+        let (old_head, old_tail) = directory::slot(page, index);
+        SetSlot { index, head: head.unwrap_or(old_head), tail: tail.unwrap_or(old_tail) }
+    }
+
+    // --- looking
+    // ---------------------------------------------------------------------------------------------------------
+
+    /// How many streams there are; they are numbered from 0.
+    pub fn streams(&self) -> u32 {
+        self.slots.read().len() as u32
+    }
+
+    pub(super) fn slot(&self, stream: u32) -> Result<Arc<Slot>> {
+        let slot = self.slots.read().get(stream as usize).cloned();
+        slot.ok_or_else(|| Error::Usage(format!("there is no undo stream {stream}")))
+    }
+
+    /// Committed transactions that purge is not done with.
+    pub fn history_length(&self) -> u64 {
+        self.slots.read().iter().map(|slot| slot.waiting.load(Relaxed)).sum()
+    }
+
+    /// Reads a record under a shared latch.
+    ///
+    /// # Errors
+    /// [`Stop::Load`]; [`Error::Corrupt`] when no record begins there.
+    pub fn read<T>(&self, ptr: UndoPtr, read: impl FnOnce(UndoRecord<'_>) -> T) -> Result<T, Stop> {
+        let bytes = self.space.pool().shared(ptr.page())?;
+        let record = page::verify(&bytes)
+            .and_then(|()| page::record_at(&bytes, ptr.offset()))
+            .and_then(|raw| UndoRecord::decode(raw.kind, raw.body))
+            .map_err(|why| page::bad(ptr.page(), why))?;
+        Ok(read(record))
+    }
+
+    /// The same, loading the page if need be. No latch may be held.
+    pub(super) fn read_now<T>(&self, ptr: UndoPtr, read: impl Fn(UndoRecord<'_>) -> T) -> Result<T> {
+        self.space.pool().retry(|| self.read(ptr, &read))
+    }
+}

@@ -1,0 +1,586 @@
+//! Undo on bytes, and on a pool over a simulated disk.
+
+use super::record::tests::made;
+use super::record::{END_RECORD, RECORD_HEAD};
+use super::*;
+use crate::format::page as any_page;
+use crate::format::{PageId, TxnId, UndoPtr};
+use page::{State, TailState};
+use proptest::prelude::*;
+
+/// Applies a change as it is applied when it is made, and as it is when it is replayed, and holds the one to the other.
+fn apply<R: Redo>(change: &R, page: &mut [u8]) {
+    let mut body = Vec::new();
+    change.encode(&mut body);
+    let mut replayed = page.to_vec();
+    redo(R::TAG, &body, &mut replayed).expect("what was made can be replayed");
+    change.apply(page);
+    assert!(replayed == page, "replaying does what was done");
+}
+
+fn append(page: &mut [u8], record: &UndoRecord<'_>) {
+    let mut body = Vec::new();
+    record.encode(&mut body);
+    apply(&Append { kind: record.kind(), body: &body }, page);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_page_is_what_was_appended_less_what_was_cut(
+        page_bytes in prop_oneof![Just(4usize << 10), Just(32 << 10)],
+        records in proptest::collection::vec((made(4), 0usize..3), 1..20),
+    ) {
+        let mut page = vec![0xee; page_bytes];
+        let number = PageId(0xfedc_ba98);
+        let init = InitUndo { number, stream: 7, prev: PageId(3), tail: TailState::default() };
+        apply(&init, &mut page);
+        prop_assert_eq!(page::verify(&page), Ok(()));
+        append(&mut page, &UndoRecord::Begin { txn: TxnId(5) });
+        // The records that are there, with the header before each of them.
+        let mut model = Vec::new();
+        for (record, cuts) in &records {
+            let record = record.record();
+            if usize::from(page::end(&page)) + record.room_max() + END_RECORD <= page_bytes {
+                model.push((record, TailState::of(&page), page::end(&page)));
+                append(&mut page, &record);
+            }
+            for _ in 0..*cuts {
+                if let Some((_, before, end)) = model.pop() {
+                    apply(&Cut, &mut page);
+                    prop_assert_eq!((TailState::of(&page), page::end(&page)), (before, end));
+                }
+            }
+        }
+        let mut ptr = TailState::of(&page).expect("it is in order").last;
+        for (record, ..) in model.iter().rev() {
+            let raw = page::record_at(&page, ptr.offset()).expect("a record");
+            prop_assert_eq!(&UndoRecord::decode(raw.kind, raw.body).expect("decodes"), record);
+            ptr = raw.prev;
+        }
+        prop_assert_eq!(ptr, TailState::of(&page).expect("it is in order").begin);
+        append(&mut page, &UndoRecord::Prepared { xid: b"x" });
+        prop_assert_eq!(TailState::of(&page).expect("it is in order").state, State::Prepared);
+        append(&mut page, &UndoRecord::Commit { txn: TxnId(5) });
+        let over = TailState::of(&page).expect("it is in order");
+        prop_assert_eq!((over.state, over.txn, over.commits, over.last), (State::Idle, TxnId(5), 1, UndoPtr::NONE));
+        prop_assert!(Cut::check(&page).is_err(), "what is committed is not cut");
+        for _ in 0..model.len() + 3 {
+            apply(&Advance, &mut page);
+        }
+        prop_assert_eq!(page::purged_to(&page), page::end(&page));
+        prop_assert_eq!((page::purge_txn(&page), page::purged(&page)), (TxnId(5), 1));
+        prop_assert!(Advance::check(&page).is_err(), "there is nothing to move past");
+    }
+
+    #[test]
+    fn bad_records_are_refused(
+        tag in prop_oneof![0x40u8..0x50, 0xc0u8..0xd0, any::<u8>()],
+        body in proptest::collection::vec(any::<u8>(), 0..60),
+        mut page in proptest::collection::vec(any::<u8>(), 4096),
+        kind in 6u8..8,
+        end in 100u16..4200,
+    ) {
+        page[any_page::KIND] = kind;
+        any_page::set_u16(&mut page, 44, end);
+        any_page::set_u16(&mut page, 46, 104);
+        let last = UndoPtr::new(any_page::number(&page), 104);
+        any_page::set_u64(&mut page, 72, last.0);
+        page[48] = 1;
+        let before = page.clone();
+        if redo(tag, &body, &mut page).is_err() {
+            prop_assert!(page == before);
+        }
+    }
+}
+
+#[test]
+fn the_longest_record_fits_every_page() {
+    for page_bytes in [4usize << 10, 8 << 10, 16 << 10, 32 << 10] {
+        let (key, value) = (vec![7; 3072.min(page_bytes / 5)], vec![7; page_bytes / 4]);
+        let previous = Previous { flags: 255, writer: TxnId((1 << 48) - 1), undo: UndoPtr((1 << 48) - 1) };
+        let (tree, root) = (crate::format::TreeId(u32::MAX), PageId(u32::MAX));
+        let record = UndoRecord::Update { tree, root, key: &key, previous, value: &value };
+        assert!(page::RECORDS + record.room_max() + 2 * END_RECORD <= page_bytes);
+        let mut body = Vec::new();
+        record.encode(&mut body);
+        assert!(RECORD_HEAD + body.len() <= record.room_max());
+    }
+}
+
+// --- on a pool
+// -----------------------------------------------------------------------------------------------------------------
+
+use crate::buffer::{Mtr, MtrSize};
+use crate::error::Stop;
+use crate::format::TreeId;
+use crate::space::Space;
+use crate::space::testing::{Machine, Running, redo_space};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg as Dice;
+use seawall_sim::SimDisk;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn redo_all(tag: u8, body: &[u8], page: &mut [u8]) {
+    if crate::format::tag::layer(tag) == Some(crate::format::tag::Layer::Txn) {
+        redo(tag, body, page).expect("what was logged can be replayed");
+    } else {
+        redo_space(tag, body, page);
+    }
+}
+
+/// What each stream holds behind purge, records as text: empty streams are left out.
+type Contents = BTreeMap<u32, Vec<String>>;
+
+fn contents(store: &UndoStore) -> Contents {
+    let mut all = Contents::new();
+    for stream in 0..store.streams() {
+        let mut next = store.slot(stream).expect("it is there").head();
+        let mut records = Vec::new();
+        while next != PageId::NONE {
+            let bytes = store.space.pool().retry(|| Ok(store.space.pool().shared(next)?.to_vec())).expect("readable");
+            let mut at = page::purged_to(&bytes);
+            while at < page::end(&bytes) {
+                let raw = page::record_at(&bytes, at).expect("a record");
+                records.push(format!("{:?}", UndoRecord::decode(raw.kind, raw.body).expect("a record")));
+                at = raw.next;
+            }
+            next = page::next(&bytes);
+        }
+        if !records.is_empty() {
+            all.insert(stream, records);
+        }
+    }
+    all
+}
+
+fn assert_sound(store: &UndoStore, space: &Space) {
+    let mut check = space.check().expect("the header can be read");
+    store.check(&mut check).expect("the database is well");
+    assert_eq!(check.finish(&[]), vec![]);
+}
+
+fn in_mtr<T>(space: &Space, mut change: impl FnMut(&mut Mtr<'_>) -> Result<T, Stop>) -> T {
+    let done = space.pool().retry(|| {
+        let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
+        let done = change(&mut mtr)?;
+        mtr.commit();
+        Ok(done)
+    });
+    done.expect("the disk is well")
+}
+
+/// A run of random transactions, and what every stream must hold after each of its mini-transactions.
+struct Run {
+    running: Running,
+    space: Arc<Space>,
+    store: UndoStore,
+    dice: Dice,
+    open: Vec<Stream>,
+    next_txn: u64,
+    model: Contents,
+    states: Vec<Contents>,
+    flushed: usize,
+}
+
+impl Run {
+    fn new(machine: &Machine, seed: u64) -> Self {
+        let running = machine.create();
+        let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
+        let store = UndoStore::create(space.clone()).expect("room");
+        running.flush_log();
+        Self {
+            running,
+            space,
+            store,
+            dice: Dice::seed_from_u64(seed),
+            open: Vec::new(),
+            next_txn: 1,
+            model: Contents::new(),
+            states: vec![Contents::new()],
+            flushed: 0,
+        }
+    }
+
+    fn note(&mut self) {
+        self.model.retain(|_, records| !records.is_empty());
+        self.states.push(self.model.clone());
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        let len = self.dice.random_range(0..800);
+        vec![self.dice.random(); len]
+    }
+
+    fn append(&mut self, at: usize) {
+        let (key, value) = (self.bytes(), self.bytes());
+        let (tree, root) = (TreeId(self.dice.random_range(16..99)), PageId(self.dice.random()));
+        let previous = Previous { flags: 3, writer: TxnId(self.next_txn), undo: UndoPtr(77) };
+        let record = match self.dice.random_range(0..4) {
+            0 => UndoRecord::Insert { tree, root, key: &key },
+            1 => UndoRecord::Update { tree, root, key: &key, previous, value: &value },
+            2 => UndoRecord::Delete { tree, root, key: &key, previous, overflow: &[] },
+            _ => UndoRecord::OverflowWritten { tree, head: root },
+        };
+        let (stream, store) = (&mut self.open[at], &self.store);
+        store.ensure_room(stream, record.room_max()).expect("room");
+        let first = !stream.has_begun();
+        let ptr = in_mtr(&self.space, |mtr| store.append(stream, mtr, &record));
+        assert_eq!(stream.last(), ptr);
+        let read = store.read_now(ptr, |found| found == record);
+        assert!(read.expect("it is there"), "what was appended is read back");
+        let (number, txn) = (stream.number(), stream.txn());
+        let records = self.model.entry(number).or_default();
+        if first {
+            records.push(format!("{:?}", UndoRecord::Begin { txn }));
+        }
+        records.push(format!("{record:?}"));
+        self.note();
+    }
+
+    /// Takes records back down to `savepoint`, and the transaction with them if there is none.
+    fn roll_back(&mut self, at: usize, savepoint: UndoPtr) {
+        let (stream, store) = (&mut self.open[at], &self.store);
+        let number = stream.number();
+        loop {
+            let last = store.last_record(stream).expect("readable");
+            if stream.last() == savepoint {
+                break;
+            }
+            let (ptr, record) = last.expect("the savepoint is before");
+            assert_eq!(ptr, stream.last());
+            in_mtr(&self.space, |mtr| store.cut(stream, mtr));
+            let cut = self.model.get_mut(&number).and_then(Vec::pop);
+            assert_eq!(cut, Some(format!("{:?}", record.get())));
+            self.model.retain(|_, records| !records.is_empty());
+            self.states.push(self.model.clone());
+        }
+    }
+
+    fn end(&mut self, at: usize) {
+        let commit = self.dice.random_bool(0.6);
+        if !commit {
+            self.roll_back(at, UndoPtr::NONE);
+        }
+        let (stream, store) = (&mut self.open[at], &self.store);
+        let (number, txn, begun) = (stream.number(), stream.txn(), stream.has_begun());
+        if commit {
+            in_mtr(&self.space, |mtr| store.commit(stream, mtr));
+            if begun {
+                self.model.entry(number).or_default().push(format!("{:?}", UndoRecord::Commit { txn }));
+            }
+        } else {
+            in_mtr(&self.space, |mtr| store.finish_rollback(stream, mtr));
+            if begun {
+                self.model.get_mut(&number).and_then(Vec::pop).expect("its Begin");
+            }
+        }
+        self.note();
+        let stream = self.open.swap_remove(at);
+        self.store.release(stream).expect("it has ended");
+    }
+
+    fn purge(&mut self, stream: u32, most: usize) -> usize {
+        let records = self.store.heads(stream, most).expect("readable");
+        for unpurged in &records {
+            assert!(self.open.iter().all(|open| open.txn() != unpurged.txn), "only what has ended is purged");
+            in_mtr(&self.space, |mtr| self.store.advance(mtr, unpurged));
+            let purged = self.model.get_mut(&stream).expect("it has records").remove(0);
+            assert_eq!(purged, format!("{:?}", unpurged.record.get()));
+            self.note();
+        }
+        records.len()
+    }
+
+    fn step(&mut self) {
+        match self.dice.random_range(0..20) {
+            0..=1 if self.open.len() < 4 => {
+                let mut stream = self.store.acquire().expect("a stream");
+                self.store.begin(&mut stream, TxnId(self.next_txn)).expect("it is idle");
+                self.next_txn += 1;
+                self.open.push(stream);
+            }
+            2 if !self.open.is_empty() => {
+                let at = self.dice.random_range(0..self.open.len());
+                self.end(at);
+            }
+            3..=5 if self.store.streams() > 0 => {
+                let stream = self.dice.random_range(0..self.store.streams());
+                self.purge(stream, 3);
+            }
+            6 if !self.open.is_empty() => {
+                // A statement that fails.
+                let at = self.dice.random_range(0..self.open.len());
+                let savepoint = self.open[at].last();
+                for _ in 0..self.dice.random_range(0..12) {
+                    self.append(at);
+                }
+                self.roll_back(at, savepoint);
+            }
+            7 => {
+                self.running.flush_log();
+                self.flushed = self.states.len() - 1;
+            }
+            8 if self.dice.random_bool(0.3) => {
+                self.running.pool.flush_all().expect("the disk is well");
+                self.flushed = self.states.len() - 1;
+            }
+            _ if !self.open.is_empty() => {
+                let at = self.dice.random_range(0..self.open.len());
+                self.append(at);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn commits(contents: &Contents) -> u64 {
+    contents.values().flatten().filter(|record| record.starts_with("Commit")).count() as u64
+}
+
+/// Opens a crashed machine's database, holds it to the model, and brings it to rest.
+fn recover(machine: &Machine, allowed: &[Contents], next_txn: u64) {
+    let running = machine.recover(redo_all).expect("it is recovered");
+    let space = Arc::new(Space::open(running.pool.clone()).expect("it opens"));
+    let (store, open, txn_max) = UndoStore::open(space.clone()).expect("it opens");
+    let found = contents(&store);
+    assert!(allowed.contains(&found), "{found:#?}");
+    assert!(txn_max.0 < next_txn);
+    assert_eq!(store.history_length(), commits(&found));
+    assert_sound(&store, &space);
+    let unfinished = found.values().filter(|records| !records.last().is_some_and(|last| last.starts_with("Commit")));
+    assert_eq!(open.len(), unfinished.count());
+    for OpenStream { mut stream, txn, state } in open {
+        assert_eq!((stream.txn(), state), (txn, OpenState::Active));
+        while store.last_record(&mut stream).expect("readable").is_some() {
+            in_mtr(&space, |mtr| store.cut(&mut stream, mtr));
+        }
+        in_mtr(&space, |mtr| store.finish_rollback(&mut stream, mtr));
+        store.release(stream).expect("it has ended");
+    }
+    for stream in 0..store.streams() {
+        while let Some(unpurged) = store.head(stream).expect("readable") {
+            in_mtr(&space, |mtr| store.advance(mtr, &unpurged));
+        }
+    }
+    assert_eq!((contents(&store), store.history_length()), (Contents::new(), 0));
+    assert_sound(&store, &space);
+    assert_eq!(space.pages_of(TreeId::UNDO), store.streams() + 1, "every stream has one page left");
+}
+
+#[test]
+fn streams_are_what_the_model_says_and_so_after_a_crash() {
+    for seed in 0..8 {
+        let machine = Machine::new(seed, 64);
+        let mut run = Run::new(&machine, seed);
+        for step in 0..160 {
+            run.step();
+            assert_eq!(run.store.history_length(), commits(&run.model));
+            if step % 16 == 0 {
+                assert_eq!(contents(&run.store), run.model, "seed {seed}, step {step}");
+                assert_sound(&run.store, &run.space);
+                let crashed = machine.fork(seed << 32 | step);
+                crashed.disk.power_cut();
+                recover(&crashed, &run.states[run.flushed..], run.next_txn);
+            }
+        }
+        run.running.flush_log();
+        run.running.process.dies_of(SimDisk::power_cut);
+        let last = run.states.len() - 1;
+        recover(&machine, &run.states[last..], run.next_txn);
+    }
+}
+
+#[test]
+fn prepared_survives_and_can_go_either_way() {
+    for commit in [false, true] {
+        let machine = Machine::new(9, 64);
+        let running = machine.create();
+        let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
+        let store = UndoStore::create(space.clone()).expect("room");
+        let mut stream = store.acquire().expect("a stream");
+        store.begin(&mut stream, TxnId(41)).expect("it is idle");
+        let record = UndoRecord::Insert { tree: TreeId(16), root: PageId(9), key: b"key" };
+        in_mtr(&space, |mtr| store.append(&mut stream, mtr, &record));
+        store.ensure_room(&mut stream, UndoRecord::Prepared { xid: b"xid 7" }.room_max()).expect("room");
+        in_mtr(&space, |mtr| store.prepare(&mut stream, mtr, b"xid 7"));
+        running.flush_log();
+        running.process.dies_of(SimDisk::power_cut);
+
+        let running = machine.recover(redo_all).expect("it is recovered");
+        let space = Arc::new(Space::open(running.pool.clone()).expect("it opens"));
+        let (store, mut open, txn_max) = UndoStore::open(space.clone()).expect("it opens");
+        assert_eq!(txn_max, TxnId(41));
+        let OpenStream { mut stream, txn, state } = open.pop().expect("it is prepared");
+        assert_eq!((txn, state), (TxnId(41), OpenState::Prepared { xid: b"xid 7".to_vec() }));
+        assert_eq!(store.head(stream.number()).expect("readable"), None, "it is not over");
+        if commit {
+            in_mtr(&space, |mtr| store.commit(&mut stream, mtr));
+            let heads = store.heads(stream.number(), 10).expect("readable");
+            assert_eq!(heads.len(), 4);
+            assert!(heads.iter().all(|unpurged| unpurged.txn == TxnId(41)));
+            // A mini-transaction may deal with several.
+            in_mtr(&space, |mtr| heads.iter().try_for_each(|unpurged| store.advance(mtr, unpurged)));
+            assert_eq!(store.history_length(), 0);
+        } else {
+            let (_, record) = store.last_record(&mut stream).expect("readable").expect("a record");
+            assert_eq!(record.get(), UndoRecord::Prepared { xid: b"xid 7" });
+            in_mtr(&space, |mtr| store.cut(&mut stream, mtr));
+            assert!(store.last_record(&mut stream).expect("readable").is_some());
+            in_mtr(&space, |mtr| store.cut(&mut stream, mtr));
+            assert_eq!(store.last_record(&mut stream).expect("readable"), None);
+            in_mtr(&space, |mtr| store.finish_rollback(&mut stream, mtr));
+        }
+        store.release(stream).expect("it has ended");
+        assert_sound(&store, &space);
+    }
+}
+
+#[test]
+fn rollback_and_commit_need_no_space() {
+    let machine = Machine::new(3, 64);
+    let running = machine.create();
+    let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
+    let store = UndoStore::create(space.clone()).expect("room");
+    machine.fill_disk();
+    let mut streams = [1, 2].map(|txn| {
+        let mut stream = store.acquire().expect("a stream");
+        store.begin(&mut stream, TxnId(txn)).expect("it is idle");
+        stream
+    });
+    let record = UndoRecord::Insert { tree: TreeId(16), root: PageId(9), key: &[7; 700] };
+    let mut count = 0;
+    let error = loop {
+        let stream = &mut streams[count % 2];
+        if let Err(error) = store.ensure_room(stream, record.room_max()) {
+            break error;
+        }
+        in_mtr(&space, |mtr| store.append(stream, mtr, &record));
+        count += 1;
+        assert!(count < 20_000, "the disk is full some time");
+    };
+    assert!(matches!(error, crate::Error::NoSpace { .. }), "{error}");
+    // Not even the reserve.
+    let all = space.reserve(TreeId(16), PageId(0), space.free_pages() as usize, crate::space::Purpose::Undo);
+    let all = all.expect("it is free");
+    let [mut first, mut second] = streams;
+    while store.last_record(&mut first).expect("readable").is_some() {
+        in_mtr(&space, |mtr| store.cut(&mut first, mtr));
+    }
+    in_mtr(&space, |mtr| store.finish_rollback(&mut first, mtr));
+    in_mtr(&space, |mtr| store.commit(&mut second, mtr));
+    store.release(first).expect("it has ended");
+    store.release(second).expect("it has ended");
+    drop(all);
+    assert_sound(&store, &space);
+}
+
+#[test]
+fn streams_go_on_to_further_directory_pages_and_come_back_last_first() {
+    let machine = Machine::new(4, 64);
+    let running = machine.create();
+    let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
+    let store = UndoStore::create(space.clone()).expect("room");
+    let per_page = directory::slots(4096);
+    let streams: Vec<_> = (0..per_page + 3).map(|_| store.acquire().expect("a stream")).collect();
+    assert_eq!(store.directory_pages().len(), 2);
+    streams.into_iter().for_each(|stream| store.release(stream).expect("it is idle"));
+    assert_eq!(store.acquire().expect("a stream").number(), per_page + 2);
+    running.flush_log();
+    running.process.dies_of(SimDisk::power_cut);
+    let running = machine.recover(redo_all).expect("it is recovered");
+    let space = Arc::new(Space::open(running.pool.clone()).expect("it opens"));
+    let (store, open, txn_max) = UndoStore::open(space.clone()).expect("it opens");
+    assert_eq!((open.len(), txn_max, store.streams()), (0, TxnId::NONE, per_page + 3));
+    assert_eq!(store.acquire().expect("a stream").number(), 0);
+    assert_sound(&store, &space);
+}
+
+#[test]
+fn misuse_is_an_error_that_changes_nothing() {
+    let machine = Machine::new(4, 64);
+    let running = machine.create();
+    let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
+    let store = UndoStore::create(space.clone()).expect("room");
+    let mut stream = store.acquire().expect("a stream");
+    let mut mtr = Mtr::begin(space.pool(), MtrSize::Small).expect("room");
+    let record = UndoRecord::CreateTree { tree: TreeId(16), root: PageId(9) };
+    assert!(store.append(&mut stream, &mut mtr, &record).is_err(), "no transaction");
+    store.begin(&mut stream, TxnId(1)).expect("it is idle");
+    assert!(store.begin(&mut stream, TxnId(2)).is_err(), "it has one");
+    assert!(store.append(&mut stream, &mut mtr, &UndoRecord::Commit { txn: TxnId(1) }).is_err());
+    assert!(store.cut(&mut stream, &mut mtr).is_err(), "nothing to cut");
+    assert!(store.prepare(&mut stream, &mut mtr, &[0; 1000]).is_err(), "a long XID");
+    assert!(store.ensure_room(&mut stream, 4000).is_err(), "more than a page");
+    assert!(matches!(store.read(UndoPtr::new(PageId(1), 200), |_| ()), Err(Stop::Fail(_))), "no undo page");
+    drop(mtr);
+    in_mtr(&space, |mtr| store.append(&mut stream, mtr, &record));
+    in_mtr(&space, |mtr| {
+        assert!(store.finish_rollback(&mut stream, mtr).is_err(), "records are left");
+        Ok(())
+    });
+    assert!(store.head(7).is_err(), "no such stream");
+    assert_eq!(store.head(stream.number()).expect("readable"), None);
+    assert!(store.release(stream).is_err(), "it has not ended");
+    assert!(space.pool().health().check().is_ok());
+    assert_sound(&store, &space);
+}
+
+#[test]
+fn writers_and_purge_meet_in_pages_only() {
+    let machine = Machine::new(8, 96);
+    let running = machine.create();
+    let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
+    let store = UndoStore::create(space.clone()).expect("room");
+    let writers = 3;
+    let (committed, purged) = std::thread::scope(|scope| {
+        let (store, space) = (&store, &space);
+        let workers: Vec<_> = (0..writers)
+            .map(|worker| {
+                scope.spawn(move || {
+                    let (mut dice, mut committed) = (Dice::seed_from_u64(worker), 0);
+                    for i in 0..30 {
+                        let mut stream = store.acquire().expect("a stream");
+                        store.begin(&mut stream, TxnId(1 + worker + writers * i)).expect("it is idle");
+                        let key = vec![worker as u8; dice.random_range(0..800)];
+                        for _ in 0..dice.random_range(0..10) {
+                            let record = UndoRecord::Insert { tree: TreeId(16), root: PageId(9), key: &key };
+                            store.ensure_room(&mut stream, record.room_max()).expect("room");
+                            let ptr = in_mtr(space, |mtr| store.append(&mut stream, mtr, &record));
+                            assert!(store.read_now(ptr, |found| found == record).expect("it is there"));
+                        }
+                        if dice.random_bool(0.6) {
+                            committed += u64::from(stream.has_begun());
+                            in_mtr(space, |mtr| store.commit(&mut stream, mtr));
+                        } else {
+                            while store.last_record(&mut stream).expect("readable").is_some() {
+                                in_mtr(space, |mtr| store.cut(&mut stream, mtr));
+                            }
+                            in_mtr(space, |mtr| store.finish_rollback(&mut stream, mtr));
+                        }
+                        store.release(stream).expect("it has ended");
+                    }
+                    committed
+                })
+            })
+            .collect();
+        let mut purged = 0;
+        loop {
+            let last_round = workers.iter().all(std::thread::ScopedJoinHandle::is_finished);
+            for stream in 0..store.streams() {
+                for unpurged in store.heads(stream, 5).expect("readable") {
+                    in_mtr(space, |mtr| store.advance(mtr, &unpurged));
+                    purged += u64::from(matches!(unpurged.record.get(), UndoRecord::Commit { .. }));
+                }
+            }
+            if last_round && store.history_length() == 0 {
+                break;
+            }
+        }
+        (workers.into_iter().map(|worker| worker.join().expect("no panic")).sum::<u64>(), purged)
+    });
+    assert_eq!(purged, committed);
+    assert_sound(&store, &space);
+}

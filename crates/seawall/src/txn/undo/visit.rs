@@ -1,0 +1,79 @@
+//! Everything that undo still holds on to, for a check of the whole database; and all of one transaction, for taking it up.
+
+use super::page;
+use super::record::{OwnedRecord, UndoRecord, kind};
+use super::store::UndoStore;
+use super::stream::Stream;
+use crate::error::{Error, Result};
+use crate::format::{Malformed, PageId, TxnId, UndoPtr};
+
+impl UndoStore {
+    /// Calls `visit` with the records of the stream's transaction, last first, without its `Begin`. No latch may be held, none is while `visit`
+    /// runs.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`]; that of `visit`.
+    pub fn for_each_of(&self, stream: &Stream, mut visit: impl FnMut(UndoRecord<'_>) -> Result<()>) -> Result<()> {
+        let mut at = stream.last();
+        while at != UndoPtr::NONE {
+            let (record, before) = self.space.pool().retry(|| {
+                let bytes = self.space.pool().shared(at.page())?;
+                let raw = page::verify(&bytes).and_then(|()| page::record_at(&bytes, at.offset()));
+                let raw = raw.map_err(|why| page::bad(at.page(), why))?;
+                let record = OwnedRecord::new(raw.kind, raw.body).map_err(|why| page::bad(at.page(), why))?;
+                Ok((record, raw.prev))
+            })?;
+            if record.get().kind() == kind::BEGIN {
+                break;
+            }
+            if before == at {
+                return Err(page::bad(at.page(), Malformed("an undo record that follows itself")));
+            }
+            visit(record.get())?;
+            at = before;
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with every record that purge is not done with, and the transaction it is of: stream by stream, in order. Nobody may write
+    /// meanwhile; no latch may be held, none is while `visit` runs.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn for_each_record(&self, mut visit: impl FnMut(TxnId, UndoRecord<'_>)) -> Result<()> {
+        // Whoever writes all the same must not lead us on for ever.
+        let most = self.space.pages();
+        for stream in 0..self.streams() {
+            let mut at = self.slot(stream)?.head();
+            let (mut txn, mut pages) = (TxnId::NONE, 0);
+            while at != PageId::NONE {
+                let bytes = self.space.pool().retry(|| {
+                    let bytes = self.space.pool().shared(at)?;
+                    page::verify(&bytes).map_err(|why| page::bad(at, why))?;
+                    Ok(bytes.to_vec())
+                })?;
+                let mut offset = page::RECORDS as u16;
+                if pages == 0 {
+                    (offset, txn) = (page::purged_to(&bytes), page::purge_txn(&bytes));
+                }
+                while offset < page::end(&bytes) {
+                    let raw = page::record_at(&bytes, offset).map_err(|why| page::bad(at, why))?;
+                    let record = UndoRecord::decode(raw.kind, raw.body).map_err(|why| page::bad(at, why))?;
+                    if raw.kind == kind::BEGIN {
+                        if let UndoRecord::Begin { txn: begun } = record {
+                            txn = begun;
+                        }
+                    }
+                    visit(txn, record);
+                    offset = raw.next;
+                }
+                pages += 1;
+                if pages > most {
+                    return Err(Error::bad_page(at, format!("undo stream {stream} runs in a circle")));
+                }
+                at = page::next(&bytes);
+            }
+        }
+        Ok(())
+    }
+}

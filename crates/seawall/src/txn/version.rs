@@ -1,0 +1,118 @@
+//! Which version of an entry a view sees.
+//!
+//! 1. An entry is seen when it has no header, when its writer is the reader itself, or when the view sees its writer. Its undo pointer is then
+//!    never followed: the record behind it may be gone.
+//! 2. An entry that is not seen is taken back record by record until it is. A view pins every record it can need: purge leaves a
+//!    transaction's records alone while some view does not see it.
+//! 3. Records of a transaction that is still active can be cut by its rollback. They are read under the leaf's latch: rollback changes the leaf
+//!    exclusively in the same mini-transaction. Records of ended transactions stay while the view lives, and are read without the leaf.
+
+use super::engine::Engine;
+use super::undo::UndoRecord;
+use super::views::View;
+use crate::btree::{DELETED, Entry, HEADER, OVERFLOW, OverflowRef};
+use crate::buffer::PageRead;
+use crate::error::{Error, Stop};
+use crate::format::{TxnId, UndoPtr};
+
+/// Who reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'v> {
+    /// Its own id, 0 before its first write.
+    pub me: TxnId,
+    /// What it sees of others.
+    pub view: &'v View,
+}
+
+impl Reader<'_> {
+    /// Whether it sees what `writer` wrote.
+    pub fn sees(&self, writer: TxnId) -> bool {
+        writer == TxnId::NONE || writer == self.me || self.view.sees(writer)
+    }
+
+    /// Whether it sees this entry as it is.
+    pub fn sees_entry(&self, entry: &Entry<'_>) -> bool {
+        entry.flags & HEADER == 0 || self.sees(entry.writer)
+    }
+}
+
+/// An entry's value as stored: inline, or where it overflowed to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stored {
+    /// The bytes.
+    Inline(Vec<u8>),
+    /// Where the bytes are.
+    Overflow(OverflowRef),
+}
+
+impl Stored {
+    /// What an entry's flags and value bytes mean.
+    ///
+    /// # Errors
+    /// When the reference does not decode.
+    pub fn of(flags: u8, value: &[u8]) -> Result<Self, Error> {
+        if flags & OVERFLOW == 0 {
+            return Ok(Self::Inline(value.to_vec()));
+        }
+        OverflowRef::decode(value).map(Self::Overflow).map_err(|why| Error::Usage(why.to_string()))
+    }
+}
+
+/// A version on its way back.
+#[derive(Debug)]
+pub struct Image {
+    flags: u8,
+    writer: TxnId,
+    undo: UndoPtr,
+    value: Vec<u8>,
+}
+
+impl Image {
+    /// A copy of `entry`.
+    pub fn of(entry: &Entry<'_>) -> Self {
+        Self { flags: entry.flags, writer: entry.writer, undo: entry.undo, value: entry.value.to_vec() }
+    }
+}
+
+impl Engine {
+    /// The version that `reader` sees of an entry of `leaf` that it does not see as it is; `None` when the key is not there for it.
+    pub fn older_version(&self, leaf: PageRead<'_>, entry: Image, reader: Reader<'_>) -> Result<Option<Stored>, Stop> {
+        let mut image = entry;
+        let mut leaf = Some(leaf);
+        let mut _pinned = None;
+        loop {
+            if leaf.is_some() && !self.active.is_active(image.writer) {
+                leaf = None;
+            }
+            let stepped = self.undo.read(image.undo, |record| take_back(&mut image, record));
+            match stepped {
+                // The chain below is stable: read on with no latch held.
+                Err(Stop::Load(page)) if leaf.is_none() => _pinned = Some(self.space.pool().load(page)?),
+                Err(stop) => return Err(stop),
+                Ok(Err(why)) => return Err(Error::bad_page(image.undo.page(), why).into()),
+                Ok(Ok(false)) => return Ok(None),
+                Ok(Ok(true)) if image.flags & HEADER != 0 && !reader.sees(image.writer) => {}
+                Ok(Ok(true)) if image.flags & DELETED != 0 => return Ok(None),
+                Ok(Ok(true)) => return Ok(Some(Stored::of(image.flags, &image.value)?)),
+            }
+        }
+    }
+}
+
+/// Undoes one change of `image`; false when it was its insertion.
+fn take_back(image: &mut Image, record: UndoRecord<'_>) -> Result<bool, &'static str> {
+    match record {
+        UndoRecord::Insert { .. } => Ok(false),
+        UndoRecord::Update { previous, value, .. } => {
+            (image.flags, image.writer, image.undo) = (previous.flags, previous.writer, previous.undo);
+            image.value.clear();
+            image.value.extend_from_slice(value);
+            Ok(true)
+        }
+        UndoRecord::Delete { previous, .. } => {
+            (image.flags, image.writer, image.undo) = (previous.flags, previous.writer, previous.undo);
+            Ok(true)
+        }
+        _ => Err("an entry's undo pointer leads to a record that is not of a row"),
+    }
+}

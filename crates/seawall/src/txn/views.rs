@@ -1,0 +1,318 @@
+//! Which transactions a read sees.
+//!
+//! 1. Ids are given out in ascending order, each one once. `active` holds, sorted, those that were begun (or restored) and not ended.
+//! 2. A snapshot is `next` and the active ids of one moment. It sees `id` iff `id < next` and `id` is not among them. A begin changes
+//!    nothing for it (the new id is not below its `next`), so a snapshot serves every view until the next *end*.
+//! 3. `low` of a snapshot is its lowest active id, or `next`. Later snapshots never have a lower one: the lowest active id only rises.
+//! 4. `live` holds the snapshots that views may have, in order of their making; the current one, if `fresh`, is its last. One whose only
+//!    reference is this list has no view and, unless it is current, will never have one: views are made under the lock.
+//! 5. `horizon` is the `low` of the oldest live snapshot or of now, as of some earlier moment. By (3) it never falls, so an old value is only
+//!    too careful: every id below it is seen by every view that exists or will be made.
+
+use crate::format::TxnId;
+use parking_lot::RwLock;
+use seawall_io::Clock;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// The transactions that have an id and have not ended, and the views of that. Clones share it.
+#[derive(Debug, Clone)]
+pub struct ActiveSet {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: RwLock<State>,
+    horizon: AtomicU64,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+struct State {
+    next: u64,
+    active: Vec<u64>,
+    live: VecDeque<Arc<Snapshot>>,
+    fresh: bool,
+    /// When `live` has this many, those without views are cleared out of its middle.
+    sweep_at: usize,
+}
+
+/// One moment of the active set, for the views that were opened in it.
+#[derive(Debug)]
+struct Snapshot {
+    ids: Arc<[u64]>,
+    low: u64,
+    next: u64,
+    /// No new view will be made of it.
+    stale: AtomicBool,
+    /// When the first of the views that now have it was opened, microseconds of the clock.
+    since_us: AtomicU64,
+    set: Weak<Shared>,
+}
+
+/// What one statement or transaction sees. Cheap to make and to clone; holds back purge until dropped.
+///
+/// It does not know whose it is: a transaction's own changes are seen by asking first whether the writer is oneself.
+#[derive(Debug, Clone)]
+pub struct View {
+    low: u64,
+    next: u64,
+    snapshot: Arc<Snapshot>,
+}
+
+/// What every view sees, those to come included. Stays true for ever, and holds nothing back.
+#[derive(Debug, Clone)]
+pub struct OldestView {
+    low: u64,
+    next: u64,
+    ids: Arc<[u64]>,
+}
+
+fn sees(low: u64, next: u64, ids: &[u64], id: u64) -> bool {
+    if id < low {
+        return true;
+    }
+    id < next && ids.binary_search(&id).is_err()
+}
+
+impl View {
+    /// Whether what `id` wrote is seen. [`TxnId::NONE`], the writer of what everybody sees, always is.
+    #[inline]
+    #[must_use]
+    pub fn sees(&self, id: TxnId) -> bool {
+        if id.0 < self.low {
+            return true;
+        }
+        id.0 < self.next && self.snapshot.ids.binary_search(&id.0).is_err()
+    }
+
+    /// The first id it cannot see because it was not given out yet.
+    #[must_use]
+    pub fn next(&self) -> TxnId {
+        TxnId(self.next)
+    }
+
+    /// Every id below is seen.
+    #[must_use]
+    pub fn low(&self) -> TxnId {
+        TxnId(self.low)
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // Most views are not the last of an outdated snapshot and move nothing. Two that are dropped at once may each take the other for a
+        // later one: then the horizon moves at the next end, or when purge asks.
+        if Arc::strong_count(&self.snapshot) <= 2 && self.snapshot.stale.load(Ordering::Acquire) {
+            // Above the horizon it is not the oldest, and moves nothing either.
+            let shared =
+                self.snapshot.set.upgrade().filter(|shared| shared.horizon.load(Ordering::Acquire) >= self.low);
+            if let Some(shared) = shared {
+                let gone = shared.state.write().prune(Some(&self.snapshot), &shared.horizon);
+                // Freed with no lock held.
+                drop(gone);
+            }
+        }
+    }
+}
+
+impl OldestView {
+    /// Whether every view, now and later, sees what `id` wrote.
+    #[inline]
+    #[must_use]
+    pub fn sees(&self, id: TxnId) -> bool {
+        sees(self.low, self.next, &self.ids, id.0)
+    }
+
+    /// Every id below is seen.
+    #[must_use]
+    pub fn low(&self) -> TxnId {
+        TxnId(self.low)
+    }
+}
+
+impl State {
+    fn low(&self) -> u64 {
+        self.active.first().copied().unwrap_or(self.next)
+    }
+
+    fn snapshot(&mut self, set: &Arc<Shared>, now_us: u64) -> Arc<Snapshot> {
+        let snapshot = Arc::new(Snapshot {
+            ids: self.active.as_slice().into(),
+            low: self.low(),
+            next: self.next,
+            stale: AtomicBool::new(false),
+            since_us: AtomicU64::new(now_us),
+            set: Arc::downgrade(set),
+        });
+        self.live.push_back(snapshot.clone());
+        self.fresh = true;
+        if self.live.len() >= self.sweep_at {
+            self.live.retain(|one| Arc::strong_count(one) > 1);
+            self.sweep_at = (self.live.len() * 2).max(64);
+        }
+        snapshot
+    }
+
+    /// Takes snapshots without views (`leaving` is about to lose its last) off the old end, as far as the first with one; then raises the
+    /// horizon. Returns one of those taken, for the caller to free without the lock.
+    fn prune(&mut self, leaving: Option<&Arc<Snapshot>>, horizon: &AtomicU64) -> Option<Arc<Snapshot>> {
+        let mut gone = None;
+        while let Some(front) = self.live.front() {
+            let others = if leaving.is_some_and(|leaving| Arc::ptr_eq(leaving, front)) { 2 } else { 1 };
+            let current = self.fresh && self.live.len() == 1;
+            if current || Arc::strong_count(front) > others {
+                break;
+            }
+            gone = self.live.pop_front();
+        }
+        // What the views that are gone have read happened before whatever is done because the horizon rose.
+        fence(Ordering::Acquire);
+        let low = self.live.front().map_or_else(|| self.low(), |oldest| oldest.low);
+        horizon.fetch_max(low, Ordering::Release);
+        gone
+    }
+
+    fn end(&mut self, id: u64, horizon: &AtomicU64) -> Option<Arc<Snapshot>> {
+        let Ok(at) = self.active.binary_search(&id) else { return None };
+        self.active.remove(at);
+        if std::mem::take(&mut self.fresh) {
+            if let Some(current) = self.live.back() {
+                current.stale.store(true, Ordering::Release);
+            }
+        }
+        self.prune(None, horizon)
+    }
+}
+
+impl ActiveSet {
+    /// An empty one, whose first id is 1.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let state = State { next: 1, active: Vec::new(), live: VecDeque::new(), fresh: false, sweep_at: 64 };
+        Self { shared: Arc::new(Shared { state: RwLock::new(state), horizon: AtomicU64::new(1), clock }) }
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.shared.clock.now().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// After a restart, before anything else: `next` is the first id never given out, `unended` are the losers and the prepared.
+    pub fn restore(&self, next: TxnId, unended: &[TxnId]) {
+        let mut state = self.shared.state.write();
+        state.active = unended.iter().map(|id| id.0).collect();
+        state.active.sort_unstable();
+        state.active.dedup();
+        state.next = next.0.max(state.active.last().map_or(1, |last| last + 1)).max(state.next);
+        state.live.clear();
+        state.fresh = false;
+        self.shared.horizon.store(state.low(), Ordering::Release);
+    }
+
+    /// The next id, active from now on.
+    #[must_use]
+    pub fn begin(&self) -> TxnId {
+        let mut state = self.shared.state.write();
+        let id = state.next;
+        state.next += 1;
+        state.active.push(id);
+        TxnId(id)
+    }
+
+    /// `id` is committed, durable at its level, or wholly undone: views made from now on see what it wrote. Ending twice does nothing.
+    pub fn end(&self, id: TxnId) {
+        let gone = self.shared.state.write().end(id.0, &self.shared.horizon);
+        drop(gone);
+    }
+
+    /// Whether `id` was begun and has not ended.
+    #[must_use]
+    pub fn is_active(&self, id: TxnId) -> bool {
+        // Nothing below the horizon is active (5).
+        id.0 >= self.shared.horizon.load(Ordering::Acquire)
+            && self.shared.state.read().active.binary_search(&id.0).is_ok()
+    }
+
+    /// The ids that are active now, ascending.
+    #[must_use]
+    pub fn active(&self) -> Vec<TxnId> {
+        self.shared.state.read().active.iter().copied().map(TxnId).collect()
+    }
+
+    /// A view of this moment. Allocates only when a transaction has ended since the last one.
+    #[must_use]
+    pub fn view(&self) -> View {
+        {
+            let state = self.shared.state.read();
+            if state.fresh {
+                if let Some(current) = state.live.back() {
+                    if Arc::strong_count(current) == 1 {
+                        current.since_us.store(self.now_us(), Ordering::Relaxed);
+                    }
+                    return View { low: current.low, next: current.next, snapshot: current.clone() };
+                }
+            }
+        }
+        let now_us = self.now_us();
+        let mut state = self.shared.state.write();
+        let snapshot = match state.live.back() {
+            Some(current) if state.fresh => current.clone(),
+            _ => state.snapshot(&self.shared, now_us),
+        };
+        View { low: snapshot.low, next: snapshot.next, snapshot }
+    }
+
+    /// Every id below it is seen by every view that exists or will be made. May lag behind a dropped view, never runs ahead.
+    #[must_use]
+    pub fn horizon(&self) -> TxnId {
+        TxnId(self.shared.horizon.load(Ordering::Acquire))
+    }
+
+    /// What every view sees, exactly as of now; for purge. Brings [`Self::horizon`] up to date.
+    #[must_use]
+    pub fn oldest_view(&self) -> OldestView {
+        let mut state = self.shared.state.write();
+        let gone = state.prune(None, &self.shared.horizon);
+        // The current snapshot stays in front even without a view: it says what a new one would.
+        let oldest = match state.live.front() {
+            Some(oldest) => OldestView { low: oldest.low, next: oldest.next, ids: oldest.ids.clone() },
+            None => OldestView { low: state.low(), next: state.next, ids: state.active.as_slice().into() },
+        };
+        drop(state);
+        drop(gone);
+        oldest
+    }
+
+    /// The id the next transaction gets.
+    #[must_use]
+    pub fn next_id(&self) -> TxnId {
+        TxnId(self.shared.state.read().next)
+    }
+
+    /// How many transactions are active.
+    #[must_use]
+    pub fn active_len(&self) -> usize {
+        self.shared.state.read().active.len()
+    }
+
+    /// How many views there are.
+    #[must_use]
+    pub fn views(&self) -> usize {
+        self.shared.state.read().live.iter().map(|one| Arc::strong_count(one) - 1).sum()
+    }
+
+    /// How long the oldest moment that a view still shows has been looked at without a break. `None` without views.
+    #[must_use]
+    pub fn oldest_view_age(&self) -> Option<Duration> {
+        let now_us = self.now_us();
+        let state = self.shared.state.read();
+        let oldest = state.live.iter().find(|one| Arc::strong_count(one) > 1)?;
+        Some(Duration::from_micros(now_us.saturating_sub(oldest.since_us.load(Ordering::Relaxed))))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! Changing rows.
+//!
+//! One change is one mini-transaction: the leaf is latched, locks are looked at, the undo record is appended to the stream, the leaf is changed. So at every crash the
+//! row and its undo record are both there or both not. What cannot be done under the latch (waiting for a lock, splitting the leaf, making room
+//! for undo, reading a page) is done with no latch held, and the change is tried again from the beginning.
+//!
+//! A long value is written first, page by page, under an undo record that names its first page: a crash or rollback frees it.
+
+use super::engine::Engine;
+use super::locking::Writer;
+use super::locks::Mode;
+use super::transaction::{Isolation, Txn, Writing};
+use super::trees::TreeState;
+use super::undo::{Previous, UndoRecord};
+use crate::btree::{
+    self, DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, Insert, Node, OVERFLOW, OverflowRef, OverflowWriter, Patch,
+    Replace, inline_value_max,
+};
+use crate::buffer::{Held, Mtr, MtrSize};
+use crate::error::{Error, LockedOn, Result, Stop};
+use crate::format::{PageId, TxnId, UndoPtr};
+use crate::space::Purpose;
+use std::sync::Arc;
+
+/// What to do with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Insert, or fail if it is there.
+    Insert,
+    /// Insert or overwrite.
+    Put,
+    /// Overwrite if it is there.
+    Update,
+    /// Remove if it is there.
+    Delete,
+}
+
+/// How an attempt under the latch ended.
+enum Attempt {
+    /// It is done; whether the key was there before.
+    Done { was_there: bool },
+    /// The key is there.
+    Exists,
+    /// Somebody else holds it.
+    Blocked,
+    /// The snapshot does not see its latest version, written by this transaction.
+    Stale(TxnId),
+    /// The leaf has no room for a payload of this many bytes.
+    NoRoom(usize),
+}
+
+/// The value a change writes, as it will be stored.
+struct NewValue<'a> {
+    flags: u8,
+    bytes: &'a [u8],
+}
+
+/// The longest value, bytes.
+pub const VALUE_BYTES_MAX: u64 = 1 << 30;
+
+impl Txn {
+    /// Changes the row of `key`; returns whether it was there before.
+    ///
+    /// # Errors
+    /// [`Error::KeyExists`], [`Error::KeyTooLong`], [`Error::ValueTooLong`], lock errors, [`Error::WriteConflict`],
+    /// [`Error::NoSpace`], [`Error::Poisoned`].
+    pub fn change(&mut self, tree: &Arc<TreeState>, key: &[u8], value: &[u8], change: Change) -> Result<bool> {
+        let page_bytes = self.engine.pool().page_bytes();
+        let key_max = btree::key_bytes_max(page_bytes);
+        if key.len() > key_max {
+            return Err(Error::KeyTooLong { len_bytes: key.len(), max_bytes: key_max });
+        }
+        if value.len() as u64 > VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLong { len_bytes: value.len() as u64, max_bytes: VALUE_BYTES_MAX });
+        }
+        self.start()?;
+        if value.len() <= inline_value_max(page_bytes, key.len()) {
+            return self.change_stored(tree, key, &NewValue { flags: 0, bytes: value }, change);
+        }
+        // Locked before pages are taken: a tree that is dropped meanwhile, and purged, takes none. Nor is it written out for nothing when the
+        // answer is known to be no.
+        let there = self.lock_row(tree, key, Mode::Exclusive)?.is_some();
+        if there && change == Change::Insert {
+            return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key: key.into() } });
+        }
+        if !there && change == Change::Update {
+            return Ok(false);
+        }
+        // If it fails, no entry refers to what was written.
+        self.atomically(|txn| {
+            let reference = txn.write_overflow(tree, value)?.encode();
+            txn.change_stored(tree, key, &NewValue { flags: OVERFLOW, bytes: &reference }, change)
+        })
+    }
+
+    fn change_stored(&mut self, tree: &Arc<TreeState>, key: &[u8], new: &NewValue<'_>, change: Change) -> Result<bool> {
+        let undo_bytes = UndoRecord::room_for_row(key.len(), self.engine.pool().page_bytes());
+        let engine = self.engine.clone();
+        loop {
+            let writing = self.writing.as_mut().expect("started");
+            engine.undo.ensure_room(&mut writing.stream, undo_bytes)?;
+            let attempt = engine.pool().retry(|| self.attempt(&engine, tree, key, new, change));
+            // On the way through a tree whose pages are given back just now, anything can be met.
+            let attempt = attempt.map_err(|error| tree.is_there(self.id(), &engine.active).err().unwrap_or(error))?;
+            match attempt {
+                Attempt::Done { was_there } => {
+                    self.changes += 1;
+                    self.owner.add_weight(1);
+                    return Ok(was_there);
+                }
+                Attempt::Exists => {
+                    return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key: key.into() } });
+                }
+                Attempt::Stale(writer) => {
+                    return Err(Error::WriteConflict { writer, on: LockedOn { tree: tree.at.id, key: key.into() } });
+                }
+                Attempt::Blocked => self.wait_to_write(tree, key)?,
+                Attempt::NoRoom(payload_bytes) => {
+                    engine.make_room(tree.at, key, payload_bytes, Purpose::Grow)?;
+                }
+            }
+        }
+    }
+
+    /// One attempt, under the leaf's exclusive latch.
+    fn attempt(
+        &mut self,
+        engine: &Engine,
+        tree: &TreeState,
+        key: &[u8],
+        new: &NewValue<'_>,
+        change: Change,
+    ) -> Result<Attempt, Stop> {
+        let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+        let leaf = tree.at.leaf_for_change(engine.pool(), &mut mtr, key)?;
+        let node = Node::open(mtr.page(leaf))?;
+        let at = node.search(key)?;
+        let slot = at.slot;
+        match at.found {
+            true => {
+                let entry = node.entry(slot)?;
+                let blocked = match self.writer_of(tree, key, &entry) {
+                    Writer::Me => false,
+                    Writer::Other => true,
+                    Writer::Nobody => engine.locks.check_write(&self.owner, tree.at.id, key).is_err(),
+                };
+                if blocked {
+                    return Ok(Attempt::Blocked);
+                }
+                tree.is_there(self.id(), &engine.active)?;
+                if let Some(writer) = self.stale(&entry) {
+                    return Ok(Attempt::Stale(writer));
+                }
+                let there = entry.flags & DELETED == 0;
+                match change {
+                    Change::Insert if there => Ok(self.told(tree, key, Attempt::Exists)),
+                    Change::Update | Change::Delete if !there => {
+                        Ok(self.told(tree, key, Attempt::Done { was_there: false }))
+                    }
+                    Change::Delete => self.mark_deleted(mtr, leaf, slot, tree, key),
+                    Change::Insert | Change::Put | Change::Update => {
+                        let payload_bytes = ENTRY_HEADER_BYTES + new.bytes.len();
+                        if !node.fits_replace(slot, payload_bytes)? {
+                            return Ok(Attempt::NoRoom(payload_bytes));
+                        }
+                        self.overwrite(mtr, leaf, slot, tree, key, new, there)
+                    }
+                }
+            }
+            false => {
+                if engine.locks.check_write(&self.owner, tree.at.id, key).is_err() {
+                    return Ok(Attempt::Blocked);
+                }
+                tree.is_there(self.id(), &engine.active)?;
+                if matches!(change, Change::Update | Change::Delete) {
+                    return Ok(self.told(tree, key, Attempt::Done { was_there: false }));
+                }
+                let payload_bytes = ENTRY_HEADER_BYTES + new.bytes.len();
+                if !node.fits_insert(key.len(), payload_bytes)? {
+                    return Ok(Attempt::NoRoom(payload_bytes));
+                }
+                let prefix_len = node.prefix_len();
+                let Writing { id, stream, payload, .. } = self.writing.as_mut().expect("started");
+                let record = UndoRecord::Insert { tree: tree.at.id, root: tree.at.root, key };
+                let undo = engine.undo.append(stream, &mut mtr, &record)?;
+                new.encode(*id, undo, payload);
+                mtr.run(leaf, &Insert::new(slot, prefix_len, key, payload));
+                mtr.commit();
+                Ok(Attempt::Done { was_there: false })
+            }
+        }
+    }
+
+    /// An answer that changes nothing but tells what is there. To a serializable transaction that is a read: it has to stay true.
+    fn told(&self, tree: &TreeState, key: &[u8], answer: Attempt) -> Attempt {
+        let stays = self.options.isolation != Isolation::Serializable
+            || self.engine.locks.try_point(&self.owner, tree.at.id, key, Mode::Shared).is_ok();
+        if stays { answer } else { Attempt::Blocked }
+    }
+
+    fn mark_deleted(
+        &mut self,
+        mut mtr: Mtr<'_>,
+        leaf: Held,
+        slot: usize,
+        tree: &TreeState,
+        key: &[u8],
+    ) -> Result<Attempt, Stop> {
+        let node = Node::open(mtr.page(leaf))?;
+        let entry = node.entry(slot)?;
+        let headed = entry.flags & HEADER != 0;
+        if !headed && !node.fits_replace(slot, ENTRY_HEADER_BYTES + entry.value.len())? {
+            return Ok(Attempt::NoRoom(ENTRY_HEADER_BYTES + entry.value.len()));
+        }
+        let previous = Previous { flags: entry.flags, writer: entry.writer, undo: entry.undo };
+        let Writing { id, stream, payload, old, .. } = self.writing.as_mut().expect("started");
+        let is_long = previous.flags & OVERFLOW != 0;
+        old.clear();
+        if is_long || !headed {
+            old.extend_from_slice(entry.value);
+        }
+        let overflow: &[u8] = if is_long { old } else { &[] };
+        let record = UndoRecord::Delete { tree: tree.at.id, root: tree.at.root, key, previous, overflow };
+        let undo = self.engine.undo.append(stream, &mut mtr, &record)?;
+        let flags = previous.flags | DELETED | HEADER;
+        if headed {
+            let head = Entry::header_bytes(flags, *id, undo);
+            mtr.run(leaf, &Patch::new(slot, 0, &head));
+        } else {
+            NewValue { flags, bytes: old }.encode(*id, undo, payload);
+            mtr.run(leaf, &Replace::new(slot, payload));
+        }
+        mtr.commit();
+        Ok(Attempt::Done { was_there: true })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all of it describes one row")]
+    fn overwrite(
+        &mut self,
+        mut mtr: Mtr<'_>,
+        leaf: Held,
+        slot: usize,
+        tree: &TreeState,
+        key: &[u8],
+        new: &NewValue<'_>,
+        there: bool,
+    ) -> Result<Attempt, Stop> {
+        let node = Node::open(mtr.page(leaf))?;
+        let entry = node.entry(slot)?;
+        let previous = Previous { flags: entry.flags, writer: entry.writer, undo: entry.undo };
+        let Writing { id, stream, payload, old, .. } = self.writing.as_mut().expect("started");
+        old.clear();
+        old.extend_from_slice(entry.value);
+        let record = UndoRecord::Update { tree: tree.at.id, root: tree.at.root, key, previous, value: old };
+        let undo = self.engine.undo.append(stream, &mut mtr, &record)?;
+        new.encode(*id, undo, payload);
+        mtr.run(leaf, &Replace::new(slot, payload));
+        mtr.commit();
+        Ok(Attempt::Done { was_there: there })
+    }
+
+    /// Writes a long value; the undo record that names its first page comes with that page.
+    fn write_overflow(&mut self, tree: &Arc<TreeState>, value: &[u8]) -> Result<OverflowRef> {
+        let engine = self.engine.clone();
+        let space = &*engine.space;
+        let writing = self.writing.as_mut().expect("started");
+        let id = tree.at.id;
+        let record = |head| UndoRecord::OverflowWritten { tree: id, head };
+        engine.undo.ensure_room(&mut writing.stream, record(PageId::NONE).room_max())?;
+        let mut reserved = space.reserve(id, PageId::NONE, 1, Purpose::Grow)?;
+        let mut writer = engine.pool().retry(|| {
+            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+            engine.undo.latch_tail(&writing.stream, &mut mtr)?;
+            let writer = OverflowWriter::begin(id, &mut mtr, &mut reserved)?;
+            engine.undo.append(&mut writing.stream, &mut mtr, &record(writer.head()))?;
+            mtr.commit();
+            Ok(writer)
+        })?;
+        writer.append(space, value, Purpose::Grow)?;
+        writer.finish(space, Purpose::Grow)
+    }
+}
+
+impl NewValue<'_> {
+    /// Makes `payload` that of an entry with this value: flags, writer, undo pointer, value.
+    fn encode(&self, writer: TxnId, undo: UndoPtr, payload: &mut Vec<u8>) {
+        payload.clear();
+        payload.extend_from_slice(&Entry::header_bytes(self.flags | HEADER, writer, undo));
+        payload.extend_from_slice(self.bytes);
+    }
+}
