@@ -12,6 +12,8 @@ pub mod format;
 #[doc(hidden)]
 pub mod log;
 #[doc(hidden)]
+pub mod recovery;
+#[doc(hidden)]
 pub mod space;
 #[doc(hidden)]
 pub mod txn;

@@ -1,0 +1,136 @@
+//! A stretch of the log, sorted by page.
+
+use super::Redone;
+use crate::btree;
+use crate::buffer::Pool;
+use crate::error::{Corruption, Error, Result};
+use crate::format::tag::{self, Layer};
+use crate::format::{Lsn, Malformed, PageId, page};
+use crate::log::{Frame, Records};
+use crate::space;
+use crate::txn::undo;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Bytes of bodies in a batch, about.
+const BATCH_BYTES: usize = 8 << 20;
+/// Pages asked for ahead of the one that is redone.
+const READ_AHEAD: usize = 64;
+
+/// Records copied out of the log.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    bodies: Vec<u8>,
+    records: Vec<Redo>,
+    last_txn: u64,
+}
+
+#[derive(Debug)]
+struct Redo {
+    page: PageId,
+    tag: u8,
+    start: Lsn,
+    end: Lsn,
+    body: Range<usize>,
+}
+
+impl Batch {
+    pub(super) fn add(&mut self, frame: &Frame<'_>) -> Result<()> {
+        for record in Records::new(frame.body) {
+            let record = record.map_err(|why| damaged(frame.start, &why.to_string()))?;
+            if let Some(txn) = undo::begun(record.tag, record.body) {
+                self.last_txn = self.last_txn.max(txn.0);
+            }
+            let from = self.bodies.len();
+            self.bodies.extend_from_slice(record.body);
+            let body = from..self.bodies.len();
+            let (page, tag) = (record.page, record.tag);
+            self.records.push(Redo { page, tag, start: frame.start, end: frame.end, body });
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.bodies.len() + self.records.len() * size_of::<Redo>() >= BATCH_BYTES
+    }
+
+    /// Applies all of it, and is empty afterwards.
+    pub(super) fn apply(&mut self, pool: &Pool, threads: usize, done: &mut Redone) -> Result<()> {
+        // Stable: the records of one page stay in the order of the log.
+        self.records.sort_by_key(|record| record.page);
+        let pages: Vec<&[Redo]> = self.records.chunk_by(|a, b| a.page == b.page).collect();
+        let next = AtomicUsize::new(0);
+        let (applied, skipped) = (AtomicU64::new(0), AtomicU64::new(0));
+        let work = || -> Result<()> {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(records) = pages.get(at) else { return Ok(()) };
+                if at % (READ_AHEAD / 2) == 0 {
+                    pool.prefetch(&read_ahead(&pages[at..]));
+                }
+                let (new, known) = self.redo_page(pool, records)?;
+                applied.fetch_add(new, Ordering::Relaxed);
+                skipped.fetch_add(known, Ordering::Relaxed);
+            }
+        };
+        let threads = threads.min(pages.len());
+        if threads <= 1 {
+            work()?;
+        } else {
+            std::thread::scope(|scope| {
+                let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+                let mine = work();
+                let theirs = others.into_iter().map(|thread| match thread.join() {
+                    Ok(result) => result,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                });
+                theirs.fold(mine, Result::and)
+            })?;
+        }
+        done.applied += applied.into_inner();
+        done.skipped += skipped.into_inner();
+        done.last_txn = done.last_txn.max(self.last_txn);
+        self.records.clear();
+        self.bodies.clear();
+        Ok(())
+    }
+
+    /// Applies the records of one page; returns how many it did not have, and how many it had.
+    fn redo_page(&self, pool: &Pool, records: &[Redo]) -> Result<(u64, u64)> {
+        let mut page = pool.redo_page(records[0].page, tag::initialises(records[0].tag))?;
+        let (mut applied, mut skipped) = (0, 0);
+        for of_one in records.chunk_by(|a, b| a.start == b.start) {
+            let Redo { start, end, .. } = of_one[0];
+            // The page has all that this mini-transaction did to it, or nothing.
+            if page::lsn(&page) >= end {
+                skipped += of_one.len() as u64;
+                continue;
+            }
+            for record in of_one {
+                let (body, bytes) = (&self.bodies[record.body.clone()], page.redo_bytes());
+                let redone = match tag::layer(record.tag) {
+                    Some(Layer::Space) => space::redo(record.tag, body, bytes),
+                    Some(Layer::Btree) => btree::redo(record.tag, body, bytes),
+                    Some(Layer::Txn) => undo::redo(record.tag, body, bytes),
+                    None => Err(Malformed("no layer has this tag")),
+                };
+                redone.map_err(|why| {
+                    damaged(start, &format!("record {:#04x} of page {}: {why}", record.tag, record.page))
+                })?;
+            }
+            page.redone(start, end);
+            applied += of_one.len() as u64;
+        }
+        Ok((applied, skipped))
+    }
+}
+
+/// The next pages that are read from disk: not those that the log makes anew.
+fn read_ahead(pages: &[&[Redo]]) -> Vec<PageId> {
+    let ahead = pages.iter().take(READ_AHEAD);
+    ahead.filter(|records| !tag::initialises(records[0].tag)).map(|records| records[0].page).collect()
+}
+
+fn damaged(at: Lsn, why: &str) -> Error {
+    Corruption::Log { at, why: why.into() }.into()
+}
