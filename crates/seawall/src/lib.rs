@@ -2,10 +2,15 @@
 //!
 //! Modules import leftward only: `format <- log <- buffer <- space <- btree <- txn <- recovery <- db`; `error` is below them all.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[doc(hidden)]
 pub mod btree;
 #[doc(hidden)]
 pub mod buffer;
+mod db;
 mod error;
 #[doc(hidden)]
 pub mod format;
@@ -18,6 +23,7 @@ pub mod space;
 #[doc(hidden)]
 pub mod txn;
 
+pub use db::*;
 pub use error::{Corruption, Error, Health, LockedOn, Result, Stop};
 pub use format::{PageId, TreeId, TxnId};
 pub use log::Durability;

@@ -1,0 +1,523 @@
+//! Is the whole database as it should be?
+//!
+//! 1. Everything is looked at: pages on the disk (checksums), trees (order, fences, long values), undo streams, and who owns which page against what
+//!    refers to it. A finding ends nothing.
+//! 2. It reads, and but for writing changed pages home it changes nothing. Purge and rollback stand still meanwhile; transactions of users may go on, but
+//!    what one changes under it may look like damage: then it looks again, and says so when it finds no quiet moment.
+//! 3. Owned and not referred to is no finding where somebody still has it: undo records (older versions, long values, trees dropped but not yet purged).
+
+use super::background::Work;
+use super::database::Database;
+use crate::btree::{self, Cursor, DELETED, OVERFLOW, OverflowRef, Seek, Tree};
+use crate::buffer::{CONTROL_FILE, Control, DATA_FILE};
+use crate::error::{Corruption, Error, Result};
+use crate::format::page::{self, PageKind};
+use crate::format::{PageId, TreeId};
+use crate::space::Check;
+use crate::txn::undo::UndoRecord;
+use crate::txn::{CatalogRow, Engine};
+use seawall_io::{AlignedBuf, Cause, Disk, File, FileClass, FileOptions, FlushMethod, IoStats, OsDisk};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pages read at a time, bytes.
+const READ_BYTES: usize = 1 << 20;
+/// How often it looks for a quiet moment.
+const LOOKS_MAX: u32 = 3;
+/// Between two looks purge catches up with what the first one held up.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+/// How often a page is read that does not look right: it may just be being written.
+const READS_MAX: u32 = 5;
+
+/// Which part of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// A page as it is on the disk.
+    Page,
+    /// A tree: order, fences, long values.
+    Tree,
+    /// An undo stream.
+    Undo,
+    /// Who owns which page.
+    Space,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Page => "page",
+            Self::Tree => "tree",
+            Self::Undo => "undo",
+            Self::Space => "space",
+        })
+    }
+}
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is about.
+    pub part: Part,
+    /// The page.
+    pub page: PageId,
+    /// The tree, by name where it has one.
+    pub tree: Option<String>,
+    /// What was seen.
+    pub what: String,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: page {}", self.part, self.page)?;
+        if let Some(tree) = &self.tree {
+            write!(f, " of tree {tree:?}")?;
+        }
+        write!(f, ": {}. {}", self.what.trim_end_matches('.'), self.advice)
+    }
+}
+
+fn advice(part: Part) -> &'static str {
+    match part {
+        Part::Page => {
+            "Restore the database from a backup; what can still be read `seawall dump` saves. Then look at the disk"
+        }
+        Part::Tree => "Restore the database from a backup, or dump it and load it into a new one. Please report it",
+        Part::Undo => {
+            "Old versions may be wrong: restore the database from a backup, or dump it and load it. Please report it"
+        }
+        Part::Space => "Dump the database and load it into a new one before it goes on growing. Please report it",
+    }
+}
+
+impl Database {
+    /// Looks whether everything is as it should be; nothing found: it is. Reads the whole data file: minutes for many gigabytes.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when the database was changed all the time; [`Error::Poisoned`], [`Error::Io`] when nothing can be read at all. Damage is no
+    /// error but a finding.
+    ///
+    /// ```
+    /// let db = seawall::Database::in_memory()?;
+    /// db.create_tree("t")?;
+    /// assert!(db.check()?.is_empty());
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn check(&self) -> Result<Vec<Finding>> {
+        let work = &*self.inner.work;
+        for look in 1..=LOOKS_MAX {
+            let held = work.hold();
+            let mut found = all(work, look == LOOKS_MAX)?;
+            drop(held);
+            if !found.unquiet || found.findings.is_empty() {
+                return Ok(found.findings);
+            }
+            // These do not depend on a quiet moment.
+            found.findings.retain(|finding| finding.part == Part::Page);
+            if look == LOOKS_MAX && !found.findings.is_empty() {
+                return Ok(found.findings);
+            }
+            if work.engine.may_wait && look < LOOKS_MAX {
+                work.engine.clock.sleep(BETWEEN_LOOKS);
+            }
+        }
+        Err(Error::Usage(format!(
+            "the database was changed during each of {LOOKS_MAX} checks, so nothing can be said: check it when nobody writes"
+        )))
+    }
+}
+
+/// Looks at the pages of a database that cannot be opened: at their checksums as they lie in the data file of `dir`, and nothing else. Pages of zeroes
+/// were never written. A page that a power loss has torn is found too, though opening would have repaired it from the doublewrite area.
+///
+/// # Errors
+/// [`Error::Locked`] when it is open after all; [`Error::NotADatabase`], [`Error::NewerFormat`], [`Error::Corrupt`] when not even its control file can be
+/// read; [`Error::Io`].
+pub fn check_pages(dir: &Path) -> Result<Vec<Finding>> {
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::synchronous());
+    let stats = Arc::new(IoStats::new());
+    let control = Control::open(disk.clone(), &dir.join(CONTROL_FILE), &stats)?;
+    let page_bytes = control.current().page_bytes as usize;
+    let path = dir.join(DATA_FILE);
+    let data = File::open(disk, &path, FileOptions::new(FileClass::Data, FlushMethod::ODirect).stats(&stats))?;
+    let mut found = Vec::new();
+    let mut buf = AlignedBuf::zeroed(page_bytes);
+    let pages = u32::try_from(data.len() / page_bytes as u64).unwrap_or(u32::MAX);
+    for number in (0..pages).map(PageId) {
+        let read = data.read_at(u64::from(number.0) * page_bytes as u64, &mut buf, Cause::Other);
+        let what = match read.map(|()| page::verify(&buf, number, &path)) {
+            Ok(Ok(())) => continue,
+            Ok(Err(_)) if buf.iter().all(|&byte| byte == 0) => continue,
+            Ok(Err(corruption)) => on_disk(corruption),
+            Err(error) => error.to_string(),
+        };
+        found.push(Finding { part: Part::Page, page: number, tree: None, what, advice: advice(Part::Page) });
+    }
+    Ok(found)
+}
+
+/// The evidence, for a sentence that has named the page.
+fn on_disk(corruption: Corruption) -> String {
+    match corruption {
+        Corruption::ChecksumMismatch { path, expected, found, .. } => {
+            format!("{} has checksum {found:#010x} there where {expected:#010x} was expected", path.display())
+        }
+        Corruption::Misdirected { path, found, .. } => {
+            format!("{} holds page {found} there: a write went to the wrong place", path.display())
+        }
+        other => other.to_string(),
+    }
+}
+
+struct Found {
+    findings: Vec<Finding>,
+    /// Somebody has changed something meanwhile.
+    unquiet: bool,
+}
+
+/// Looks at everything; gives up early, unless it is the last time, when what was found may be somebody's change.
+fn all(work: &Work, last: bool) -> Result<Found> {
+    let engine = &*work.engine;
+    let head = engine.log().head();
+    let unquiet = || engine.log().head() != head;
+    // Then what is on the disk is what is meant. In a stopped database it is not, and zeroes there say nothing.
+    let written = engine.pool().flush_all().is_ok();
+    let mut look =
+        Look { engine, names: BTreeMap::new(), found: Vec::new(), values: HashSet::new(), unclear: HashSet::new() };
+    let mut check = engine.space.check()?;
+    look.trees(&mut check);
+    look.undo(&mut check)?;
+    if last || look.found.is_empty() || !unquiet() {
+        look.pages(written)?;
+    }
+    let unclear: Vec<TreeId> = look.unclear.iter().copied().collect();
+    for finding in check.finish(&unclear) {
+        let part = if finding.what.starts_with("undo") { Part::Undo } else { Part::Space };
+        look.find(part, finding.page, None, finding.what);
+    }
+    let Look { mut found, .. } = look;
+    // What is damaged on the disk is damaged for whoever reads it: once is enough.
+    let damaged: HashSet<PageId> = found.iter().filter(|f| f.part == Part::Page).map(|f| f.page).collect();
+    found.retain(|f| f.part == Part::Page || !damaged.contains(&f.page));
+    found.sort_by_key(|f| (f.part, f.page));
+    found.dedup();
+    Ok(Found { findings: found, unquiet: unquiet() })
+}
+
+struct Look<'e> {
+    engine: &'e Engine,
+    names: BTreeMap<TreeId, String>,
+    found: Vec<Finding>,
+    /// Pages of long values that were reached.
+    values: HashSet<PageId>,
+    /// Trees whose pages may be there without being referred to: dropped and not yet purged, or damaged so that the way to them is lost.
+    unclear: HashSet<TreeId>,
+}
+
+impl Look<'_> {
+    fn find(&mut self, part: Part, page: PageId, tree: Option<TreeId>, what: String) {
+        self.unclear.extend(tree.filter(|_| part != Part::Space));
+        let tree = tree.map(|id| self.names.get(&id).cloned().unwrap_or_else(|| format!("#{id}")));
+        self.found.push(Finding { part, page, tree, what, advice: advice(part) });
+    }
+
+    /// All trees that somebody may still see, deleted names included.
+    fn trees(&mut self, check: &mut Check) {
+        self.names.insert(TreeId::CATALOG, "(catalog)".into());
+        let catalog = Tree { id: TreeId::CATALOG, root: self.engine.catalog_root };
+        self.tree(catalog, check);
+        let rows = match self.catalog(catalog) {
+            Ok(rows) => rows,
+            Err(error) => {
+                let what = format!("not all names of trees can be read: {error}");
+                return self.find(Part::Tree, catalog.root, Some(catalog.id), what);
+            }
+        };
+        let mut seen = HashSet::new();
+        // Live names first: a tree that was renamed is there under its old name too, marked as deleted.
+        for deleted in [false, true] {
+            for (name, row, _) in rows.iter().filter(|row| row.2 == deleted) {
+                if !seen.insert(row.tree) {
+                    continue;
+                }
+                self.names.insert(row.tree, name.clone());
+                let tree = Tree { id: row.tree, root: row.root };
+                if deleted {
+                    self.unclear.insert(row.tree);
+                    if !self.is_tree(tree) {
+                        continue;
+                    }
+                }
+                self.tree(tree, check);
+            }
+        }
+    }
+
+    fn catalog(&self, catalog: Tree) -> Result<Vec<(String, CatalogRow, bool)>> {
+        let (pool, mut rows) = (self.engine.pool(), Vec::new());
+        let mut cursor = Cursor::new(catalog);
+        let mut there = cursor.seek(pool, Seek::First)?;
+        while there {
+            if let Some(entry) = cursor.entry()? {
+                let row = CatalogRow::decode(entry.value);
+                let row = row.map_err(|why| Error::bad_page(cursor.leaf_page(), why.to_string()))?;
+                rows.push((String::from_utf8_lossy(cursor.key()).into_owned(), row, entry.flags & DELETED != 0));
+            }
+            there = cursor.next(pool)?;
+        }
+        Ok(rows)
+    }
+
+    fn is_tree(&self, tree: Tree) -> bool {
+        let pool = self.engine.pool();
+        let found = pool.retry(|| {
+            let root = pool.shared(tree.root)?;
+            Ok(matches!(page::kind(&root), Some(PageKind::Leaf | PageKind::Branch)) && page::tree(&root) == tree.id)
+        });
+        found.unwrap_or(false)
+    }
+
+    fn tree(&mut self, tree: Tree, check: &mut Check) {
+        let values = &mut self.values;
+        let found = btree::check(tree, self.engine.pool(), |page, kind| {
+            check.reach(page, tree.id);
+            if kind == PageKind::Overflow {
+                values.insert(page);
+            }
+        });
+        for finding in found {
+            self.find(Part::Tree, finding.page, Some(tree.id), finding.why);
+        }
+    }
+
+    /// The streams themselves, and what their records still hold on to.
+    fn undo(&mut self, check: &mut Check) -> Result<()> {
+        let engine = self.engine;
+        engine.undo.check(check)?;
+        let mut held = Vec::new();
+        let dropped = &mut self.unclear;
+        let visited = engine.undo.for_each_record(|txn, record| match record {
+            UndoRecord::DropTree { tree, .. } => drop(dropped.insert(tree)),
+            UndoRecord::CreateTree { tree, .. } if engine.active.is_active(txn) => drop(dropped.insert(tree)),
+            UndoRecord::Update { tree, previous, value, .. } if previous.flags & (DELETED | OVERFLOW) == OVERFLOW => {
+                held.extend(OverflowRef::decode(value).map(|reference| (tree, reference.head)));
+            }
+            UndoRecord::Delete { tree, overflow, .. } if !overflow.is_empty() => {
+                held.extend(OverflowRef::decode(overflow).map(|reference| (tree, reference.head)));
+            }
+            // What a transaction that has ended wrote is in a leaf, or in a record of those who replaced it.
+            UndoRecord::OverflowWritten { tree, head } if engine.active.is_active(txn) => held.push((tree, head)),
+            _ => {}
+        });
+        if let Err(error) = visited {
+            let what = format!("not all records can be read, so that lost pages cannot be told: {error}");
+            self.unclear.insert(TreeId::UNDO);
+            self.find(Part::Undo, PageId::NONE, None, what);
+        }
+        for (tree, head) in held {
+            // A drop can be purged before older records of the same tree are: they refer to what is gone, and purge knows it.
+            let gone = self.unclear.contains(&tree) || !self.names.contains_key(&tree);
+            if gone || !self.values.insert(head) {
+                continue;
+            }
+            let values = &mut self.values;
+            let walked = btree::check_overflow(engine.pool(), tree, head, |page| {
+                values.insert(page);
+                check.reach(page, tree);
+            });
+            if let Err(error) = walked {
+                self.find(Part::Undo, head, Some(tree), format!("an undo record refers to a long value: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every page that somebody owns, as it is on the disk.
+    fn pages(&mut self, written: bool) -> Result<()> {
+        let (pool, pages) = (self.engine.pool(), self.engine.space.pages());
+        let page_bytes = pool.page_bytes();
+        let mut buf = AlignedBuf::zeroed(READ_BYTES);
+        let at_once = (READ_BYTES / page_bytes) as u32;
+        for first in (0..pages).step_by(at_once as usize) {
+            let count = at_once.min(pages - first);
+            let chunk = &mut buf[..count as usize * page_bytes];
+            let offset = u64::from(first) * page_bytes as u64;
+            let read = pool.data_file().read_at(offset, chunk, Cause::Other);
+            for (number, bytes) in (first..).map(PageId).zip(chunk.chunks_exact(page_bytes)) {
+                if read.is_err() || page::verify(bytes, number, pool.data_path()).is_err() {
+                    self.look_again(number, written)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A page did not look right. That is in order for one that nobody owns, that was never written, or that is being written just now.
+    fn look_again(&mut self, number: PageId, written: bool) -> Result<()> {
+        // A map that cannot be read is a finding of its own.
+        let owner = self.engine.space.owner(number).unwrap_or(TreeId::SYSTEM);
+        if owner == TreeId::FREE {
+            return Ok(());
+        }
+        let pool = self.engine.pool();
+        let mut buf = AlignedBuf::zeroed(pool.page_bytes());
+        let offset = u64::from(number.0) * pool.page_bytes() as u64;
+        let (mut last, mut resident) = (None, false);
+        for attempt in 0..READS_MAX {
+            if attempt > 0 {
+                self.engine.clock.sleep(Duration::from_millis(2));
+            }
+            // Before it is read: what is resident may be written, and evicted, at any moment after that.
+            resident = pool.shared(number).is_ok();
+            let error = match pool.data_file().read_at(offset, &mut buf, Cause::Other) {
+                Ok(()) => match page::verify(&buf, number, pool.data_path()) {
+                    Ok(()) => return Ok(()),
+                    Err(corruption) => Ok(corruption),
+                },
+                Err(error) => Err(error),
+            };
+            last = Some(error);
+        }
+        let zeroes = matches!(last, Some(Ok(_))) && buf.iter().all(|&byte| byte == 0);
+        if zeroes && (!written || resident) {
+            return Ok(());
+        }
+        let what = match last {
+            Some(Err(error)) => error.to_string(),
+            Some(Ok(_)) if zeroes => {
+                format!("{} holds only zeroes there: it was never written", pool.data_path().display())
+            }
+            Some(Ok(corruption)) => on_disk(corruption),
+            None => return Ok(()),
+        };
+        self.unclear.insert(owner);
+        let tree = (owner >= TreeId::CATALOG).then_some(owner);
+        self.find(Part::Page, number, tree, what);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Background, Database, Env, Options, Part};
+    use seawall_io::SystemClock;
+    use seawall_sim::{Process, SimDisk, SimOptions};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn open(sim: &Arc<SimDisk>) -> Database {
+        let env = Env {
+            disk: Arc::new(Process::new(sim)),
+            clock: Arc::new(SystemClock::default()),
+            seed: 5,
+            background: Background::Steps,
+        };
+        let options = Options::default()
+            .with_page_size(4096)
+            .with_pool_size(1 << 20)
+            .with_data_initial_size(1 << 20)
+            .with_log_segment_size(256 << 10)
+            .with_log_capacity(4 << 20)
+            .with_log_buffer_size(1 << 20);
+        Database::open_in(env, "/db", options).unwrap()
+    }
+
+    /// A little of everything: trees, long values, old versions under a snapshot, dropped trees, an open transaction.
+    #[test]
+    fn what_undo_holds_on_to_is_not_lost() {
+        let sim = SimDisk::new(SimOptions { seed: 3, ..SimOptions::default() });
+        let db = open(&sim);
+        let (a, b) = (db.create_tree("a").unwrap(), db.create_tree("b").unwrap());
+        for i in 0..200u32 {
+            let len = if i % 10 == 0 { 9_000 } else { 50 };
+            db.transact(|tx| tx.put(&a, &i.to_be_bytes(), &vec![1; len])).unwrap();
+            db.transact(|tx| tx.put(&b, &i.to_be_bytes(), &vec![2; len])).unwrap();
+        }
+        let snapshot = db.begin().unwrap();
+        assert!(snapshot.get(&a, &0u32.to_be_bytes()).unwrap().is_some());
+        db.transact(|tx| {
+            for i in (0..200u32).step_by(10) {
+                tx.put(&a, &i.to_be_bytes(), &vec![3; 7_000])?;
+            }
+            tx.delete(&a, &5u32.to_be_bytes())?;
+            tx.delete(&a, &10u32.to_be_bytes()).map(drop)
+        })
+        .unwrap();
+        db.transact(|tx| tx.put(&a, &10u32.to_be_bytes(), &[4; 6_000])).unwrap();
+        db.drop_tree("b").unwrap();
+        db.create_tree("b").unwrap();
+        db.rename_tree("a", "c").unwrap();
+        let mut open_still = db.begin().unwrap();
+        open_still.put(&a, b"new", &vec![9; 20_000]).unwrap();
+        open_still.create_tree("d").unwrap();
+        assert_eq!(db.check().unwrap(), []);
+        drop((snapshot, open_still));
+        while db.step().unwrap() {}
+        assert_eq!(db.stats().purge.history, 0);
+        assert_eq!(db.check().unwrap(), []);
+        db.close().unwrap();
+        assert_eq!(open(&sim).check().unwrap(), []);
+    }
+
+    #[test]
+    fn writers_meanwhile_are_no_damage() {
+        let db = Database::in_memory().unwrap();
+        let tree = db.create_tree("t").unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for thread in 0..2u32 {
+                let (db, tree, stop) = (&db, &tree, &stop);
+                scope.spawn(move || {
+                    for i in 0u32.. {
+                        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                            break;
+                        }
+                        let key = [thread, i % 500].map(u32::to_be_bytes).concat();
+                        let len = if i % 9 == 0 { 10_000 } else { 300 };
+                        db.transact(|tx| tx.put(tree, &key, &vec![i as u8; len])).unwrap();
+                        std::thread::sleep(Duration::from_micros(500));
+                    }
+                });
+            }
+            for _ in 0..3 {
+                match db.check() {
+                    Ok(found) => assert_eq!(found, []),
+                    Err(error) => assert!(error.to_string().contains("was changed during each"), "{error}"),
+                }
+                assert!(db.stats().txn.commits > 0);
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(db.check().unwrap(), []);
+    }
+
+    #[test]
+    fn a_flipped_bit_is_found_where_it_is() {
+        let sim = SimDisk::new(SimOptions { seed: 4, ..SimOptions::default() });
+        let db = open(&sim);
+        let tree = db.create_tree("t").unwrap();
+        for i in 0..500u32 {
+            db.transact(|tx| tx.put(&tree, &i.to_be_bytes(), &[7; 100])).unwrap();
+        }
+        let mut pages = Vec::new();
+        let owned = db.inner.engine().space.for_each_owned(tree.id(), |page| {
+            pages.push(page);
+            Ok(())
+        });
+        owned.unwrap();
+        db.close().unwrap();
+        let victim = pages[pages.len() / 2];
+        sim.flip_bit("/db/data", u64::from(victim.0) * 4096 + 3_001, 5).unwrap();
+        let db = open(&sim);
+        let found = db.check().unwrap();
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!((found[0].part, found[0].page, found[0].tree.as_deref()), (Part::Page, victim, Some("t")));
+        assert!(found[0].to_string().starts_with(&format!("page: page {victim} of tree \"t\": /db/data has checksum")));
+    }
+}

@@ -1,0 +1,225 @@
+//! Cursors and iterators.
+
+use super::database::Tree;
+use super::transaction::Transaction;
+use crate::error::Result;
+use crate::txn::{LockWait, Mode, Scan, ScanLock, Seek};
+use std::ops::Bound;
+
+/// A lock's strength.
+pub type LockMode = Mode;
+
+/// How a cursor reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CursorOptions {
+    /// Locks to take on the rows it comes to; none, and reads its snapshot, when `None` (a serializable transaction locks for share).
+    pub lock: Option<LockMode>,
+    /// What to do about others' locks; as the transaction when `None`.
+    pub wait: Option<LockWait>,
+}
+
+/// A position in a tree that can be moved.
+///
+/// ```
+/// use seawall::{CursorOptions, Seek};
+/// # let db = seawall::Database::in_memory()?;
+/// # let tree = db.create_tree("t")?;
+/// # db.transact(|tx| { tx.put(&tree, b"a", b"1")?; tx.put(&tree, b"c", b"3") })?;
+/// let tx = db.begin()?;
+/// let mut cursor = tx.cursor(&tree, CursorOptions::default());
+/// assert!(cursor.seek(Seek::AtLeast(b"b"))?);
+/// assert_eq!(cursor.key(), b"c");
+/// assert_eq!(cursor.value()?, b"3");
+/// # Ok::<(), seawall::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Cursor<'t>(Scan<'t>);
+
+/// A position to come back to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Position {
+    key: Vec<u8>,
+    on_entry: bool,
+}
+
+impl<'t> Cursor<'t> {
+    pub(super) fn new(tx: &'t Transaction, tree: &Tree, options: CursorOptions) -> Self {
+        let scan = tx.txn().scan(&tree.state, options.lock.map_or(ScanLock::None, ScanLock::Rows));
+        Self(match options.wait {
+            Some(wait) => scan.waiting(wait),
+            None => scan,
+        })
+    }
+
+    /// Goes to an entry; whether there is one. If not, the cursor stands on none.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`]; lock errors when it locks.
+    pub fn seek(&mut self, to: Seek<'_>) -> Result<bool> {
+        self.0.seek(to)
+    }
+
+    /// Goes to the next entry; whether there is one.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    #[expect(clippy::should_implement_trait, reason = "its entries borrow from it")]
+    pub fn next(&mut self) -> Result<bool> {
+        self.0.next()
+    }
+
+    /// Goes to the previous entry; whether there is one.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn prev(&mut self) -> Result<bool> {
+        self.0.prev()
+    }
+
+    /// The key it stands on.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+
+    /// The value it stands on.
+    ///
+    /// # Errors
+    /// [`crate::Error::Usage`] when it stands on no entry; reading errors for a long value.
+    pub fn value(&mut self) -> Result<&[u8]> {
+        self.0.value()
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position { key: self.0.key().to_vec(), on_entry: self.0.is_on_entry() }
+    }
+
+    /// Goes back to where it stood: true when that very entry is there, else it stands on the first one behind, if any.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn restore(&mut self, position: &Position) -> Result<bool> {
+        let found = self.0.seek(Seek::AtLeast(&position.key))?;
+        Ok(found && position.on_entry && self.0.key() == position.key)
+    }
+}
+
+/// The entries of a range, from both ends.
+#[derive(Debug)]
+pub struct Range<'t> {
+    front: Scan<'t>,
+    back: Scan<'t>,
+    start: Bound<Vec<u8>>,
+    end: Bound<Vec<u8>>,
+    front_began: bool,
+    back_began: bool,
+    done: bool,
+    values: bool,
+}
+
+/// A key and its value.
+pub type KeyValue = (Vec<u8>, Vec<u8>);
+
+impl<'t> Range<'t> {
+    pub(super) fn new(tx: &'t Transaction, tree: &Tree, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
+        let scan = || tx.txn().scan(&tree.state, ScanLock::None).within(start.clone(), end.clone());
+        let front = scan();
+        let back = scan().seeing(&front);
+        Self {
+            front,
+            back,
+            done: is_empty(&start, &end),
+            start,
+            end,
+            front_began: false,
+            back_began: false,
+            values: true,
+        }
+    }
+
+    /// The same without values: long ones are not read.
+    pub(super) fn keys_only(tx: &'t Transaction, tree: &Tree, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
+        Self { values: false, ..Self::new(tx, tree, start, end) }
+    }
+
+    fn step(&mut self, forward: bool) -> Result<Option<KeyValue>> {
+        let (scan, began) =
+            if forward { (&mut self.front, &mut self.front_began) } else { (&mut self.back, &mut self.back_began) };
+        let there = if std::mem::replace(began, true) {
+            if forward { scan.next()? } else { scan.prev()? }
+        } else {
+            scan.seek(match (if forward { &self.start } else { &self.end }, forward) {
+                (Bound::Unbounded, true) => Seek::First,
+                (Bound::Unbounded, false) => Seek::Last,
+                (Bound::Included(key), true) => Seek::AtLeast(key),
+                (Bound::Excluded(key), true) => Seek::After(key),
+                (Bound::Included(key), false) => Seek::AtMost(key),
+                (Bound::Excluded(key), false) => Seek::Before(key),
+            })?
+        };
+        let key = scan.key();
+        let inside = there && {
+            if forward {
+                match &self.end {
+                    Bound::Unbounded => true,
+                    Bound::Included(end) => key <= &end[..],
+                    Bound::Excluded(end) => key < &end[..],
+                }
+            } else {
+                match &self.start {
+                    Bound::Unbounded => true,
+                    Bound::Included(start) => key >= &start[..],
+                    Bound::Excluded(start) => key > &start[..],
+                }
+            }
+        };
+        // The two ends have met when one comes to what the other has given.
+        let met = inside
+            && if forward {
+                self.back_began && self.back.key() <= self.front.key()
+            } else {
+                self.front_began && self.front.key() >= self.back.key()
+            };
+        if !inside || met {
+            self.done = true;
+            return Ok(None);
+        }
+        let scan = if forward { &mut self.front } else { &mut self.back };
+        let key = scan.key().to_vec();
+        let value = if self.values { scan.value()?.to_vec() } else { Vec::new() };
+        Ok(Some((key, value)))
+    }
+
+    fn give(&mut self, forward: bool) -> Option<Result<KeyValue>> {
+        if self.done {
+            return None;
+        }
+        let stepped = self.step(forward);
+        // After an error the position is unknown: going on could leave entries out without a word.
+        self.done |= stepped.is_err();
+        stepped.transpose()
+    }
+}
+
+impl Iterator for Range<'_> {
+    type Item = Result<KeyValue>;
+    fn next(&mut self) -> Option<Self::Item> {
+        self.give(true)
+    }
+}
+
+impl DoubleEndedIterator for Range<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.give(false)
+    }
+}
+
+fn is_empty(start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) -> bool {
+    match (start, end) {
+        (Bound::Included(start), Bound::Included(end)) => start > end,
+        (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => start >= end,
+        _ => false,
+    }
+}

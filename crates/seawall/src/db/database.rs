@@ -1,0 +1,358 @@
+//! The open database: trees by name, transactions, two-phase commits, background work, statistics.
+//!
+//! 1. [`Inner`] is shared by the handles and the transactions; what background threads need is in [`Work`], which does not hold `Inner`: when the
+//!    last handle and transaction are gone the database closes, whatever the threads do.
+//! 2. Closing stops the threads, writes all pages and a checkpoint, and marks the shutdown clean. A crash instead of it loses nothing.
+
+use super::background::{Task, Threads, Work};
+use super::options::Options;
+use super::publish::Publisher;
+use super::stats::{Counts, Prepared};
+use super::transaction::Transaction;
+use crate::error::{Error, Result};
+use crate::format::TreeId;
+use crate::txn::{Engine, TreeState, TxOptions, Txn};
+use parking_lot::Mutex;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An open database. Clones share it; it closes with the last clone and transaction.
+#[derive(Debug, Clone)]
+pub struct Database {
+    pub(super) inner: Arc<Inner>,
+}
+
+/// A tree of a database.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    pub(super) state: Arc<TreeState>,
+    name: Arc<str>,
+}
+
+/// The name that a transaction coordinator gave a transaction: at most 140 bytes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Xid(pub Vec<u8>);
+
+impl fmt::Display for Xid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+/// The longest [`Xid`], bytes: what X/Open allows, with its format id.
+pub const XID_BYTES_MAX: usize = 140;
+
+impl Tree {
+    pub(super) fn new(state: Arc<TreeState>, name: &str) -> Self {
+        Self { state, name: name.into() }
+    }
+
+    /// Its name when this handle was made.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its id; never reused.
+    #[must_use]
+    pub fn id(&self) -> TreeId {
+        self.state.at.id
+    }
+}
+
+/// What handles and transactions share.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub path: PathBuf,
+    pub work: Arc<Work>,
+    pub options: Mutex<Options>,
+    pub counts: Arc<Counts>,
+    prepared: Prepared,
+    threads: Mutex<Option<Threads>>,
+    publisher: Mutex<Option<Publisher>>,
+    closed: AtomicBool,
+}
+
+impl Inner {
+    pub(super) fn new(
+        path: PathBuf,
+        work: Arc<Work>,
+        options: Options,
+        counts: Arc<Counts>,
+        prepared: Prepared,
+        threads: Option<Threads>,
+    ) -> Self {
+        Self {
+            path,
+            work,
+            options: Mutex::new(options),
+            counts,
+            prepared,
+            threads: Mutex::new(threads),
+            publisher: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Lets other processes see the statistics.
+    pub(super) fn publish(&self) -> std::io::Result<()> {
+        *self.publisher.lock() = Some(Publisher::start(&self.path, self.counts.clone())?);
+        Ok(())
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.work.engine
+    }
+
+    /// Runs `prepare` with the name taken.
+    pub(super) fn prepare(&self, xid: &Xid, prepare: impl FnOnce() -> Result<Txn>) -> Result<()> {
+        if xid.0.is_empty() || xid.0.len() > XID_BYTES_MAX {
+            return Err(Error::Usage(format!("an XID of {} bytes: 1 to {XID_BYTES_MAX} are allowed", xid.0.len())));
+        }
+        {
+            let mut prepared = self.prepared.lock();
+            if prepared.contains_key(xid) {
+                return Err(Error::Usage(format!("a transaction is prepared as {xid} already")));
+            }
+            prepared.insert(xid.clone(), None);
+        }
+        match prepare() {
+            Ok(txn) => {
+                self.prepared.lock().insert(xid.clone(), Some(txn));
+                Ok(())
+            }
+            Err(error) => {
+                self.prepared.lock().remove(xid);
+                Err(error)
+            }
+        }
+    }
+
+    fn take_prepared(&self, xid: &Xid) -> Result<Txn> {
+        let taken = self.prepared.lock().get_mut(xid).and_then(Option::take);
+        taken.ok_or_else(|| Error::Unknown { what: "prepared transaction", name: xid.to_string() })
+    }
+
+    fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let threads = self.threads.lock().take();
+        if let Some(threads) = threads {
+            threads.stop();
+        }
+        let closed = self.work.close();
+        // Last, so that what closing wrote is counted; whatever became of that.
+        let publisher = self.publisher.lock().take();
+        if let Some(publisher) = publisher {
+            publisher.stop();
+        }
+        closed
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for txn in self.prepared.lock().values_mut().flatten() {
+            txn.keep();
+        }
+        if self.close().is_err() {
+            // Nothing is lost: what is committed is in the log, and the next opening recovers.
+        }
+    }
+}
+
+impl Database {
+    /// Makes a tree, or opens it when it is there.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Poisoned`].
+    pub fn create_tree(&self, name: &str) -> Result<Tree> {
+        self.transact(|tx| match tx.open_tree(name) {
+            Err(Error::NoSuchTree { .. }) => tx.create_tree(name),
+            opened => opened,
+        })
+        .or_else(|error| match error {
+            // Another made it meanwhile.
+            Error::TreeExists { .. } => self.open_tree(name),
+            error => Err(error),
+        })
+    }
+
+    /// Opens a tree.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`].
+    pub fn open_tree(&self, name: &str) -> Result<Tree> {
+        self.begin()?.open_tree(name)
+    }
+
+    /// Drops a tree. Older snapshots go on reading it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] while a transaction has written to it and not ended.
+    pub fn drop_tree(&self, name: &str) -> Result<()> {
+        self.transact(|tx| tx.drop_tree(name))
+    }
+
+    /// Gives a tree another name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`], [`Error::TreeExists`].
+    pub fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
+        self.transact(|tx| tx.rename_tree(from, to))
+    }
+
+    /// The names of all trees, in order.
+    ///
+    /// # Errors
+    /// Reading errors.
+    pub fn trees(&self) -> Result<Vec<String>> {
+        self.begin()?.trees()
+    }
+
+    /// Begins a transaction: repeatable read on a snapshot taken now, and a conflict fails.
+    ///
+    /// # Errors
+    /// None today; the result leaves room for limits.
+    pub fn begin(&self) -> Result<Transaction> {
+        self.begin_with(TxOptions::default())
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// As [`Database::begin`].
+    pub fn begin_with(&self, options: TxOptions) -> Result<Transaction> {
+        let durability = options.durability.unwrap_or_else(|| self.inner.work.durability());
+        let txn = Txn::begin(self.inner.engine().clone(), options);
+        Ok(Transaction::new(self.inner.clone(), txn, durability))
+    }
+
+    /// Runs `f` in a transaction and commits it. When it met a deadlock or a conflict it is rolled back and run again.
+    ///
+    /// # Errors
+    /// The first other error of `f` or of the commit; [`Error::Deadlock`] or [`Error::WriteConflict`] when a thousand attempts met one.
+    ///
+    /// ```
+    /// # let db = seawall::Database::in_memory()?;
+    /// let counters = db.create_tree("counters")?;
+    /// db.transact(|tx| {
+    ///     let n = tx.get_for_update(&counters, b"visits")?.map_or(0, |v| u64::from_le_bytes(v.try_into().unwrap()));
+    ///     tx.put(&counters, b"visits", &(n + 1).to_le_bytes())
+    /// })?;
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn transact<T>(&self, mut f: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        let mut attempts = 0;
+        loop {
+            let mut tx = self.begin()?;
+            let error = match f(&mut tx) {
+                Ok(value) => {
+                    tx.commit()?;
+                    return Ok(value);
+                }
+                Err(error) => error,
+            };
+            tx.rollback()?;
+            attempts += 1;
+            if attempts >= 1000 || !matches!(error, Error::Deadlock { .. } | Error::WriteConflict { .. }) {
+                return Err(error);
+            }
+        }
+    }
+
+    /// The names of the prepared transactions, in order.
+    #[must_use]
+    pub fn prepared(&self) -> Vec<Xid> {
+        let prepared = self.inner.prepared.lock();
+        prepared.iter().filter(|(_, txn)| txn.is_some()).map(|(xid, _)| xid.clone()).collect()
+    }
+
+    /// Second phase: commits, flushed.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::Poisoned`] and [`Error::NoSpace`] (it stays prepared), [`Error::OutcomeUnknown`].
+    pub fn commit_prepared(&self, xid: &Xid) -> Result<()> {
+        self.inner.engine().health().check()?;
+        let txn = self.inner.take_prepared(xid)?;
+        let begun = self.inner.counts.now();
+        match txn.commit_prepared() {
+            Ok(()) => {
+                self.inner.counts.committed(self.inner.counts.now().saturating_sub(begun));
+                self.inner.prepared.lock().remove(xid);
+                Ok(())
+            }
+            Err((Some(still), error)) => {
+                self.inner.prepared.lock().insert(xid.clone(), Some(still));
+                Err(error)
+            }
+            Err((None, error)) => Err(error),
+        }
+    }
+
+    /// Second phase: rolls back.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::Poisoned`]; [`Error::NoSpace`] and reading errors: it is decided then, and completed in the background.
+    pub fn rollback_prepared(&self, xid: &Xid) -> Result<()> {
+        self.inner.engine().health().check()?;
+        let taken = self.inner.take_prepared(xid)?;
+        let log = self.inner.engine().log();
+        // Flushed, as all that a coordinator is told: it forgets the transaction, and must not find it prepared again after a crash.
+        let rolled_back = taken.rollback().and_then(|()| log.flush_to(log.head()));
+        // It is decided either way: a rollback that stopped on the way is completed in the background, or by the next opening.
+        self.inner.prepared.lock().remove(xid);
+        rolled_back
+    }
+
+    /// Writes a checkpoint: recovery will not need the log before it.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    pub fn checkpoint(&self) -> Result<()> {
+        self.inner.work.engine.pool().flush_all().map(drop)
+    }
+
+    /// One step of some background work that is due; false when there is none. For tests that opened with `Background::Steps`.
+    ///
+    /// # Errors
+    /// What stopped it.
+    pub fn step(&self) -> Result<bool> {
+        for &task in Task::ALL {
+            if self.step_task(task)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// One step of this background work; false when nothing is due.
+    ///
+    /// # Errors
+    /// What stopped it.
+    pub fn step_task(&self, task: Task) -> Result<bool> {
+        self.inner.work.step(task)
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &std::path::Path {
+        &self.inner.path
+    }
+
+    /// Closes: waits until all pages are written, so that the next opening has nothing to recover.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] while another handle or transaction is alive; else what stopped it: nothing committed is lost.
+    pub fn close(self) -> Result<()> {
+        match Arc::try_unwrap(self.inner) {
+            Ok(inner) => inner.close(),
+            Err(_) => {
+                Err(Error::Usage("the database is still in use: drop its transactions and other handles first".into()))
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The marker of a database that is being made, and what it says about the files beside it.
+//!
+//! 1. The marker is durable before the first other file is made, and names where the log goes. It is locked while its owner lives:
+//!    of two that make a database in one directory, one is refused.
+//! 2. A database is whole when its control block has a checkpoint: the last step of making it. Before, it was never handed to anybody, and
+//!    nothing in it is worth keeping.
+//! 3. Nothing is ever removed but beside a marker whose lock is held, without a whole control block, and only files by the names of a
+//!    database; of a log directory apart, the one the marker names.
+//! 4. A marker beside a whole database is left from a crash between the last two steps, and goes when that is opened.
+
+use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, DOUBLEWRITE_FILE};
+use crate::error::{Error, Result};
+use crate::format::Lsn;
+use seawall_io::{Create, Disk, Handle, IoError, IoErrorKind, IoStats, OpenHow, SyncHow, WriteHow};
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Says that a database is being made.
+const MARKER: &str = "creating";
+/// The longest path of a log directory, bytes.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// What a directory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A database.
+    Whole,
+    /// No database, or one whose making was interrupted, or is under way.
+    Unmade,
+}
+
+/// What is in `dir`.
+///
+/// # Errors
+/// [`Error::NotADatabase`] for data without a control file; [`Error::Locked`].
+pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
+    let names = disk.list(dir)?;
+    let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
+    match (has(CONTROL_FILE), has(MARKER)) {
+        (true, false) => Ok(Found::Whole),
+        (false, false) if has(DATA_FILE) => {
+            let why = format!("it has a file {DATA_FILE:?} but no {CONTROL_FILE:?}: restore that one from a backup");
+            Err(Error::NotADatabase { path: dir.into(), why })
+        }
+        (true, true) if is_whole(disk, dir)? => {
+            disk.remove(&dir.join(MARKER))?;
+            disk.sync_dir(dir)?;
+            Ok(Found::Whole)
+        }
+        _ => Ok(Found::Unmade),
+    }
+}
+
+/// Whether the control block says that the database was made to the end.
+fn is_whole(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
+    match Control::open(disk.clone(), &dir.join(CONTROL_FILE), &Arc::new(IoStats::new())) {
+        Ok(control) => Ok(control.current().checkpoint > Lsn::ZERO),
+        Err(Error::NotADatabase { .. } | Error::Corrupt(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The right to make a database in a directory.
+#[derive(Debug)]
+pub(super) struct Marker {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    _locked: Handle,
+}
+
+impl Marker {
+    /// Takes it, and removes what an interrupted making left. `None` when somebody else has made the database meanwhile: look again.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] while another makes it; [`Error::NotADatabase`] when `log_dir` has another database's log.
+    pub(super) fn take(disk: &Arc<dyn Disk>, dir: &Path, log_dir: &Path) -> Result<Option<Self>> {
+        let path = dir.join(MARKER);
+        let found = disk.list(dir)?.contains(&path);
+        if !found {
+            refuse_foreign_log(&**disk, log_dir)?;
+        }
+        let how = OpenHow { write: true, create: Create::IfMissing, ..OpenHow::default() };
+        let marker = disk.open(&path, how)?;
+        disk.lock(&marker).map_err(|error| match error.kind {
+            IoErrorKind::Locked => Error::Locked { path: dir.into() },
+            _ => Error::Io(error),
+        })?;
+        // Between the look at the directory and the lock somebody else may have come to the end.
+        if look(disk, dir)? == Found::Whole || !disk.list(dir)?.contains(&path) {
+            return Ok(None);
+        }
+        let mut named = [0; PATH_BYTES_MAX];
+        let len = disk.read_at(&marker, 0, &mut named)?;
+        let old_log_dir = Path::new(std::str::from_utf8(&named[..len]).unwrap_or_default());
+        clear(&**disk, dir)?;
+        if len > 0 && old_log_dir != dir {
+            clear(&**disk, old_log_dir)?;
+        }
+        let name = log_dir.to_string_lossy();
+        disk.set_len(&marker, 0)?;
+        let written = disk.write_at(&marker, 0, &[IoSlice::new(name.as_bytes())], WriteHow::default())?;
+        if written < name.len() || name.len() > PATH_BYTES_MAX {
+            return Err(Error::Io(IoError::new(seawall_io::Op::Write, &path, IoErrorKind::NoProgress)));
+        }
+        disk.sync(&marker, SyncHow::All)?;
+        disk.sync_dir(dir)?;
+        Ok(Some(Self { disk: disk.clone(), dir: dir.into(), _locked: marker }))
+    }
+
+    /// The database is made.
+    ///
+    /// # Errors
+    /// The disk's refusal; the database is whole nevertheless.
+    pub(super) fn remove(self) -> Result<()> {
+        self.disk.remove(&self.dir.join(MARKER))?;
+        Ok(self.disk.sync_dir(&self.dir)?)
+    }
+}
+
+fn is_redo(file: &Path) -> bool {
+    file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("redo."))
+}
+
+fn refuse_foreign_log(disk: &dyn Disk, log_dir: &Path) -> Result<()> {
+    match disk.list(log_dir)?.iter().find(|file| is_redo(file)) {
+        None => Ok(()),
+        Some(found) => {
+            let why = format!("{} is the log of another database: give this one a log_dir of its own", found.display());
+            Err(Error::NotADatabase { path: log_dir.into(), why })
+        }
+    }
+}
+
+/// Removes what an interrupted making left in a directory.
+fn clear(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    for file in disk.list(dir)? {
+        let name = file.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        if [CONTROL_FILE, DATA_FILE, DOUBLEWRITE_FILE].contains(&name.as_str()) || is_redo(&file) {
+            disk.remove(&file)?;
+        }
+    }
+    Ok(disk.sync_dir(dir)?)
+}

@@ -1,0 +1,189 @@
+//! A disk in memory, for databases that end with their process: no faults, no waiting, no durability.
+
+use parking_lot::{Mutex, RwLock};
+use seawall_io::{
+    Allocate, BackendInfo, Cached, Completion, Create, Disk, Handle, IoBuf, IoError, IoErrorKind, Op, OpenHow, Request,
+    RequestKind, Result, SyncHow, Ticket, WriteHow,
+};
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+type Contents = Arc<RwLock<Vec<u8>>>;
+
+/// Files that exist as long as this does.
+#[derive(Debug)]
+pub(super) struct MemoryDisk {
+    names: Mutex<BTreeMap<PathBuf, Contents>>,
+    open: RwLock<BTreeMap<u64, Contents>>,
+    next: AtomicU64,
+    info: BackendInfo,
+}
+
+impl MemoryDisk {
+    pub(super) fn new() -> Self {
+        let info = BackendInfo {
+            name: "memory",
+            reason: "asked for".into(),
+            registered_buffers: Err("there is no kernel in between".into()),
+        };
+        Self { names: Mutex::default(), open: RwLock::default(), next: AtomicU64::new(1), info }
+    }
+
+    fn contents(&self, file: &Handle, op: Op) -> Result<Contents> {
+        let found = file.simulated_id().and_then(|id| self.open.read().get(&id).cloned());
+        found.ok_or_else(|| IoError::os(op, file.path(), rustix::io::Errno::BADF.raw_os_error()))
+    }
+
+    fn missing(op: Op, path: &Path) -> IoError {
+        IoError::os(op, path, rustix::io::Errno::NOENT.raw_os_error())
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn backend(&self) -> &BackendInfo {
+        &self.info
+    }
+
+    fn open(&self, path: &Path, how: OpenHow) -> Result<Handle> {
+        let mut names = self.names.lock();
+        let contents = match (names.get(path), how.create) {
+            (Some(_), Create::New) => {
+                return Err(IoError::os(Op::Open, path, rustix::io::Errno::EXIST.raw_os_error()));
+            }
+            (Some(contents), _) => contents.clone(),
+            (None, Create::No) => return Err(Self::missing(Op::Open, path)),
+            (None, Create::New | Create::IfMissing) => {
+                let contents = Contents::default();
+                names.insert(path.into(), contents.clone());
+                contents
+            }
+        };
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.open.write().insert(id, contents);
+        Ok(Handle::simulated(path, id))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut names = self.names.lock();
+        let contents = names.remove(from).ok_or_else(|| Self::missing(Op::Directory, from))?;
+        names.insert(to.into(), contents);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.names.lock().remove(path).map(|_| ()).ok_or_else(|| Self::missing(Op::Directory, path))
+    }
+
+    fn sync_dir(&self, _path: &Path) -> Result<()> {
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<PathBuf>> {
+        Ok(self.names.lock().keys().filter(|name| name.parent() == Some(path)).cloned().collect())
+    }
+
+    fn free_bytes(&self, _path: &Path) -> Result<u64> {
+        Ok(u64::MAX / 2)
+    }
+
+    fn lock(&self, _file: &Handle) -> Result<()> {
+        Ok(())
+    }
+
+    fn len(&self, file: &Handle) -> Result<u64> {
+        Ok(self.contents(file, Op::Inspect)?.read().len() as u64)
+    }
+
+    fn set_len(&self, file: &Handle, len: u64) -> Result<()> {
+        self.contents(file, Op::Grow)?.write().resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn allocate(&self, file: &Handle, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        let contents = self.contents(file, Op::Grow)?;
+        let mut contents = contents.write();
+        let end = (offset + len) as usize;
+        if how != Allocate::KeepSize && contents.len() < end {
+            contents.resize(end, 0);
+        }
+        if how == Allocate::WriteZeroes {
+            contents[offset as usize..end].fill(0);
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let contents = self.contents(file, Op::Read)?;
+        let contents = contents.read();
+        let from = contents.get(offset as usize..).unwrap_or_default();
+        let len = from.len().min(buf.len());
+        buf[..len].copy_from_slice(&from[..len]);
+        Ok(len)
+    }
+
+    fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], _how: WriteHow) -> Result<usize> {
+        let contents = self.contents(file, Op::Write)?;
+        let mut contents = contents.write();
+        let mut at = offset as usize;
+        for buf in bufs {
+            if contents.len() < at + buf.len() {
+                contents.resize(at + buf.len(), 0);
+            }
+            contents[at..at + buf.len()].copy_from_slice(buf);
+            at += buf.len();
+        }
+        Ok(at - offset as usize)
+    }
+
+    fn sync(&self, _file: &Handle, _how: SyncHow) -> Result<()> {
+        Ok(())
+    }
+
+    fn cached(&self, _file: &Handle, _len: u64) -> Result<Cached> {
+        Ok(Cached::default())
+    }
+
+    fn drop_cache(&self, _file: &Handle, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> Vec<Ticket> {
+        let run = |request: Request| {
+            let Request { file, kind, offset, mut bufs, .. } = request;
+            let result = match kind {
+                RequestKind::Read => self.read_all(&file, offset, &mut bufs),
+                RequestKind::Write(how) => {
+                    let slices: Vec<IoSlice<'_>> = bufs.iter().map(|buf| IoSlice::new(buf)).collect();
+                    self.write_at(&file, offset, &slices, how).map(|_| ())
+                }
+                RequestKind::Sync(_) => Ok(()),
+            };
+            let (ticket, completer) = Ticket::new();
+            completer.complete(Completion { result, bufs });
+            ticket
+        };
+        batch.into_iter().map(run).collect()
+    }
+
+    fn drive(&self, _block: bool) -> usize {
+        0
+    }
+}
+
+impl MemoryDisk {
+    fn read_all(&self, file: &Handle, offset: u64, bufs: &mut [IoBuf]) -> Result<()> {
+        let mut at = offset;
+        for buf in bufs {
+            let got = self.read_at(file, at, buf)? as u64;
+            at += got;
+            if got < buf.len() as u64 {
+                let kind = IoErrorKind::UnexpectedEof { got: at - offset };
+                return Err(IoError::new(Op::Read, file.path(), kind).at(offset, at - offset));
+            }
+        }
+        Ok(())
+    }
+}

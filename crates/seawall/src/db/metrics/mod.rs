@@ -1,0 +1,279 @@
+//! What the engine counts, as its user sees it.
+//!
+//! 1. A number is defined once, below, with its kind and help: the typed statistics and the Prometheus text come from
+//!    there.
+//! 2. *Counters* only grow while the database is open; *gauges* are what is so now. [`Stats::since`] subtracts counters
+//!    and keeps gauges.
+//! 3. What nobody counts has no field: a number that is always 0 would be read as good news. Hits of the pool are such a number: counting each would
+//!    cost more than the look-up.
+//! 4. Names carry their unit: `_bytes`, `_ns` (seconds in Prometheus). Gathering never waits for a lock that a commit
+//!    needs.
+
+mod prometheus;
+
+pub use prometheus::to_prometheus;
+
+use seawall_io::{CellSnapshot, EffectiveMode, FileClass, IoSnapshot};
+use serde::{Deserialize, Serialize};
+
+/// Whether a number only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// It grows while the database is open.
+    Counter,
+    /// It is what is so now.
+    Gauge,
+}
+
+/// One number with its description.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// The part of the engine.
+    pub group: &'static str,
+    /// The field's name, with its unit.
+    pub name: &'static str,
+    /// Whether it only grows.
+    pub meaning: Meaning,
+    /// What it is, a sentence.
+    pub help: &'static str,
+    /// Its value.
+    pub value: u64,
+}
+
+macro_rules! numbers {
+    ($($(#[$meta:meta])* $name:ident, $group:literal { $($field:ident $meaning:ident $help:literal,)+ })+) => {
+        $(
+            $(#[$meta])*
+            #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+            #[serde(default)]
+            pub struct $name {
+                $(#[doc = $help] pub $field: u64,)+
+            }
+
+            impl $name {
+                /// Each number with its description.
+                #[must_use]
+                pub fn metrics(&self) -> Vec<Metric> {
+                    vec![$(Metric {
+                        group: $group,
+                        name: stringify!($field),
+                        meaning: Meaning::$meaning,
+                        help: $help,
+                        value: self.$field,
+                    },)+]
+                }
+
+                fn since(&self, earlier: &Self) -> Self {
+                    Self { $($field: match Meaning::$meaning {
+                        Meaning::Counter => self.$field.saturating_sub(earlier.$field),
+                        Meaning::Gauge => self.$field,
+                    },)+ }
+                }
+            }
+        )+
+    };
+}
+
+numbers! {
+    /// The buffer pool.
+    PoolStats, "pool" {
+        page_bytes Gauge "The size of a page, bytes.",
+        frames Gauge "Frames in the pool.",
+        frames_free Gauge "Frames that hold no page.",
+        frames_dirty Gauge "Frames whose page is changed and not yet written.",
+        frames_dirty_max Gauge "The most frames that may be so, by max_dirty_percent.",
+        misses Counter "Pages that had to be read while somebody waited.",
+        reads Counter "Pages read, for whatever reason.",
+        prefetched Counter "Pages read before they were asked for.",
+        evictions Counter "Pages that made room for others.",
+        evict_waits Counter "Times somebody waited because no frame was free.",
+        pages_written Counter "Pages written home.",
+        doublewrite_pages Counter "Pages written to the doublewrite area first.",
+    }
+
+    /// The log.
+    LogStats, "log" {
+        groups Counter "Writes of the log, each for all who waited.",
+        frames Counter "Mini-transactions in them.",
+        bytes Counter "Bytes of log made by mini-transactions.",
+        written_bytes Counter "Bytes written, with the rewriting of the last block.",
+        flushes Counter "Times the log was made durable.",
+        commits Counter "Commits that were made durable or written.",
+        commit_waits Counter "Commits that waited for the log.",
+        commit_wait_ns Counter "How long they waited, ns, added up.",
+        checkpoints Counter "Checkpoints.",
+        checkpoint_waits Counter "Times a change waited for a checkpoint because the log was full.",
+        buffer_waits Counter "Times a change waited because the log buffer was full.",
+        capacity_bytes Gauge "The most log that is kept, bytes (log_capacity).",
+        checkpoint_age_bytes Gauge "Log that recovery would read now, bytes.",
+        unflushed_bytes Gauge "Log that is not yet durable, bytes.",
+        segments Gauge "Log files.",
+        head_lsn Gauge "Where the next mini-transaction begins, a position in the log.",
+        durable_lsn Gauge "Everything before this position of the log is durable.",
+    }
+
+    /// Transactions.
+    TxnStats, "txn" {
+        active Gauge "Transactions that have written and not ended.",
+        prepared Gauge "Prepared transactions that wait for a decision.",
+        losers Gauge "Transactions of an earlier opening that are still being rolled back.",
+        views Gauge "Snapshots in use.",
+        begun Counter "Transactions that wrote.",
+        commits Counter "Transactions committed.",
+        rollbacks Counter "Transactions rolled back.",
+        conflicts Counter "Write conflicts.",
+    }
+
+    /// Row and range locks.
+    LockStats, "locks" {
+        held Gauge "Explicit locks held.",
+        waiting Gauge "Transactions that wait for a lock.",
+        waits Counter "Times a transaction waited for a lock.",
+        wait_ns Counter "How long they waited, ns, added up; looked at ten times a second.",
+        timeouts Counter "Waits that ended by time-out.",
+        deadlocks Counter "Deadlocks found.",
+    }
+
+    /// The removal of what no snapshot sees any more.
+    PurgeStats, "purge" {
+        history Gauge "Committed transactions whose undo is kept.",
+        undo_bytes Gauge "Undo kept, bytes.",
+        purged Counter "Committed transactions whose undo was purged.",
+        oldest_view_age_ns Gauge "Age of the oldest snapshot in use, ns.",
+    }
+
+    /// The data file.
+    SpaceStats, "space" {
+        data_bytes Gauge "The size of the data file, bytes.",
+        free_bytes Gauge "Space in it that belongs to no tree, bytes.",
+        disk_free_bytes Gauge "Space left on its file system, bytes; 2^64 - 1 when that is unknown.",
+        growths Counter "Times the data file grew.",
+        growth_ns Counter "How long that took, ns, added up.",
+    }
+}
+
+/// How one class of files is open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileState {
+    /// The class.
+    pub class: FileClass,
+    /// What is in effect, beside what was asked for.
+    pub mode: EffectiveMode,
+    /// Bytes of its files in the kernel's page cache; `None` where the kernel does not tell.
+    pub page_cache_bytes: Option<u64>,
+}
+
+/// Everything the engine counts, at one moment or between two.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stats {
+    /// Since the database was opened, or between two moments, ns.
+    pub elapsed_ns: u64,
+    /// I/O by class, operation and cause.
+    pub io: IoSnapshot,
+    /// The buffer pool.
+    pub pool: PoolStats,
+    /// The log.
+    pub log: LogStats,
+    /// Transactions.
+    pub txn: TxnStats,
+    /// Locks.
+    pub locks: LockStats,
+    /// Purge.
+    pub purge: PurgeStats,
+    /// The data file.
+    pub space: SpaceStats,
+    /// The files, by class.
+    pub files: Vec<FileState>,
+    /// How requests reach the kernel, and why that way.
+    pub backend: String,
+}
+
+impl Stats {
+    /// What happened since `earlier`: counters are the difference, gauges are as now.
+    ///
+    /// ```
+    /// use seawall::metrics::Stats;
+    /// let mut earlier = Stats { elapsed_ns: 1_000, ..Stats::default() };
+    /// earlier.log.commits = 10;
+    /// earlier.pool.frames_free = 9;
+    /// let mut now = Stats { elapsed_ns: 3_000, ..earlier.clone() };
+    /// now.log.commits = 25;
+    /// now.pool.frames_free = 4;
+    /// let window = now.since(&earlier);
+    /// assert_eq!((window.elapsed_ns, window.log.commits, window.pool.frames_free), (2_000, 15, 4));
+    /// ```
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            elapsed_ns: self.elapsed_ns.saturating_sub(earlier.elapsed_ns),
+            io: IoSnapshot { cells: self.io.cells.iter().map(|cell| cell_since(cell, &earlier.io)).collect() },
+            pool: self.pool.since(&earlier.pool),
+            log: self.log.since(&earlier.log),
+            txn: self.txn.since(&earlier.txn),
+            locks: self.locks.since(&earlier.locks),
+            purge: self.purge.since(&earlier.purge),
+            space: self.space.since(&earlier.space),
+            files: self.files.clone(),
+            backend: self.backend.clone(),
+        }
+    }
+
+    /// Each number of all groups with its description.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Metric> {
+        [
+            self.pool.metrics(),
+            self.log.metrics(),
+            self.txn.metrics(),
+            self.locks.metrics(),
+            self.purge.metrics(),
+            self.space.metrics(),
+        ]
+        .concat()
+    }
+}
+
+fn cell_since(cell: &CellSnapshot, earlier: &IoSnapshot) -> CellSnapshot {
+    let mut out = cell.clone();
+    if let Some(before) = earlier.get(cell.class, cell.op, cell.cause) {
+        // Counts of another database or resolution cannot be subtracted; then all of it is "since".
+        if let Ok(latency) = cell.latency.checked_sub(&before.latency) {
+            out.latency = latency;
+        }
+        out.bytes = cell.bytes.saturating_sub(before.bytes);
+        out.errors = cell.errors.saturating_sub(before.errors);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seawall_io::{Cause, IoStats, Op};
+    use std::time::Duration;
+
+    #[test]
+    fn io_is_subtracted_cell_by_cell() {
+        let io = IoStats::new();
+        let of = |io: &IoStats| Stats { io: io.snapshot(), ..Stats::default() };
+        io.record(FileClass::Redo, Op::Sync, Cause::Commit, Duration::from_micros(50), 0);
+        let earlier = of(&io);
+        io.record(FileClass::Redo, Op::Sync, Cause::Commit, Duration::from_micros(90), 0);
+        io.record(FileClass::Data, Op::Read, Cause::DemandRead, Duration::from_micros(90), 4096);
+        let window = of(&io).since(&earlier);
+        assert_eq!(window.io.get(FileClass::Redo, Op::Sync, Cause::Commit).unwrap().count(), 1);
+        assert_eq!(window.io.get(FileClass::Data, Op::Read, Cause::DemandRead).unwrap().bytes, 4096);
+        assert_eq!(earlier.since(&of(&io)).pool, PoolStats::default(), "an order turned round gives no huge numbers");
+    }
+
+    #[test]
+    fn statistics_survive_json_and_older_writers() {
+        let mut stats = Stats { backend: "io_uring".into(), ..Stats::default() };
+        stats.log.bytes = u64::MAX;
+        let json = serde_json::to_string(&stats).unwrap();
+        assert_eq!(serde_json::from_str::<Stats>(&json).unwrap(), stats);
+        let older: Stats = serde_json::from_str("{\"log\": {\"commits\": 3}}").unwrap();
+        assert_eq!(older.log.commits, 3);
+    }
+}

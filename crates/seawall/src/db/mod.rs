@@ -1,0 +1,31 @@
+//! The database as its user sees it: opening, transactions, cursors, options, statistics, background work.
+
+mod background;
+mod calibrate;
+mod check;
+mod cursor;
+mod database;
+pub mod doctor;
+pub mod dump;
+pub mod keys;
+mod marker;
+mod memory;
+pub mod metrics;
+mod open;
+pub mod options;
+pub mod publish;
+mod set;
+pub mod stats;
+mod transaction;
+
+pub use background::{Background, Task};
+pub use check::{Finding, Part, check_pages};
+pub use cursor::{Cursor, CursorOptions, KeyValue, LockMode, Position, Range};
+pub use database::{Database, Tree, XID_BYTES_MAX, Xid};
+pub use metrics::Stats;
+pub use open::Env;
+pub use options::{
+    Change as OptionChange, FlushChoice, MemoryLimit, OptionInfo, Options, Preallocate, Source, TornPages, Warning,
+};
+pub use publish::Published;
+pub use transaction::{Commit, Savepoint, Transaction};

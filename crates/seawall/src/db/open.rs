@@ -1,0 +1,370 @@
+//! Making a database, and opening one.
+//!
+//! ```text
+//!   empty ──marker──> being made ──control, log, pool, system pages, checkpoint──> whole ──marker removed──> open
+//!   being made ──(crash)──> found with its marker: removed and made again; nobody had it open yet
+//!   made ──locks, incarnation, log's end, torn pages, redo, undo──> open
+//! ```
+//!
+//! 1. `marker` says what a directory holds, and who may make a database there.
+//! 2. Recovery's order is in `recovery`.
+
+use super::background::{Background, Threads, Work, nanos};
+use super::calibrate;
+use super::database::{Database, Inner, Xid};
+use super::marker::{self, Found, Marker};
+use super::memory::MemoryDisk;
+use super::options::{FlushChoice, MemoryLimit, Options, TornPages};
+use super::stats::Counts;
+use crate::btree::Tree as Btree;
+use crate::buffer::{CONTROL_FILE, Control, Mtr, MtrSize, Pool, PoolConfig};
+use crate::error::{Corruption, Error, Health, Result};
+use crate::format::control::{ControlBlock, Torn};
+use crate::format::{Lsn, PageId, TreeId, TxnId};
+use crate::log::{Log, LogConfig, LogReader};
+use crate::recovery;
+use crate::space::{Purpose, Space};
+use crate::txn::{ActiveSet, Engine, LockConfig, LockTable, OpenState, OpenStream, Trees, Txn, UndoStore};
+use parking_lot::Mutex;
+use seawall_io::{Clock, Disk, FlushMethod, IoStats, OsDisk, SystemClock};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// What a database runs on: the seams of a deterministic test.
+#[derive(Debug, Clone)]
+pub struct Env {
+    /// Its disk.
+    pub disk: Arc<dyn Disk>,
+    /// Its clock.
+    pub clock: Arc<dyn Clock>,
+    /// What is drawn at random comes from this.
+    pub seed: u64,
+    /// How background work is done.
+    pub background: Background,
+}
+
+impl Database {
+    /// Opens the database in directory `path`; makes it when there is none.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when another process has it open, [`Error::NotADatabase`], [`Error::NewerFormat`], [`Error::Corrupt`] with what is
+    /// damaged, [`Error::InvalidOption`] for a bad line in its `seawall.toml`, [`Error::Io`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("accounts.db");
+    /// let db = seawall::Database::open(&path)?;
+    /// let users = db.create_tree("users")?;
+    /// let mut tx = db.begin()?;
+    /// tx.put(&users, b"ada", b"1815")?;
+    /// tx.commit()?;
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, Options::default())
+    }
+
+    /// Opens with options: they are stronger than the directory's `seawall.toml`.
+    ///
+    /// # Errors
+    /// As [`Database::open`]; [`Error::InvalidOption`].
+    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let path = path.as_ref();
+        let directory = |dir: &Path| {
+            std::fs::create_dir_all(dir).map_err(|e| {
+                Error::Io(seawall_io::IoError::os(seawall_io::Op::Directory, dir, e.raw_os_error().unwrap_or(0)))
+            })
+        };
+        directory(path)?;
+        let options = options.with_file_of(path)?;
+        directory(&options.log_dir_of(path))?;
+        let disk = OsDisk::new(options.io_backend(), None).map_err(|e| Error::InvalidOption {
+            name: "io_backend".into(),
+            value: options.io_backend().to_string(),
+            why: e.to_string(),
+        })?;
+        let env = Env {
+            disk: Arc::new(disk),
+            clock: Arc::new(SystemClock::default()),
+            seed: random_seed(),
+            background: Background::Threads,
+        };
+        let db = Self::open_settled(env, path, options, &MemoryLimit::read())?;
+        db.inner.publish().map_err(|e| no_thread(path, &e))?;
+        Ok(db)
+    }
+
+    /// Opens on a given disk, with a given clock: for tests that control both.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub fn open_in(env: Env, path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::open_settled(env, path.as_ref(), options, &MemoryLimit::unknown())
+    }
+
+    /// A database in memory, which ends with its last handle: for tests and scratch data.
+    ///
+    /// # Errors
+    /// None but those of too little memory.
+    pub fn in_memory() -> Result<Self> {
+        let env = Env {
+            disk: Arc::new(MemoryDisk::new()),
+            clock: Arc::new(SystemClock::default()),
+            seed: random_seed(),
+            background: Background::Threads,
+        };
+        let options = Options::default()
+            .with_pool_size(32 << 20)
+            .with_data_initial_size(4 << 20)
+            .with_log_segment_size(1 << 20)
+            .with_log_capacity(16 << 20)
+            .with_log_buffer_size(4 << 20)
+            .with_torn_page_protection(TornPages::Off);
+        Self::open_settled(env, Path::new("memory"), options, &MemoryLimit::read())
+    }
+
+    fn open_settled(env: Env, path: &Path, mut options: Options, memory: &MemoryLimit) -> Result<Self> {
+        loop {
+            if marker::look(&env.disk, path)? == Found::Whole {
+                return Opening::existing(env, path, &mut options, memory)?.finish(options);
+            }
+            options.settle(memory)?;
+            if let Some(marker) = Marker::take(&env.disk, path, &options.log_dir_of(path))? {
+                return Opening::new(env, path, &options, marker)?.finish(options);
+            }
+        }
+    }
+}
+
+/// A database on its way to being open.
+struct Opening {
+    env: Env,
+    path: std::path::PathBuf,
+    space: Arc<Space>,
+    undo: UndoStore,
+    next_txn: TxnId,
+    open: Vec<OpenStream>,
+}
+
+impl Opening {
+    fn log_config(env: &Env, path: &Path, options: &Options, block: &ControlBlock, stats: &Arc<IoStats>) -> LogConfig {
+        LogConfig {
+            dir: options.log_dir_of(path),
+            method: method(options.log_flush_method(), env, path),
+            block_bytes: options.log_block_bytes() as usize,
+            segment_bytes: block.segment_bytes,
+            capacity_bytes: options.log_capacity(),
+            buffer_bytes: options.log_buffer_size() as usize,
+            database: block.database,
+            incarnation: block.incarnation,
+            stats: stats.clone(),
+            flush_interval: options.flush_interval(),
+            clock: env.clock.clone(),
+        }
+    }
+
+    fn pool_config(
+        env: &Env,
+        path: &Path,
+        options: &Options,
+        block: &ControlBlock,
+        stats: &Arc<IoStats>,
+    ) -> PoolConfig {
+        let method = method(options.data_flush_method(), env, path);
+        let max = options.pool_size_max();
+        PoolConfig {
+            dir: path.into(),
+            page_bytes: block.page_bytes as usize,
+            pool_bytes: options.pool_size(),
+            pool_bytes_max: if max == 0 { options.pool_size().saturating_mul(4) } else { max },
+            method,
+            doublewrite_method: method,
+            torn: torn(options),
+            stats: stats.clone(),
+            clock: env.clock.clone(),
+            io_capacity: options.io_capacity(),
+            max_dirty_percent: options.max_dirty_percent() as u8,
+            checkpoint_age_max: u64::MAX,
+            prefetch_depth: options.prefetch_depth(),
+            prefetch_depth_total: options.prefetch_depth_total(),
+            patience: match env.background {
+                Background::Threads => Duration::from_secs(10),
+                Background::Steps => Duration::ZERO,
+            },
+        }
+    }
+
+    fn new(env: Env, path: &Path, options: &Options, marker: Marker) -> Result<Self> {
+        let disk = env.disk.clone();
+        let stats = Arc::new(IoStats::new());
+        let health = Arc::new(Health::default());
+        let block = ControlBlock {
+            database: identity(env.seed),
+            page_bytes: options.page_size() as u32,
+            block_bytes: options.log_block_bytes() as u32,
+            segment_bytes: options.log_segment_size(),
+            incarnation: 1,
+            torn: torn(options),
+            clean: false,
+            checkpoint: Lsn(0),
+            log_end: Lsn(0),
+            next_txn: TxnId(1),
+        };
+        let log_config = Self::log_config(&env, path, options, &block, &stats);
+        let pool_config = Self::pool_config(&env, path, options, &block, &stats);
+        let control = Control::create(disk.clone(), &path.join(CONTROL_FILE), &stats, block)?;
+        let log = Arc::new(Log::create(disk.clone(), log_config, health.clone())?);
+        let pool = Arc::new(Pool::create(disk.clone(), pool_config, control, log, health)?);
+        let initial = options.data_initial_size() / pool.page_bytes() as u64;
+        let space = Arc::new(Space::create(pool.clone(), initial as u32)?);
+        pool.retry(|| {
+            let mut reserved = space.reserve(TreeId::CATALOG, PageId::NONE, 1, Purpose::Grow)?;
+            let mut mtr = Mtr::begin(&pool, MtrSize::Small)?;
+            let catalog = Btree::create(TreeId::CATALOG, &mut mtr, &mut reserved)?;
+            space.set_catalog_root(&mut mtr, catalog.root)?;
+            mtr.commit();
+            Ok(())
+        })?;
+        let undo = UndoStore::create(space.clone())?;
+        pool.flush_all()?;
+        marker.remove()?;
+        Ok(Self { env, path: path.into(), space, undo, next_txn: TxnId(1), open: Vec::new() })
+    }
+
+    fn existing(env: Env, path: &Path, options: &mut Options, memory: &MemoryLimit) -> Result<Self> {
+        let disk = env.disk.clone();
+        let stats = Arc::new(IoStats::new());
+        let health = Arc::new(Health::default());
+        let control = Control::open(disk.clone(), &path.join(CONTROL_FILE), &stats)?;
+        let made = control.current();
+        options.adopt(u64::from(made.page_bytes), made.segment_bytes)?;
+        options.settle(memory)?;
+        let incarnation = control.begin_incarnation()?;
+        let block = control.current();
+        let log_config = Self::log_config(&env, path, options, &block, &stats);
+        let mut reader = LogReader::open(disk.clone(), &log_config, block.checkpoint, incarnation - 1)?;
+        let mut again = reader.again();
+        if made.clean {
+            reader.closed_at(made.checkpoint);
+        }
+        while reader.next()?.is_some() {}
+        let tail = reader.finish()?;
+        let end = tail.end;
+        if end < block.log_end {
+            let why = format!("it ends at {end}, but was durable up to {} when the checkpoint was made", block.log_end);
+            return Err(Corruption::Log { at: end, why }.into());
+        }
+        let log = Arc::new(Log::open(disk.clone(), log_config.clone(), health.clone(), tail)?);
+        let pool_config = Self::pool_config(&env, path, options, &block, &stats);
+        let pool = Arc::new(Pool::open(disk.clone(), pool_config, control, log, health)?);
+        pool.recover_doublewrite()?;
+        let redone = recovery::redo(&pool, &mut again, end, redo_threads(&env))?;
+        drop(again);
+        let space = Arc::new(Space::open(pool)?);
+        let (undo, open, last) = UndoStore::open(space.clone())?;
+        let next = block.next_txn.0.max(redone.last_txn + 1).max(last.0 + 1);
+        Ok(Self { env, path: path.into(), space, undo, next_txn: TxnId(next), open })
+    }
+
+    fn finish(self, options: Options) -> Result<Database> {
+        let Self { env, path, space, undo, next_txn, open } = self;
+        let active = ActiveSet::new(env.clock.clone());
+        let ids: Vec<TxnId> = open.iter().map(|stream| stream.txn).collect();
+        active.restore(next_txn, &ids);
+        space.pool().note_next_txn(next_txn.0);
+        let may_wait = env.background == Background::Threads;
+        let lock_config = LockConfig {
+            timeout: options.lock_wait_timeout(),
+            blocking: may_wait,
+            ..LockConfig::new(env.clock.clone())
+        };
+        let catalog_root = space.catalog_root()?;
+        let engine = Arc::new(Engine {
+            catalog_root,
+            space,
+            undo,
+            locks: LockTable::new(lock_config),
+            active,
+            trees: Trees::default(),
+            resumed: AtomicU64::new(0),
+            unfinished: Mutex::default(),
+            purge: Mutex::default(),
+            clock: env.clock.clone(),
+            lock_wait_timeout_ns: AtomicU64::new(nanos(options.lock_wait_timeout())),
+            may_wait,
+        });
+        let (mut losers, mut prepared) = (Vec::new(), BTreeMap::new());
+        for OpenStream { stream, txn, state } in open {
+            match state {
+                OpenState::Active => losers.push(Txn::resume(engine.clone(), txn, stream)),
+                OpenState::Prepared { xid } => {
+                    let resumed = Txn::resume_prepared(engine.clone(), txn, stream)?;
+                    prepared.insert(Xid(xid), Some(resumed));
+                }
+            }
+        }
+        engine.space.set_grow_step(options.data_growth_step());
+        let work = Arc::new(Work::new(engine, losers, &options));
+        let threads = match env.background {
+            Background::Steps => None,
+            Background::Threads => Some(Threads::start(&work).map_err(|e| no_thread(&path, &e))?),
+        };
+        let prepared = Arc::new(Mutex::new(prepared));
+        let log_dir = options.log_dir_of(&path);
+        let counts = Arc::new(Counts::new(env.disk, &path, log_dir, work.clone(), prepared.clone()));
+        Ok(Database { inner: Arc::new(Inner::new(path, work, options, counts, prepared, threads)) })
+    }
+}
+
+/// The system starts no more threads.
+fn no_thread(path: &Path, error: &std::io::Error) -> Error {
+    Error::Io(seawall_io::IoError::os(seawall_io::Op::Open, path, error.raw_os_error().unwrap_or(0)))
+}
+
+/// Threads that redo: one where everything is to happen in one order.
+fn redo_threads(env: &Env) -> usize {
+    match env.background {
+        Background::Steps => 1,
+        Background::Threads => std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
+    }
+}
+
+fn torn(options: &Options) -> Torn {
+    match options.torn_page_protection() {
+        TornPages::Off => Torn::Off,
+        _ => Torn::Doublewrite,
+    }
+}
+
+/// The method asked for, or the one that was measured to be fastest in this directory.
+fn method(choice: FlushChoice, env: &Env, path: &Path) -> FlushMethod {
+    match choice.method() {
+        Some(method) => method,
+        None if env.background == Background::Steps => FlushMethod::ODirect,
+        None => calibrate::method(&*env.disk, path),
+    }
+}
+
+/// A number that no other database has. Not a secret: it tells logs of different databases apart.
+fn identity(seed: u64) -> [u8; 16] {
+    let mut id = [0; 16];
+    let (mut a, mut b) = (seed, seed ^ 0x9e37_79b9_7f4a_7c15);
+    for half in [&mut a, &mut b] {
+        // The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+        *half = (*half ^ (*half >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        *half = (*half ^ (*half >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        *half ^= *half >> 31;
+    }
+    id[..8].copy_from_slice(&a.to_le_bytes());
+    id[8..].copy_from_slice(&b.to_le_bytes());
+    id
+}
+
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // Keyed from the system's random numbers, once per process; a count makes calls differ.
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

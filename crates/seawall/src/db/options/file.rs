@@ -1,0 +1,270 @@
+//! `seawall.toml`: read, merged, written.
+//!
+//! 1. Every line is checked, also one that a stronger source overrides: a typo is never silent.
+//! 2. `[log] dir` is the option `log_dir`; the same option twice is an error.
+//! 3. What is written is read back as the same options.
+
+use super::{FILE_NAME, OptionInfo, Options, Source, table};
+use crate::error::{Error, Result};
+use seawall_io::{IoError, Op};
+use std::collections::HashSet;
+use std::path::Path;
+
+/// Tables of `seawall.toml`: prefixes of option names.
+pub(super) const TABLES: [&str; 2] = ["data", "log"];
+/// A table that belongs to `seawall lab`.
+const LAB: &str = "lab";
+/// "I/O error", for an error that carries no number.
+const EIO: i32 = 5;
+
+impl Options {
+    /// The options for the database in `dir`: these, and for what they do not set `seawall.toml` in `dir` if it is
+    /// there.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the file cannot be read; [`Error::Usage`] when it is no TOML; [`Error::InvalidOption`] for
+    /// what is in it.
+    pub fn with_file_of(mut self, dir: &Path) -> Result<Self> {
+        let path = dir.join(FILE_NAME);
+        match std::fs::read(&path) {
+            Ok(bytes) => {
+                let text = String::from_utf8(bytes)
+                    .map_err(|e| Error::Usage(format!("{} is no text: {e}", path.display())))?;
+                self.merge_toml(&text, &path.display().to_string())?;
+                Ok(self)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(self),
+            Err(error) => Err(IoError::os(Op::Open, &path, error.raw_os_error().unwrap_or(EIO)).into()),
+        }
+    }
+
+    /// Takes over what the text of a `seawall.toml` sets and nobody stronger has set. `origin` names it in errors. On
+    /// error some of it may have been taken over.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when it is no TOML; [`Error::InvalidOption`] for a name or a value in it.
+    ///
+    /// ```
+    /// use seawall::options::Options;
+    /// let mut options = Options::default().with_io_capacity(500);
+    /// options.merge_toml("io_capacity = 8000\n[log]\nflush_method = \"o_direct_dsync\"\n", "seawall.toml")?;
+    /// assert_eq!(options.io_capacity(), 500, "the program's word is the stronger one");
+    /// assert_eq!(options.log_flush_method().to_string(), "o_direct_dsync");
+    /// let typo = options.merge_toml("[log]\nflush_metod = \"fsync\"\n", "seawall.toml").unwrap_err().to_string();
+    /// assert!(typo.contains("did you mean log_flush_method?"), "{typo}");
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn merge_toml(&mut self, text: &str, origin: &str) -> Result<()> {
+        let file: toml::Table = text
+            .parse()
+            .map_err(|e: toml::de::Error| Error::Usage(format!("{origin} is no TOML: {}", e.to_string().trim_end())))?;
+        let mut seen = HashSet::new();
+        let mut one = |name: String, value: &toml::Value| {
+            let placed = |error| match error {
+                Error::InvalidOption { name, value, why } => {
+                    Error::InvalidOption { name, value, why: format!("{why} (in {origin})") }
+                }
+                other => other,
+            };
+            let text = as_text(&name, value).map_err(placed)?;
+            self.put(&name, &text, Source::File).map_err(placed)?;
+            let known = Self::info(&name)?.name;
+            if seen.insert(known) {
+                Ok(())
+            } else {
+                Err(placed(Error::InvalidOption { name, value: text, why: format!("{known} is set twice") }))
+            }
+        };
+        for (key, value) in &file {
+            match value {
+                toml::Value::Table(_) if key == LAB => {}
+                toml::Value::Table(inner) => {
+                    for (inner_key, value) in inner {
+                        one(format!("{key}.{inner_key}"), value)?;
+                    }
+                }
+                _ => one(key.clone(), value)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A `seawall.toml` with a comment for each option. What is the default is commented out, so that a better default
+    /// is taken over later.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut out = format!(
+            "# {FILE_NAME}: options of the database in this directory. What is commented out is the default.\n"
+        );
+        let infos = Self::describe();
+        let values = self.list();
+        for table in std::iter::once("").chain(TABLES) {
+            if !table.is_empty() {
+                out += &format!("\n[{table}]\n");
+            }
+            for (info, (_, value, source)) in infos.iter().zip(&values).filter(|(info, _)| info.toml_path().0 == table)
+            {
+                let unset = *source == Source::Default;
+                out += &format!(
+                    "\n# {}\n# Default {}; {}; can be changed {}.\n",
+                    info.help,
+                    shown(&info.default),
+                    info.range,
+                    when(info)
+                );
+                out += &format!("{}{} = {}\n", if unset { "# " } else { "" }, info.toml_path().1, toml_value(value));
+            }
+        }
+        out
+    }
+}
+
+fn when(info: &OptionInfo) -> String {
+    info.change.to_string()
+}
+
+fn shown(value: &str) -> &str {
+    if value.is_empty() { "empty" } else { value }
+}
+
+/// Numbers bare, all else a string.
+fn toml_value(text: &str) -> String {
+    text.parse::<i64>().map_or_else(|_| toml::Value::String(text.to_owned()).to_string(), |number| number.to_string())
+}
+
+fn as_text(name: &str, value: &toml::Value) -> Result<String> {
+    match value {
+        toml::Value::String(text) => Ok(text.clone()),
+        toml::Value::Integer(number) => Ok(number.to_string()),
+        toml::Value::Float(number) => Ok(number.to_string()),
+        toml::Value::Boolean(_) | toml::Value::Datetime(_) | toml::Value::Array(_) | toml::Value::Table(_) => {
+            let name = table::canonical(name);
+            let why = Options::info(&name).map(|info| format!("write {}", info.shape))?;
+            Err(Error::InvalidOption { name, value: value.to_string(), why })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Result<Options> {
+        let mut options = Options::default();
+        options.merge_toml(text, "/srv/db/seawall.toml").map(|()| options)
+    }
+
+    #[test]
+    fn a_file_of_the_lab_is_understood() {
+        let text = "# seawall.toml, measured by seawall lab\n\n\
+                    io_capacity = 12000\nio_capacity_burst = 21000\nprefetch_depth = 16\n\
+                    preallocate = \"off\"\ntorn_page_protection = \"auto\"\n\n\
+                    [data]\nflush_method = \"o_direct_no_fsync\"\n\n\
+                    [log]\nflush_method = \"o_direct_dsync\"\nblock_bytes = 512\n\n[lab]\nseed = 1\n";
+        let options = read(text).unwrap();
+        for (name, value) in [
+            ("io_capacity", "12000"),
+            ("io_capacity_burst", "21000"),
+            ("prefetch_depth", "16"),
+            ("preallocate", "off"),
+            ("torn_page_protection", "auto"),
+            ("data_flush_method", "o_direct_no_fsync"),
+            ("log_flush_method", "o_direct_dsync"),
+            ("log_block_bytes", "512"),
+        ] {
+            assert_eq!(options.get(name).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn errors_say_what_and_where() {
+        for (text, wants) in [
+            ("pool_size = ", "/srv/db/seawall.toml is no TOML"),
+            ("pool_sizes = 1", "did you mean pool_size? (in /srv/db/seawall.toml)"),
+            ("[data]\nflush_method = \"turbo\"", "option data_flush_method = turbo: allowed are auto, fsync"),
+            ("[page]\nsizes = 4096", "did you mean page_size?"),
+            ("pool_size = true", "option pool_size = true: write a number of bytes"),
+            ("pool_size = [1]", "write a number of bytes"),
+            ("[data.flush_method]\nx = 1", "data_flush_method"),
+            ("log_dir = \"/a\"\n[log]\ndir = \"/b\"", "log_dir is set twice"),
+            ("redo_capacity = \"1G\"\nlog_capacity = \"1G\"", "log_capacity is set twice"),
+            ("max_dirty_percent = 0", "1% to 99%"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(wants), "{text}: {error}");
+        }
+        assert!(read("flush_interval = 0.5").is_ok());
+    }
+
+    #[test]
+    fn the_file_is_between_default_and_program() {
+        let dir = tempfile::tempdir().unwrap();
+        let given = Options::default().with_pool_size(1 << 30);
+        assert_eq!(given.clone().with_file_of(dir.path()).unwrap(), given);
+        std::fs::write(dir.path().join(FILE_NAME), "pool_size = \"2G\"\ndurability = 2\n").unwrap();
+        let options = given.clone().with_file_of(dir.path()).unwrap();
+        assert_eq!(options.pool_size(), 1 << 30);
+        assert_eq!(options.get("durability").unwrap(), "written");
+        std::fs::write(dir.path().join(FILE_NAME), [0xff, 0xfe]).unwrap();
+        assert!(given.clone().with_file_of(dir.path()).unwrap_err().to_string().contains("is no text"));
+        std::fs::remove_file(dir.path().join(FILE_NAME)).unwrap();
+        std::fs::create_dir(dir.path().join(FILE_NAME)).unwrap();
+        assert!(matches!(given.with_file_of(dir.path()), Err(Error::Io(_))));
+    }
+
+    /// What the lab recommends and the engine reads are written in two crates: their names must not part.
+    #[test]
+    fn every_key_of_the_lab_is_an_option() {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../seawall-lab/src/settings/seawall.rs");
+        // Beside the published crate there is no lab.
+        let Ok(source) = std::fs::read_to_string(source) else { return };
+        let keys: Vec<&str> = source
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("const KEY"))
+            .flat_map(|rest| rest.split('"').skip(1).step_by(2))
+            .collect();
+        assert_eq!(keys.len(), 8, "{keys:?}");
+        for key in keys {
+            let (table, inner) = key.split_once('.').unwrap_or(("", key));
+            assert_eq!(Options::info(key).unwrap().toml_path(), (table, inner));
+        }
+        for line in source.lines() {
+            if let Some(word) = line.trim().strip_prefix("const DEFAULT: &str = \"").and_then(|w| w.strip_suffix("\";"))
+            {
+                let taken = Options::describe().iter().any(|info| Options::default().set(info.name, word).is_ok());
+                assert!(taken, "no option takes {word}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            picks in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..12),
+            dir in "[ -~]{0,20}",
+        ) {
+            let infos = Options::describe();
+            let mut options = Options::default();
+            for (which, word) in picks {
+                let info = which.get(&infos);
+                let value = match info.words.len() {
+                    0 if info.name == "log_dir" => dir.clone(),
+                    0 => info.default.clone(),
+                    n => info.words[word.index(n)].to_owned(),
+                };
+                options.put(info.name, &value, Source::File).unwrap();
+            }
+            let text = options.to_toml();
+            let back = read(&text);
+            prop_assert_eq!(back.unwrap(), options);
+        }
+
+        #[test]
+        fn garbage_is_an_error(text in "[a-z_=\\[\\]\" .0-9\n]{0,60}") {
+            if let Err(error) = read(&text) {
+                prop_assert!(error.to_string().contains("seawall.toml"), "{}", error);
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Every option, defined once: from this table come the getters, the builder, `set`, `seawall.toml`, command-line
+//! flags, and docs/options.md.
+//!
+//! 1. An option is added by one entry here and nothing else; rules between options are in `rules.rs`.
+//! 2. A default is always inside its range.
+//! 3. Names agree with the `seawall.toml` that `seawall lab` writes: `[log] flush_method` there is `log_flush_method`
+//!    here.
+
+use super::value::{Count, FlushChoice, Kind, Percent, Place, Preallocate, Range, Size, Time, TornPages, Word};
+use super::{Change, OptionInfo, Setting, Source, made_with, unknown};
+use crate::error::{Error, Result};
+use crate::log::{Durability, MTR_BYTES_MAX};
+use seawall_io::Backend;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+/// A range is typed by the option's value and checked by its kind.
+fn checked<K: Kind>(name: &str, value: K::Value, text: &str, range: &Range<K::Value>) -> Result<K::Value> {
+    if range.allows::<K>(&value) { Ok(value) } else { Err(refused::<K>(name, text, range)) }
+}
+
+fn read<K: Kind>(name: &str, text: &str, range: &Range<K::Value>) -> Result<K::Value> {
+    let value = K::parse(text).ok_or_else(|| refused::<K>(name, text, range))?;
+    checked::<K>(name, value, text, range)
+}
+
+fn refused<K: Kind>(name: &str, text: &str, range: &Range<K::Value>) -> Error {
+    let shape = if K::words().is_empty() { format!("; write {}", K::SHAPE) } else { String::new() };
+    let why = match range {
+        Range::Any if K::words().is_empty() => format!("write {}", K::SHAPE),
+        Range::Any => format!("allowed are {}", range.say::<K>()),
+        _ => format!("allowed is {}{shape}", range.say::<K>()),
+    };
+    Error::InvalidOption { name: name.to_owned(), value: text.to_owned(), why }
+}
+
+macro_rules! options {
+    ($($name:ident, $with:ident: $type:ty as $kind:ty = $default:expr,
+       $range:expr, $change:ident, $unit:literal, [$($alias:literal),*],
+       $help:literal, $effect:literal;)+) => {
+        /// How a database is made, opened and run. Each option, its default and its range: docs/options.md.
+        ///
+        /// A value has a source: what is set here wins over `seawall.toml` in the database's directory, which wins over
+        /// the default.
+        ///
+        /// ```
+        /// use seawall::{Durability, Options};
+        /// let mut options = Options::default().with_pool_size(256 << 20).with_durability(Durability::Written);
+        /// options.set("lock_wait_timeout", "500ms")?;
+        /// assert_eq!(options.pool_size(), 256 << 20);
+        /// let refused = options.set("page_size", "5000").unwrap_err().to_string();
+        /// assert!(refused.starts_with("option page_size = 5000: allowed is 4K to 32K, a power of two"), "{refused}");
+        /// # Ok::<(), seawall::Error>(())
+        /// ```
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Options {
+            $(pub(super) $name: Setting<$type>,)+
+        }
+
+        impl Default for Options {
+            fn default() -> Self {
+                Self { $($name: Setting { value: $default, source: Source::Default },)+ }
+            }
+        }
+
+        impl Options {
+            $(
+                #[doc = $help]
+                #[must_use]
+                pub fn $name(&self) -> $type {
+                    self.$name.value.clone()
+                }
+
+                #[doc = concat!("Sets `", stringify!($name), "`, to be checked when the database is opened. ", $help)]
+                #[must_use]
+                pub fn $with(mut self, value: $type) -> Self {
+                    self.$name = Setting { value, source: Source::Explicit };
+                    self
+                }
+            )+
+
+            /// Gives an option a value if that was not given one by a stronger source.
+            pub(super) fn put(&mut self, name: &str, text: &str, source: Source) -> Result<()> {
+                match canonical(name).as_str() {
+                    $(stringify!($name) $(| $alias)* => {
+                        let value = read::<$kind>(stringify!($name), text, &$range)?;
+                        if self.$name.source == Source::Database && value != self.$name.value {
+                            return Err(made_with(stringify!($name), text, &<$kind>::print(&self.$name.value)));
+                        }
+                        if source >= self.$name.source {
+                            self.$name = Setting { value, source };
+                        }
+                        Ok(())
+                    })+
+                    _ => Err(unknown(name, text)),
+                }
+            }
+
+            /// Whether each value is in its own range: builders take any.
+            pub(super) fn check_ranges(&self) -> Result<()> {
+                $({
+                    let value = &self.$name.value;
+                    checked::<$kind>(stringify!($name), value.clone(), &<$kind>::print(value), &$range)?;
+                })+
+                Ok(())
+            }
+
+            /// Every option's name, value as text, and source, in the order of the docs.
+            #[must_use]
+            pub fn list(&self) -> Vec<(&'static str, String, Source)> {
+                vec![$((stringify!($name), <$kind>::print(&self.$name.value), self.$name.source),)+]
+            }
+
+            /// What there is to set: for command lines, docs, and other programs' variables.
+            ///
+            /// ```
+            /// use seawall::options::Options;
+            /// let pool = Options::describe().into_iter().find(|option| option.name == "pool_size").unwrap();
+            /// assert_eq!((pool.default.as_str(), pool.flag().as_str()), ("128M", "--pool-size"));
+            /// ```
+            #[must_use]
+            pub fn describe() -> Vec<OptionInfo> {
+                vec![$(OptionInfo {
+                    name: stringify!($name),
+                    aliases: &[$($alias),*],
+                    default: <$kind>::print(&$default),
+                    range: $range.say::<$kind>(),
+                    words: <$kind>::words(),
+                    shape: <$kind>::SHAPE,
+                    unit: $unit,
+                    change: Change::$change,
+                    help: $help,
+                    effect: $effect,
+                },)+]
+            }
+        }
+    };
+}
+
+/// `log.flush-method` is `log_flush_method`.
+pub(super) fn canonical(name: &str) -> String {
+    name.trim().trim_start_matches("--").to_ascii_lowercase().replace(['.', '-'], "_")
+}
+
+const _: () = assert!(MIB >= 4 * MTR_BYTES_MAX as u64, "the smallest log buffer and log hold four mini-transactions");
+
+options! {
+    page_size, with_page_size: u64 as Size = 16 * KIB,
+        Range::PowerOfTwo(4 * KIB, 32 * KIB), Creation, "bytes", [],
+        "The size of a page.",
+        "Keys may be a fifth of it, 3072 bytes at most. Smaller pages write less for a scattered change, larger ones \
+         make scans and large rows cheaper.";
+
+    pool_size, with_pool_size: u64 as Size = 128 * MIB,
+        Range::Between(256 * KIB, 8 * TIB), Running, "bytes", ["buffer_pool_size"],
+        "Memory for pages.",
+        "The more of the working set fits, the fewer reads. At least 64 pages. The default is lowered to half of the \
+         memory this process may use where that is less.";
+
+    pool_size_max, with_pool_size_max: u64 as Size = 0,
+        Range::ZeroOr(256 * KIB, 32 * TIB), Opening, "bytes", [],
+        "The most `pool_size` can be raised to while the database is open; 0 for four times what it is at opening.",
+        "Reserves address space, no memory.";
+
+    data_initial_size, with_data_initial_size: u64 as Size = 16 * MIB,
+        Range::Between(MIB, TIB), Creation, "bytes", [],
+        "The size of the data file of a new database.",
+        "Space that is there before the first write needs no growth.";
+
+    data_growth_step, with_data_growth_step: u64 as Size = 64 * MIB,
+        Range::Between(MIB, 16 * GIB), Running, "bytes", [],
+        "The most by which the data file grows at a time.",
+        "Growth is predicted from the fill rate and done in the background, in whole MiB; larger steps grow less \
+         often and leave more unused.";
+
+    data_flush_method, with_data_flush_method: FlushChoice as Word<FlushChoice> = FlushChoice::Auto,
+        Range::Any, Opening, "", [],
+        "How the data file and the doublewrite area are written and flushed.",
+        "The methods of docs/io.md. What is in effect is reported where it differs.";
+
+    log_flush_method, with_log_flush_method: FlushChoice as Word<FlushChoice> = FlushChoice::Auto,
+        Range::Any, Running, "", [],
+        "How the log is written and flushed.",
+        "Decides the latency of a commit: `seawall lab` measures which is fastest on this disk.";
+
+    log_dir, with_log_dir: PathBuf as Place = PathBuf::new(),
+        Range::Any, Opening, "path", [],
+        "Where the log is; empty for the directory of the database.",
+        "On a device of its own the log does not wait behind the data file. Move its files along when it is changed.";
+
+    log_block_bytes, with_log_block_bytes: u64 as Size = 4 * KIB,
+        Range::PowerOfTwo(512, 64 * KIB), Opening, "bytes", ["log_block_size"],
+        "The unit in which the log is written.",
+        "At least the device's physical block, else each commit makes the device read a block to complete it.";
+
+    log_segment_size, with_log_segment_size: u64 as Size = 16 * MIB,
+        Range::PowerOfTwo(64 * KIB, GIB), Creation, "bytes", [],
+        "The size of a log file.",
+        "The log grows and shrinks by whole files, filled ahead of need.";
+
+    log_capacity, with_log_capacity: u64 as Size = 512 * MIB,
+        Range::Between(MIB + 64 * KIB, TIB), Running, "bytes", ["redo_capacity", "redo_log_capacity"],
+        "The most log that is kept: how far changed pages may lag behind it.",
+        "More of it merges more changes of a page into one write, and makes start-up after a crash longer. At least \
+         three log files.";
+
+    log_buffer_size, with_log_buffer_size: u64 as Size = 16 * MIB,
+        Range::PowerOfTwo(MIB, GIB), Opening, "bytes", [],
+        "Memory for log that is not yet written.",
+        "When it is full, changes wait for a log write.";
+
+    durability, with_durability: Durability as Word<Durability> = Durability::Flushed,
+        Range::Any, Running, "", ["flush_log_at_commit", "flush_log_at_trx_commit"],
+        "What a commit waits for: `flushed` (or 1), `written` (or 2), `deferred` (or 0).",
+        "`flushed` survives power loss; `written` survives the death of the process and may lose the last \
+         `flush_interval` on power loss; `deferred` may lose it on either. A transaction may ask for another level.";
+
+    flush_interval, with_flush_interval: Duration as Time = Duration::from_secs(1),
+        Range::Between(Duration::from_millis(1), Duration::from_secs(3600)), Running, "time", ["flush_log_at_timeout"],
+        "How old the oldest unflushed commit may become under `written` and `deferred`.",
+        "What these levels can lose at most.";
+
+    torn_page_protection, with_torn_page_protection: TornPages as Word<TornPages> = TornPages::Doublewrite,
+        Range::Any, Opening, "", [],
+        "What protects pages against writes that a power loss cuts in two.",
+        "`doublewrite` writes pages twice; `atomic` is refused where the device does not promise it; `auto` uses it \
+         where proven for the file, else doublewrite; `off` risks the database.";
+
+    preallocate, with_preallocate: Preallocate as Word<Preallocate> = Preallocate::Written,
+        Range::Any, Opening, "", [],
+        "How log and doublewrite space is made ready.",
+        "`written`: with zeroes, so that a commit changes no metadata; `off` for file systems that copy on write.";
+
+    io_backend, with_io_backend: Backend as Word<Backend> = Backend::Auto,
+        Range::Any, Opening, "", [],
+        "How requests reach the kernel.",
+        "`auto` takes io_uring where it works, else threads; the choice and its reason are reported.";
+
+    io_capacity, with_io_capacity: u32 as Count = 2000,
+        Range::Between(10, 10_000_000), Running, "pages a second", [],
+        "The most pages a second that background work writes while nothing presses.",
+        "A ceiling: the cleaner paces itself below it by what the device does and how far the checkpoint lags.";
+
+    io_capacity_burst, with_io_capacity_burst: u32 as Count = 4000,
+        Range::Between(10, 10_000_000), Running, "pages \
+        a second", ["io_capacity_max"],
+        "The most pages a second that background work writes when log or free frames run short.",
+        "A ceiling too. Follows `io_capacity` when it is not set: at least twice that.";
+
+    max_dirty_percent, with_max_dirty_percent: u32 as Percent = 90,
+        Range::Between(1, 99), Running, "percent", ["max_dirty_pages_pct"],
+        "The most of the pool that may be changed and not yet written.",
+        "A ceiling: at it, background work writes at `io_capacity_burst`.";
+
+    prefetch_depth, with_prefetch_depth: u32 as Count = 32,
+        Range::Between(0, 1024), Running, "reads", [],
+        "The most reads that one scan has in flight; 0 for none ahead.",
+        "A scan begins with few and takes more when it had to wait.";
+
+    prefetch_depth_total, with_prefetch_depth_total: u32 as Count = 256,
+        Range::Between(0, 65_536), Running, "reads", [],
+        "The most reads ahead that all scans together have in flight.",
+        "Leaves the device room for reads that somebody waits for. Follows `prefetch_depth` when it is not set: at \
+         least that.";
+
+    lock_wait_timeout, with_lock_wait_timeout: Duration as Time = Duration::from_secs(50),
+        Range::Between(Duration::ZERO, Duration::from_secs(7 * 24 * 3600)), Running, "time", [],
+        "How long a transaction waits for a lock; 0 for not at all.",
+        "Then the statement fails and the transaction may go on. Deadlocks are found at once, whatever this is.";
+}

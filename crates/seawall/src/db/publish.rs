@@ -1,0 +1,184 @@
+//! The statistics of an open database, where other processes find them: a small file in its directory.
+//!
+//! 1. Written beside and renamed over: a reader sees one moment or another, never half of each.
+//! 2. Nothing waits for it and nothing depends on it. When it cannot be written (a full disk) the database goes on, and the file's age says so.
+//! 3. What a reader believes depends on its age: a process that was killed leaves its last word behind.
+
+use super::metrics::Stats;
+use super::stats::{Counts, SAMPLE_EVERY};
+use crate::error::{Corruption, Error, Result};
+use parking_lot::{Condvar, Mutex};
+use seawall_io::{IoError, Op};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The name of the file in the directory of a database.
+pub const STATS_FILE: &str = "stats.json";
+/// How often it is written.
+pub const PUBLISH_EVERY: Duration = Duration::from_secs(1);
+
+const VERSION: u32 = 1;
+/// "I/O error", for an error that carries no number.
+const EIO: i32 = 5;
+
+/// What a process said last about the database it has, or had, open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Published {
+    /// Of this format.
+    pub version: u32,
+    /// The process.
+    pub pid: u32,
+    /// When, in milliseconds since 1970.
+    pub at_unix_ms: u64,
+    /// Whether the database was open then; else these are the last numbers of an orderly end.
+    pub open: bool,
+    /// The statistics.
+    pub stats: Stats,
+}
+
+impl Published {
+    fn now(stats: Stats, open: bool) -> Self {
+        Self { version: VERSION, pid: std::process::id(), at_unix_ms: unix_ms(), open, stats }
+    }
+
+    /// Reads what was published last for the database in `dir`; `None` when nothing ever was.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::NewerFormat`]; [`Error::Corrupt`] when it is something else.
+    pub fn read(dir: &Path) -> Result<Option<Self>> {
+        let path = dir.join(STATS_FILE);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(IoError::os(Op::Open, &path, e.raw_os_error().unwrap_or(EIO)).into()),
+        };
+        let damaged = |e: serde_json::Error| Error::from(Corruption::File { path: path.clone(), why: e.to_string() });
+        let value: serde_json::Value = serde_json::from_slice(&text).map_err(damaged)?;
+        match value["version"].as_u64().and_then(|version| u32::try_from(version).ok()) {
+            Some(found) if found > VERSION => Err(Error::NewerFormat { path, found, supported: VERSION }),
+            _ => serde_json::from_value(value).map(Some).map_err(damaged),
+        }
+    }
+
+    /// How old it is, by the clocks of both processes' machine.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        Duration::from_millis(unix_ms().saturating_sub(self.at_unix_ms))
+    }
+
+    /// Whether the database seems to be open still: it was, a moment ago.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.open && self.age() < 5 * PUBLISH_EVERY
+    }
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The thread that publishes.
+#[derive(Debug)]
+pub(super) struct Publisher {
+    state: Arc<State>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    path: PathBuf,
+    counts: Arc<Counts>,
+    stop: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Publisher {
+    /// # Errors
+    /// When the system starts no more threads.
+    pub(super) fn start(dir: &Path, counts: Arc<Counts>) -> std::io::Result<Self> {
+        let path = dir.join(STATS_FILE);
+        let state = Arc::new(State { path, counts, stop: Mutex::new(false), wake: Condvar::new() });
+        let worker = state.clone();
+        let thread = std::thread::Builder::new().name("seawall-stats".into()).spawn(move || worker.run())?;
+        Ok(Self { state, thread })
+    }
+
+    /// Publishes a last time; returns when the thread has ended.
+    pub(super) fn stop(self) {
+        *self.state.stop.lock() = true;
+        self.state.wake.notify_all();
+        if self.thread.join().is_err() {
+            // It has panicked, which the panic hook has reported; closing goes on.
+        }
+        // Whoever wants the numbers sees from their age that this failed (2).
+        let _its_age_tells = self.state.write(false).is_err();
+    }
+}
+
+impl State {
+    fn run(&self) {
+        let mut sampled = Instant::now();
+        let mut published: Option<Instant> = None;
+        let mut stop = self.stop.lock();
+        while !*stop {
+            if published.is_none_or(|at| at.elapsed() >= PUBLISH_EVERY) {
+                published = Some(Instant::now());
+                parking_lot::MutexGuard::unlocked(&mut stop, || {
+                    let _its_age_tells = self.write(true).is_err();
+                });
+                continue;
+            }
+            self.wake.wait_for(&mut stop, SAMPLE_EVERY);
+            self.counts.sample(sampled.elapsed());
+            sampled = Instant::now();
+        }
+    }
+
+    fn write(&self, open: bool) -> std::io::Result<()> {
+        let text = serde_json::to_vec(&Published::now(self.counts.gather(), open))?;
+        let new = self.path.with_extension("json.new");
+        std::fs::write(&new, text)?;
+        std::fs::rename(&new, &self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Database, Options};
+
+    #[test]
+    fn another_process_finds_the_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Published::read(dir.path()).unwrap(), None);
+        let small = Options::default().with_log_capacity(4 << 20).with_data_initial_size(1 << 20);
+        let db = Database::open_with(dir.path(), small).unwrap();
+        let found = std::iter::repeat_with(|| {
+            std::thread::sleep(Duration::from_millis(2));
+            Published::read(dir.path()).unwrap()
+        });
+        let found = found.take(10_000).flatten().next().unwrap();
+        assert!(found.is_live() && found.pid == std::process::id() && found.stats.pool.frames > 0);
+        let tree = db.create_tree("t").unwrap();
+        db.transact(|tx| tx.put(&tree, b"k", b"v")).unwrap();
+        db.close().unwrap();
+        let last = Published::read(dir.path()).unwrap().unwrap();
+        assert!(!last.is_live() && last.stats.log.commits == 2, "{last:?}");
+    }
+
+    #[test]
+    fn what_is_no_statistics_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(STATS_FILE);
+        std::fs::write(&path, "{\"version\": 1").unwrap();
+        assert!(matches!(Published::read(dir.path()), Err(Error::Corrupt(_))));
+        std::fs::write(&path, "{\"version\": 9}").unwrap();
+        assert!(matches!(Published::read(dir.path()), Err(Error::NewerFormat { found: 9, .. })));
+        std::fs::write(&path, "[]").unwrap();
+        assert!(matches!(Published::read(dir.path()), Err(Error::Corrupt(_))));
+    }
+}

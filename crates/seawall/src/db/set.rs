@@ -1,0 +1,161 @@
+//! Changing an open database: its options, and the size of its data file.
+//!
+//! 1. An option that is changed is in effect when [`Database::set`] returns, or nothing has changed.
+//! 2. One change at a time; nothing on a hot path looks at the set of options.
+
+use super::background::nanos;
+use super::database::Database;
+use super::options::Options;
+use crate::error::{Error, Result};
+use std::sync::atomic::Ordering;
+
+/// The data file grows by so much at a time while space is made ready, bytes: an error or a crash loses no more.
+const GROW_STEP_BYTES: u64 = 1 << 30;
+/// Sizes are rounded up to this, bytes: an extent.
+const GROW_UNIT_BYTES: u64 = 1 << 20;
+
+impl Database {
+    /// The options in use.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        self.inner.options.lock().clone()
+    }
+
+    /// Changes an option while the database is open. It is in effect from now on, and forgotten when the database is closed: `seawall.toml` is for
+    /// what is to stay. A longer `flush_interval` than the one the database was opened with takes effect at the next opening; until then the log
+    /// is flushed more often than that.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when there is no such option, its value is not allowed, or it cannot be changed now; [`Error::Poisoned`] when the
+    /// pool was to shrink and its pages could not be written. Nothing has changed then.
+    ///
+    /// ```
+    /// let db = seawall::Database::in_memory()?;
+    /// db.set("pool_size", "16M")?;
+    /// assert_eq!(db.options().pool_size(), 16 << 20);
+    /// assert!(db.set("page_size", "8K").is_err(), "that is for ever");
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn set(&self, option: &str, value: &str) -> Result<()> {
+        let mut options = self.inner.options.lock();
+        let mut changed = options.clone();
+        changed.set_running(option, value)?;
+        let name = Options::info(option)?.name;
+        let (work, engine) = (&self.inner.work, &self.inner.work.engine);
+        match name {
+            "pool_size" => engine.pool().set_bytes(changed.pool_size())?,
+            "data_growth_step" => engine.space.set_grow_step(changed.data_growth_step()),
+            "log_capacity" => engine.log().set_capacity(changed.log_capacity())?,
+            "log_flush_method" => engine.log().set_method(self.inner.counts.method(changed.log_flush_method()))?,
+            "durability" => work.set_durability(changed.durability()),
+            "flush_interval" => work.set_flush_interval(changed.flush_interval()),
+            "io_capacity" | "io_capacity_burst" => {
+                work.set_io_capacity(changed.io_capacity(), changed.io_capacity_burst());
+            }
+            "max_dirty_percent" => engine.pool().set_max_dirty_percent(changed.max_dirty_percent()),
+            "prefetch_depth" | "prefetch_depth_total" => {
+                engine.pool().set_prefetch_depths(changed.prefetch_depth(), changed.prefetch_depth_total());
+            }
+            "lock_wait_timeout" => {
+                engine.lock_wait_timeout_ns.store(nanos(changed.lock_wait_timeout()), Ordering::Relaxed);
+            }
+            _ => {
+                let why = "this version takes it over only when the database is opened: put it into seawall.toml and open it again";
+                return Err(Error::InvalidOption { name: name.into(), value: value.into(), why: why.into() });
+            }
+        }
+        *options = changed;
+        Ok(())
+    }
+
+    /// Makes the data file at least `bytes` long, durably, so that it need not grow under load. Returns its size. Space that is there already costs
+    /// nothing; transactions go on meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] before anything is done when the disk has too little room, or when it fills up meanwhile: what was made stays.
+    /// [`Error::Usage`] when no file of pages can be that large.
+    pub fn grow(&self, bytes: u64) -> Result<u64> {
+        let pool = self.inner.engine().pool();
+        let page_bytes = pool.page_bytes() as u64;
+        let size = || u64::from(pool.file_pages()) * page_bytes;
+        let wanted = bytes.checked_next_multiple_of(GROW_UNIT_BYTES);
+        let wanted = wanted.filter(|wanted| wanted / page_bytes < u64::from(u32::MAX));
+        let Some(wanted) = wanted else {
+            let most = (u64::from(u32::MAX) * page_bytes) >> 30;
+            return Err(Error::Usage(format!("with pages of {page_bytes} bytes a data file has at most {most} GiB")));
+        };
+        let missing = wanted.saturating_sub(size());
+        if missing > self.inner.counts.disk_free_bytes()? {
+            return Err(Error::NoSpace { path: pool.data_path().into(), needed_bytes: missing });
+        }
+        while size() < wanted {
+            let next = wanted.min(size() + GROW_STEP_BYTES);
+            pool.grow_file((next / page_bytes) as u32)?;
+        }
+        Ok(size())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Database, Durability, Error, OptionChange, Options};
+
+    #[test]
+    fn what_is_changed_is_in_effect() {
+        let db = Database::in_memory().unwrap();
+        for (name, value) in [
+            ("pool_size", "8M"),
+            ("log_capacity", "32M"),
+            ("durability", "written"),
+            ("flush_interval", "100ms"),
+            ("io_capacity", "777"),
+            ("data_growth_step", "2M"),
+            ("log_flush_method", "fsync"),
+        ] {
+            db.set(name, value).unwrap();
+            assert_eq!(db.options().get(name).unwrap(), value);
+        }
+        let engine = db.inner.engine();
+        assert_eq!((engine.pool().bytes(), engine.log().capacity()), (8 << 20, 32 << 20));
+        assert_eq!(db.inner.work.durability(), Durability::Written);
+        assert_eq!(db.options().io_capacity_burst(), 4000);
+        for (name, value) in [("pool_size", "1"), ("page_size", "4K"), ("nonsense", "1"), ("io_capacity", "many")] {
+            let before = db.options();
+            assert!(matches!(db.set(name, value), Err(Error::InvalidOption { .. })), "{name}");
+            assert_eq!(db.options(), before);
+        }
+    }
+
+    #[test]
+    fn every_option_said_to_be_changeable_is() {
+        let db = Database::in_memory().unwrap();
+        for info in Options::describe() {
+            let now = db.options().get(info.name).unwrap();
+            assert_eq!(db.set(info.name, &now).is_ok(), info.change == OptionChange::Running, "{}", info.name);
+        }
+        db.set("lock_wait_timeout", "5ms").unwrap();
+        let tree = db.create_tree("t").unwrap();
+        let mut holder = db.begin().unwrap();
+        holder.put(&tree, b"k", b"1").unwrap();
+        let mut other = db.begin().unwrap();
+        // With the default this would take most of a minute.
+        assert!(matches!(other.put(&tree, b"k", b"2"), Err(Error::LockTimeout { .. })));
+    }
+
+    #[test]
+    fn grown_space_is_there_and_is_used() {
+        let db = Database::in_memory().unwrap();
+        assert_eq!(db.grow(20 << 20).unwrap(), 20 << 20);
+        assert_eq!(db.grow(1).unwrap(), 20 << 20, "never shorter");
+        let space = db.stats().space;
+        assert!(space.free_bytes > 18 << 20 && space.data_bytes == 20 << 20, "{space:?}");
+        let tree = db.create_tree("t").unwrap();
+        for i in 0..150u32 {
+            db.transact(|tx| tx.put(&tree, &i.to_be_bytes(), &vec![1; 80_000])).unwrap();
+        }
+        assert_eq!(db.stats().space.data_bytes, 20 << 20);
+        assert_eq!(db.check().unwrap(), []);
+        assert!(matches!(db.grow(u64::MAX), Err(Error::Usage(_))));
+        assert!(matches!(db.grow(1 << 60), Err(Error::Usage(_))));
+    }
+}

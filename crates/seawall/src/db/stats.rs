@@ -1,0 +1,368 @@
+//! Gathering the statistics from the layers, and what only this layer can count.
+//!
+//! 1. Gathering takes short locks only, none that a commit waits for, and reads no page.
+//! 2. Counters never fall, also those that are worked out from gauges: the highest value seen is what counts.
+//! 3. Waiting for locks is not timed where it happens: how many wait is looked at ten times a second and added up.
+
+use super::background::Work;
+use super::calibrate;
+use super::database::{Database, Xid};
+use super::metrics::{
+    FileState, LockStats, LogStats, PoolStats, PurgeStats, SpaceStats, Stats, TxnStats, to_prometheus,
+};
+use super::options::FlushChoice;
+use crate::buffer::{DOUBLEWRITE_FILE, Pool};
+use crate::error::{Error, Result};
+use crate::format::TreeId;
+use crate::format::control::Torn;
+use crate::txn::Txn;
+use parking_lot::Mutex;
+use seawall_io::{Cause, CellSnapshot, Disk, File, FileClass, FileOptions, FlushMethod, IoSnapshot, Op};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How often waiting transactions are counted.
+pub(super) const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+/// Log files whose page cache is asked for; with more of them it costs more than it tells.
+const FILES_LOOKED_AT_MAX: usize = 256;
+
+/// The prepared transactions by name; `None` while one is on its way in or out.
+pub(super) type Prepared = Arc<Mutex<BTreeMap<Xid, Option<Txn>>>>;
+
+/// What is counted above the layers, and where the rest is found.
+#[derive(Debug)]
+pub(super) struct Counts {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    log_dir: PathBuf,
+    work: Arc<Work>,
+    prepared: Prepared,
+    opened: Duration,
+    first_txn: u64,
+    history_at_open: u64,
+    commits: AtomicU64,
+    commit_waits: AtomicU64,
+    commit_wait_ns: AtomicU64,
+    conflicts: AtomicU64,
+    lock_wait_ns: AtomicU64,
+    rollbacks: AtomicU64,
+    purged: AtomicU64,
+}
+
+impl Counts {
+    pub(super) fn new(disk: Arc<dyn Disk>, dir: &Path, log_dir: PathBuf, work: Arc<Work>, prepared: Prepared) -> Self {
+        let engine = &work.engine;
+        Self {
+            disk,
+            dir: dir.into(),
+            log_dir,
+            opened: engine.clock.now(),
+            first_txn: engine.active.next_id().0,
+            history_at_open: engine.undo.history_length(),
+            commits: AtomicU64::new(0),
+            commit_waits: AtomicU64::new(0),
+            commit_wait_ns: AtomicU64::new(0),
+            conflicts: AtomicU64::new(0),
+            lock_wait_ns: AtomicU64::new(0),
+            rollbacks: AtomicU64::new(0),
+            purged: AtomicU64::new(0),
+            work,
+            prepared,
+        }
+    }
+
+    /// A transaction that wrote has committed, and waited for the log meanwhile if `waited` is not zero.
+    pub(super) fn committed(&self, waited: Duration) {
+        self.commits.fetch_add(1, Relaxed);
+        if !waited.is_zero() {
+            self.commit_waits.fetch_add(1, Relaxed);
+            self.commit_wait_ns.fetch_add(ns(waited), Relaxed);
+        }
+    }
+
+    /// Counts an error on its way to the user.
+    pub(super) fn failed(&self, error: &Error) {
+        if matches!(error, Error::WriteConflict { .. }) {
+            self.conflicts.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts those who wait for a lock now as having waited since the last look, `since` ago.
+    pub(super) fn sample(&self, since: Duration) {
+        let waiting = self.work.engine.locks.stats().waiting as u64;
+        self.lock_wait_ns.fetch_add(waiting.saturating_mul(ns(since)), Relaxed);
+    }
+
+    /// The method that is meant, here.
+    pub(super) fn method(&self, choice: FlushChoice) -> FlushMethod {
+        match choice.method() {
+            Some(method) => method,
+            // Where one thread does everything in turn, nothing is measured.
+            None if !self.work.engine.may_wait => FlushMethod::ODirect,
+            None => calibrate::method(&*self.disk, &self.dir),
+        }
+    }
+
+    /// Bytes left on the file system.
+    pub(super) fn disk_free_bytes(&self) -> Result<u64> {
+        Ok(self.disk.free_bytes(&self.dir)?)
+    }
+
+    /// The time of the database's clock.
+    pub(super) fn now(&self) -> Duration {
+        self.work.engine.clock.now()
+    }
+
+    pub(super) fn gather(&self) -> Stats {
+        let engine = &self.work.engine;
+        let pool = engine.pool();
+        let io = pool.config().stats.snapshot();
+        let page_bytes = pool.page_bytes() as u64;
+        Stats {
+            elapsed_ns: ns(self.now().saturating_sub(self.opened)),
+            pool: Self::pool(pool, &io),
+            log: self.log(pool),
+            txn: self.txn(),
+            locks: {
+                let locks = engine.locks.stats();
+                LockStats {
+                    held: (locks.points + locks.ranges) as u64,
+                    waiting: locks.waiting as u64,
+                    waits: locks.waits,
+                    wait_ns: self.lock_wait_ns.load(Relaxed),
+                    timeouts: locks.timeouts,
+                    deadlocks: locks.deadlocks,
+                }
+            },
+            purge: self.purge(page_bytes),
+            space: self.space(page_bytes, &io),
+            files: self.files(pool),
+            backend: self.backend(),
+            io,
+        }
+    }
+
+    fn pool(pool: &Pool, io: &IoSnapshot) -> PoolStats {
+        let (stats, config) = (pool.stats(), pool.config());
+        let doublewrite = config.torn != Torn::Off;
+        PoolStats {
+            page_bytes: pool.page_bytes() as u64,
+            frames: stats.frames,
+            frames_free: stats.free,
+            frames_dirty: stats.dirty,
+            frames_dirty_max: stats.frames * u64::from(pool.max_dirty_percent()) / 100,
+            misses: stats.misses,
+            reads: of(io, FileClass::Data, Op::Read).map(CellSnapshot::count).sum(),
+            prefetched: stats.prefetched,
+            evictions: stats.evictions,
+            evict_waits: stats.frame_waits,
+            pages_written: stats.pages_written,
+            doublewrite_pages: if doublewrite {
+                stats.pages_written.saturating_sub(stats.pages_written_bare)
+            } else {
+                0
+            },
+        }
+    }
+
+    fn log(&self, pool: &Pool) -> LogStats {
+        let (log, stats) = (pool.log(), pool.log().stats());
+        let (head, durable) = (log.head().0, log.durable().0);
+        LogStats {
+            groups: stats.groups,
+            frames: stats.frames,
+            bytes: stats.bytes,
+            written_bytes: stats.bytes_written,
+            flushes: stats.flushes,
+            commits: self.commits.load(Relaxed),
+            commit_waits: self.commit_waits.load(Relaxed),
+            commit_wait_ns: self.commit_wait_ns.load(Relaxed),
+            checkpoints: pool.stats().checkpoints,
+            checkpoint_waits: stats.waits_for_checkpoint,
+            buffer_waits: stats.waits_for_buffer,
+            capacity_bytes: log.capacity(),
+            checkpoint_age_bytes: head.saturating_sub(pool.checkpoint_lsn().0),
+            unflushed_bytes: head.saturating_sub(durable),
+            segments: self.log_files().len() as u64,
+            head_lsn: head,
+            durable_lsn: durable,
+        }
+    }
+
+    fn txn(&self) -> TxnStats {
+        let active_set = &self.work.engine.active;
+        let (active, prepared) = (active_set.active_len() as u64, self.prepared.lock().len() as u64);
+        let (commits, losers) = (self.commits.load(Relaxed), self.work.losers() as u64);
+        let begun = active_set.next_id().0.saturating_sub(self.first_txn);
+        self.rollbacks.fetch_max(begun.saturating_sub(commits + active), Relaxed);
+        TxnStats {
+            active: active.saturating_sub(prepared + losers),
+            prepared,
+            losers,
+            views: active_set.views() as u64,
+            begun,
+            commits,
+            rollbacks: self.rollbacks.load(Relaxed),
+            conflicts: self.conflicts.load(Relaxed),
+        }
+    }
+
+    fn purge(&self, page_bytes: u64) -> PurgeStats {
+        let engine = &self.work.engine;
+        let history = engine.undo.history_length();
+        let ever = self.history_at_open + self.commits.load(Relaxed);
+        self.purged.fetch_max(ever.saturating_sub(history), Relaxed);
+        PurgeStats {
+            history,
+            undo_bytes: u64::from(engine.space.pages_of(TreeId::UNDO)) * page_bytes,
+            purged: self.purged.load(Relaxed),
+            oldest_view_age_ns: engine.active.oldest_view_age().map_or(0, ns),
+        }
+    }
+
+    fn space(&self, page_bytes: u64, io: &IoSnapshot) -> SpaceStats {
+        let engine = &self.work.engine;
+        let (space, pool) = (&engine.space, engine.pool());
+        // What the file has beyond the pages that may be owned was made ready by `grow`.
+        let ahead = u64::from(pool.file_pages().saturating_sub(space.pages()));
+        let grown = || of(io, FileClass::Data, Op::Grow);
+        SpaceStats {
+            data_bytes: u64::from(pool.file_pages()) * page_bytes,
+            free_bytes: (space.free_pages() + ahead) * page_bytes,
+            // An unknown is shown as plenty: nobody is to be alarmed by a number that is none.
+            disk_free_bytes: self.disk_free_bytes().unwrap_or(u64::MAX),
+            growths: grown().map(CellSnapshot::count).sum(),
+            growth_ns: grown().map(total_ns).fold(0, u64::saturating_add),
+        }
+    }
+
+    fn log_files(&self) -> Vec<PathBuf> {
+        let mut files = self.disk.list(&self.log_dir).unwrap_or_default();
+        files.retain(|file| {
+            let number = file.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix("redo."));
+            number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+        });
+        files
+    }
+
+    /// Who is open how, and what the page cache holds of it. A file that is gone or refuses is left out: it may have been recycled just now.
+    fn files(&self, pool: &Pool) -> Vec<FileState> {
+        let data = pool.data_file();
+        let cached = |file: &File| file.cached().ok().map(|cached| cached.resident);
+        let mut states = vec![FileState { class: FileClass::Data, mode: data.mode(), page_cache_bytes: cached(data) }];
+        let open = |path: &Path, class: FileClass, method: FlushMethod| {
+            File::open(self.disk.clone(), path, FileOptions::new(class, method)).ok()
+        };
+        let (log, mode) = (self.log_files(), pool.log().mode());
+        let few = log.len() <= FILES_LOOKED_AT_MAX;
+        let held = || log.iter().filter_map(|path| cached(&open(path, FileClass::Redo, mode.requested)?)).sum();
+        let page_cache_bytes = few.then(held);
+        states.push(FileState { class: FileClass::Redo, mode, page_cache_bytes });
+        let config = pool.config();
+        if config.torn != Torn::Off {
+            let path = self.dir.join(DOUBLEWRITE_FILE);
+            if let Some(file) = open(&path, FileClass::Doublewrite, config.doublewrite_method) {
+                let page_cache_bytes = cached(&file);
+                states.push(FileState { class: FileClass::Doublewrite, mode: file.mode(), page_cache_bytes });
+            }
+        }
+        states
+    }
+
+    fn backend(&self) -> String {
+        let info = self.disk.backend();
+        format!("{} ({})", info.name, info.reason)
+    }
+}
+
+fn of(io: &IoSnapshot, class: FileClass, op: Op) -> impl Iterator<Item = &CellSnapshot> {
+    io.cells.iter().filter(move |cell| cell.class == class && cell.op == op)
+}
+
+/// The time that the operations of a cell took, ns, as exactly as its buckets tell.
+#[must_use]
+pub fn total_ns(cell: &CellSnapshot) -> u64 {
+    let sum: f64 = cell.latency.iter().map(|b| (b.start() as f64 + b.end() as f64) / 2.0 * b.count() as f64).sum();
+    sum as u64
+}
+
+/// The time for which readers waited for pages, ns, added up.
+pub(super) fn read_wait_ns(io: &IoSnapshot) -> u64 {
+    io.get(FileClass::Data, Op::Read, Cause::DemandRead).map_or(0, total_ns)
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Database {
+    /// What the engine counts, now. Cheap enough for once a second.
+    ///
+    /// ```
+    /// let db = seawall::Database::in_memory()?;
+    /// let tree = db.create_tree("t")?;
+    /// db.transact(|tx| tx.put(&tree, b"k", b"v"))?;
+    /// let stats = db.stats();
+    /// assert!(stats.log.commits >= 2 && stats.txn.active == 0);
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.inner.counts.gather()
+    }
+
+    /// Space that a tree owns, bytes. Looks nothing up.
+    #[must_use]
+    pub fn tree_bytes(&self, tree: &super::database::Tree) -> u64 {
+        let space = &self.inner.engine().space;
+        u64::from(space.pages_of(tree.id())) * space.pool().page_bytes() as u64
+    }
+
+    /// The statistics as Prometheus text.
+    #[must_use]
+    pub fn metrics(&self) -> String {
+        to_prometheus(&self.stats())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Database, TxOptions};
+
+    #[test]
+    fn the_numbers_are_those_of_what_was_done() {
+        let db = Database::in_memory().unwrap();
+        let before = db.stats();
+        let tree = db.create_tree("t").unwrap();
+        for i in 0..20u32 {
+            db.transact(|tx| tx.put(&tree, &i.to_be_bytes(), b"v")).unwrap();
+        }
+        let mut lost = db.begin().unwrap();
+        lost.put(&tree, b"x", b"y").unwrap();
+        lost.rollback().unwrap();
+        let mut open = db.begin().unwrap();
+        open.put(&tree, b"x", b"y").unwrap();
+        let mut late = db.begin().unwrap();
+        let _snapshot = late.get(&tree, b"x").unwrap();
+        db.transact(|tx| tx.put(&tree, b"z", b"1")).unwrap();
+        late.put(&tree, b"y", b"2").unwrap();
+        assert!(late.put(&tree, b"z", b"2").is_err());
+        let window = db.stats().since(&before);
+        assert_eq!(window.txn.commits, 22);
+        assert_eq!((window.txn.conflicts, window.txn.active), (1, 2));
+        assert_eq!(window.txn.begun, window.txn.commits + window.txn.rollbacks + window.txn.active);
+        assert!(
+            window.log.bytes > 0 && window.log.head_lsn > 0 && window.pool.frames > 0 && window.space.data_bytes > 0
+        );
+        assert_eq!(window.files[0].page_cache_bytes, Some(0));
+        assert!(db.metrics().contains("seawall_txn_commits_total"));
+        drop((open, late));
+        let read_only = db.begin_with(TxOptions::default()).unwrap();
+        read_only.commit().unwrap();
+        assert_eq!(db.stats().since(&before).txn.commits, 22, "what wrote nothing commits nothing");
+    }
+}

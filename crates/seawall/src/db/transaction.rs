@@ -1,0 +1,362 @@
+//! The transaction as its user sees it.
+
+use super::cursor::{Cursor, CursorOptions, Range};
+use super::database::{Inner, Tree, Xid};
+use crate::error::{Error, Result};
+use crate::format::TxnId;
+use crate::log::Durability;
+use crate::txn::{Change, Committing, Mode, SavepointAt, Txn};
+use std::ops::RangeBounds;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A transaction. Dropped without [`Transaction::commit`], it is rolled back.
+///
+/// Reads take `&self`, changes `&mut self`; a transaction can move between threads, and is used by one at a time.
+///
+/// ```
+/// # let db = seawall::Database::in_memory()?;
+/// let users = db.create_tree("users")?;
+/// let mut tx = db.begin()?;
+/// tx.put(&users, b"ada", b"1815")?;
+/// assert_eq!(tx.get(&users, b"ada")?.as_deref(), Some(&b"1815"[..]));
+/// drop(tx); // rolled back
+/// assert_eq!(db.begin()?.get(&users, b"ada")?, None);
+/// # Ok::<(), seawall::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Transaction {
+    // Before `inner`, and so dropped before it: the last one closes the database, and nothing may be logged after that.
+    txn: Txn,
+    inner: Arc<Inner>,
+    durability: Durability,
+}
+
+/// A point that a transaction can be rolled back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Savepoint(SavepointAt);
+
+/// A commit that was submitted; see [`Transaction::commit_start`]. Dropped, it is waited for.
+#[derive(Debug)]
+pub struct Commit {
+    // Before `inner`, as in [`Transaction`].
+    committing: Committing,
+    inner: Arc<Inner>,
+    /// When it was begun, by the database's clock; `None` when nothing was written, or its end is counted.
+    begun: Option<Duration>,
+}
+
+impl Transaction {
+    pub(super) fn new(inner: Arc<Inner>, txn: Txn, durability: Durability) -> Self {
+        Self { inner, txn, durability }
+    }
+
+    /// Counts what went wrong.
+    fn noted<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            self.inner.counts.failed(error);
+        }
+        result
+    }
+
+    fn change(&mut self, tree: &Tree, key: &[u8], value: &[u8], change: Change) -> Result<bool> {
+        let changed = self.txn.change(&tree.state, key, value, change);
+        self.noted(changed)
+    }
+
+    pub(super) fn txn(&self) -> &Txn {
+        &self.txn
+    }
+
+    /// Its id; `None` before its first change.
+    #[must_use]
+    pub fn id(&self) -> Option<TxnId> {
+        Some(self.txn.id()).filter(|&id| id != TxnId::NONE)
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// [`Error::TreeDropped`]; [`Error::Io`] and [`Error::Corrupt`] when a page cannot be read; when serializable also lock errors.
+    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.txn.get(&tree.state, key)
+    }
+
+    /// Lends the value of `key` to `f` without copying it. The page it lies in is latched while `f` runs: `f` must be short, and what it asks of
+    /// a database is refused with [`Error::Usage`].
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn get_with<T>(&self, tree: &Tree, key: &[u8], f: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.txn.get_with(&tree.state, key, f)
+    }
+
+    /// Whether `key` is there.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        Ok(self.get_with(tree, key, |_| ())?.is_some())
+    }
+
+    /// The values of many keys, in the order of `keys`. They are looked up in key order, leaf by leaf.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_by(|&a, &b| keys[a].as_ref().cmp(keys[b].as_ref()));
+        let mut values = vec![None; keys.len()];
+        for i in order {
+            values[i] = self.get(tree, keys[i].as_ref())?;
+        }
+        Ok(values)
+    }
+
+    /// The latest value of `key`, locked against readers for share and writers until the transaction ends. A key that is not there is locked too.
+    ///
+    /// # Errors
+    /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`], and as [`Transaction::get`].
+    pub fn get_for_update(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.noted(self.txn.lock_row(&tree.state, key, Mode::Exclusive))
+    }
+
+    /// The latest value of `key`, locked against writers until the transaction ends. A key that is not there is locked too.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_update`].
+    pub fn get_for_share(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.noted(self.txn.lock_row(&tree.state, key, Mode::Shared))
+    }
+
+    /// The entries whose keys lie in `range`, in order; from both ends.
+    pub fn range<'t, K: AsRef<[u8]>>(&'t self, tree: &Tree, range: impl RangeBounds<K>) -> Range<'t> {
+        let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        Range::new(self, tree, own(range.start_bound()), own(range.end_bound()))
+    }
+
+    /// All entries in order; from both ends.
+    pub fn iter<'t>(&'t self, tree: &Tree) -> Range<'t> {
+        self.range::<&[u8]>(tree, ..)
+    }
+
+    /// The entries whose keys begin with `prefix`.
+    pub fn prefix<'t>(&'t self, tree: &Tree, prefix: &[u8]) -> Range<'t> {
+        let (start, end) = super::keys::prefix_range(prefix);
+        Range::new(self, tree, start, end)
+    }
+
+    /// A cursor over a tree.
+    pub fn cursor<'t>(&'t self, tree: &Tree, options: CursorOptions) -> Cursor<'t> {
+        Cursor::new(self, tree, options)
+    }
+
+    /// Inserts.
+    ///
+    /// # Errors
+    /// [`Error::KeyExists`]; the errors of every change: [`Error::ReadOnly`], [`Error::KeyTooLong`], [`Error::ValueTooLong`],
+    /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`], [`Error::NoSpace`], [`Error::Poisoned`]. After any of them the
+    /// transaction is as it was before, and can go on.
+    pub fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.change(tree, key, value, Change::Insert).map(|_| ())
+    }
+
+    /// Inserts unless another live key begins with the first `prefix_bytes` bytes of `key`: a unique index whose entries end in
+    /// something unique. (SQL's rule that NULLs never collide: use [`Transaction::insert`] for a key whose prefix holds one.)
+    ///
+    /// # Errors
+    /// [`Error::KeyExists`], and as [`Transaction::insert`].
+    pub fn insert_unique_prefix(&mut self, tree: &Tree, prefix_bytes: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        if prefix_bytes > key.len() {
+            return Err(Error::Usage(format!("a prefix of {prefix_bytes} bytes of a key of {} bytes", key.len())));
+        }
+        let inserted = self.txn.insert_unique_prefix(&tree.state, prefix_bytes, key, value);
+        self.noted(inserted)
+    }
+
+    /// Inserts or overwrites.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`], but for the key that exists.
+    pub fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.change(tree, key, value, Change::Put).map(|_| ())
+    }
+
+    /// Overwrites; false, and nothing done, when the key is not there.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.change(tree, key, value, Change::Update)
+    }
+
+    /// Removes; false when the key is not there.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        self.change(tree, key, &[], Change::Delete)
+    }
+
+    /// Removes the entries in `range`; returns how many.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]. What was removed before the error is removed in this transaction: use a savepoint to take it back.
+    pub fn delete_range<K: AsRef<[u8]>>(&mut self, tree: &Tree, range: impl RangeBounds<K>) -> Result<u64> {
+        let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let (mut start, end) = (own(range.start_bound()), own(range.end_bound()));
+        let mut deleted = 0;
+        loop {
+            // In pieces: the scan borrows what the deletions change.
+            let mut keys = Vec::new();
+            for entry in Range::keys_only(self, tree, start.clone(), end.clone()).take(256) {
+                keys.push(entry?.0);
+            }
+            let Some(last) = keys.last().cloned() else { return Ok(deleted) };
+            for key in &keys {
+                deleted += u64::from(self.delete(tree, key)?);
+            }
+            start = std::ops::Bound::Excluded(last);
+        }
+    }
+
+    /// Makes a tree.
+    ///
+    /// # Errors
+    /// [`Error::TreeExists`], and as [`Transaction::insert`].
+    pub fn create_tree(&mut self, name: &str) -> Result<Tree> {
+        Ok(Tree::new(self.txn.create_tree(name)?, name))
+    }
+
+    /// The tree of that name, as this transaction sees it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`].
+    pub fn open_tree(&self, name: &str) -> Result<Tree> {
+        Ok(Tree::new(self.txn.open_tree(name)?, name))
+    }
+
+    /// Drops a tree. Older snapshots go on reading it; its pages are given back when the last of them is gone.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] while another transaction has written to it and not ended.
+    pub fn drop_tree(&mut self, name: &str) -> Result<()> {
+        self.txn.drop_tree(name)
+    }
+
+    /// Gives a tree another name. Handles stay good.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`], [`Error::TreeExists`].
+    pub fn rename_tree(&mut self, from: &str, to: &str) -> Result<()> {
+        self.txn.rename_tree(from, to)
+    }
+
+    /// The names of all trees, in order.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn trees(&self) -> Result<Vec<String>> {
+        Ok(self.txn.trees()?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// A point to roll back to.
+    pub fn savepoint(&mut self) -> Savepoint {
+        Savepoint(self.txn.savepoint())
+    }
+
+    /// Takes back what was changed after the savepoint, which stays. Locks stay too.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when the savepoint is gone, because the transaction was rolled back to an earlier one since. Reading errors,
+    /// [`Error::Poisoned`].
+    pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
+        self.txn.roll_back_to(savepoint.0)
+    }
+
+    /// Forgets a savepoint. It costs nothing to keep one.
+    pub fn release(&mut self, _savepoint: Savepoint) {}
+
+    /// Read committed: a statement begins; all its reads see what is committed now.
+    pub fn begin_statement(&mut self) {
+        self.txn.begin_statement();
+    }
+
+    /// Read committed: the statement ends; each read sees what is committed when it is made.
+    pub fn end_statement(&mut self) {
+        self.txn.end_statement();
+    }
+
+    /// Commits at the transaction's durability.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]: it is not committed. [`Error::OutcomeUnknown`]: the next opening will tell.
+    pub fn commit(self) -> Result<()> {
+        self.commit_start()?.wait()
+    }
+
+    /// Commits at this durability.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    pub fn commit_with(mut self, durability: Durability) -> Result<()> {
+        self.durability = durability;
+        self.commit()
+    }
+
+    /// Submits the commit and returns at once. Others see the changes when it is done: when [`Commit::poll`] or [`Commit::wait`] said so.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    pub fn commit_start(self) -> Result<Commit> {
+        let Self { inner, txn, durability } = self;
+        let begun = (txn.id() != TxnId::NONE).then(|| inner.counts.now());
+        Ok(Commit { committing: txn.commit_start(durability)?, begun, inner })
+    }
+
+    /// Undoes everything.
+    ///
+    /// # Errors
+    /// What stopped it; the next opening completes it.
+    pub fn rollback(self) -> Result<()> {
+        self.txn.rollback()
+    }
+
+    /// First phase of two: makes the transaction survive any crash under `xid`, flushed, until [`super::Database::commit_prepared`] or
+    /// [`super::Database::rollback_prepared`].
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when the name is taken or too long, [`Error::Poisoned`], [`Error::OutcomeUnknown`].
+    pub fn prepare(self, xid: &Xid) -> Result<()> {
+        let Self { inner, mut txn, .. } = self;
+        inner.prepare(xid, move || {
+            txn.prepare(&xid.0)?;
+            Ok(txn)
+        })
+    }
+}
+
+impl Commit {
+    /// Whether it is done: `None` while nobody knows.
+    pub fn poll(&mut self) -> Option<Result<()>> {
+        let done = self.committing.poll();
+        if let (Some(Ok(())), Some(begun)) = (&done, self.begun) {
+            self.inner.counts.committed(self.inner.counts.now().saturating_sub(begun));
+            self.begun = None;
+        }
+        done
+    }
+
+    /// Waits until it is done.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`].
+    pub fn wait(self) -> Result<()> {
+        let Self { committing, inner, begun } = self;
+        committing.wait()?;
+        if let Some(begun) = begun {
+            inner.counts.committed(inner.counts.now().saturating_sub(begun));
+        }
+        Ok(())
+    }
+}
