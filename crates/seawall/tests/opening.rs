@@ -1,0 +1,122 @@
+//! Making and opening a database, by several at once and with damage.
+
+use seawall::{Background, Database, Durability, Env, Error, Options, Task};
+use seawall_sim::{Process, SimDisk, SimOptions};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn small() -> Options {
+    Options::default()
+        .with_page_size(4096)
+        .with_pool_size(512 << 10)
+        .with_data_initial_size(1 << 20)
+        .with_log_segment_size(256 << 10)
+        .with_log_capacity(2 << 20)
+        .with_log_buffer_size(1 << 20)
+}
+
+fn open(disk: &Arc<Process>) -> seawall::Result<Database> {
+    let env = Env {
+        disk: disk.clone(),
+        clock: Arc::new(seawall_io::SystemClock::default()),
+        seed: 1,
+        background: Background::Steps,
+    };
+    Database::open_in(env, "/db", small())
+}
+
+#[test]
+fn of_several_that_make_one_database_one_has_it() {
+    for _ in 0..10 {
+        let dir = tempfile::tempdir().unwrap();
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let openers: Vec<_> = (0..4)
+                .map(|i: u8| {
+                    let path = dir.path();
+                    scope.spawn(move || {
+                        let db = Database::open_with(path, small())?;
+                        let tree = db.create_tree("t")?;
+                        db.transact(|tx| tx.put(&tree, &[i], b"here"))?;
+                        db.close()?;
+                        Ok::<u8, Error>(i)
+                    })
+                })
+                .collect();
+            openers.into_iter().map(|opener| opener.join().unwrap()).collect()
+        });
+        for refused in opened.iter().filter_map(|o| o.as_ref().err()) {
+            assert!(matches!(refused, Error::Locked { .. }), "{refused}");
+        }
+        let db = Database::open_with(dir.path(), small()).unwrap();
+        for i in opened.iter().flatten() {
+            let tree = db.open_tree("t").unwrap();
+            assert!(db.begin().unwrap().contains(&tree, &[*i]).unwrap(), "opener {i} has committed");
+        }
+        assert!(!dir.path().join("creating").exists());
+    }
+}
+
+#[test]
+fn a_crash_at_any_operation_of_the_making_leaves_a_place_where_it_can_be_made() {
+    for operations in (0..400).step_by(3) {
+        let sim = SimDisk::new(SimOptions { seed: operations, ..SimOptions::default() });
+        let process = Arc::new(Process::new(&sim));
+        sim.inject(seawall_sim::Fault::eio().at_op(operations));
+        let first = open(&process);
+        sim.clear_faults();
+        let made = first.is_ok();
+        drop(first);
+        process.dies_of(SimDisk::power_cut);
+        let db = open(&Arc::new(Process::new(&sim))).unwrap_or_else(|e| panic!("operation {operations}: {e}"));
+        db.create_tree("t").unwrap();
+        drop(db);
+        if made && operations > 200 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn one_rotten_control_slot_loses_no_commit() {
+    for slot in 0..2u64 {
+        let sim = SimDisk::new(SimOptions { seed: 3, ..SimOptions::default() });
+        for round in 0..2u8 {
+            let process = Arc::new(Process::new(&sim));
+            let db = open(&process).unwrap();
+            let tree = db.create_tree("t").unwrap();
+            db.transact(|tx| tx.put(&tree, &[round], b"kept")).unwrap();
+            process.dies_of(SimDisk::power_cut);
+        }
+        sim.flip_bit("/db/control", slot * (16 << 10) + 100, 3).unwrap();
+        let db = open(&Arc::new(Process::new(&sim))).unwrap();
+        let tree = db.open_tree("t").unwrap();
+        assert_eq!(db.begin().unwrap().iter(&tree).count(), 2, "slot {slot}");
+    }
+}
+
+#[test]
+fn a_commit_that_is_only_polled_is_done_soon() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open_with(dir.path(), small()).unwrap();
+    let tree = db.create_tree("t").unwrap();
+    let mut tx = db.begin().unwrap();
+    tx.put(&tree, b"k", b"v").unwrap();
+    let mut commit = tx.commit_start().unwrap();
+    let begun = Instant::now();
+    while commit.poll().transpose().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "polling moves the log");
+        std::thread::yield_now();
+    }
+    assert!(db.begin().unwrap().contains(&tree, b"k").unwrap());
+    // Nobody else asked for it to be written.
+    let sim = SimDisk::new(SimOptions::default());
+    let db = open(&Arc::new(Process::new(&sim))).unwrap();
+    let tree = db.create_tree("t").unwrap();
+    for level in [Durability::Flushed, Durability::Written] {
+        let mut tx = db.begin_with(seawall::TxOptions { durability: Some(level), ..Default::default() }).unwrap();
+        tx.put(&tree, b"k", b"v").unwrap();
+        let mut commit = tx.commit_start().unwrap();
+        assert!(commit.poll().transpose().unwrap().is_some(), "{level:?}: one poll is enough when nobody else writes");
+    }
+    db.step_task(Task::Log).unwrap();
+}

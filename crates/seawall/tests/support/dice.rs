@@ -1,0 +1,63 @@
+//! Randomness of one seed.
+//!
+//! 1. One seed is one run, under every version of every library: the generator (SplitMix64, Steele, Lea and Flood 2014) is written out here.
+//! 2. Streams that are split off do not disturb each other: an added draw in one part of a test leaves the others as they were.
+
+#![allow(dead_code)] // each test binary uses some of it
+
+#[derive(Debug, Clone)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed ^ 0x5ea7_a11d_1ce5_eed5)
+    }
+
+    /// A stream of its own.
+    pub(crate) fn split(&mut self) -> Self {
+        Self::new(self.next())
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Uniform below `end`; 0 when `end` is 0.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+
+    pub(crate) fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    pub(crate) fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    pub(crate) fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.index(of.len())].clone()
+    }
+
+    /// From 1 to about `end`, each order of magnitude as often as another.
+    pub(crate) fn log_uniform(&mut self, end: u64) -> u64 {
+        let bits = self.below(u64::from(end.max(1).ilog2()) + 1);
+        (1 << bits) + self.below(1 << bits)
+    }
+
+    /// One of the choices, as often as its weight says.
+    pub(crate) fn weighted<T: Copy>(&mut self, of: &[(u64, T)]) -> T {
+        let mut left = self.below(of.iter().map(|(weight, _)| weight).sum());
+        for (weight, choice) in of {
+            if left < *weight {
+                return *choice;
+            }
+            left -= weight;
+        }
+        unreachable!("the draw is below the sum of the weights")
+    }
+}

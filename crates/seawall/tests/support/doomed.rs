@@ -1,0 +1,132 @@
+//! A process on a simulated disk that dies at a given operation, and the clock that goes with it.
+//!
+//! 1. The crash falls *before* the operation with that number: everything earlier happened, that one and all later ones never do.
+//! 2. Reads of the clock and completions that are merely collected are no operations.
+
+use seawall_io::{
+    Allocate, BackendInfo, Cached, Clock, Disk, Handle, OpenHow, Request, Result, SyncHow, Ticket, WriteHow,
+};
+use seawall_sim::{Process, SimDisk};
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    PowerCut,
+    Killed,
+}
+
+#[derive(Debug)]
+pub(crate) struct Doomed {
+    process: Process,
+    how: End,
+    /// Operations left; `u64::MAX`: it does not die by itself.
+    left: AtomicU64,
+    dead: AtomicBool,
+}
+
+impl Doomed {
+    pub(crate) fn new(disk: &Arc<SimDisk>, how: End, after: Option<u64>) -> Arc<Self> {
+        let left = AtomicU64::new(after.unwrap_or(u64::MAX));
+        Arc::new(Self { process: Process::new(disk), how, left, dead: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn how(&self) -> End {
+        self.how
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn dies_now(&self) {
+        if !self.dead.swap(true, Ordering::SeqCst) {
+            self.process.dies_of(match self.how {
+                End::PowerCut => SimDisk::power_cut,
+                End::Killed => SimDisk::process_death,
+            });
+        }
+    }
+
+    fn alive(&self) -> &Process {
+        let one_less = |left: u64| (left != u64::MAX).then(|| left.saturating_sub(1));
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less) == Ok(0) {
+            self.dies_now();
+        }
+        &self.process
+    }
+}
+
+impl Disk for Doomed {
+    fn backend(&self) -> &BackendInfo {
+        self.process.backend()
+    }
+    fn open(&self, path: &Path, how: OpenHow) -> Result<Handle> {
+        self.alive().open(path, how)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.alive().rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.alive().remove(path)
+    }
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.alive().sync_dir(path)
+    }
+    fn list(&self, path: &Path) -> Result<Vec<PathBuf>> {
+        self.alive().list(path)
+    }
+    fn free_bytes(&self, path: &Path) -> Result<u64> {
+        self.alive().free_bytes(path)
+    }
+    fn lock(&self, file: &Handle) -> Result<()> {
+        self.alive().lock(file)
+    }
+    fn len(&self, file: &Handle) -> Result<u64> {
+        self.alive().len(file)
+    }
+    fn set_len(&self, file: &Handle, len: u64) -> Result<()> {
+        self.alive().set_len(file, len)
+    }
+    fn allocate(&self, file: &Handle, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.alive().allocate(file, how, offset, len)
+    }
+    fn read_at(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.alive().read_at(file, offset, buf)
+    }
+    fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize> {
+        self.alive().write_at(file, offset, bufs, how)
+    }
+    fn sync(&self, file: &Handle, how: SyncHow) -> Result<()> {
+        self.alive().sync(file, how)
+    }
+    fn cached(&self, file: &Handle, len: u64) -> Result<Cached> {
+        self.alive().cached(file, len)
+    }
+    fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> Result<()> {
+        self.alive().drop_cache(file, offset, len)
+    }
+    fn submit(&self, batch: Vec<Request>) -> Vec<Ticket> {
+        self.alive().submit(batch)
+    }
+    fn drive(&self, block: bool) -> usize {
+        self.process.drive(block)
+    }
+}
+
+/// The disk's virtual time: sleeping lets it pass.
+#[derive(Debug)]
+pub(crate) struct DiskClock(pub(crate) Arc<SimDisk>);
+
+impl Clock for DiskClock {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+    fn sleep(&self, duration: Duration) {
+        self.0.advance(duration);
+    }
+}

@@ -1,0 +1,373 @@
+//! What the database must hold: the naive truth beside which every read and every recovery is checked.
+//!
+//! 1. The order of commits is the order in which they were asked for: the rig runs on one thread, and a commit is one record in one log. So what is left
+//!    after a crash is a *prefix* of [`Model::log`], and the promises of acknowledged commits only say how short it may be.
+//! 2. All versions since the last opening are kept, so any snapshot can be read. A recovery forgets what was lost and makes the rest the new base.
+//! 3. Trees are known by a number that is never used twice; names are versioned as rows are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) type Key = Vec<u8>;
+pub(crate) type Value = Arc<[u8]>;
+pub(crate) type Uid = u32;
+/// So many events had happened.
+pub(crate) type Seq = usize;
+
+/// What a transaction changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) rows: BTreeMap<(Uid, Key), Option<Value>>,
+    pub(crate) names: BTreeMap<Uid, Option<String>>,
+}
+
+impl Changes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.names.is_empty()
+    }
+}
+
+/// What the log says, in its order.
+#[derive(Debug, Clone)]
+pub(crate) enum Event {
+    Commit(Changes),
+    Prepare(Vec<u8>, Changes),
+    CommitPrepared(Vec<u8>),
+    RollbackPrepared(Vec<u8>),
+}
+
+/// What the caller was promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// Nothing: it may be there or not.
+    Nothing,
+    /// Lost at most by age, at any crash.
+    Deferred,
+    /// Survives the death of the process; lost at most by age when the power goes.
+    Written,
+    /// Survives all.
+    Flushed,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Logged {
+    pub(crate) event: Event,
+    pub(crate) promise: Promise,
+    /// Virtual time when it was asked for and when it was acknowledged.
+    pub(crate) asked: Duration,
+    pub(crate) acknowledged: Duration,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Versions<T> {
+    of: Vec<(Seq, T)>,
+}
+
+impl<T: Clone> Versions<T> {
+    fn at(&self, seq: Seq) -> Option<&T> {
+        self.of.iter().rev().find(|(since, _)| *since <= seq).map(|(_, version)| version)
+    }
+    fn newest(&self) -> Seq {
+        self.of.last().map_or(0, |(since, _)| *since)
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Tree {
+    rows: BTreeMap<Key, Versions<Option<Value>>>,
+    name: Versions<Option<String>>,
+}
+
+/// Everything at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) trees: BTreeMap<String, BTreeMap<Key, Value>>,
+    pub(crate) prepared: BTreeSet<Vec<u8>>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Model {
+    trees: BTreeMap<Uid, Tree>,
+    pub(crate) log: Vec<Logged>,
+    base_prepared: BTreeMap<Vec<u8>, Changes>,
+    pub(crate) prepared: BTreeMap<Vec<u8>, Changes>,
+    uids: Uid,
+}
+
+impl Model {
+    pub(crate) fn seq(&self) -> Seq {
+        self.log.len()
+    }
+
+    pub(crate) fn new_uid(&mut self) -> Uid {
+        self.uids += 1;
+        self.uids
+    }
+
+    /// Adds an event at the end and lets all later snapshots see it.
+    pub(crate) fn push(&mut self, event: Event, promise: Promise, asked: Duration, acknowledged: Duration) {
+        let seq = self.log.len() + 1;
+        self.apply(&event, seq);
+        self.log.push(Logged { event, promise, asked, acknowledged });
+    }
+
+    fn apply(&mut self, event: &Event, seq: Seq) {
+        match event {
+            Event::Commit(changes) => self.change(changes, seq),
+            Event::Prepare(xid, changes) => {
+                self.prepared.insert(xid.clone(), changes.clone());
+            }
+            Event::CommitPrepared(xid) => {
+                let changes = self.prepared.remove(xid).expect("it is prepared");
+                self.change(&changes, seq);
+            }
+            Event::RollbackPrepared(xid) => {
+                self.prepared.remove(xid);
+            }
+        }
+    }
+
+    fn change(&mut self, changes: &Changes, seq: Seq) {
+        for (uid, name) in &changes.names {
+            self.trees.entry(*uid).or_default().name.of.push((seq, name.clone()));
+        }
+        for ((uid, key), value) in &changes.rows {
+            let tree = self.trees.entry(*uid).or_default();
+            tree.rows.entry(key.clone()).or_default().of.push((seq, value.clone()));
+        }
+    }
+
+    /// The value of a row as of `seq`.
+    pub(crate) fn row(&self, uid: Uid, key: &[u8], seq: Seq) -> Option<Value> {
+        self.trees.get(&uid)?.rows.get(key)?.at(seq)?.clone()
+    }
+
+    /// The last event that wrote the row; 0: none since the base.
+    pub(crate) fn row_newest(&self, uid: Uid, key: &[u8]) -> Seq {
+        self.trees.get(&uid).and_then(|tree| tree.rows.get(key)).map_or(0, Versions::newest)
+    }
+
+    /// All rows of a tree as of `seq` within bounds.
+    pub(crate) fn rows(&self, uid: Uid, from: Bound<&[u8]>, to: Bound<&[u8]>, seq: Seq) -> BTreeMap<Key, Value> {
+        let Some(tree) = self.trees.get(&uid).filter(|_| !is_empty(from, to)) else { return BTreeMap::new() };
+        let range = tree.rows.range::<[u8], _>((from, to));
+        range.filter_map(|(key, versions)| Some((key.clone(), versions.at(seq)?.clone()?))).collect()
+    }
+
+    /// Whether a row within bounds was written after `seq`.
+    pub(crate) fn newer(&self, uid: Uid, from: Bound<&[u8]>, to: Bound<&[u8]>, seq: Seq) -> bool {
+        let Some(tree) = self.trees.get(&uid).filter(|_| !is_empty(from, to)) else { return false };
+        tree.rows.range::<[u8], _>((from, to)).any(|(_, versions)| versions.newest() > seq)
+    }
+
+    /// The trees that have a name as of `seq`.
+    pub(crate) fn names(&self, seq: Seq) -> BTreeMap<String, Uid> {
+        let named = self.trees.iter().filter_map(|(uid, tree)| Some((tree.name.at(seq)?.clone()?, *uid)));
+        named.collect()
+    }
+
+    /// Everything as of `seq`.
+    pub(crate) fn state(&self, seq: Seq) -> State {
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let trees = self.names(seq).into_iter().map(|(name, uid)| (name, self.rows(uid, all.0, all.1, seq))).collect();
+        State { trees, prepared: self.prepared_at(seq).into_keys().collect() }
+    }
+
+    fn prepared_at(&self, seq: Seq) -> BTreeMap<Vec<u8>, Changes> {
+        let mut prepared = self.base_prepared.clone();
+        for logged in &self.log[..seq] {
+            match &logged.event {
+                Event::Prepare(xid, changes) => {
+                    prepared.insert(xid.clone(), changes.clone());
+                }
+                Event::CommitPrepared(xid) | Event::RollbackPrepared(xid) => {
+                    prepared.remove(xid);
+                }
+                Event::Commit(_) => {}
+            }
+        }
+        prepared
+    }
+
+    /// How many events must have survived: all up to the last one whose promise holds against what happened.
+    pub(crate) fn least(&self, powerless: bool, window: Duration) -> Seq {
+        let mut newest_asked = Duration::ZERO;
+        let mut least = 0;
+        for (index, logged) in self.log.iter().enumerate().rev() {
+            let by_promise = match logged.promise {
+                Promise::Nothing => false,
+                Promise::Deferred => newest_asked > logged.acknowledged + window,
+                Promise::Written => !powerless || newest_asked > logged.acknowledged + window,
+                Promise::Flushed => true,
+            };
+            if by_promise {
+                least = index + 1;
+                break;
+            }
+            if logged.promise != Promise::Nothing {
+                newest_asked = newest_asked.max(logged.asked);
+            }
+        }
+        least
+    }
+
+    /// Which prefix of the log `found` is, longest first, at least `least`. Else what differs from the nearest one.
+    pub(crate) fn find(&self, found: &State, least: Seq) -> Result<Seq, String> {
+        let fits = |seq: &Seq| self.state(*seq) == *found;
+        if let Some(seq) = (least..=self.seq()).rev().find(fits) {
+            return Ok(seq);
+        }
+        if let Some(seq) = (0..least).rev().find(fits) {
+            let lost = &self.log[seq..least];
+            let promises: Vec<Promise> = lost.iter().map(|logged| logged.promise).collect();
+            return Err(format!(
+                "lost: the state is that after event {seq} of {}, and the first {least} had to survive; promises of those that are gone: {promises:?}",
+                self.seq()
+            ));
+        }
+        let nearest = (0..=self.seq()).rev().min_by_key(|seq| self.state(*seq).differences(found, usize::MAX).len());
+        let nearest = nearest.expect("the base is one");
+        let differences = self.state(nearest).differences(found, 12);
+        let near = format!("no prefix fits; the nearest is {nearest} of {} (at least {least})", self.seq());
+        Err(format!("{near}; expected and found there:\n  {}", differences.join("\n  ")))
+    }
+
+    /// Forgets what comes after `seq` and all older versions: what a recovery leaves.
+    pub(crate) fn settle(&mut self, seq: Seq) {
+        self.prepared = self.prepared_at(seq);
+        self.base_prepared = self.prepared.clone();
+        let touched: BTreeSet<Uid> = self.prepared.values().flat_map(touched).collect();
+        self.trees.retain(|uid, tree| {
+            let name = tree.name.at(seq).cloned().flatten();
+            let keep = name.is_some() || touched.contains(uid);
+            tree.name.of = vec![(0, name)];
+            tree.rows.retain(|_, versions| match versions.at(seq).cloned().flatten() {
+                Some(value) => {
+                    versions.of = vec![(0, Some(value))];
+                    true
+                }
+                None => false,
+            });
+            keep
+        });
+        self.log.clear();
+    }
+}
+
+fn touched(changes: &Changes) -> impl Iterator<Item = Uid> {
+    changes.rows.keys().map(|(uid, _)| *uid).chain(changes.names.keys().copied())
+}
+
+/// Ranges that `BTreeMap::range` panics on.
+pub(crate) fn is_empty(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+    match (from, to) {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
+        _ => false,
+    }
+}
+
+/// A key or value for people.
+pub(crate) fn show(bytes: &[u8]) -> String {
+    let head = bytes[..bytes.len().min(24)].escape_ascii();
+    if bytes.len() > 24 { format!("\"{head}\"... ({} bytes)", bytes.len()) } else { format!("\"{head}\"") }
+}
+
+impl State {
+    /// What is different, at most `most` of it.
+    pub(crate) fn differences(&self, found: &State, most: usize) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.prepared != found.prepared {
+            all.push(format!("prepared {:?} / {:?}", self.prepared, found.prepared));
+        }
+        let none = BTreeMap::new();
+        for name in self.trees.keys().chain(found.trees.keys()).collect::<BTreeSet<_>>() {
+            if self.trees.contains_key(name) != found.trees.contains_key(name) {
+                all.push(format!("tree {name} {} / {}", self.trees.contains_key(name), found.trees.contains_key(name)));
+            }
+            let (ours, theirs) = (self.trees.get(name).unwrap_or(&none), found.trees.get(name).unwrap_or(&none));
+            for key in ours.keys().chain(theirs.keys()).collect::<BTreeSet<_>>() {
+                let (one, other) = (ours.get(key), theirs.get(key));
+                if one != other && all.len() < most {
+                    let text = |value: Option<&Value>| value.map_or_else(|| "nothing".into(), |value| show(value));
+                    all.push(format!("{name} {}: {} / {}", show(key), text(one), text(other)));
+                }
+            }
+        }
+        all.truncate(most);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(uid: Uid, key: &str, value: Option<&str>) -> Changes {
+        let value = value.map(|value| Value::from(value.as_bytes()));
+        Changes { rows: BTreeMap::from([((uid, key.into()), value)]), names: BTreeMap::new() }
+    }
+
+    fn model(promises: &[Promise]) -> Model {
+        let mut model = Model::default();
+        let uid = model.new_uid();
+        let named = Changes { names: BTreeMap::from([(uid, Some("t".into()))]), ..Changes::default() };
+        let at = |index: usize| Duration::from_millis(index as u64);
+        model.push(Event::Commit(named), Promise::Flushed, at(0), at(0));
+        for (index, promise) in promises.iter().enumerate() {
+            let changes = put(uid, &format!("k{index}"), Some("v"));
+            model.push(Event::Commit(changes), *promise, at(index + 1), at(index + 1));
+        }
+        model
+    }
+
+    #[test]
+    fn promises_say_how_much_must_survive() {
+        use Promise::{Deferred, Flushed, Nothing, Written};
+        let hour = Duration::from_secs(3600);
+        let model = model(&[Deferred, Written, Flushed, Written, Deferred, Nothing]);
+        assert_eq!(model.least(true, hour), 4);
+        assert_eq!(model.least(false, hour), 5);
+        // What is older than the window when a later commit is asked for may not be lost.
+        assert_eq!(model.least(true, Duration::from_micros(100)), 5);
+        assert_eq!(model.least(true, Duration::from_millis(1)), 4);
+    }
+
+    #[test]
+    fn only_prefixes_are_found() {
+        let model = model(&[Promise::Flushed, Promise::Nothing, Promise::Nothing]);
+        for seq in 0..=4 {
+            assert_eq!(model.find(&model.state(seq), 2).is_ok(), seq >= 2, "{seq}");
+        }
+        let mut torn = model.state(4);
+        torn.trees.get_mut("t").unwrap().remove(&b"k1"[..]);
+        assert!(model.find(&torn, 2).unwrap_err().contains("no prefix fits"));
+    }
+
+    #[test]
+    fn a_prepared_transaction_is_neither_there_nor_gone() {
+        let mut model = model(&[]);
+        let (xid, zero) = (b"x".to_vec(), Duration::ZERO);
+        model.push(Event::Prepare(xid.clone(), put(1, "p", Some("v"))), Promise::Flushed, zero, zero);
+        model.settle(2);
+        assert_eq!(model.state(0).prepared, BTreeSet::from([xid.clone()]));
+        assert_eq!(model.row(1, b"p", 0), None);
+        model.push(Event::CommitPrepared(xid), Promise::Nothing, zero, zero);
+        assert_eq!(model.row(1, b"p", 1).as_deref(), Some(&b"v"[..]));
+        assert_eq!(model.state(0).prepared.len(), 1);
+        model.settle(0);
+        assert_eq!(model.prepared.len(), 1);
+    }
+
+    #[test]
+    fn old_snapshots_stay() {
+        let mut model = model(&[Promise::Flushed]);
+        let seq = model.seq();
+        model.push(Event::Commit(put(1, "k0", None)), Promise::Flushed, Duration::ZERO, Duration::ZERO);
+        assert!(model.row(1, b"k0", seq).is_some() && model.row(1, b"k0", model.seq()).is_none());
+        assert!(model.newer(1, Bound::Unbounded, Bound::Unbounded, seq));
+        assert_eq!(model.rows(1, Bound::Excluded(&b"z"[..]), Bound::Included(&b"a"[..]), seq), BTreeMap::new());
+    }
+}

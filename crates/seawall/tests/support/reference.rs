@@ -1,0 +1,652 @@
+//! A naive engine with the engine's interface: what the rig and the history runner are tested on, and broken on purpose.
+//!
+//! 1. Everything is in memory; a commit appends its changes to one file. Nothing is ever checkpointed, purged or cached.
+//! 2. It never waits: a conflict is an error at once. Serializable transactions lock whole trees.
+//! 3. A [`Mutant`] breaks one promise; the tests of the rig show that each is caught.
+//!
+//! Names are the engine's, so the same test code runs on both. Background work is nothing to do.
+
+#![allow(dead_code)] // each test binary uses some of it
+
+pub(crate) use seawall::{Error, LockedOn, Result};
+
+use seawall::format::{TreeId, TxnId};
+pub(crate) use seawall::log::Durability;
+use seawall_io::{Clock, Create, Disk, Handle, OpenHow, SyncHow, WriteHow};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IoSlice;
+use std::ops::{Bound, RangeBounds};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+pub(crate) struct Env {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) seed: u64,
+    pub(crate) background: Background,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Background {
+    Threads,
+    Steps,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Task {
+    Clean,
+}
+
+impl Task {
+    pub(crate) const ALL: &'static [Self] = &[Self::Clean];
+}
+
+/// A promise that is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    None,
+    /// Flushed commits are only written.
+    NoSync,
+    /// Recovery takes half of the last transaction.
+    Half,
+    /// Recovery forgets what is prepared.
+    ForgetsPrepared,
+    /// A middle commit is lost, later ones are kept.
+    Hole,
+    /// Repeatable reads see what is committed later.
+    NoSnapshot,
+    /// Two may write one row.
+    NoLocks,
+    /// Rolling back to a savepoint does nothing.
+    NoSavepoint,
+    /// Scans leave out the last row.
+    ShortScan,
+    /// Serializable reads lock nothing.
+    NoReadLocks,
+    /// Write conflicts go unnoticed.
+    LostUpdate,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) mutant: Mutant,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { mutant: Mutant::None }
+    }
+}
+
+impl Options {
+    pub(crate) fn set(&mut self, _name: &str, _value: &str) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Isolation {
+    ReadCommitted,
+    RepeatableRead,
+    Serializable,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnConflict {
+    Fail,
+    Latest,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockWait {
+    Wait,
+    NoWait,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TxOptions {
+    /// The engine has more options than the naive one.
+    pub(crate) more: (),
+    pub(crate) isolation: Isolation,
+    pub(crate) on_conflict: OnConflict,
+    pub(crate) durability: Option<Durability>,
+    pub(crate) wait: LockWait,
+}
+
+impl Default for TxOptions {
+    fn default() -> Self {
+        let (isolation, on_conflict) = (Isolation::RepeatableRead, OnConflict::Fail);
+        Self { isolation, on_conflict, durability: None, wait: LockWait::Wait, more: () }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Xid(pub(crate) Vec<u8>);
+
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    id: TreeId,
+}
+
+impl Tree {
+    pub(crate) fn id(&self) -> TreeId {
+        self.id
+    }
+}
+
+type Row = (TreeId, Vec<u8>);
+type Changes = BTreeMap<Row, Option<Vec<u8>>>;
+/// Commit number and value, oldest first.
+type Versions = Vec<(u64, Option<Vec<u8>>)>;
+
+struct Inner {
+    options: Options,
+    file: Handle,
+    disk: Arc<dyn Disk>,
+    end: u64,
+    health: seawall::Health,
+    commits: u64,
+    rows: BTreeMap<Row, Versions>,
+    prepared: BTreeMap<Vec<u8>, (u64, Changes)>,
+    written: BTreeMap<Row, u64>,
+    read: BTreeSet<(TreeId, u64)>,
+    next_tree: u32,
+    next_txn: u64,
+}
+
+#[derive(Clone)]
+pub(crate) struct Database(Arc<Mutex<Inner>>);
+
+pub(crate) struct Transaction {
+    db: Database,
+    id: u64,
+    options: TxOptions,
+    snapshot: u64,
+    /// The snapshot is of a statement of read committed.
+    statement: bool,
+    changes: Changes,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Savepoint(Changes);
+
+pub(crate) struct Commit(Option<Result<()>>);
+
+impl Commit {
+    pub(crate) fn poll(&mut self) -> Option<Result<()>> {
+        self.0.clone()
+    }
+    pub(crate) fn wait(mut self) -> Result<()> {
+        self.0.take().expect("it is done")
+    }
+}
+
+const CATALOG: TreeId = TreeId::CATALOG;
+
+impl Database {
+    pub(crate) fn open_in(env: Env, path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let disk = env.disk;
+        let how = OpenHow { write: true, create: Create::IfMissing, ..OpenHow::default() };
+        let file = disk.open(&path.as_ref().join("log"), how)?;
+        disk.lock(&file)?;
+        disk.sync_dir(path.as_ref())?;
+        let mut bytes = vec![0; disk.len(&file)? as usize];
+        let mut have = 0;
+        while have < bytes.len() {
+            have += disk.read_at(&file, have as u64, &mut bytes[have..])?;
+        }
+        let (records, end) = frames(&bytes);
+        disk.set_len(&file, end)?;
+        disk.sync(&file, SyncHow::All)?;
+        let mut inner = Inner {
+            file,
+            disk,
+            end,
+            health: seawall::Health::default(),
+            commits: 0,
+            rows: BTreeMap::new(),
+            prepared: BTreeMap::new(),
+            written: BTreeMap::new(),
+            read: BTreeSet::new(),
+            next_tree: TreeId::FIRST_USER.0,
+            next_txn: 1,
+            options,
+        };
+        let count = records.len();
+        for (index, (kind, xid, mut changes)) in records.into_iter().enumerate() {
+            let mutant = inner.options.mutant;
+            let skip = mutant == Mutant::Hole && index + 2 == count && kind == 0;
+            if mutant == Mutant::Half && index + 1 == count && kind == 0 && changes.len() > 1 {
+                changes.pop_last();
+            }
+            if !skip {
+                inner.replay(kind, xid, changes);
+            }
+        }
+        Ok(Self(Arc::new(Mutex::new(inner))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().expect("no panic under the lock")
+    }
+
+    pub(crate) fn begin(&self) -> Result<Transaction> {
+        self.begin_with(TxOptions::default())
+    }
+
+    pub(crate) fn begin_with(&self, options: TxOptions) -> Result<Transaction> {
+        let mut inner = self.lock();
+        inner.next_txn += 1;
+        let (id, snapshot) = (inner.next_txn, inner.commits);
+        Ok(Transaction { db: self.clone(), id, options, snapshot, statement: false, changes: Changes::new() })
+    }
+
+    fn ddl<T>(&self, f: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
+        let options = TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() };
+        let mut tx = self.begin_with(options)?;
+        let answer = f(&mut tx)?;
+        tx.commit()?;
+        Ok(answer)
+    }
+
+    pub(crate) fn create_tree(&self, name: &str) -> Result<Tree> {
+        self.ddl(|tx| tx.open_tree(name).or_else(|_| tx.create_tree(name)))
+    }
+    pub(crate) fn drop_tree(&self, name: &str) -> Result<()> {
+        self.ddl(|tx| tx.drop_tree(name))
+    }
+    pub(crate) fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
+        self.ddl(|tx| tx.rename_tree(from, to))
+    }
+    pub(crate) fn open_tree(&self, name: &str) -> Result<Tree> {
+        self.begin()?.open_tree(name)
+    }
+    pub(crate) fn trees(&self) -> Result<Vec<String>> {
+        self.begin()?.trees()
+    }
+    pub(crate) fn prepared(&self) -> Vec<Xid> {
+        let inner = self.lock();
+        let keep = inner.options.mutant != Mutant::ForgetsPrepared;
+        inner.prepared.keys().filter(|_| keep).cloned().map(Xid).collect()
+    }
+    pub(crate) fn commit_prepared(&self, xid: &Xid) -> Result<()> {
+        self.end_prepared(xid, 2)
+    }
+    pub(crate) fn rollback_prepared(&self, xid: &Xid) -> Result<()> {
+        self.end_prepared(xid, 3)
+    }
+
+    fn end_prepared(&self, xid: &Xid, kind: u8) -> Result<()> {
+        let mut inner = self.lock();
+        let name = || String::from_utf8_lossy(&xid.0).into_owned();
+        let id = inner.prepared.get(&xid.0).ok_or_else(|| Error::Unknown { what: "XID", name: name() })?.0;
+        inner.append(kind, &xid.0, &Changes::new(), Durability::Flushed)?;
+        inner.replay(kind, xid.0.clone(), Changes::new());
+        inner.release(id);
+        Ok(())
+    }
+
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        Ok(())
+    }
+    pub(crate) fn step(&self) -> Result<bool> {
+        Ok(false)
+    }
+    pub(crate) fn step_task(&self, _task: Task) -> Result<bool> {
+        Ok(false)
+    }
+    pub(crate) fn close(self) -> Result<()> {
+        let inner = self.lock();
+        inner.health.check()?;
+        inner.disk.sync(&inner.file, SyncHow::All)?;
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn replay(&mut self, kind: u8, xid: Vec<u8>, changes: Changes) {
+        for (_, id) in changes.iter().filter(|((tree, _), _)| *tree == CATALOG) {
+            let id = id.as_ref().map_or(0, |id| id_of(id).0);
+            self.next_tree = self.next_tree.max(id + 1);
+        }
+        let changes = match kind {
+            0 => changes,
+            1 => {
+                self.next_txn += 1;
+                let id = self.next_txn;
+                self.written.extend(changes.keys().cloned().map(|row| (row, id)));
+                self.prepared.insert(xid, (id, changes));
+                return;
+            }
+            _ => {
+                let Some((id, changes)) = self.prepared.remove(&xid) else { return };
+                self.release(id);
+                if kind == 2 { changes } else { return }
+            }
+        };
+        self.commits += 1;
+        for (row, value) in changes {
+            self.rows.entry(row).or_default().push((self.commits, value));
+        }
+    }
+
+    fn release(&mut self, id: u64) {
+        self.written.retain(|_, holder| *holder != id);
+        self.read.retain(|(_, holder)| *holder != id);
+    }
+
+    fn append(&mut self, kind: u8, xid: &[u8], changes: &Changes, level: Durability) -> Result<()> {
+        self.health.check()?;
+        let mut body = vec![kind];
+        let mut field = |bytes: &[u8]| {
+            body.extend((bytes.len() as u32).to_le_bytes());
+            body.extend(bytes);
+        };
+        field(xid);
+        for ((tree, key), value) in changes {
+            field(&tree.0.to_le_bytes());
+            field(key);
+            field(&[u8::from(value.is_some())]);
+            field(value.as_deref().unwrap_or_default());
+        }
+        let mut frame = Vec::from((body.len() as u32).to_le_bytes());
+        frame.extend(crc32c::crc32c_append(self.end as u32, &body).to_le_bytes());
+        frame.extend(body);
+        let mut done = 0;
+        while done < frame.len() {
+            let bytes = [IoSlice::new(&frame[done..])];
+            match self.disk.write_at(&self.file, self.end + done as u64, &bytes, WriteHow::default()) {
+                Ok(moved) => done += moved,
+                Err(error) => return Err(self.unknown(error.into())),
+            }
+        }
+        if level == Durability::Flushed && self.options.mutant != Mutant::NoSync {
+            if let Err(error) = self.disk.sync(&self.file, SyncHow::Data) {
+                return Err(self.unknown(error.into()));
+            }
+        }
+        self.end += frame.len() as u64;
+        Ok(())
+    }
+
+    fn unknown(&self, error: Error) -> Error {
+        Error::OutcomeUnknown { cause: Arc::new(self.health.poison(error)) }
+    }
+
+    fn latest(&self, row: &Row) -> Option<&(u64, Option<Vec<u8>>)> {
+        self.rows.get(row)?.last()
+    }
+}
+
+pub(crate) fn check(_db: &Database) -> Result<Vec<String>> {
+    Ok(Vec::new())
+}
+
+pub(crate) fn set(_db: &Database, _option: &str, _value: &str) -> Result<()> {
+    Ok(())
+}
+
+fn frames(bytes: &[u8]) -> (Vec<(u8, Vec<u8>, Changes)>, u64) {
+    let (mut records, mut at) = (Vec::new(), 0);
+    let number = |at: usize| {
+        let four: [u8; 4] = bytes.get(at..at + 4)?.try_into().expect("four bytes");
+        Some(u32::from_le_bytes(four))
+    };
+    while let (Some(len), Some(crc)) = (number(at), number(at + 4)) {
+        let Some(body) = bytes.get(at + 8..at + 8 + len as usize) else { break };
+        if len == 0 || crc32c::crc32c_append(at as u32, body) != crc {
+            break;
+        }
+        let mut fields = Vec::new();
+        let mut inside = at + 9;
+        while inside < at + 8 + len as usize {
+            let size = number(inside).expect("the checksum holds") as usize;
+            fields.push(bytes[inside + 4..inside + 4 + size].to_vec());
+            inside += 4 + size;
+        }
+        let changes = fields[1..].chunks(4).map(|row| {
+            let tree = TreeId(u32::from_le_bytes(row[0][..].try_into().expect("four bytes")));
+            ((tree, row[1].clone()), (row[2] == [1]).then(|| row[3].clone()))
+        });
+        records.push((body[0], fields[0].clone(), changes.collect()));
+        at += 8 + len as usize;
+    }
+    (records, at as u64)
+}
+
+fn id_of(bytes: &[u8]) -> TreeId {
+    TreeId(u32::from_le_bytes(bytes.try_into().expect("an id")))
+}
+
+fn conflict(tree: TreeId, key: &[u8]) -> Error {
+    let on = LockedOn { tree, key: key.into() };
+    Error::LockTimeout { holder: TxnId::NONE, on, waited_ms: 0 }
+}
+
+impl Transaction {
+    fn visible(&self, inner: &Inner, row: &Row) -> Option<Vec<u8>> {
+        if let Some(own) = self.changes.get(row) {
+            return own.clone();
+        }
+        let repeatable = self.options.isolation == Isolation::RepeatableRead || self.statement;
+        let latest = !repeatable || inner.options.mutant == Mutant::NoSnapshot;
+        let since = if latest { u64::MAX } else { self.snapshot };
+        inner.rows.get(row)?.iter().rev().find(|(commit, _)| *commit <= since)?.1.clone()
+    }
+
+    fn read_lock(&self, inner: &mut Inner, tree: TreeId) -> Result<()> {
+        if self.options.isolation == Isolation::Serializable && inner.options.mutant != Mutant::NoReadLocks {
+            if inner.written.iter().any(|((written, _), holder)| *written == tree && *holder != self.id) {
+                return Err(conflict(tree, b""));
+            }
+            inner.read.insert((tree, self.id));
+        }
+        Ok(())
+    }
+
+    fn write_lock(&self, inner: &mut Inner, row: &Row) -> Result<()> {
+        let mutant = inner.options.mutant;
+        let held = inner.written.get(row).is_some_and(|holder| *holder != self.id) && mutant != Mutant::NoLocks;
+        if held || inner.read.iter().any(|(tree, holder)| *tree == row.0 && *holder != self.id) {
+            return Err(conflict(row.0, &row.1));
+        }
+        let strict = self.options.isolation == Isolation::RepeatableRead
+            && self.options.on_conflict == OnConflict::Fail
+            && mutant != Mutant::LostUpdate;
+        if strict && inner.latest(row).is_some_and(|(commit, _)| *commit > self.snapshot) {
+            let on = LockedOn { tree: row.0, key: row.1.clone() };
+            return Err(Error::WriteConflict { writer: TxnId::NONE, on });
+        }
+        inner.written.insert(row.clone(), self.id);
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut inner = self.db.lock();
+        self.read_lock(&mut inner, tree.id)?;
+        Ok(self.visible(&inner, &(tree.id, key.into())))
+    }
+
+    pub(crate) fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        Ok(self.get(tree, key)?.is_some())
+    }
+
+    pub(crate) fn multi_get<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        keys.iter().map(|key| self.get(tree, key.as_ref())).collect()
+    }
+
+    pub(crate) fn get_for_update(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut inner = self.db.lock();
+        let row = (tree.id, key.to_vec());
+        self.write_lock(&mut inner, &row)?;
+        let latest = || inner.latest(&row).and_then(|(_, value)| value.clone());
+        Ok(self.changes.get(&row).cloned().unwrap_or_else(latest))
+    }
+
+    pub(crate) fn get_for_share(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_for_update(tree, key)
+    }
+
+    pub(crate) fn range<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        range: impl RangeBounds<K>,
+    ) -> std::vec::IntoIter<Result<(Vec<u8>, Vec<u8>)>> {
+        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let bounds = (own(range.start_bound()), own(range.end_bound()));
+        let mut inner = self.db.lock();
+        if let Err(error) = self.read_lock(&mut inner, tree.id) {
+            return vec![Err(error)].into_iter();
+        }
+        let keys: BTreeSet<&Row> = inner.rows.keys().chain(self.changes.keys()).collect();
+        let inside = keys.into_iter().filter(|(of, key)| *of == tree.id && bounds.contains(key));
+        let mut found: Vec<_> =
+            inside.filter_map(|row| Some(Ok((row.1.clone(), self.visible(&inner, row)?)))).collect();
+        if inner.options.mutant == Mutant::ShortScan {
+            found.pop();
+        }
+        found.into_iter()
+    }
+
+    fn change(&mut self, tree: TreeId, key: &[u8], value: Option<&[u8]>, want: Option<bool>) -> Result<bool> {
+        let mut inner = self.db.lock();
+        let id = tree.0.to_le_bytes();
+        let catalog = inner.rows.range((CATALOG, Vec::new())..).take_while(|((of, _), _)| *of == CATALOG);
+        let mut names = catalog.filter_map(|(_, versions)| versions.last()?.1.as_deref());
+        let own = self.changes.values().any(|value| value.as_deref() == Some(&id));
+        if tree != CATALOG && !own && !names.any(|known| known == id) {
+            return Err(Error::TreeDropped { tree });
+        }
+        let row = (tree, key.to_vec());
+        let had_lock = inner.written.contains_key(&row);
+        self.write_lock(&mut inner, &row)?;
+        let latest = || inner.latest(&row).is_some_and(|(_, value)| value.is_some());
+        let there = self.changes.get(&row).map_or_else(latest, Option::is_some);
+        if want.is_some_and(|want| want != there) {
+            if !had_lock {
+                inner.written.remove(&row);
+            }
+            return Ok(there);
+        }
+        self.changes.insert(row, value.map(Vec::from));
+        Ok(there)
+    }
+
+    pub(crate) fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.change(tree.id, key, Some(value), Some(false))? {
+            return Err(Error::KeyExists { on: LockedOn { tree: tree.id, key: key.into() } });
+        }
+        Ok(())
+    }
+    pub(crate) fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.change(tree.id, key, Some(value), None).map(drop)
+    }
+    pub(crate) fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.change(tree.id, key, Some(value), Some(true))
+    }
+    pub(crate) fn delete(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        self.change(tree.id, key, None, Some(true))
+    }
+    pub(crate) fn delete_range<K: AsRef<[u8]>>(&mut self, tree: &Tree, range: impl RangeBounds<K>) -> Result<u64> {
+        let keys: Vec<_> = self.range(tree, range).collect::<Result<_>>()?;
+        let mut count = 0;
+        for (key, _) in keys {
+            count += u64::from(self.delete(tree, &key)?);
+        }
+        Ok(count)
+    }
+
+    pub(crate) fn create_tree(&mut self, name: &str) -> Result<Tree> {
+        let id = {
+            let mut inner = self.db.lock();
+            inner.next_tree += 1;
+            TreeId(inner.next_tree)
+        };
+        if self.change(CATALOG, name.as_bytes(), Some(&id.0.to_le_bytes()), Some(false))? {
+            return Err(Error::TreeExists { name: name.into() });
+        }
+        Ok(Tree { id })
+    }
+    pub(crate) fn open_tree(&self, name: &str) -> Result<Tree> {
+        let inner = self.db.lock();
+        let id = self.visible(&inner, &(CATALOG, name.into()));
+        id.map(|id| Tree { id: id_of(&id) }).ok_or_else(|| Error::NoSuchTree { name: name.into() })
+    }
+    pub(crate) fn drop_tree(&mut self, name: &str) -> Result<()> {
+        if self.change(CATALOG, name.as_bytes(), None, Some(true))? {
+            return Ok(());
+        }
+        Err(Error::NoSuchTree { name: name.into() })
+    }
+    pub(crate) fn rename_tree(&mut self, from: &str, to: &str) -> Result<()> {
+        let id = self.open_tree(from)?.id;
+        if self.change(CATALOG, to.as_bytes(), Some(&id.0.to_le_bytes()), Some(false))? {
+            return Err(Error::TreeExists { name: to.into() });
+        }
+        self.drop_tree(from)
+    }
+    pub(crate) fn trees(&self) -> Result<Vec<String>> {
+        let inner = self.db.lock();
+        let names: BTreeSet<&Row> =
+            inner.rows.keys().chain(self.changes.keys()).filter(|(tree, _)| *tree == CATALOG).collect();
+        let named = names.into_iter().filter(|row| self.visible(&inner, row).is_some());
+        Ok(named.map(|(_, name)| String::from_utf8_lossy(name).into_owned()).collect())
+    }
+
+    pub(crate) fn savepoint(&mut self) -> Savepoint {
+        Savepoint(self.changes.clone())
+    }
+    pub(crate) fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
+        if self.db.lock().options.mutant != Mutant::NoSavepoint {
+            self.changes = savepoint.0.clone();
+        }
+        Ok(())
+    }
+    pub(crate) fn begin_statement(&mut self) {
+        if self.options.isolation == Isolation::ReadCommitted {
+            self.snapshot = self.db.lock().commits;
+            self.statement = true;
+        }
+    }
+    pub(crate) fn end_statement(&mut self) {
+        self.statement = false;
+    }
+
+    pub(crate) fn commit(self) -> Result<()> {
+        let level = self.options.durability.unwrap_or(Durability::Flushed);
+        self.commit_with(level)
+    }
+    pub(crate) fn commit_with(mut self, level: Durability) -> Result<()> {
+        let changes = std::mem::take(&mut self.changes);
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let mut inner = self.db.lock();
+        inner.append(0, b"", &changes, level)?;
+        inner.replay(0, Vec::new(), changes);
+        Ok(())
+    }
+    pub(crate) fn commit_start(self) -> Result<Commit> {
+        Ok(Commit(Some(self.commit())))
+    }
+    pub(crate) fn rollback(self) -> Result<()> {
+        Ok(())
+    }
+    pub(crate) fn prepare(mut self, xid: &Xid) -> Result<()> {
+        let changes = std::mem::take(&mut self.changes);
+        let mut inner = self.db.lock();
+        if inner.prepared.contains_key(&xid.0) {
+            return Err(Error::Usage("the XID is taken".into()));
+        }
+        inner.append(1, &xid.0, &changes, Durability::Flushed)?;
+        inner.release(self.id);
+        inner.replay(1, xid.0.clone(), changes);
+        Ok(())
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.db.lock().release(self.id);
+    }
+}

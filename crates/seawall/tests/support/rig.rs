@@ -1,0 +1,658 @@
+//! One seed: a disk, a configuration, and rounds of work, crash, recovery and judgement.
+//!
+//! 1. A seed determines everything; the rig runs on one thread, and background work happens only when it asks for a step.
+//! 2. What an operation answered counts even if the process died meanwhile: an acknowledgement is a promise.
+//! 3. After an opening, everything that was found has been made durable: a later crash may not take it back.
+//! 4. Every answer that is not right is a failure, and so is every error that nothing explains.
+//!
+//! ```text
+//!   open ──(crash: again, at most 3 times)──> judge: a permitted prefix of the commits? ──> work ──> crash, kill, close, or poisoned ──> open
+//! ```
+//!
+//! Declared undetectable, and so only held to "no value that was never written" ([`Mode::Wild`]): a write that never reached the disk
+//! though it was acknowledged leaves a page, or a tail of the log, that is old and valid.
+
+use crate::api::{
+    Background, Database, Durability, Env, Error, Isolation, Options, Savepoint, Transaction, Tree, TxOptions,
+};
+use crate::support::dice::Dice;
+use crate::support::doomed::{DiskClock, Doomed, End};
+use crate::support::model::{Changes, Event, Key, Model, Promise, Seq, State, Uid, Value, show};
+use seawall_io::Op;
+use seawall_sim::{Fault, SimDisk, SimOptions};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) const DIR: &str = "/db";
+const LOG_DIR: &str = "/log";
+const OPS_KEPT: usize = 60;
+
+/// What a seed may do to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Crashes only.
+    Crashes,
+    /// Also EIO, ENOSPC and short transfers.
+    Faults,
+    /// Bits that flip on the medium between crash and opening: named, or harmless.
+    Rot,
+    /// Lost and misdirected writes.
+    Wild,
+}
+
+/// Why a round ends.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Dead,
+    /// The engine gave up after an I/O error, as it must.
+    Poisoned,
+    /// Damage was named, as it must be.
+    Named(String),
+    Failed(String),
+}
+
+pub(crate) type Step<T = ()> = Result<T, Stop>;
+
+pub(crate) fn fail<T>(why: impl Into<String>) -> Step<T> {
+    Err(Stop::Failed(why.into()))
+}
+
+/// Which errors an operation may answer with.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct May {
+    pub(crate) lock: bool,
+    pub(crate) conflict: bool,
+    pub(crate) no_tree: bool,
+}
+
+/// What the seeds of one run did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub(crate) ops: u64,
+    pub(crate) commits: u64,
+    pub(crate) lost: u64,
+    pub(crate) power_cuts: u64,
+    pub(crate) kills: u64,
+    pub(crate) dead_openings: u64,
+    pub(crate) openings: u64,
+    pub(crate) poisoned: u64,
+    pub(crate) named: u64,
+    pub(crate) conflicts: u64,
+    /// Rollbacks that found no room.
+    pub(crate) stuck: u64,
+}
+
+impl Tally {
+    #[allow(dead_code)] // the rig's own tests run one seed at a time
+    pub(crate) fn add(&mut self, other: Self) {
+        self.ops += other.ops;
+        self.commits += other.commits;
+        self.lost += other.lost;
+        self.power_cuts += other.power_cuts;
+        self.kills += other.kills;
+        self.dead_openings += other.dead_openings;
+        self.openings += other.openings;
+        self.poisoned += other.poisoned;
+        self.named += other.named;
+        self.conflicts += other.conflicts;
+        self.stuck += other.stuck;
+    }
+}
+
+/// An open transaction and what is known of it.
+pub(crate) struct Open {
+    pub(crate) number: u64,
+    pub(crate) tx: Option<Transaction>,
+    pub(crate) options: TxOptions,
+    pub(crate) snapshot: Seq,
+    pub(crate) own: Changes,
+    pub(crate) savepoints: Vec<(Savepoint, Changes)>,
+    /// What a serializable transaction has read.
+    pub(crate) ranges: Vec<(Uid, Bound<Key>, Bound<Key>)>,
+    /// Rows locked by reads; whether exclusively.
+    pub(crate) points: Vec<(Uid, Key, bool)>,
+    /// Trees it wrote to or locked rows of.
+    pub(crate) used: BTreeSet<Uid>,
+}
+
+/// One life of the engine.
+pub(crate) struct Live {
+    pub(crate) process: Arc<Doomed>,
+    pub(crate) txs: Vec<Open>,
+    pub(crate) trees: BTreeMap<Uid, Tree>,
+    /// Transactions that never ended may still be waiting for their rollback, and hold their locks.
+    pub(crate) losers: bool,
+    pub(crate) db: Database,
+}
+
+pub(crate) struct Rig {
+    pub(crate) dice: Dice,
+    pub(crate) mode: Mode,
+    pub(crate) sim: Arc<SimDisk>,
+    pub(crate) model: Model,
+    pub(crate) tally: Tally,
+    pub(crate) said: VecDeque<String>,
+    pub(crate) aloud: bool,
+    /// Faults are being injected now.
+    pub(crate) faulty: bool,
+    /// The disk is so small that it fills up.
+    pub(crate) full: bool,
+    /// Fixed when the database is made.
+    fixed: Vec<(&'static str, String)>,
+    base: Options,
+    pub(crate) page_bytes: u64,
+    pub(crate) durability: Durability,
+    flush_interval: Duration,
+    log_dir: bool,
+    pub(crate) segment_bytes: u64,
+    /// A power cut, or an I/O error that acts like one, has happened since the last judgement.
+    powerless: bool,
+    pub(crate) names: u64,
+    pub(crate) stamps: u64,
+    rounds: u64,
+    steps: u64,
+}
+
+/// How much one seed does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) rounds: u64,
+    pub(crate) steps: u64,
+}
+
+/// Runs one seed. Returns what it did, and a hash of everything that was asked of the disk and answered.
+///
+/// # Errors
+/// What went wrong, and what was done last.
+pub(crate) fn run(seed: u64, mode: Mode, size: Size, base: &Options, aloud: bool) -> Result<(Tally, u64), String> {
+    let mut rig = Rig::new(seed, mode, size, base, aloud);
+    match rig.rounds() {
+        Ok(()) => Ok((rig.tally, rig.sim.trace().hash())),
+        Err(why) => {
+            let said: Vec<String> = rig.said.into();
+            Err(format!("{why}\n  seed {seed}, {mode:?}; last operations:\n    {}", said.join("\n    ")))
+        }
+    }
+}
+
+impl Rig {
+    fn new(seed: u64, mode: Mode, size: Size, base: &Options, aloud: bool) -> Self {
+        let mut dice = Dice::new(seed);
+        let sector_bytes = dice.pick(&[512, 512, 4096]);
+        let physical = dice.pick(&[sector_bytes, 4096]);
+        let full = mode == Mode::Faults && dice.percent(30);
+        let sim = SimDisk::new(SimOptions {
+            seed: dice.next(),
+            sector_bytes,
+            physical_sector_bytes: physical,
+            capacity_bytes: if full { (8 + dice.below(8)) << 20 } else { 1 << 30 },
+            trace_entries_max: 200,
+            ..SimOptions::default()
+        });
+        let page_bytes = dice.pick(&[4096, 4096, 8192, 16384]);
+        let segment_bytes: u64 = dice.pick(&[64 << 10, 128 << 10, 256 << 10]);
+        let fixed = vec![
+            ("page_size", page_bytes.to_string()),
+            ("log_segment_size", segment_bytes.to_string()),
+            ("data_initial_size", "1M".to_string()),
+        ];
+        let log_dir = dice.percent(25);
+        let (durability, flush_interval) = (Durability::Flushed, Duration::from_millis(1));
+        let names = 0;
+        let (rounds, steps) = (size.rounds, size.steps);
+        Self {
+            dice,
+            mode,
+            sim,
+            model: Model::default(),
+            tally: Tally::default(),
+            said: VecDeque::new(),
+            aloud,
+            faulty: false,
+            full,
+            fixed,
+            base: base.clone(),
+            page_bytes,
+            durability,
+            flush_interval,
+            log_dir,
+            segment_bytes,
+            powerless: false,
+            names,
+            stamps: 0,
+            rounds,
+            steps,
+        }
+    }
+
+    pub(crate) fn say(&mut self, what: impl FnOnce() -> String) {
+        let what = what();
+        if self.aloud {
+            println!("{what}");
+        }
+        if self.said.len() == OPS_KEPT {
+            self.said.pop_front();
+        }
+        self.said.push_back(what);
+    }
+
+    /// Options that may differ from one opening to the next.
+    fn options(&mut self) -> Result<Options, String> {
+        const METHODS: [&str; 5] = ["fsync", "o_dsync", "o_direct", "o_direct_no_fsync", "o_direct_dsync"];
+        let dice = &mut self.dice;
+        self.durability =
+            dice.weighted(&[(5, Durability::Flushed), (1, Durability::Written), (1, Durability::Deferred)]);
+        let level = match self.durability {
+            Durability::Flushed => "flushed",
+            Durability::Written => "written",
+            Durability::Deferred => "deferred",
+        };
+        self.flush_interval = Duration::from_millis(dice.pick(&[1, 10, 100, 1000]));
+        let pool = (self.page_bytes * dice.pick(&[64, 64, 80, 128, 512])).max(256 << 10);
+        let mut pairs = self.fixed.clone();
+        pairs.extend([
+            ("pool_size", pool.to_string()),
+            ("data_growth_step", dice.pick(&["1M", "2M"]).to_string()),
+            ("data_flush_method", dice.pick(&METHODS).to_string()),
+            ("log_flush_method", dice.pick(&METHODS).to_string()),
+            // A simulated file does not say its alignment, and so direct I/O is made in blocks of 4 KiB.
+            ("log_block_bytes", (4096 << dice.below(3)).to_string()),
+            ("log_capacity", ((1 << 20) + self.segment_bytes * dice.pick(&[1, 2, 4, 12])).to_string()),
+            ("log_buffer_size", "1M".into()),
+            ("durability", level.into()),
+            ("flush_interval", format!("{}ms", self.flush_interval.as_millis())),
+            ("preallocate", dice.pick(&["written", "written", "off"]).to_string()),
+        ]);
+        if self.log_dir {
+            pairs.push(("log_dir", LOG_DIR.into()));
+        }
+        let mut options = self.base.clone();
+        for (name, value) in &pairs {
+            options.set(name, value).map_err(|error| format!("option {name} = {value} is refused: {error}"))?;
+        }
+        self.say(|| {
+            let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            format!("open {}", pairs.join(" "))
+        });
+        Ok(options)
+    }
+
+    fn rounds(&mut self) -> Result<(), String> {
+        let rounds = 1 + self.dice.below(self.rounds);
+        for round in 0..=rounds {
+            let last = round == rounds;
+            let Some(mut live) = self.open(last)? else { return Ok(()) };
+            let mut stop = self.judge_opening(&mut live).err();
+            if stop.is_none() && !last {
+                self.inject();
+                stop = self.work(&mut live).err();
+            }
+            if !self.end(live, stop, last)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens, through crashes while it opens. `None`: damage was named.
+    fn open(&mut self, last: bool) -> Result<Option<Live>, String> {
+        for attempt in 0.. {
+            let how = if self.dice.percent(60) { End::PowerCut } else { End::Killed };
+            let doomed = !last && attempt < 3 && self.dice.percent(85);
+            let after = if !doomed {
+                None
+            } else if self.dice.percent(25) {
+                Some(self.dice.below(60))
+            } else {
+                Some(self.dice.log_uniform(4000))
+            };
+            let process = Doomed::new(&self.sim, how, after);
+            let options = self.options()?;
+            let env = Env {
+                disk: process.clone(),
+                clock: Arc::new(DiskClock(self.sim.clone())),
+                seed: self.dice.next(),
+                background: Background::Steps,
+            };
+            self.tally.openings += 1;
+            match Database::open_in(env, DIR, options) {
+                Ok(db) => {
+                    return Ok(Some(Live { process, txs: Vec::new(), trees: BTreeMap::new(), losers: true, db }));
+                }
+                Err(_) if process.is_dead() => {
+                    self.say(|| format!("  {how:?} while it opened"));
+                    self.tally.dead_openings += 1;
+                    self.crashed(how);
+                }
+                Err(Error::Corrupt(what)) if self.mode == Mode::Rot || self.mode == Mode::Wild => {
+                    self.say(|| format!("  damage is named: {what}"));
+                    self.tally.named += 1;
+                    return Ok(None);
+                }
+                // A disk that is full may have no room for a database; it has for one that is there.
+                Err(Error::NoSpace { .. } | Error::Io(_)) if self.mode == Mode::Faults && self.model_is_empty() => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(format!("it does not open: {error}")),
+            }
+        }
+        unreachable!("an opening without a crash answers")
+    }
+
+    fn model_is_empty(&self) -> bool {
+        self.model.names(self.model.seq()).is_empty() && self.model.prepared.is_empty()
+    }
+
+    fn crashed(&mut self, how: End) {
+        match how {
+            End::PowerCut => self.tally.power_cuts += 1,
+            End::Killed => self.tally.kills += 1,
+        }
+        self.powerless |= how == End::PowerCut;
+    }
+
+    /// Reads everything and compares it with what may be there; then the model is what was found.
+    fn judge_opening(&mut self, live: &mut Live) -> Step {
+        let found = self.read_all(live)?;
+        if self.mode == Mode::Wild {
+            let prepared: Vec<_> = live.db.prepared();
+            for xid in prepared {
+                let done = live.db.rollback_prepared(&xid);
+                self.explained(live, done.err(), May::default())?;
+            }
+            return Err(Stop::Named("what was lost cannot be told".into()));
+        }
+        let least = if self.mode == Mode::Rot { 0 } else { self.model.least(self.powerless, self.window()) };
+        let seq = match self.model.find(&found, least) {
+            Ok(seq) => seq,
+            Err(why) => return fail(format!("after the opening: {why}")),
+        };
+        let of = self.model.seq();
+        self.tally.lost += (of - seq) as u64;
+        self.say(|| format!("  opened: {seq} of {of} events are there, {least} had to be"));
+        self.model.settle(seq);
+        self.powerless = false;
+        let names = self.model.names(0);
+        for (name, uid) in names {
+            let tree = live.db.open_tree(&name);
+            let tree = self.answer(live, tree, May::default())?;
+            live.trees.insert(uid, tree);
+        }
+        self.check(live)
+    }
+
+    /// What unflushed commits may be lost by age: the interval, and as much again for the flush itself and what the disk took for it.
+    fn window(&self) -> Duration {
+        2 * self.flush_interval + Duration::from_secs(1)
+    }
+
+    pub(crate) fn check(&mut self, live: &Live) -> Step {
+        // A page that the disk did not give just now is found to be unreadable, and rightly.
+        let refused = |finding: &String| self.mode == Mode::Faults && finding.contains("(os error ");
+        let found = crate::api::check(&live.db);
+        match found.map(|all| all.into_iter().filter(|one| !refused(one)).collect::<Vec<_>>()) {
+            Ok(findings) if findings.is_empty() => self.alive(live),
+            Ok(findings) if self.mode == Mode::Wild || self.mode == Mode::Rot => {
+                Err(Stop::Named(format!("{findings:?}")))
+            }
+            Ok(findings) if !live.process.is_dead() => fail(format!("check finds {findings:?}")),
+            Ok(_) => Err(Stop::Dead),
+            Err(error) => self.explained(live, Some(error), May::default()),
+        }
+    }
+
+    pub(crate) fn alive(&self, live: &Live) -> Step {
+        if live.process.is_dead() { Err(Stop::Dead) } else { Ok(()) }
+    }
+
+    fn read_all(&mut self, live: &mut Live) -> Step<State> {
+        let names = live.db.trees();
+        let names = self.answer(live, names, May::default())?;
+        let options = TxOptions { isolation: Isolation::RepeatableRead, ..TxOptions::default() };
+        let begun = live.db.begin_with(options);
+        let tx = self.answer(live, begun, May::default())?;
+        let mut state = State::default();
+        for name in names {
+            let tree = tx.open_tree(&name);
+            let tree = self.answer(live, tree, May::default())?;
+            let mut rows = BTreeMap::new();
+            let mut before: Option<Key> = None;
+            for row in tx.range::<Key>(&tree, ..) {
+                let (key, value) = self.answer(live, row, May::default())?;
+                if before.as_ref().is_some_and(|before| *before >= key) {
+                    return fail(format!(
+                        "a scan of {name} goes from {} to {}",
+                        show(&before.expect("it is")),
+                        show(&key)
+                    ));
+                }
+                if self.mode == Mode::Wild && !genuine(&value) {
+                    return fail(format!("{name} {} holds {}, which was never written", show(&key), show(&value)));
+                }
+                before = Some(key.clone());
+                rows.insert(key, Value::from(value));
+            }
+            state.trees.insert(name, rows);
+        }
+        state.prepared = live.db.prepared().into_iter().map(|xid| xid.0).collect();
+        Ok(state)
+    }
+
+    /// The answer, or why the round ends, or that nothing explains the error.
+    pub(crate) fn answer<T>(&mut self, live: &Live, answer: Result<T, Error>, may: May) -> Step<T> {
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                let text = format!("{error}");
+                self.explained(live, Some(error), may)?;
+                // The operation failed, for a reason: the caller asked for an answer and gets none, but the run goes on elsewhere.
+                Err(if self.faulty || self.full { Stop::Poisoned } else { Stop::Failed(format!("unexpected: {text}")) })
+            }
+        }
+    }
+
+    /// Whether an error is one that may be. `Ok`: the operation failed, legally, and life goes on.
+    pub(crate) fn explained(&mut self, live: &Live, error: Option<Error>, may: May) -> Step {
+        let Some(error) = error else { return self.alive(live) };
+        if live.process.is_dead() {
+            return Err(Stop::Dead);
+        }
+        self.say(|| format!("    -> {error}"));
+        match error {
+            Error::LockTimeout { .. } | Error::Deadlock { .. } if may.lock => {
+                self.tally.conflicts += 1;
+                Ok(())
+            }
+            Error::WriteConflict { .. } if may.conflict => {
+                self.tally.conflicts += 1;
+                Ok(())
+            }
+            Error::TreeDropped { .. } | Error::NoSuchTree { .. } if may.no_tree => Ok(()),
+            Error::Poisoned { .. } | Error::OutcomeUnknown { .. } if self.faulty => Err(Stop::Poisoned),
+            Error::NoSpace { .. } | Error::ReadOnly { .. } if self.faulty || self.full => Ok(()),
+            Error::Io(_) if self.faulty => Ok(()),
+            Error::Corrupt(what) if self.mode == Mode::Rot || self.mode == Mode::Wild => {
+                Err(Stop::Named(what.to_string()))
+            }
+            error => fail(format!("unexpected error: {error} ({error:?})")),
+        }
+    }
+
+    /// Commits, or whatever else adds an event: files the answer under what was promised. False: it failed and changed nothing.
+    pub(crate) fn file(
+        &mut self,
+        live: &Live,
+        event: Event,
+        level: Durability,
+        asked: Duration,
+        answer: Result<(), Error>,
+    ) -> Step<bool> {
+        let promise = match level {
+            Durability::Flushed => Promise::Flushed,
+            Durability::Written => Promise::Written,
+            Durability::Deferred => Promise::Deferred,
+        };
+        match answer {
+            Ok(()) => {
+                self.tally.commits += 1;
+                self.model.push(event, promise, asked, self.sim.now());
+                self.alive(live)?;
+                Ok(true)
+            }
+            Err(error) => {
+                if live.process.is_dead() || matches!(error, Error::OutcomeUnknown { .. }) {
+                    self.model.push(event, Promise::Nothing, asked, self.sim.now());
+                }
+                self.explained(live, Some(error), May { lock: true, conflict: true, no_tree: false })?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// The faults of this round.
+    fn inject(&mut self) {
+        if self.mode == Mode::Wild && self.dice.percent(70) {
+            let fault = if self.dice.percent(50) { Fault::lost_write() } else { Fault::misdirected_write() };
+            let nth = self.dice.log_uniform(300);
+            self.sim.inject(fault.on(Op::Write).nth(nth).once());
+            self.say(|| format!("  the {nth}th write will be lost or misdirected"));
+        }
+        self.faulty = self.mode == Mode::Faults && self.dice.percent(70);
+        if !self.faulty {
+            return;
+        }
+        let op = self.dice.pick(&[Op::Write, Op::DurableWrite, Op::Sync, Op::Read, Op::Grow, Op::Directory, Op::Open]);
+        let rare = self.dice.pick(&[0.05, 0.01, 0.002]);
+        let fault = match self.dice.below(4) {
+            0 => Fault::eio().on(op).probability(rare),
+            1 => Fault::enospc().on(self.dice.pick(&[Op::Grow, Op::Write, Op::Open])).probability(rare),
+            2 => Fault::eio().on(op).nth(self.dice.log_uniform(500)).once(),
+            _ => Fault::short().probability(0.2),
+        };
+        self.say(|| format!("  faults from now on: {fault:?}"));
+        self.sim.inject(fault);
+    }
+
+    fn work(&mut self, live: &mut Live) -> Step {
+        let steps = self.dice.log_uniform(self.steps);
+        for _ in 0..steps {
+            self.tally.ops += 1;
+            self.step(live)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a life. False: the seed is over.
+    fn end(&mut self, mut live: Live, stop: Option<Stop>, last: bool) -> Result<bool, String> {
+        self.sim.clear_faults();
+        self.faulty = false;
+        let goes_on = match stop {
+            Some(Stop::Failed(why)) => return Err(why),
+            Some(Stop::Named(what)) => {
+                self.say(|| format!("  named: {what}"));
+                self.tally.named += 1;
+                false
+            }
+            Some(Stop::Poisoned) => {
+                self.say(|| "  poisoned: closed and opened again".into());
+                self.tally.poisoned += 1;
+                // What was written and not flushed may be gone, as after a power cut.
+                self.powerless = true;
+                live.txs.clear();
+                drop(live.db);
+                return Ok(true);
+            }
+            Some(Stop::Dead) => true,
+            None if last || self.dice.percent(25) => {
+                let Live { db, txs, process, .. } = live;
+                self.say(|| "close".into());
+                drop(txs);
+                match db.close() {
+                    Ok(()) => self.model.log.iter_mut().for_each(|logged| logged.promise = logged.promise.kept()),
+                    Err(_) if process.is_dead() => self.crashed_of(&process),
+                    Err(error) if self.mode == Mode::Faults => {
+                        self.say(|| format!("    -> {error}"));
+                        self.powerless = true;
+                    }
+                    Err(error) => return Err(format!("it does not close: {error}")),
+                }
+                self.rot();
+                return Ok(true);
+            }
+            None => {
+                live.process.dies_now();
+                true
+            }
+        };
+        if goes_on {
+            self.crashed_of(&live.process);
+        }
+        // The dead engine cleans up on a disk that answers nothing; it must not panic.
+        live.process.dies_now();
+        live.txs.clear();
+        drop(live.db);
+        if goes_on {
+            self.rot();
+        }
+        Ok(goes_on)
+    }
+
+    fn crashed_of(&mut self, process: &Doomed) {
+        let how = process.how();
+        self.say(|| format!("{how:?}"));
+        self.crashed(how);
+    }
+
+    /// A bit of some file flips on the medium while nobody looks.
+    fn rot(&mut self) {
+        if self.mode != Mode::Rot || self.dice.percent(50) {
+            return;
+        }
+        let mut files: Vec<PathBuf> = Vec::new();
+        for dir in [DIR, LOG_DIR] {
+            files.extend(seawall_io::Disk::list(&*self.sim, dir.as_ref()).unwrap_or_default());
+        }
+        files.retain(|file| self.sim.stable(file).is_some_and(|bytes| !bytes.is_empty()));
+        if files.is_empty() {
+            return;
+        }
+        let file = self.dice.pick(&files);
+        let len = self.sim.stable(&file).map_or(0, |bytes| bytes.len() as u64);
+        let offset = if self.dice.percent(50) { self.dice.below(len) } else { self.dice.below(len.min(64 << 10)) };
+        let bit = self.dice.below(8) as u8;
+        self.say(|| format!("  bit {bit} at {offset} of {} flips", file.display()));
+        if let Err(error) = self.sim.flip_bit(&file, offset, bit) {
+            self.say(|| format!("    -> {error}"));
+        }
+    }
+}
+
+impl Promise {
+    /// After a clean end all that was acknowledged is flushed.
+    fn kept(self) -> Self {
+        if self == Self::Nothing { self } else { Self::Flushed }
+    }
+}
+
+/// A value that says what it is: a stamp, and the rest follows from stamp and length.
+pub(crate) fn value(stamp: u64, len: usize) -> Value {
+    let mut bytes = Vec::with_capacity(len + 8);
+    let mut word = stamp;
+    while bytes.len() < len {
+        bytes.extend_from_slice(&word.to_le_bytes());
+        word = word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ len as u64;
+    }
+    bytes.truncate(len);
+    bytes.into()
+}
+
+/// Whether the rig may have written this.
+pub(crate) fn genuine(bytes: &[u8]) -> bool {
+    match bytes.first_chunk::<8>() {
+        Some(stamp) => *value(u64::from_le_bytes(*stamp), bytes.len()) == *bytes,
+        None => true,
+    }
+}
