@@ -1,6 +1,6 @@
 //! The `seawall` command.
 //!
-//! - Exit codes: 0 done; 1 measured, and a `--require` is short, or a witness found losses; 2 bad input or an error; 130 ended
+//! - Exit codes: 0 done; 1 the answer is no (a `--require` is short, a witness found losses, `check` found damage, there is no such key); 2 bad input or an error; 130 ended
 //!   early by Ctrl-C, SIGTERM or hang-up. What has no other end than Ctrl-C (watching, serving) ends with 0.
 //! - What was asked for goes to standard output; progress, notes and errors go to standard error.
 
@@ -9,6 +9,7 @@ mod progress;
 mod units;
 
 use clap::{Parser, Subcommand};
+use commands::db;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use std::fmt::Display;
 use std::io::{ErrorKind, Write as _};
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Measure what a disk really does, keep the page cache honest, and prove durability.
+/// Run and diagnose a Seawall database; measure what a disk really does, keep the page cache honest, prove durability.
 #[derive(Debug, Parser)]
 #[command(name = "seawall", version, max_term_width = 110, propagate_version = true)]
 struct Cli {
@@ -34,6 +35,30 @@ enum Command {
     Cache(commands::cache::CacheArgs),
     /// Prove durability by pulling the plug, with another machine as the witness.
     Witness(commands::witness::WitnessArgs),
+    /// Make a database.
+    Init(db::entries::InitArgs),
+    /// List the trees of a database.
+    Trees(db::entries::TreesArgs),
+    /// Print the value of a key.
+    Get(db::entries::GetArgs),
+    /// Give a key a value.
+    Put(db::entries::PutArgs),
+    /// Delete a key, or drop a tree.
+    Del(db::entries::DelArgs),
+    /// Print the entries of a tree, or of a range of it.
+    Scan(db::entries::ScanArgs),
+    /// Write trees into one portable stream.
+    Dump(db::dump::DumpArgs),
+    /// Load a dump; makes the database when there is none.
+    Load(db::dump::LoadArgs),
+    /// Make space for data in quiet hours.
+    Grow(db::care::GrowArgs),
+    /// Show live rates and latencies of a database that another process has open.
+    Stat(db::stat::StatArgs),
+    /// Say where the I/O time of a database goes and what to change.
+    Doctor(db::doctor::DoctorArgs),
+    /// Verify every page, tree, map and undo record of a database.
+    Check(db::care::CheckArgs),
 }
 
 /// How a command ended.
@@ -80,8 +105,13 @@ enum Reader {
 
 /// Prints to standard output.
 fn print(text: &str) -> std::io::Result<Reader> {
+    print_bytes(text.as_bytes())
+}
+
+/// The same for what is no text.
+fn print_bytes(bytes: &[u8]) -> std::io::Result<Reader> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(Reader::Listens),
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
         Err(e) => Err(std::io::Error::new(e.kind(), format!("cannot write to standard output: {e}"))),
@@ -100,6 +130,18 @@ fn main() -> ExitCode {
         Command::Probe(args) => commands::probe::run(&args),
         Command::Cache(args) => commands::cache::run(&args, &stop),
         Command::Witness(args) => commands::witness::run(args, &stop),
+        Command::Init(args) => db::entries::init(&args),
+        Command::Trees(args) => db::entries::trees(&args),
+        Command::Get(args) => db::entries::get(&args),
+        Command::Put(args) => db::entries::put(&args),
+        Command::Del(args) => db::entries::del(&args),
+        Command::Scan(args) => db::entries::scan(&args, &stop),
+        Command::Dump(args) => db::dump::dump(&args, &stop),
+        Command::Load(args) => db::dump::load(&args, &stop),
+        Command::Grow(args) => db::care::grow(&args),
+        Command::Stat(args) => db::stat::stat(&args, &stop),
+        Command::Doctor(args) => db::doctor::doctor(&args, &stop),
+        Command::Check(args) => db::care::check(&args),
     });
     match outcome {
         Ok(Ended::Well) => ExitCode::SUCCESS,

@@ -4,7 +4,7 @@ mod common;
 
 use common::{scratch, seawall};
 
-const COMMANDS: [&[&str]; 13] = [
+const COMMANDS: [&[&str]; 25] = [
     &[],
     &["lab"],
     &["lab", "diff"],
@@ -18,6 +18,18 @@ const COMMANDS: [&[&str]; 13] = [
     &["witness", "serve"],
     &["witness", "run"],
     &["witness", "verify"],
+    &["init"],
+    &["trees"],
+    &["get"],
+    &["put"],
+    &["del"],
+    &["scan"],
+    &["dump"],
+    &["load"],
+    &["grow"],
+    &["stat"],
+    &["doctor"],
+    &["check"],
 ];
 
 #[test]

@@ -1,6 +1,7 @@
 //! One module a subcommand, each with its arguments beside its work.
 
 pub(crate) mod cache;
+pub(crate) mod db;
 pub(crate) mod lab;
 pub(crate) mod probe;
 pub(crate) mod witness;

@@ -1,0 +1,120 @@
+//! `seawall doctor DIR`: where the I/O time goes, and what to change. Each sentence with its numbers.
+
+use super::stat::{origin, percentile, published, time};
+use crate::{Ended, Outcome, print, units};
+use clap::Args;
+use seawall::doctor::diagnose;
+use seawall::stats::total_ns;
+use seawall::{Published, Stats};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// So many uses of I/O are told of.
+const TOLD_MAX: usize = 6;
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// The directory of the database
+    dir: PathBuf,
+    /// Look at what happens in the next so long, such as 10s, instead of since the database was opened
+    #[arg(long, value_parser = units::duration)]
+    window: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn doctor(args: &DoctorArgs, stop: &AtomicBool) -> Outcome {
+    let first = published(&args.dir)?;
+    let (now, window) = match args.window {
+        None => (first.clone(), None),
+        Some(time) if first.is_live() => {
+            let mut left = time;
+            while !left.is_zero() {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(Ended::Interrupted);
+                }
+                let nap = left.min(Duration::from_millis(50));
+                std::thread::sleep(nap);
+                left -= nap;
+            }
+            (published(&args.dir)?, Some(&first.stats))
+        }
+        Some(_) => {
+            return Err(format!("nobody has the database open, so nothing will happen: {}", origin(&first)).into());
+        }
+    };
+    let found = diagnose(&now.stats, window);
+    let stats = window.map_or_else(|| now.stats.clone(), |earlier| now.stats.since(earlier));
+    let told = io_time(&stats);
+    if args.json {
+        let value = serde_json::json!({
+            "live": now.is_live(), "pid": now.pid, "seconds": stats.elapsed_ns as f64 / 1e9, "io_time": told, "findings": found,
+        });
+        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+        return Ok(Ended::Well);
+    }
+    print(&text(&now, &stats, &told, &found))?;
+    Ok(Ended::Well)
+}
+
+fn text(now: &Published, stats: &Stats, told: &[String], found: &[seawall::doctor::Finding]) -> String {
+    let mut out =
+        format!("{}\n{:.0} s are looked at.\n\nWhere the I/O time goes:\n", origin(now), stats.elapsed_ns as f64 / 1e9);
+    if told.is_empty() {
+        out += "  there was no I/O.\n";
+    }
+    for sentence in told {
+        out += &format!("  {sentence}\n");
+    }
+    out += "\nWhat to change:\n";
+    if found.is_empty() {
+        out += "  nothing was found.\n";
+    }
+    for finding in found {
+        out += &format!("  {finding}\n");
+    }
+    out
+}
+
+/// What most of the time of I/O went to, a sentence each.
+fn io_time(stats: &Stats) -> Vec<String> {
+    let mut cells: Vec<_> =
+        stats.io.cells.iter().filter(|cell| cell.count() > 0).map(|cell| (total_ns(cell), cell)).collect();
+    let all: u64 = cells.iter().map(|(ns, _)| *ns).fold(0, u64::saturating_add);
+    cells.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+    let tell = |(ns, cell): (u64, &seawall_io::CellSnapshot)| {
+        let share = if all == 0 { 0.0 } else { ns as f64 * 100.0 / all as f64 };
+        format!(
+            "{share:.0}% ({} of {}) went to {} {} for {}: {} operations of {}, the slowest hundredth {} or more, {} moved.",
+            time(ns),
+            time(all),
+            cell.class,
+            cell.op,
+            cell.cause,
+            cell.count(),
+            time(ns / cell.count()),
+            time(percentile(cell, 99.0)),
+            units::bytes(cell.bytes)
+        )
+    };
+    cells.into_iter().take(TOLD_MAX).map(tell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seawall_io::{Cause, FileClass, IoStats, Op};
+
+    #[test]
+    fn the_longest_comes_first_with_its_share() {
+        let io = IoStats::new();
+        io.record(FileClass::Redo, Op::Sync, Cause::Commit, Duration::from_millis(30), 0);
+        io.record(FileClass::Data, Op::Read, Cause::DemandRead, Duration::from_millis(10), 16384);
+        let told = io_time(&Stats { io: io.snapshot(), ..Stats::default() });
+        assert!(told[0].starts_with("75%") && told[0].contains("redo sync for commit: 1 operations of 30"), "{told:?}");
+        assert!(told[1].starts_with("25%") && told[1].contains("16.0 KiB"), "{told:?}");
+        assert!(io_time(&Stats::default()).is_empty());
+    }
+}

@@ -1,0 +1,250 @@
+//! `seawall dump|load DIR`: all trees, or some, as one portable stream (docs/dump.md).
+//!
+//! - A dump is one moment of the database: one snapshot for all trees.
+//! - A dump that failed is no dump: its file is removed, and on a pipe it has no end block, which `load` notices.
+//! - `load` commits in batches. Of a block nothing is loaded before its checksum was compared; a failed load says what is committed.
+
+use super::entries::{shown, trees_of};
+use super::{Place, is_database};
+use crate::{Ended, Outcome, note, units};
+use clap::Args;
+use seawall::dump::{DumpReader, DumpWriter, Item, Totals};
+use seawall::{Database, Error, Transaction, Tree};
+use seawall_io::Op;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, IsTerminal as _, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Debug, Args)]
+pub(crate) struct DumpArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Only these trees; all when none is named
+    trees: Vec<String>,
+    /// A new file to write; `-` is standard output
+    #[arg(long, short, default_value = "-")]
+    out: PathBuf,
+}
+
+pub(crate) fn dump(args: &DumpArgs, stop: &AtomicBool) -> Outcome {
+    let to_stdout = args.out == Path::new("-");
+    if to_stdout && std::io::stdout().is_terminal() {
+        return Err("a dump is no text: send it into a file or a pipe, or name a file with --out".into());
+    }
+    let db = args.place.open()?;
+    let names = trees_of(&db, &args.trees)?;
+    let dumped = if to_stdout {
+        write(&db, &names, std::io::stdout().lock(), args, stop).map(drop)
+    } else {
+        let cannot = |e: std::io::Error| format!("cannot write {}: {e}", args.out.display());
+        let file = OpenOptions::new().write(true).create_new(true).open(&args.out).map_err(cannot)?;
+        let written = write(&db, &names, BufWriter::with_capacity(1 << 20, file), args, stop);
+        let kept = written.and_then(|out| {
+            let file = out.into_inner().map_err(|e| cannot(e.into_error()))?;
+            Ok(file.sync_all().map_err(cannot)?)
+        });
+        if kept.is_err() {
+            // What is incomplete is not to be taken for a dump.
+            std::fs::remove_file(&args.out).map_err(cannot)?;
+        }
+        kept
+    };
+    match dumped {
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(Ended::Interrupted),
+        dumped => dumped?,
+    }
+    db.close()?;
+    Ok(Ended::Well)
+}
+
+type Failed = Box<dyn std::error::Error>;
+
+fn write<W: Write>(db: &Database, names: &[String], out: W, args: &DumpArgs, stop: &AtomicBool) -> Result<W, Failed> {
+    let failed = |error: seawall::dump::DumpError| error.of_file(&args.out, Op::Write);
+    let tx = db.begin()?;
+    let mut writer = DumpWriter::new(out).map_err(failed)?;
+    for name in names {
+        let tree = tx.open_tree(name)?;
+        writer.tree(name).map_err(failed)?;
+        for entry in tx.iter(&tree) {
+            let (key, value) = entry?;
+            writer.entry(&key, &value).map_err(failed)?;
+            if stop.load(Ordering::Relaxed) {
+                return Err("interrupted".into());
+            }
+        }
+    }
+    // The last tree is counted when it is ended: by `finish`, which gives the stream back.
+    let out = writer.finish().map_err(failed)?;
+    note(format_args!("{} trees written to {}", names.len(), shown(&args.out)));
+    Ok(out)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LoadArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Only these trees of the dump; all when none is named
+    trees: Vec<String>,
+    /// The dump; `-` is standard input
+    #[arg(long = "in", short, default_value = "-")]
+    input: PathBuf,
+    /// Load into trees that exist, over entries with the same key; else such a tree is an error
+    #[arg(long)]
+    merge: bool,
+    /// Commit whenever so many bytes were loaded, with K, M or G
+    #[arg(long, default_value = "4M", value_parser = units::size)]
+    batch: u64,
+}
+
+pub(crate) fn load(args: &LoadArgs, stop: &AtomicBool) -> Outcome {
+    let from_stdin = args.input == Path::new("-");
+    let input: Box<dyn Read> = if from_stdin {
+        Box::new(std::io::stdin().lock())
+    } else {
+        Box::new(File::open(&args.input).map_err(|e| format!("cannot read {}: {e}", args.input.display()))?)
+    };
+    // Before a database is made for it.
+    let mut reader = DumpReader::new(input).map_err(|e| e.of_file(&args.input, Op::Read))?;
+    let made = !is_database(&args.place.dir);
+    let db = args.place.open_or_make()?;
+    if made {
+        note(format_args!("made a database in {}", args.place.dir.display()));
+    }
+    let mut loading = Loading {
+        db: &db,
+        args,
+        tx: None,
+        batch_bytes: 0,
+        open: Totals::default(),
+        done: Totals::default(),
+        last: None,
+    };
+    let loaded = loading.run(&mut reader, stop);
+    let Loading { done, last, .. } = loading;
+    let place = last.map_or_else(String::new, |(tree, key)| format!(", the last of them {key:?} of tree {tree:?}"));
+    let said =
+        format!("{} entries ({}) are committed{place}", done.entries, units::bytes(done.key_bytes + done.value_bytes));
+    match loaded {
+        Ok(true) => {
+            db.close()?;
+            note(format_args!("{} trees loaded: {said}", done.trees));
+            Ok(Ended::Well)
+        }
+        Ok(false) => {
+            note(format_args!("interrupted: {said}"));
+            Ok(Ended::Interrupted)
+        }
+        Err(error) => {
+            let again = "With --merge the same or a whole dump can be loaded over them";
+            Err(format!("{error}. The load ended early: {said}. {again}").into())
+        }
+    }
+}
+
+struct Loading<'a> {
+    db: &'a Database,
+    args: &'a LoadArgs,
+    tx: Option<Transaction>,
+    batch_bytes: u64,
+    /// In the transaction that is open.
+    open: Totals,
+    /// Committed.
+    done: Totals,
+    /// The last key that is committed, with its tree.
+    last: Option<(String, String)>,
+}
+
+impl Loading<'_> {
+    /// Whether it came to the end.
+    fn run<R: Read>(&mut self, reader: &mut DumpReader<R>, stop: &AtomicBool) -> Result<bool, Failed> {
+        let mut missing: Vec<&String> = self.args.trees.iter().collect();
+        let mut tree: Option<Tree> = None;
+        let (mut long, mut key) = (Vec::new(), Vec::new());
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let item = reader.read().map_err(|e| e.of_file(&self.args.input, Op::Read))?;
+            let value_bytes = match item {
+                None => break,
+                Some(Item::Tree(name)) => {
+                    let wanted = self.args.trees.is_empty() || self.args.trees.iter().any(|tree| tree == name);
+                    missing.retain(|tree| *tree != name);
+                    let name = name.to_owned();
+                    tree = if wanted { Some(self.begin(&name)?) } else { None };
+                    continue;
+                }
+                Some(Item::TreeEnd(_)) => {
+                    if tree.is_some() {
+                        self.open.trees += 1;
+                        self.commit(tree.as_ref(), &key)?;
+                    }
+                    continue;
+                }
+                Some(Item::Entry { key: entry, value }) => {
+                    key.clear();
+                    key.extend_from_slice(entry);
+                    let Some(tree) = &tree else { continue };
+                    self.put(tree, entry, value)?;
+                    value.len() as u64
+                }
+                Some(Item::Large { key: entry, value_bytes }) => {
+                    key.clear();
+                    key.extend_from_slice(entry);
+                    long.clear();
+                    reader.value(&mut long).map_err(|e| e.of_file(&self.args.input, Op::Read))?;
+                    let Some(tree) = &tree else { continue };
+                    self.put(tree, &key, &long)?;
+                    value_bytes
+                }
+                // `value` has taken them all.
+                Some(Item::Piece(_)) => continue,
+            };
+            self.open.entries += 1;
+            self.open.key_bytes += key.len() as u64;
+            self.open.value_bytes += value_bytes;
+            self.batch_bytes += key.len() as u64 + value_bytes;
+            if self.batch_bytes >= self.args.batch {
+                self.commit(tree.as_ref(), &key)?;
+            }
+        }
+        self.commit(None, &[])?;
+        match missing.first() {
+            None => Ok(true),
+            Some(name) => Err(Error::NoSuchTree { name: (*name).clone() }.into()),
+        }
+    }
+
+    fn begin(&mut self, name: &str) -> seawall::Result<Tree> {
+        if self.args.merge {
+            return self.db.create_tree(name);
+        }
+        self.db.transact(|tx| tx.create_tree(name))
+    }
+
+    fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> seawall::Result<()> {
+        let tx = match &mut self.tx {
+            Some(tx) => tx,
+            none => none.insert(self.db.begin()?),
+        };
+        if self.args.merge { tx.put(tree, key, value) } else { tx.insert(tree, key, value) }
+    }
+
+    fn commit(&mut self, tree: Option<&Tree>, key: &[u8]) -> seawall::Result<()> {
+        if let Some(tx) = self.tx.take() {
+            tx.commit()?;
+            if let Some(tree) = tree {
+                self.last = Some((tree.name().to_owned(), super::escape(key)));
+            }
+        }
+        self.done.trees += self.open.trees;
+        self.done.entries += self.open.entries;
+        self.done.key_bytes += self.open.key_bytes;
+        self.done.value_bytes += self.open.value_bytes;
+        self.open = Totals::default();
+        self.batch_bytes = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,287 @@
+//! `seawall init|trees|get|put|del|scan`: a database, its trees, its entries.
+
+use super::{Notation, Place, is_database};
+use crate::{Ended, Outcome, Reader, note, print, units};
+use clap::Args;
+use seawall::{Database, Error, Tree, keys};
+use std::io::Read as _;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(crate) fn init(args: &InitArgs) -> Outcome {
+    let dir = &args.place.dir;
+    if is_database(dir) {
+        return Err(format!("{} is a database already: nothing was changed", dir.display()).into());
+    }
+    let db = args.place.open_or_make()?;
+    let options = db.options();
+    let data = db.stats().space.data_bytes;
+    db.close()?;
+    print(&format!(
+        "{}: pages of {}, a data file of {}, log files of {}\n",
+        dir.display(),
+        units::bytes(options.page_size()),
+        units::bytes(data),
+        units::bytes(options.log_segment_size())
+    ))?;
+    Ok(Ended::Well)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TreesArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn trees(args: &TreesArgs) -> Outcome {
+    let db = args.place.open()?;
+    let mut text = String::new();
+    let mut list = Vec::new();
+    for name in db.trees()? {
+        let tree = db.open_tree(&name)?;
+        let bytes = db.tree_bytes(&tree);
+        text += &format!("{:>12}  {}\n", units::bytes(bytes), Notation::default().show(name.as_bytes()));
+        list.push(serde_json::json!({ "name": name, "id": tree.id().0, "bytes": bytes }));
+    }
+    db.close()?;
+    print(&if args.json { format!("{}\n", serde_json::Value::Array(list)) } else { text })?;
+    Ok(Ended::Well)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The tree
+    tree: String,
+    /// The key
+    key: String,
+    #[command(flatten)]
+    notation: Notation,
+    /// Print the bytes of the value as they are, and no line end
+    #[arg(long, conflicts_with_all = ["hex", "json"])]
+    raw: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn get(args: &GetArgs) -> Outcome {
+    let key = args.notation.read(&args.key)?;
+    let db = args.place.open()?;
+    let tree = db.open_tree(&args.tree)?;
+    let value = db.begin()?.get(&tree, &key)?;
+    drop(tree);
+    db.close()?;
+    let Some(value) = value else {
+        note(format_args!("seawall: tree {:?} has no key {:?}", args.tree, args.key));
+        return Ok(Ended::Short);
+    };
+    if args.raw {
+        crate::print_bytes(&value)?;
+    } else if args.json {
+        print(&format!("{}\n", serde_json::json!({ "key": args.key, "value": args.notation.show(&value) })))?;
+    } else {
+        print(&format!("{}\n", args.notation.show(&value)))?;
+    }
+    Ok(Ended::Well)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PutArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The tree
+    tree: String,
+    /// The key
+    key: String,
+    /// The value; `-` takes the bytes of standard input as they are
+    value: String,
+    #[command(flatten)]
+    notation: Notation,
+    /// Make the tree when it is not there
+    #[arg(long)]
+    create: bool,
+    /// Refuse to replace a value that is there
+    #[arg(long)]
+    new: bool,
+}
+
+pub(crate) fn put(args: &PutArgs) -> Outcome {
+    let key = args.notation.read(&args.key)?;
+    let value = if args.value == "-" {
+        let mut value = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut value).map_err(|e| format!("cannot read standard input: {e}"))?;
+        value
+    } else {
+        args.notation.read(&args.value)?
+    };
+    let db = args.place.open()?;
+    let tree = if args.create { db.create_tree(&args.tree)? } else { db.open_tree(&args.tree)? };
+    db.transact(|tx| if args.new { tx.insert(&tree, &key, &value) } else { tx.put(&tree, &key, &value) })?;
+    drop(tree);
+    db.close()?;
+    Ok(Ended::Well)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DelArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The tree
+    tree: String,
+    /// The key; without it the whole tree is dropped
+    #[arg(required_unless_present = "drop_tree")]
+    key: Option<String>,
+    /// Drop the tree with everything in it
+    #[arg(long, conflicts_with = "key")]
+    drop_tree: bool,
+    #[command(flatten)]
+    notation: Notation,
+}
+
+pub(crate) fn del(args: &DelArgs) -> Outcome {
+    let key = args.key.as_deref().map(|key| args.notation.read(key)).transpose()?;
+    let db = args.place.open()?;
+    let deleted = match &key {
+        None => db.drop_tree(&args.tree).map(|()| true)?,
+        Some(key) => {
+            let tree = db.open_tree(&args.tree)?;
+            db.transact(|tx| tx.delete(&tree, key))?
+        }
+    };
+    db.close()?;
+    if deleted {
+        return Ok(Ended::Well);
+    }
+    note(format_args!("seawall: tree {:?} has no key {:?}", args.tree, args.key.as_deref().unwrap_or_default()));
+    Ok(Ended::Short)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScanArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The tree
+    tree: String,
+    /// Begin at this key
+    #[arg(long)]
+    from: Option<String>,
+    /// End before this key
+    #[arg(long)]
+    to: Option<String>,
+    /// Only keys that begin like this
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    prefix: Option<String>,
+    /// From the last key to the first
+    #[arg(long)]
+    reverse: bool,
+    /// End after this many entries
+    #[arg(long)]
+    limit: Option<u64>,
+    /// Leave the values out
+    #[arg(long)]
+    keys: bool,
+    /// Print the number of entries instead of them
+    #[arg(long, conflicts_with_all = ["limit", "json"])]
+    count: bool,
+    #[command(flatten)]
+    notation: Notation,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+impl ScanArgs {
+    fn range(&self) -> Result<Ends, String> {
+        let read = |key: &Option<String>| key.as_deref().map(|key| self.notation.read(key)).transpose();
+        if let Some(prefix) = read(&self.prefix)? {
+            return Ok(keys::prefix_range(&prefix));
+        }
+        let (from, to) = (read(&self.from)?, read(&self.to)?);
+        if let (Some(from), Some(to)) = (&from, &to) {
+            if from > to {
+                return Err("--from comes after --to: exchange them, and use --reverse to go down".into());
+            }
+        }
+        Ok((from.map_or(Bound::Unbounded, Bound::Included), to.map_or(Bound::Unbounded, Bound::Excluded)))
+    }
+
+    fn line(&self, key: &[u8], value: &[u8]) -> String {
+        let (key, value) = (self.notation.show(key), self.notation.show(value));
+        match (self.json, self.keys) {
+            (true, true) => format!("{}\n", serde_json::json!({ "key": key })),
+            (true, false) => format!("{}\n", serde_json::json!({ "key": key, "value": value })),
+            (false, true) => format!("{key}\n"),
+            (false, false) => format!("{key}\t{value}\n"),
+        }
+    }
+}
+
+pub(crate) fn scan(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
+    let range = args.range()?;
+    let db = args.place.open()?;
+    let tree = db.open_tree(&args.tree)?;
+    let ended = scan_tree(args, &db, &tree, range, stop)?;
+    drop(tree);
+    db.close()?;
+    Ok(ended)
+}
+
+fn scan_tree(args: &ScanArgs, db: &Database, tree: &Tree, range: Ends, stop: &AtomicBool) -> Outcome {
+    /// Written at a time, bytes.
+    const CHUNK: usize = 64 << 10;
+    let tx = db.begin()?;
+    let mut entries = tx.range(tree, range);
+    let (mut seen, mut text) = (0u64, String::new());
+    while args.limit.is_none_or(|limit| seen < limit) {
+        if stop.load(Ordering::Relaxed) {
+            print(&text)?;
+            return Ok(Ended::Interrupted);
+        }
+        let Some(entry) = (if args.reverse { entries.next_back() } else { entries.next() }) else { break };
+        let (key, value) = entry?;
+        seen += 1;
+        if !args.count {
+            text += &args.line(&key, &value);
+        }
+        if text.len() >= CHUNK {
+            if print(&text)? == Reader::Gone {
+                return Ok(Ended::Well);
+            }
+            text.clear();
+        }
+    }
+    if args.count {
+        text = format!("{seen}\n");
+    }
+    print(&text)?;
+    Ok(Ended::Well)
+}
+
+/// The trees of these names, or all.
+pub(super) fn trees_of(db: &Database, names: &[String]) -> seawall::Result<Vec<String>> {
+    let mut all = db.trees()?;
+    if let Some(name) = names.iter().find(|name| !all.contains(name)) {
+        return Err(Error::NoSuchTree { name: name.clone() });
+    }
+    all.retain(|name| names.is_empty() || names.contains(name));
+    Ok(all)
+}
+
+/// Bytes in a file, for messages.
+pub(super) fn shown(path: &Path) -> String {
+    if path == Path::new("-") { "standard input or output".into() } else { path.display().to_string() }
+}

@@ -1,0 +1,276 @@
+//! `seawall stat DIR`: the numbers of a database that another process has open.
+//!
+//! - Nothing is opened: the owning process publishes its statistics once a second into a small file of the directory.
+//! - The age of the numbers is always said; those of a process that has ended or hangs are said to be so.
+
+use super::must_be_database;
+use crate::{Ended, Outcome, Reader, note, print, units};
+use clap::Args;
+use seawall::publish::STATS_FILE;
+use seawall::{Published, Stats};
+use seawall_io::{CellSnapshot, Op};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub(crate) struct StatArgs {
+    /// The directory of the database
+    dir: PathBuf,
+    /// Show what happens, again and again, until Ctrl-C
+    #[arg(long, short)]
+    watch: bool,
+    /// Time between two looks of --watch, with ms, s, m or h
+    #[arg(long, default_value = "1s", value_parser = units::duration)]
+    interval: Duration,
+    /// End --watch after this many looks
+    #[arg(long)]
+    count: Option<u64>,
+    /// Print JSON, with --watch an object a line
+    #[arg(long)]
+    json: bool,
+    /// Print Prometheus text
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    prometheus: bool,
+}
+
+/// What was published last for the database in `dir`, and what is to be said about its age.
+pub(super) fn published(dir: &Path) -> Result<Published, Box<dyn std::error::Error>> {
+    must_be_database(dir)?;
+    Published::read(dir)?.ok_or_else(|| {
+        let dir = dir.display();
+        format!("{dir} has no {STATS_FILE}: it is written by the process that has the database open, once a second")
+            .into()
+    })
+}
+
+/// Where the numbers come from, a sentence.
+pub(super) fn origin(published: &Published) -> String {
+    let age = published.age();
+    let ago = if age < Duration::from_secs(90) {
+        format!("{:.1} s ago", age.as_secs_f64())
+    } else {
+        format!("{} minutes ago", age.as_secs() / 60)
+    };
+    let pid = published.pid;
+    if published.is_live() {
+        format!("process {pid} has it open; numbers of {ago}")
+    } else if published.open {
+        format!("STALE: process {pid} wrote these numbers {ago} and none since: it has ended or hangs")
+    } else {
+        format!("closed: the last numbers of process {pid}, {ago}")
+    }
+}
+
+pub(crate) fn stat(args: &StatArgs, stop: &AtomicBool) -> Outcome {
+    let first = published(&args.dir)?;
+    if args.prometheus {
+        if !first.is_live() {
+            note(format_args!("seawall: {}", origin(&first)));
+        }
+        print(&seawall::metrics::to_prometheus(&first.stats))?;
+        return Ok(Ended::Well);
+    }
+    if !args.watch {
+        print(&if args.json {
+            as_json(&first, &first.stats)?
+        } else {
+            format!("{}\nsince it was opened:\n\n{}", origin(&first), page(&first.stats))
+        })?;
+        return Ok(Ended::Well);
+    }
+    let mut earlier = first;
+    let mut looks = 0;
+    while args.count.is_none_or(|count| looks < count) {
+        let mut left = args.interval;
+        while !left.is_zero() {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(Ended::Well);
+            }
+            let nap = left.min(Duration::from_millis(50));
+            std::thread::sleep(nap);
+            left -= nap;
+        }
+        let now = published(&args.dir)?;
+        let window = now.stats.since(&earlier.stats);
+        let text = if args.json { as_json(&now, &window)? } else { format!("{}\n\n{}\n", origin(&now), page(&window)) };
+        if print(&text)? == Reader::Gone {
+            break;
+        }
+        looks += 1;
+        if now.at_unix_ms != earlier.at_unix_ms {
+            earlier = now;
+        }
+    }
+    Ok(Ended::Well)
+}
+
+fn as_json(published: &Published, stats: &Stats) -> Result<String, serde_json::Error> {
+    let io: Vec<_> = stats.io.cells.iter().filter(|cell| cell.count() + cell.errors > 0).map(io_json).collect();
+    let value = serde_json::json!({
+        "pid": published.pid, "open": published.open, "live": published.is_live(),
+        "age_ms": u64::try_from(published.age().as_millis()).unwrap_or(u64::MAX), "io": io, "stats": stats,
+    });
+    Ok(format!("{}\n", serde_json::to_string(&value)?))
+}
+
+fn io_json(cell: &CellSnapshot) -> serde_json::Value {
+    serde_json::json!({
+        "class": cell.class, "op": cell.op, "cause": cell.cause, "count": cell.count(), "bytes": cell.bytes,
+        "errors": cell.errors, "total_ns": seawall::stats::total_ns(cell), "p50_ns": percentile(cell, 50.0),
+        "p99_ns": percentile(cell, 99.0), "max_ns": percentile(cell, 100.0),
+    })
+}
+
+/// The latency that so many percent of the operations did not exceed, ns; 0 when there was none.
+pub(super) fn percentile(cell: &CellSnapshot, percent: f64) -> u64 {
+    let rank = ((cell.count() as f64 * percent / 100.0).ceil() as u64).max(1);
+    let mut below = 0;
+    for bucket in &cell.latency {
+        below += bucket.count();
+        if below >= rank {
+            return bucket.end();
+        }
+    }
+    0
+}
+
+/// A time for people.
+pub(super) fn time(ns: u64) -> String {
+    match ns {
+        0..10_000_000 => format!("{} us", ns / 1_000),
+        10_000_000..10_000_000_000 => format!("{:.0} ms", ns as f64 / 1e6),
+        _ => format!("{:.1} s", ns as f64 / 1e9),
+    }
+}
+
+/// How many operations took how long, a column for each factor of about three from 10 us to 1 s.
+fn shape(cell: &CellSnapshot) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const ENDS_NS: [u64; 11] = [
+        10_000,
+        30_000,
+        100_000,
+        300_000,
+        1_000_000,
+        3_000_000,
+        10_000_000,
+        30_000_000,
+        100_000_000,
+        300_000_000,
+        1_000_000_000,
+    ];
+    let mut columns = [0u64; ENDS_NS.len() + 1];
+    for bucket in &cell.latency {
+        columns[ENDS_NS.partition_point(|end| *end < bucket.end())] += bucket.count();
+    }
+    let most = columns.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |count: u64| match count {
+        0 => ' ',
+        // Few beside many are still there.
+        _ => BARS[((count as f64 / most as f64) * 7.0).round() as usize],
+    };
+    columns.into_iter().map(bar).collect()
+}
+
+/// Everything that happened in a window, for people.
+fn page(s: &Stats) -> String {
+    let seconds = s.elapsed_ns as f64 / 1e9;
+    let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+    let mut out = String::new();
+    let mut line = |text: std::fmt::Arguments<'_>| {
+        out += &format!("{text}\n");
+    };
+    let (p, l, t) = (&s.pool, &s.log, &s.txn);
+    let wait = l.commit_wait_ns.checked_div(l.commit_waits).map_or_else(|| "-".into(), time);
+    line(format_args!(
+        "{seconds:.1} s, {:.0} commits/s ({wait} each), {:.0} rollbacks/s, {} active, {} prepared, {} conflicts, {} deadlocks",
+        rate(t.commits),
+        rate(t.rollbacks),
+        t.active,
+        t.prepared,
+        t.conflicts,
+        s.locks.deadlocks
+    ));
+    line(format_args!(
+        "pool: {} frames, {} free, {} dirty; {:.0} misses/s, {:.0} evictions/s, {:.0} pages/s written",
+        p.frames,
+        p.frames_free,
+        p.frames_dirty,
+        rate(p.misses),
+        rate(p.evictions),
+        rate(p.pages_written)
+    ));
+    line(format_args!(
+        "log: {}/s, {:.0} writes/s, {:.0} flushes/s; {} of {} needed for recovery, {} not durable",
+        units::bytes(rate(l.bytes) as u64),
+        rate(l.groups),
+        rate(l.flushes),
+        units::bytes(l.checkpoint_age_bytes),
+        units::bytes(l.capacity_bytes),
+        units::bytes(l.unflushed_bytes)
+    ));
+    line(format_args!(
+        "undo: {} transactions kept ({}), oldest snapshot {}; data: {}, {} free; disk: {} left",
+        s.purge.history,
+        units::bytes(s.purge.undo_bytes),
+        time(s.purge.oldest_view_age_ns),
+        units::bytes(s.space.data_bytes),
+        units::bytes(s.space.free_bytes),
+        units::bytes(s.space.disk_free_bytes)
+    ));
+    for file in &s.files {
+        let cached = file.page_cache_bytes.map_or_else(|| "unknown".into(), units::bytes);
+        line(format_args!("{} files: {}, {cached} in the page cache", file.class, file.mode));
+    }
+    line(format_args!("I/O through {}:", s.backend));
+    line(format_args!(
+        "{:>11} {:<13} {:<12} {:>9} {:>12} {:>8} {:>8} {:>8}  10us..1s",
+        "class", "operation", "cause", "ops/s", "bytes/s", "p50", "p99", "max"
+    ));
+    for cell in s.io.cells.iter().filter(|cell| cell.count() + cell.errors > 0) {
+        let errors = match (cell.errors, cell.op) {
+            (0, _) => String::new(),
+            // A way to do it that does not exist here was tried.
+            (n, Op::Grow | Op::Open | Op::Inspect) => format!("  {n} refused"),
+            (n, _) => format!("  {n} ERRORS"),
+        };
+        line(format_args!(
+            "{:>11} {:<13} {:<12} {:>9.1} {:>12} {:>8} {:>8} {:>8}  {}{errors}",
+            cell.class,
+            cell.op,
+            cell.cause,
+            rate(cell.count()),
+            units::bytes(rate(cell.bytes) as u64),
+            time(percentile(cell, 50.0)),
+            time(percentile(cell, 99.0)),
+            time(percentile(cell, 100.0)),
+            shape(cell)
+        ));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seawall_io::{Cause, FileClass, IoStats};
+
+    #[test]
+    fn a_page_shows_rates_and_shapes() {
+        let io = IoStats::new();
+        for us in [5, 50, 50, 60, 5_000] {
+            io.record(FileClass::Redo, Op::Sync, Cause::Commit, Duration::from_micros(us), 4096);
+        }
+        let mut stats = Stats { elapsed_ns: 2_000_000_000, io: io.snapshot(), ..Stats::default() };
+        stats.txn.commits = 100;
+        let text = page(&stats);
+        assert!(text.contains("50 commits/s") && text.contains("commit"), "{text}");
+        let cell = &stats.io.cells[0];
+        assert!((50_000..52_000).contains(&percentile(cell, 50.0)), "{}", percentile(cell, 50.0));
+        assert!(percentile(cell, 99.0) >= 5_000_000);
+        assert_eq!(shape(cell).chars().filter(|c| *c != ' ').count(), 3, "{:?}", shape(cell));
+        let none = page(&Stats::default());
+        assert!(none.contains("0 commits/s (- each)"), "{none}");
+    }
+}

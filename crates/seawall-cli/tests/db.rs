@@ -1,0 +1,299 @@
+//! Commands on a database: what they do, what they say, and what they refuse.
+
+mod common;
+
+use common::{command, scratch, seawall, spawn, wait_until};
+use seawall::{Database, Options};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+
+/// Small and quick to make.
+const SMALL: [&str; 10] = [
+    "--page-size",
+    "4K",
+    "--pool-size",
+    "1M",
+    "--log-capacity",
+    "4M",
+    "--data-initial-size",
+    "1M",
+    "--log-buffer-size",
+    "1M",
+];
+
+fn made(dir: &Path) {
+    seawall(dir, [&["init", "db"][..], &SMALL].concat()).exits(0).shows("pages of 4.0 KiB");
+}
+
+fn put(dir: &Path, tree: &str, key: &str, value: &str) {
+    seawall(dir, ["put", "db", tree, key, value, "--create"]).exits(0);
+}
+
+#[test]
+fn entries_are_put_got_scanned_and_deleted() {
+    let dir = scratch();
+    let dir = dir.path();
+    made(dir);
+    for (key, value) in [("ada", "1815"), ("b\\x00b", "tab\\there"), ("grüße", "ü"), ("zoe", "")] {
+        put(dir, "users", key, value);
+    }
+    assert_eq!(seawall(dir, ["get", "db", "users", "ada"]).exits(0).out, "1815\n");
+    assert_eq!(seawall(dir, ["get", "db", "users", "b\\0b"]).exits(0).out, "tab\\there\n");
+    assert_eq!(seawall(dir, ["get", "db", "users", "b\\0b", "--raw"]).exits(0).out, "tab\there");
+    assert_eq!(seawall(dir, ["get", "db", "users", "616461", "--hex"]).exits(0).out, "31383135\n");
+    assert_eq!(seawall(dir, ["get", "db", "users", "ada", "--json"]).exits(0).json()["value"], "1815");
+    seawall(dir, ["get", "db", "users", "eve"]).exits(1).says("no key \"eve\"");
+    let all = "ada\t1815\nb\\x00b\ttab\\there\ngrüße\tü\nzoe\t\n";
+    assert_eq!(seawall(dir, ["scan", "db", "users"]).exits(0).out, all);
+    assert_eq!(
+        seawall(dir, ["scan", "db", "users", "--from", "b", "--to", "zoe", "--keys"]).exits(0).out,
+        "b\\x00b\ngrüße\n"
+    );
+    assert_eq!(seawall(dir, ["scan", "db", "users", "--reverse", "--limit", "1"]).exits(0).out, "zoe\t\n");
+    assert_eq!(seawall(dir, ["scan", "db", "users", "--prefix", "gr", "--json"]).exits(0).json()["key"], "grüße");
+    assert_eq!(seawall(dir, ["scan", "db", "users", "--count"]).exits(0).out, "4\n");
+    seawall(dir, ["scan", "db", "users", "--from", "b", "--to", "a"]).exits(2).says("--reverse");
+    seawall(dir, ["put", "db", "users", "ada", "1", "--new"]).exits(2).says("the key exists");
+    seawall(dir, ["del", "db", "users", "ada"]).exits(0);
+    seawall(dir, ["del", "db", "users", "ada"]).exits(1).says("no key");
+    put(dir, "orders", "1", "x");
+    let trees = seawall(dir, ["trees", "db", "--json"]).exits(0).json();
+    assert_eq!((trees[0]["name"].as_str(), trees[1]["name"].as_str()), (Some("orders"), Some("users")));
+    assert!(trees[0]["bytes"].as_u64().unwrap() >= 4096);
+    seawall(dir, ["del", "db", "orders", "--drop-tree"]).exits(0);
+    assert_eq!(seawall(dir, ["trees", "db"]).exits(0).out.lines().count(), 1);
+    seawall(dir, ["check", "db"]).exits(0).shows("nothing found");
+}
+
+#[test]
+fn values_come_from_standard_input() {
+    let dir = scratch();
+    let dir = dir.path();
+    made(dir);
+    let mut put = command(dir);
+    put.args(["put", "db", "blobs", "k", "-", "--create"]).stdin(Stdio::piped());
+    let mut child = spawn(put);
+    let blob: Vec<u8> = (0..50_000u32).map(|i| i as u8).collect();
+    child.stdin.take().unwrap().write_all(&blob).unwrap();
+    assert!(child.wait().unwrap().success());
+    let got = command(dir).args(["get", "db", "blobs", "k", "--raw"]).output().unwrap();
+    assert_eq!(got.stdout, blob);
+}
+
+#[test]
+fn bad_input_is_refused_with_a_reason() {
+    let dir = scratch();
+    let dir = dir.path();
+    for command in ["trees", "check", "stat", "doctor", "dump"] {
+        seawall(dir, [command, "nowhere"]).exits(2).says("is not a Seawall database");
+        assert!(!dir.join("nowhere").exists(), "{command} made something");
+    }
+    std::fs::create_dir(dir.join("empty")).unwrap();
+    seawall(dir, ["get", "empty", "t", "k"]).exits(2).says("seawall init");
+    assert!(common::names(&dir.join("empty")).is_empty());
+    made(dir);
+    seawall(dir, ["init", "db"]).exits(2).says("already");
+    seawall(dir, ["get", "db", "none", "k"]).exits(2).says("no tree named \"none\"");
+    seawall(dir, ["put", "db", "t", "a\\q", "v"]).exits(2).says("backslash");
+    seawall(dir, ["put", "db", "t", "abc", "00", "--hex"]).exits(2).says("hexadecimal");
+    seawall(dir, ["trees", "db", "--page-size", "16K"]).exits(2).says("made with 4K");
+    seawall(dir, ["trees", "db", "--pool-size", "1"]).exits(2).says("option pool_size = 1");
+    seawall(dir, ["trees", "db", "--pool-sise", "1"]).exits(2);
+    seawall(dir, ["put", "db", "t", &"k".repeat(5000), "v", "--create"]).exits(2).says("too long");
+    seawall(dir, ["dump", "db", "none"]).exits(2).says("no tree named");
+    seawall(dir, ["grow", "db", "much"]).exits(2).says("no size");
+    std::fs::write(dir.join("db/seawall.toml"), "pool_sise = 1\n").unwrap();
+    seawall(dir, ["trees", "db"]).exits(2).says("did you mean pool_size?");
+    std::fs::remove_file(dir.join("db/seawall.toml")).unwrap();
+    let control = dir.join("db/control");
+    let kept = std::fs::read(&control).unwrap();
+    std::fs::write(&control, vec![7; kept.len()]).unwrap();
+    let ran = seawall(dir, ["trees", "db"]).exits(2);
+    assert!(ran.err.starts_with("seawall: ") && ran.err.contains("control"), "{ran:?}");
+    std::fs::write(&control, kept).unwrap();
+    seawall(dir, ["check", "db"]).exits(0);
+}
+
+#[test]
+fn a_second_process_is_kept_out_and_may_look() {
+    let dir = scratch();
+    let path = dir.path().join("db");
+    let options = Options::default().with_log_capacity(4 << 20).with_data_initial_size(1 << 20);
+    let db = Database::open_with(&path, options).unwrap();
+    let tree = db.create_tree("t").unwrap();
+    for i in 0..200u32 {
+        db.transact(|tx| tx.put(&tree, &i.to_be_bytes(), b"v")).unwrap();
+    }
+    for command in [&["trees", "db"][..], &["check", "db"], &["put", "db", "t", "k", "v"], &["grow", "db", "1G"]] {
+        seawall(dir.path(), command).exits(2).says("is open in another process");
+    }
+    seawall(dir.path(), ["stat", "db"]).exits(0).shows("has it open").shows("redo");
+    let pid = std::process::id();
+    let json = seawall(dir.path(), ["stat", "db", "--json"]).exits(0).json();
+    assert_eq!((json["live"].as_bool(), json["pid"].as_u64()), (Some(true), Some(pid.into())));
+    assert!(
+        json["io"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|cell| cell["class"] == "redo" && cell["p99_ns"].as_u64().unwrap() > 0)
+    );
+    seawall(dir.path(), ["stat", "db", "--prometheus"]).exits(0).shows("seawall_txn_commits_total");
+    let watched = seawall(dir.path(), ["stat", "db", "--watch", "--count", "2", "--interval", "100ms"]).exits(0);
+    assert_eq!(watched.out.matches("commits/s").count(), 2, "{watched:?}");
+    let doctor = seawall(dir.path(), ["doctor", "db"]).exits(0).shows("Where the I/O time goes").shows("for commit");
+    assert!(doctor.out.contains('%'), "{doctor:?}");
+    assert!(
+        seawall(dir.path(), ["doctor", "db", "--json", "--window", "100ms"]).exits(0).json()["findings"].is_array()
+    );
+    drop(tree);
+    db.close().unwrap();
+    seawall(dir.path(), ["stat", "db"]).exits(0).shows("closed: the last numbers of process");
+    seawall(dir.path(), ["doctor", "db", "--window", "1s"]).exits(2).says("nobody has the database open");
+    let stats = path.join("stats.json");
+    let mut old = common::read_json(&stats);
+    (old["open"], old["at_unix_ms"]) = (true.into(), 1.into());
+    std::fs::write(&stats, old.to_string()).unwrap();
+    seawall(dir.path(), ["stat", "db"]).exits(0).shows("STALE");
+    std::fs::remove_file(&stats).unwrap();
+    seawall(dir.path(), ["stat", "db"]).exits(2).says("has no stats.json");
+}
+
+#[test]
+fn a_dump_is_loaded_whole_or_says_how_far_it_came() {
+    let dir = scratch();
+    let dir = dir.path();
+    {
+        let options =
+            Options::default().with_page_size(4096).with_log_capacity(4 << 20).with_data_initial_size(1 << 20);
+        let db = Database::open_with(dir.join("db"), options).unwrap();
+        for name in ["a", "b"] {
+            let tree = db.create_tree(name).unwrap();
+            db.transact(|tx| (0..2000u32).try_for_each(|i| tx.put(&tree, &i.to_be_bytes(), &vec![i as u8; 400])))
+                .unwrap();
+        }
+        let tree = db.open_tree("a").unwrap();
+        db.transact(|tx| tx.put(&tree, b"long", &vec![5; 700_000])).unwrap();
+        drop(tree);
+        db.close().unwrap();
+    }
+    seawall(dir, ["dump", "db", "--out", "all"]).exits(0).says("2 trees written to all");
+    seawall(dir, ["dump", "db", "--out", "all"]).exits(2).says("cannot write all");
+    seawall(dir, [&["load", "copy", "--in", "all"][..], &["--page-size", "8K"]].concat())
+        .exits(0)
+        .says("2 trees loaded: 4001 entries");
+    seawall(dir, ["check", "copy"]).exits(0);
+    let first = command(dir).args(["dump", "copy"]).output().unwrap();
+    assert!(first.status.success());
+    assert!(first.stdout == std::fs::read(dir.join("all")).unwrap(), "the same dump from another database");
+    seawall(dir, ["load", "copy", "--in", "all"]).exits(2).says("a tree named \"a\" exists").says("0 entries");
+    seawall(dir, ["load", "copy", "--in", "all", "--merge", "--batch", "10K"]).exits(0).says("4001 entries");
+    seawall(dir, ["load", "one", "b", "--in", "all"]).exits(0).says("1 trees loaded: 2000 entries");
+    seawall(dir, ["load", "none", "c", "--in", "all"]).exits(2).says("no tree named \"c\"");
+
+    let whole = std::fs::read(dir.join("all")).unwrap();
+    std::fs::write(dir.join("cut"), &whole[..whole.len() - 9]).unwrap();
+    let cut =
+        seawall(dir, ["load", "cut.db", "--in", "cut", "--batch", "100K"]).exits(2).says("without being complete");
+    assert!(cut.err.contains("4001 entries") && cut.err.contains("--merge"), "{cut:?}");
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 4;
+    std::fs::write(dir.join("flipped"), flipped).unwrap();
+    let ran =
+        seawall(dir, ["load", "flipped.db", "--in", "flipped", "--batch", "100K"]).exits(2).says("is damaged at byte");
+    assert!(ran.err.contains("are committed, the last of them"), "{ran:?}");
+    seawall(dir, ["check", "flipped.db"]).exits(0);
+    std::fs::write(dir.join("text"), "hello").unwrap();
+    seawall(dir, ["load", "text.db", "--in", "text"]).exits(2).says("dump");
+    assert!(!dir.join("text.db").exists(), "nothing is made for what is no dump");
+    seawall(dir, ["load", "x.db", "--in", "missing"]).exits(2).says("cannot read missing");
+}
+
+#[test]
+fn growth_ahead_is_there_afterwards() {
+    let dir = scratch();
+    made(dir.path());
+    seawall(dir.path(), ["grow", "db", "24M"]).exits(0).shows("and has 24.0 MiB");
+    assert_eq!(dir.path().join("db/data").metadata().unwrap().len(), 24 << 20);
+    seawall(dir.path(), ["grow", "db", "1M"]).exits(0).shows("and has 24.0 MiB");
+    seawall(dir.path(), ["grow", "db", "900000T"]).exits(2);
+    put(dir.path(), "t", "k", "v");
+    seawall(dir.path(), ["check", "db"]).exits(0);
+}
+
+#[test]
+fn a_flipped_bit_is_found_with_its_page() {
+    let dir = scratch();
+    let dir = dir.path();
+    made(dir);
+    put(dir, "users", "ada", "a value to be looked for");
+    let data = dir.join("db/data");
+    let mut bytes = std::fs::read(&data).unwrap();
+    let at = bytes.windows(24).position(|w| w == b"a value to be looked for").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&data, bytes).unwrap();
+    let page = at / 4096;
+    let ran =
+        seawall(dir, ["check", "db"]).exits(1).shows(&format!("page: page {page} of tree \"users\"")).shows("checksum");
+    assert_eq!(ran.out.lines().count(), 1, "{ran:?}");
+    let found = seawall(dir, ["check", "db", "--json"]).exits(1).json();
+    assert_eq!((found[0]["page"].as_u64(), found[0]["part"].as_str()), (Some(page as u64), Some("page")));
+    seawall(dir, ["get", "db", "users", "ada"]).exits(2).says(&format!("page {page}")).says("checksum");
+    // Without its first page it cannot be opened: the others are looked at all the same.
+    let mut bytes = std::fs::read(&data).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&data, bytes).unwrap();
+    let ran = seawall(dir, ["check", "db"]).exits(1).shows("opening: ").says("cannot be opened");
+    let pages: Vec<&str> = ran.out.lines().filter(|line| line.starts_with("page: page ")).collect();
+    assert_eq!(pages.len(), 2, "{ran:?}");
+    assert!(pages[0].starts_with("page: page 0: ") && pages[1].starts_with(&format!("page: page {page}: ")), "{ran:?}");
+}
+
+#[test]
+fn a_killed_load_leaves_a_clean_database() {
+    let dir = scratch();
+    let dir = dir.path();
+    made(dir);
+    let mut load = command(dir);
+    load.args(["load", "db", "--batch", "2K"]).stdin(Stdio::piped());
+    let mut child = spawn(load);
+    let mut dump = seawall::dump::DumpWriter::new(child.stdin.take().unwrap()).unwrap();
+    dump.tree("t").unwrap();
+    let mut fed = 0u32;
+    let mut feed = || {
+        for _ in 0..20_000 {
+            dump.entry(&fed.to_be_bytes(), &[7; 50]).unwrap();
+            fed += 1;
+        }
+    };
+    feed();
+    let data = dir.join("db/data");
+    wait_until(&mut child, || data.metadata().is_ok_and(|m| m.len() > 1 << 20));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    seawall(dir, ["check", "db"]).exits(0).shows("nothing found");
+    let count: u32 = seawall(dir, ["scan", "db", "t", "--count"]).exits(0).out.trim().parse().unwrap();
+    assert!(count > 0 && count <= fed, "{count} of {fed}");
+}
+
+#[test]
+fn a_load_that_fills_the_disk_says_how_far_it_came() {
+    let Some(mount) = common::Mount::tmpfs("size=84m") else { return };
+    let dir = scratch();
+    let dir = dir.path();
+    let mut dump = seawall::dump::DumpWriter::new(std::fs::File::create(dir.join("all")).unwrap()).unwrap();
+    dump.tree("t").unwrap();
+    for i in 0..1500u32 {
+        dump.entry(&i.to_be_bytes(), &vec![i as u8; 100_000]).unwrap();
+    }
+    dump.finish().unwrap();
+    let db = mount.path.join("db");
+    let db = db.to_str().unwrap();
+    let ran =
+        seawall(dir, [&["load", db, "--in", "all", "--batch", "1M"][..], &SMALL].concat()).exits(2).says("no space");
+    assert!(ran.err.contains("entries") && ran.err.contains("are committed, the last of them"), "{ran:?}");
+    let count: u32 = seawall(dir, ["scan", db, "t", "--count"]).exits(0).out.trim().parse().unwrap();
+    assert!(count > 50 && ran.err.contains(&format!("{count} entries")), "{count}: {ran:?}");
+    seawall(dir, ["check", db]).exits(0);
+}
