@@ -5,7 +5,7 @@ CARGO ?= cargo
 LAB ?= target/lab-scratch
 LAB_ARGS ?=
 
-.PHONY: run test lint fmt docs msrv compare-fio need-rust need-linker
+.PHONY: run test crash lint fmt docs msrv compare-fio need-rust need-linker
 
 run: need-rust
 	$(CARGO) build --release --locked -p seawall-cli
@@ -18,6 +18,12 @@ test: need-rust lint
 	$(CARGO) test --workspace --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps --quiet
 	scripts/msrv
+
+# Simulated crashes, one per seed and more: stops at the first failure with the command that replays it. make crash SEEDS=100000 FROM=5000
+SEEDS ?= 10000
+FROM ?= 0
+crash: need-rust
+	SEEDS=$(SEEDS) FROM=$(FROM) $(CARGO) test --release --locked -q -p seawall --test crash -- --nocapture
 
 lint: need-rust
 	$(CARGO) fmt --all --check
@@ -32,6 +38,34 @@ docs: need-rust
 # The oldest Rust that may build this, as stated in Cargo.toml.
 msrv: need-rust
 	scripts/msrv
+
+# Processes under load, killed at random moments; each is opened again and looked through. ROUNDS=1000 takes about twenty minutes.
+ROUNDS ?= 20
+kill9: need-rust
+	SEAWALL_KILL9_ROUNDS=$(ROUNDS) $(CARGO) test --release --locked -q -p seawall --test kill9 -- --nocapture
+.PHONY: fuzz long cgroup-test nightly
+
+# Looks for bytes that break what reads them, SECONDS for each target; what it found before is begun with.
+SECONDS_EACH = $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),60)
+fuzz: need-rust
+	scripts/fuzz $(SECONDS_EACH)
+
+# A transaction of so many changes in a pool of 64 MiB: committed, rolled back, and rolled back after a crash, in bounded memory.
+ROWS ?= 10000000
+long: need-rust
+	ROWS=$(ROWS) $(CARGO) test --release --locked -q -p seawall --test long -- --nocapture
+
+# A pool of 90% of a memory cgroup: nothing is swapped or killed.
+cgroup-test: need-rust
+	scripts/cgroup-test
+
+# What takes too long for every change; stops at the first failure.
+nightly: need-rust
+	$(MAKE) crash SEEDS=10000
+	$(MAKE) kill9 ROUNDS=100
+	$(MAKE) fuzz SECONDS=60
+	$(MAKE) long ROWS=10000000
+	$(MAKE) cgroup-test
 
 # The lab's cells against fio on the same file; exits 1 when they differ by more than 10%.
 compare-fio: need-rust
