@@ -445,9 +445,8 @@ impl Drop for Txn {
 /// Refuses to go on with a transaction of which a part is half done.
 fn whole(half_done: bool) -> Result<()> {
     if half_done {
-        let why =
-            "a change of this transaction failed and could not be taken back: the transaction can only be rolled back";
-        return Err(Error::Usage(why.into()));
+        let why = "one of its changes failed and could not be taken back: it can only be rolled back";
+        return Err(Error::TransactionEnded { why: why.into() });
     }
     Ok(())
 }

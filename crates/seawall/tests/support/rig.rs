@@ -473,6 +473,8 @@ impl Rig {
             Error::TreeDropped { .. } | Error::NoSuchTree { .. } if may.no_tree => Ok(()),
             Error::Poisoned { .. } | Error::OutcomeUnknown { .. } if self.faulty => Err(Stop::Poisoned),
             Error::NoSpace { .. } | Error::ReadOnly { .. } if self.faulty || self.full => Ok(()),
+            // For want of room a change was neither done nor taken back.
+            Error::TransactionEnded { .. } if self.faulty || self.full => Ok(()),
             Error::Io(_) if self.faulty => Ok(()),
             Error::Corrupt(what) if self.mode == Mode::Rot || self.mode == Mode::Wild => {
                 Err(Stop::Named(what.to_string()))
