@@ -77,7 +77,8 @@ fn measure(dir: &Path) -> Result<()> {
     println!("load, keys in no order, 1000 a transaction: {:.0} rows/s", per_second(ROWS, began));
     let tx = db.begin()?;
     let began = Instant::now();
-    let found = (0..ROWS).map(|i| tx.get_with(&tree, &key(i), <[u8]>::len)).filter(|v| matches!(v, Ok(Some(100)))).count();
+    let found =
+        (0..ROWS).map(|i| tx.get_with(&tree, &key(i), <[u8]>::len)).filter(|v| matches!(v, Ok(Some(100)))).count();
     println!("get, in memory, one thread: {:.0}/s ({found} found)", per_second(ROWS, began));
     let began = Instant::now();
     let rows = tx.iter(&tree).filter(Result::is_ok).count() as u64;

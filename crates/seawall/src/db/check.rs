@@ -186,15 +186,16 @@ fn all(work: &Work, last: bool) -> Result<Found> {
     let engine = &*work.engine;
     let head = engine.log().head();
     let unquiet = || engine.log().head() != head;
-    // Then what is on the disk is what is meant. In a stopped database it is not, and zeroes there say nothing.
+    // Then what is on the disk is what is meant. In a database stopped by a failed write it is not: a page may be torn there, and is
+    // restored by the next opening.
     let written = engine.pool().flush_all().is_ok();
     let mut look =
         Look { engine, names: BTreeMap::new(), found: Vec::new(), values: HashSet::new(), unclear: HashSet::new() };
     let mut check = engine.space.check()?;
     look.trees(&mut check);
     look.undo(&mut check)?;
-    if last || look.found.is_empty() || !unquiet() {
-        look.pages(written)?;
+    if written && (last || look.found.is_empty() || !unquiet()) {
+        look.pages()?;
     }
     let unclear: Vec<TreeId> = look.unclear.iter().copied().collect();
     for finding in check.finish(&unclear) {
@@ -339,7 +340,7 @@ impl Look<'_> {
     }
 
     /// Every page that somebody owns, as it is on the disk.
-    fn pages(&mut self, written: bool) -> Result<()> {
+    fn pages(&mut self) -> Result<()> {
         let (pool, pages) = (self.engine.pool(), self.engine.space.pages());
         let page_bytes = pool.page_bytes();
         let mut buf = AlignedBuf::zeroed(READ_BYTES);
@@ -351,7 +352,7 @@ impl Look<'_> {
             let read = pool.data_file().read_at(offset, chunk, Cause::Other);
             for (number, bytes) in (first..).map(PageId).zip(chunk.chunks_exact(page_bytes)) {
                 if read.is_err() || page::verify(bytes, number, pool.data_path()).is_err() {
-                    self.look_again(number, written)?;
+                    self.look_again(number)?;
                 }
             }
         }
@@ -359,7 +360,7 @@ impl Look<'_> {
     }
 
     /// A page did not look right. That is in order for one that nobody owns, that was never written, or that is being written just now.
-    fn look_again(&mut self, number: PageId, written: bool) -> Result<()> {
+    fn look_again(&mut self, number: PageId) -> Result<()> {
         // A map that cannot be read is a finding of its own.
         let owner = self.engine.space.owner(number).unwrap_or(TreeId::SYSTEM);
         if owner == TreeId::FREE {
@@ -385,7 +386,7 @@ impl Look<'_> {
             last = Some(error);
         }
         let zeroes = matches!(last, Some(Ok(_))) && buf.iter().all(|&byte| byte == 0);
-        if zeroes && (!written || resident) {
+        if zeroes && resident {
             return Ok(());
         }
         let what = match last {
