@@ -361,8 +361,10 @@ impl Look<'_> {
 
     /// A page did not look right. That is in order for one that nobody owns, that was never written, or that is being written just now.
     fn look_again(&mut self, number: PageId) -> Result<()> {
-        // A map that cannot be read is a finding of its own.
-        let owner = self.engine.space.owner(number).unwrap_or(TreeId::SYSTEM);
+        // A map that cannot be read is a finding of its own. Without it nobody knows whether zeroes are in order.
+        let known = self.engine.space.owner(number);
+        let unknown = known.is_err();
+        let owner = known.unwrap_or(TreeId::SYSTEM);
         if owner == TreeId::FREE {
             return Ok(());
         }
@@ -386,7 +388,7 @@ impl Look<'_> {
             last = Some(error);
         }
         let zeroes = matches!(last, Some(Ok(_))) && buf.iter().all(|&byte| byte == 0);
-        if zeroes && resident {
+        if zeroes && (resident || unknown) {
             return Ok(());
         }
         let what = match last {
