@@ -3,7 +3,7 @@
 //! 1. A frame is accepted when its CRC holds at its LSN and its incarnation is not below its predecessor's nor above
 //!    the control block's. The first that is refused ends the log: what was never acknowledged may be torn or missing
 //!    in any way.
-//! 2. Unless it was durable. A whole frame beyond the break that says that more was durable when it was made proves
+//! 2. Unless it was durable. A whole frame beyond the break that says that the refused frame was durable to its end proves
 //!    that flushed log is damaged (writer.rs, 5 says how far one has to look). That is an error with its place, never
 //!    an end.
 //! 3. Whole frames beyond the break that prove nothing are *ghosts*: parts of groups of which something before them did
@@ -242,6 +242,19 @@ impl LogReader {
         Ok(self.seal.holds(lsn, &header, body).then_some(header))
     }
 
+    /// Where the refused frame at `lsn` ends, by its own word if that can be taken. A flush can end inside a frame, where a segment ends: what
+    /// it covered then proves nothing about the frame as a whole.
+    fn refused_end(&mut self, lsn: u64) -> Result<u64> {
+        let header_end = lsn + HEADER_BYTES as u64;
+        if !self.load_from(lsn, header_end)? {
+            return Ok(header_end);
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        bytes.copy_from_slice(self.window.get(lsn, HEADER_BYTES));
+        let header = Header::decode(&bytes, &(1..=self.incarnation_max));
+        Ok(header.map_or(header_end, |header| lsn + header.frame_bytes()))
+    }
+
     /// What lies beyond the first refused frame: proof of damage, ghosts, or nothing.
     fn look_beyond(&mut self) -> Result<()> {
         let end = self.at;
@@ -253,6 +266,7 @@ impl LogReader {
             self.tail = Some(Tail { ghosts_end: end });
             return Ok(());
         }
+        let whole_at = self.refused_end(end)?;
         let mut ghosts_end = end;
         let mut at = end + 1;
         let stop = (end + self.search_bytes).min(self.files_end);
@@ -270,7 +284,7 @@ impl LogReader {
                 at += 1;
                 continue;
             };
-            if let Some(durable) = header.durable_then(at).filter(|durable| *durable > end) {
+            if let Some(durable) = header.durable_then(at).filter(|durable| *durable >= whole_at) {
                 let why = format!(
                     "the mini-transaction here is broken, but a whole one at lsn {at} says that everything before lsn {durable} was flushed"
                 );
