@@ -120,3 +120,14 @@ fn a_commit_that_is_only_polled_is_done_soon() {
     }
     db.step_task(Task::Log).unwrap();
 }
+
+#[test]
+fn a_protection_that_cannot_be_given_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = Database::open_with(dir.path(), small().with_torn_page_protection(seawall::TornPages::Atomic));
+    assert!(
+        matches!(refused, Err(Error::InvalidOption { ref name, .. }) if name == "torn_page_protection"),
+        "{refused:?}"
+    );
+    assert!(Database::open_with(dir.path(), small().with_torn_page_protection(seawall::TornPages::Auto)).is_ok());
+}

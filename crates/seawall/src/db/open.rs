@@ -127,6 +127,7 @@ impl Database {
     }
 
     fn open_settled(env: Env, path: &Path, mut options: Options, memory: &MemoryLimit) -> Result<Self> {
+        refuse_atomic(&options)?;
         loop {
             if marker::look(&env.disk, path)? == Found::Whole {
                 return Opening::existing(env, path, &mut options, memory)?.finish(options);
@@ -335,8 +336,18 @@ fn redo_threads(env: &Env) -> usize {
 fn torn(options: &Options) -> Torn {
     match options.torn_page_protection() {
         TornPages::Off => Torn::Off,
+        // `auto` is this until atomic writes can be proven for a file.
         _ => Torn::Doublewrite,
     }
+}
+
+/// Nobody is to believe in a protection that is not there.
+fn refuse_atomic(options: &Options) -> Result<()> {
+    if options.torn_page_protection() != TornPages::Atomic {
+        return Ok(());
+    }
+    let why = "this version cannot prove that the device writes pages whole: use doublewrite".to_owned();
+    Err(Error::InvalidOption { name: "torn_page_protection".into(), value: "atomic".into(), why })
 }
 
 /// The method asked for, or the one that was measured to be fastest in this directory.
