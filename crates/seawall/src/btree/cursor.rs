@@ -8,29 +8,12 @@
 
 use super::entry::Entry;
 use super::node::Node;
-use super::search::Toward;
+use super::seek::Seek;
 use super::{Damaged, Tree};
 use crate::buffer::Pool;
 use crate::error::{Result, Stop};
 use crate::format::page;
 use crate::format::{Lsn, PageId};
-
-/// Where to put a cursor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seek<'k> {
-    /// On the first entry.
-    First,
-    /// On the last entry.
-    Last,
-    /// On the first entry with this key or a larger one.
-    AtLeast(&'k [u8]),
-    /// On the first entry with a larger key.
-    After(&'k [u8]),
-    /// On the last entry with this key or a smaller one.
-    AtMost(&'k [u8]),
-    /// On the last entry with a smaller key.
-    Before(&'k [u8]),
-}
 
 /// A place in a tree.
 #[derive(Debug)]
@@ -65,29 +48,9 @@ impl Cursor {
     /// Those of reading.
     pub fn seek(&mut self, pool: &Pool, to: Seek<'_>) -> Result<bool> {
         self.slot = None;
-        let toward = match to {
-            Seek::First => Toward::Key(&[]),
-            Seek::Last => Toward::Last,
-            Seek::AtLeast(key) | Seek::After(key) | Seek::AtMost(key) => Toward::Key(key),
-            // The leaf of the key itself may begin with it.
-            Seek::Before(key) => Toward::Below(key),
-        };
-        if matches!(to, Seek::Before([])) {
-            return Ok(false);
-        }
-        self.fill(pool, toward)?;
-        let node = Node::open(&self.copy)?;
-        let count = node.count();
-        // The slot to stand on going up, or one more than the slot to stand on going down.
-        let (slot, up) = match to {
-            Seek::First => (0, true),
-            Seek::Last => (count, false),
-            Seek::AtLeast(key) => (node.search(key)?.slot, true),
-            Seek::After(key) => (first_after(&node, key)?, true),
-            Seek::AtMost(key) => (first_after(&node, key)?, false),
-            Seek::Before(key) => (node.search(key)?.slot, false),
-        };
-        if up { self.settle_up(pool, slot) } else { self.settle_down(pool, slot) }
+        self.fill(pool, to)?;
+        let slot = to.slot(&Node::open(&self.copy)?)?;
+        if to.is_forward() { self.settle_up(pool, slot) } else { self.settle_down(pool, slot) }
     }
 
     /// Goes to the next entry. False at the end, and from then on. No latch may be held.
@@ -122,6 +85,12 @@ impl Cursor {
     #[must_use]
     pub fn key(&self) -> &[u8] {
         if self.slot.is_some() { &self.key } else { &[] }
+    }
+
+    /// The key it stands on, or stood on last.
+    #[must_use]
+    pub fn last_key(&self) -> &[u8] {
+        &self.key
     }
 
     /// The payload it stands on; empty when it stands on none.
@@ -166,11 +135,11 @@ impl Cursor {
         if self.copy.is_empty() { Lsn::ZERO } else { page::lsn(&self.copy) }
     }
 
-    /// Copies a leaf.
-    fn fill(&mut self, pool: &Pool, toward: Toward<'_>) -> Result<()> {
+    /// Copies the leaf to look in first.
+    fn fill(&mut self, pool: &Pool, to: Seek<'_>) -> Result<()> {
         let (tree, copy) = (self.tree, &mut self.copy);
         pool.retry(|| {
-            let leaf = tree.leaf(pool, toward)?;
+            let leaf = to.leaf(&tree, pool)?;
             copy.resize(leaf.len(), 0);
             copy.copy_from_slice(&leaf);
             Ok::<_, Stop>(())
@@ -191,7 +160,7 @@ impl Cursor {
             let mut fence = std::mem::take(&mut self.fence);
             fence.clear();
             fence.extend_from_slice(upper);
-            let filled = self.fill(pool, Toward::Key(&fence));
+            let filled = self.fill(pool, Seek::AtLeast(&fence));
             self.fence = fence;
             filled?;
             // A merge may have put smaller keys before those that are next.
@@ -216,17 +185,11 @@ impl Cursor {
             let mut fence = std::mem::take(&mut self.fence);
             fence.clear();
             fence.extend_from_slice(lower);
-            let filled = self.fill(pool, Toward::Below(&fence));
+            let filled = self.fill(pool, Seek::Before(&fence));
             self.fence = fence;
             filled?;
             // A merge may have put larger keys behind those that are next.
             slot = Node::open(&self.copy)?.search(&self.fence)?.slot;
         }
     }
-}
-
-/// The first slot with a larger key.
-fn first_after(node: &Node<'_>, key: &[u8]) -> Result<usize, Damaged> {
-    let at = node.search(key)?;
-    Ok(at.slot + usize::from(at.found))
 }

@@ -19,12 +19,13 @@ mod node;
 mod overflow;
 mod redo;
 mod search;
+mod seek;
 mod split;
 #[cfg(test)]
 mod tests;
 
 pub use check::{Finding, check, check_overflow};
-pub use cursor::{Cursor, Seek};
+pub use cursor::Cursor;
 pub use entry::{DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, OVERFLOW, OverflowRef, inline_value_max};
 pub use estimate::{Estimate, Level1};
 pub use node::{Node, Position, SLOT_BYTES, entry_bytes_max, key_bytes_max};
@@ -32,6 +33,7 @@ pub use overflow::{
     OVERFLOW_VALUE_BYTES_MAX, OverflowWriter, free_overflow_body, free_overflow_head, read_overflow, read_overflow_into,
 };
 pub use redo::{Insert, Patch, Remove, Replace, redo};
+pub use seek::Seek;
 
 use crate::error::{Corruption, Error, Stop};
 use crate::format::{PageId, TreeId};

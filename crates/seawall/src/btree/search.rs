@@ -125,22 +125,6 @@ impl Tree {
         self.leaf(pool, Toward::Key(key))
     }
 
-    /// The last leaf, under a shared latch.
-    ///
-    /// # Errors
-    /// As [`Tree::leaf_shared`].
-    pub fn leaf_last<'p>(&self, pool: &'p Pool) -> Result<PageRead<'p>, Stop> {
-        self.leaf(pool, Toward::Last)
-    }
-
-    /// The leaf that holds the largest keys below `key`, which is not empty, under a shared latch: for a leaf's lower fence, the one before it.
-    ///
-    /// # Errors
-    /// As [`Tree::leaf_shared`].
-    pub fn leaf_below<'p>(&self, pool: &'p Pool, key: &[u8]) -> Result<PageRead<'p>, Stop> {
-        self.leaf(pool, Toward::Below(key))
-    }
-
     /// The leaf whose range contains `key`, latched exclusively by `mtr`, which has latched no page of this tree so far.
     ///
     /// # Errors

@@ -152,9 +152,10 @@ struct Opening {
 
 impl Opening {
     fn log_config(env: &Env, path: &Path, options: &Options, block: &ControlBlock, stats: &Arc<IoStats>) -> LogConfig {
+        let dir = options.log_dir_of(path);
         LogConfig {
-            dir: options.log_dir_of(path),
-            method: method(options.log_flush_method(), env, path),
+            method: method(options.log_flush_method(), env, &dir),
+            dir,
             block_bytes: options.log_block_bytes() as usize,
             segment_bytes: block.segment_bytes,
             capacity_bytes: options.log_capacity(),

@@ -99,7 +99,7 @@ impl Transaction {
         Ok(self.get_with(tree, key, |_| ())?.is_some())
     }
 
-    /// The values of many keys, in the order of `keys`. They are looked up in key order, leaf by leaf.
+    /// The values of many keys, in the order of `keys`. They are looked up in key order, so that a leaf is read once.
     ///
     /// # Errors
     /// As [`Transaction::get`].

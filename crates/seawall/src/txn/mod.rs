@@ -16,11 +16,12 @@ mod version;
 pub mod views;
 mod write;
 
+pub use crate::btree::Seek;
 pub use catalog::TREE_NAME_BYTES_MAX;
 pub use engine::Engine;
 pub use locks::{LockConfig, LockTable, Mode};
 pub use purge::Purge;
-pub use scan::{Scan, ScanLock, Seek};
+pub use scan::{Scan, ScanLock};
 pub use transaction::{Access, Committing, Isolation, LockWait, OnConflict, SavepointAt, TxOptions, Txn, Unfinished};
 pub use trees::{CatalogRow, TreeState, Trees};
 pub use undo::{OpenState, OpenStream, UndoStore};

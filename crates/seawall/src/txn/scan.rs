@@ -13,10 +13,9 @@ use super::read::RowLock;
 use super::transaction::{Isolation, LockWait, Txn, ViewRef};
 use super::trees::TreeState;
 use super::version::{Reader, Stored};
-use crate::btree::{Entry, Node, Tree as Btree};
-use crate::buffer::{PageRead, Pool};
+use crate::btree::{Cursor, Entry, Node, OVERFLOW, Seek};
 use crate::error::{Error, Result, Stop};
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// What a scan locks.
@@ -28,68 +27,20 @@ pub enum ScanLock {
     Rows(Mode),
 }
 
-/// Where to begin, or to go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seek<'k> {
-    /// The first entry.
-    First,
-    /// The last entry.
-    Last,
-    /// The first whose key is not less.
-    AtLeast(&'k [u8]),
-    /// The first whose key is greater.
-    After(&'k [u8]),
-    /// The last whose key is not greater.
-    AtMost(&'k [u8]),
-    /// The last whose key is less.
-    Before(&'k [u8]),
-}
-
-impl Seek<'_> {
-    fn is_forward(&self) -> bool {
-        matches!(self, Self::First | Self::AtLeast(_) | Self::After(_))
-    }
-
-    /// The leaf it lies in.
-    fn leaf<'p>(&self, tree: &Btree, pool: &'p Pool) -> Result<PageRead<'p>, Stop> {
-        match *self {
-            // Nothing is before the empty key: the first leaf says so.
-            Self::First | Self::Before([]) => tree.leaf_shared(pool, &[]),
-            Self::Last => tree.leaf_last(pool),
-            Self::AtLeast(key) | Self::After(key) | Self::AtMost(key) => tree.leaf_shared(pool, key),
-            Self::Before(key) => tree.leaf_below(pool, key),
-        }
-    }
-
-    /// Where in that leaf: the first slot to look at going forward, or the one after the first to look at going backward.
-    fn slot(&self, node: &Node<'_>) -> Result<usize> {
-        Ok(match *self {
-            Self::First => 0,
-            Self::Last => node.count(),
-            Self::AtLeast(key) | Self::Before(key) => node.search(key)?.slot,
-            Self::After(key) | Self::AtMost(key) => {
-                let found = node.search(key)?;
-                found.slot + usize::from(found.found)
-            }
-        })
-    }
-
-    /// Where a step that begins here begins, and whether it goes forward.
-    fn bound(&self) -> (Bound<Vec<u8>>, bool) {
-        let bound = match self {
-            Self::First | Self::Last => Bound::Unbounded,
-            Self::AtLeast(key) | Self::AtMost(key) => Bound::Included(key.to_vec()),
-            Self::After(key) | Self::Before(key) => Bound::Excluded(key.to_vec()),
-        };
-        (bound, self.is_forward())
+/// Where a step that begins at `to` begins.
+fn bound_of(to: Seek<'_>) -> Bound<Vec<u8>> {
+    match to {
+        Seek::First | Seek::Last => Bound::Unbounded,
+        Seek::AtLeast(key) | Seek::AtMost(key) => Bound::Included(key.to_vec()),
+        Seek::After(key) | Seek::Before(key) => Bound::Excluded(key.to_vec()),
     }
 }
 
 /// The value of the entry a scan stands on.
 #[derive(Debug)]
 enum Value {
-    /// In the copy of the leaf.
-    InLeaf(Range<usize>),
+    /// In the copy of the leaf, at the cursor.
+    InLeaf,
     /// Elsewhere, and fetched when asked for.
     Stored(Stored),
     /// Fetched.
@@ -106,14 +57,15 @@ pub struct Scan<'t> {
     view: ViewRef,
     /// Where a locking scan ends: it locks nothing beyond.
     limit: (Bound<Vec<u8>>, Bound<Vec<u8>>),
-    leaf: Vec<u8>,
-    slot: usize,
-    /// The transaction's changes when the leaf was copied.
+    /// Where a snapshot scan is: on entries seen or not.
+    cursor: Cursor,
+    /// The transaction's changes when the scan last moved.
     changes: u64,
     on_entry: bool,
     /// After an error: from where to go on.
     lost: Option<Lost>,
-    key: Vec<u8>,
+    /// Where a locking scan stands.
+    locked_key: Vec<u8>,
     value: Value,
 }
 
@@ -143,12 +95,11 @@ impl Txn {
             wait,
             view: self.view(),
             limit: (Bound::Unbounded, Bound::Unbounded),
-            leaf: Vec::new(),
-            slot: 0,
+            cursor: Cursor::new(tree.at),
             changes: 0,
             on_entry: false,
             lost: None,
-            key: Vec::new(),
+            locked_key: Vec::new(),
             value: Value::Bytes(Vec::new()),
         }
     }
@@ -180,7 +131,7 @@ impl<'t> Scan<'t> {
 
     /// The key it stands on, or stood on last.
     pub fn key(&self) -> &[u8] {
-        &self.key
+        if self.lock == ScanLock::None { self.cursor.last_key() } else { &self.locked_key }
     }
 
     /// The value of the entry it stands on.
@@ -196,7 +147,7 @@ impl<'t> Scan<'t> {
             self.value = Value::Bytes(self.txn.fetch(&self.tree, Stored::Overflow(*reference))?);
         }
         Ok(match &self.value {
-            Value::InLeaf(range) => &self.leaf[range.clone()],
+            Value::InLeaf => self.cursor.entry()?.map_or(&[], |entry| entry.value),
             Value::Bytes(bytes) | Value::Stored(Stored::Inline(bytes)) => bytes,
             Value::Stored(Stored::Overflow(_)) => unreachable!("fetched above"),
         })
@@ -218,11 +169,11 @@ impl<'t> Scan<'t> {
         self.tree.usable(self.txn.id(), &self.view)?;
         (self.on_entry, self.lost) = (false, None);
         if let ScanLock::Rows(mode) = self.lock {
-            let (bound, forward) = to.bound();
-            return self.step_locked(mode, bound, forward);
+            return self.step_locked(mode, bound_of(to), to.is_forward());
         }
-        self.position(to)?;
-        if to.is_forward() { self.forward() } else { self.backward() }
+        self.changes = self.txn.changes;
+        let there = self.cursor.seek(self.txn.engine.pool(), to)?;
+        self.settle(there, to.is_forward())
     }
 
     /// To the next entry; whether there is one.
@@ -240,7 +191,7 @@ impl<'t> Scan<'t> {
         }
         let old = self.changes != self.txn.changes;
         let moved = if old || self.lock != ScanLock::None || self.lost.is_some() {
-            let (key, lost) = (std::mem::take(&mut self.key), self.lost);
+            let (key, lost) = (self.key().to_vec(), self.lost);
             let moved = self.seek(match (lost, forward) {
                 (Some(Lost::At), true) => Seek::AtLeast(&key),
                 (Some(Lost::At), false) => Seek::AtMost(&key),
@@ -248,14 +199,14 @@ impl<'t> Scan<'t> {
                 (_, false) => Seek::Before(&key),
             });
             if moved.is_err() && self.lost.is_none() {
-                (self.key, self.lost) = (key, lost);
+                self.lost = lost;
             }
             moved
-        } else if forward {
-            self.slot += 1;
-            self.forward()
         } else {
-            self.backward()
+            self.on_entry = false;
+            let (cursor, pool) = (&mut self.cursor, self.txn.engine.pool());
+            let there = if forward { cursor.next(pool) } else { cursor.prev(pool) };
+            there.and_then(|there| self.settle(there, forward))
         };
         if moved.is_err() {
             // The next step tries again: a scan that ended here without a word would leave entries out.
@@ -274,77 +225,32 @@ impl<'t> Scan<'t> {
 
     // --- by snapshot ---------------------------------------------------------------------------------------------------
 
-    /// Copies the leaf that `to` lies in. Afterwards `slot` is the first to look at going forward, or the one after the first to look at going
-    /// backward.
-    fn position(&mut self, to: Seek<'_>) -> Result<()> {
-        let engine = self.txn.engine.clone();
-        self.changes = self.txn.changes;
-        let (tree, leaf) = (&self.tree.at, &mut self.leaf);
-        engine.pool().retry(|| {
-            let page = to.leaf(tree, engine.pool())?;
-            leaf.clear();
-            leaf.extend_from_slice(&page);
-            Ok(())
-        })?;
-        self.slot = to.slot(&Node::open(&self.leaf)?)?;
-        Ok(())
-    }
-
-    fn forward(&mut self) -> Result<bool> {
-        self.on_entry = false;
-        loop {
-            let node = Node::open(&self.leaf)?;
-            if self.slot < node.count() {
-                if self.take_if_seen()? {
-                    return Ok(true);
-                }
-                self.slot += 1;
-                continue;
+    /// Stands on the cursor's entry, or the next one of which the reader sees a version.
+    fn settle(&mut self, mut there: bool, forward: bool) -> Result<bool> {
+        let pool = self.txn.engine.pool();
+        while there {
+            if self.take_if_seen()? {
+                return Ok(true);
             }
-            let Some(upper) = node.upper().map(<[u8]>::to_vec) else { return Ok(false) };
-            self.position(Seek::AtLeast(&upper))?;
+            there = if forward { self.cursor.next(pool)? } else { self.cursor.prev(pool)? };
         }
+        Ok(false)
     }
 
-    /// Looks at the slots before `slot`.
-    fn backward(&mut self) -> Result<bool> {
-        self.on_entry = false;
-        loop {
-            if self.slot > 0 {
-                self.slot -= 1;
-                if self.take_if_seen()? {
-                    return Ok(true);
-                }
-                continue;
-            }
-            let lower = Node::open(&self.leaf)?.lower().to_vec();
-            if lower.is_empty() {
-                return Ok(false);
-            }
-            self.position(Seek::Before(&lower))?;
-        }
-    }
-
-    /// Stands on the entry of `slot` if the reader sees a version of it.
+    /// Stands on the cursor's entry if the reader sees a version of it.
     fn take_if_seen(&mut self) -> Result<bool> {
         let reader = Reader { me: self.txn.id(), view: &self.view };
-        let node = Node::open(&self.leaf)?;
-        let entry = node.entry(self.slot)?;
+        let Some(entry) = self.cursor.entry()? else { return Ok(false) };
         if reader.sees_entry(&entry) {
             if entry.is_deleted() {
                 return Ok(false);
             }
-            self.value = if entry.overflow().map_err(|e| node.damaged(e.0))?.is_some() {
-                Value::Stored(Stored::of(entry.flags, entry.value)?)
-            } else {
-                // The value is the end of the payload, which lies in the copy.
-                let start = entry.value.as_ptr() as usize - self.leaf.as_ptr() as usize;
-                Value::InLeaf(start..start + entry.value.len())
+            self.value = match entry.flags & OVERFLOW {
+                0 => Value::InLeaf,
+                _ => Value::Stored(Stored::of(entry.flags, entry.value)?),
             };
-            node.key_into(self.slot, &mut self.key)?;
         } else {
-            node.key_into(self.slot, &mut self.key)?;
-            match self.txn.stored_version(&self.tree, &self.key, reader) {
+            match self.txn.stored_version(&self.tree, self.cursor.key(), reader) {
                 Ok(Some(stored)) => self.value = Value::Stored(stored),
                 Ok(None) => return Ok(false),
                 Err(error) => {
@@ -357,63 +263,13 @@ impl<'t> Scan<'t> {
         Ok(true)
     }
 
-    /// To an entry of the live tree, whatever its version; only its key can be asked for.
-    pub(super) fn seek_raw(&mut self, to: Seek<'_>) -> Result<bool> {
-        let (from, forward) = to.bound();
-        self.on_entry = false;
-        let found = self.neighbour(&from, forward)?;
-        let there = found.is_some();
-        self.key = found.unwrap_or_default();
-        Ok(there)
-    }
-
     // --- with locks ----------------------------------------------------------------------------------------------------
-
-    /// The key beyond `from` in the live tree, whatever its version. Read under the latch: no leaf is copied.
-    fn neighbour(&self, from: &Bound<Vec<u8>>, forward: bool) -> Result<Option<Vec<u8>>> {
-        enum Met {
-            Key(Vec<u8>),
-            Edge(Vec<u8>),
-            End,
-        }
-        let pool = self.txn.engine.pool();
-        let mut edge: Option<Vec<u8>> = None;
-        loop {
-            let to = match (&edge, from, forward) {
-                (Some(edge), _, true) => Seek::AtLeast(edge),
-                (Some(edge), _, false) => Seek::Before(edge),
-                (None, Bound::Unbounded, true) => Seek::First,
-                (None, Bound::Unbounded, false) => Seek::Last,
-                (None, Bound::Included(key), true) => Seek::AtLeast(key),
-                (None, Bound::Excluded(key), true) => Seek::After(key),
-                (None, Bound::Included(key), false) => Seek::AtMost(key),
-                (None, Bound::Excluded(key), false) => Seek::Before(key),
-            };
-            let met = pool.retry(|| {
-                let page = to.leaf(&self.tree.at, pool)?;
-                let node = Node::open(&page)?;
-                let slot = to.slot(&node)?;
-                Ok(match (forward, slot) {
-                    (true, _) if slot < node.count() => Met::Key(node.key(slot)?),
-                    (true, _) => node.upper().map_or(Met::End, |upper| Met::Edge(upper.to_vec())),
-                    (false, 0) if node.lower().is_empty() => Met::End,
-                    (false, 0) => Met::Edge(node.lower().to_vec()),
-                    (false, _) => Met::Key(node.key(slot - 1)?),
-                })
-            })?;
-            match met {
-                Met::Key(key) => return Ok(Some(key)),
-                Met::End => return Ok(None),
-                Met::Edge(next) => edge = Some(next),
-            }
-        }
-    }
 
     fn step_locked(&mut self, mode: Mode, mut from: Bound<Vec<u8>>, forward: bool) -> Result<bool> {
         // Who skips rows does not ask that no others appear between them, and must not wait for those that lie between.
         let ranges = self.txn.options.isolation != Isolation::ReadCommitted && self.wait != LockWait::SkipLocked;
         loop {
-            let mut next = self.neighbour(&from, forward)?;
+            let mut next = self.txn.neighbour(&self.tree, &from, forward)?;
             let limit = if forward { &self.limit.1 } else { &self.limit.0 };
             let beyond = next.as_ref().is_none_or(|key| is_beyond(key, limit, forward));
             if ranges {
@@ -424,7 +280,7 @@ impl<'t> Scan<'t> {
                 let near = from.as_ref().map(|key| &key[..]);
                 let (low, high) = if forward { (near, far) } else { (far, near) };
                 self.txn.lock_range(&self.tree, low, high, mode, self.wait)?;
-                let again = self.neighbour(&from, forward)?;
+                let again = self.txn.neighbour(&self.tree, &from, forward)?;
                 if again != next {
                     continue;
                 }
@@ -437,7 +293,7 @@ impl<'t> Scan<'t> {
             match self.txn.lock_row_how(&self.tree, &key, mode, how, self.wait) {
                 Ok(Some(value)) => {
                     self.value = Value::Bytes(value);
-                    self.key = key;
+                    self.locked_key = key;
                     self.on_entry = true;
                     return Ok(true);
                 }
@@ -471,6 +327,46 @@ fn is_beyond(key: &[u8], limit: &Bound<Vec<u8>>, forward: bool) -> bool {
 }
 
 impl Txn {
+    /// The key beyond `from` in the live tree, whatever its version. Read under the latch: no leaf is copied.
+    pub(super) fn neighbour(&self, tree: &TreeState, from: &Bound<Vec<u8>>, forward: bool) -> Result<Option<Vec<u8>>> {
+        enum Met {
+            Key(Vec<u8>),
+            Edge(Vec<u8>),
+            End,
+        }
+        let pool = self.engine.pool();
+        let mut edge: Option<Vec<u8>> = None;
+        loop {
+            let to = match (&edge, from, forward) {
+                (Some(edge), _, true) => Seek::AtLeast(edge),
+                (Some(edge), _, false) => Seek::Before(edge),
+                (None, Bound::Unbounded, true) => Seek::First,
+                (None, Bound::Unbounded, false) => Seek::Last,
+                (None, Bound::Included(key), true) => Seek::AtLeast(key),
+                (None, Bound::Excluded(key), true) => Seek::After(key),
+                (None, Bound::Included(key), false) => Seek::AtMost(key),
+                (None, Bound::Excluded(key), false) => Seek::Before(key),
+            };
+            let met = pool.retry(|| {
+                let page = to.leaf(&tree.at, pool)?;
+                let node = Node::open(&page)?;
+                let slot = to.slot(&node)?;
+                Ok(match (forward, slot) {
+                    (true, _) if slot < node.count() => Met::Key(node.key(slot)?),
+                    (true, _) => node.upper().map_or(Met::End, |upper| Met::Edge(upper.to_vec())),
+                    (false, 0) if node.lower().is_empty() => Met::End,
+                    (false, 0) => Met::Edge(node.lower().to_vec()),
+                    (false, _) => Met::Key(node.key(slot - 1)?),
+                })
+            })?;
+            match met {
+                Met::Key(key) => return Ok(Some(key)),
+                Met::End => return Ok(None),
+                Met::Edge(next) => edge = Some(next),
+            }
+        }
+    }
+
     /// The version of `key` that `reader` sees, as stored.
     pub(super) fn stored_version(
         &self,

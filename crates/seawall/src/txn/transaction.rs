@@ -15,7 +15,7 @@
 
 use super::engine::{Engine, HELP_EVERY};
 use super::locks::{Conflict, LockOwner, Mode};
-use super::trees::{CatalogRow, Trees};
+use super::trees::CatalogRow;
 use super::undo::{Stream, UndoRecord};
 use super::version::Reader;
 use super::views::View;
@@ -244,21 +244,6 @@ impl Txn {
         self.writing.as_ref().map_or(TxnId::NONE, |w| w.id)
     }
 
-    /// How it runs.
-    pub fn options(&self) -> &TxOptions {
-        &self.options
-    }
-
-    /// What all transactions share.
-    pub fn engine(&self) -> &Arc<Engine> {
-        &self.engine
-    }
-
-    /// Whether it has committed or rolled back.
-    pub fn has_ended(&self) -> bool {
-        self.ended
-    }
-
     /// The view of the statement or transaction.
     pub(super) fn view(&self) -> ViewRef {
         match &*self.view.borrow() {
@@ -269,8 +254,11 @@ impl Txn {
 
     /// Runs `f` with who reads.
     pub(super) fn reading<T>(&self, f: impl FnOnce(Reader<'_>) -> T) -> T {
-        let view = self.view();
-        f(Reader { me: self.id(), view: &view })
+        let me = self.id();
+        match &*self.view.borrow() {
+            Some(view) => f(Reader { me, view }),
+            None => f(Reader { me, view: &self.engine.active.view() }),
+        }
     }
 
     /// Read committed: takes a snapshot that lasts until the next call of this or of [`Txn::end_statement`].
@@ -532,12 +520,5 @@ impl Drop for Committing {
                 self.txn.ended = true;
             }
         }
-    }
-}
-
-impl Engine {
-    /// Trees in use.
-    pub fn trees(&self) -> &Trees {
-        &self.trees
     }
 }

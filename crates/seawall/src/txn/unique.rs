@@ -5,11 +5,11 @@
 //! are waited for.
 
 use super::locks::Mode;
-use super::scan::{ScanLock, Seek};
 use super::transaction::Txn;
 use super::trees::TreeState;
 use super::write::Change;
 use crate::error::{Error, LockedOn, Result};
+use std::ops::Bound;
 use std::sync::Arc;
 
 impl Txn {
@@ -29,16 +29,13 @@ impl Txn {
         self.lock_point(tree, prefix, Mode::Exclusive)?;
         // Who drops it waits for that lock from now on, or has ended.
         tree.is_there(self.id(), &self.engine.active)?;
-        let mut scan = self.scan(tree, ScanLock::None);
-        let mut there = scan.seek_raw(Seek::AtLeast(prefix))?;
-        while there && scan.key().starts_with(prefix) {
-            if self.lock_row(tree, scan.key(), Mode::Shared)?.is_some() {
-                return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key: scan.key().to_vec() } });
+        let mut from = Bound::Included(prefix.to_vec());
+        while let Some(there) = self.neighbour(tree, &from, true)?.filter(|there| there.starts_with(prefix)) {
+            if self.lock_row(tree, &there, Mode::Shared)?.is_some() {
+                return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key: there } });
             }
-            let key = scan.key().to_vec();
-            there = scan.seek_raw(Seek::After(&key))?;
+            from = Bound::Excluded(there);
         }
-        drop(scan);
         self.change(tree, key, value, Change::Insert).map(|_| ())
     }
 }

@@ -60,9 +60,9 @@ pub fn redo(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
 /// The transaction whose first record this redo record appends: recovery learns from it which ids were given out.
 #[must_use]
 pub fn begun(tag: u8, body: &[u8]) -> Option<TxnId> {
-    let (&kind, body) = body.split_first()?;
+    let (&kind, body) = body.split_first().filter(|(kind, _)| tag == Append::TAG && **kind == record::kind::BEGIN)?;
     match UndoRecord::decode(kind, body) {
-        Ok(UndoRecord::Begin { txn }) if tag == Append::TAG => Some(txn),
+        Ok(UndoRecord::Begin { txn }) => Some(txn),
         _ => None,
     }
 }
