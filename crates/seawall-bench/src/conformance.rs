@@ -1,0 +1,144 @@
+//! What every measured store is tested for: a benchmark of a store that does the wrong thing compares nothing.
+
+use crate::store::{Error, Result, Store};
+
+/// Opens the store, which keeps its data between openings.
+pub type Open<'a> = dyn Fn() -> Result<Box<dyn Store>> + 'a;
+
+/// Works through every operation of a store that is empty and has two tables. `transactions`: it offers [`crate::Session::begin`].
+///
+/// # Panics
+/// When the store does not do what it must.
+pub fn check(open: &Open<'_>, transactions: bool) {
+    let store = open().unwrap();
+    assert!(!store.about().version.is_empty() && !store.about().settings.is_empty());
+    let mut session = store.session().unwrap();
+    let value_of = |session: &mut dyn crate::Session, key: &[u8]| {
+        let mut value = None;
+        let found = session.get(key, &mut |bytes| value = Some(bytes.to_vec())).unwrap();
+        assert_eq!(found, value.is_some());
+        value
+    };
+    assert_eq!(value_of(&mut *session, b"k1"), None);
+    session.put(b"k1", b"one").unwrap();
+    assert_eq!(value_of(&mut *session, b"k1").as_deref(), Some(&b"one"[..]));
+    session.put(b"k1", b"uno").unwrap();
+    session.read_modify_write(b"k1", &mut |value| value.extend_from_slice(b"!")).unwrap();
+    session.read_modify_write(b"k2", &mut |value| value.extend_from_slice(b"new")).unwrap();
+    assert_eq!(value_of(&mut *session, b"k1").as_deref(), Some(&b"uno!"[..]));
+    assert_eq!(value_of(&mut *session, b"k2").as_deref(), Some(&b"new"[..]));
+
+    let row = |i: u32| (format!("r{i:06}").into_bytes(), format!("value {i}").into_bytes());
+    for durable in [false, true] {
+        let rows: Vec<_> = (0..500).map(|i| row(i * 2 + u32::from(durable))).collect();
+        session.load(&rows, durable).unwrap();
+    }
+    let mut seen = Vec::new();
+    let count = session.scan(&row(10).0, 100, &mut |key, value| seen.push((key.to_vec(), value.to_vec()))).unwrap();
+    assert_eq!((count, seen), (100, (10..110).map(row).collect()));
+    assert_eq!(session.scan(&row(995).0, 100, &mut |_, _| ()).unwrap(), 5);
+    let keys: Vec<_> = [3, 999, 5000, 7].map(|i| row(i).0).to_vec();
+    let mut seen = Vec::new();
+    assert_eq!(session.multi_get(&keys, &mut |key, value| seen.push((key.to_vec(), value.to_vec()))).unwrap(), 3);
+    seen.sort();
+    assert_eq!(seen, [3, 7, 999].map(row));
+    if transactions {
+        check_transactions(&*store, &mut *session);
+    } else {
+        assert!(matches!(session.begin().err(), Some(Error::Unsupported { .. })));
+    }
+    drop(session);
+    at_once(&*store);
+    store.settle().unwrap();
+    store.close().unwrap();
+
+    let store = open().unwrap();
+    let mut session = store.session().unwrap();
+    assert_eq!(value_of(&mut *session, b"k1").as_deref(), Some(&b"uno!"[..]), "kept over a close");
+    assert_eq!(session.scan(&row(0).0, 5000, &mut |_, _| ()).unwrap(), 1000, "loads are kept over a close");
+    drop(session);
+    store.close().unwrap();
+}
+
+/// No change of concurrent threads is lost.
+fn at_once(store: &dyn Store) {
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut session = store.session().unwrap();
+                for _ in 0..100 {
+                    loop {
+                        let changed = session.read_modify_write(b"count", &mut |value| value.push(b'x'));
+                        match changed {
+                            Ok(()) => break,
+                            Err(Error::Conflict(_)) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut count = 0;
+    store.session().unwrap().get(b"count", &mut |value| count = value.len()).unwrap();
+    assert_eq!(count, 200);
+}
+
+fn check_transactions(store: &dyn Store, session: &mut dyn crate::Session) {
+    let mut tx = session.begin().unwrap();
+    for i in 0..10u8 {
+        tx.put(1, &[b'a', i], &[i]).unwrap();
+    }
+    assert_eq!(tx.get(0, &[b'a', 1]).unwrap(), None, "tables are apart");
+    assert_eq!(tx.get_for_update(1, &[b'a', 1]).unwrap(), Some(vec![1]));
+    tx.delete(1, &[b'a', 3]).unwrap();
+    tx.commit().unwrap();
+
+    let mut tx = session.begin().unwrap();
+    tx.put(1, &[b'a', 5], &[50]).unwrap();
+    tx.delete(1, &[b'a', 6]).unwrap();
+    let mut seen = Vec::new();
+    let visit = &mut |key: &[u8], value: &[u8]| {
+        seen.push((key[1], value[0]));
+        true
+    };
+    tx.scan(1, &[b'a', 2], &[b'a', 8], false, visit).unwrap();
+    assert_eq!(seen, [(2, 2), (4, 4), (5, 50), (7, 7)], "its own changes are seen");
+    seen.clear();
+    let visit = &mut |key: &[u8], value: &[u8]| {
+        seen.push((key[1], value[0]));
+        seen.len() < 3
+    };
+    tx.scan(1, &[b'a', 2], &[b'a', 8], true, visit).unwrap();
+    assert_eq!(seen, [(7, 7), (5, 50), (4, 4)]);
+    drop(tx);
+    let mut tx = session.begin().unwrap();
+    assert_eq!(tx.get(1, &[b'a', 5]).unwrap(), Some(vec![5]), "dropped is rolled back");
+    assert_eq!(tx.get(1, &[b'a', 6]).unwrap(), Some(vec![6]));
+    drop(tx);
+    // Two threads that add to the same row: what get_for_update read is still so when it is written.
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut session = store.session().unwrap();
+                let mut done = 0;
+                while done < 100 {
+                    let mut add = || {
+                        let mut tx = session.begin()?;
+                        let old =
+                            tx.get_for_update(1, b"sum")?.map_or(0, |v| u32::from_le_bytes(v.try_into().unwrap()));
+                        tx.put(1, b"sum", &(old + 1).to_le_bytes())?;
+                        tx.commit()
+                    };
+                    match add() {
+                        Ok(()) => done += 1,
+                        Err(Error::Conflict(_)) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+    let mut tx = session.begin().unwrap();
+    assert_eq!(tx.get(1, b"sum").unwrap(), Some(200u32.to_le_bytes().to_vec()));
+}

@@ -1,0 +1,222 @@
+//! Seawall itself.
+
+use crate::store::{About, Durability, Error, Result, Session, Settings, Store, Tx, Visit};
+use seawall::{CursorOptions, Database, OnConflict, Options, Seek, Transaction, Tree, TxOptions};
+
+const NAME: &str = "seawall";
+
+impl From<seawall::Error> for Error {
+    fn from(error: seawall::Error) -> Self {
+        match error {
+            seawall::Error::Deadlock { .. }
+            | seawall::Error::LockTimeout { .. }
+            | seawall::Error::WriteConflict { .. } => Self::Conflict(error.to_string()),
+            error => Self::failed(NAME, error),
+        }
+    }
+}
+
+/// An open Seawall database.
+#[derive(Debug)]
+pub struct Seawall {
+    db: Database,
+    trees: Vec<Tree>,
+    durability: Durability,
+}
+
+impl Seawall {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Those of opening and of unknown options.
+    pub fn open(settings: &Settings) -> Result<Self> {
+        let mut options = Options::default().with_pool_size(settings.pool_bytes).with_durability(settings.durability);
+        for (name, value) in &settings.options {
+            options.set(name, value)?;
+        }
+        let db = Database::open_with(&settings.dir, options)?;
+        let trees = settings.tables.iter().map(|name| db.create_tree(name)).collect::<seawall::Result<_>>()?;
+        Ok(Self { db, trees, durability: settings.durability })
+    }
+
+    /// The database: for what only Seawall is asked.
+    #[must_use]
+    pub fn database(&self) -> &Database {
+        &self.db
+    }
+}
+
+impl Store for Seawall {
+    fn about(&self) -> About {
+        let options = self.db.options();
+        let shown = [
+            "pool_size",
+            "durability",
+            "page_size",
+            "log_capacity",
+            "log_flush_method",
+            "data_flush_method",
+            "torn_page_protection",
+        ];
+        let value = |name: &&str| (name.to_string(), options.get(name).unwrap_or_default());
+        About { version: env!("CARGO_PKG_VERSION").into(), settings: shown.iter().map(value).collect() }
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(Work { store: self, value: Vec::new() }))
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(self.db.checkpoint()?)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        drop(self.trees);
+        Ok(self.db.close()?)
+    }
+}
+
+/// One thread's.
+struct Work<'s> {
+    store: &'s Seawall,
+    value: Vec<u8>,
+}
+
+impl Work<'_> {
+    /// A transaction of one change: it acts on the latest version, as the peers' do.
+    fn single(&self) -> Result<Transaction> {
+        Ok(self.store.db.begin_with(TxOptions { on_conflict: OnConflict::Latest, ..TxOptions::default() })?)
+    }
+
+    fn tree(&self) -> &Tree {
+        &self.store.trees[0]
+    }
+}
+
+impl Session for Work<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        Ok(self.store.db.begin()?.get_with(self.tree(), key, visit)?.is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut tx = self.single()?;
+        tx.put(self.tree(), key, value)?;
+        Ok(tx.commit()?)
+    }
+
+    fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
+        let mut tx = self.single()?;
+        self.value = tx.get_for_update(self.tree(), key)?.unwrap_or_default();
+        change(&mut self.value);
+        tx.put(self.tree(), key, &self.value)?;
+        Ok(tx.commit()?)
+    }
+
+    fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
+        let mut tx = self.single()?;
+        for (key, value) in rows {
+            tx.put(self.tree(), key, value)?;
+        }
+        Ok(tx.commit_with(if durable { self.store.durability } else { Durability::Deferred })?)
+    }
+
+    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
+        let tx = self.store.db.begin()?;
+        let mut cursor = tx.cursor(self.tree(), CursorOptions::default());
+        let (mut seen, mut there) = (0, rows > 0 && cursor.seek(Seek::AtLeast(from))?);
+        while there {
+            // The value is lent from the cursor, and so is the key.
+            let key = cursor.key().to_vec();
+            visit(&key, cursor.value()?);
+            seen += 1;
+            there = seen < rows && cursor.next()?;
+        }
+        Ok(seen)
+    }
+
+    fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
+        let values = self.store.db.begin()?.multi_get(self.tree(), keys)?;
+        let mut found = 0;
+        for (key, value) in keys.iter().zip(values) {
+            let Some(value) = value else { continue };
+            visit(key, &value);
+            found += 1;
+        }
+        Ok(found)
+    }
+
+    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
+        Ok(Box::new(Open { tx: self.single()?, trees: &self.store.trees }))
+    }
+}
+
+/// A transaction over all trees.
+struct Open<'s> {
+    tx: Transaction,
+    trees: &'s [Tree],
+}
+
+impl Tx for Open<'_> {
+    fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.tx.get(&self.trees[table], key)?)
+    }
+
+    fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.tx.get_for_update(&self.trees[table], key)?)
+    }
+
+    fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.tx.put(&self.trees[table], key, value)?)
+    }
+
+    fn delete(&mut self, table: usize, key: &[u8]) -> Result<()> {
+        self.tx.delete(&self.trees[table], key)?;
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        table: usize,
+        from: &[u8],
+        to: &[u8],
+        backward: bool,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        let mut cursor = self.tx.cursor(&self.trees[table], CursorOptions::default());
+        let mut there = cursor.seek(if backward { Seek::Before(to) } else { Seek::AtLeast(from) })?;
+        while there {
+            let key = cursor.key().to_vec();
+            if (backward && &key[..] < from) || (!backward && &key[..] >= to) || !visit(&key, cursor.value()?) {
+                break;
+            }
+            there = if backward { cursor.prev()? } else { cursor.next()? };
+        }
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<()> {
+        Ok(self.tx.commit()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn does_what_a_store_must() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            dir: dir.path().join("db"),
+            pool_bytes: 8 << 20,
+            durability: Durability::Flushed,
+            tables: vec!["a".into(), "b".into()],
+            threads: 2,
+            options: Vec::new(),
+            flush_delay: Duration::ZERO,
+            data_bytes: 1 << 20,
+        };
+        crate::conformance::check(&|| Ok(Box::new(Seawall::open(&settings)?)), true);
+    }
+}
