@@ -142,16 +142,16 @@ pub enum Error {
         /// What was found.
         why: String,
     },
-    /// A newer program wrote it.
+    /// A newer program wrote it, or one so old that its format is no longer read.
     #[error(
-        "{path} has format version {found}, and this program reads up to {supported}: open it with a newer Seawall"
+        "{path} has format version {found}, and this program reads {supported}: open it with the Seawall that wrote it, or a newer one"
     )]
-    NewerFormat {
+    OtherFormat {
         /// The control file.
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The newest this program reads.
+        /// The one this program reads.
         supported: u32,
     },
     /// Another process has it open.

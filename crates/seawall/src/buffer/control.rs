@@ -62,7 +62,7 @@ impl Control {
     /// Opens the control file `path`.
     ///
     /// # Errors
-    /// [`Error::NotADatabase`], [`Error::NewerFormat`], [`Error::Locked`], [`Corruption::File`] when both slots are
+    /// [`Error::NotADatabase`], [`Error::OtherFormat`], [`Error::Locked`], [`Corruption::File`] when both slots are
     /// damaged; the disk's refusal.
     pub fn open(disk: Arc<dyn Disk>, path: &Path, stats: &Arc<IoStats>) -> Result<Self> {
         let file = match Self::open_file(disk, path, stats, Create::No) {
@@ -80,9 +80,9 @@ impl Control {
                         newest = Some(State { block, epoch, slot, failed: None });
                     }
                 }
-                Err(BadSlot::Newer(found)) => {
+                Err(BadSlot::Version(found)) => {
                     let supported = FORMAT_VERSION;
-                    return Err(Error::NewerFormat { path: path.into(), found, supported });
+                    return Err(Error::OtherFormat { path: path.into(), found, supported });
                 }
                 Err(why) => bad.push(why),
             }

@@ -137,7 +137,7 @@ impl Database {
 /// were never written. A page that a power loss has torn is found too, though opening would have repaired it from the doublewrite area.
 ///
 /// # Errors
-/// [`Error::Locked`] when it is open after all; [`Error::NotADatabase`], [`Error::NewerFormat`], [`Error::Corrupt`] when not even its control file can be
+/// [`Error::Locked`] when it is open after all; [`Error::NotADatabase`], [`Error::OtherFormat`], [`Error::Corrupt`] when not even its control file can be
 /// read; [`Error::Io`].
 pub fn check_pages(dir: &Path) -> Result<Vec<Finding>> {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::synchronous());

@@ -50,7 +50,7 @@ impl Database {
     /// Opens the database in directory `path`; makes it when there is none.
     ///
     /// # Errors
-    /// [`Error::Locked`] when another process has it open, [`Error::NotADatabase`], [`Error::NewerFormat`], [`Error::Corrupt`] with what is
+    /// [`Error::Locked`] when another process has it open, [`Error::NotADatabase`], [`Error::OtherFormat`], [`Error::Corrupt`] with what is
     /// damaged, [`Error::InvalidOption`] for a bad line in its `seawall.toml`, [`Error::Io`].
     ///
     /// ```

@@ -47,7 +47,7 @@ impl Published {
     /// Reads what was published last for the database in `dir`; `None` when nothing ever was.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::NewerFormat`]; [`Error::Corrupt`] when it is something else.
+    /// [`Error::Io`]; [`Error::OtherFormat`]; [`Error::Corrupt`] when it is something else.
     pub fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(STATS_FILE);
         let text = match std::fs::read(&path) {
@@ -58,7 +58,7 @@ impl Published {
         let damaged = |e: serde_json::Error| Error::from(Corruption::File { path: path.clone(), why: e.to_string() });
         let value: serde_json::Value = serde_json::from_slice(&text).map_err(damaged)?;
         match value["version"].as_u64().and_then(|version| u32::try_from(version).ok()) {
-            Some(found) if found > VERSION => Err(Error::NewerFormat { path, found, supported: VERSION }),
+            Some(found) if found > VERSION => Err(Error::OtherFormat { path, found, supported: VERSION }),
             _ => serde_json::from_value(value).map(Some).map_err(damaged),
         }
     }
@@ -177,7 +177,7 @@ mod tests {
         std::fs::write(&path, "{\"version\": 1").unwrap();
         assert!(matches!(Published::read(dir.path()), Err(Error::Corrupt(_))));
         std::fs::write(&path, "{\"version\": 9}").unwrap();
-        assert!(matches!(Published::read(dir.path()), Err(Error::NewerFormat { found: 9, .. })));
+        assert!(matches!(Published::read(dir.path()), Err(Error::OtherFormat { found: 9, .. })));
         std::fs::write(&path, "[]").unwrap();
         assert!(matches!(Published::read(dir.path()), Err(Error::Corrupt(_))));
     }

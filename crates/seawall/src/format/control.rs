@@ -95,7 +95,7 @@ pub enum BadSlot {
         found: u32,
     },
     /// A newer program wrote it.
-    Newer(u32),
+    Version(u32),
     /// The checksum holds, but this field has a value it cannot have.
     Field(&'static str),
 }
@@ -107,7 +107,7 @@ impl std::fmt::Display for BadSlot {
             Self::Checksum { expected, found } => {
                 write!(f, "has checksum {found:#010x} where {expected:#010x} was expected")
             }
-            Self::Newer(version) => write!(f, "has format version {version}"),
+            Self::Version(version) => write!(f, "has format version {version}"),
             Self::Field(name) => write!(f, "has an impossible {name}"),
         }
     }
@@ -151,8 +151,8 @@ impl ControlBlock {
             return Err(BadSlot::Checksum { expected, found });
         }
         let version = u32_at(slot, VERSION);
-        if version > FORMAT_VERSION {
-            return Err(BadSlot::Newer(version));
+        if version != FORMAT_VERSION {
+            return Err(BadSlot::Version(version));
         }
         let block = Self {
             database: slot[DATABASE..DATABASE + 16].try_into().expect("sixteen bytes"),
@@ -253,7 +253,7 @@ mod tests {
         assert!(matches!(ControlBlock::decode(&slot), Err(BadSlot::Checksum { .. })));
         let crc = checksum(&slot);
         set_u32(&mut slot, CRC, crc);
-        assert_eq!(ControlBlock::decode(&slot), Err(BadSlot::Newer(FORMAT_VERSION + 1)));
+        assert_eq!(ControlBlock::decode(&slot), Err(BadSlot::Version(FORMAT_VERSION + 1)));
     }
 
     #[test]

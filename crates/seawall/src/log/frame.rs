@@ -4,11 +4,14 @@
 //! 2. The CRC covers the database's identity and the frame's LSN beside header and body: bytes of another database, of
 //!    another place or of an older turn of the ring are never taken for a frame.
 //! 3. Every frame carries the incarnation that wrote it, at least 1: a stretch of zeroes is no frame.
-//! 4. `behind` leads back from the frame's LSN to what was durable when it was made. [`BEHIND_UNKNOWN`] proves nothing.
+//! 4. A header carries a mark of its own, bound to its place: the end of a log is searched byte by byte for frames beyond it, and in what
+//!    older turns of the ring left every few bytes look like a length and an incarnation. Only one in 4096 of them also bears the mark, and
+//!    has its body checked.
+//! 5. `behind` leads back from the frame's LSN to what was durable when it was made. [`BEHIND_UNKNOWN`] proves nothing.
 
 use super::MTR_BYTES_MAX;
 
-/// Offsets in the header, bytes. Little-endian.
+/// Offsets in the header, bytes. Little-endian. The length has the header's mark in its high bits.
 const LEN: usize = 0;
 const CRC: usize = 4;
 const INCARNATION: usize = 8;
@@ -18,7 +21,9 @@ const BEHIND: usize = INCARNATION_END;
 /// Bytes of a header.
 pub(super) const HEADER_BYTES: usize = 16;
 const _: () = assert!(BEHIND + size_of::<u32>() == HEADER_BYTES, "the header ends with its last field");
-const _: () = assert!(MTR_BYTES_MAX <= u32::MAX as usize, "a length fits its field");
+/// Bits of the length; the rest of its field is the mark.
+const LEN_BITS: u32 = 20;
+const _: () = assert!(MTR_BYTES_MAX < 1 << LEN_BITS, "a length fits its field");
 
 /// The most bytes a frame has.
 pub(super) const FRAME_BYTES_MAX: usize = HEADER_BYTES + MTR_BYTES_MAX;
@@ -35,33 +40,48 @@ impl Seal {
         Self(crc32c::crc32c(database))
     }
 
-    fn crc(self, lsn: u64, header: &Header, body: &[u8]) -> u32 {
+    /// Over all but the body.
+    fn header_crc(self, lsn: u64, header: &Header) -> u32 {
         let mut fixed = [0; 20];
         fixed[..8].copy_from_slice(&lsn.to_le_bytes());
         fixed[8..12].copy_from_slice(&header.len.to_le_bytes());
         fixed[12..16].copy_from_slice(&header.incarnation.to_le_bytes());
         fixed[16..].copy_from_slice(&header.behind.to_le_bytes());
-        crc32c::crc32c_append(crc32c::crc32c_append(self.0, &fixed), body)
+        crc32c::crc32c_append(self.0, &fixed)
     }
 
     /// The header of a frame at `lsn`.
     pub(super) fn encode(self, lsn: u64, incarnation: u32, durable: u64, body: &[u8]) -> [u8; HEADER_BYTES] {
         debug_assert!(body.len() <= MTR_BYTES_MAX && incarnation > 0 && durable <= lsn);
         let behind = u32::try_from(lsn - durable).unwrap_or(BEHIND_UNKNOWN);
-        let header = Header { len: body.len() as u32, crc: 0, incarnation, behind };
-        let crc = self.crc(lsn, &header, body);
+        let header = Header { len: body.len() as u32, mark: 0, crc: 0, incarnation, behind };
+        let of_header = self.header_crc(lsn, &header);
+        let crc = crc32c::crc32c_append(of_header, body);
         let mut out = [0; HEADER_BYTES];
-        out[LEN..LEN + 4].copy_from_slice(&header.len.to_le_bytes());
+        out[LEN..LEN + 4].copy_from_slice(&(header.len | mark(of_header) << LEN_BITS).to_le_bytes());
         out[CRC..CRC + 4].copy_from_slice(&crc.to_le_bytes());
         out[INCARNATION..INCARNATION + 4].copy_from_slice(&incarnation.to_le_bytes());
         out[BEHIND..BEHIND + 4].copy_from_slice(&behind.to_le_bytes());
         out
     }
 
+    /// Whether `header` bears the mark of a header at `lsn` of this database.
+    pub(super) fn marked(self, lsn: u64, header: &Header) -> bool {
+        mark(self.header_crc(lsn, header)) == header.mark
+    }
+
     /// Whether `header` and `body` are a frame at `lsn` of this database.
     pub(super) fn holds(self, lsn: u64, header: &Header, body: &[u8]) -> bool {
-        header.len as usize == body.len() && self.crc(lsn, header, body) == header.crc
+        let of_header = self.header_crc(lsn, header);
+        header.len as usize == body.len()
+            && mark(of_header) == header.mark
+            && crc32c::crc32c_append(of_header, body) == header.crc
     }
+}
+
+/// The mark of a header with this checksum.
+fn mark(of_header: u32) -> u32 {
+    of_header >> LEN_BITS
 }
 
 /// A header as read: nothing about it is true before [`Seal::holds`] says so.
@@ -69,6 +89,8 @@ impl Seal {
 pub(super) struct Header {
     /// Bytes of the body.
     pub(super) len: u32,
+    /// The high bits of the checksum of the rest of the header.
+    mark: u32,
     pub(super) crc: u32,
     pub(super) incarnation: u32,
     pub(super) behind: u32,
@@ -79,7 +101,13 @@ impl Header {
     /// `incarnations`.
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES], incarnations: &std::ops::RangeInclusive<u32>) -> Option<Self> {
         let field = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let header = Self { len: field(LEN), crc: field(CRC), incarnation: field(INCARNATION), behind: field(BEHIND) };
+        let header = Self {
+            len: field(LEN) & ((1 << LEN_BITS) - 1),
+            mark: field(LEN) >> LEN_BITS,
+            crc: field(CRC),
+            incarnation: field(INCARNATION),
+            behind: field(BEHIND),
+        };
         let plausible = header.len as usize <= MTR_BYTES_MAX && incarnations.contains(&header.incarnation);
         plausible.then_some(header)
     }

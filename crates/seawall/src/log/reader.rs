@@ -177,6 +177,12 @@ impl LogReader {
         self.closed_at = Some(end.0);
     }
 
+    /// Where the next mini-transaction begins.
+    #[must_use]
+    pub fn at(&self) -> Lsn {
+        Lsn(self.at)
+    }
+
     /// The next mini-transaction; `None` at the end.
     ///
     /// # Errors
@@ -252,6 +258,7 @@ impl LogReader {
         let mut bytes = [0; HEADER_BYTES];
         bytes.copy_from_slice(self.window.get(lsn, HEADER_BYTES));
         let header = Header::decode(&bytes, &(1..=self.incarnation_max));
+        let header = header.filter(|header| self.seal.marked(lsn, header));
         Ok(header.map_or(header_end, |header| lsn + header.frame_bytes()))
     }
 
@@ -273,7 +280,7 @@ impl LogReader {
         let incarnations = 1..=self.incarnation_max;
         while at + HEADER_BYTES as u64 <= stop {
             self.load_from(at, at + HEADER_BYTES as u64)?;
-            at = match self.window.header_from(at, &incarnations) {
+            at = match self.window.header_from(at, &incarnations, self.seal) {
                 Ok(found) => found,
                 Err(next) => {
                     at = next;
@@ -349,7 +356,7 @@ impl Window {
     }
 
     /// Where from `lsn` on something begins that may be a header; or where to go on when there is none in the window.
-    fn header_from(&self, lsn: u64, incarnations: &RangeInclusive<u32>) -> Result<u64, u64> {
+    fn header_from(&self, lsn: u64, incarnations: &RangeInclusive<u32>, seal: Seal) -> Result<u64, u64> {
         let mut offset = (lsn - self.base) as usize;
         let buf = &self.buf[..self.len];
         while let Some(bytes) = buf.get(offset..offset + HEADER_BYTES) {
@@ -361,8 +368,9 @@ impl Window {
                 continue;
             }
             let bytes = bytes.try_into().expect("a slice of this length");
-            if Header::decode(bytes, incarnations).is_some() {
-                return Ok(self.base + offset as u64);
+            let at = self.base + offset as u64;
+            if Header::decode(bytes, incarnations).is_some_and(|header| seal.marked(at, &header)) {
+                return Ok(at);
             }
             offset += 1;
         }

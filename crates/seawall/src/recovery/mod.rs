@@ -44,7 +44,7 @@ pub struct Redone {
 pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize) -> Result<Redone> {
     let mut done = Redone::default();
     let mut batch = Batch::default();
-    let mut at = Lsn::ZERO;
+    let mut at = reader.at();
     // Behind `end` this opening writes already.
     while at < end {
         let Some(frame) = reader.next()? else { break };

@@ -114,7 +114,7 @@ fn what_is_no_control_file_is_told_from_a_newer_one() {
     page::set_u32(&mut slot, 8, crc);
     overwrite(&disk, 0, &slot);
     match open(&disk) {
-        Err(Error::NewerFormat { found, supported, .. }) => assert_eq!((found, supported), (2, 1)),
+        Err(Error::OtherFormat { found, supported, .. }) => assert_eq!((found, supported), (3, 2)),
         other => panic!("{other:?}"),
     }
 }

@@ -149,7 +149,7 @@ impl DumpError {
                 None => Error::Usage(format!("{}: at byte {at_byte}: {source}", path.display())),
             },
             Self::Misuse(why) => Error::Usage(why),
-            Self::NewerVersion { found, supported } => Error::NewerFormat { path: path.into(), found, supported },
+            Self::NewerVersion { found, supported } => Error::OtherFormat { path: path.into(), found, supported },
             other @ (Self::NotADump | Self::Truncated { .. } | Self::Damaged { .. }) => {
                 Corruption::File { path: path.into(), why: other.to_string() }.into()
             }
