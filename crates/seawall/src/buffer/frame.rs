@@ -19,6 +19,7 @@
 //!    it and asks; if it holds another page or none, the entry has changed since and is read again.
 //! 2. Under a shared latch and a yes to (1) the page's bytes may be read, under an exclusive latch and a yes they may
 //!    be changed.
+//!    "Latched shared" includes reading beside the latch of a biased frame (`bias.rs`).
 //! 3. A frame that is owned belongs to one thread, latched or not: it holds no page, so that by (1) nobody else touches
 //!    its bytes.
 //! 4. A pin is taken under a latch and a yes to (1), or by the owner before it publishes; it is given up any time. It
@@ -33,6 +34,7 @@
 
 #![allow(unsafe_code)]
 
+use super::bias::Bias;
 use super::sync::{AtomicU32, AtomicU64, Latch, Ordering};
 
 /// Used since the clock last came by.
@@ -48,6 +50,10 @@ pub(super) const REMADE: u32 = 8;
 pub(super) const VIRGIN: u32 = 32;
 /// Not part of the pool since it shrank.
 pub(super) const RETIRED: u32 = 16;
+/// Read beside the latch (`bias.rs`).
+pub(super) const BIASED: u32 = 64;
+/// A frame is biased after so many shared latches since it was last latched exclusively.
+const READS_TO_BIAS: u32 = 32;
 
 /// What is known of a frame; one cache line.
 #[repr(align(64))]
@@ -59,6 +65,8 @@ pub(super) struct Frame {
     pub(super) flags: AtomicU32,
     /// The next free frame + 1, while this one is free.
     pub(super) next_free: AtomicU32,
+    /// Shared latches since the last exclusive one, about.
+    reads: AtomicU32,
 }
 
 /// Since when a page differs from the data file.
@@ -116,6 +124,7 @@ impl Frame {
             page: AtomicU32::new(0),
             flags: AtomicU32::new(0),
             next_free: AtomicU32::new(0),
+            reads: AtomicU32::new(0),
         }
     }
 
@@ -158,16 +167,40 @@ impl Frame {
         self.pins.load(Ordering::Acquire) != 0
     }
 
+    #[inline]
+    pub(super) fn is_biased(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & BIASED != 0
+    }
+
+    /// Counts a shared latch, under it; biases the frame when there were enough of them.
+    #[inline]
+    pub(super) fn lean(&self) {
+        // Counts of readers at once may be lost: it is a measure, not a promise.
+        let reads = self.reads.load(Ordering::Relaxed) + 1;
+        self.reads.store(reads, Ordering::Relaxed);
+        if reads >= READS_TO_BIAS {
+            self.reads.store(0, Ordering::Relaxed);
+            self.flags.fetch_or(BIASED, Ordering::SeqCst);
+        }
+    }
+
+    /// Takes the bias away, under the exclusive latch; whether there was one.
+    #[inline]
+    pub(super) fn take_bias(&self) -> bool {
+        self.reads.store(0, Ordering::Relaxed);
+        self.is_biased() && self.flags.fetch_and(!BIASED, Ordering::SeqCst) & BIASED != 0
+    }
+
     /// Takes the exclusive latch of a page that nobody needs (5); returns the page.
-    pub(super) fn claim(&self, dirt: &Dirt) -> Option<u32> {
+    pub(super) fn claim(&self, dirt: &Dirt, bias: &Bias, frame: u32) -> Option<u32> {
         // A look without the latch first: most frames are told off cheaply.
         if self.is_pinned() || !dirt.is_clean() || self.page().is_none() || !self.latch.try_lock_exclusive() {
             return None;
         }
         match self.page() {
-            Some(page) if !self.is_pinned() && dirt.is_clean() => Some(page),
+            Some(page) if bias.nobody_reads(frame, self) && !self.is_pinned() && dirt.is_clean() => Some(page),
             _ => {
-                // SAFETY: taken three lines above.
+                // SAFETY: taken above.
                 unsafe { self.latch.unlock_exclusive() };
                 None
             }

@@ -7,18 +7,22 @@
 //! 3. A page that was made and never initialised goes away with its latch: nobody ever sees it.
 #![allow(unsafe_code)]
 
+use super::bias::Place;
 use super::frame::{REMADE, UNBORN, VIRGIN, Where};
 use super::pool::Pool;
 use crate::error::Stop;
+use crate::format::page::PageKind;
 use crate::format::{Lsn, PageId, page};
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A page under a shared latch.
 pub struct PageRead<'p> {
     pool: &'p Pool,
     frame: u32,
+    /// Beside the latch, if it is not on it.
+    place: Option<Place>,
 }
 
 /// A page under an exclusive latch. It is changed only through an [`super::Mtr`], or by recovery.
@@ -43,6 +47,14 @@ pub(super) struct Owned<'p> {
 /// An [`Owned`] frame that waits in the pool's own memory; forgotten with it, or made an `Owned` again.
 #[derive(Debug)]
 pub(super) struct Parked(u32);
+
+thread_local! {
+    /// The thread's row of places.
+    static ROW: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    };
+}
 
 /// Finds a resident page and latches it by `lock`; gives the latch back by `unlock` when the frame has changed hands
 /// meanwhile.
@@ -69,13 +81,22 @@ impl Pool {
     /// [`Stop::Load`] when it is not resident.
     #[inline]
     pub fn shared(&self, page: PageId) -> Result<PageRead<'_>, Stop> {
-        let lock = |frame| {
-            self.frames.get(frame).latch.lock_shared();
-            true
-        };
-        match find(self, page, lock, |frame| self.unlock_shared(frame)) {
-            Some(Some(frame)) => Ok(PageRead { pool: self, frame }),
-            _ => Err(Stop::Load(page)),
+        loop {
+            let Where::In(frame) = self.map.get(page) else { return Err(Stop::Load(page)) };
+            let known = self.frames.get(frame);
+            let place = if known.is_biased() { self.bias.enter(ROW.with(|row| *row), frame, known) } else { None };
+            if place.is_none() {
+                known.latch.lock_shared();
+            }
+            // Gives the latch back when the frame has changed hands meanwhile.
+            let read = PageRead { pool: self, frame, place };
+            if known.holds(page.0) {
+                known.touch();
+                if place.is_none() && read[page::KIND] == PageKind::Branch as u8 {
+                    known.lean();
+                }
+                return Ok(read);
+            }
         }
     }
 
@@ -87,7 +108,7 @@ impl Pool {
     pub fn try_shared(&self, page: PageId) -> Result<Option<PageRead<'_>>, Stop> {
         let lock = |frame| self.frames.get(frame).latch.try_lock_shared();
         match find(self, page, lock, |frame| self.unlock_shared(frame)) {
-            Some(frame) => Ok(frame.map(|frame| PageRead { pool: self, frame })),
+            Some(frame) => Ok(frame.map(|frame| PageRead { pool: self, frame, place: None })),
             None => Err(Stop::Load(page)),
         }
     }
@@ -99,7 +120,9 @@ impl Pool {
     #[inline]
     pub fn exclusive(&self, page: PageId) -> Result<PageWrite<'_>, Stop> {
         let lock = |frame| {
-            self.frames.get(frame).latch.lock_exclusive();
+            let known = self.frames.get(frame);
+            known.latch.lock_exclusive();
+            self.bias.wait_for_readers(frame, known);
             true
         };
         match find(self, page, lock, |frame| self.unlock_exclusive(frame)) {
@@ -114,7 +137,15 @@ impl Pool {
     /// [`Stop::Load`] when it is not resident.
     #[inline]
     pub fn try_exclusive(&self, page: PageId) -> Result<Option<PageWrite<'_>>, Stop> {
-        let lock = |frame| self.frames.get(frame).latch.try_lock_exclusive();
+        let lock = |frame| {
+            let known = self.frames.get(frame);
+            let free = known.latch.try_lock_exclusive();
+            if free && !self.bias.nobody_reads(frame, known) {
+                self.unlock_exclusive(frame);
+                return false;
+            }
+            free
+        };
         match find(self, page, lock, |frame| self.unlock_exclusive(frame)) {
             Some(frame) => Ok(frame.map(|frame| PageWrite { pool: self, frame })),
             None => Err(Stop::Load(page)),
@@ -134,13 +165,13 @@ impl Pool {
             self.unlock_shared(frame);
             return None;
         }
-        Some(PageRead { pool: self, frame })
+        Some(PageRead { pool: self, frame, place: None })
     }
 
     /// Takes a page out of memory that nobody needs; its frame is the caller's.
     pub(super) fn claim(&self, frame: u32) -> Option<Owned<'_>> {
         let known = self.frames.get(frame);
-        let page = known.claim(self.frames.dirt(frame))?;
+        let page = known.claim(self.frames.dirt(frame), &self.bias, frame)?;
         // SAFETY: `claim` has just latched it for us.
         unsafe { known.vacate(self.map.entry(PageId(page))) };
         Some(Owned { pool: self, frame })
@@ -188,8 +219,8 @@ impl Deref for PageRead<'_> {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the frame's bytes are initialised (zeroed or read), and under the shared latch that self holds nobody
-        // changes them.
+        // SAFETY: the frame's bytes are initialised (zeroed or read), and under the shared latch that self holds, or beside it in a biased frame,
+        // nobody changes them.
         unsafe { std::slice::from_raw_parts(self.pool.frames.bytes(self.frame).as_ptr(), self.pool.page_bytes()) }
     }
 }
@@ -197,8 +228,11 @@ impl Deref for PageRead<'_> {
 impl Drop for PageRead<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: self holds the latch, and is gone after this.
-        unsafe { self.pool.frames.get(self.frame).latch.unlock_shared() }
+        match self.place {
+            Some(place) => self.pool.bias.leave(place),
+            // SAFETY: self holds the latch, and is gone after this.
+            None => unsafe { self.pool.frames.get(self.frame).latch.unlock_shared() },
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 //! 3. A failed read is the reader's error. A failed write is everybody's: it poisons.
 
 mod arena;
+mod bias;
 mod checkpoint;
 mod clean;
 mod control;

@@ -17,6 +17,14 @@ mod sync {
 
     const EXCLUSIVE: u32 = u32::MAX;
 
+    pub(super) fn one_order() {
+        loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    pub(super) fn pause(_: u32) {
+        loom::thread::yield_now();
+    }
+
     impl Latch {
         pub(super) fn new() -> Self {
             Self { holders: Mutex::new(0), freed: Condvar::new() }
@@ -63,11 +71,15 @@ mod sync {
     }
 }
 
+#[allow(dead_code, clippy::duplicate_mod)]
+#[path = "bias.rs"]
+mod bias;
 #[allow(dead_code, clippy::duplicate_mod)] // touches and free lists are not modelled
 #[path = "frame.rs"]
 mod frame;
 
-use frame::{Dirt, Entry, Frame, Where};
+use bias::Bias;
+use frame::{BIASED, Dirt, Entry, Frame, Where};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use std::sync::Arc;
@@ -84,6 +96,7 @@ fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 /// for page 1.
 struct Pool {
     frame: Frame,
+    bias: Bias,
     dirt: Dirt,
     bytes: UnsafeCell<u64>,
     entries: [Entry; 2],
@@ -99,6 +112,7 @@ impl Pool {
     fn new() -> Arc<Self> {
         let pool = Self {
             frame: Frame::new(),
+            bias: Bias::new(),
             dirt: Dirt { rec_lsn: AtomicU64::new(0), writing: AtomicU64::new(0) },
             bytes: UnsafeCell::new(10),
             entries: [Entry::new(), Entry::new()],
@@ -129,9 +143,32 @@ impl Pool {
         }
     }
 
+    /// As `Pool::shared` does it with a biased frame, in a row of the thread's own: what was read, if the page was there.
+    fn read_biased(&self, row: usize, page: u32) -> Option<u64> {
+        loop {
+            let Where::In(0) = self.entries[page as usize].get() else { return None };
+            let place = if self.frame.is_biased() { self.bias.enter(row, 0, &self.frame) } else { None };
+            let Some(place) = place else { return self.read(page, false) };
+            // SAFETY: beside the shared latch, and the frame holds the page; loom checks.
+            let found = self.frame.holds(page).then(|| self.bytes.with(|bytes| unsafe { *bytes }));
+            self.bias.leave(place);
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+
+    /// Biases the frame, as a reader does under its shared latch.
+    fn lean(&self) {
+        self.frame.latch.lock_shared();
+        self.frame.flags.fetch_or(BIASED, Ordering::SeqCst);
+        // SAFETY: latched above.
+        unsafe { self.frame.latch.unlock_shared() };
+    }
+
     /// Drops whatever page is in the frame and puts `page` there, if nobody is in the way.
     fn replace_by(&self, page: u32) {
-        let Some(old) = self.frame.claim(&self.dirt) else { return };
+        let Some(old) = self.frame.claim(&self.dirt, &self.bias, 0) else { return };
         // SAFETY: claimed, so latched.
         unsafe { self.frame.vacate(&self.entries[old as usize]) };
         // Owned from here on. (A real pool would give the frame back; here nobody else is looking for one.)
@@ -161,6 +198,47 @@ fn a_reader_sees_its_page_or_none_while_frames_change_hands() {
         pool.replace_by(0);
         reader.join().unwrap();
         other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_biased_reader_and_a_writer_never_meet() {
+    explore(3, || {
+        let pool = Pool::new();
+        pool.lean();
+        let reader = loom::thread::spawn({
+            let pool = pool.clone();
+            move || assert!(pool.read_biased(0, 0).is_some_and(|bytes| bytes == 10 || bytes == 30))
+        });
+        let leaner = loom::thread::spawn({
+            let pool = pool.clone();
+            move || pool.lean()
+        });
+        pool.frame.latch.lock_exclusive();
+        pool.bias.wait_for_readers(0, &pool.frame);
+        // SAFETY: under the exclusive latch, and nobody reads beside it; loom checks.
+        pool.bytes.with_mut(|bytes| unsafe { *bytes = 20 });
+        // SAFETY: as above.
+        pool.bytes.with_mut(|bytes| unsafe { *bytes = 30 });
+        // SAFETY: latched above.
+        unsafe { pool.frame.latch.unlock_exclusive() };
+        reader.join().unwrap();
+        leaner.join().unwrap();
+    });
+}
+
+#[test]
+fn a_biased_page_is_not_taken_from_under_its_reader() {
+    explore(3, || {
+        let pool = Pool::new();
+        pool.lean();
+        let reader = loom::thread::spawn({
+            let pool = pool.clone();
+            move || assert!(pool.read_biased(0, 0).is_none_or(|bytes| bytes == 10))
+        });
+        pool.replace_by(1);
+        assert!(pool.read_biased(1, 1).is_none_or(|bytes| bytes == 11));
+        reader.join().unwrap();
     });
 }
 

@@ -6,6 +6,7 @@
 //! 3. The pool can change its size while it is used; it never gives address space back, only memory.
 
 use super::arena::Frames;
+use super::bias::Bias;
 use super::clean::Cleaner;
 use super::control::Control;
 use super::doublewrite::Doublewrite;
@@ -70,6 +71,7 @@ pub struct PoolConfig {
 pub struct Pool {
     pub(super) frames: Frames,
     pub(super) map: Translation,
+    pub(super) bias: Bias,
     pub(super) loads: Loads,
     pub(super) turn: Turn,
     pub(super) counters: Counters,
@@ -183,6 +185,7 @@ impl Pool {
         }
         let block = control.current();
         Ok(Self {
+            bias: Bias::new(),
             loads: Loads::new(page_bytes, max),
             cleaner: Cleaner::new(page_bytes, max),
             turn: Turn::default(),

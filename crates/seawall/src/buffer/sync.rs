@@ -8,6 +8,20 @@
 use parking_lot::lock_api::RawRwLock as _;
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// Between a `SeqCst` write and a `SeqCst` read of another place, which are in one order by themselves. Loom takes both for weaker ones, and
+/// needs a fence here.
+#[inline]
+pub(super) fn one_order() {}
+
+/// Between two looks at what somebody else is about to change.
+pub(super) fn pause(turn: u32) {
+    if turn < 64 {
+        std::hint::spin_loop();
+    } else {
+        std::thread::yield_now();
+    }
+}
+
 /// One word: shared count, exclusive bit, parked bits.
 pub(super) struct Latch(parking_lot::RawRwLock);
 
