@@ -95,7 +95,7 @@ impl Work<'_> {
 
 impl Session for Work<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        Ok(self.store.db.begin()?.get_with(self.tree(), key, visit)?.is_some())
+        Ok(self.store.db.get_with(self.tree(), key, visit)?.is_some())
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

@@ -213,6 +213,30 @@ impl Database {
         self.begin()?.trees()
     }
 
+    /// The value of `key`, committed and as of now: a transaction of one read, and cheaper than beginning one.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    ///
+    /// ```
+    /// # let db = seawall::Database::in_memory()?;
+    /// let users = db.create_tree("users")?;
+    /// db.transact(|tx| tx.put(&users, b"ada", b"1815"))?;
+    /// assert_eq!(db.get(&users, b"ada")?.as_deref(), Some(&b"1815"[..]));
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_with(tree, key, <[u8]>::to_vec)
+    }
+
+    /// The same without copying the value: lends it to `f`, as [`Transaction::get_with`] does.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn get_with<T>(&self, tree: &Tree, key: &[u8], f: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.inner.engine().get_with(&tree.state, key, f)
+    }
+
     /// Begins a transaction: repeatable read on a snapshot taken now, and a conflict fails.
     ///
     /// # Errors

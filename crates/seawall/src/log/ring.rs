@@ -81,6 +81,8 @@ pub(super) struct Scribe {
     ring: NonNull<u8>,
     /// The last block of a group that does not fill it.
     tail: AlignedBuf,
+    /// Behind this many bytes `tail` is zeroes.
+    tail_filled: usize,
     /// Published and handed out up to here.
     taken: u64,
 }
@@ -114,7 +116,7 @@ impl Ring {
         let offset = floor as usize & (bytes - 1);
         owner[offset..offset + prefix.len()].copy_from_slice(prefix);
         let memory = NonNull::new(owner.as_mut_ptr()).expect("an allocation is not at address zero");
-        let scribe = Scribe { ring: memory, tail: AlignedBuf::zeroed(block), taken: at };
+        let scribe = Scribe { ring: memory, tail: AlignedBuf::zeroed(block), tail_filled: 0, taken: at };
         let ring = Self {
             memory,
             _owner: owner,
@@ -241,7 +243,10 @@ impl Ring {
             // end.
             let bytes = unsafe { self.get(whole_end, rest as u64) };
             scribe.tail[..rest].copy_from_slice(bytes);
-            scribe.tail[rest..].fill(0);
+            let filled = std::mem::replace(&mut scribe.tail_filled, rest);
+            if filled > rest {
+                scribe.tail[rest..filled].fill(0);
+            }
         }
         let whole = whole_end - from;
         let first = whole.min(self.bytes - self.at(from) as u64);

@@ -1,8 +1,9 @@
 //! Reading rows: by snapshot, without locks; or the latest version, locked.
 
+use super::engine::Engine;
 use super::locking::Writer;
 use super::locks::Mode;
-use super::transaction::{Isolation, LockWait, Txn};
+use super::transaction::{Isolation, LockWait, TxOptions, Txn};
 use super::trees::TreeState;
 use super::version::{Image, Reader, Stored};
 use crate::btree::{DELETED, Node, OVERFLOW, read_overflow_into};
@@ -152,6 +153,55 @@ impl Txn {
             }
         }
     }
+}
+
+impl Engine {
+    /// The committed value of `key` as of now, lent to `f` as [`Txn::get_with`] does: a transaction of one read, for which none is begun where
+    /// the entry speaks for itself. It does when every view sees its writer, or when it is not there at all.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn get_with<T>(
+        self: &Arc<Self>,
+        tree: &Arc<TreeState>,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let mut f = Some(f);
+        let plain = || {
+            let leaf = tree.at.leaf_shared(self.pool(), key)?;
+            let node = Node::open(&leaf)?;
+            let at = node.search(key)?;
+            if !at.found {
+                return Ok(Plain::Absent);
+            }
+            let entry = node.entry(at.slot)?;
+            Ok(match entry.flags & (DELETED | OVERFLOW) {
+                _ if entry.writer != TxnId::NONE && entry.writer >= self.active.horizon() => Plain::No,
+                0 => Plain::Done(lend(|| (f.take().expect("called once"))(entry.value))),
+                // What a reference leads to stays only for a view.
+                OVERFLOW => Plain::No,
+                _ => Plain::Absent,
+            })
+        };
+        // With no view to hold them, the pages of a tree that is dropped now go away under the descent: any error is looked into below.
+        let looked = if tree.may_be_dropped() { Ok(Plain::No) } else { self.pool().retry(plain) };
+        match (looked, f) {
+            (Ok(Plain::Absent), _) => Ok(None),
+            (Ok(Plain::Done(value)), _) => Ok(Some(value)),
+            (_, Some(f)) => Txn::begin(self.clone(), TxOptions::default()).get_with(tree, key, f),
+            (Err(error), None) => Err(error),
+            (Ok(Plain::No), None) => unreachable!("only a value was lent"),
+        }
+    }
+}
+
+/// What an entry says without a view.
+enum Plain<T> {
+    Absent,
+    Done(T),
+    /// A view is needed to tell.
+    No,
 }
 
 enum Lookup<T> {

@@ -91,6 +91,11 @@ impl TreeState {
         }
     }
 
+    /// Whether somebody has begun to drop it.
+    pub fn may_be_dropped(&self) -> bool {
+        self.dropper.load(Ordering::SeqCst) != 0
+    }
+
     /// Whether its latest state may be used by `me`, which has just got the lock it needs: a dropper holds all of them until it has ended.
     ///
     /// # Errors
