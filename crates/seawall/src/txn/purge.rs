@@ -37,6 +37,9 @@ impl Purge {
         for _ in 0..streams {
             let stream = self.next_stream % streams;
             self.next_stream = (stream + 1) % streams;
+            if engine.undo.pass(stream, is_idle, |txn| oldest.sees(txn))? {
+                return Ok(true);
+            }
             let found = engine.undo.heads(stream, records)?;
             let seen = found.iter().take_while(|record| oldest.sees(record.txn)).count();
             if seen > 0 {

@@ -51,7 +51,7 @@ pub fn redo(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
         Cut::TAG => Cut::check(page)?.apply(page),
         BecomeTail::TAG => BecomeTail::decode(body, page)?.apply(page),
         BecomeHead::TAG => BecomeHead::decode(body, page)?.apply(page),
-        Advance::TAG => Advance::check(page)?.apply(page),
+        Advance::TAG => Advance::decode(body, page)?.apply(page),
         _ => return Err(Malformed("no record of undo has this tag")),
     }
     Ok(())

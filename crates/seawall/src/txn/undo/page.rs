@@ -400,36 +400,57 @@ impl BecomeHead {
     }
 }
 
-/// Moves purge past the next record of the head.
+/// Moves purge past the next records of the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Advance;
+pub(super) struct Advance {
+    /// How many, at least one.
+    records: u16,
+}
 
 impl Redo for Advance {
     const TAG: u8 = 0x49;
 
-    fn encode(&self, _: &mut Vec<u8>) {}
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.records.to_le_bytes());
+    }
 
     fn apply(&self, page: &mut [u8]) {
-        let from = usize::from(purged_to(page));
-        let (len, body) = (u16_at(page, from), &page[from + RECORD_HEAD..]);
-        match page[from + 2] {
-            kind::BEGIN => {
-                let txn = txn_of(body);
-                set_u64(page, PURGE_TXN, txn);
+        for _ in 0..self.records {
+            let from = usize::from(purged_to(page));
+            let (len, body) = (u16_at(page, from), &page[from + RECORD_HEAD..]);
+            match page[from + 2] {
+                kind::BEGIN => {
+                    let txn = txn_of(body);
+                    set_u64(page, PURGE_TXN, txn);
+                }
+                kind::COMMIT => set_u64(page, PURGED, purged(page) + 1),
+                _ => {}
             }
-            kind::COMMIT => set_u64(page, PURGED, purged(page) + 1),
-            _ => {}
+            set_u16(page, PURGED_TO, from as u16 + len);
         }
-        set_u16(page, PURGED_TO, from as u16 + len);
     }
 }
 
 impl Advance {
-    /// Whether there is a record to move past.
-    pub(super) fn check(page: &[u8]) -> Result<Self, Malformed> {
+    /// From the log.
+    pub(super) fn decode(body: &[u8], page: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        let records = reader.u16()?;
+        if !reader.is_empty() || records == 0 {
+            return Err(Malformed("a bad step of purge"));
+        }
+        Self::check(page, records)
+    }
+
+    /// Whether there are so many records to move past.
+    pub(super) fn check(page: &[u8], records: u16) -> Result<Self, Malformed> {
         verify(page)?;
-        let raw = record_at(page, purged_to(page))?;
-        UndoRecord::decode(raw.kind, raw.body)?;
-        Ok(Self)
+        let mut at = purged_to(page);
+        for _ in 0..records {
+            let raw = record_at(page, at)?;
+            UndoRecord::decode(raw.kind, raw.body)?;
+            at = raw.next;
+        }
+        Ok(Self { records })
     }
 }

@@ -84,6 +84,65 @@ impl UndoStore {
         Ok(Found::Records(records))
     }
 
+    /// Moves purge past the records at the head of the stream that ask for nothing, in one page and one mini-transaction: those of transactions
+    /// that `sees` for which `is_idle`. False when the first is not one of them, or there is none. No latch may be held.
+    ///
+    /// # Errors
+    /// As [`UndoStore::head`].
+    pub fn pass(
+        &self,
+        stream: u32,
+        is_idle: impl Fn(&UndoRecord<'_>) -> bool,
+        sees: impl Fn(TxnId) -> bool,
+    ) -> Result<bool> {
+        let slot = self.slot(stream)?;
+        if slot.waiting.load(Relaxed) == 0 && slot.tail.load(Acquire) == slot.head().0 {
+            return Ok(false);
+        }
+        // Purge is one thread's work at a time: what is found under a shared latch is there to be passed under the exclusive one.
+        let head = slot.head();
+        let run = self.space.pool().retry(|| {
+            let bytes = self.space.pool().shared(head)?;
+            page::verify(&bytes).map_err(|why| page::bad(head, why))?;
+            let (mut at, mut txn) = (page::purged_to(&bytes), page::purge_txn(&bytes));
+            let (mut records, mut commits) = (0, 0);
+            while at < page::end(&bytes) {
+                let raw = page::record_at(&bytes, at).map_err(|why| page::bad(head, why))?;
+                let record = UndoRecord::decode(raw.kind, raw.body).map_err(|why| page::bad(head, why))?;
+                if let UndoRecord::Begin { txn: new } = record {
+                    if slot.active.load(Acquire) == new.0 {
+                        break;
+                    }
+                    txn = new;
+                }
+                if !sees(txn) || !is_idle(&record) {
+                    break;
+                }
+                records += 1;
+                commits += u64::from(raw.kind == kind::COMMIT);
+                at = raw.next;
+            }
+            Ok((page::purged_to(&bytes), records, commits))
+        })?;
+        let (from, records, commits) = run;
+        if records == 0 {
+            return Ok(false);
+        }
+        self.space.pool().retry(|| {
+            let mut mtr = Mtr::begin(self.space.pool(), MtrSize::Small)?;
+            let held = mtr.latch(head)?;
+            let advance = Advance::check(mtr.page(held), records).map_err(|why| page::bad(head, why))?;
+            if page::purged_to(mtr.page(held)) != from {
+                return Err(Error::Usage(format!("purge of undo stream {stream} is done by two at a time")).into());
+            }
+            mtr.run(held, &advance);
+            mtr.commit();
+            Ok(())
+        })?;
+        slot.waiting.fetch_sub(commits, Relaxed);
+        Ok(true)
+    }
+
     /// Moves purge past a record that [`UndoStore::head`] gave, in the caller's mini-transaction. Latches its page:
     /// after the leaf, before anything else is changed. The records of [`UndoStore::heads`] are passed in their order.
     ///
@@ -92,7 +151,7 @@ impl UndoStore {
     pub fn advance(&self, mtr: &mut Mtr<'_>, record: &Unpurged) -> Result<(), Stop> {
         let slot = self.slot(record.stream)?;
         let held = mtr.latch(record.ptr.page())?;
-        let advance = Advance::check(mtr.page(held)).map_err(|why| page::bad(record.ptr.page(), why))?;
+        let advance = Advance::check(mtr.page(held), 1).map_err(|why| page::bad(record.ptr.page(), why))?;
         if slot.head() != record.ptr.page() || page::purged_to(mtr.page(held)) != record.ptr.offset() {
             return Err(Error::Usage(format!("purge of undo stream {} is not at that record", record.stream)).into());
         }

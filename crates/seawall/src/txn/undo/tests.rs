@@ -67,11 +67,11 @@ proptest! {
         prop_assert_eq!((over.state, over.txn, over.commits, over.last), (State::Idle, TxnId(5), 1, UndoPtr::NONE));
         prop_assert!(Cut::check(&page).is_err(), "what is committed is not cut");
         for _ in 0..model.len() + 3 {
-            apply(&Advance, &mut page);
+            apply(&Advance::check(&page, 1).unwrap(), &mut page);
         }
         prop_assert_eq!(page::purged_to(&page), page::end(&page));
         prop_assert_eq!((page::purge_txn(&page), page::purged(&page)), (TxnId(5), 1));
-        prop_assert!(Advance::check(&page).is_err(), "there is nothing to move past");
+        prop_assert!(Advance::check(&page, 1).is_err(), "there is nothing to move past");
     }
 
     #[test]
