@@ -1,8 +1,12 @@
 //! Measures Seawall and the stores it is compared with by the same workloads, in one process per cell.
 //!
+//! - [`run`] lets threads work and records it, [`observe`] watches the machine meanwhile, [`results`] is what comes out.
 //! - [`store`]: what a store must do to be measured; `stores` has Seawall's own, the crate `seawall-peers` the others'.
 
 pub mod conformance;
+pub mod observe;
+pub mod results;
+pub mod run;
 pub mod store;
 pub mod stores;
 
