@@ -2,6 +2,8 @@
 
 pub mod cell;
 pub mod drive;
+pub mod kv;
+pub mod place;
 pub mod recorder;
 
 pub use cell::Cell;
