@@ -65,6 +65,8 @@ pub(crate) fn run(args: &KvArgs, stop: &AtomicBool) -> Outcome {
     let _bounded = common.prepare()?;
     let ran = with_progress(|bar| kv.run(&|settings| open(&common.store, settings), bar, stop))?;
     match &ran.result {
+        // A run that failed at once has nothing to show but its error.
+        Some(result) if ran.error.is_some() && result.measured.ops == 0 => {}
         Some(result) => common.show(result)?,
         None => {
             if let Some(load) = &ran.load {
