@@ -52,7 +52,7 @@ use stats::{Counters, count};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use sync::Padded;
 use waiters::Waiters;
@@ -171,6 +171,8 @@ pub struct Log {
     /// Every byte that is not durable was reserved at this time (of the clock, ns) or later.
     fresh_since_ns: Padded<AtomicU64>,
     waiters: Waiters<Box<Pen>, Wanted>,
+    /// Who took part in the last group or came too late for it: about as many commit at the same time.
+    committers: Padded<AtomicU32>,
     segments: Segments,
     counters: Counters,
 }
@@ -309,6 +311,7 @@ impl Log {
             fresh_since_ns: Padded(AtomicU64::new(now)),
             waiters: Waiters::new(Box::new(Pen::new(scribe, blank))),
             segments,
+            committers: Padded::default(),
             counters: Counters::default(),
             config,
         }

@@ -66,6 +66,15 @@ pub(super) enum Turn<P> {
     Look,
 }
 
+/// Whom a leader left.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Left {
+    /// Woken as done.
+    pub(super) done: usize,
+    /// Still waiting, the called one included.
+    pub(super) rest: usize,
+}
+
 #[derive(Debug)]
 struct Desk<P, W> {
     pen: Option<P>,
@@ -109,10 +118,15 @@ impl<P, W: Copy> Waiters<P, W> {
         }
     }
 
-    /// Puts the pen back, wakes those for whom `done`, and calls one of the rest. Returns how many were woken as done.
-    pub(super) fn leave(&self, pen: P, done: impl Fn(W) -> bool) -> usize {
+    /// How many sleep in the queue.
+    pub(super) fn waiting(&self) -> usize {
+        self.desk.lock().queue.len()
+    }
+
+    /// Puts the pen back, wakes those for whom `done`, and calls one of the rest.
+    pub(super) fn leave(&self, pen: P, done: impl Fn(W) -> bool) -> Left {
         let mut woken: smallvec::SmallVec<[Arc<Waiter>; 32]> = smallvec::SmallVec::new();
-        let called = {
+        let (called, rest) = {
             let mut desk = self.desk.lock();
             desk.pen = Some(pen);
             desk.queue.retain(|(wanted, waiter)| {
@@ -122,7 +136,8 @@ impl<P, W: Copy> Waiters<P, W> {
                 }
                 !is_done
             });
-            if desk.queue.is_empty() { None } else { Some(desk.queue.remove(0).1) }
+            let rest = desk.queue.len();
+            (if rest == 0 { None } else { Some(desk.queue.remove(0).1) }, rest)
         };
         if let Some(called) = called {
             called.wake(CALLED);
@@ -130,6 +145,6 @@ impl<P, W: Copy> Waiters<P, W> {
         for waiter in &woken {
             waiter.wake(DONE);
         }
-        woken.len()
+        Left { done: woken.len(), rest }
     }
 }

@@ -10,7 +10,10 @@
 //!    remembered, and synced with the next one (a durable write by `RWF_DSYNC` covers itself only).
 //! 5. After at most half a buffer of unflushed log a group is flushed even if nobody asks: a reader can tell damage
 //!    from an end by looking a bounded way beyond it.
-//! 6. The pen comes back, whatever happens: a leader that panics poisons the database first.
+//! 6. Before a *slow* flush the leader waits for those who have just been woken and are about to commit again, no longer than a small share of
+//!    what the flush took last time. Else the committing threads fall into two halves of which one always comes just too late, and
+//!    each waits for two flushes. (A fast flush is not worth it: by the time they are back it could be over.)
+//! 7. The pen comes back, whatever happens: a leader that panics poisons the database first.
 
 use super::ring::Scribe;
 use super::stats::count;
@@ -20,6 +23,11 @@ use crate::error::{Error, Result};
 use seawall_io::{AlignedBuf, Cause, File, FlushMethod, STEP_BYTES};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// From how long a flush on it is worth waiting for company.
+const SLOW_FLUSH_NS: u64 = 1_000_000;
+/// Such a share of the last flush is waited at most.
+const GATHER_SHARE: u64 = 8;
 
 /// What a commit waits for.
 #[derive(Debug, Clone, Copy)]
@@ -53,11 +61,13 @@ pub(super) struct Pen {
     /// than the time.
     sample: Option<(u64, u64)>,
     blank: Option<Blank>,
+    /// How long the last durable write took.
+    flush_ns: u64,
 }
 
 impl Pen {
     pub(super) fn new(scribe: Scribe, blank: Option<Blank>) -> Self {
-        Self { scribe, dirty: Vec::new(), sample: None, blank }
+        Self { scribe, dirty: Vec::new(), sample: None, blank, flush_ns: 0 }
     }
 }
 
@@ -108,8 +118,9 @@ impl Drop for Leading<'_> {
         }
         // By the only one who could have moved it. Whoever is told that it is done looks for itself.
         let progress = self.log.progress();
-        let followed = self.log.waiters.leave(pen, |wanted| progress.is_over(wanted));
-        count(&self.log.counters.followed, followed as u64);
+        let left = self.log.waiters.leave(pen, |wanted| progress.is_over(wanted));
+        self.log.committers.0.store((1 + left.done + left.rest) as u32, Ordering::Relaxed);
+        count(&self.log.counters.followed, left.done as u64);
     }
 }
 
@@ -178,9 +189,23 @@ impl Log {
         while !self.is_done(wanted) {
             self.until_published(wanted.lsn)?;
             let flush = wanted.level == Durability::Flushed || !self.is_younger_than(self.interval_ns());
+            if flush {
+                self.gather(pen.flush_ns);
+            }
             self.write_one(pen, flush)?;
         }
         Ok(())
+    }
+
+    /// Lets those come who were in the last group and are on their way (6).
+    fn gather(&self, flush_ns: u64) {
+        if flush_ns < SLOW_FLUSH_NS {
+            return;
+        }
+        let until = self.now_ns() + flush_ns / GATHER_SHARE;
+        while self.waiters.waiting() + 1 < self.committers.0.load(Ordering::Relaxed) as usize && self.now_ns() < until {
+            std::thread::yield_now();
+        }
     }
 
     /// Waits for those whose places lie before `lsn`: they are copying bytes, without I/O.
@@ -267,6 +292,7 @@ impl Log {
                 end
             }
         };
+        pen.flush_ns = self.now_ns().saturating_sub(now);
         count(&self.counters.flushes, 1);
         self.durable.0.store(end, Ordering::Release);
         self.note_age(pen, end, (now, head));
