@@ -118,7 +118,7 @@ impl Pool {
 
     /// Frames that should be free, so that whoever reads a page finds one.
     fn free_wanted(&self) -> usize {
-        (self.frames.limit() as usize / 32).clamp(1, 1024)
+        (self.frames.limit() as usize / 16).clamp(1, 1024)
     }
 
     /// How near the checkpoint's age or the dirty pages are to their limits, percent.

@@ -118,7 +118,7 @@ mod tests {
         let engine = db.inner.engine();
         assert_eq!((engine.pool().bytes(), engine.log().capacity()), (8 << 20, 32 << 20));
         assert_eq!(db.inner.work.durability(), Durability::Written);
-        assert_eq!(db.options().io_capacity_burst(), 4000);
+        assert_eq!(db.options().io_capacity_burst(), 20_000);
         for (name, value) in [("pool_size", "1"), ("page_size", "4K"), ("nonsense", "1"), ("io_capacity", "many")] {
             let before = db.options();
             assert!(matches!(db.set(name, value), Err(Error::InvalidOption { .. })), "{name}");

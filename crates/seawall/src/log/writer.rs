@@ -24,10 +24,38 @@ use seawall_io::{AlignedBuf, Cause, File, FlushMethod, STEP_BYTES};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// From how long a flush on it is worth waiting for company.
-const SLOW_FLUSH_NS: u64 = 1_000_000;
-/// Such a share of the last flush is waited at most.
-const GATHER_SHARE: u64 = 8;
+struct Share;
+impl Share {
+    fn get(&self) -> u64 {
+        static S: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+        *S.get_or_init(|| std::env::var("GS").ok().and_then(|s| s.parse().ok()).unwrap_or(2))
+    }
+}
+const GATHER_SHARE: Share = Share;
+
+/// Whether those who were waited for came: where they do not, because they have other things to do between two commits, waiting stops,
+/// and is tried again now and then.
+#[derive(Debug, Default)]
+struct Gathering {
+    /// Falls below 0 when most waits were in vain.
+    score: i32,
+    /// Groups to go until the next try.
+    rest: u32,
+}
+
+impl Gathering {
+    fn is_worth_it(&mut self) -> bool {
+        self.rest = self.rest.saturating_sub(1);
+        self.rest == 0
+    }
+
+    fn note(&mut self, came: bool) {
+        self.score = (self.score + if came { 1 } else { -2 }).clamp(-1, 8);
+        if self.score < 0 {
+            (self.score, self.rest) = (0, 64);
+        }
+    }
+}
 
 /// What a commit waits for.
 #[derive(Debug, Clone, Copy)]
@@ -61,13 +89,14 @@ pub(super) struct Pen {
     /// than the time.
     sample: Option<(u64, u64)>,
     blank: Option<Blank>,
-    /// How long the last durable write took.
-    flush_ns: u64,
+    /// How long the last write took, with its flush.
+    write_ns: u64,
+    gathering: Gathering,
 }
 
 impl Pen {
     pub(super) fn new(scribe: Scribe, blank: Option<Blank>) -> Self {
-        Self { scribe, dirty: Vec::new(), sample: None, blank, flush_ns: 0 }
+        Self { scribe, dirty: Vec::new(), sample: None, blank, write_ns: 0, gathering: Gathering::default() }
     }
 }
 
@@ -189,23 +218,29 @@ impl Log {
         while !self.is_done(wanted) {
             self.until_published(wanted.lsn)?;
             let flush = wanted.level == Durability::Flushed || !self.is_younger_than(self.interval_ns());
-            if flush {
-                self.gather(pen.flush_ns);
-            }
+            self.gather(pen);
             self.write_one(pen, flush)?;
         }
         Ok(())
     }
 
     /// Lets those come who were in the last group and are on their way (6).
-    fn gather(&self, flush_ns: u64) {
-        if flush_ns < SLOW_FLUSH_NS {
+    fn gather(&self, pen: &mut Pen) {
+        let expected = self.committers.0.load(Ordering::Relaxed) as usize;
+        if expected < 2 || !pen.gathering.is_worth_it() {
             return;
         }
-        let until = self.now_ns() + flush_ns / GATHER_SHARE;
-        while self.waiters.waiting() + 1 < self.committers.0.load(Ordering::Relaxed) as usize && self.now_ns() < until {
+        let until = self.now_ns() + pen.write_ns / GATHER_SHARE.get();
+        let came = loop {
+            if self.waiters.waiting() + 1 >= expected {
+                break true;
+            }
+            if self.now_ns() >= until {
+                break false;
+            }
             std::thread::yield_now();
-        }
+        };
+        pen.gathering.note(came);
     }
 
     /// Waits for those whose places lie before `lsn`: they are copying bytes, without I/O.
@@ -282,6 +317,7 @@ impl Log {
                     }
                 }
                 drop(parts);
+                pen.write_ns = self.now_ns().saturating_sub(now);
                 self.ring.advance(&mut pen.scribe);
                 count(&self.counters.groups, 1);
                 count(&self.counters.bytes, end - written);
@@ -292,7 +328,6 @@ impl Log {
                 end
             }
         };
-        pen.flush_ns = self.now_ns().saturating_sub(now);
         count(&self.counters.flushes, 1);
         self.durable.0.store(end, Ordering::Release);
         self.note_age(pen, end, (now, head));

@@ -246,7 +246,7 @@ options! {
         "The most pages a second that background work writes while nothing presses.",
         "A ceiling: the cleaner paces itself below it by what the device does and how far the checkpoint lags.";
 
-    io_capacity_burst, with_io_capacity_burst: u32 as Count = 4000,
+    io_capacity_burst, with_io_capacity_burst: u32 as Count = 20_000,
         Range::Between(10, 10_000_000), Running, "pages \
         a second", ["io_capacity_max"],
         "The most pages a second that background work writes when log or free frames run short.",
