@@ -1,4 +1,4 @@
-//! Says which versions of the crates were locked: they do not say it themselves.
+//! Compiles the shim over WiredTiger's methods, and says which versions of the crates were locked, which they do not say themselves.
 
 use std::path::Path;
 
@@ -13,5 +13,9 @@ fn main() -> Result<(), String> {
         let version = version.ok_or_else(|| format!("{} does not name {name}", lock.display()))?;
         println!("cargo:rustc-env=SEAWALL_PEERS_{}={version}", name.to_uppercase());
     }
+    println!("cargo:rerun-if-changed=src/wiredtiger/shim.c");
+    cc::Build::new().file("src/wiredtiger/shim.c").warnings(true).compile("seawall_wiredtiger_shim");
+    // After the shim, which needs it.
+    println!("cargo:rustc-link-lib=wiredtiger");
     Ok(())
 }

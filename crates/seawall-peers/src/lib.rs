@@ -7,17 +7,19 @@
 //! - RocksDB, LMDB, SQLite and WiredTiger are the system's libraries, linked; redb and fjall are crates.
 
 mod fjall;
+mod lmdb;
 mod redb;
 mod rocksdb;
 mod sqlite;
 mod support;
 #[cfg(test)]
 mod tests;
+mod wiredtiger;
 
 use seawall_bench::{Result, Settings, Store};
 
 /// The names that [`open`] takes.
-pub const NAMES: [&str; 4] = ["rocksdb", "sqlite", "redb", "fjall"];
+pub const NAMES: [&str; 6] = ["rocksdb", "lmdb", "sqlite", "wiredtiger", "redb", "fjall"];
 
 /// Opens the store of that name; `None` when it is none of [`NAMES`].
 #[must_use]
@@ -27,7 +29,9 @@ pub fn open(name: &str, settings: &Settings) -> Option<Result<Box<dyn Store>>> {
     }
     Some(match name {
         "rocksdb" => boxed(rocksdb::RocksDb::open(settings)),
+        "lmdb" => boxed(lmdb::Lmdb::open(settings)),
         "sqlite" => boxed(sqlite::Sqlite::open(settings)),
+        "wiredtiger" => boxed(wiredtiger::WiredTiger::open(settings)),
         "redb" => boxed(redb::Redb::open(settings)),
         "fjall" => boxed(fjall::Fjall::open(settings)),
         _ => return None,

@@ -44,6 +44,16 @@ fn sqlite_does_what_a_store_must() {
 }
 
 #[test]
+fn lmdb_does_what_a_store_must() {
+    conforms("lmdb");
+}
+
+#[test]
+fn wiredtiger_does_what_a_store_must() {
+    conforms("wiredtiger");
+}
+
+#[test]
 fn redb_does_what_a_store_must() {
     conforms("redb");
 }
