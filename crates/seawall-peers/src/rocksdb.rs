@@ -10,9 +10,11 @@
 //! - Direct I/O unless the data fits the pool: with buffered I/O the kernel's cache would be memory beyond the budget.
 
 mod db;
+mod options;
 mod sys;
 
-use self::db::{Database, DbOptions, LOCK_TIMEOUT_MS, Locking, Reading, View, Writing};
+use self::db::{Database, LOCK_TIMEOUT_MS, Locking, View};
+use self::options::{DbOptions, Reading, Writing};
 use crate::support::{Flusher, Options, make_dir, setting};
 use seawall_bench::store::{About, Durability, Visit};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
