@@ -1,9 +1,18 @@
 //! Measures Seawall and the stores it is compared with by the same workloads, in one process per cell.
 //!
+//! - [`run`] lets threads work and records it, [`observe`] watches the machine meanwhile, [`results`] is what comes out.
 //! - [`store`]: what a store must do to be measured; `stores` has Seawall's own, the crate `seawall-peers` the others'.
 
+pub mod cgroup;
 pub mod conformance;
+pub mod fold;
+pub mod observe;
+pub mod report;
+pub mod results;
+pub mod run;
+pub mod slow_disk;
 pub mod store;
 pub mod stores;
+pub mod workload;
 
 pub use store::{Error, Result, Session, Settings, Store, Tx};

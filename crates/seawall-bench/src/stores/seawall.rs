@@ -1,7 +1,9 @@
 //! Seawall itself.
 
+use crate::slow_disk::SlowDisk;
 use crate::store::{About, Durability, Error, Result, Session, Settings, Store, Tx, Visit};
-use seawall::{CursorOptions, Database, OnConflict, Options, Seek, Transaction, Tree, TxOptions};
+use seawall::{CursorOptions, Database, Env, OnConflict, Options, Seek, Transaction, Tree, TxOptions};
+use std::sync::Arc;
 
 const NAME: &str = "seawall";
 
@@ -34,9 +36,22 @@ impl Seawall {
         for (name, value) in &settings.options {
             options.set(name, value)?;
         }
-        let db = Database::open_with(&settings.dir, options)?;
+        let db = if settings.flush_delay.is_zero() {
+            Database::open_with(&settings.dir, options)?
+        } else {
+            Self::open_slow(settings, options)?
+        };
         let trees = settings.tables.iter().map(|name| db.create_tree(name)).collect::<seawall::Result<_>>()?;
         Ok(Self { db, trees, durability: settings.durability })
+    }
+
+    /// Opens it on a disk with slow flushes.
+    fn open_slow(settings: &Settings, options: Options) -> Result<Database> {
+        std::fs::create_dir_all(&settings.dir)
+            .map_err(|e| Error::failed(NAME, format!("cannot make {}: {e}", settings.dir.display())))?;
+        let mut env = Env::system(options.io_backend())?;
+        env.disk = Arc::new(SlowDisk::new(env.disk, settings.flush_delay));
+        Ok(Database::open_in(env, &settings.dir, options)?)
     }
 
     /// The database: for what only Seawall is asked.

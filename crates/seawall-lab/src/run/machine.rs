@@ -86,8 +86,15 @@ pub fn device_delta(before: DeviceDelta, after: DeviceDelta) -> DeviceDelta {
 }
 
 /// A reading of everything on the machine that is not ours.
+///
+/// ```
+/// use seawall_lab::run::ForeignReading;
+/// let before = ForeignReading::take();
+/// let (cores, io_bytes_per_s) = before.since();
+/// assert!(cores >= 0.0 && io_bytes_per_s.is_none_or(|rate| rate >= 0.0));
+/// ```
 #[derive(Debug)]
-pub(super) struct ForeignReading {
+pub struct ForeignReading {
     at: Instant,
     /// user + nice + system + steal of all processors, ticks. Interrupts are left out: they are our own I/O's, mostly.
     busy_ticks: u64,
@@ -98,7 +105,9 @@ pub(super) struct ForeignReading {
 }
 
 impl ForeignReading {
-    pub(super) fn take() -> Self {
+    /// Reads all of `/proc`: some milliseconds.
+    #[must_use]
+    pub fn take() -> Self {
         let busy_ticks = fs::read_to_string("/proc/stat")
             .ok()
             .and_then(|text| {
@@ -146,7 +155,8 @@ impl ForeignReading {
     }
 
     /// Foreign load since this reading: cores, and bytes per second where they can be seen.
-    pub(super) fn since(&self) -> (f64, Option<f64>) {
+    #[must_use]
+    pub fn since(&self) -> (f64, Option<f64>) {
         let now = Self::take();
         let seconds = now.at.duration_since(self.at).as_secs_f64().max(1e-3);
         let per_second = rustix::param::clock_ticks_per_second() as f64;

@@ -22,7 +22,7 @@ mod work;
 use crate::cell::{Beside, CellSpec, Experiment, Preparation};
 use crate::plan;
 use crate::results::{CellResult, FORMAT, Foreign, Results, Round, RunSettings, Skipped, Sustain};
-pub use machine::{device_counters, device_delta, this_machine};
+pub use machine::{ForeignReading, device_counters, device_delta, this_machine};
 pub use observe::{Observation, observe};
 use prepare::{Preparer, unavailable};
 use rand::SeedableRng as _;

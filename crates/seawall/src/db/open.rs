@@ -46,6 +46,37 @@ pub struct Env {
     pub background: Background,
 }
 
+impl Env {
+    /// The operating system's disk with this backend, the system's clock, and background threads: what [`Database::open`] runs on.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when the backend does not work here.
+    ///
+    /// ```
+    /// use seawall::{Database, Env, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path();
+    /// let options = Options::default().with_pool_size(8 << 20);
+    /// let env = Env::system(options.io_backend())?;
+    /// // Here a test or a benchmark puts a disk of its own around `env.disk`.
+    /// Database::open_in(env, path, options)?.close()?;
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn system(backend: seawall_io::Backend) -> Result<Self> {
+        let disk = OsDisk::new(backend, None).map_err(|e| Error::InvalidOption {
+            name: "io_backend".into(),
+            value: backend.to_string(),
+            why: e.to_string(),
+        })?;
+        Ok(Self {
+            disk: Arc::new(disk),
+            clock: Arc::new(SystemClock::default()),
+            seed: random_seed(),
+            background: Background::Threads,
+        })
+    }
+}
+
 impl Database {
     /// Opens the database in directory `path`; makes it when there is none.
     ///
@@ -81,17 +112,7 @@ impl Database {
         directory(path)?;
         let options = options.with_file_of(path)?;
         directory(&options.log_dir_of(path))?;
-        let disk = OsDisk::new(options.io_backend(), None).map_err(|e| Error::InvalidOption {
-            name: "io_backend".into(),
-            value: options.io_backend().to_string(),
-            why: e.to_string(),
-        })?;
-        let env = Env {
-            disk: Arc::new(disk),
-            clock: Arc::new(SystemClock::default()),
-            seed: random_seed(),
-            background: Background::Threads,
-        };
+        let env = Env::system(options.io_backend())?;
         let db = Self::open_settled(env, path, options, &MemoryLimit::read())?;
         db.inner.publish().map_err(|e| no_thread(path, &e))?;
         Ok(db)

@@ -1,0 +1,272 @@
+//! Folding: the application gathers the puts of several threads and gives them to the store as one transaction.
+//!
+//! 1. Whoever finds nobody at it leads: it takes up to the limit of what waits, writes that in one durable batch, and tells the others.
+//!    Nobody waits for a batch to fill: what comes while one is written makes the next.
+//! 2. A put returns when the batch that holds it is durable. When the batch fails, each put in it fails.
+//! 3. The leader goes on until its own put is done, then hands over to the one that has waited longest.
+
+use crate::store::{About, Error, Result, Session, Store, Tx, Visit};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+const NAME: &str = "fold";
+
+/// A row to write.
+type Row = (Vec<u8>, Vec<u8>);
+
+/// A store whose puts are folded.
+pub struct Folded {
+    inner: Box<dyn Store>,
+    limit: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<(Row, Arc<Waiter>)>,
+    led: bool,
+}
+
+/// One thread's put.
+#[derive(Default)]
+struct Waiter {
+    turn: Mutex<Turn>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Turn {
+    outcome: Option<Result<()>>,
+    leads: bool,
+}
+
+impl std::fmt::Debug for Folded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Folded").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+impl Folded {
+    /// Folds up to `limit` puts into one transaction.
+    #[must_use]
+    pub fn new(inner: Box<dyn Store>, limit: usize) -> Self {
+        Self { inner, limit: limit.max(1), state: Mutex::default() }
+    }
+}
+
+impl Store for Folded {
+    fn about(&self) -> About {
+        let mut about = self.inner.about();
+        about.settings.push(("folded_by_the_application".into(), self.limit.to_string()));
+        about
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(Work { store: self, inner: self.inner.session()?, batch: Vec::new(), told: Vec::new() }))
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.inner.settle()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.inner.close()
+    }
+}
+
+struct Work<'s> {
+    store: &'s Folded,
+    inner: Box<dyn Session + 's>,
+    batch: Vec<Row>,
+    told: Vec<Arc<Waiter>>,
+}
+
+impl Work<'_> {
+    /// Writes batches until `own` is done, then hands over.
+    fn lead(&mut self, own: &Arc<Waiter>) -> Result<()> {
+        loop {
+            {
+                let mut state = self.store.state.lock();
+                let outcome = own.turn.lock().outcome.take();
+                if let Some(outcome) = outcome {
+                    state.led = !state.waiting.is_empty();
+                    if let Some((_, next)) = state.waiting.front() {
+                        next.turn.lock().leads = true;
+                        next.changed.notify_one();
+                    }
+                    return outcome;
+                }
+                let count = state.waiting.len().min(self.store.limit);
+                for (row, waiter) in state.waiting.drain(..count) {
+                    self.batch.push(row);
+                    self.told.push(waiter);
+                }
+            }
+            let written = self.inner.load(&self.batch, true);
+            self.batch.clear();
+            for waiter in self.told.drain(..) {
+                waiter.turn.lock().outcome = Some(again(&written));
+                waiter.changed.notify_one();
+            }
+        }
+    }
+}
+
+/// The same outcome for another thread.
+fn again(outcome: &Result<()>) -> Result<()> {
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(Error::Conflict(why)) => Err(Error::Conflict(why.clone())),
+        Err(Error::Unsupported { store, what }) => Err(Error::Unsupported { store, what }),
+        Err(Error::Failed { store, what }) => Err(Error::Failed { store, what: what.clone() }),
+    }
+}
+
+impl Session for Work<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.inner.get(key, visit)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let own = Arc::new(Waiter::default());
+        let leads = {
+            let mut state = self.store.state.lock();
+            state.waiting.push_back(((key.to_vec(), value.to_vec()), own.clone()));
+            !std::mem::replace(&mut state.led, true)
+        };
+        if !leads {
+            let mut turn = own.turn.lock();
+            own.changed.wait_while(&mut turn, |turn| turn.outcome.is_none() && !turn.leads);
+            if let Some(outcome) = turn.outcome.take() {
+                return outcome;
+            }
+        }
+        self.lead(&own)
+    }
+
+    fn read_modify_write(&mut self, _key: &[u8], _change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
+        Err(Error::Unsupported { store: NAME, what: "read-modify-write of several threads in one transaction" })
+    }
+
+    fn load(&mut self, rows: &[Row], durable: bool) -> Result<()> {
+        self.inner.load(rows, durable)
+    }
+
+    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
+        self.inner.scan(from, rows, visit)
+    }
+
+    fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
+        self.inner.multi_get(keys, visit)
+    }
+
+    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
+        self.inner.begin()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    /// Keeps what it is given, slowly, and fails when told to.
+    #[derive(Default)]
+    struct Slow {
+        batches: Mutex<Vec<usize>>,
+        rows: Mutex<Vec<Row>>,
+        fails: AtomicBool,
+    }
+
+    impl Store for Arc<Slow> {
+        fn about(&self) -> About {
+            About::default()
+        }
+        fn session(&self) -> Result<Box<dyn Session + '_>> {
+            Ok(Box::new(&**self))
+        }
+        fn settle(&self) -> Result<()> {
+            Ok(())
+        }
+        fn close(self: Box<Self>) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Session for &Slow {
+        fn get(&mut self, _: &[u8], _: &mut dyn FnMut(&[u8])) -> Result<bool> {
+            Ok(false)
+        }
+        fn put(&mut self, _: &[u8], _: &[u8]) -> Result<()> {
+            Err(Error::failed("slow", "puts must come as batches"))
+        }
+        fn read_modify_write(&mut self, _: &[u8], _: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
+            Ok(())
+        }
+        fn load(&mut self, rows: &[Row], durable: bool) -> Result<()> {
+            assert!(durable);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            if self.fails.load(Ordering::Relaxed) {
+                return Err(Error::failed("slow", "no space"));
+            }
+            self.batches.lock().push(rows.len());
+            self.rows.lock().extend_from_slice(rows);
+            Ok(())
+        }
+        fn scan(&mut self, _: &[u8], _: u64, _: &mut Visit<'_>) -> Result<u64> {
+            Ok(0)
+        }
+        fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
+            Err(Error::Unsupported { store: "slow", what: "transactions" })
+        }
+    }
+
+    #[test]
+    fn every_put_is_written_once_in_batches_within_the_limit() {
+        let slow = Arc::new(Slow::default());
+        let folded = Folded::new(Box::new(slow.clone()), 4);
+        std::thread::scope(|scope| {
+            for thread in 0..8u8 {
+                let folded = &folded;
+                scope.spawn(move || {
+                    let mut session = folded.session().unwrap();
+                    for i in 0..50u8 {
+                        session.put(&[thread, i], &[i]).unwrap();
+                    }
+                });
+            }
+        });
+        let mut rows = slow.rows.lock().clone();
+        rows.sort();
+        rows.dedup();
+        let batches = slow.batches.lock();
+        assert_eq!((rows.len(), batches.iter().sum::<usize>()), (400, 400));
+        assert!(batches.iter().all(|&count| (1..=4).contains(&count)) && batches.len() < 400, "{batches:?}");
+    }
+
+    #[test]
+    fn a_batch_that_fails_fails_for_each() {
+        let slow = Arc::new(Slow::default());
+        slow.fails.store(true, Ordering::Relaxed);
+        let folded = Folded::new(Box::new(slow.clone()), 16);
+        let failed = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                let (folded, failed) = (&folded, &failed);
+                scope.spawn(move || {
+                    let error = folded.session().unwrap().put(&[thread], b"x").unwrap_err();
+                    assert!(error.to_string().contains("no space"));
+                    failed.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        });
+        assert_eq!(failed.into_inner(), 4);
+        slow.fails.store(false, Ordering::Relaxed);
+        folded.session().unwrap().put(b"k", b"v").unwrap();
+        assert!(matches!(
+            folded.session().unwrap().read_modify_write(b"k", &mut |_| ()),
+            Err(Error::Unsupported { .. })
+        ));
+    }
+}

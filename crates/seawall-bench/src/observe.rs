@@ -1,0 +1,167 @@
+//! What the machine does while a workload runs: the device, the processors, this process's memory.
+//!
+//! 1. What cannot be read is `None`, not zero.
+//! 2. Device counters are those of the whole device, so that a journal's writes count too; other processes' I/O on it counts as well.
+//! 3. Writes that a store left to the kernel and that reach the device after the window are not in the window's figures.
+
+use rustix::time::{ClockId, clock_gettime};
+use seawall_io::probe::{Finding, block_device_of};
+use seawall_io::{Disk as _, OpenHow, OsDisk};
+use seawall_lab::results::DeviceDelta;
+use seawall_lab::run::{ForeignReading, device_counters, device_delta};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What happened in a window.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Observed {
+    /// The device under the data.
+    pub device: Option<DeviceDelta>,
+    /// Processors this process used, cores.
+    pub cpu_cores: f64,
+    /// Processors others used, cores.
+    pub foreign_cpu_cores: f64,
+    /// Resident memory at the end, bytes.
+    pub rss_bytes: Option<u64>,
+    /// The most it was in the window, bytes.
+    pub rss_peak_bytes: Option<u64>,
+    /// What the page cache holds of the store's files at the end, bytes.
+    pub page_cache_bytes: Option<u64>,
+}
+
+/// Observes one window after the other.
+#[derive(Debug)]
+pub struct Observer {
+    dir: PathBuf,
+    device: Option<String>,
+    began: Option<Begun>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    at: Instant,
+    device: Option<DeviceDelta>,
+    cpu: Duration,
+    foreign: ForeignReading,
+}
+
+impl Observer {
+    /// For a store whose files are in `dir`.
+    #[must_use]
+    pub fn new(dir: &Path) -> Self {
+        let canonical = fs::canonicalize(dir).unwrap_or_else(|_| dir.into());
+        let device = match block_device_of(&canonical) {
+            Finding::Known(device) => Some(device.name),
+            Finding::Unknown(_) => None,
+        };
+        Self { dir: canonical, device, began: None }
+    }
+
+    /// The window begins.
+    pub fn begin(&mut self) {
+        // Asks the kernel to forget the highest resident size so far: that of the load. Where it does not, the peak is the process's.
+        drop(fs::write("/proc/self/clear_refs", "5"));
+        let foreign = ForeignReading::take();
+        let device = self.device.as_deref().and_then(device_counters);
+        self.began = Some(Begun { at: Instant::now(), device, cpu: cpu_time(), foreign });
+    }
+
+    /// The window is over.
+    pub fn end(&mut self) -> Observed {
+        let now = (self.device.as_deref().and_then(device_counters), cpu_time());
+        let Some(begun) = self.began.take() else { return Observed::default() };
+        let seconds = begun.at.elapsed().as_secs_f64().max(1e-6);
+        let (foreign_cpu_cores, _) = begun.foreign.since();
+        Observed {
+            device: begun.device.zip(now.0).map(|(before, after)| device_delta(before, after)),
+            cpu_cores: now.1.saturating_sub(begun.cpu).as_secs_f64() / seconds,
+            foreign_cpu_cores,
+            rss_bytes: memory_field("VmRSS:"),
+            rss_peak_bytes: memory_field("VmHWM:"),
+            page_cache_bytes: cached_bytes(&self.dir),
+        }
+    }
+}
+
+/// Processor time of this process so far, user and system.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// A size in `/proc/self/status`, bytes.
+fn memory_field(name: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Every file at or below `dir`; what cannot be listed is left out.
+pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut dirs = vec![dir.to_path_buf()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => dirs.push(entry.path()),
+                Ok(kind) if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    files
+}
+
+/// What the page cache holds of the files below `dir`; `None` when the kernel does not tell for one of them.
+fn cached_bytes(dir: &Path) -> Option<u64> {
+    let disk = OsDisk::synchronous();
+    let mut sum = 0;
+    for path in files_below(dir) {
+        // Stores remove files at any time: one that is gone takes no memory.
+        let Ok(file) = disk.open(&path, OpenHow::default()) else { continue };
+        sum += disk.cached(&file, disk.len(&file).ok()?).ok()?.resident;
+    }
+    Some(sum)
+}
+
+/// Drops what the page cache holds of the files below `dir`, so that a store's next reads reach the device.
+///
+/// # Errors
+/// When a file's data cannot be written back or dropped, with the file's name.
+pub fn drop_page_cache(dir: &Path) -> Result<(), String> {
+    let disk = OsDisk::synchronous();
+    for path in files_below(dir) {
+        let Ok(file) = disk.open(&path, OpenHow::default()) else { continue };
+        // Dirty pages stay: they are written first.
+        disk.sync(&file, seawall_io::SyncHow::All)
+            .and_then(|()| disk.drop_cache(&file, 0, 0))
+            .map_err(|e| format!("cannot drop {} from the page cache: {e}", path.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_observed() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        fs::write(dir.path().join("sub/file"), vec![7; 100_000]).unwrap();
+        let mut observer = Observer::new(dir.path());
+        assert_eq!(observer.end(), Observed::default(), "nothing began");
+        observer.begin();
+        let begin = cpu_time();
+        while cpu_time() - begin < Duration::from_millis(20) {
+            std::hint::spin_loop();
+        }
+        let observed = observer.end();
+        assert!(observed.cpu_cores > 0.0, "{observed:?}");
+        assert!(observed.rss_bytes.unwrap() > 0 && observed.rss_peak_bytes.unwrap() >= observed.rss_bytes.unwrap() / 2);
+        assert!(observed.page_cache_bytes.is_none_or(|bytes| bytes >= 100_000), "{observed:?}");
+        drop_page_cache(dir.path()).unwrap();
+        assert_eq!(files_below(dir.path()), [dir.path().join("sub/file")]);
+    }
+}

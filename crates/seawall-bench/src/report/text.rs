@@ -1,0 +1,134 @@
+//! The table for the terminal.
+
+use crate::results::CellResult;
+use std::fmt::Write as _;
+
+/// Others' use of the processors, in cores, above which a result is called disturbed.
+pub const FOREIGN_CORES: f64 = 0.1;
+
+/// A line for each figure, each label a phrase that needs no explanation.
+#[must_use]
+pub fn table(result: &CellResult) -> String {
+    let m = &result.measured;
+    let mut text = String::new();
+    let mut line = |label: &str, value: String| {
+        // Writing to a string does not fail.
+        let _written = writeln!(text, "{label:<42} {value}");
+    };
+    let threads = if result.threads == 1 { "1 thread".into() } else { format!("{} threads", result.threads) };
+    line(
+        "Measured",
+        format!(
+            "{} on {} {}, {threads}, durability {}",
+            result.workload, result.store, result.version, result.durability
+        ),
+    );
+    if result.keys > 0 {
+        line("Data", format!("{} keys, values of {} bytes", thousands(result.keys), result.value_size));
+    }
+    line("Memory for the store's cache", bytes(result.pool_bytes as f64));
+    if let Some(limit) = result.memory_limit_bytes {
+        line("Memory of the process, page cache included", format!("at most {}", bytes(limit as f64)));
+    }
+    if result.fold > 1 {
+        line("Changes folded into one transaction", format!("of up to {} threads", result.fold));
+    }
+    if result.flush_delay_ms > 0.0 {
+        line("Added to each flush", format!("{} ms", result.flush_delay_ms));
+    }
+    if let Some(load) = &result.load {
+        let rate = thousands(load.rows_per_s as u64);
+        line(
+            "Loaded before",
+            format!("{rate} rows/s, {:.1} s, then {:.1} s to settle", load.seconds, load.settle_seconds),
+        );
+    }
+    line("Operations per second", format!("{} ({} in {:.2} s)", rate(m.ops_per_s), thousands(m.ops), m.duration_s));
+    line(
+        "Half of them took at most",
+        format!("{}; 95%: {}; 99%: {}; 99.9%: {}", us(m.p50_us), us(m.p95_us), us(m.p99_us), us(m.p999_us)),
+    );
+    line("The longest took", us(m.max_us));
+    line("Longest time in which none completed", us(m.longest_gap_ms * 1e3));
+    if m.conflicts > 0 {
+        line("Tried again because of another", thousands(m.conflicts));
+    }
+    if m.errors > 0 {
+        line("Threads that ended with an error", thousands(m.errors));
+    }
+    let known = |value: Option<f64>, show: &dyn Fn(f64) -> String| value.map_or_else(|| "unknown".into(), show);
+    line(
+        "The device read and wrote per operation",
+        format!("{} and {}", known(m.device_read_bytes_per_op, &bytes), known(m.device_written_bytes_per_op, &bytes)),
+    );
+    line(
+        "The device read and wrote per second",
+        format!("{} and {} times", known(m.device_reads_per_s, &rate), known(m.device_writes_per_s, &rate)),
+    );
+    line("Flushes of the device per operation", known(m.flushes_per_op, &|n| format!("{n:.3}")));
+    let size = |value: Option<u64>| value.map_or_else(|| "unknown".into(), |n| bytes(n as f64));
+    line("Resident memory at the end, at most", format!("{}, {}", size(result.rss_bytes), size(result.rss_peak_bytes)));
+    line("Page cache of the store's files", size(result.page_cache_bytes));
+    line("Processors used, in cores", format!("{:.2}", result.cpu_cores));
+    if result.foreign_cpu_cores > FOREIGN_CORES {
+        line(
+            "DISTURBED: others used, in cores",
+            format!("{:.2}; more than {FOREIGN_CORES}: measure again on a quiet machine", result.foreign_cpu_cores),
+        );
+    }
+    for (name, value) in result.extra.iter().filter(|(_, value)| value.is_number() || value.is_string()) {
+        line(&name.replace('_', " "), value.to_string());
+    }
+    line("Seed, commit", format!("{}, {}", result.seed, result.commit));
+    text
+}
+
+/// `1,234,567`.
+fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn rate(n: f64) -> String {
+    if n < 100.0 { format!("{n:.1}") } else { thousands(n.round() as u64) }
+}
+
+/// Microseconds as `840 ns`, `84.0 us`, `1.24 ms`, `2.50 s`.
+fn us(us: f64) -> String {
+    match us {
+        us if us < 1.0 => format!("{:.0} ns", us * 1e3),
+        us if us < 1e3 => format!("{us:.1} us"),
+        us if us < 1e6 => format!("{:.2} ms", us / 1e3),
+        us => format!("{:.2} s", us / 1e6),
+    }
+}
+
+fn bytes(n: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut n, mut unit) = (n, 0);
+    while n >= 1024.0 && unit + 1 < units.len() {
+        n /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{n:.0} B") } else { format!("{n:.1} {}", units[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_as_a_person_would_write_them() {
+        assert_eq!([thousands(7), thousands(1234), thousands(1_234_567)], ["7", "1,234", "1,234,567"]);
+        assert_eq!([us(0.84), us(84.0), us(1240.0), us(2.5e6)], ["840 ns", "84.0 us", "1.24 ms", "2.50 s"]);
+        assert_eq!([bytes(12.0), bytes(1536.0)], ["12 B", "1.5 KiB"]);
+        assert_eq!([rate(3.14), rate(12_345.6)], ["3.1", "12,346"]);
+    }
+}

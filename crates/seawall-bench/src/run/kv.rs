@@ -1,0 +1,434 @@
+//! One cell of a key-value workload, from an empty directory to its result.
+//!
+//! ```text
+//!   place ──open──> loaded, settled (or there already) ──[cold: close, drop page cache, open]──> [all read once] ──drive──> result ──close──>
+//! ```
+//!
+//! 1. The load before a workload is one thread, batches of [`BATCH`] rows in key order, not durable; settling is not charged to the workload.
+//! 2. Where the data fits into the pool it is all read once before the warm-up, so that reads in memory are what is measured.
+//! 3. A read that does not find its key, or a value of another size, is an error: such a store would be fast for the wrong reason.
+
+use super::cell::{Cell, machine};
+use super::drive::{Driven, Limit, Outcome, Spec, drive};
+use super::place::{Marker, Place, PlaceError};
+use crate::fold::Folded;
+use crate::observe::{Observer, drop_page_cache};
+use crate::results::{CellResult, Load};
+use crate::store::{Error, Result, Session, Settings, Store};
+use crate::workload::{KEY_BYTES, Keys, Permutation, Values, Workload, key, thread_rng};
+use rand::Rng as _;
+use rand_pcg::Pcg64Mcg;
+use seawall_lab::run::Progress;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Rows of one batch of a load.
+pub const BATCH: u64 = 1000;
+/// A cold read needs data of so many times the pool.
+pub const COLD_FACTOR: u64 = 8;
+/// The longest warm-up when none is asked for.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// What a store needs for a row beside its key and value, roughly, in percent of both: only to judge whether all fits into the pool.
+const OVERHEAD_PERCENT: u64 = 30;
+const BENCH: &str = "bench";
+
+/// One cell to run.
+#[derive(Debug, Clone)]
+pub struct KvRun {
+    /// What is asked for.
+    pub cell: Cell,
+    /// The workload; [`Cell::workload`] has its name.
+    pub workload: Workload,
+    /// Where the data stays; else it goes.
+    pub dir: Option<PathBuf>,
+    /// Use data that is there.
+    pub reuse: bool,
+    /// End after the load.
+    pub load_only: bool,
+    /// How long; loads run to their end whatever this says.
+    pub limit: Limit,
+    /// Before the window; the default is a quarter of the duration, at most 2 s.
+    pub warm_up: Option<Duration>,
+    /// Options of the store by its own names.
+    pub options: Vec<(String, String)>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct KvRan {
+    /// The result; with `--load-only`, or when Ctrl-C came before the window, there is none.
+    pub result: Option<CellResult>,
+    /// How the load went, when it loaded.
+    pub load: Option<Load>,
+    /// What ended the window early.
+    pub error: Option<Error>,
+    /// Whether Ctrl-C ended it.
+    pub interrupted: bool,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] Error),
+    /// The place for the data.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// What was asked for cannot be: says what to do.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Opens a store by the cell's name.
+pub type Open<'a> = dyn Fn(&Settings) -> Result<Box<dyn Store>> + 'a;
+
+impl KvRun {
+    /// Bytes of all keys and values.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.cell.keys.saturating_mul(self.cell.value_size + KEY_BYTES as u64)
+    }
+
+    /// Looks for what cannot be, before anything is written.
+    ///
+    /// # Errors
+    /// [`RunError::Refused`].
+    pub fn check(&self) -> Result<(), RunError> {
+        let Cell { threads, keys, value_size, pool_bytes, fold, .. } = self.cell;
+        let refused = |why: String| Err(RunError::Refused(why));
+        if threads == 0 || threads > 4096 {
+            return refused(format!("--threads {threads}: give 1 to 4096"));
+        }
+        if keys == 0 || keys >= 10_u64.pow(KEY_BYTES as u32) {
+            return refused(format!(
+                "--keys {keys}: a key is {KEY_BYTES} digits; give at least 1 and less than 10^{KEY_BYTES}"
+            ));
+        }
+        if value_size == 0 || value_size > 16 << 20 {
+            return refused(format!("--value-size {value_size}: give 1 byte to 16M"));
+        }
+        if fold > 1 && !matches!(self.workload, Workload::Update | Workload::Commit | Workload::Mixed) {
+            return refused(format!(
+                "--fold folds puts: workload {} has none; use update, commit or mixed",
+                self.workload
+            ));
+        }
+        if self.workload.loads() && self.reuse {
+            return refused(format!(
+                "--reuse: {} measures the load itself and needs an empty directory",
+                self.workload
+            ));
+        }
+        let data = keys.saturating_mul(value_size);
+        if self.workload == Workload::PointReadCold && data < pool_bytes.saturating_mul(COLD_FACTOR) {
+            let least = pool_bytes.saturating_mul(COLD_FACTOR).div_ceil(value_size);
+            return refused(format!(
+                "point-read-cold: {keys} keys of {value_size} bytes are {data} bytes, less than {COLD_FACTOR} times the pool of \
+                 {pool_bytes} bytes, so that many reads would find their page in memory: give --keys {least} or more, or a smaller --pool"
+            ));
+        }
+        Ok(())
+    }
+
+    fn marker(&self) -> Marker {
+        let order = if self.workload == Workload::LoadRandom { "random" } else { "sequential" };
+        [
+            ("store", self.cell.store.clone()),
+            ("keys", self.cell.keys.to_string()),
+            ("value_size", self.cell.value_size.to_string()),
+            ("loaded", order.to_owned()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    /// Runs the cell.
+    ///
+    /// # Errors
+    /// [`RunError`]; an error inside the window is in [`KvRan::error`] instead, beside the result so far.
+    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<KvRan, RunError> {
+        self.check()?;
+        let mut place = Place::prepare(self.dir.as_deref(), self.reuse, self.marker())?;
+        let settings = Settings {
+            dir: place.data(),
+            pool_bytes: self.cell.pool_bytes,
+            durability: self.cell.durability,
+            tables: vec!["kv".into()],
+            threads: self.cell.threads,
+            options: self.options.clone(),
+            flush_delay: self.cell.flush_delay,
+            data_bytes: self.data_bytes(),
+        };
+        if self.cell.memory_limit_bytes.is_some() {
+            // Pages that were cached before belong to another group, and would not count.
+            drop_page_cache(place.dir()).map_err(RunError::Refused)?;
+        }
+        let mut store = open(&settings)?;
+        let mut load = None;
+        let ran = |load, interrupted| KvRan { result: None, load, error: None, interrupted };
+        if !place.is_loaded() && !self.workload.loads() {
+            load = self.fill(&*store, progress, stop)?;
+            if load.is_none() {
+                store.close()?;
+                return Ok(ran(None, true));
+            }
+            place.set_loaded()?;
+        }
+        if self.load_only && !self.workload.loads() {
+            store.close()?;
+            return Ok(ran(load, false));
+        }
+        if self.workload == Workload::PointReadCold {
+            store.close()?;
+            drop_page_cache(place.dir()).map_err(RunError::Refused)?;
+            store = open(&settings)?;
+            drop_page_cache(place.dir()).map_err(RunError::Refused)?;
+        } else if self.fits_pool() && !self.workload.loads() && !self.read_all(&*store, progress, stop)? {
+            store.close()?;
+            return Ok(ran(load, true));
+        }
+        if self.cell.fold > 1 {
+            store = Box::new(Folded::new(store, self.cell.fold));
+        }
+        let machine = machine(place.dir());
+        let mut observer = Observer::new(place.dir());
+        let mut driven = self.drive(&*store, &mut observer, progress, stop);
+        let mut settled = Duration::ZERO;
+        if self.workload.loads() && driven.error.is_none() && !driven.interrupted {
+            progress.begin("settling", 1);
+            let began = Instant::now();
+            store.settle()?;
+            settled = began.elapsed();
+            place.set_loaded()?;
+        }
+        let mut result = self.cell.result(&driven, &store.about(), machine, load.clone());
+        result.extra.insert("data_bytes".into(), self.data_bytes().into());
+        if self.workload.loads() {
+            result.extra.insert("settle_seconds".into(), settled.as_secs_f64().into());
+        }
+        store.close()?;
+        Ok(KvRan { result: Some(result), load, error: driven.error.take(), interrupted: driven.interrupted })
+    }
+
+    /// Loads all rows and settles; `None` when Ctrl-C came.
+    fn fill(&self, store: &dyn Store, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Option<Load>> {
+        let mut loader = Loader::new(self, 0..self.cell.keys, None, 0);
+        let mut session = store.session()?;
+        progress.begin("loading", self.cell.keys);
+        let began = Instant::now();
+        let mut shown = began;
+        while let Some(rows) = loader.next_batch() {
+            session.load(rows, false)?;
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            if shown.elapsed() > Duration::from_millis(100) {
+                shown = Instant::now();
+                let rate = loader.done() as f64 / began.elapsed().as_secs_f64();
+                progress.at(loader.done(), &format!("{rate:.0} rows/s"));
+            }
+        }
+        drop(session);
+        let seconds = began.elapsed().as_secs_f64();
+        progress.begin("settling", 1);
+        let began = Instant::now();
+        store.settle()?;
+        let settle_seconds = began.elapsed().as_secs_f64();
+        Ok(Some(Load { rows_per_s: self.cell.keys as f64 / seconds.max(1e-9), seconds, settle_seconds }))
+    }
+
+    fn fits_pool(&self) -> bool {
+        self.data_bytes().saturating_mul(100 + OVERHEAD_PERCENT) / 100 <= self.cell.pool_bytes
+    }
+
+    /// Reads every row once; false when Ctrl-C came.
+    fn read_all(&self, store: &dyn Store, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<bool> {
+        let mut session = store.session()?;
+        progress.begin("reading all once", self.cell.keys);
+        let mut visit = |_: &[u8], value: &[u8]| {
+            std::hint::black_box(value.first());
+        };
+        for first in (0..self.cell.keys).step_by(BATCH as usize) {
+            let count = BATCH.min(self.cell.keys - first);
+            match session.scan(&key(first), count, &mut visit) {
+                Ok(seen) if seen == count => {}
+                Ok(seen) => {
+                    let what = format!(
+                        "{seen} of {count} rows from key {first} on are there: the data is not what was loaded"
+                    );
+                    return Err(Error::failed(BENCH, what));
+                }
+                // A store that cannot scan, such as the disk alone, has no cache to warm.
+                Err(Error::Unsupported { .. }) => return Ok(true),
+                Err(error) => return Err(error),
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            progress.at(first, "");
+        }
+        Ok(true)
+    }
+
+    fn drive(
+        &self,
+        store: &dyn Store,
+        observer: &mut Observer,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Driven {
+        let phase = self.workload.name();
+        let (threads, keys, seed) = (self.cell.threads, self.cell.keys, self.cell.seed);
+        if self.workload.loads() {
+            let spec = Spec { threads, warm_up: Duration::ZERO, limit: Limit::Finished { ops: keys }, stop };
+            let order = (self.workload == Workload::LoadRandom).then(|| Permutation::new(keys, seed));
+            return drive(&spec, observer, progress, phase, |thread| {
+                let part = |thread: usize| (u128::from(keys) * thread as u128 / threads as u128) as u64;
+                let mut loader = Loader::new(self, part(thread)..part(thread + 1), order, thread);
+                let mut session = store.session()?;
+                // A batch that met a conflict is loaded again.
+                let mut waiting = false;
+                Ok(move || {
+                    if !waiting && loader.next_batch().is_none() {
+                        return Ok(Outcome::Finished);
+                    }
+                    let outcome = outcome(session.load(&loader.rows, true), loader.rows.len() as u64)?;
+                    waiting = outcome == Outcome::Conflict;
+                    Ok(outcome)
+                })
+            });
+        }
+        let warm_up = self.warm_up.unwrap_or(match self.limit {
+            Limit::For(time) => (time / 4).min(WARM_UP),
+            Limit::Ops(_) | Limit::Finished { .. } => Duration::ZERO,
+        });
+        let spec = Spec { threads, warm_up, limit: self.limit, stop };
+        drive(&spec, observer, progress, phase, |thread| {
+            let mut client = Client::new(self, thread)?;
+            let mut session = store.session()?;
+            Ok(move || client.operation(&mut *session))
+        })
+    }
+}
+
+/// Makes the batches of one loader.
+struct Loader {
+    numbers: std::ops::Range<u64>,
+    order: Option<Permutation>,
+    values: Values,
+    rng: Pcg64Mcg,
+    /// The current batch.
+    rows: Vec<(Vec<u8>, Vec<u8>)>,
+    first: u64,
+}
+
+impl Loader {
+    fn new(run: &KvRun, numbers: std::ops::Range<u64>, order: Option<Permutation>, thread: usize) -> Self {
+        let seed = run.cell.seed;
+        let first = numbers.start;
+        let values = Values::new(run.cell.value_size as usize, seed);
+        Self { numbers, order, values, rng: thread_rng(!seed, thread), rows: Vec::new(), first }
+    }
+
+    fn next_batch(&mut self) -> Option<&[(Vec<u8>, Vec<u8>)]> {
+        let count = BATCH.min(self.numbers.end - self.numbers.start) as usize;
+        // The memory of the last batch is used again.
+        self.rows.resize_with(count, Default::default);
+        for ((row_key, value), number) in self.rows.iter_mut().zip(self.numbers.by_ref()) {
+            row_key.clear();
+            row_key.extend_from_slice(&key(self.order.map_or(number, |order| order.at(number))));
+            self.values.fill(value, &mut self.rng);
+        }
+        (count > 0).then_some(&self.rows[..])
+    }
+
+    fn done(&self) -> u64 {
+        self.numbers.start - self.first
+    }
+}
+
+/// One thread's operations.
+struct Client {
+    workload: Workload,
+    keys: Keys,
+    values: Values,
+    rng: Pcg64Mcg,
+    number: u64,
+    value: Vec<u8>,
+    writes: bool,
+    /// The last operation met a conflict, and the same is to be done again.
+    again: bool,
+}
+
+impl Client {
+    fn new(run: &KvRun, thread: usize) -> Result<Self> {
+        let seed = run.cell.seed;
+        let keys = Keys::new(run.workload, run.cell.keys, seed).map_err(|why| Error::failed(BENCH, why))?;
+        let values = Values::new(run.cell.value_size as usize, seed);
+        let rng = thread_rng(seed, thread);
+        Ok(Self {
+            workload: run.workload,
+            keys,
+            values,
+            rng,
+            number: 0,
+            value: Vec::new(),
+            writes: false,
+            again: false,
+        })
+    }
+
+    fn operation(&mut self, session: &mut dyn Session) -> Result<Outcome> {
+        if !self.again {
+            self.number = self.keys.draw(&mut self.rng);
+            self.writes = match self.workload {
+                Workload::Mixed => self.rng.random(),
+                workload => !matches!(workload, Workload::PointRead | Workload::PointReadCold),
+            };
+            if self.writes {
+                self.values.fill(&mut self.value, &mut self.rng);
+            }
+        }
+        let row = key(self.number);
+        let done = if !self.writes {
+            self.read(session, &row)
+        } else if self.workload == Workload::ReadModifyWrite {
+            let (value, size) = (&self.value, self.value.len());
+            let mut found = size;
+            let change = &mut |old: &mut Vec<u8>| {
+                found = old.len();
+                old.clear();
+                old.extend_from_slice(value);
+            };
+            let done = session.read_modify_write(&row, change);
+            if done.is_ok() && found != size { Err(wrong(&row, found, size)) } else { done }
+        } else {
+            session.put(&row, &self.value)
+        };
+        let outcome = outcome(done, 1)?;
+        self.again = outcome == Outcome::Conflict;
+        Ok(outcome)
+    }
+
+    fn read(&self, session: &mut dyn Session, row: &[u8]) -> Result<()> {
+        let size = self.values.size();
+        let mut found = 0;
+        session.get(row, &mut |value| found = std::hint::black_box(value).len())?;
+        if found == size { Ok(()) } else { Err(wrong(row, found, size)) }
+    }
+}
+
+fn wrong(row: &[u8], found: usize, size: usize) -> Error {
+    let row = String::from_utf8_lossy(row);
+    Error::failed(BENCH, format!("key {row} has {found} bytes where {size} were loaded: the store lost or changed it"))
+}
+
+fn outcome(done: Result<()>, ops: u64) -> Result<Outcome> {
+    match done {
+        Ok(()) => Ok(Outcome::Done(ops)),
+        Err(Error::Conflict(_)) => Ok(Outcome::Conflict),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,10 @@
+//! Running a workload: [`drive`] lets threads do operations for a while and records them; `cell` makes a result of it.
+
+pub mod cell;
+pub mod drive;
+pub mod kv;
+pub mod place;
+pub mod recorder;
+
+pub use cell::Cell;
+pub use drive::{Driven, Limit, Outcome, Spec, drive};

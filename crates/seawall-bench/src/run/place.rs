@@ -1,0 +1,168 @@
+//! Where a cell's data lies: a directory that the user gave and that stays, or one of our own that goes.
+//!
+//! ```text
+//!   DIR/bench.json   what the data is: written when it is all there, so that half a load is never taken for a whole one
+//!   DIR/data/        the store's directory
+//! ```
+//!
+//! 1. What is there is used when its marker says exactly what is asked for, and the user said `--reuse`; it is never overwritten.
+//! 2. A temporary directory is removed when this is dropped, also after an error or Ctrl-C.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+const MARKER: &str = "bench.json";
+const DATA: &str = "data";
+
+/// What data is: its store, rows, sizes.
+pub type Marker = BTreeMap<String, String>;
+
+/// A place for data.
+#[derive(Debug)]
+pub struct Place {
+    dir: PathBuf,
+    /// Holds the directory until the end.
+    _temporary: Option<TempDir>,
+    marker: Marker,
+    loaded: bool,
+}
+
+/// Why data cannot be there: says where and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct PlaceError(String);
+
+impl Place {
+    /// Looks at `dir`, or makes a temporary directory below `./target` or the system's directory for such. Data that is there is used when
+    /// `reuse` is given and its marker is `marker`.
+    ///
+    /// # Errors
+    /// When the directory cannot be made, or holds something else.
+    pub fn prepare(dir: Option<&Path>, reuse: bool, marker: Marker) -> Result<Self, PlaceError> {
+        let Some(dir) = dir else {
+            let below = if Path::new("target").is_dir() { PathBuf::from("target") } else { std::env::temp_dir() };
+            let temporary = tempfile::Builder::new().prefix("seawall-bench-").tempdir_in(&below);
+            let temporary = temporary.map_err(|e| cannot("make a directory in", &below, e))?;
+            return Ok(Self { dir: temporary.path().into(), _temporary: Some(temporary), marker, loaded: false });
+        };
+        fs::create_dir_all(dir).map_err(|e| cannot("make", dir, e))?;
+        let place = Self { dir: dir.into(), _temporary: None, marker, loaded: false };
+        let what_to_do = format!("remove {} and {DATA}/ in it, or give another --dir", place.marker_path().display());
+        match fs::read_to_string(place.marker_path()) {
+            Ok(text) if reuse => {
+                let there: Marker = serde_json::from_str(&text).map_err(|e| {
+                    PlaceError(format!(
+                        "{} is no marker of a benchmark: {e}; {what_to_do}",
+                        place.marker_path().display()
+                    ))
+                })?;
+                if there != place.marker {
+                    let words = |marker: &Marker| {
+                        let words: Vec<String> = marker.iter().map(|(name, value)| format!("{name} {value}")).collect();
+                        words.join(", ")
+                    };
+                    return Err(PlaceError(format!(
+                        "{} holds other data ({}) than asked for ({}): {what_to_do}",
+                        dir.display(),
+                        words(&there),
+                        words(&place.marker)
+                    )));
+                }
+                Ok(Self { loaded: true, ..place })
+            }
+            Ok(_) => Err(PlaceError(format!(
+                "{} holds the data of an earlier run: give --reuse to measure on it; else {what_to_do}",
+                dir.display()
+            ))),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                if place.data().exists() {
+                    return Err(PlaceError(format!(
+                        "{} holds data that an earlier run did not finish, or somebody else's: {what_to_do}",
+                        place.data().display()
+                    )));
+                }
+                Ok(place)
+            }
+            Err(e) => Err(cannot("read", &place.marker_path(), e)),
+        }
+    }
+
+    /// The store's directory.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.dir.join(DATA)
+    }
+
+    /// What holds it; it exists.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether the data is there already.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        self.loaded
+    }
+
+    /// The data is all there from now on. To be called when the store has closed or settled.
+    ///
+    /// # Errors
+    /// When the marker cannot be written.
+    pub fn set_loaded(&mut self) -> Result<(), PlaceError> {
+        let path = self.marker_path();
+        let text = serde_json::to_string_pretty(&self.marker).map_err(|e| cannot("write", &path, e))?;
+        fs::write(&path, text).map_err(|e| cannot("write", &path, e))?;
+        self.loaded = true;
+        Ok(())
+    }
+
+    fn marker_path(&self) -> PathBuf {
+        self.dir.join(MARKER)
+    }
+}
+
+fn cannot(what: &str, path: &Path, why: impl Display) -> PlaceError {
+    PlaceError(format!("cannot {what} {}: {why}; give another place with --dir", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marker(keys: &str) -> Marker {
+        [("store".to_owned(), "seawall".to_owned()), ("keys".to_owned(), keys.to_owned())].into()
+    }
+
+    #[test]
+    fn data_is_used_again_only_when_it_is_what_is_asked_for() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("d");
+        let mut place = Place::prepare(Some(&dir), true, marker("5")).unwrap();
+        assert!(!place.is_loaded());
+        fs::create_dir(place.data()).unwrap();
+        let half = Place::prepare(Some(&dir), true, marker("5")).unwrap_err();
+        assert!(half.to_string().contains("did not finish"), "{half}");
+        place.set_loaded().unwrap();
+        drop(place);
+        assert!(Place::prepare(Some(&dir), true, marker("5")).unwrap().is_loaded());
+        let other = Place::prepare(Some(&dir), true, marker("6")).unwrap_err().to_string();
+        assert!(other.contains("keys 5") && other.contains("keys 6"), "{other}");
+        assert!(Place::prepare(Some(&dir), false, marker("5")).unwrap_err().to_string().contains("--reuse"));
+        fs::write(dir.join(MARKER), "{").unwrap();
+        assert!(Place::prepare(Some(&dir), true, marker("5")).unwrap_err().to_string().contains("no marker"));
+    }
+
+    #[test]
+    fn a_temporary_place_goes() {
+        let place = Place::prepare(None, false, Marker::new()).unwrap();
+        let dir = place.dir().to_owned();
+        fs::create_dir_all(place.data()).unwrap();
+        assert!(dir.exists());
+        drop(place);
+        assert!(!dir.exists());
+    }
+}

@@ -1,0 +1,272 @@
+//! A disk whose flushes take longer: each sync, and each write that is durable by itself, completes a given time after it really did.
+//!
+//! 1. Nothing else waits: reads and ordinary writes complete as they do, also while a flush is being delayed.
+//! 2. Flushes at the same time are delayed side by side, as a device that takes several does; it is not a queue.
+//! 3. A delayed request's outcome and buffers are those of the disk below.
+
+use parking_lot::Mutex;
+use rustix::fs::{OFlags, fcntl_getfl};
+use seawall_io::{
+    Allocate, BackendInfo, Cached, Completer, Completion, Disk, Handle, Op, OpenHow, Request, RequestKind, Result,
+    SyncHow, Ticket, WriteHow,
+};
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Between two looks while both kinds of requests are in flight.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// The disk below, with slow flushes.
+#[derive(Debug)]
+pub struct SlowDisk {
+    below: Arc<dyn Disk>,
+    delay: Duration,
+    delayed: Mutex<Vec<Delayed>>,
+}
+
+/// A durable request on its way.
+#[derive(Debug)]
+struct Delayed {
+    below: Ticket,
+    completer: Completer,
+    /// The outcome, and when it may be told.
+    done: Option<(Completion, Instant)>,
+}
+
+impl SlowDisk {
+    /// Adds `delay` to each flush of `below`.
+    #[must_use]
+    pub fn new(below: Arc<dyn Disk>, delay: Duration) -> Self {
+        Self { below, delay, delayed: Mutex::default() }
+    }
+
+    /// Whether every write to the file is durable by itself.
+    fn is_dsync(file: &Handle) -> bool {
+        // A file of a simulated disk has no descriptor, and no such flag.
+        file.fd(Op::Inspect).is_ok_and(|fd| fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::DSYNC)))
+    }
+
+    fn is_flush(request: &Request) -> bool {
+        match request.kind {
+            RequestKind::Read => false,
+            RequestKind::Write(how) => how.dsync || Self::is_dsync(&request.file),
+            RequestKind::Sync(_) => true,
+        }
+    }
+
+    /// Completes delayed requests whose time has come; how many, and whether any are left.
+    fn advance(&self) -> (usize, bool) {
+        let mut delayed = self.delayed.lock();
+        let before = delayed.len();
+        let now = Instant::now();
+        for request in std::mem::take(&mut *delayed) {
+            let Delayed { below, completer, done } = request;
+            let done = done.or_else(|| below.take().map(|completion| (completion, now + self.delay)));
+            match done {
+                Some((completion, due)) if due <= now => completer.complete(completion),
+                done => delayed.push(Delayed { below, completer, done }),
+            }
+        }
+        (before - delayed.len(), !delayed.is_empty())
+    }
+}
+
+impl Disk for SlowDisk {
+    fn backend(&self) -> &BackendInfo {
+        self.below.backend()
+    }
+
+    fn open(&self, path: &Path, how: OpenHow) -> Result<Handle> {
+        self.below.open(path, how)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.below.rename(from, to)
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        self.below.rename_new(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.below.remove(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.below.sync_dir(path)?;
+        std::thread::sleep(self.delay);
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<PathBuf>> {
+        self.below.list(path)
+    }
+
+    fn free_bytes(&self, path: &Path) -> Result<u64> {
+        self.below.free_bytes(path)
+    }
+
+    fn lock(&self, file: &Handle) -> Result<()> {
+        self.below.lock(file)
+    }
+
+    fn len(&self, file: &Handle) -> Result<u64> {
+        self.below.len(file)
+    }
+
+    fn set_len(&self, file: &Handle, len: u64) -> Result<()> {
+        self.below.set_len(file, len)
+    }
+
+    fn allocate(&self, file: &Handle, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.below.allocate(file, how, offset, len)
+    }
+
+    fn read_at(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.below.read_at(file, offset, buf)
+    }
+
+    fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize> {
+        let written = self.below.write_at(file, offset, bufs, how)?;
+        if how.dsync || Self::is_dsync(file) {
+            std::thread::sleep(self.delay);
+        }
+        Ok(written)
+    }
+
+    fn sync(&self, file: &Handle, how: SyncHow) -> Result<()> {
+        self.below.sync(file, how)?;
+        std::thread::sleep(self.delay);
+        Ok(())
+    }
+
+    fn cached(&self, file: &Handle, len: u64) -> Result<Cached> {
+        self.below.cached(file, len)
+    }
+
+    fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> Result<()> {
+        self.below.drop_cache(file, offset, len)
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> Vec<Ticket> {
+        let flushes: Vec<bool> = batch.iter().map(Self::is_flush).collect();
+        let tickets = self.below.submit(batch);
+        if !flushes.contains(&true) {
+            return tickets;
+        }
+        let mut delayed = self.delayed.lock();
+        let told = tickets.into_iter().zip(flushes).map(|(below, flush)| {
+            if !flush {
+                return below;
+            }
+            let (ticket, completer) = Ticket::new();
+            delayed.push(Delayed { below, completer, done: None });
+            ticket
+        });
+        told.collect()
+    }
+
+    fn drive(&self, block: bool) -> usize {
+        loop {
+            let (completed, left) = self.advance();
+            if !left {
+                // Only the disk below can have anything in flight.
+                return completed + self.below.drive(block && completed == 0);
+            }
+            let completed = completed + self.below.drive(false);
+            if completed > 0 || !block {
+                return completed;
+            }
+            std::thread::sleep(LOOK.min(self.delay));
+        }
+    }
+
+    fn wait(&self, ticket: &Ticket) -> Completion {
+        loop {
+            let (_, left) = self.advance();
+            if let Some(completion) = ticket.take() {
+                return completion;
+            }
+            if !left {
+                // Not one of the delayed: those are taken from the list only when they are complete.
+                return self.below.wait(ticket);
+            }
+            self.below.drive(false);
+            std::thread::sleep(LOOK.min(self.delay));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seawall_io::{AlignedBuf, Backend, Create, OsDisk};
+
+    const DELAY: Duration = Duration::from_millis(30);
+
+    fn disk(backend: Backend) -> SlowDisk {
+        SlowDisk::new(Arc::new(OsDisk::new(backend, None).unwrap()), DELAY)
+    }
+
+    fn file(disk: &SlowDisk, dir: &Path, dsync: bool) -> Handle {
+        let how = OpenHow { write: true, create: Create::IfMissing, direct: false, dsync };
+        disk.open(&dir.join(if dsync { "dsync" } else { "plain" }), how).unwrap()
+    }
+
+    #[test]
+    fn flushes_take_at_least_the_delay() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = disk(Backend::Threads);
+        let (plain, dsync) = (file(&disk, dir.path(), false), file(&disk, dir.path(), true));
+        let block = AlignedBuf::zeroed(4096);
+        let write = |file: &Handle, how| {
+            let began = Instant::now();
+            assert_eq!(disk.write_at(file, 0, &[IoSlice::new(&block)], how).unwrap(), 4096);
+            began.elapsed()
+        };
+        assert!(write(&dsync, WriteHow::default()) >= DELAY);
+        assert!(write(&plain, WriteHow { dsync: true, ..WriteHow::default() }) >= DELAY);
+        let began = Instant::now();
+        disk.sync(&plain, SyncHow::Data).unwrap();
+        assert!(began.elapsed() >= DELAY);
+        let began = Instant::now();
+        let tickets = disk.submit(vec![Request::sync(&plain, SyncHow::Data)]);
+        disk.wait(&tickets[0]).result.unwrap();
+        assert!(began.elapsed() >= DELAY);
+    }
+
+    #[test]
+    fn a_flush_holds_up_nobody_and_ends_whoever_drives() {
+        let dir = tempfile::tempdir().unwrap();
+        for backend in [Backend::Auto, Backend::Threads, Backend::Sync] {
+            let disk = disk(backend);
+            let file = file(&disk, dir.path(), false);
+            let write = |how| Request::write(&file, 0, vec![AlignedBuf::zeroed(4096).into()], how);
+            let tickets = disk.submit(vec![
+                write(WriteHow::default()),
+                write(WriteHow { dsync: true, ..WriteHow::default() }),
+                Request::sync(&file, SyncHow::All),
+            ]);
+            // The ordinary write is told while the flushes are still out: they were not even looked at for their first time.
+            assert_eq!(disk.wait(&tickets[0]).bufs[0].len(), 4096);
+            while !(tickets[1].is_done() && tickets[2].is_done()) {
+                disk.drive(true);
+            }
+            assert_eq!(disk.wait(&tickets[1]).bufs[0].len(), 4096, "the memory comes back");
+            tickets[2].take().unwrap().result.unwrap();
+            let tickets = disk.submit(vec![Request::read(&file, 0, AlignedBuf::zeroed(4096).into())]);
+            disk.wait(&tickets[0]).result.unwrap();
+            // Two threads wait for two flushes; either may complete the other's.
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        let tickets = disk.submit(vec![Request::sync(&file, SyncHow::Data)]);
+                        disk.wait(&tickets[0]).result.unwrap();
+                    });
+                }
+            });
+        }
+    }
+}
