@@ -59,6 +59,8 @@ enum Command {
     Doctor(db::doctor::DoctorArgs),
     /// Verify every page, tree, map and undo record of a database.
     Check(db::care::CheckArgs),
+    /// Measure workloads on Seawall, on the disk alone, and on other stores.
+    Bench(Box<commands::bench::BenchArgs>),
 }
 
 /// How a command ended.
@@ -142,6 +144,7 @@ fn main() -> ExitCode {
         Command::Stat(args) => db::stat::stat(&args, &stop),
         Command::Doctor(args) => db::doctor::doctor(&args, &stop),
         Command::Check(args) => db::care::check(&args),
+        Command::Bench(args) => commands::bench::run(*args, &stop),
     });
     match outcome {
         Ok(Ended::Well) => ExitCode::SUCCESS,

@@ -4,7 +4,7 @@ mod common;
 
 use common::{scratch, seawall};
 
-const COMMANDS: [&[&str]; 25] = [
+const COMMANDS: [&[&str]; 27] = [
     &[],
     &["lab"],
     &["lab", "diff"],
@@ -30,6 +30,8 @@ const COMMANDS: [&[&str]; 25] = [
     &["stat"],
     &["doctor"],
     &["check"],
+    &["bench"],
+    &["bench", "kv"],
 ];
 
 #[test]

@@ -79,6 +79,18 @@ pub fn table(result: &CellResult) -> String {
     for (name, value) in result.extra.iter().filter(|(_, value)| value.is_number() || value.is_string()) {
         line(&name.replace('_', " "), value.to_string());
     }
+    let machine = &result.machine;
+    line(
+        "Machine",
+        format!(
+            "{}, {} cores, {}, Linux {}",
+            machine.cpu_model,
+            machine.cores,
+            bytes(machine.memory_bytes as f64),
+            machine.kernel
+        ),
+    );
+    line("Disk", format!("{}, {}", machine.device, machine.file_system));
     line("Seed, commit", format!("{}, {}", result.seed, result.commit));
     text
 }
@@ -129,6 +141,6 @@ mod tests {
         assert_eq!([thousands(7), thousands(1234), thousands(1_234_567)], ["7", "1,234", "1,234,567"]);
         assert_eq!([us(0.84), us(84.0), us(1240.0), us(2.5e6)], ["840 ns", "84.0 us", "1.24 ms", "2.50 s"]);
         assert_eq!([bytes(12.0), bytes(1536.0)], ["12 B", "1.5 KiB"]);
-        assert_eq!([rate(3.14), rate(12_345.6)], ["3.1", "12,346"]);
+        assert_eq!([rate(3.06), rate(12_345.6)], ["3.1", "12,346"]);
     }
 }

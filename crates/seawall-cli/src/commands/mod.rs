@@ -1,5 +1,6 @@
 //! One module a subcommand, each with its arguments beside its work.
 
+pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod db;
 pub(crate) mod lab;

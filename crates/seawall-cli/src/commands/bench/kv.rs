@@ -1,0 +1,94 @@
+//! `seawall bench kv`: key-value workloads.
+
+use super::{CommonArgs, ended, open, with_progress};
+use crate::{Outcome, note, units};
+use clap::Args;
+use seawall_bench::run::kv::KvRun;
+use seawall_bench::workload::Workload;
+use std::sync::atomic::AtomicBool;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    seawall bench kv --workload commit --threads 16 --duration 30s\n  \
+    seawall bench kv --workload update --keys 10M --pool 256M --dir /srv/bench --reuse --json")]
+pub(crate) struct KvArgs {
+    /// load-sequential, load-random, point-read, point-read-cold, update, read-modify-write, commit or mixed
+    #[arg(long, value_name = "NAME", value_parser = workload)]
+    workload: Workload,
+    /// Keys in the store; K and M stand for 1,000 and 1,000,000
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = count)]
+    keys: u64,
+    /// Bytes of a value; 400 unless given, and 100 for commit
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    value_size: Option<u64>,
+    /// Fold the changes of up to N threads into one transaction, as an application could
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    fold: usize,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+fn workload(text: &str) -> Result<Workload, String> {
+    text.parse()
+}
+
+/// `5000`, `10M`: how many, in powers of 1000.
+fn count(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let (number, factor) = match lower.strip_suffix(['k', 'm', 'g']) {
+        Some(number) if lower.ends_with('k') => (number, 1_000),
+        Some(number) if lower.ends_with('m') => (number, 1_000_000),
+        Some(number) => (number, 1_000_000_000),
+        None => (lower.as_str(), 1),
+    };
+    let count = number.parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).filter(|n| *n > 0);
+    count.ok_or_else(|| format!("{text:?} is no count: write a number above 0, also with K or M, such as 10M"))
+}
+
+pub(crate) fn run(args: &KvArgs, stop: &AtomicBool) -> Outcome {
+    let (common, workload) = (&args.common, args.workload);
+    let value_size = args.value_size.unwrap_or_else(|| workload.default_value_size());
+    // Else RocksDB has nothing that locks what it reads.
+    let locks = common.store == "rocksdb" && workload == Workload::ReadModifyWrite;
+    let needed: &[(&str, &str)] = if locks { &[("transactions", "true")] } else { &[] };
+    let kv = KvRun {
+        cell: common.cell(workload.name(), args.keys, value_size, args.fold),
+        workload,
+        dir: common.dir.clone(),
+        reuse: common.reuse,
+        load_only: common.load_only,
+        limit: common.limit(),
+        warm_up: common.warm_up,
+        options: common.options(needed),
+    };
+    kv.check()?;
+    let _bounded = common.prepare()?;
+    let ran = with_progress(|bar| kv.run(&|settings| open(&common.store, settings), bar, stop))?;
+    match &ran.result {
+        // A run that failed at once has nothing to show but its error.
+        Some(result) if ran.error.is_some() && result.measured.ops == 0 => {}
+        Some(result) => common.show(result)?,
+        None => {
+            if let Some(load) = &ran.load {
+                note(format_args!(
+                    "loaded {:.0} rows/s in {:.1} s, settled in {:.1} s",
+                    load.rows_per_s, load.seconds, load.settle_seconds
+                ));
+            } else if !ran.interrupted {
+                note("the data is there already");
+            }
+        }
+    }
+    ended(ran.error, ran.interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count;
+
+    #[test]
+    fn counts_are_powers_of_a_thousand() {
+        assert_eq!((count("5000"), count("10M"), count("2k")), (Ok(5000), Ok(10_000_000), Ok(2000)));
+        assert!(count("0").is_err() && count("M").is_err() && count("1.5M").is_err() && count("99999999999G").is_err());
+    }
+}

@@ -1,0 +1,238 @@
+//! `seawall bench`: a workload on Seawall or on a store it is compared with, one cell a process.
+//!
+//! 1. What can be refused is refused before anything is written.
+//! 2. The result goes to standard output, as a table or with `--json` as JSON; everything else to standard error.
+//! 3. Exit code 2 for an error, also one inside the window: the result until then is still shown.
+
+mod kv;
+
+use crate::progress::Bar;
+use crate::{Ended, Outcome, note, print, units};
+use clap::{Args, Subcommand};
+use seawall_bench::cgroup::MemoryGroup;
+use seawall_bench::report::{FOREIGN_CORES, html, table};
+use seawall_bench::results::CellResult;
+use seawall_bench::run::{Cell, Limit};
+use seawall_bench::store::{Durability, Error, Settings, Store};
+use seawall_bench::stores;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum BenchCommand {
+    /// Measure a key-value workload.
+    Kv(kv::KvArgs),
+}
+
+pub(crate) fn run(args: BenchArgs, stop: &AtomicBool) -> Outcome {
+    match args.command {
+        BenchCommand::Kv(args) => kv::run(&args, stop),
+    }
+}
+
+/// What every workload takes.
+#[derive(Debug, Args)]
+pub(super) struct CommonArgs {
+    /// seawall, raw (the disk alone), and in a build with peers rocksdb, lmdb, sqlite, wiredtiger, redb or fjall
+    #[arg(long, value_name = "NAME", default_value = "seawall", value_parser = store_name)]
+    pub(super) store: String,
+    /// Threads that work at the same time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) threads: usize,
+    /// What a change waits for: flushed (or 1) the device's flush, written (2) the kernel, deferred (0) nothing
+    #[arg(long, value_name = "LEVEL", default_value = "flushed", value_parser = durability)]
+    pub(super) durability: Durability,
+    /// Memory for the store's cache, with K, M, G or T
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = units::size)]
+    pub(super) pool: u64,
+    /// Time that is measured, with ms, s, m or h
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
+    duration: Duration,
+    /// Operations of all threads together instead of a time
+    #[arg(long, value_name = "N", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
+    ops: Option<u64>,
+    /// Time before anything is measured; a quarter of the duration and at most 2s unless given, none with --ops
+    #[arg(long, value_name = "TIME", value_parser = warm_up)]
+    pub(super) warm_up: Option<Duration>,
+    /// Keep the data in this directory; else it is in a temporary one below ./target or $TMPDIR, and goes
+    #[arg(long, value_name = "DIR")]
+    pub(super) dir: Option<PathBuf>,
+    /// Use the data that an earlier run left in --dir, when it is the same
+    #[arg(long, requires = "dir")]
+    pub(super) reuse: bool,
+    /// End when the data is loaded and the store has settled
+    #[arg(long, requires = "dir")]
+    pub(super) load_only: bool,
+    /// What keys, values and their order come from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Run in a memory cgroup of this size, page cache included
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    memory_limit: Option<u64>,
+    /// Set an option of the store by its own name; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
+    set: Vec<(String, String)>,
+    /// Added to each flush of Seawall's own I/O, with ms or s
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    flush_delay: Option<Duration>,
+    /// Print the result as JSON; docs/bench.md explains each field
+    #[arg(long)]
+    json: bool,
+    /// Write result.json and report.html into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl CommonArgs {
+    pub(super) fn limit(&self) -> Limit {
+        self.ops.map_or(Limit::For(self.duration), Limit::Ops)
+    }
+
+    /// Options for the store, those that a workload needs first: what the user says is stronger.
+    pub(super) fn options(&self, needed: &[(&str, &str)]) -> Vec<(String, String)> {
+        let needed = needed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        needed.chain(self.set.iter().cloned()).collect()
+    }
+
+    /// The cell, for a workload without rows of its own choosing.
+    pub(super) fn cell(&self, workload: &str, keys: u64, value_size: u64, fold: usize) -> Cell {
+        Cell {
+            workload: workload.to_owned(),
+            store: self.store.clone(),
+            threads: self.threads,
+            keys,
+            value_size,
+            durability: self.durability,
+            pool_bytes: self.pool,
+            fold,
+            flush_delay: self.flush_delay.unwrap_or_default(),
+            memory_limit_bytes: self.memory_limit,
+            seed: self.seed,
+        }
+    }
+
+    /// Looks where output will go and whether the store can do what is asked, before anything is measured; bounds the memory until the
+    /// answer is dropped.
+    pub(super) fn prepare(&self) -> Result<Option<MemoryGroup>, Box<dyn std::error::Error>> {
+        let ours = stores::NAMES.contains(&self.store.as_str());
+        let preloaded = std::env::var_os("LD_PRELOAD").is_some_and(|value| !value.is_empty());
+        if self.flush_delay.is_some() && !ours && !preloaded {
+            return Err(format!(
+                "--flush-delay delays Seawall's own I/O: for {} load a library that delays fsync and fdatasync by LD_PRELOAD, \
+                 and give --flush-delay beside it for the record",
+                self.store
+            )
+            .into());
+        }
+        if let Some(dir) = &self.out {
+            std::fs::create_dir_all(dir)
+                .map_err(|e| format!("cannot make {}: {e}; give another --out", dir.display()))?;
+            for name in [RESULT, REPORT] {
+                check_replaceable(&dir.join(name), dir)?;
+            }
+        }
+        Ok(self.memory_limit.map(MemoryGroup::enter).transpose()?)
+    }
+
+    /// Prints and writes the result.
+    pub(super) fn show(&self, result: &CellResult) -> Result<(), Box<dyn std::error::Error>> {
+        // The files first: they are what cannot be measured again.
+        if let Some(dir) = &self.out {
+            for (name, text) in [(RESULT, result.to_json()), (REPORT, html(result))] {
+                let path = dir.join(name);
+                std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+                note(format_args!("wrote {}", path.display()));
+            }
+        }
+        print(&if self.json { format!("{}\n", result.to_json()) } else { table(result) })?;
+        if self.json && result.foreign_cpu_cores > FOREIGN_CORES {
+            note(format_args!(
+                "disturbed: others used {:.2} cores meanwhile; measure again on a quiet machine",
+                result.foreign_cpu_cores
+            ));
+        }
+        Ok(())
+    }
+}
+
+const RESULT: &str = "result.json";
+const REPORT: &str = "report.html";
+
+/// An earlier result may be replaced, anything else may not.
+fn check_replaceable(path: &Path, dir: &Path) -> Result<(), String> {
+    let earlier = || std::fs::read_to_string(dir.join(RESULT)).is_ok_and(|text| CellResult::from_json(&text).is_ok());
+    if path.exists() && !earlier() {
+        return Err(format!("{} exists and is not from a benchmark: give another --out", path.display()));
+    }
+    Ok(())
+}
+
+/// Opens the store of that name.
+pub(super) fn open(name: &str, settings: &Settings) -> Result<Box<dyn Store>, Error> {
+    let opened = stores::open(name, settings);
+    #[cfg(feature = "peers")]
+    let opened = opened.or_else(|| seawall_peers::open(name, settings));
+    opened.unwrap_or_else(|| Err(Error::failed("bench", format!("there is no store {name:?}"))))
+}
+
+/// Stores of a build with `--features peers`.
+const PEERS: [&str; 6] = ["rocksdb", "lmdb", "sqlite", "wiredtiger", "redb", "fjall"];
+
+fn store_name(text: &str) -> Result<String, String> {
+    let peer = PEERS.contains(&text);
+    if stores::NAMES.contains(&text) || (peer && cfg!(feature = "peers")) {
+        return Ok(text.to_owned());
+    }
+    if peer {
+        return Err("this build has no peers: cargo build --release -p seawall-cli --features peers".into());
+    }
+    Err(format!("use one of {}, {}", stores::NAMES.join(", "), PEERS.join(", ")))
+}
+
+fn durability(text: &str) -> Result<Durability, String> {
+    match text {
+        "1" | "flushed" => Ok(Durability::Flushed),
+        "2" | "written" => Ok(Durability::Written),
+        "0" | "deferred" => Ok(Durability::Deferred),
+        _ => Err("use flushed (1), written (2) or deferred (0)".into()),
+    }
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE, such as page_size=8K".into()),
+    }
+}
+
+/// Unlike other times this one may be nothing.
+fn warm_up(text: &str) -> Result<Duration, String> {
+    if matches!(text.trim(), "0" | "0s" | "0ms") { Ok(Duration::ZERO) } else { units::duration(text) }
+}
+
+/// What ended a run.
+pub(super) fn ended(error: Option<Error>, interrupted: bool) -> Outcome {
+    match (error, interrupted) {
+        (Some(error), _) => Err(format!("the run ended early: {error}").into()),
+        (None, true) => {
+            note("interrupted");
+            Ok(Ended::Interrupted)
+        }
+        (None, false) => Ok(Ended::Well),
+    }
+}
+
+/// The progress shown, cleared when the work is done.
+pub(super) fn with_progress<T>(work: impl FnOnce(&mut Bar) -> T) -> T {
+    let mut bar = Bar::new();
+    let done = work(&mut bar);
+    bar.finish();
+    done
+}
