@@ -73,6 +73,24 @@ compare-fio: need-rust
 	mkdir -p target/lab-scratch
 	$(CARGO) run --release --locked -q -p seawall-lab --example compare_fio -- target/lab-scratch
 
+# The goals: Seawall beside the stores it is compared with, in one run. `bench` in small, about 10 minutes; `goals` about an hour, exits 1
+# when one falls short. GOALS_ARGS="--only '^commit'" and more.
+GOALS_ARGS ?=
+BENCH_PACKAGES = librocksdb-dev liblmdb-dev libsqlite3-dev libwiredtiger-dev fio valgrind e2fsprogs
+.PHONY: bench goals need-peers
+bench: need-peers
+	@# 1 says that a goal falls short, which the small variant is not held to.
+	target/release/seawall bench goals --quick --out target/bench $(GOALS_ARGS) || [ $$? = 1 ]
+
+goals: need-peers
+	target/release/seawall bench goals --out target/goals $(GOALS_ARGS)
+
+need-peers: need-rust
+	@dpkg -s $(BENCH_PACKAGES) >/dev/null 2>&1 || scripts/apt-install $(BENCH_PACKAGES)
+	$(CARGO) build --release --locked -p seawall-cli --features peers
+	@# The build just before keeps the disk busy: let it settle.
+	sync
+
 need-rust: need-linker
 	@command -v $(CARGO) >/dev/null || { \
 	  echo 'Rust is missing. This line installs it:'; \

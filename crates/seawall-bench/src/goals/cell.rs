@@ -163,7 +163,8 @@ impl Cell {
         if let Some(memory) = self.memory_mib {
             args.extend(["--memory-limit".into(), format!("{memory}M")]);
         }
-        if self.disk == DiskKind::SlowFlush && !self.is_peer() {
+        if self.disk == DiskKind::SlowFlush {
+            // Peers get it from a library loaded before theirs, and the flag for the record.
             args.extend(["--flush-delay".into(), format!("{FLUSH_DELAY_MS}ms")]);
         }
         args
@@ -231,7 +232,8 @@ impl Cell {
     pub fn fio_arguments(&self, file: &Path) -> Vec<String> {
         let mut args = fio_common(file, self.data_mib());
         args.extend(
-            ["--rw=randread", "--bs=16k", "--direct=1", "--ioengine=psync", "--thread", "--group_reporting"].map(String::from),
+            ["--rw=randread", "--bs=16k", "--direct=1", "--ioengine=psync", "--thread", "--group_reporting"]
+                .map(String::from),
         );
         args.extend(["--norandommap", "--randrepeat=0", "--time_based", "--output-format=json"].map(String::from));
         args.push(format!("--numjobs={}", self.threads));

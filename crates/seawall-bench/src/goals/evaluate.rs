@@ -84,7 +84,9 @@ pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
     let ratio = figure.zip(peer).map(|(figure, peer)| (figure - goal.slack) / peer).filter(|ratio| ratio.is_finite());
     let held = if goal.theirs.is_some() { ratio } else { figure };
     let verdict = match (held, goal.threshold, goal.or_at_most.zip(figure)) {
-        (_, Threshold::Reported, _) if figure.is_some() && (goal.theirs.is_none() || peer.is_some()) => Verdict::Reported,
+        (_, Threshold::Reported, _) if figure.is_some() && (goal.theirs.is_none() || peer.is_some()) => {
+            Verdict::Reported
+        }
         (None, ..) => Verdict::NotMeasured,
         (Some(_), _, Some((limit, figure))) if figure <= limit => Verdict::Met,
         (Some(held), threshold, _) if threshold.holds(held) => Verdict::Met,

@@ -47,9 +47,9 @@ enum Either<T> {
 impl<T: Copy> Either<T> {
     fn at(self, extent: Extent) -> T {
         match (self, extent) {
-            (Self::Same(value), _) | (Self::Each([value, _]), Extent::Full) | (Self::Each([_, value]), Extent::Quick) => {
-                value
-            }
+            (Self::Same(value), _)
+            | (Self::Each([value, _]), Extent::Full)
+            | (Self::Each([_, value]), Extent::Quick) => value,
         }
     }
 }
@@ -358,6 +358,7 @@ impl Maker<'_> {
         let name = format!("{}{name}", disk.prefix());
         let told = |why: String| format!("goals.toml, {name}: {why}");
         let ours = Source { cell: self.cell(&goal.cell, threads, disk).map_err(told)?, figure: goal.figure.clone() };
+        check(&ours.cell).map_err(told)?;
         let base = Goal {
             id: name.clone(),
             text: goal.text.clone(),
@@ -385,8 +386,8 @@ impl Maker<'_> {
             cell.store.clone_from(&against.store);
             cell.fold = against.fold.unwrap_or(1);
             cell.set.extend(against.set.clone());
-            if cell.store == "raw" {
-                // It has no cache that could be bounded.
+            if matches!(cell.store.as_str(), "raw" | "fio") {
+                // These have no cache that could be bounded.
                 cell.memory_mib = None;
             }
             check(&cell).map_err(told)?;
@@ -411,7 +412,7 @@ impl Maker<'_> {
         })?;
         let pool_mib = data.pool_mib.at(self.extent);
         let usual = self.overrides.seconds.unwrap_or(run.seconds.at(self.extent));
-        let cell = Cell {
+        Ok(Cell {
             tool: cell.tool,
             disk,
             workload: cell.workload.clone(),
@@ -427,9 +428,7 @@ impl Maker<'_> {
             warm_up_seconds: run.warm_up_seconds.at(self.extent),
             memory_mib: data.bounded.then_some(pool_mib + run.beside_pool_mib + run.process_mib),
             log_mib: cell.log_mib.map_or(0, |log| log.at(self.extent)),
-        };
-        check(&cell)?;
-        Ok(cell)
+        })
     }
 
     fn curve(&self, curve: &WrittenCurve) -> Result<Curve, String> {
@@ -498,5 +497,9 @@ fn check(cell: &Cell) -> Result<(), String> {
     }
     one_of("durability", &cell.durability, &DURABILITIES)?;
     let positive = cell.threads > 0 && cell.keys > 0 && cell.pool_mib > 0 && cell.seconds > 0.0 && cell.fold > 0;
-    if positive { Ok(()) } else { Err(format!("threads, keys, pool, seconds and fold are at least 1: {}", cell.name())) }
+    if positive {
+        Ok(())
+    } else {
+        Err(format!("threads, keys, pool, seconds and fold are at least 1: {}", cell.name()))
+    }
 }
