@@ -1,0 +1,239 @@
+//! fjall with optimistic transactions, set up after its documentation on docs.rs (`OptimisticTxDatabase`, `PersistMode`,
+//! `DatabaseBuilder`).
+//!
+//! - The pool is everything: two memtables of an eighth of it (at most 64 MiB each) per keyspace, the block cache the rest.
+//! - flushed: `PersistMode::SyncData` at each commit (fdatasync, which its documentation names for ACID transactions). written:
+//!   `PersistMode::Buffer`. deferred: `manual_journal_persist`, and a thread that persists each second.
+//! - A transaction that read what another changed meanwhile fails at its commit: a conflict.
+
+use crate::support::{Flusher, Options, make_dir, setting};
+use fjall::{KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Readable};
+use seawall_bench::store::{About, Durability, Visit};
+use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
+use std::fmt::Display;
+use std::time::Duration;
+
+const NAME: &str = "fjall";
+
+fn error_of(error: impl Display) -> Error {
+    Error::failed(NAME, error)
+}
+
+/// An open fjall.
+pub(crate) struct Fjall {
+    db: OptimisticTxDatabase,
+    tables: Vec<OptimisticTxKeyspace>,
+    persist: Option<PersistMode>,
+    flusher: Option<Flusher>,
+    about: About,
+}
+
+impl Fjall {
+    /// Opens it. Options: `cache_size` and `max_memtable_size` (bytes), `worker_threads`.
+    pub(crate) fn open(settings: &Settings) -> Result<Self> {
+        make_dir(NAME, settings)?;
+        let mut options = Options::new(NAME, settings);
+        let default_bytes = (settings.pool_bytes / 8).clamp(1 << 20, 64 << 20);
+        let memtable_bytes: u64 = options.take("max_memtable_size")?.unwrap_or(default_bytes);
+        let keyspaces = settings.tables.len() as u64;
+        // Small tables fill no memtable: beyond four keyspaces a quarter of the pool is left to all memtables together.
+        let memtables_bytes = (2 * memtable_bytes * keyspaces).min(settings.pool_bytes / 4);
+        let default_bytes = settings.pool_bytes.saturating_sub(memtables_bytes);
+        let cache_bytes = options.take("cache_size")?.unwrap_or(default_bytes);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let workers = options.take("worker_threads")?.unwrap_or(cores.min(4));
+        options.end()?;
+        if workers == 0 {
+            return Err(error_of("option worker_threads: 0 is not understood: at least 1 is needed"));
+        }
+        let persist = match settings.durability {
+            Durability::Flushed => Some(PersistMode::SyncData),
+            Durability::Written => Some(PersistMode::Buffer),
+            Durability::Deferred => None,
+        };
+        let db = OptimisticTxDatabase::builder(settings.dir.join("data"))
+            .cache_size(cache_bytes)
+            .worker_threads(workers)
+            .manual_journal_persist(persist.is_none())
+            .open()
+            .map_err(|error| error_of(format!("cannot open {}: {error}", settings.dir.display())))?;
+        let table = |name: &String| {
+            db.keyspace(name, || {
+                KeyspaceCreateOptions::default()
+                    .max_memtable_size(memtable_bytes)
+                    .manual_journal_persist(persist.is_none())
+            })
+        };
+        let tables = settings.tables.iter().map(table).collect::<fjall::Result<_>>().map_err(error_of)?;
+        let flusher = persist.is_none().then(|| {
+            let db = db.clone();
+            Flusher::start(move || db.persist(PersistMode::SyncData).map_err(error_of))
+        });
+        let mode = persist.map_or_else(|| "manual, SyncData each second".to_owned(), |mode| format!("{mode:?}"));
+        let shown = vec![
+            setting("cache_size", cache_bytes),
+            setting("max_memtable_size", memtable_bytes),
+            setting("worker_threads", workers),
+            setting("PersistMode", mode),
+            setting("data_block_compression", "default (LZ4 below the first levels)"),
+        ];
+        let about = About { version: env!("SEAWALL_PEERS_FJALL").into(), settings: shown };
+        Ok(Self { db, tables, persist, flusher, about })
+    }
+
+    fn begin(&self, persist: Option<PersistMode>) -> Result<fjall::OptimisticWriteTx> {
+        Ok(self.db.write_tx().map_err(error_of)?.durability(persist))
+    }
+}
+
+fn commit(tx: fjall::OptimisticWriteTx) -> Result<()> {
+    tx.commit().map_err(error_of)?.map_err(|conflict| Error::Conflict(conflict.to_string()))
+}
+
+impl Store for Fjall {
+    fn about(&self) -> About {
+        self.about.clone()
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(Work { store: self, value: Vec::new() }))
+    }
+
+    /// Writes out the memtables and waits until no compaction has been running for a while: one that is due starts at once.
+    fn settle(&self) -> Result<()> {
+        for table in &self.tables {
+            table.inner().rotate_memtable_and_wait().map_err(error_of)?;
+        }
+        let mut idle = 0;
+        while idle < 10 {
+            std::thread::sleep(Duration::from_millis(20));
+            let db = self.db.inner();
+            idle = if db.outstanding_flushes() + db.active_compactions() == 0 { idle + 1 } else { 0 };
+        }
+        Ok(())
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.flusher.take().map_or(Ok(()), |flusher| flusher.end(NAME))?;
+        self.db.persist(PersistMode::SyncAll).map_err(error_of)
+    }
+}
+
+/// One thread's.
+struct Work<'s> {
+    store: &'s Fjall,
+    value: Vec<u8>,
+}
+
+impl Session for Work<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.store.tables[0].get(key).map_err(error_of)?;
+        if let Some(value) = &value {
+            visit(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut tx = self.store.begin(self.store.persist)?;
+        tx.insert(&self.store.tables[0], key, value);
+        commit(tx)
+    }
+
+    fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
+        let table = &self.store.tables[0];
+        let mut tx = self.store.begin(self.store.persist)?;
+        self.value.clear();
+        if let Some(old) = tx.get(table, key).map_err(error_of)? {
+            self.value.extend_from_slice(&old);
+        }
+        change(&mut self.value);
+        tx.insert(table, key, &self.value[..]);
+        commit(tx)
+    }
+
+    fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
+        let mut tx = self.store.begin(if durable { self.store.persist } else { None })?;
+        for (key, value) in rows {
+            tx.insert(&self.store.tables[0], &key[..], &value[..]);
+        }
+        commit(tx)
+    }
+
+    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
+        let mut range = self.store.db.read_tx().range(&self.store.tables[0], from..);
+        for seen in 0..rows {
+            let Some(entry) = range.next() else { return Ok(seen) };
+            let (key, value) = entry.into_inner().map_err(error_of)?;
+            visit(&key, &value);
+        }
+        Ok(rows)
+    }
+
+    fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
+        let snapshot = self.store.db.read_tx();
+        let mut found = 0;
+        for key in keys {
+            let Some(value) = snapshot.get(&self.store.tables[0], key).map_err(error_of)? else { continue };
+            visit(key, &value);
+            found += 1;
+        }
+        Ok(found)
+    }
+
+    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
+        Ok(Box::new(Open { tables: &self.store.tables, tx: self.store.begin(self.store.persist)? }))
+    }
+}
+
+/// A transaction; dropped, fjall forgets it.
+struct Open<'s> {
+    tables: &'s [OptimisticTxKeyspace],
+    tx: fjall::OptimisticWriteTx,
+}
+
+impl Tx for Open<'_> {
+    fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.tx.get(&self.tables[table], key).map_err(error_of)?.map(|value| value.to_vec()))
+    }
+
+    /// Not locked but noted: if it is changed by another meanwhile, the commit is a conflict.
+    fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get(table, key)
+    }
+
+    fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        self.tx.insert(&self.tables[table], key, value);
+        Ok(())
+    }
+
+    fn delete(&mut self, table: usize, key: &[u8]) -> Result<()> {
+        self.tx.remove(&self.tables[table], key);
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        table: usize,
+        from: &[u8],
+        to: &[u8],
+        backward: bool,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        if from >= to {
+            return Ok(());
+        }
+        let mut range = self.tx.range(&self.tables[table], from..to);
+        while let Some(entry) = if backward { range.next_back() } else { range.next() } {
+            let (key, value) = entry.into_inner().map_err(error_of)?;
+            if !visit(&key, &value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<()> {
+        commit(self.tx)
+    }
+}

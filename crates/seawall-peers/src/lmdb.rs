@@ -1,0 +1,228 @@
+//! LMDB, set up after the documentation in lmdb.h.
+//!
+//! - It has no cache of its own: data lives in the page cache, which a memory cgroup bounds to the pool, or nothing does. With data beyond
+//!   the pool `MDB_NORDAHEAD` is set, as lmdb.h advises for random reads.
+//! - flushed: no flag, two flushes a commit. written: `MDB_NOSYNC`, pages are written at each commit and not flushed. deferred:
+//!   `MDB_WRITEMAP | MDB_MAPASYNC`, pages are changed in the map, and a thread flushes each second.
+//! - One writer at a time: write transactions wait for each other when they begin, and never conflict.
+//! - One read transaction per session, reset and renewed; `MDB_NOTLS`, because a session is not a thread.
+//! - A single table is the environment's own; several are named.
+
+mod env;
+mod sys;
+
+use self::env::{Env, Go, Reader, Txn};
+use crate::support::{Flusher, Options, make_dir, setting};
+use seawall_bench::store::{About, Durability, Visit};
+use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
+use std::ffi::c_uint;
+use std::sync::Arc;
+
+const NAME: &str = "lmdb";
+
+/// An open LMDB environment.
+pub(crate) struct Lmdb {
+    tables: Vec<c_uint>,
+    flusher: Option<Flusher>,
+    about: About,
+    env: Arc<Env>,
+}
+
+impl Lmdb {
+    /// Opens it. Options: `mapsize` (bytes), `maxreaders`, and the flags `MDB_NORDAHEAD` and `MDB_WRITEMAP` (true or false).
+    pub(crate) fn open(settings: &Settings) -> Result<Self> {
+        make_dir(NAME, settings)?;
+        let mut options = Options::new(NAME, settings);
+        // Sparse: what is not used costs addresses only. Copies of pages and free pages want room beyond the data.
+        let default_bytes = settings.data_bytes.saturating_mul(4).max(1 << 30);
+        let map_bytes: u64 = options.take("mapsize")?.unwrap_or(default_bytes);
+        // Sessions that load or check are beside the threads'.
+        let readers = options.take("maxreaders")?.unwrap_or_else(|| settings.threads.saturating_add(16).max(126));
+        let no_readahead = options.take("MDB_NORDAHEAD")?.unwrap_or(settings.data_bytes > settings.pool_bytes);
+        let deferred = settings.durability == Durability::Deferred;
+        let write_map = options.take("MDB_WRITEMAP")?.unwrap_or(deferred);
+        options.end()?;
+
+        let chosen = [
+            ("MDB_NOTLS", sys::NOTLS, true),
+            ("MDB_NORDAHEAD", sys::NORDAHEAD, no_readahead),
+            ("MDB_WRITEMAP", sys::WRITEMAP, write_map),
+            ("MDB_MAPASYNC", sys::MAPASYNC, deferred && write_map),
+            ("MDB_NOSYNC", sys::NOSYNC, settings.durability == Durability::Written || (deferred && !write_map)),
+        ];
+        let flags = chosen.iter().filter(|(_, _, on)| *on).fold(0, |flags, (_, bit, _)| flags | bit);
+        let Some(dir) = settings.dir.to_str() else {
+            return Err(Error::failed(NAME, format!("the path {} is not UTF-8", settings.dir.display())));
+        };
+        let number = |value: u64| u32::try_from(value).map_err(|error| Error::failed(NAME, error));
+        // LMDB wants a multiple of the page size.
+        let map_size = usize::try_from(map_bytes.next_multiple_of(4096)).map_err(|error| Error::failed(NAME, error))?;
+        let env = Env::open(dir, flags, map_size, number(readers as u64)?, number(settings.tables.len() as u64)?)?;
+        let txn = env.begin(0)?;
+        let tables = match &settings.tables[..] {
+            [_] => vec![txn.open_table(None)?],
+            names => names.iter().map(|name| txn.open_table(Some(name))).collect::<Result<_>>()?,
+        };
+        txn.commit()?;
+
+        let env = Arc::new(env);
+        let flusher = deferred.then(|| {
+            let env = Arc::clone(&env);
+            Flusher::start(move || env.sync())
+        });
+        let mut shown = vec![setting("mapsize", map_size), setting("maxreaders", readers)];
+        shown.extend(chosen.iter().map(|(name, _, on)| setting(name, on)));
+        if deferred {
+            shown.push(setting("mdb_env_sync", "each second"));
+        }
+        Ok(Self { tables, flusher, about: About { version: env::version(), settings: shown }, env })
+    }
+}
+
+impl Store for Lmdb {
+    fn about(&self) -> About {
+        self.about.clone()
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(Work { store: self, reader: Reader::new(&self.env)?, value: Vec::new() }))
+    }
+
+    /// There is no background work, only what is not flushed yet.
+    fn settle(&self) -> Result<()> {
+        self.env.sync()
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.flusher.take().map_or(Ok(()), |flusher| flusher.end(NAME))?;
+        self.env.sync()
+    }
+}
+
+/// One thread's.
+struct Work<'s> {
+    store: &'s Lmdb,
+    reader: Reader<'s>,
+    value: Vec<u8>,
+}
+
+impl Session for Work<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let txn = self.reader.renew()?;
+        let value = txn.get(self.store.tables[0], key)?;
+        if let Some(value) = value {
+            visit(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut txn = self.store.env.begin(0)?;
+        txn.put(self.store.tables[0], key, value)?;
+        txn.commit()
+    }
+
+    fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
+        let mut txn = self.store.env.begin(0)?;
+        self.value.clear();
+        self.value.extend_from_slice(txn.get(self.store.tables[0], key)?.unwrap_or_default());
+        change(&mut self.value);
+        txn.put(self.store.tables[0], key, &self.value)?;
+        txn.commit()
+    }
+
+    fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
+        let table = self.store.tables[0];
+        let mut txn = self.store.env.begin(if durable { 0 } else { sys::NOSYNC })?;
+        // Rows behind all others are appended, which fills pages instead of halving them; the first that is not ends that.
+        let mut ascending = true;
+        for (key, value) in rows {
+            ascending = ascending && txn.append(table, key, value)?;
+            if !ascending {
+                txn.put(table, key, value)?;
+            }
+        }
+        txn.commit()
+    }
+
+    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
+        let txn = self.reader.renew()?;
+        let mut cursor = txn.cursor(self.store.tables[0])?;
+        let mut go = Go::AtLeast(from);
+        for seen in 0..rows {
+            let Some((key, value)) = cursor.go(&go)? else { return Ok(seen) };
+            visit(key, value);
+            go = Go::Next;
+        }
+        Ok(rows)
+    }
+
+    fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
+        let txn = self.reader.renew()?;
+        let mut found = 0;
+        for key in keys {
+            let Some(value) = txn.get(self.store.tables[0], key)? else { continue };
+            visit(key, value);
+            found += 1;
+        }
+        Ok(found)
+    }
+
+    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
+        Ok(Box::new(Open { tables: &self.store.tables, txn: self.store.env.begin(0)? }))
+    }
+}
+
+/// The write transaction; dropped, it is rolled back.
+struct Open<'s> {
+    tables: &'s [c_uint],
+    txn: Txn<'s>,
+}
+
+impl Tx for Open<'_> {
+    fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.txn.get(self.tables[table], key)?.map(<[u8]>::to_vec))
+    }
+
+    /// The only writer: what it reads is the latest and stays so.
+    fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get(table, key)
+    }
+
+    fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        self.txn.put(self.tables[table], key, value)
+    }
+
+    fn delete(&mut self, table: usize, key: &[u8]) -> Result<()> {
+        self.txn.delete(self.tables[table], key)
+    }
+
+    fn scan(
+        &mut self,
+        table: usize,
+        from: &[u8],
+        to: &[u8],
+        backward: bool,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        let mut cursor = self.txn.cursor(self.tables[table])?;
+        let mut entry = if !backward {
+            cursor.go(&Go::AtLeast(from))?
+        } else if cursor.go(&Go::AtLeast(to))?.is_some() {
+            cursor.go(&Go::Prev)?
+        } else {
+            cursor.go(&Go::Last)?
+        };
+        while let Some((key, value)) = entry {
+            if key < from || key >= to || !visit(key, value) {
+                break;
+            }
+            entry = cursor.go(if backward { &Go::Prev } else { &Go::Next })?;
+        }
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<()> {
+        self.txn.commit()
+    }
+}

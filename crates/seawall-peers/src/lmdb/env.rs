@@ -1,0 +1,257 @@
+//! Safe owners of LMDB's objects.
+//!
+//! - What points into the map is lent for as long as its transaction is borrowed, and never past a change made by that transaction.
+//! - A write transaction begins and ends on one thread, as LMDB's mutex wants it: [`Txn`] is not `Send`.
+//! - Cursors are closed before their transaction ends: they borrow it.
+#![allow(
+    unsafe_code,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "a foreign library; the blocks are single calls and their results"
+)]
+
+use super::NAME;
+use super::sys;
+use seawall_bench::{Error, Result};
+use std::ffi::{CStr, CString, c_int, c_uint};
+use std::marker::PhantomData;
+use std::{ptr, slice};
+
+fn check(code: c_int, what: &str) -> Result<()> {
+    if code == 0 {
+        return Ok(());
+    }
+    // SAFETY: LMDB answers with a string that is always there, for any code.
+    let text = unsafe { CStr::from_ptr(sys::mdb_strerror(code)) }.to_string_lossy();
+    Err(Error::failed(NAME, format!("{what}: {text} ({code})")))
+}
+
+/// The library's version.
+pub(super) fn version() -> String {
+    let [mut major, mut minor, mut patch] = [0; 3];
+    // SAFETY: three places for the numbers; the string is static.
+    unsafe { sys::mdb_version(&mut major, &mut minor, &mut patch) };
+    format!("{major}.{minor}.{patch}")
+}
+
+fn val(bytes: &[u8]) -> sys::Val {
+    sys::Val { size: bytes.len(), data: bytes.as_ptr().cast_mut().cast() }
+}
+
+fn empty() -> sys::Val {
+    sys::Val { size: 0, data: ptr::null_mut() }
+}
+
+/// # Safety
+/// LMDB filled it in, and the transaction it did so in outlives `'t` without a change.
+unsafe fn lend<'t>(val: &sys::Val) -> &'t [u8] {
+    if val.size == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { slice::from_raw_parts(val.data.cast(), val.size) }
+}
+
+/// An open environment.
+pub(super) struct Env(*mut sys::Env);
+
+// SAFETY: an environment may be used by any thread, and by several at a time.
+unsafe impl Send for Env {}
+// SAFETY: as above.
+unsafe impl Sync for Env {}
+
+impl Env {
+    pub(super) fn open(dir: &str, flags: c_uint, map_bytes: usize, readers: u32, tables: u32) -> Result<Self> {
+        let path = CString::new(dir).map_err(|error| Error::failed(NAME, error))?;
+        let mut env = ptr::null_mut();
+        // SAFETY: a place for the result.
+        check(unsafe { sys::mdb_env_create(&mut env) }, "cannot make an environment")?;
+        let env = Self(env);
+        // SAFETY: made, not opened yet, as these three want it.
+        unsafe {
+            check(sys::mdb_env_set_mapsize(env.0, map_bytes), &format!("cannot set a map of {map_bytes} bytes"))?;
+            check(sys::mdb_env_set_maxreaders(env.0, readers), &format!("cannot set {readers} readers"))?;
+            check(sys::mdb_env_set_maxdbs(env.0, tables), &format!("cannot set {tables} tables"))?;
+        }
+        // SAFETY: configured, and the path ends in NUL.
+        check(unsafe { sys::mdb_env_open(env.0, path.as_ptr(), flags, 0o644) }, &format!("cannot open {dir}"))?;
+        Ok(env)
+    }
+
+    /// Flushes what was committed.
+    pub(super) fn sync(&self) -> Result<()> {
+        // SAFETY: open.
+        check(unsafe { sys::mdb_env_sync(self.0, 1) }, "cannot flush")
+    }
+
+    /// `flags`: [`sys::RDONLY`], or for a write [`sys::NOSYNC`] or 0.
+    pub(super) fn begin(&self, flags: c_uint) -> Result<Txn<'_>> {
+        let mut txn = ptr::null_mut();
+        // SAFETY: open, and a place for the result.
+        check(unsafe { sys::mdb_txn_begin(self.0, ptr::null_mut(), flags, &mut txn) }, "cannot begin")?;
+        Ok(Txn { txn, of: PhantomData })
+    }
+}
+
+impl Drop for Env {
+    fn drop(&mut self) {
+        // SAFETY: transactions borrowed it and are gone.
+        unsafe { sys::mdb_env_close(self.0) }
+    }
+}
+
+/// A transaction; dropped, it is rolled back.
+pub(super) struct Txn<'e> {
+    txn: *mut sys::Txn,
+    of: PhantomData<&'e Env>,
+}
+
+impl Txn<'_> {
+    /// The table's number, which stays valid after the transaction is committed.
+    ///
+    /// Without a name: the environment's own table, which it has no need to look up.
+    pub(super) fn open_table(&self, name: Option<&str>) -> Result<c_uint> {
+        let c_name = name.map(CString::new).transpose().map_err(|error| Error::failed(NAME, error))?;
+        let pointer = c_name.as_ref().map_or(ptr::null(), |name| name.as_ptr());
+        let mut table = 0;
+        // SAFETY: live, a name that ends in NUL or none, a place for the result.
+        let code = unsafe { sys::mdb_dbi_open(self.txn, pointer, sys::CREATE, &mut table) };
+        check(code, &format!("cannot open table {}", name.unwrap_or("(main)"))).map(|()| table)
+    }
+
+    pub(super) fn get(&self, table: c_uint, key: &[u8]) -> Result<Option<&[u8]>> {
+        let mut value = empty();
+        // SAFETY: live; the key is read during the call.
+        let code = unsafe { sys::mdb_get(self.txn, table, &mut val(key), &mut value) };
+        if code == sys::NOTFOUND {
+            return Ok(None);
+        }
+        check(code, "cannot get")?;
+        // SAFETY: in the map while the transaction lasts and changes nothing, which takes it exclusively.
+        Ok(Some(unsafe { lend(&value) }))
+    }
+
+    pub(super) fn put(&mut self, table: c_uint, key: &[u8], value: &[u8]) -> Result<()> {
+        // SAFETY: live; key and value are copied.
+        check(unsafe { sys::mdb_put(self.txn, table, &mut val(key), &mut val(value), 0) }, "cannot put")
+    }
+
+    /// Puts it behind all others; false, and nothing done, when it would not be the last.
+    pub(super) fn append(&mut self, table: c_uint, key: &[u8], value: &[u8]) -> Result<bool> {
+        // SAFETY: live; key and value are copied.
+        let code = unsafe { sys::mdb_put(self.txn, table, &mut val(key), &mut val(value), sys::APPEND) };
+        if code == sys::KEYEXIST {
+            return Ok(false);
+        }
+        check(code, "cannot append").map(|()| true)
+    }
+
+    pub(super) fn delete(&mut self, table: c_uint, key: &[u8]) -> Result<()> {
+        // SAFETY: live; the key is read during the call.
+        let code = unsafe { sys::mdb_del(self.txn, table, &mut val(key), ptr::null_mut()) };
+        if code == sys::NOTFOUND { Ok(()) } else { check(code, "cannot delete") }
+    }
+
+    pub(super) fn cursor(&self, table: c_uint) -> Result<Cursor<'_>> {
+        let mut cursor = ptr::null_mut();
+        // SAFETY: live, and a place for the result.
+        check(unsafe { sys::mdb_cursor_open(self.txn, table, &mut cursor) }, "cannot open a cursor")?;
+        Ok(Cursor { cursor, of: PhantomData })
+    }
+
+    pub(super) fn commit(self) -> Result<()> {
+        let txn = self.txn;
+        // A commit ends it, whatever it answers.
+        std::mem::forget(self);
+        // SAFETY: live, and not used again.
+        check(unsafe { sys::mdb_txn_commit(txn) }, "cannot commit")
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        // SAFETY: ours, once.
+        unsafe { sys::mdb_txn_abort(self.txn) }
+    }
+}
+
+/// A read transaction between its uses: its place among the readers is kept, its snapshot is not.
+pub(super) struct Reader<'e>(Txn<'e>);
+
+impl<'e> Reader<'e> {
+    pub(super) fn new(env: &'e Env) -> Result<Self> {
+        let txn = env.begin(sys::RDONLY)?;
+        // SAFETY: live and only read; [`Reader::renew`] is the only way to use it again.
+        unsafe { sys::mdb_txn_reset(txn.txn) };
+        Ok(Self(txn))
+    }
+
+    /// Sees the latest commit, until what this returns is dropped.
+    pub(super) fn renew(&mut self) -> Result<Renewed<'_, 'e>> {
+        // SAFETY: reset, as it must be.
+        check(unsafe { sys::mdb_txn_renew(self.0.txn) }, "cannot renew a read transaction")?;
+        Ok(Renewed(&self.0))
+    }
+}
+
+/// A read transaction in use.
+pub(super) struct Renewed<'r, 'e>(&'r Txn<'e>);
+
+impl<'e> std::ops::Deref for Renewed<'_, 'e> {
+    type Target = Txn<'e>;
+
+    fn deref(&self) -> &Txn<'e> {
+        self.0
+    }
+}
+
+impl Drop for Renewed<'_, '_> {
+    fn drop(&mut self) {
+        // SAFETY: renewed; what was read borrowed this and is gone.
+        unsafe { sys::mdb_txn_reset(self.0.txn) }
+    }
+}
+
+/// Where a cursor goes.
+pub(super) enum Go<'k> {
+    Last,
+    Next,
+    Prev,
+    /// To the first entry that is not before the key.
+    AtLeast(&'k [u8]),
+}
+
+/// A place in a table.
+pub(super) struct Cursor<'t> {
+    cursor: *mut sys::Cursor,
+    of: PhantomData<&'t ()>,
+}
+
+impl<'t> Cursor<'t> {
+    /// Goes there; `None` when there is no entry.
+    pub(super) fn go(&mut self, to: &Go<'_>) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        let (operation, mut key) = match to {
+            Go::Last => (sys::LAST, empty()),
+            Go::Next => (sys::NEXT, empty()),
+            Go::Prev => (sys::PREV, empty()),
+            // LMDB has no empty keys.
+            Go::AtLeast([]) => (sys::FIRST, empty()),
+            Go::AtLeast(key) => (sys::SET_RANGE, val(key)),
+        };
+        let mut value = empty();
+        // SAFETY: live; a key that is given is read during the call.
+        let code = unsafe { sys::mdb_cursor_get(self.cursor, &mut key, &mut value, operation) };
+        if code == sys::NOTFOUND {
+            return Ok(None);
+        }
+        check(code, "cannot move a cursor")?;
+        // SAFETY: in the map while the transaction lasts and changes nothing, and the cursor has it borrowed.
+        Ok(Some(unsafe { (lend(&key), lend(&value)) }))
+    }
+}
+
+impl Drop for Cursor<'_> {
+    fn drop(&mut self) {
+        // SAFETY: ours, once, before its transaction ends.
+        unsafe { sys::mdb_cursor_close(self.cursor) }
+    }
+}

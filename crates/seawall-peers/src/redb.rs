@@ -1,0 +1,245 @@
+//! redb, set up after its documentation on docs.rs (`Builder`, `Durability`).
+//!
+//! - The pool is `cache_size`.
+//! - flushed: `Durability::Immediate`. deferred: `Durability::None`, and a thread that commits at `Immediate` each second, which makes
+//!   durable what was committed before. written: redb keeps what is not flushed in its own memory, so there is no such level: refused.
+//! - One writer at a time: transactions wait for each other when they begin, and never conflict.
+
+use crate::support::{Flusher, Options, make_dir, setting};
+use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use seawall_bench::store::{About, Durability, Visit};
+use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
+use std::fmt::Display;
+use std::sync::Arc;
+
+const NAME: &str = "redb";
+
+type Table<'n> = TableDefinition<'n, &'static [u8], &'static [u8]>;
+
+fn error_of(error: impl Display) -> Error {
+    Error::failed(NAME, error)
+}
+
+/// An open redb.
+pub(crate) struct Redb {
+    db: Arc<Database>,
+    tables: Vec<String>,
+    durability: redb::Durability,
+    flusher: Option<Flusher>,
+    about: About,
+}
+
+fn begin(db: &Database, durability: redb::Durability) -> Result<WriteTransaction> {
+    let mut tx = db.begin_write().map_err(error_of)?;
+    tx.set_durability(durability).map_err(error_of)?;
+    Ok(tx)
+}
+
+fn flush(db: &Database) -> Result<()> {
+    begin(db, redb::Durability::Immediate)?.commit().map_err(error_of)
+}
+
+impl Redb {
+    /// Opens it. Option: `cache_size`, bytes.
+    pub(crate) fn open(settings: &Settings) -> Result<Self> {
+        let durability = match settings.durability {
+            Durability::Flushed => redb::Durability::Immediate,
+            Durability::Deferred => redb::Durability::None,
+            Durability::Written => {
+                return Err(Error::Unsupported {
+                    store: NAME,
+                    what: "durability written (2): it flushes (1) or keeps commits in its own memory (0)",
+                });
+            }
+        };
+        make_dir(NAME, settings)?;
+        let mut options = Options::new(NAME, settings);
+        let pool_bytes = usize::try_from(settings.pool_bytes).map_err(error_of)?;
+        let cache_bytes = options.take("cache_size")?.unwrap_or(pool_bytes);
+        options.end()?;
+        let file = settings.dir.join("data.redb");
+        let db = Builder::new().set_cache_size(cache_bytes).create(&file);
+        let db = db.map_err(|error| error_of(format!("cannot open {}: {error}", file.display())))?;
+        let db = Arc::new(db);
+        let tx = begin(&db, redb::Durability::Immediate)?;
+        for name in &settings.tables {
+            tx.open_table(Table::new(name)).map_err(error_of)?;
+        }
+        tx.commit().map_err(error_of)?;
+        let flusher = (settings.durability == Durability::Deferred).then(|| {
+            let db = Arc::clone(&db);
+            Flusher::start(move || flush(&db))
+        });
+        let shown = vec![
+            setting("cache_size", cache_bytes),
+            setting("durability", format!("{durability:?}")),
+            setting("two_phase_commit", false),
+            setting("quick_repair", false),
+        ];
+        let about = About { version: env!("SEAWALL_PEERS_REDB").into(), settings: shown };
+        Ok(Self { db, tables: settings.tables.clone(), durability, flusher, about })
+    }
+
+    fn definition(&self, table: usize) -> Table<'_> {
+        Table::new(&self.tables[table])
+    }
+}
+
+impl Store for Redb {
+    fn about(&self) -> About {
+        self.about.clone()
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(Work { store: self, value: Vec::new() }))
+    }
+
+    /// There is no background work, only what is not flushed yet.
+    fn settle(&self) -> Result<()> {
+        flush(&self.db)
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.flusher.take().map_or(Ok(()), |flusher| flusher.end(NAME))?;
+        flush(&self.db)
+    }
+}
+
+/// One thread's.
+struct Work<'s> {
+    store: &'s Redb,
+    value: Vec<u8>,
+}
+
+impl Work<'_> {
+    fn table(&self) -> Result<redb::ReadOnlyTable<&'static [u8], &'static [u8]>> {
+        let tx = self.store.db.begin_read().map_err(error_of)?;
+        tx.open_table(self.store.definition(0)).map_err(error_of)
+    }
+}
+
+impl Session for Work<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let table = self.table()?;
+        let value = table.get(key).map_err(error_of)?;
+        if let Some(value) = &value {
+            visit(value.value());
+        }
+        Ok(value.is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let tx = begin(&self.store.db, self.store.durability)?;
+        tx.open_table(self.store.definition(0)).map_err(error_of)?.insert(key, value).map_err(error_of)?;
+        tx.commit().map_err(error_of)
+    }
+
+    fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
+        let tx = begin(&self.store.db, self.store.durability)?;
+        let mut table = tx.open_table(self.store.definition(0)).map_err(error_of)?;
+        self.value.clear();
+        if let Some(old) = table.get(key).map_err(error_of)? {
+            self.value.extend_from_slice(old.value());
+        }
+        change(&mut self.value);
+        table.insert(key, &self.value[..]).map_err(error_of)?;
+        drop(table);
+        tx.commit().map_err(error_of)
+    }
+
+    fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
+        let tx = begin(&self.store.db, if durable { self.store.durability } else { redb::Durability::None })?;
+        let mut table = tx.open_table(self.store.definition(0)).map_err(error_of)?;
+        for (key, value) in rows {
+            table.insert(&key[..], &value[..]).map_err(error_of)?;
+        }
+        drop(table);
+        tx.commit().map_err(error_of)
+    }
+
+    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
+        let mut range = self.table()?.range::<&[u8]>(from..).map_err(error_of)?;
+        for seen in 0..rows {
+            let Some(entry) = range.next() else { return Ok(seen) };
+            let (key, value) = entry.map_err(error_of)?;
+            visit(key.value(), value.value());
+        }
+        Ok(rows)
+    }
+
+    fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
+        let table = self.table()?;
+        let mut found = 0;
+        for key in keys {
+            let Some(value) = table.get(&key[..]).map_err(error_of)? else { continue };
+            visit(key, value.value());
+            found += 1;
+        }
+        Ok(found)
+    }
+
+    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
+        Ok(Box::new(Open { store: self.store, tx: begin(&self.store.db, self.store.durability)? }))
+    }
+}
+
+/// The write transaction; dropped, redb aborts it.
+struct Open<'s> {
+    store: &'s Redb,
+    tx: WriteTransaction,
+}
+
+impl Open<'_> {
+    fn table(&self, table: usize) -> Result<redb::Table<'_, &'static [u8], &'static [u8]>> {
+        self.tx.open_table(self.store.definition(table)).map_err(error_of)
+    }
+}
+
+impl Tx for Open<'_> {
+    fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let table = self.table(table)?;
+        let value = table.get(key).map_err(error_of)?;
+        Ok(value.map(|value| value.value().to_vec()))
+    }
+
+    /// The only writer: what it reads is the latest and stays so.
+    fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get(table, key)
+    }
+
+    fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        self.table(table)?.insert(key, value).map_err(error_of)?;
+        Ok(())
+    }
+
+    fn delete(&mut self, table: usize, key: &[u8]) -> Result<()> {
+        self.table(table)?.remove(key).map_err(error_of)?;
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        table: usize,
+        from: &[u8],
+        to: &[u8],
+        backward: bool,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        if from >= to {
+            return Ok(());
+        }
+        let table = self.table(table)?;
+        let mut range = table.range::<&[u8]>(from..to).map_err(error_of)?;
+        while let Some(entry) = if backward { range.next_back() } else { range.next() } {
+            let (key, value) = entry.map_err(error_of)?;
+            if !visit(key.value(), value.value()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<()> {
+        self.tx.commit().map_err(error_of)
+    }
+}
