@@ -79,6 +79,24 @@ compare-fio: need-rust
 	mkdir -p target/lab-scratch
 	$(CARGO) run --release --locked -q -p seawall-lab --example compare_fio -- target/lab-scratch
 
+# The goals: Seawall beside the stores it is compared with, in one run. `bench` in small, about 10 minutes; `goals` about an hour, exits 1
+# when one falls short. GOALS_ARGS="--only '^commit'" and more.
+GOALS_ARGS ?=
+GOALS_PACKAGES = fio valgrind e2fsprogs
+.PHONY: bench goals goals-build
+bench: goals-build
+	@# 1 says that a goal falls short, which the small variant is not held to.
+	target/release/seawall bench goals --quick --out target/bench $(GOALS_ARGS) || [ $$? = 1 ]
+
+goals: goals-build
+	target/release/seawall bench goals --out target/goals $(GOALS_ARGS)
+
+goals-build: need-rust need-peers
+	@dpkg -s $(GOALS_PACKAGES) >/dev/null 2>&1 || scripts/apt-install $(GOALS_PACKAGES)
+	$(CARGO) build --release --locked -p seawall-cli --features peers
+	@# The build just before keeps the disk busy: let it settle.
+	sync
+
 need-rust: need-linker
 	@command -v $(CARGO) >/dev/null || { \
 	  echo 'Rust is missing. This line installs it:'; \

@@ -1,11 +1,13 @@
 //! Measures Seawall and the stores it is compared with by the same workloads, in one process per cell.
 //!
 //! - [`run`] lets threads work and records it, [`observe`] watches the machine meanwhile, [`results`] is what comes out.
+//! - [`goals`] runs cells of many stores in turn and holds them against what must be reached.
 //! - [`store`]: what a store must do to be measured; `stores` has Seawall's own, the crate `seawall-peers` the others'.
 
 pub mod cgroup;
 pub mod conformance;
 pub mod fold;
+pub mod goals;
 pub mod observe;
 pub mod report;
 pub mod results;

@@ -130,7 +130,7 @@ pub fn machine(dir: &Path) -> Machine {
 }
 
 /// The commit of the source tree around the running program, by git; `unknown` for a program that was installed elsewhere.
-fn commit() -> String {
+pub(crate) fn commit() -> String {
     let describe = |dir: &Path| {
         let git = std::process::Command::new("git")
             .args(["describe", "--always", "--dirty", "--abbrev=12"])

@@ -114,6 +114,11 @@ impl Frames {
         self.limit.load(Ordering::Acquire)
     }
 
+    /// Memory of the descriptors of the frames that were made, bytes.
+    pub(super) fn descriptor_bytes(&self) -> usize {
+        self.made.load(Ordering::Acquire) as usize * (size_of::<Frame>() + size_of::<Dirt>())
+    }
+
     /// Frames that may hold pages.
     pub(super) fn span(&self) -> u32 {
         self.span.load(Ordering::Acquire)

@@ -25,6 +25,8 @@ macro_rules! counters {
             pub dirty: u64,
             /// Where recovery would begin.
             pub checkpoint: u64,
+            /// Memory of the frames' descriptors and of the array from pages to frames, bytes: what grows with the pool and the data.
+            pub metadata_bytes: u64,
             /// How far that is behind the log's head, bytes.
             pub checkpoint_age: u64,
             $($(#[$meta])* pub $name: u64),+
@@ -80,6 +82,7 @@ impl Pool {
             free: self.frames.free_count() as u64,
             dirty: self.dirty_count(),
             checkpoint,
+            metadata_bytes: (self.frames.descriptor_bytes() + self.map.bytes()) as u64,
             checkpoint_age: self.log().head().0.saturating_sub(checkpoint),
             ..PoolStats::default()
         };

@@ -57,6 +57,12 @@ impl Translation {
         self.existing(page).map_or(Where::Nowhere, Entry::get)
     }
 
+    /// Memory of the chunks, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let there = |&chunk: &usize| !self.slot(chunk).load(Ordering::Acquire).is_null();
+        (0..self.used.load(Ordering::Acquire)).filter(there).count() * CHUNK * size_of::<Entry>()
+    }
+
     /// The page's entry, allocated if need be.
     pub(super) fn entry(&self, page: PageId) -> &Entry {
         if let Some(entry) = self.existing(page) {
@@ -102,5 +108,6 @@ mod tests {
         assert_eq!(map.get(PageId(2)), Where::Nowhere);
         map.entry(PageId(0)).abandon_load();
         assert_eq!(map.get(PageId(0)), Where::Nowhere);
+        assert_eq!(map.bytes(), 4 * CHUNK * size_of::<Entry>(), "pages 0 to 65535 share a chunk");
     }
 }

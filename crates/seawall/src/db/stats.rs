@@ -155,6 +155,7 @@ impl Counts {
             frames_free: stats.free,
             frames_dirty: stats.dirty,
             frames_dirty_max: stats.frames * u64::from(pool.max_dirty_percent()) / 100,
+            metadata_bytes: stats.metadata_bytes,
             misses: stats.misses,
             reads: of(io, FileClass::Data, Op::Read).map(CellSnapshot::count).sum(),
             prefetched: stats.prefetched,

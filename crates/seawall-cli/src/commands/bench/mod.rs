@@ -4,7 +4,9 @@
 //! 2. The result goes to standard output, as a table or with `--json` as JSON; everything else to standard error.
 //! 3. Exit code 2 for an error, also one inside the window: the result until then is still shown.
 
+mod goals;
 mod kv;
+mod restart;
 
 use crate::progress::Bar;
 use crate::{Ended, Outcome, note, print, units};
@@ -29,11 +31,17 @@ pub(crate) struct BenchArgs {
 enum BenchCommand {
     /// Measure a key-value workload.
     Kv(kv::KvArgs),
+    /// Measure the goals: Seawall and the others in turn, one line a goal, exit code 1 when one falls short.
+    Goals(goals::GoalsArgs),
+    /// Measure how long opening takes after kill -9, and how long it has to.
+    Restart(restart::RestartArgs),
 }
 
 pub(crate) fn run(args: BenchArgs, stop: &AtomicBool) -> Outcome {
     match args.command {
         BenchCommand::Kv(args) => kv::run(&args, stop),
+        BenchCommand::Goals(args) => goals::run(&args, stop),
+        BenchCommand::Restart(args) => restart::run(&args, stop),
     }
 }
 

@@ -82,6 +82,7 @@ numbers! {
         frames_free Gauge "Frames that hold no page.",
         frames_dirty Gauge "Frames whose page is changed and not yet written.",
         frames_dirty_max Gauge "The most frames that may be so, by max_dirty_percent.",
+        metadata_bytes Gauge "Memory that tells which page is in which frame, and in what state, bytes.",
         misses Counter "Pages that had to be read while somebody waited.",
         reads Counter "Pages read, for whatever reason.",
         prefetched Counter "Pages read before they were asked for.",

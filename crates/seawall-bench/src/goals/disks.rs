@@ -1,0 +1,152 @@
+//! The directories that cells work in, on disks of every kind, and what makes a disk slow.
+//!
+//! 1. What was mounted, limited or made here goes when this is dropped, whatever happened.
+//! 2. The limit is lifted while rows are made: only what is measured is slow.
+
+use super::cell::{Cell, DiskKind, FLUSH_DELAY_MS, IOPS_MAX};
+use super::process::{self, ProcessError};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+const SLOW_DISK: &str = include_str!("../../../../scripts/slow-disk");
+const FLUSH_DELAY: &str = include_str!("../../../../scripts/flush_delay.c");
+/// Room on the limited disk, MiB.
+const IMAGE_MIB: u64 = 8192;
+const SCRIPT_TIME: Duration = Duration::from_secs(300);
+
+/// The places.
+#[derive(Debug)]
+pub struct Disks<'r> {
+    base: PathBuf,
+    stop: &'r AtomicBool,
+    /// Where the limited disk is mounted, when it is.
+    few_iops: Option<PathBuf>,
+    library: Option<PathBuf>,
+}
+
+impl<'r> Disks<'r> {
+    /// Everything below `base`, which exists.
+    ///
+    /// # Errors
+    /// When the path cannot be found out.
+    pub fn new(base: &Path, stop: &'r AtomicBool) -> Result<Self, String> {
+        let base = base.canonicalize().map_err(|e| format!("cannot use {}: {e}", base.display()))?;
+        Ok(Self { base, stop, few_iops: None, library: None })
+    }
+
+    /// The directory of a cell's rows, on its disk, which is made ready if need be; no limit is on it then.
+    ///
+    /// # Errors
+    /// Why there is no such disk here.
+    pub fn dir(&mut self, cell: &Cell) -> Result<PathBuf, ProcessError> {
+        let parent = match cell.disk {
+            DiskKind::Plain | DiskKind::SlowFlush => self.base.clone(),
+            DiskKind::FewIops => self.few_iops()?,
+        };
+        Ok(parent.join(cell.data()))
+    }
+
+    fn few_iops(&mut self) -> Result<PathBuf, ProcessError> {
+        if let Some(dir) = &self.few_iops {
+            self.script(&["free"], dir, "")?;
+            return Ok(dir.clone());
+        }
+        let dir = self.base.join("few-iops");
+        self.script(&["up"], &dir, &IMAGE_MIB.to_string())?;
+        Ok(self.few_iops.insert(dir).clone())
+    }
+
+    /// Makes a cell's disk as slow as it is meant to be.
+    ///
+    /// # Errors
+    /// Why it cannot be limited.
+    pub fn limit(&self, cell: &Cell) -> Result<(), ProcessError> {
+        let (DiskKind::FewIops, Some(dir)) = (cell.disk, &self.few_iops) else { return Ok(()) };
+        let said = self.script(&["limit"], dir, &IOPS_MAX.to_string())?;
+        if said.trim().is_empty() {
+            return Ok(());
+        }
+        Err(ProcessError::Failed(
+            "a device is limited for all processes only by cgroup v1, whose blkio controller is not mounted here"
+                .into(),
+        ))
+    }
+
+    fn script(&self, command: &[&str], dir: &Path, more: &str) -> Result<String, ProcessError> {
+        let path = self.base.join("slow-disk.sh");
+        std::fs::write(&path, SLOW_DISK).map_err(|e| cannot_write(&path, &e))?;
+        let mut bash = Command::new("bash");
+        bash.arg(&path).args(command).arg(dir);
+        if !more.is_empty() {
+            bash.arg(more);
+        }
+        Ok(process::run(bash, SCRIPT_TIME, self.stop)?.out)
+    }
+
+    /// What a cell's process finds in its environment: the library that delays flushes, for stores whose I/O is not ours.
+    ///
+    /// # Errors
+    /// When the library cannot be built.
+    pub fn environment(&mut self, cell: &Cell) -> Result<Vec<(&'static str, String)>, ProcessError> {
+        if cell.disk != DiskKind::SlowFlush || !cell.is_peer() {
+            return Ok(Vec::new());
+        }
+        let library = match &self.library {
+            Some(library) => library.clone(),
+            None => {
+                let (source, library) = (self.base.join("flush_delay.c"), self.base.join("flush_delay.so"));
+                std::fs::write(&source, FLUSH_DELAY).map_err(|e| cannot_write(&source, &e))?;
+                let mut cc = Command::new("cc");
+                cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).args(["-ldl", "-pthread"]);
+                process::run(cc, SCRIPT_TIME, self.stop)?;
+                self.library.insert(library).clone()
+            }
+        };
+        let us = FLUSH_DELAY_MS * 1000;
+        Ok(vec![("LD_PRELOAD", library.display().to_string()), ("FLUSH_DELAY_US", us.to_string())])
+    }
+
+    /// Removes a directory of rows.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn remove(&self, dir: &Path) -> Result<(), ProcessError> {
+        match std::fs::remove_dir_all(dir) {
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(ProcessError::Failed(format!("cannot remove {}: {e}", dir.display()))),
+        }
+    }
+
+    /// Takes the limited disk away.
+    pub fn release(&mut self) -> Result<(), ProcessError> {
+        let Some(dir) = self.few_iops.take() else { return Ok(()) };
+        // Also after Ctrl-C: what is mounted has to go.
+        let never = AtomicBool::new(false);
+        let quiet = Disks { base: self.base.clone(), stop: &never, few_iops: None, library: None };
+        quiet.script(&["down"], &dir, "").map(drop)
+    }
+}
+
+impl Drop for Disks<'_> {
+    fn drop(&mut self) {
+        // Nobody is left to hear of an error; `mount` shows what stayed.
+        self.release().unwrap_or(());
+        for name in ["slow-disk.sh", "flush_delay.c", "flush_delay.so"] {
+            std::fs::remove_file(self.base.join(name)).unwrap_or(());
+        }
+    }
+}
+
+fn cannot_write(path: &Path, why: &std::io::Error) -> ProcessError {
+    ProcessError::Failed(format!("cannot write {}: {why}; give another place with --dir", path.display()))
+}
+
+/// How many calls the library delayed, as the process itself said; of several processes the last.
+#[must_use]
+pub fn delayed_calls(said: &str) -> Option<u64> {
+    let line = said.lines().rev().find_map(|line| line.strip_prefix("flush_delay: "))?;
+    line.split_whitespace().next()?.parse().ok()
+}

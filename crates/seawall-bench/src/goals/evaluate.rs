@@ -1,0 +1,212 @@
+//! From measured figures to met or short.
+//!
+//! 1. A goal whose figure is missing is not met; it is never left out of the count.
+//! 2. Medians first, then the ratio.
+
+use super::spec::{Goal, Source, Take, Threshold};
+use serde::Serialize;
+
+/// What became of a goal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It reached its threshold.
+    Met,
+    /// It did not.
+    Short,
+    /// It has no threshold.
+    Reported,
+    /// One of its figures could not be measured.
+    NotMeasured,
+}
+
+/// A goal with its figures.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The goal's name.
+    pub id: String,
+    /// What was measured.
+    pub text: String,
+    /// Ours.
+    pub figure: Option<f64>,
+    /// The other side's.
+    pub peer: Option<f64>,
+    /// Ours / theirs, after the slack was taken off.
+    pub ratio: Option<f64>,
+    /// The threshold in words.
+    pub goal: String,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Whether others' work disturbed a round of it, however often it was repeated.
+    pub disturbed: bool,
+    /// Why it was not measured.
+    pub why: Option<String>,
+}
+
+/// What a source of figures knows of a cell.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Figures {
+    /// One a round.
+    pub values: Vec<f64>,
+    /// Whether a round was disturbed.
+    pub disturbed: bool,
+    /// Why there is none.
+    pub why: Option<String>,
+}
+
+/// The value in the middle; of an even number the mean of the two. `None` of nothing.
+#[must_use]
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+    }
+}
+
+fn taken(take: Take, values: &[f64]) -> Option<f64> {
+    match take {
+        Take::Median => median(values),
+        Take::Max => values.iter().copied().max_by(f64::total_cmp),
+    }
+}
+
+/// Holds a goal against its figures.
+#[must_use]
+pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
+    let ours = figures(&goal.ours);
+    let theirs = goal.theirs.as_ref().map(&figures);
+    let figure = taken(goal.take, &ours.values);
+    let peer = theirs.as_ref().and_then(|theirs| taken(goal.take, &theirs.values));
+    let ratio = figure.zip(peer).map(|(figure, peer)| (figure - goal.slack) / peer).filter(|ratio| ratio.is_finite());
+    let held = if goal.theirs.is_some() { ratio } else { figure };
+    let verdict = match (held, goal.threshold, goal.or_at_most.zip(figure)) {
+        (_, Threshold::Reported, _) if figure.is_some() && (goal.theirs.is_none() || peer.is_some()) => {
+            Verdict::Reported
+        }
+        (None, ..) => Verdict::NotMeasured,
+        (Some(_), _, Some((limit, figure))) if figure <= limit => Verdict::Met,
+        (Some(held), threshold, _) if threshold.holds(held) => Verdict::Met,
+        _ => Verdict::Short,
+    };
+    let why = (verdict == Verdict::NotMeasured).then(|| {
+        let missing = [Some(&ours), theirs.as_ref()].into_iter().flatten().find(|f| f.values.is_empty());
+        let reason = missing.and_then(|f| f.why.clone());
+        reason.unwrap_or_else(|| "the result does not have the figure".into())
+    });
+    Outcome {
+        id: goal.id.clone(),
+        text: goal.text.clone(),
+        figure,
+        peer,
+        ratio,
+        goal: goal.in_words(),
+        verdict,
+        disturbed: ours.disturbed || theirs.is_some_and(|theirs| theirs.disturbed),
+        why,
+    }
+}
+
+impl Threshold {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => value >= least,
+            Self::MoreThan(bound) => value > bound,
+            Self::AtMost(most) => value <= most,
+            Self::Reported => true,
+        }
+    }
+}
+
+impl Goal {
+    /// The threshold in words.
+    fn in_words(&self) -> String {
+        let mut text = match self.threshold {
+            Threshold::AtLeast(least) => format!(">= {least}"),
+            Threshold::MoreThan(bound) => format!("> {bound}"),
+            Threshold::AtMost(most) => format!("<= {most}"),
+            Threshold::Reported => return "reported".into(),
+        };
+        if self.theirs.is_some() {
+            text.push('x');
+        }
+        if self.slack > 0.0 {
+            text.push_str(&format!(" + {}", self.slack));
+        }
+        if let Some(limit) = self.or_at_most {
+            text.push_str(&format!(" or <= {limit}"));
+        }
+        text
+    }
+}
+
+impl Outcome {
+    /// One line for people.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let show = |value: Option<f64>| value.map_or("-".into(), number);
+        let verdict = match self.verdict {
+            Verdict::Met => "met",
+            Verdict::Short => "SHORT",
+            Verdict::Reported => "reported",
+            Verdict::NotMeasured => "NOT MEASURED",
+        };
+        let mut line = format!(
+            "{:<34} {:>12} {:>12} {:>8}  {:<18} {verdict}",
+            self.id,
+            show(self.figure),
+            show(self.peer),
+            show(self.ratio),
+            self.goal
+        );
+        if self.disturbed {
+            line.push_str(" (disturbed by others' work)");
+        }
+        if let Some(why) = &self.why {
+            line.push_str(&format!(": {why}"));
+        }
+        line
+    }
+
+    /// The heading over such lines.
+    pub const HEADING: &'static str =
+        "goal                                     seawall  beside this    ratio  must be            outcome";
+}
+
+/// A figure with as many digits as say something.
+#[must_use]
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        a if a >= 1000.0 => {
+            let digits = format!("{:.0}", value.abs());
+            let mut grouped = String::from(if value < 0.0 { "-" } else { "" });
+            for (place, digit) in digits.chars().enumerate() {
+                if place > 0 && (digits.len() - place) % 3 == 0 {
+                    grouped.push(',');
+                }
+                grouped.push(digit);
+            }
+            grouped
+        }
+        a if a >= 100.0 => format!("{value:.0}"),
+        a if a >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+/// How many goals have a threshold, and how many of these are met.
+#[must_use]
+pub fn tally(outcomes: &[Outcome]) -> (usize, usize) {
+    let met = outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Met).count();
+    let counted = |outcome: &&Outcome| !(outcome.verdict == Verdict::Reported || outcome.goal == "reported");
+    (met, outcomes.iter().filter(counted).count())
+}
+
+/// Whether nothing fell short or failed to be measured, also of what is only reported.
+#[must_use]
+pub fn all_well(outcomes: &[Outcome]) -> bool {
+    !outcomes.is_empty() && outcomes.iter().all(|o| matches!(o.verdict, Verdict::Met | Verdict::Reported))
+}

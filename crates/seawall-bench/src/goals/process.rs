@@ -1,0 +1,141 @@
+//! A process that measures: started, listened to, ended when it takes too long or Ctrl-C comes.
+//!
+//! 1. At most one runs at a time, and none is left behind: a child that does not end when asked is killed.
+//! 2. It has a process group of its own, so that Ctrl-C at the terminal reaches it once, through us, and it can clean up.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::Read;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How often a child is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// What a child has for cleaning up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a process said.
+#[derive(Debug)]
+pub struct Said {
+    /// On standard output.
+    pub out: String,
+    /// On standard error.
+    pub err: String,
+}
+
+/// Why a process gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+    /// Anything else, in words.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Runs `command` for at most `limit` and returns what it said; anything but exit code 0 is an error with the last thing it said.
+///
+/// # Errors
+/// [`ProcessError`].
+pub fn run(mut command: Command, limit: Duration, stop: &AtomicBool) -> Result<Said, ProcessError> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().map_err(|e| ProcessError::Failed(format!("cannot start {name}: {e}")))?;
+    let (out, err) = (listen(child.stdout.take()), listen(child.stderr.take()));
+    let ended = wait(&mut child, limit, stop);
+    let said = Said { out: heard(out), err: heard(err) };
+    match ended? {
+        status if status.success() => Ok(said),
+        status => Err(ProcessError::Failed(format!("{status}: {}", last_words(&said.err)))),
+    }
+}
+
+fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> Result<ExitStatus, ProcessError> {
+    let failed = |e: std::io::Error| ProcessError::Failed(format!("cannot wait for a process: {e}"));
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return Ok(status);
+        }
+        if stop.load(Ordering::Relaxed) {
+            end(child).map_err(failed)?;
+            return Err(ProcessError::Interrupted);
+        }
+        if began.elapsed() > limit {
+            end(child).map_err(failed)?;
+            return Err(ProcessError::Failed(format!("it did not end within {} s", limit.as_secs())));
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Asks a child to end, and kills it when it does not.
+fn end(child: &mut Child) -> std::io::Result<()> {
+    let asked = Instant::now();
+    // One that has ended meanwhile is found by the loop.
+    let reached = kill_process(Pid::from_child(child), Signal::TERM).is_ok();
+    while reached && asked.elapsed() < PATIENCE {
+        if child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    child.kill()?;
+    child.wait().map(drop)
+}
+
+fn listen(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What came until an error is still of use: it says what went wrong.
+            drop(pipe.read_to_end(&mut bytes));
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+fn heard(listener: JoinHandle<String>) -> String {
+    listener.join().unwrap_or_default()
+}
+
+/// The last line that says something.
+fn last_words(text: &str) -> String {
+    let said = |line: &&str| !line.trim().is_empty() && !line.starts_with("flush_delay:");
+    text.lines().rev().find(said).unwrap_or("it said nothing").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn what_it_says_is_heard() {
+        let stop = AtomicBool::new(false);
+        let said = run(shell("echo out; echo err >&2"), Duration::from_secs(60), &stop).unwrap();
+        assert_eq!((said.out.as_str(), said.err.as_str()), ("out\n", "err\n"));
+        let failed = run(shell("echo first >&2; echo why >&2; exit 3"), Duration::from_secs(60), &stop).unwrap_err();
+        assert!(failed.to_string().ends_with("why") && failed.to_string().contains('3'), "{failed}");
+        let missing = run(Command::new("/no/such/program"), Duration::from_secs(60), &stop).unwrap_err();
+        assert!(missing.to_string().contains("/no/such/program"), "{missing}");
+    }
+
+    #[test]
+    fn it_is_ended() {
+        let stop = AtomicBool::new(false);
+        let slow = run(shell("exec sleep 600"), Duration::from_millis(1), &stop).unwrap_err();
+        assert!(slow.to_string().contains("did not end"), "{slow}");
+        stop.store(true, Ordering::Relaxed);
+        let interrupted = run(shell("exec sleep 600"), Duration::from_secs(600), &stop).unwrap_err();
+        assert!(matches!(interrupted, ProcessError::Interrupted), "{interrupted}");
+    }
+}

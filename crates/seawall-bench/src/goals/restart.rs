@@ -1,0 +1,346 @@
+//! Opening after `kill -9`: how long it takes, and how long it has to.
+//!
+//! ```text
+//!   writer: load, close │ open with a cleaner that hardly works, update until so much log lies behind the checkpoint, say `ready` ─┐
+//!   parent: ────────────────────────────────────────────────────────── SIGKILL <──────────────────────────────────────────────────┘
+//!           drop the page cache, open, get one row: `open_s`
+//!           the same log read in sequence, the data file read at random, the processor time of the opening: `bound_s`
+//! ```
+//!
+//! 1. The bound is measured after the opening, on the same files: what it warms up below us speeds up the bound, not the opening.
+//! 2. The pages read are those of a pool that holds all rows, so that no page counts twice.
+
+use super::cell::{Cell, DiskKind, Tool};
+use super::measure::Measured;
+use super::process::{self, ProcessError};
+use crate::observe::{Observer, drop_page_cache};
+use crate::run::cell::{commit, machine};
+use crate::workload::{Values, key};
+use rand::{Rng as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg;
+use seawall::buffer::DATA_FILE;
+use seawall::{Database, Durability, Options};
+use seawall_io::{AlignedBuf, Cause, File, FileClass, FileOptions, FlushMethod, Op, OsDisk};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+const TREE: &str = "kv";
+const LOAD_BATCH: u64 = 1000;
+/// Rows of a transaction: the log is to be long, not the time it takes.
+const CHANGES: u64 = 100;
+/// Transactions between two looks at the log.
+const LOOK_EVERY: u64 = 16;
+/// Bytes of one read of the log.
+const LOG_READ: usize = 1 << 20;
+const IOPS_JOBS: u32 = 16;
+const IOPS_SECONDS: f64 = 3.0;
+/// What the writer may take to get there.
+const WRITER_TIME: Duration = Duration::from_secs(600);
+/// What the writer says when the log is as long as asked for, before the length in bytes.
+const READY: &str = "ready ";
+
+/// What is to be opened.
+#[derive(Debug, Clone)]
+pub struct Restart {
+    /// Where the database is made; must not exist.
+    pub dir: PathBuf,
+    /// Log behind the last checkpoint, bytes.
+    pub log_bytes: u64,
+    /// Rows.
+    pub keys: u64,
+    /// Bytes of a value.
+    pub value_size: u64,
+    /// The pool, bytes.
+    pub pool_bytes: u64,
+}
+
+/// What came of it: the terms of the bound each by itself.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Restarted {
+    /// `restart`.
+    pub workload: &'static str,
+    /// `seawall`.
+    pub store: &'static str,
+    /// Seawall's.
+    pub version: &'static str,
+    /// From the call that opens to the first row, s.
+    pub open_s: f64,
+    /// The greatest of the three terms, s.
+    pub bound_s: f64,
+    /// Log behind the checkpoint when the process was killed, bytes.
+    pub log_bytes: u64,
+    /// Of that, what the opening read, bytes; with what it read twice.
+    pub log_read_bytes: u64,
+    /// Direct reads of 1 MiB in sequence over the same files, bytes a second.
+    pub log_read_bytes_per_s: f64,
+    /// Reading the log takes, s.
+    pub read_log_s: f64,
+    /// Pages of the data file that the opening read.
+    pub pages_read: u64,
+    /// Direct random reads of a page of the same file, 16 jobs, a second.
+    pub random_reads_per_s: f64,
+    /// Reading the pages takes, s.
+    pub read_pages_s: f64,
+    /// Processor time of the opening, s.
+    pub cpu_s: f64,
+    /// Processors.
+    pub cores: u32,
+    /// Applying takes, with every processor at work, s.
+    pub apply_s: f64,
+    /// Cores that others used during the opening.
+    pub foreign_cpu_cores: f64,
+    /// Options that matter.
+    pub settings: BTreeMap<String, String>,
+    /// The machine.
+    pub machine: crate::results::Machine,
+    /// Of the source.
+    pub commit: String,
+}
+
+impl Restart {
+    fn settings(&self) -> [(&'static str, String); 5] {
+        [
+            ("pool_size", self.pool_bytes.to_string()),
+            // Far from full, so that nothing hurries the cleaner.
+            ("log_capacity", (self.log_bytes * 4 + (64 << 20)).to_string()),
+            ("io_capacity", "10".into()),
+            ("io_capacity_burst", "20".into()),
+            ("max_dirty_percent", "99".into()),
+        ]
+    }
+
+    fn options(&self) -> seawall::Result<Options> {
+        let mut options = Options::default();
+        for (name, value) in self.settings() {
+            options.set(name, &value)?;
+        }
+        Ok(options)
+    }
+
+    /// The writer's part: makes the database, and changes it until it is killed.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn write(&self, stop: &AtomicBool, mut say: impl FnMut(&str)) -> seawall::Result<()> {
+        let values = Values::new(self.value_size as usize, 1);
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        let mut value = Vec::new();
+        let mut load = Options::default();
+        load.set("pool_size", &self.pool_bytes.to_string())?;
+        let db = Database::open_with(&self.dir, load)?;
+        let tree = db.create_tree(TREE)?;
+        for first in (0..self.keys).step_by(LOAD_BATCH as usize) {
+            let mut tx = db.begin()?;
+            for i in first..(first + LOAD_BATCH).min(self.keys) {
+                values.fill(&mut value, &mut random);
+                tx.put(&tree, &key(i), &value)?;
+            }
+            tx.commit_with(Durability::Deferred)?;
+            if stop.load(Ordering::Relaxed) {
+                return db.close();
+            }
+        }
+        db.close()?;
+
+        let db = Database::open_with(&self.dir, self.options()?)?;
+        let tree = db.open_tree(TREE)?;
+        let mut told = false;
+        for turn in 0.. {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let mut tx = db.begin()?;
+            for _ in 0..CHANGES {
+                values.fill(&mut value, &mut random);
+                tx.put(&tree, &key(random.random_range(0..self.keys)), &value)?;
+            }
+            // Once the length is told, all of it must be in the file, and stay.
+            let long = !told && turn % LOOK_EVERY == 0 && db.stats().log.checkpoint_age_bytes >= self.log_bytes;
+            tx.commit_with(if told || long { Durability::Flushed } else { Durability::Deferred })?;
+            if long {
+                say(&format!("{READY}{}", db.stats().log.checkpoint_age_bytes));
+                told = true;
+            }
+        }
+        db.close()
+    }
+
+    /// Has `writer` write and kills it, opens what it left, and measures what that has to take.
+    ///
+    /// # Errors
+    /// In words; Ctrl-C among them.
+    pub fn run(&self, writer: Command, stop: &AtomicBool) -> Result<Restarted, ProcessError> {
+        let failed = ProcessError::Failed;
+        let log_bytes = killed(writer, stop)?;
+        drop_page_cache(&self.dir).map_err(failed)?;
+
+        let mut observer = Observer::new(&self.dir);
+        observer.begin();
+        let began = Instant::now();
+        let engine = |e: seawall::Error| ProcessError::Failed(format!("opening: {e}"));
+        let options = self.options().map_err(engine)?;
+        let db = Database::open_with(&self.dir, options).map_err(engine)?;
+        let tree = db.open_tree(TREE).map_err(engine)?;
+        let found = db.begin().and_then(|tx| tx.get(&tree, &key(0))).map_err(engine)?;
+        let open_s = began.elapsed().as_secs_f64();
+        let observed = observer.end();
+        if found.is_none_or(|value| value.len() as u64 != self.value_size) {
+            return Err(ProcessError::Failed("a row that was loaded is not there after the restart".into()));
+        }
+        let stats = db.stats();
+        let read_bytes = |class| {
+            let reads = stats.io.cells.iter().filter(move |cell| cell.class == class && cell.op == Op::Read);
+            reads.map(|cell| cell.bytes).sum::<u64>()
+        };
+        let (log_read_bytes, data_read) = (read_bytes(FileClass::Redo), read_bytes(FileClass::Data));
+        // No page is needed twice where all fit: what was read again is the opening's own fault.
+        let pages_read = data_read.min(stats.space.data_bytes) / stats.pool.page_bytes.max(1);
+        drop(tree);
+        let log_read_bytes_per_s = self.log_rate(log_bytes)?;
+        let random_reads_per_s = self.random_reads(stats.pool.page_bytes, stop)?;
+        db.close().map_err(|e| ProcessError::Failed(format!("closing: {e}")))?;
+
+        let machine = machine(&self.dir);
+        let cpu_s = observed.cpu_cores * open_s;
+        let read_log_s = log_bytes as f64 / log_read_bytes_per_s;
+        let read_pages_s = pages_read as f64 / random_reads_per_s;
+        let apply_s = cpu_s / f64::from(machine.cores.max(1));
+        Ok(Restarted {
+            workload: "restart",
+            store: "seawall",
+            version: env!("CARGO_PKG_VERSION"),
+            open_s,
+            bound_s: read_log_s.max(read_pages_s).max(apply_s),
+            log_bytes,
+            log_read_bytes,
+            log_read_bytes_per_s,
+            read_log_s,
+            pages_read,
+            random_reads_per_s,
+            read_pages_s,
+            cpu_s,
+            cores: machine.cores,
+            apply_s,
+            foreign_cpu_cores: observed.foreign_cpu_cores,
+            settings: self.settings().map(|(name, value)| (name.to_owned(), value)).into(),
+            machine,
+            commit: commit(),
+        })
+    }
+
+    /// The log files, as they lie there.
+    fn log_files(&self) -> Vec<PathBuf> {
+        let mut files = crate::observe::files_below(&self.dir);
+        files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("redo.")));
+        files.sort();
+        files
+    }
+
+    /// Bytes a second of the log read in sequence, past the page cache.
+    fn log_rate(&self, bytes: u64) -> Result<f64, ProcessError> {
+        let told = |e: seawall_io::IoError| ProcessError::Failed(format!("reading the log: {e}"));
+        let disk = Arc::new(OsDisk::synchronous());
+        let mut buffer = AlignedBuf::zeroed(LOG_READ);
+        let (mut done, mut took) = (0_u64, Duration::ZERO);
+        for path in self.log_files() {
+            if done >= bytes {
+                break;
+            }
+            let options = FileOptions::new(FileClass::Redo, FlushMethod::ODirect);
+            let file = File::open(disk.clone(), &path, options).map_err(told)?;
+            let began = Instant::now();
+            for at in (0..file.len() / LOG_READ as u64).map(|i| i * LOG_READ as u64) {
+                file.read_at(at, &mut buffer, Cause::Other).map_err(told)?;
+                done += LOG_READ as u64;
+            }
+            took += began.elapsed();
+        }
+        if done == 0 {
+            return Err(ProcessError::Failed(format!("{} has no log file to be read", self.dir.display())));
+        }
+        Ok(done as f64 / took.as_secs_f64().max(1e-9))
+    }
+
+    /// Direct random reads of a page a second from the data file.
+    fn random_reads(&self, page_bytes: u64, stop: &AtomicBool) -> Result<f64, ProcessError> {
+        let file = self.dir.join(DATA_FILE);
+        let mib = file.metadata().map_or(0, |meta| meta.len() >> 20);
+        let cell = Cell {
+            tool: Tool::Fio,
+            disk: DiskKind::Plain,
+            workload: "random-read".into(),
+            store: "fio".into(),
+            threads: IOPS_JOBS,
+            keys: mib.max(1) << 10,
+            value_size: 1 << 10,
+            pool_mib: 1,
+            durability: "flushed".into(),
+            fold: 1,
+            set: BTreeMap::new(),
+            seconds: IOPS_SECONDS,
+            warm_up_seconds: 0.0,
+            memory_mib: None,
+            log_mib: 0,
+        };
+        let mut fio = Command::new("fio");
+        fio.args(cell.fio_arguments(&file)).args(["--readonly".to_owned(), format!("--bs={page_bytes}")]);
+        let said = process::run(fio, Duration::from_secs(120), stop)?;
+        let measured: Measured = super::measure::fio_result(&said.out, &cell).map_err(ProcessError::Failed)?;
+        Ok(measured.figures["ops_per_s"])
+    }
+}
+
+/// Starts the writer and kills it as soon as it says how long its log is; returns that.
+fn killed(mut writer: Command, stop: &AtomicBool) -> Result<u64, ProcessError> {
+    let failed = |e: std::io::Error| ProcessError::Failed(format!("the writer: {e}"));
+    let mut child = writer.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let (send, receive) = mpsc::channel();
+    let lines = child.stdout.take();
+    let listener = std::thread::spawn(move || {
+        for line in lines.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
+            let length = line.strip_prefix(READY).and_then(|bytes| bytes.trim().parse::<u64>().ok());
+            // Nobody listens any more when Ctrl-C came.
+            length.map_or(Ok(()), |bytes| send.send(bytes)).unwrap_or(());
+        }
+    });
+    let began = Instant::now();
+    let said = loop {
+        match receive.recv_timeout(Duration::from_millis(20)) {
+            Ok(bytes) => break Ok(bytes),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                break Err(ProcessError::Failed("the writer ended before its log was as long as asked for".into()));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                break Err(ProcessError::Interrupted);
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if began.elapsed() > WRITER_TIME => {
+                break Err(ProcessError::Failed(format!("the writer took more than {} s", WRITER_TIME.as_secs())));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+    };
+    // SIGKILL: it must have no time to put anything in order.
+    child.kill().and_then(|()| child.wait()).map_err(failed)?;
+    listener.join().unwrap_or(());
+    said
+}
+
+/// Where a restart is measured: made anew below `dir`, and removed by whoever made it.
+///
+/// # Errors
+/// When something is there already.
+pub fn fresh(dir: &Path) -> Result<PathBuf, String> {
+    let database = dir.join("database");
+    if database.exists() {
+        return Err(format!("{} exists: remove it, or give another --dir", database.display()));
+    }
+    std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}; give another --dir", dir.display()))?;
+    Ok(database)
+}

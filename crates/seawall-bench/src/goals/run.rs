@@ -1,0 +1,340 @@
+//! The whole run: group by group, round by round, with a record of every cell on disk as soon as it is measured.
+//!
+//! 1. A record counts for a later run only when the same binary made it (`--resume`).
+//! 2. Rows that no later group needs are removed, and all of them when the run ends in a directory of its own.
+//! 3. Ctrl-C ends the child, the mounts and the run; what was measured until then stays recorded.
+
+use super::cell::{Cell, DiskKind};
+use super::disks::Disks;
+use super::evaluate::{Figures, Outcome, evaluate};
+use super::measure::{Bench, Measured};
+use super::process::ProcessError;
+use super::spec::{Curve, Group, Plan, Source};
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_pcg::Pcg64Mcg;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// How often a cell is measured again when others' work disturbed it.
+const REPEATS_MAX: u32 = 2;
+/// The file of records.
+pub const RECORDS: &str = "cells.json";
+
+/// One cell, measured once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The cell.
+    pub cell: Cell,
+    /// Which time, such as `commit 2`: within its group.
+    pub turn: String,
+    /// What it gave.
+    pub measured: Option<Measured>,
+    /// Why it gave nothing.
+    pub error: Option<String>,
+    /// How often it was measured because others disturbed it; the last one counts.
+    pub attempts: u32,
+}
+
+/// All that was measured, and by which binary.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Records {
+    /// A checksum of the binary.
+    pub binary: String,
+    /// The records, in the order in which they were made.
+    pub records: Vec<Record>,
+}
+
+impl Records {
+    /// Empty ones of the binary at `exe`.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn of(exe: &Path) -> Result<Self, String> {
+        let bytes = fs::read(exe).map_err(|e| format!("cannot read {}: {e}", exe.display()))?;
+        Ok(Self { binary: format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&bytes)), records: Vec::new() })
+    }
+
+    /// Takes over what an earlier run of the same binary measured, as far as it succeeded. Says how many cells that were.
+    ///
+    /// # Errors
+    /// When the file is no such record, or another binary's.
+    pub fn resume(&mut self, file: &Path) -> Result<usize, String> {
+        let text = match fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+            Err(e) => return Err(format!("cannot read {}: {e}", file.display())),
+        };
+        let earlier: Self = serde_json::from_str(&text)
+            .map_err(|e| format!("{} holds no measured cells: {e}; remove it or leave --resume out", file.display()))?;
+        if earlier.binary != self.binary {
+            return Err(format!(
+                "{} was measured by another binary: figures of two versions make no comparison; leave --resume out",
+                file.display()
+            ));
+        }
+        self.records = earlier.records;
+        self.records.retain(|record| record.measured.is_some());
+        Ok(self.records.len())
+    }
+
+    fn has(&self, cell: &Cell, turn: &str) -> bool {
+        self.records.iter().any(|record| record.turn == turn && record.cell == *cell)
+    }
+
+    /// Replaced as a whole: a reader never finds half of it.
+    fn save(&self, file: &Path) -> Result<(), String> {
+        let text = serde_json::to_string(self).map_err(|e| e.to_string())?;
+        let beside = file.with_extension("new");
+        fs::write(&beside, text)
+            .and_then(|()| fs::rename(&beside, file))
+            .map_err(|e| format!("cannot write {}: {e}; give another --out", file.display()))
+    }
+
+    /// The records of a cell in a group.
+    pub fn of_cell<'r>(&'r self, group: &'r str, cell: &'r Cell) -> impl Iterator<Item = &'r Record> {
+        let in_group = move |turn: &str| turn.split(' ').next() == Some(group);
+        self.records.iter().filter(move |record| in_group(&record.turn) && record.cell == *cell)
+    }
+
+    /// The figures of a source in a group.
+    #[must_use]
+    pub fn figures(&self, group: &str, source: &Source) -> Figures {
+        let mut figures = Figures::default();
+        for record in self.of_cell(group, &source.cell) {
+            match &record.measured {
+                Some(measured) => {
+                    figures.values.extend(measured.figures.get(&source.figure));
+                    figures.disturbed |= measured.disturbed();
+                }
+                None => figures.why.clone_from(&record.error),
+            }
+        }
+        figures
+    }
+}
+
+/// What is told while it runs.
+pub trait Listener {
+    /// A cell is about to be measured: its name, cells done, all of them.
+    fn at(&mut self, name: &str, done: usize, total: usize);
+    /// A goal is known.
+    fn outcome(&mut self, outcome: &Outcome);
+    /// Something else worth a line.
+    fn note(&mut self, text: &str);
+}
+
+/// A run to be made.
+#[derive(Debug)]
+pub struct Runner<'r> {
+    /// What to measure.
+    pub plan: &'r Plan,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Where rows are kept meanwhile.
+    pub base: PathBuf,
+    /// Where records go.
+    pub out: PathBuf,
+    /// The `seawall` command.
+    pub exe: PathBuf,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Ran {
+    /// One a goal.
+    pub outcomes: Vec<Outcome>,
+    /// Whether Ctrl-C ended it.
+    pub interrupted: bool,
+}
+
+impl Runner<'_> {
+    /// Measures everything that `records` does not have.
+    ///
+    /// # Errors
+    /// When records cannot be kept. What a cell fails at is in its record.
+    pub fn run(&self, records: &mut Records, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<Ran, String> {
+        let disks = Disks::new(&self.base, stop)?;
+        let bench = Bench { exe: self.exe.clone(), disks, stop };
+        let total = self.plan.groups.iter().map(|group| self.turns(group).len()).sum::<usize>()
+            + self.plan.curves.iter().map(|curve| curve.points.len()).sum::<usize>();
+        let mut work = Work { runner: self, bench, records, listener, done: 0, total, failed: BTreeSet::new() };
+        let mut ran = Ran { outcomes: Vec::new(), interrupted: false };
+        match work.all(&mut ran.outcomes) {
+            Ok(()) => {}
+            Err(Ended::Interrupted) => ran.interrupted = true,
+            Err(Ended::Failed(why)) => return Err(why),
+        }
+        Ok(ran)
+    }
+
+    /// The cells of a group in the order in which they are measured, each with the name of its turn.
+    fn turns(&self, group: &Group) -> Vec<(String, Cell)> {
+        let around = group.around();
+        let (outer, mut inner): (Vec<Cell>, Vec<Cell>) =
+            group.cells().into_iter().partition(|cell| around.contains(&cell));
+        let mut turns = Vec::new();
+        let mut add = |turn: String, cell: &Cell| turns.push((turn, cell.clone()));
+        for round in 0..group.rounds {
+            if round % 2 == 0 {
+                inner.shuffle(&mut Pcg64Mcg::seed_from_u64(self.seed.wrapping_add(u64::from(round))));
+            } else {
+                // Who went first goes last.
+                inner.reverse();
+            }
+            outer.iter().for_each(|cell| add(format!("{} {round} before", group.id), cell));
+            inner.iter().for_each(|cell| add(format!("{} {round}", group.id), cell));
+            outer.iter().for_each(|cell| add(format!("{} {round} after", group.id), cell));
+        }
+        turns
+    }
+}
+
+enum Ended {
+    Interrupted,
+    Failed(String),
+}
+
+impl From<String> for Ended {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+struct Work<'w> {
+    runner: &'w Runner<'w>,
+    bench: Bench<'w>,
+    records: &'w mut Records,
+    listener: &'w mut dyn Listener,
+    done: usize,
+    total: usize,
+    /// Rows that could not be made: disk and directory.
+    failed: BTreeSet<String>,
+}
+
+impl Work<'_> {
+    fn all(&mut self, outcomes: &mut Vec<Outcome>) -> Result<(), Ended> {
+        let plan = self.runner.plan;
+        for (at, group) in plan.groups.iter().enumerate() {
+            let turns = self.runner.turns(group);
+            let ended = self.turns(&turns);
+            if matches!(ended, Err(Ended::Failed(_))) {
+                return ended;
+            }
+            if ended.is_ok() {
+                for goal in &group.goals {
+                    let outcome = evaluate(goal, |source| self.records.figures(&group.id, source));
+                    self.listener.outcome(&outcome);
+                    outcomes.push(outcome);
+                }
+            }
+            let later = plan.groups[at + 1..].iter().flat_map(Group::cells);
+            let later = later.chain(plan.curves.iter().flat_map(|c| c.points.iter().map(|(_, cell)| cell.clone())));
+            self.free(&group.cells(), &later.collect::<Vec<_>>())?;
+            ended?;
+        }
+        if let Err(ProcessError::Failed(why)) = self.bench.disks.release() {
+            self.listener.note(&why);
+        }
+        for curve in &plan.curves {
+            self.curve(curve)?;
+        }
+        Ok(())
+    }
+
+    /// Size by size, so that the rows of one are gone before those of the next are made.
+    fn curve(&mut self, curve: &Curve) -> Result<(), Ended> {
+        let mut sizes: Vec<u64> = curve.points.iter().map(|(pools, _)| *pools).collect();
+        sizes.dedup();
+        for size in sizes {
+            let of_size = curve.points.iter().filter(|(pools, _)| *pools == size);
+            let turns: Vec<_> = of_size.map(|(_, cell)| (format!("{} 0", curve.id), cell.clone())).collect();
+            let ended = self.turns(&turns);
+            let cells: Vec<Cell> = turns.into_iter().map(|(_, cell)| cell).collect();
+            let later = self.runner.plan.curves.iter().skip_while(|other| other.id != curve.id).skip(1);
+            let later: Vec<Cell> = later.flat_map(|c| c.points.iter().map(|(_, cell)| cell.clone())).collect();
+            self.free(&cells, &later)?;
+            ended?;
+        }
+        Ok(())
+    }
+
+    fn turns(&mut self, turns: &[(String, Cell)]) -> Result<(), Ended> {
+        for (turn, cell) in turns {
+            if !self.records.has(cell, turn) {
+                self.listener.at(&cell.name(), self.done, self.total);
+                let record = self.turn(turn, cell)?;
+                if let Some(error) = &record.error {
+                    self.listener.note(&format!("{}: {error}", cell.name()));
+                }
+                self.records.records.push(record);
+                self.records.save(&self.runner.out.join(RECORDS))?;
+            }
+            self.done += 1;
+        }
+        Ok(())
+    }
+
+    /// Measures a cell until nobody disturbs it, or it has been tried often enough.
+    fn turn(&mut self, turn: &str, cell: &Cell) -> Result<Record, Ended> {
+        let mut record = Record { cell: cell.clone(), turn: turn.into(), measured: None, error: None, attempts: 0 };
+        let rows = format!("{}{}", cell.disk.prefix(), cell.data());
+        if self.failed.contains(&rows) {
+            record.error = Some("its rows could not be made".into());
+            return Ok(record);
+        }
+        if let Err(error) = self.bench.prepare(cell) {
+            self.failed.insert(rows);
+            record.error = Some(format!("loading: {}", words(error)?));
+            return Ok(record);
+        }
+        // Minutes are too dear to be repeated, and the loop device's own work counts as others'.
+        let repeats = if cell.seconds > 60.0 || cell.disk == DiskKind::FewIops { 0 } else { REPEATS_MAX };
+        while record.attempts <= repeats {
+            record.attempts += 1;
+            match self.bench.measure(cell) {
+                Ok(measured) => {
+                    let disturbed = measured.disturbed();
+                    record.measured = Some(measured);
+                    if !disturbed {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    record.error = Some(words(error)?);
+                    break;
+                }
+            }
+        }
+        if record.measured.is_some() {
+            record.error = None;
+        }
+        Ok(record)
+    }
+
+    /// Removes the rows of `cells` that no later one needs.
+    fn free(&mut self, cells: &[Cell], later: &[Cell]) -> Result<(), Ended> {
+        // Plain and slow-flush cells share a directory; the limited disk has its own.
+        let rows = |cell: &Cell| (cell.disk == DiskKind::FewIops, cell.data());
+        let needed: BTreeSet<_> = later.iter().map(rows).collect();
+        for cell in cells.iter().filter(|cell| !needed.contains(&rows(cell))) {
+            // A disk that could not be made has nothing to be removed.
+            let Ok(dir) = self.bench.disks.dir(cell) else { continue };
+            if let Err(error) = self.bench.disks.remove(&dir) {
+                self.listener.note(&words(error)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What went wrong, in words; Ctrl-C ends the run.
+fn words(error: ProcessError) -> Result<String, Ended> {
+    match error {
+        ProcessError::Interrupted => Err(Ended::Interrupted),
+        ProcessError::Failed(why) => Ok(why),
+    }
+}

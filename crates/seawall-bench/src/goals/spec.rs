@@ -1,0 +1,505 @@
+//! The data file of the goals, as it is written, and what it becomes: groups of goals, each with the cells it is made of.
+//!
+//! 1. What is not known (a name, a store, a combination) is an error that says where, never passed over.
+//! 2. Two goals that need the same figure share one [`Cell`]: cells are compared by what is measured, not by who asked.
+
+use super::cell::{Cell, DiskKind, Tool};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The goals themselves.
+pub const GOALS: &str = include_str!("../../goals.toml");
+
+/// Workloads of `bench kv`.
+const WORKLOADS: [&str; 8] = [
+    "load-sequential",
+    "load-random",
+    "point-read",
+    "point-read-cold",
+    "update",
+    "read-modify-write",
+    "commit",
+    "mixed",
+];
+/// Stores that can be measured.
+pub const STORES: [&str; 8] = ["seawall", "raw", "rocksdb", "lmdb", "sqlite", "wiredtiger", "redb", "fjall"];
+/// The store that the goals are about.
+pub const SUBJECT: &str = "seawall";
+const DURABILITIES: [&str; 3] = ["flushed", "written", "deferred"];
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// `make goals`.
+    Full,
+    /// `make bench`.
+    Quick,
+}
+
+/// One value, or one for each extent.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(untagged)]
+enum Either<T> {
+    Same(T),
+    Each([T; 2]),
+}
+
+impl<T: Copy> Either<T> {
+    fn at(self, extent: Extent) -> T {
+        match (self, extent) {
+            (Self::Same(value), _)
+            | (Self::Each([value, _]), Extent::Full)
+            | (Self::Each([_, value]), Extent::Quick) => value,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    run: Run,
+    data: BTreeMap<String, Data>,
+    group: Vec<WrittenGroup>,
+    #[serde(default)]
+    curve: Vec<WrittenCurve>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Run {
+    rounds: Either<u32>,
+    seconds: Either<f64>,
+    warm_up_seconds: Either<f64>,
+    beside_pool_mib: u64,
+    process_mib: u64,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Data {
+    keys: Either<u64>,
+    value_size: Either<u64>,
+    pool_mib: Either<u64>,
+    #[serde(default)]
+    bounded: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenGroup {
+    id: String,
+    rounds: Option<Either<u32>>,
+    #[serde(default)]
+    also_on: Vec<DiskKind>,
+    goal: Vec<WrittenGoal>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenGoal {
+    id: String,
+    text: String,
+    #[serde(default = "rate")]
+    figure: String,
+    #[serde(default)]
+    take: Take,
+    cell: WrittenCell,
+    #[serde(default)]
+    against: Vec<Against>,
+    limits: Option<Threshold>,
+    #[serde(default)]
+    around: bool,
+}
+
+fn rate() -> String {
+    "ops_per_s".into()
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenCell {
+    #[serde(default)]
+    tool: Tool,
+    workload: String,
+    threads: Vec<u32>,
+    data: String,
+    #[serde(default = "flushed")]
+    durability: String,
+    seconds: Option<Either<f64>>,
+    log_mib: Option<Either<u64>>,
+}
+
+fn flushed() -> String {
+    "flushed".into()
+}
+
+/// The other side, where it differs from the goal's own cell, and the threshold.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Against {
+    store: String,
+    tool: Option<Tool>,
+    workload: Option<String>,
+    figure: Option<String>,
+    fold: Option<u32>,
+    #[serde(default)]
+    set: BTreeMap<String, String>,
+    seconds: Option<Either<f64>>,
+    at_least: Option<f64>,
+    more_than: Option<f64>,
+    at_most: Option<f64>,
+    or_at_most: Option<f64>,
+    #[serde(default)]
+    slack: f64,
+    #[serde(default)]
+    reported: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenCurve {
+    id: String,
+    text: String,
+    workload: String,
+    stores: Vec<String>,
+    threads: Vec<u32>,
+    pools_of_data: Vec<u64>,
+    pool_mib: u64,
+    value_size: u64,
+    seconds: f64,
+}
+
+/// Which of the rounds' figures counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Take {
+    /// The one in the middle.
+    #[default]
+    Median,
+    /// The greatest: for what must never happen.
+    Max,
+}
+
+/// What a figure, or its ratio to the other side's, must reach.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Threshold {
+    /// No less than.
+    AtLeast(f64),
+    /// More than.
+    MoreThan(f64),
+    /// No more than.
+    AtMost(f64),
+    /// Shown as it is.
+    #[serde(skip)]
+    Reported,
+}
+
+/// One figure of a cell.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// Where it is measured.
+    pub cell: Cell,
+    /// The name of the figure in the cell's result.
+    pub figure: String,
+}
+
+/// One goal: a line of the table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Goal {
+    /// Its name, such as `commit-16/rocksdb`.
+    pub id: String,
+    /// What is measured.
+    pub text: String,
+    /// Seawall's figure.
+    pub ours: Source,
+    /// The other side's; `None`: the figure itself is held against the threshold.
+    pub theirs: Option<Source>,
+    /// Of several rounds.
+    pub take: Take,
+    /// For the ratio ours / theirs, or for ours.
+    pub threshold: Threshold,
+    /// Ours meets the goal too when it is at most this, whatever the ratio.
+    pub or_at_most: Option<f64>,
+    /// Taken off ours before the ratio is made.
+    pub slack: f64,
+    /// The other side is measured before and after ours, not in turn with it.
+    pub around: bool,
+}
+
+/// Goals whose cells are measured in turn, round by round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Its name.
+    pub id: String,
+    /// The disk under it.
+    pub disk: DiskKind,
+    /// How often each cell is measured.
+    pub rounds: u32,
+    /// The goals.
+    pub goals: Vec<Goal>,
+}
+
+impl Group {
+    /// Its cells, each once; those measured around the others come first and last.
+    #[must_use]
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for goal in &self.goals {
+            for source in std::iter::once(&goal.ours).chain(&goal.theirs) {
+                if !cells.contains(&source.cell) {
+                    cells.push(source.cell.clone());
+                }
+            }
+        }
+        cells
+    }
+
+    /// The cells that are measured before and after the others.
+    #[must_use]
+    pub fn around(&self) -> Vec<&Cell> {
+        self.goals.iter().filter(|goal| goal.around).filter_map(|goal| Some(&goal.theirs.as_ref()?.cell)).collect()
+    }
+}
+
+/// A workload over sizes and threads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    /// Its name.
+    pub id: String,
+    /// What is measured.
+    pub text: String,
+    /// Data, in pools, and the cell.
+    pub points: Vec<(u64, Cell)>,
+}
+
+/// Everything to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Groups in the order in which they are measured: disk by disk.
+    pub groups: Vec<Group>,
+    /// Curves, measured last.
+    pub curves: Vec<Curve>,
+}
+
+/// What may be said on the command line against the data file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Overrides {
+    /// Rounds of every group.
+    pub rounds: Option<u32>,
+    /// Seconds of cells that have no length of their own.
+    pub seconds: Option<f64>,
+}
+
+impl Plan {
+    /// Reads goals as [`GOALS`] has them.
+    ///
+    /// # Errors
+    /// What is wrong and where.
+    pub fn read(text: &str, extent: Extent, overrides: Overrides) -> Result<Self, String> {
+        let written: Written = toml::from_str(text).map_err(|e| format!("goals.toml: {e}"))?;
+        let maker = Maker { written: &written, extent, overrides };
+        let mut groups = Vec::new();
+        for disk in [DiskKind::Plain, DiskKind::SlowFlush, DiskKind::FewIops] {
+            for group in &written.group {
+                if disk == DiskKind::Plain || group.also_on.contains(&disk) {
+                    groups.push(maker.group(group, disk)?);
+                }
+            }
+        }
+        let curves = match extent {
+            Extent::Full => written.curve.iter().map(|curve| maker.curve(curve)).collect::<Result<_, _>>()?,
+            // Twenty-four cells a curve: more than ten minutes allow.
+            Extent::Quick => Vec::new(),
+        };
+        let mut ids: Vec<&str> = groups.iter().flat_map(|group| &group.goals).map(|goal| goal.id.as_str()).collect();
+        ids.sort_unstable();
+        if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("goals.toml: two goals are called {:?}", pair[0]));
+        }
+        Ok(Self { groups, curves })
+    }
+
+    /// Keeps the goals and curves whose name `wanted` accepts.
+    pub fn retain(&mut self, wanted: impl Fn(&str) -> bool) {
+        for group in &mut self.groups {
+            group.goals.retain(|goal| wanted(&goal.id));
+        }
+        self.groups.retain(|group| !group.goals.is_empty());
+        self.curves.retain(|curve| wanted(&curve.id));
+    }
+}
+
+struct Maker<'w> {
+    written: &'w Written,
+    extent: Extent,
+    overrides: Overrides,
+}
+
+impl Maker<'_> {
+    fn group(&self, group: &WrittenGroup, disk: DiskKind) -> Result<Group, String> {
+        let rounds = self.overrides.rounds.unwrap_or(group.rounds.unwrap_or(self.written.run.rounds).at(self.extent));
+        if rounds == 0 {
+            return Err(format!("group {}: no rounds: nothing would be measured; give at least 1", group.id));
+        }
+        let mut goals = Vec::new();
+        for goal in &group.goal {
+            for &threads in &goal.cell.threads {
+                self.goals(goal, threads, disk, &mut goals)?;
+            }
+        }
+        Ok(Group { id: format!("{}{}", disk.prefix(), group.id), disk, rounds, goals })
+    }
+
+    fn goals(&self, goal: &WrittenGoal, threads: u32, disk: DiskKind, out: &mut Vec<Goal>) -> Result<(), String> {
+        let many = self.written.group.iter().flat_map(|group| &group.goal).filter(|other| other.id == goal.id);
+        let numbered = many.map(|goal| goal.cell.threads.len()).sum::<usize>() > 1;
+        let name = if numbered { format!("{}-{threads}", goal.id) } else { goal.id.clone() };
+        let name = format!("{}{name}", disk.prefix());
+        let told = |why: String| format!("goals.toml, {name}: {why}");
+        let ours = Source { cell: self.cell(&goal.cell, threads, disk).map_err(told)?, figure: goal.figure.clone() };
+        check(&ours.cell).map_err(told)?;
+        let base = Goal {
+            id: name.clone(),
+            text: goal.text.clone(),
+            ours,
+            theirs: None,
+            take: goal.take,
+            threshold: Threshold::Reported,
+            or_at_most: None,
+            slack: 0.0,
+            around: false,
+        };
+        if let Some(threshold) = goal.limits {
+            out.push(Goal { threshold, ..base.clone() });
+        } else if goal.against.is_empty() {
+            return Err(told("nothing to hold it against: give `against` or `limits`".into()));
+        }
+        for against in &goal.against {
+            let mut cell = WrittenCell {
+                tool: against.tool.unwrap_or(goal.cell.tool),
+                workload: against.workload.clone().unwrap_or_else(|| goal.cell.workload.clone()),
+                ..goal.cell.clone()
+            };
+            cell.seconds = against.seconds.or(cell.seconds);
+            let mut cell = self.cell(&cell, threads, disk).map_err(told)?;
+            cell.store.clone_from(&against.store);
+            cell.fold = against.fold.unwrap_or(1);
+            cell.set.extend(against.set.clone());
+            if matches!(cell.store.as_str(), "raw" | "fio") {
+                // These have no cache that could be bounded.
+                cell.memory_mib = None;
+            }
+            check(&cell).map_err(told)?;
+            out.push(Goal {
+                id: format!("{name}/{}", against.store),
+                theirs: Some(Source { cell, figure: against.figure.clone().unwrap_or_else(|| goal.figure.clone()) }),
+                threshold: against.threshold().map_err(told)?,
+                or_at_most: against.or_at_most,
+                slack: against.slack,
+                around: goal.around,
+                ..base.clone()
+            });
+        }
+        Ok(())
+    }
+
+    fn cell(&self, cell: &WrittenCell, threads: u32, disk: DiskKind) -> Result<Cell, String> {
+        let run = &self.written.run;
+        let data = self.written.data.get(&cell.data).ok_or_else(|| {
+            let known: Vec<_> = self.written.data.keys().map(String::as_str).collect();
+            format!("no data is called {:?}; there are {}", cell.data, known.join(", "))
+        })?;
+        let pool_mib = data.pool_mib.at(self.extent);
+        let usual = self.overrides.seconds.unwrap_or(run.seconds.at(self.extent));
+        Ok(Cell {
+            tool: cell.tool,
+            disk,
+            workload: cell.workload.clone(),
+            store: SUBJECT.into(),
+            threads,
+            keys: data.keys.at(self.extent),
+            value_size: data.value_size.at(self.extent),
+            pool_mib,
+            durability: cell.durability.clone(),
+            fold: 1,
+            set: BTreeMap::new(),
+            seconds: cell.seconds.map_or(usual, |seconds| seconds.at(self.extent)),
+            warm_up_seconds: run.warm_up_seconds.at(self.extent),
+            memory_mib: data.bounded.then_some(pool_mib + run.beside_pool_mib + run.process_mib),
+            log_mib: cell.log_mib.map_or(0, |log| log.at(self.extent)),
+        })
+    }
+
+    fn curve(&self, curve: &WrittenCurve) -> Result<Curve, String> {
+        let run = &self.written.run;
+        let mut points = Vec::new();
+        for &pools in &curve.pools_of_data {
+            for store in &curve.stores {
+                for &threads in &curve.threads {
+                    let cell = Cell {
+                        tool: Tool::Kv,
+                        disk: DiskKind::Plain,
+                        workload: curve.workload.clone(),
+                        store: store.clone(),
+                        threads,
+                        keys: pools * (curve.pool_mib << 20) / curve.value_size.max(1),
+                        value_size: curve.value_size,
+                        pool_mib: curve.pool_mib,
+                        durability: flushed(),
+                        fold: 1,
+                        set: BTreeMap::new(),
+                        seconds: curve.seconds,
+                        warm_up_seconds: run.warm_up_seconds.at(self.extent),
+                        memory_mib: Some(curve.pool_mib + run.beside_pool_mib + run.process_mib),
+                        log_mib: 0,
+                    };
+                    check(&cell).map_err(|why| format!("goals.toml, {}: {why}", curve.id))?;
+                    points.push((pools, cell));
+                }
+            }
+        }
+        Ok(Curve { id: curve.id.clone(), text: curve.text.clone(), points })
+    }
+}
+
+impl Against {
+    fn threshold(&self) -> Result<Threshold, String> {
+        let given = [
+            self.at_least.map(Threshold::AtLeast),
+            self.more_than.map(Threshold::MoreThan),
+            self.at_most.map(Threshold::AtMost),
+            self.reported.then_some(Threshold::Reported),
+        ];
+        match given.into_iter().flatten().collect::<Vec<_>>()[..] {
+            [threshold] => Ok(threshold),
+            _ => Err(format!("against {}: give one of at_least, more_than, at_most and reported", self.store)),
+        }
+    }
+}
+
+/// Whether a cell asks for what exists.
+fn check(cell: &Cell) -> Result<(), String> {
+    let one_of = |what: &str, name: &str, known: &[&str]| {
+        let found = known.contains(&name);
+        if found { Ok(()) } else { Err(format!("no {what} is called {name:?}; there are {}", known.join(", "))) }
+    };
+    match cell.tool {
+        Tool::Kv | Tool::Callgrind => one_of("workload", &cell.workload, &WORKLOADS)?,
+        Tool::Tpcc => one_of("workload", &cell.workload, &["tpcc"])?,
+        Tool::Fio => one_of("workload", &cell.workload, &["random-read"])?,
+        Tool::Restart => one_of("workload", &cell.workload, &["restart"])?,
+    }
+    match cell.tool {
+        Tool::Fio => one_of("store", &cell.store, &["fio"])?,
+        Tool::Restart => one_of("store", &cell.store, &[SUBJECT])?,
+        Tool::Kv | Tool::Callgrind | Tool::Tpcc => one_of("store", &cell.store, &STORES)?,
+    }
+    one_of("durability", &cell.durability, &DURABILITIES)?;
+    let positive = cell.threads > 0 && cell.keys > 0 && cell.pool_mib > 0 && cell.seconds > 0.0 && cell.fold > 0;
+    if positive {
+        Ok(())
+    } else {
+        Err(format!("threads, keys, pool, seconds and fold are at least 1: {}", cell.name()))
+    }
+}

@@ -1,0 +1,235 @@
+//! `seawall bench goals`: the goals, measured in one run.
+//!
+//! 1. A line a goal as soon as it is known; the last line says how many are met.
+//! 2. Exit code 1 when a goal falls short or could not be measured; also then everything is written to `--out`.
+
+use super::PEERS;
+use crate::{Ended, Outcome, note, print, units};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use regex::Regex;
+use seawall_bench::goals::report::Report;
+use seawall_bench::goals::run::{Listener, RECORDS};
+use seawall_bench::goals::{self, Extent, GOALS, Overrides, Plan, Records, Runner, evaluate};
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Disk space that a run may need at its worst moment, MiB: full and quick.
+const SPACE_MIB: [u64; 2] = [25 << 10, 14 << 10];
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    seawall bench goals --out goals\n  \
+    seawall bench goals --quick --only '^commit' --out goals")]
+pub(crate) struct GoalsArgs {
+    /// The small variant of everything: about 10 minutes instead of an hour
+    #[arg(long)]
+    quick: bool,
+    /// Only goals and curves whose name matches this regular expression
+    #[arg(long, value_name = "REGEX", value_parser = regex)]
+    only: Option<Regex>,
+    /// Measure each cell so often instead of as goals.toml says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: Option<u32>,
+    /// Measure each cell so long, but for those with a length of their own
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    seconds: Option<Duration>,
+    /// Keep rows below this directory meanwhile, and leave what is still there for another run; else a temporary one below ./target or $TMPDIR
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Write cells.json, goals.json and goals.md into this directory
+    #[arg(long, value_name = "DIR", default_value = "target/goals")]
+    out: PathBuf,
+    /// Take over the cells of an earlier run of the same binary in --out
+    #[arg(long)]
+    resume: bool,
+    /// What the order of the cells comes from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Show what would be measured, and measure nothing
+    #[arg(long)]
+    list: bool,
+}
+
+fn regex(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|e| e.to_string())
+}
+
+impl GoalsArgs {
+    fn plan(&self) -> Result<Plan, String> {
+        let extent = if self.quick { Extent::Quick } else { Extent::Full };
+        let overrides = Overrides { rounds: self.rounds, seconds: self.seconds.map(|s| s.as_secs_f64()) };
+        let mut plan = Plan::read(GOALS, extent, overrides)?;
+        if let Some(only) = &self.only {
+            plan.retain(|id| only.is_match(id));
+        }
+        if plan.groups.is_empty() && plan.curves.is_empty() {
+            return Err("--only matches no goal; `seawall bench goals --list` shows them".into());
+        }
+        Ok(plan)
+    }
+
+    /// The command that makes the result again.
+    fn command(&self) -> String {
+        let mut command = "seawall bench goals".to_owned();
+        if self.quick {
+            command.push_str(" --quick");
+        }
+        if let Some(only) = &self.only {
+            command.push_str(&format!(" --only '{only}'"));
+        }
+        if let Some(rounds) = self.rounds {
+            command.push_str(&format!(" --rounds {rounds}"));
+        }
+        if let Some(seconds) = self.seconds {
+            command.push_str(&format!(" --seconds {}ms", seconds.as_millis()));
+        }
+        command.push_str(&format!(" --seed {}", self.seed));
+        command
+    }
+}
+
+pub(crate) fn run(args: &GoalsArgs, stop: &AtomicBool) -> Outcome {
+    let plan = args.plan()?;
+    if args.list {
+        list(&plan)?;
+        return Ok(Ended::Well);
+    }
+    check_tools(&plan)?;
+    std::fs::create_dir_all(&args.out)
+        .map_err(|e| format!("cannot make {}: {e}; give another --out", args.out.display()))?;
+    let exe = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
+    let mut records = Records::of(&exe)?;
+    if args.resume {
+        let taken = records.resume(&args.out.join(RECORDS))?;
+        note(format_args!("{taken} cells were measured before"));
+    }
+    let (base, _temporary) = base(args.dir.as_deref())?;
+    check_space(&base, args.quick)?;
+    let runner = Runner { plan: &plan, seed: args.seed, base, out: args.out.clone(), exe };
+    let mut lines = Lines::new();
+    print(&format!("{}\n", evaluate::Outcome::HEADING))?;
+    let ran = runner.run(&mut records, &mut lines, stop)?;
+    lines.bar.finish_and_clear();
+
+    let report = Report::new(args.command(), &plan, &ran.outcomes, &records);
+    for (name, text) in [("goals.json", report.to_json()), ("goals.md", report.to_markdown())] {
+        let path = args.out.join(name);
+        std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        note(format_args!("wrote {}", path.display()));
+    }
+    let (met, counted) = evaluate::tally(&ran.outcomes);
+    if ran.interrupted {
+        note("interrupted: what was measured so far is kept, and --resume goes on from there");
+        return Ok(Ended::Interrupted);
+    }
+    print(&format!("{met} of {counted} goals met\n"))?;
+    let curves_alone = ran.outcomes.is_empty();
+    Ok(if curves_alone || evaluate::all_well(&ran.outcomes) { Ended::Well } else { Ended::Short })
+}
+
+fn list(plan: &Plan) -> std::io::Result<()> {
+    let mut text = String::new();
+    for group in &plan.groups {
+        text.push_str(&format!("{}, {} rounds:\n", group.id, group.rounds));
+        for goal in &group.goals {
+            text.push_str(&format!("  {:<34} {}\n", goal.id, goal.text));
+        }
+        for cell in group.cells() {
+            text.push_str(&format!("    {}\n", cell.name()));
+        }
+    }
+    for curve in &plan.curves {
+        text.push_str(&format!("{}: {}, {} cells\n", curve.id, curve.text, curve.points.len()));
+    }
+    print(&text).map(drop)
+}
+
+/// Whether everything is here that the plan needs, before anything is measured.
+fn check_tools(plan: &Plan) -> Result<(), String> {
+    let cells = plan.groups.iter().flat_map(goals::spec::Group::cells);
+    let cells: Vec<_> = cells.chain(plan.curves.iter().flat_map(|c| c.points.iter().map(|(_, c)| c.clone()))).collect();
+    let peer = cells.iter().find(|cell| PEERS.contains(&cell.store.as_str()));
+    if let (Some(cell), false) = (peer, cfg!(feature = "peers")) {
+        return Err(format!(
+            "{} is to be measured and this build has no peers: cargo build --release -p seawall-cli --features peers, or choose goals with --only",
+            cell.store
+        ));
+    }
+    let mut needed = Vec::new();
+    for cell in &cells {
+        use goals::cell::{DiskKind, Tool};
+        needed.extend(match cell.tool {
+            Tool::Fio | Tool::Restart => Some(("fio", "fio")),
+            Tool::Callgrind => Some(("valgrind", "valgrind")),
+            Tool::Kv | Tool::Tpcc => None,
+        });
+        needed.extend((cell.disk == DiskKind::SlowFlush).then_some(("cc", "gcc libc6-dev")));
+        needed.extend((cell.disk == DiskKind::FewIops).then_some(("mkfs.ext4", "e2fsprogs")));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = |name: &str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+    match needed.iter().find(|(program, _)| !there(program)) {
+        Some((program, package)) => Err(format!("{program} is needed: scripts/apt-install {package}")),
+        None => Ok(()),
+    }
+}
+
+fn base(dir: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>), String> {
+    if let Some(dir) = dir {
+        std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}; give another --dir", dir.display()))?;
+        return Ok((dir.into(), None));
+    }
+    let below = if Path::new("target").is_dir() { PathBuf::from("target") } else { std::env::temp_dir() };
+    let temporary = tempfile::Builder::new().prefix("seawall-goals-").tempdir_in(&below);
+    let temporary =
+        temporary.map_err(|e| format!("cannot make a directory in {}: {e}; give --dir", below.display()))?;
+    Ok((temporary.path().into(), Some(temporary)))
+}
+
+fn check_space(base: &Path, quick: bool) -> Result<(), String> {
+    let stat = rustix::fs::statvfs(base).map_err(|e| format!("cannot look at {}: {e}", base.display()))?;
+    let (free, needed) = (stat.f_bavail.saturating_mul(stat.f_frsize) >> 20, SPACE_MIB[usize::from(quick)]);
+    if free >= needed {
+        return Ok(());
+    }
+    Err(format!("{} has {free} MiB free and the run may need {needed}: give another --dir", base.display()))
+}
+
+/// A line a goal on standard output, a bar on standard error.
+struct Lines {
+    bar: ProgressBar,
+}
+
+impl Lines {
+    fn new() -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self { bar: ProgressBar::hidden() };
+        }
+        let bar = ProgressBar::new(0);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30.cyan/dim} {pos}/{len}  {elapsed}  {wide_msg}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Self { bar }
+    }
+}
+
+impl Listener for Lines {
+    fn at(&mut self, name: &str, done: usize, total: usize) {
+        self.bar.set_length(total as u64);
+        self.bar.set_position(done as u64);
+        self.bar.set_message(name.to_owned());
+    }
+
+    fn outcome(&mut self, outcome: &evaluate::Outcome) {
+        // A reader that is gone must not end the run: the files are still to be written.
+        self.bar.suspend(|| print(&format!("{}\n", outcome.line())).map_or((), drop));
+    }
+
+    fn note(&mut self, text: &str) {
+        self.bar.suspend(|| note(text));
+    }
+}
