@@ -5,13 +5,14 @@
 //! 3. Exit code 2 for an error, also one inside the window: the result until then is still shown.
 
 mod kv;
+mod tpcc;
 
 use crate::progress::Bar;
 use crate::{Ended, Outcome, note, print, units};
 use clap::{Args, Subcommand};
 use seawall_bench::cgroup::MemoryGroup;
 use seawall_bench::report::{FOREIGN_CORES, html, table};
-use seawall_bench::results::CellResult;
+use seawall_bench::results::{CellResult, Load};
 use seawall_bench::run::{Cell, Limit};
 use seawall_bench::store::{Durability, Error, Settings, Store};
 use seawall_bench::stores;
@@ -29,11 +30,14 @@ pub(crate) struct BenchArgs {
 enum BenchCommand {
     /// Measure a key-value workload.
     Kv(kv::KvArgs),
+    /// Measure TPC-C, and check that the data is consistent afterwards.
+    Tpcc(tpcc::TpccArgs),
 }
 
 pub(crate) fn run(args: BenchArgs, stop: &AtomicBool) -> Outcome {
     match args.command {
         BenchCommand::Kv(args) => kv::run(&args, stop),
+        BenchCommand::Tpcc(args) => tpcc::run(&args, stop),
     }
 }
 
@@ -226,6 +230,18 @@ pub(super) fn ended(error: Option<Error>, interrupted: bool) -> Outcome {
             Ok(Ended::Interrupted)
         }
         (None, false) => Ok(Ended::Well),
+    }
+}
+
+/// Says how a load went that nothing was measured after.
+pub(super) fn note_load(load: Option<&Load>, interrupted: bool) {
+    if let Some(load) = load {
+        note(format_args!(
+            "loaded {:.0} rows/s in {:.1} s, settled in {:.1} s",
+            load.rows_per_s, load.seconds, load.settle_seconds
+        ));
+    } else if !interrupted {
+        note("the data is there already");
     }
 }
 
