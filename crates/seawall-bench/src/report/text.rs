@@ -79,6 +79,18 @@ pub fn table(result: &CellResult) -> String {
     for (name, value) in result.extra.iter().filter(|(_, value)| value.is_number() || value.is_string()) {
         line(&name.replace('_', " "), value.to_string());
     }
+    let machine = &result.machine;
+    line(
+        "Machine",
+        format!(
+            "{}, {} cores, {}, Linux {}",
+            machine.cpu_model,
+            machine.cores,
+            bytes(machine.memory_bytes as f64),
+            machine.kernel
+        ),
+    );
+    line("Disk", format!("{}, {}", machine.device, machine.file_system));
     line("Seed, commit", format!("{}, {}", result.seed, result.commit));
     text
 }
