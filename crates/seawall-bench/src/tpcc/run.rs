@@ -220,6 +220,8 @@ impl TpccRun {
         let violations = checked.map(|checked| checked.violations.len() as u64 + checked.more);
         let extra = [
             ("warehouses", self.warehouses.into()),
+            ("items", self.scale.items.into()),
+            ("customers_per_district", self.scale.customers.into()),
             ("tpmc", per_minute(stats.kinds[Kind::NewOrder as usize].ops).into()),
             ("tpm_total", per_minute(result.measured.ops).into()),
             ("rolled_back", stats.rolled_back.into()),

@@ -50,7 +50,7 @@ impl NewOrder {
         let tax = warehouse::TAX.get(&get(tx, WAREHOUSE, &key::warehouse(w))?)?;
         let buyer = get(tx, CUSTOMER, &key::customer(w, d, self.c))?;
         let discount = customer::DISCOUNT.get(&buyer)?;
-        black_box((customer::CREDIT.get(&buyer)?, &buyer[customer::FIRST..]));
+        black_box((customer::CREDIT.get(&buyer)?, buyer.get(customer::FIRST..)));
 
         let lines = &self.lines[..self.count];
         let mut worked = [Worked { amount: 0, original: false, info: [0; 24] }; LINES_MAX];

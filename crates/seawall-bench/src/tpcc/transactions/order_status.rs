@@ -19,7 +19,7 @@ impl OrderStatus {
         let (w, d) = (self.w, self.d);
         let c = self.who.find(tx, w, d)?;
         let row = get(tx, CUSTOMER, &key::customer(w, d, c))?;
-        black_box((customer::BALANCE.get(&row)?, &row[customer::FIRST..]));
+        black_box((customer::BALANCE.get(&row)?, row.get(customer::FIRST..)));
         let prefix = key::orders_of(w, d, c);
         let last = edge(tx, ORDER_CUSTOMER, &prefix, &prefix.after(), true, last_u32_of)?;
         let o = last.ok_or_else(|| missing(ORDER_CUSTOMER, &prefix))?;
