@@ -1,4 +1,5 @@
-//! `seawall bench tpcc`: from an empty directory to its result, on data that was kept, and on data that somebody damaged.
+//! `seawall bench tpcc`: from an empty directory to its result, on data that was kept, and on data that somebody
+//! damaged.
 
 mod common;
 

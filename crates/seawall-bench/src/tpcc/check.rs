@@ -1,8 +1,8 @@
 //! The consistency conditions of clause 3.3.2, and that the indexes have what their tables have.
 //!
 //! 1. All twelve are checked, over snapshots taken while nobody writes; a warehouse is one thread's.
-//! 2. Condition 11 is the specification's at the beginning only: with every delivery the difference grows by one. It is checked with the
-//!    deliveries that the customers count added to it.
+//! 2. Condition 11 is the specification's at the beginning only: with every delivery the difference grows by one. It is
+//!    checked with the deliveries that the customers count added to it.
 //! 3. A row of a form that cannot be is an error, not a violation.
 
 use super::layout::{NAME, last_u32_of, u32_of};
@@ -353,7 +353,7 @@ impl District {
         checked.expect("3.3.2.7", order.lines_delivered == delivered, || {
             let (lines, carrier) = (order.lines, order.carrier);
             let delivered = order.lines_delivered;
-            format!("{place} order {number}: {delivered} of {lines} lines are delivered, O_CARRIER_ID is {carrier} (0: null)")
+            format!("{place} order {number}: {delivered} of {lines} lines delivered, O_CARRIER_ID {carrier} (0: null)")
         });
         checked.expect("index", order.indexed == 1, || {
             format!("{place} order {number}: order_customer has it {} times", order.indexed)

@@ -1,8 +1,10 @@
 //! One thread's work: transactions of the specified mix, each with its input as clauses 2.4.1 to 2.8.1 say.
 //!
-//! 1. The mix is a deck of 100 cards (clause 5.2.4.2), shuffled anew when it is used up: 45 new-orders, 43 payments, 4 of each other.
+//! 1. The mix is a deck of 100 cards (clause 5.2.4.2), shuffled anew when it is used up: 45 new-orders, 43 payments, 4
+//!    of each other.
 //! 2. A transaction that met a conflict is rolled back and done again with the same input; its latency goes on.
-//! 3. A thread has a home warehouse, by turns; it stands for all of that warehouse's terminals, so that districts are random for all transactions.
+//! 3. A thread has a home warehouse, by turns; it stands for all of that warehouse's terminals, so that districts are
+//!    random for all transactions.
 
 use super::Shape;
 use super::random::Random;

@@ -1,9 +1,11 @@
 //! How rows and keys of TPC-C are bytes.
 //!
 //! 1. A key's bytes compare as its columns do: numbers are big-endian, texts end with a zero, which no text contains.
-//! 2. A row is its columns of fixed size, then texts led by their length, then at most one text that is the rest. What a transaction
-//!    changes has a fixed place, so that it is changed where it lies and nothing is decoded and encoded again.
-//! 3. Money is in cents, taxes and discounts are in hundredths of a percent, times are microseconds since 1970; 0 is a time's null.
+//! 2. A row is its columns of fixed size, then texts led by their length, then at most one text that is the rest. What
+//!    a transaction changes has a fixed place, so that it is changed where it lies and nothing is decoded and encoded
+//!    again.
+//! 3. Money is in cents, taxes and discounts are in hundredths of a percent, times are microseconds since 1970; 0 is a
+//!    time's null.
 
 use crate::store::{Error, Result};
 use std::marker::PhantomData;

@@ -1,7 +1,8 @@
 //! Fills a store as clause 4.3.3 says.
 //!
-//! 1. The work is cut into units (the items, a warehouse's stock, a district) that threads take one after the other, and each unit into parts
-//!    of about a thousand rows, a transaction each. What a unit holds depends on the seed and the unit only.
+//! 1. The work is cut into units (the items, a warehouse's stock, a district) that threads take one after the other,
+//!    and each unit into parts of about a thousand rows, a transaction each. What a unit holds depends on the seed and
+//!    the unit only.
 //! 2. Every consistency condition holds when the last part is committed; not before.
 
 use super::layout::NAME;

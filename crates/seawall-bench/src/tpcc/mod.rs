@@ -1,10 +1,14 @@
-//! TPC-C, revision 5.11, over any store that offers [`Session::begin`](crate::Session::begin): nine tables, five transactions in the specified mix without think
-//! and keying time, and the specification's consistency conditions at the end. The result is no TPC-C result: those are audited.
+//! TPC-C, revision 5.11, over any store that offers [`Session::begin`](crate::Session::begin): nine tables, five
+//! transactions in the specified mix without think and keying time, and the specification's consistency conditions at
+//! the end. The result is no TPC-C result: those are audited.
 //!
-//! 1. What a transaction does is clauses 2.4 to 2.8; where the specification leaves a choice, the file of that transaction says which was made.
-//! 2. The conditions hold after every commit, so that data can be used again, and a run that ends early leaves good data.
+//! 1. What a transaction does is clauses 2.4 to 2.8; where the specification leaves a choice, the file of that
+//!    transaction says which was made.
+//! 2. The conditions hold after every commit, so that data can be used again, and a run that ends early leaves good
+//!    data.
 //!
-//! `load` fills a store, `client` is one thread's work, `transactions` what it does, [`check`] the conditions, [`run`] a cell from beginning to end.
+//! `load` fills a store, `client` is one thread's work, `transactions` what it does, [`check`] the conditions, [`run`]
+//! a cell from beginning to end.
 
 pub mod check;
 mod client;

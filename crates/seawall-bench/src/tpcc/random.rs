@@ -3,7 +3,8 @@
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
-/// C of NURand for last names: while loading, and while running. Clause 2.1.6.1 wants their difference in 65 to 119, but not 96 or 112.
+/// C of NURand for last names: while loading, and while running. Clause 2.1.6.1 wants their difference in 65 to 119,
+/// but not 96 or 112.
 const C_LAST_LOAD: u32 = 100;
 const C_LAST_RUN: u32 = 187;
 const C_CUSTOMER: u32 = 259;

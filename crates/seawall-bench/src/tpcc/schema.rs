@@ -1,4 +1,5 @@
-//! The nine tables of TPC-C (clause 1.3), two indexes, and where each column lies. Column names are the specification's without the prefix.
+//! The nine tables of TPC-C (clause 1.3), two indexes, and where each column lies. Column names are the specification's
+//! without the prefix.
 //!
 //! 1. Rows hold every column but those that their key holds.
 //! 2. Whoever adds an order adds to `ORDER_CUSTOMER` in the same transaction; customers are never added or renamed.

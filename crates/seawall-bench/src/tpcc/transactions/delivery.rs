@@ -1,5 +1,5 @@
-//! Delivery (clause 2.7): the oldest order of each district that is not delivered yet. All ten in one transaction, as clause 2.7.4.2
-//! allows; run at once, not queued.
+//! Delivery (clause 2.7): the oldest order of each district that is not delivered yet. All ten in one transaction, as
+//! clause 2.7.4.2 allows; run at once, not queued.
 
 use super::super::layout::{Key, NAME, last_u32_of};
 use super::super::schema::{CUSTOMER, DISTRICTS, NEW_ORDER, ORDER_LINE, ORDERS, customer, key, order_line, orders};

@@ -1,12 +1,13 @@
 //! The five transactions (clauses 2.4 to 2.8).
 //!
-//! 1. What a transaction changes it reads under a lock first; what it only reads it reads in its snapshot. Two exceptions, where another lock
-//!    already keeps everybody else out: an order's lines are changed by the one delivery that holds its new-order, and rows that are
-//!    inserted have numbers taken under a lock.
-//! 2. Locks are taken in one order, so that transactions wait but do not deadlock: new-order: stock by warehouse and item, then the
-//!    district; payment: customer, district, warehouse; delivery: district by district the new-order, then order and customer. Who holds a
-//!    customer and waits is a delivery, for a new-order that only an earlier delivery of that warehouse can hold, or a payment,
-//!    for a district or warehouse, whose holders wait for nothing but those.
+//! 1. What a transaction changes it reads under a lock first; what it only reads it reads in its snapshot. Two
+//!    exceptions, where another lock already keeps everybody else out: an order's lines are changed by the one delivery
+//!    that holds its new-order, and rows that are inserted have numbers taken under a lock.
+//! 2. Locks are taken in one order, so that transactions wait but do not deadlock: new-order: stock by warehouse and
+//!    item, then the district; payment: customer, district, warehouse; delivery: district by district the new-order,
+//!    then order and customer. Who holds a customer and waits is a delivery, for a new-order that only an earlier
+//!    delivery of that warehouse can hold, or a payment, for a district or warehouse, whose holders wait for nothing
+//!    but those.
 //! 3. The row that most want is locked last: a payment's warehouse, a new-order's district.
 //! 4. What a terminal would display is computed and handed to [`black_box`](std::hint::black_box).
 

@@ -1,6 +1,7 @@
 //! New-order (clause 2.4): a customer orders 5 to 15 items.
 //!
-//! One in a hundred names an item that does not exist and is rolled back, after everything else was done (clause 2.4.2.3).
+//! One in a hundred names an item that does not exist and is rolled back, after everything else was done (clause
+//! 2.4.2.3).
 
 use super::super::layout::{NAME, skip_texts};
 use super::super::now_us;

@@ -2,7 +2,8 @@
 //!
 //! 1. What can be refused is refused before anything is written.
 //! 2. The result goes to standard output, as a table or with `--json` as JSON; everything else to standard error.
-//! 3. Exit code 1 when the data is not consistent afterwards (TPC-C), 2 for an error, also one inside the window: the result until then is still shown.
+//! 3. Exit code 1 when the data is not consistent afterwards (TPC-C), 2 for an error, also one inside the
+//!    window: the result until then is still shown.
 
 mod kv;
 mod tpcc;

@@ -5,6 +5,7 @@
 use super::{CommonArgs, ended, note_load, open, with_progress};
 use crate::{Ended, Outcome, note, print};
 use clap::Args;
+use clap::builder::TypedValueParser;
 use seawall_bench::tpcc::Scale;
 use seawall_bench::tpcc::check::Checked;
 use seawall_bench::tpcc::run::{TpccRun, WAREHOUSES_MAX, table};
@@ -16,13 +17,17 @@ use std::sync::atomic::AtomicBool;
     seawall bench tpcc --warehouses 4 --threads 8 --dir /srv/bench --reuse --json")]
 pub(crate) struct TpccArgs {
     /// Warehouses, about 80 MiB each
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(WAREHOUSES_MAX)))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = warehouses())]
     warehouses: u16,
     /// Divide the numbers of items and customers by this, for a quick look; no TPC-C then
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=300))]
     scale_down: u32,
     #[command(flatten)]
     common: CommonArgs,
+}
+
+fn warehouses() -> impl TypedValueParser<Value = u16> {
+    clap::value_parser!(u16).range(1..=i64::from(WAREHOUSES_MAX))
 }
 
 pub(crate) fn run(args: &TpccArgs, stop: &AtomicBool) -> Outcome {
