@@ -63,23 +63,32 @@ impl Tree {
     /// # Errors
     /// Those of reading branch pages.
     pub fn level1_children(&self, pool: &Pool, low: &[u8], high: Bound<&[u8]>, from_high: bool) -> Result<Level1> {
+        pool.retry(|| self.try_level1_children(pool, low, high, from_high))
+    }
+
+    /// The same without reading.
+    pub(super) fn try_level1_children(
+        &self,
+        pool: &Pool,
+        low: &[u8],
+        high: Bound<&[u8]>,
+        from_high: bool,
+    ) -> Result<Level1, Stop> {
         if is_empty_range(low, high) {
             return Ok(Level1::default());
         }
         let toward = if from_high { toward_high(high) } else { Toward::Key(low) };
-        pool.retry(|| {
-            let Some(page) = self.descend(pool, toward, 1, |_, _| ())? else { return Ok(Level1::default()) };
-            let node = Node::open(&page)?;
-            let first = node.child_slot(low)?;
-            let last = toward_high(high).child_slot(&node)?;
-            let children = (first..=last).map(|slot| node.child(slot)).collect::<Result<_, _>>()?;
-            let beyond = if from_high {
-                Some(node.lower()).filter(|&lower| lower > low)
-            } else {
-                node.upper().filter(|upper| !is_empty_range(upper, high))
-            };
-            Ok(Level1 { children, beyond: beyond.map(<[u8]>::to_vec) })
-        })
+        let Some(page) = self.descend(pool, toward, 1, |_, _| ())? else { return Ok(Level1::default()) };
+        let node = Node::open(&page)?;
+        let first = node.child_slot(low)?;
+        let last = toward_high(high).child_slot(&node)?;
+        let children = (first..=last).map(|slot| node.child(slot)).collect::<Result<_, _>>()?;
+        let beyond = if from_high {
+            Some(node.lower()).filter(|&lower| lower > low)
+        } else {
+            node.upper().filter(|upper| !is_empty_range(upper, high))
+        };
+        Ok(Level1 { children, beyond: beyond.map(<[u8]>::to_vec) })
     }
 
     /// Estimates what lies from `low` (included) to `high`. No latch may be held.

@@ -7,8 +7,9 @@
 //! 3. A page that was made and never initialised goes away with its latch: nobody ever sees it.
 #![allow(unsafe_code)]
 
-use super::frame::{REMADE, UNBORN, VIRGIN, Where};
+use super::frame::{COLD, REMADE, UNBORN, VIRGIN, Where};
 use super::pool::Pool;
+use super::stats::count;
 use crate::error::Stop;
 use crate::format::{Lsn, PageId, page};
 use std::fmt;
@@ -45,9 +46,19 @@ pub(super) struct Owned<'p> {
 pub(super) struct Parked(u32);
 
 /// Finds a resident page and latches it by `lock`; gives the latch back by `unlock` when the frame has changed hands
-/// meanwhile.
+/// meanwhile. A use of the page.
 #[inline]
 fn find(pool: &Pool, page: PageId, lock: impl Fn(u32) -> bool, unlock: impl Fn(u32)) -> Option<Option<u32>> {
+    let found = find_untouched(pool, page, lock, unlock);
+    if let Some(Some(frame)) = found {
+        pool.frames.get(frame).touch();
+    }
+    found
+}
+
+/// The same, which is no use of the page.
+#[inline]
+fn find_untouched(pool: &Pool, page: PageId, lock: impl Fn(u32) -> bool, unlock: impl Fn(u32)) -> Option<Option<u32>> {
     loop {
         let Where::In(frame) = pool.map.get(page) else { return None };
         if !lock(frame) {
@@ -55,7 +66,6 @@ fn find(pool: &Pool, page: PageId, lock: impl Fn(u32) -> bool, unlock: impl Fn(u
         }
         let known = pool.frames.get(frame);
         if known.holds(page.0) {
-            known.touch();
             return Some(Some(frame));
         }
         unlock(frame);
@@ -77,6 +87,16 @@ impl Pool {
             Some(Some(frame)) => Ok(PageRead { pool: self, frame }),
             _ => Err(Stop::Load(page)),
         }
+    }
+
+    /// The same for a page that is not used, only looked at or kept; `None` when it is not resident.
+    pub(super) fn shared_untouched(&self, page: PageId) -> Option<PageRead<'_>> {
+        let lock = |frame| {
+            self.frames.get(frame).latch.lock_shared();
+            true
+        };
+        let frame = find_untouched(self, page, lock, |frame| self.unlock_shared(frame))?;
+        frame.map(|frame| PageRead { pool: self, frame })
     }
 
     /// The same without waiting for anything; `None` when it is latched exclusively.
@@ -141,6 +161,9 @@ impl Pool {
     pub(super) fn claim(&self, frame: u32) -> Option<Owned<'_>> {
         let known = self.frames.get(frame);
         let page = known.claim(self.frames.dirt(frame))?;
+        if known.flags.load(Ordering::Relaxed) & COLD != 0 {
+            count(&self.counters.prefetch_wasted, 1);
+        }
         // SAFETY: `claim` has just latched it for us.
         unsafe { known.vacate(self.map.entry(PageId(page))) };
         Some(Owned { pool: self, frame })
