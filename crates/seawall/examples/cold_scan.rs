@@ -14,6 +14,7 @@ use std::time::Instant;
 /// Bytes of a row's value; with its key and header about 200 in a leaf.
 const VALUE: [u8; 180] = [7; 180];
 const DEPTHS: [u32; 4] = [0, 1, 8, 32];
+const TREES: [&str; 2] = ["ordered", "random"];
 
 /// What the block device under `dir` has done: reads, bytes read, and milliseconds that requests were in flight, added up.
 fn device(dir: &Path) -> Option<[u64; 3]> {
@@ -25,9 +26,13 @@ fn device(dir: &Path) -> Option<[u64; 3]> {
     Some([*field.first()?, *field.get(2)? * 512, *field.get(3)?])
 }
 
-/// Numbers in no order, each below `rows` once, if `rows` is a power of two.
+/// Numbers in no order, each below `rows`, a power of two, once: each step can be undone.
 fn shuffled(i: u64, rows: u64) -> u64 {
-    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(i >> 7) & (rows - 1)
+    let (mask, half) = (rows - 1, rows.ilog2() / 2);
+    let mut x = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & mask;
+    x ^= x >> half;
+    x = x.wrapping_mul(0xd6e8_feb8_6659_fd93) & mask;
+    x ^ (x >> half)
 }
 
 fn load(db: &Database, tree: &Tree, rows: u64, in_order: bool) -> Result<()> {
@@ -107,14 +112,21 @@ fn points(db: &Database, tree: &Tree, rows: u64, keys_each: usize, count: u64) -
 fn measure(dir: &Path, mib: u64, pool_mib: u64) -> Result<()> {
     // A power of two, so that `shuffled` meets each once.
     let rows = ((mib << 20) / 200).next_power_of_two();
-    let options = Options::default().with_pool_size(pool_mib << 20).with_log_capacity(512 << 20);
+    // Loaded in memory: inserts at random into a small pool would take an hour, and leave the same trees behind.
+    let options = Options::default().with_log_capacity(512 << 20);
+    let db = Database::open_with(dir.join("db"), options.clone().with_pool_size(4 * mib << 20))?;
+    for name in TREES {
+        load(&db, &db.create_tree(name)?, rows, name == TREES[0])?;
+    }
+    db.close()?;
+    let options = options.with_pool_size(pool_mib << 20);
+    machine::describe(&options);
     let db = Database::open_with(dir.join("db"), options)?;
-    println!("pool {pool_mib} MiB, {}", db.stats().backend);
-    for name in ["ordered", "random"] {
-        let tree = db.create_tree(name)?;
-        load(&db, &tree, rows, name == "ordered")?;
+    println!("{}", db.stats().backend);
+    for name in TREES {
+        let tree = db.open_tree(name)?;
         for depth in DEPTHS {
-            db.set_option("prefetch_depth", &depth.to_string())?;
+            db.set("prefetch_depth", &depth.to_string())?;
             let what = |what: &str| format!("{name}, depth {depth:2}, {what}");
             report(&db, &what("full scan         "), || full(&db, &tree, true))?;
             if depth == 32 {
@@ -135,7 +147,6 @@ fn main() {
     let mut number = |default| args.next().and_then(|n| n.parse().ok()).unwrap_or(default);
     let (mib, pool_mib) = (number(640), number(64));
     let dir = tempfile::tempdir_in(&place).expect("a directory to measure in");
-    machine::print();
     if let Err(error) = measure(dir.path(), mib, pool_mib) {
         eprintln!("{error}");
         std::process::exit(1);

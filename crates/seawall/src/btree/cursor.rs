@@ -55,7 +55,7 @@ impl Cursor {
         self.tree
     }
 
-    /// How it looks ahead.
+    /// How it looks ahead, and where it ends: it goes to no leaf that lies beyond the bounds set here.
     pub fn look_ahead(&mut self) -> &mut LookAhead {
         &mut self.ahead
     }
@@ -177,7 +177,7 @@ impl Cursor {
                 return Ok(true);
             }
             self.slot = None;
-            let Some(upper) = node.upper() else { return Ok(false) };
+            let Some(upper) = node.upper().filter(|upper| !self.ahead.ends_at(true, upper)) else { return Ok(false) };
             let mut fence = std::mem::take(&mut self.fence);
             fence.clear();
             fence.extend_from_slice(upper);
@@ -204,7 +204,7 @@ impl Cursor {
             }
             self.slot = None;
             let lower = node.lower();
-            if lower.is_empty() {
+            if lower.is_empty() || self.ahead.ends_at(false, lower) {
                 return Ok(false);
             }
             let mut fence = std::mem::take(&mut self.fence);

@@ -85,10 +85,23 @@ impl LookAhead {
         self.stream = std::mem::take(&mut self.stream).sure();
     }
 
-    /// After what is planned, this range too: the caller scans several, in the order of keys, one after the other.
+    /// After what is planned, this range too: the caller scans several, upward and one after the other, and goes through all of them.
     pub fn then(&mut self, start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) {
+        if !self.long {
+            self.long();
+        }
         self.running = true;
         self.plan.push_back((key_of(start).to_vec(), end.clone()));
+    }
+
+    /// Whether nothing that the scan is for lies beyond `fence`.
+    pub(super) fn ends_at(&self, forward: bool, fence: &[u8]) -> bool {
+        match &self.bounds.1 {
+            _ if !forward => fence <= &self.bounds.0[..],
+            Bound::Included(end) => fence > &end[..],
+            Bound::Excluded(end) => fence >= &end[..],
+            Bound::Unbounded => false,
+        }
     }
 
     /// The scan is about to go to `to`.

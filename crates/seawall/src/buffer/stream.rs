@@ -194,14 +194,18 @@ impl Stream {
         true
     }
 
-    /// Whether nothing is named that it has not come to.
-    #[must_use]
-    pub fn is_at_end(&self) -> bool {
-        self.named.is_empty() && self.ahead.is_empty()
+    /// The reader, which takes pages as they arrive, has come to this one. Those before it stay.
+    pub fn took(&mut self, page: PageId) {
+        if let Some(at) = self.ahead.iter().position(|&ahead| ahead == page) {
+            self.ahead.remove(at);
+        } else if let Some(at) = self.named.iter().position(|&named| named == page) {
+            self.named.remove(at);
+        }
     }
 
-    /// Pages named and not yet come to, in order: those asked for, and the next one that is not.
-    pub fn coming(&self) -> impl Iterator<Item = PageId> {
-        self.ahead.iter().chain(self.named.front()).copied()
+    /// A page that was asked for and is there; for a reader that takes pages as they arrive.
+    #[must_use]
+    pub fn arrived(&self, pool: &Pool) -> Option<PageId> {
+        self.ahead.iter().copied().find(|&page| pool.is_resident(page))
     }
 }

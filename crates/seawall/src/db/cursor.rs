@@ -2,6 +2,7 @@
 
 use super::database::Tree;
 use super::transaction::Transaction;
+use crate::btree::LookAhead;
 use crate::error::Result;
 use crate::txn::{LockWait, Mode, Scan, ScanLock, Seek};
 use std::ops::{Bound, RangeBounds};
@@ -61,7 +62,8 @@ impl<'t> Cursor<'t> {
         })
     }
 
-    /// Says that it will not be moved out of these bounds, so that it reads nothing ahead beyond them. A cursor that locks locks nothing beyond.
+    /// Says that nothing outside these bounds is wanted: it reads no leaf that lies beyond, and may or may not find an entry there. A cursor that
+    /// locks locks nothing beyond.
     #[must_use]
     pub fn within<K: AsRef<[u8]>>(self, range: impl RangeBounds<K>) -> Self {
         let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
@@ -177,6 +179,17 @@ impl<'t> Range<'t> {
         self
     }
 
+    /// Looks ahead as `ahead` says, which knows where the scan is going.
+    pub(super) fn led_by(mut self, ahead: LookAhead) -> Self {
+        *self.front.look_ahead() = ahead;
+        self
+    }
+
+    /// What the next range that goes on from here is to be led by.
+    pub(super) fn take_ahead(&mut self) -> LookAhead {
+        std::mem::take(self.front.look_ahead())
+    }
+
     fn step(&mut self, forward: bool) -> Result<Option<KeyValue>> {
         let (scan, began) =
             if forward { (&mut self.front, &mut self.front_began) } else { (&mut self.back, &mut self.back_began) };
@@ -249,7 +262,7 @@ impl DoubleEndedIterator for Range<'_> {
     }
 }
 
-fn is_empty(start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) -> bool {
+pub(super) fn is_empty(start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) -> bool {
     match (start, end) {
         (Bound::Included(start), Bound::Included(end)) => start > end,
         (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => start >= end,

@@ -113,7 +113,7 @@ impl<'t> Scan<'t> {
         self
     }
 
-    /// How it looks ahead.
+    /// How it looks ahead; a locking scan does not.
     pub fn look_ahead(&mut self) -> &mut LookAhead {
         self.cursor.look_ahead()
     }
