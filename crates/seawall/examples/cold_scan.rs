@@ -4,6 +4,7 @@
 //! ```text
 //! cargo run --release -p seawall --example cold_scan [DIR [MiB [POOL_MiB]]]
 //! ```
+//! Also: `DEPTH`, one `prefetch_depth` instead of several.
 
 mod machine;
 
@@ -123,9 +124,10 @@ fn measure(dir: &Path, mib: u64, pool_mib: u64) -> Result<()> {
     machine::describe(&options);
     let db = Database::open_with(dir.join("db"), options)?;
     println!("{}", db.stats().backend);
+    let one = machine::number("DEPTH", u64::MAX);
     for name in TREES {
         let tree = db.open_tree(name)?;
-        for depth in DEPTHS {
+        for depth in if one < u64::MAX { vec![one as u32] } else { DEPTHS.to_vec() } {
             db.set("prefetch_depth", &depth.to_string())?;
             let what = |what: &str| format!("{name}, depth {depth:2}, {what}");
             report(&db, &what("full scan         "), || full(&db, &tree, true))?;

@@ -6,7 +6,7 @@
 //!
 //! 1. A level-1 branch names the leaves of a range exactly: nothing beyond the range's end is asked for, and nothing beyond the rows
 //!    the caller says it wants.
-//! 2. It reads nothing and waits for nothing. A branch page that is not in memory is asked for like a leaf, before the last leaf of the
+//! 2. It reads nothing and waits for nothing, but for the branches on the way to the first leaf of a long scan. A branch page that is not in memory is asked for like a leaf, before the last leaf of the
 //!    branch before it is reached; until it is there nothing more is named.
 //! 3. The tree may change under it. A leaf that was not named where the scan came to it makes it start over from there.
 //! 4. Its errors are the scan's to meet: here they only end the looking ahead.
@@ -21,6 +21,9 @@ use std::ops::Bound;
 
 /// A stretch of keys whose leaves are still to be named: from the first, included, to the second.
 type Span = (Vec<u8>, Bound<Vec<u8>>);
+
+/// Entries of a leaf, as long as none has been seen.
+const LEAF_ROWS: usize = 32;
 
 /// The look-ahead of a scan.
 #[derive(Debug)]
@@ -55,7 +58,7 @@ impl Default for LookAhead {
             long: false,
             leaves: 0,
             rows_left: None,
-            leaf_rows: 0,
+            leaf_rows: LEAF_ROWS,
             at: PageId::NONE,
         }
     }
@@ -119,6 +122,10 @@ impl LookAhead {
             self.start(bound, forward);
         }
         if self.running && self.long {
+            // The branches on the way to the first leaf are the scan's own next reads.
+            if self.stream.is_short() && !self.plan.is_empty() {
+                self.name_more(pool, tree, true);
+            }
             self.ask(pool, tree);
         }
     }
@@ -146,10 +153,14 @@ impl LookAhead {
         self.rows_left = self.rows_left.map(|left| left.saturating_sub(rows as u64));
         if !self.running {
             let has_end = if forward { self.bounds.1 != Bound::Unbounded } else { !self.bounds.0.is_empty() };
-            if self.leaves < 2 && !has_end && self.rows_left.is_none() && !self.long {
+            let has_end = has_end || self.rows_left.is_some();
+            if self.leaves < 2 && !has_end && !self.long {
                 return;
             }
             self.start(if forward { Bound::Included(fence) } else { Bound::Excluded(fence) }, forward);
+            if has_end {
+                self.stream.is_likely();
+            }
         }
         self.ask(pool, tree);
     }
@@ -190,7 +201,7 @@ impl LookAhead {
 
     fn ask(&mut self, pool: &Pool, tree: &Tree) {
         while self.stream.is_short() && !self.plan.is_empty() {
-            if !self.name_more(pool, tree) {
+            if !self.name_more(pool, tree, false) {
                 break;
             }
         }
@@ -201,11 +212,16 @@ impl LookAhead {
         self.stream.next_is_due(pool, most);
     }
 
-    /// Names the leaves of one more branch; false when that has to wait.
-    fn name_more(&mut self, pool: &Pool, tree: &Tree) -> bool {
+    /// Names the leaves of one more branch; false when that has to wait, and it may not.
+    fn name_more(&mut self, pool: &Pool, tree: &Tree, wait: bool) -> bool {
         let Some((low, high)) = self.plan.front_mut() else { return false };
         let bound = high.as_ref().map(|key| &key[..]);
-        match pool.attempt(|| tree.try_level1_children(pool, low, bound, !self.forward)) {
+        let named = if wait {
+            tree.level1_children(pool, low, bound, !self.forward).map_err(Stop::Fail)
+        } else {
+            pool.attempt(|| tree.try_level1_children(pool, low, bound, !self.forward))
+        };
+        match named {
             Ok(level1) => {
                 if self.forward {
                     self.stream.name(level1.children);

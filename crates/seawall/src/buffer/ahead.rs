@@ -93,6 +93,11 @@ impl Ahead {
         }
     }
 
+    /// Most pages of one read.
+    pub(super) fn run_pages(&self) -> usize {
+        self.run_pages
+    }
+
     /// Pages on their way.
     pub(super) fn pages(&self) -> usize {
         self.pages.load(Ordering::Acquire)
@@ -249,7 +254,7 @@ impl Pool {
     }
 
     /// Finishes reads ahead that are done, or with `wait` all of them; returns how many.
-    pub(super) fn finish_prefetches(&self, wait: bool) -> usize {
+    pub(crate) fn finish_prefetches(&self, wait: bool) -> usize {
         let ahead = &self.loads.ahead;
         if ahead.reads() == 0 {
             return 0;

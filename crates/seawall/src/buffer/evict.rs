@@ -47,6 +47,19 @@ impl Pool {
         freed
     }
 
+    /// Drops every page that nobody has pinned, written home before.
+    #[cfg(test)]
+    pub(crate) fn chill(&self) {
+        self.flush_all().unwrap();
+        self.evict(usize::MAX, true);
+    }
+
+    /// Streams that share the device.
+    #[cfg(test)]
+    pub(crate) fn streams(&self) -> u32 {
+        self.loads.ahead.streams.load(Ordering::Acquire)
+    }
+
     /// A frame if one is to be had without I/O; latched code may ask.
     pub(super) fn frame_at_once(&self) -> Option<Owned<'_>> {
         if !self.turn.may_take() {

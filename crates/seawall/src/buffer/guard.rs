@@ -89,6 +89,12 @@ impl Pool {
         }
     }
 
+    /// A look at a page that happens to be in memory, which does not keep it there longer. Waits for a latch at most.
+    pub fn peek(&self, page: PageId) -> Option<PageRead<'_>> {
+        super::read::may_latch().ok()?;
+        self.shared_untouched(page)
+    }
+
     /// The same for a page that is not used, only looked at or kept; `None` when it is not resident.
     pub(super) fn shared_untouched(&self, page: PageId) -> Option<PageRead<'_>> {
         let lock = |frame| {

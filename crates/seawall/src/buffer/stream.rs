@@ -10,7 +10,8 @@
 //!    there long before they are needed. Until the reader has shown that it goes on, the window is small.
 //! 3. *The device is shared*: a stream has at most `prefetch_depth` reads in flight, and while reads ahead are many at most its
 //!    even part of `prefetch_depth_total`; of what is left over it may take half. One read is always permitted.
-//! 4. Asking is done in batches of a quarter of the window, so that neighbours become one read and many reads one system call.
+//! 4. Asking is done in batches of a quarter of the window, so that many reads are one system call; pages that are neighbours in
+//!    the file in batches of the largest read, with a window of some of these.
 //! 5. Dropping it stops it. What is in flight arrives, cold, in memory.
 
 use super::pool::Pool;
@@ -22,6 +23,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Pages ahead at the beginning.
 const WINDOW_MIN: usize = 2;
+/// Pages ahead at the beginning when the reader will need them unless it breaks off.
+const WINDOW_LIKELY: usize = 16;
 /// Pages ahead at the beginning when the reader is known to need them.
 const WINDOW_LONG: usize = 32;
 /// The window's largest size in reads of the depth: contiguous pages are few reads, and pages that have arrived out of order
@@ -47,6 +50,9 @@ pub struct Stream {
     /// Among those who share, once it has asked for something.
     sharing: Option<Sharing>,
 }
+
+/// Window and batch of contiguous pages, in the largest reads.
+const WINDOW_RUNS: usize = 4;
 
 /// One among the streams that share the device.
 #[derive(Debug)]
@@ -74,13 +80,19 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// For a reader that needs all it names: begins with a larger window, which may grow faster.
+    /// For a reader that needs all it names: begins with a large window.
     #[must_use]
     pub fn sure(self) -> Self {
         Self { window: WINDOW_LONG, sure: true, ..self }
     }
 
-    /// The same of pages that are known.
+    /// What will be named has an end that the reader goes to unless it breaks off: begins with a middling window.
+    pub fn is_likely(&mut self) {
+        self.window = self.window.max(WINDOW_LIKELY);
+        self.seen = self.seen.max(WINDOW_LIKELY / 2);
+    }
+
+    /// Of these pages, all of which the reader needs.
     pub fn of(pages: impl IntoIterator<Item = PageId>) -> Self {
         let mut stream = Self::default().sure();
         stream.name(pages);
@@ -150,11 +162,21 @@ impl Stream {
         let part = |all: usize, used: usize| (all / sharers).max(all.saturating_sub(used) / 2).max(1);
         let reads_max = depth.min(part(total, pool.loads.ahead.reads()));
         let in_memory_max = (pool.bytes() as usize / pool.page_bytes() / 8 / sharers).max(1);
+        let contiguous = self.named.len() > 1 && self.named[0].0.abs_diff(self.named[1].0) == 1;
+        let run = pool.loads.ahead.run_pages();
+        if contiguous {
+            self.window = self.window.max(WINDOW_RUNS * run);
+        }
         let shown = if self.sure { usize::MAX } else { (2 * self.seen).max(WINDOW_MIN) };
         self.window = self.window.clamp(1, WINDOW_READS * depth).min(in_memory_max);
         let window = self.window.min(shown);
         let room = window.min(most).saturating_sub(self.ahead.len());
-        if room == 0 || room < (window / 4).min(self.named.len()).min(most) {
+        let batch = if contiguous { run.min(window / 2) } else { window / 4 };
+        if room == 0 || room < batch.min(self.named.len()).min(most) {
+            return;
+        }
+        if self.ahead.is_empty() && room.min(self.named.len()) == 1 {
+            // The page that is needed now, and no other: reading it is all there is to do.
             return;
         }
         let in_flight = self.in_flight.get_or_insert_default();

@@ -29,5 +29,5 @@ pub use options::{
     Change as OptionChange, FlushChoice, MemoryLimit, OptionInfo, Options, Preallocate, Source, TornPages, Warning,
 };
 pub use publish::Published;
-pub use ranges::{RangeOrder, Ranges};
+pub use ranges::{RangeEstimate, RangeOrder, Ranges};
 pub use transaction::{Commit, Savepoint, Transaction};

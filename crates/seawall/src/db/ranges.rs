@@ -1,4 +1,4 @@
-//! Many ranges in one scan.
+//! Many ranges in one scan, and how much is in one.
 //!
 //! 1. Each range gives what a scan of it alone would give, in the same order; which range comes when is the only difference.
 //! 2. By key: one look-ahead goes through all ranges, so that the reads of the next ones are under way while one is read.
@@ -23,6 +23,37 @@ pub enum RangeOrder {
     Key,
     /// As their pages arrive from the disk.
     Arrival,
+}
+
+/// What a range holds, about; see [`Transaction::estimate_range`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RangeEstimate {
+    /// Rows, those that are deleted and not yet purged included.
+    pub rows: u64,
+    /// Pages that a scan of it reads; long values are not counted.
+    pub pages: u64,
+}
+
+pub(super) fn estimate(
+    tx: &Transaction,
+    tree: &Tree,
+    start: Bound<Vec<u8>>,
+    end: Bound<Vec<u8>>,
+) -> Result<RangeEstimate> {
+    if is_empty(&start, &end) {
+        return Ok(RangeEstimate::default());
+    }
+    let low = match start {
+        // The next key after it.
+        Bound::Excluded(mut key) => {
+            key.push(0);
+            key
+        }
+        Bound::Included(key) => key,
+        Bound::Unbounded => Vec::new(),
+    };
+    let found = tree.state.at.estimate(tx.txn().pool(), &low, end.as_ref().map(|key| &key[..]))?;
+    Ok(RangeEstimate { rows: found.entries, pages: found.leaves })
 }
 
 /// A range to come.

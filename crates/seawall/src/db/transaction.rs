@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, CursorOptions, Range};
 use super::database::{Inner, Tree, Xid};
-use super::ranges::{RangeOrder, Ranges};
+use super::ranges::{RangeEstimate, RangeOrder, Ranges};
 use crate::btree::LookAhead;
 use crate::error::{Error, Result};
 use crate::format::TxnId;
@@ -140,6 +140,16 @@ impl Transaction {
     pub fn prefix<'t>(&'t self, tree: &Tree, prefix: &[u8]) -> Range<'t> {
         let (start, end) = super::keys::prefix_range(prefix);
         Range::new(self, tree, start, end)
+    }
+
+    /// What a range holds, about: rows (those that are deleted and not yet purged included) and pages. Reads branch pages, and a few leaves when
+    /// the range has few or almost none is in memory. Meant to be within a factor of two.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn estimate_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
+        let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        super::ranges::estimate(self, tree, own(range.start_bound()), own(range.end_bound()))
     }
 
     /// The entries of many ranges, each with the number of its range in `ranges`. What is not in memory is read side by side: the leaves of the
