@@ -89,7 +89,7 @@ impl Pool {
             if self.evict(batch, round > 0) > 0 {
                 continue;
             }
-            if self.finish_prefetches(round > 0) == 0 && self.clean_near_hand(round > 0)? == 0 && round > 0 {
+            if self.finish_prefetches(round > 0) == 0 && self.clean_near_hand(1, round > 0)? == 0 && round > 0 {
                 return Ok(None);
             }
         }
