@@ -115,7 +115,7 @@ fn measure(dir: &Path, mib: u64, pool_mib: u64) -> Result<()> {
     let rows = ((mib << 20) / 200).next_power_of_two();
     // Loaded in memory: inserts at random into a small pool would take an hour, and leave the same trees behind.
     let options = Options::default().with_log_capacity(512 << 20);
-    let db = Database::open_with(dir.join("db"), options.clone().with_pool_size(4 * mib << 20))?;
+    let db = Database::open_with(dir.join("db"), options.clone().with_pool_size(mib << 22))?;
     for name in TREES {
         load(&db, &db.create_tree(name)?, rows, name == TREES[0])?;
     }

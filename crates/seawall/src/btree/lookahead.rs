@@ -143,7 +143,15 @@ impl LookAhead {
     }
 
     /// The scan, which has gone through `rows` of the `leaf_rows` entries of its leaf, is about to go on beyond `fence`.
-    pub(super) fn leave(&mut self, pool: &Pool, tree: &Tree, forward: bool, fence: &[u8], rows: usize, leaf_rows: usize) {
+    pub(super) fn leave(
+        &mut self,
+        pool: &Pool,
+        tree: &Tree,
+        forward: bool,
+        fence: &[u8],
+        rows: usize,
+        leaf_rows: usize,
+    ) {
         if self.forward != forward {
             self.stop();
             self.forward = forward;

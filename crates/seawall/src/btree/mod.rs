@@ -33,8 +33,8 @@ pub use estimate::{Estimate, Level1};
 pub use lookahead::LookAhead;
 pub use node::{Node, Position, SLOT_BYTES, entry_bytes_max, key_bytes_max};
 pub use overflow::{
-    OVERFLOW_VALUE_BYTES_MAX, OverflowWriter, free_overflow_body, free_overflow_head, read_overflow, read_overflow_into,
-    read_overflow_many,
+    OVERFLOW_VALUE_BYTES_MAX, OverflowWriter, free_overflow_body, free_overflow_head, read_overflow,
+    read_overflow_into, read_overflow_many,
 };
 pub use redo::{Insert, Patch, Remove, Replace, redo};
 pub use seek::Seek;

@@ -215,12 +215,12 @@ impl Pool {
                     owner.fetch_add(reads as u32, Ordering::AcqRel);
                 }
                 let mut list = ahead.list.lock();
-                list.extend(
-                    parts
-                        .into_iter()
-                        .zip(pending)
-                        .map(|((first, frames), pending)| Flight { first, frames, pending, owner: owner.cloned() }),
-                );
+                list.extend(parts.into_iter().zip(pending).map(|((first, frames), pending)| Flight {
+                    first,
+                    frames,
+                    pending,
+                    owner: owner.cloned(),
+                }));
                 let now = list.len();
                 ahead.count.store(now, Ordering::Release);
                 drop(list);

@@ -38,10 +38,7 @@ pub(super) struct Loads {
 
 impl Loads {
     pub(super) fn new(page_bytes: usize, frames_max: u32) -> Self {
-        Self {
-            waiting: (0..SHARDS).map(|_| Default::default()).collect(),
-            ahead: Ahead::new(page_bytes, frames_max),
-        }
+        Self { waiting: (0..SHARDS).map(|_| Default::default()).collect(), ahead: Ahead::new(page_bytes, frames_max) }
     }
 
     fn shard(&self, page: PageId) -> &(Mutex<()>, Condvar) {

@@ -183,7 +183,10 @@ impl Stream {
         if in_flight.load(Ordering::Acquire) > 0 {
             pool.finish_prefetches(false);
         }
-        let reads = reads_max.saturating_sub(in_flight.load(Ordering::Acquire) as usize);
+        let flying = in_flight.load(Ordering::Acquire) as usize;
+        // Whoever had the device for itself before others came has more than its part until that has arrived.
+        let left_over = total.saturating_sub(pool.loads.ahead.reads()).max(usize::from(flying == 0));
+        let reads = reads_max.saturating_sub(flying).min(left_over);
         if reads == 0 || (reads < reads_max / 4 && !self.ahead.is_empty()) {
             return;
         }

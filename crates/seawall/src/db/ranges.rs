@@ -34,27 +34,22 @@ pub struct RangeEstimate {
     pub pages: u64,
 }
 
-pub(super) fn estimate(
-    tx: &Transaction,
-    tree: &Tree,
-    start: Bound<Vec<u8>>,
-    end: Bound<Vec<u8>>,
-) -> Result<RangeEstimate> {
-    if is_empty(&start, &end) {
+pub(super) fn estimate(tx: &Transaction, tree: &Tree, (start, end): &Bounds) -> Result<RangeEstimate> {
+    if is_empty(start, end) {
         return Ok(RangeEstimate::default());
     }
     let low = match start {
         // The next key after it.
-        Bound::Excluded(mut key) => {
-            key.push(0);
-            key
-        }
-        Bound::Included(key) => key,
+        Bound::Excluded(key) => [&key[..], &[0]].concat(),
+        Bound::Included(key) => key.clone(),
         Bound::Unbounded => Vec::new(),
     };
     let found = tree.state.at.estimate(tx.txn().pool(), &low, end.as_ref().map(|key| &key[..]))?;
     Ok(RangeEstimate { rows: found.entries, pages: found.leaves })
 }
+
+/// From where to where.
+pub(super) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// A range to come.
 #[derive(Debug)]
@@ -90,12 +85,7 @@ fn first_key(start: &Bound<Vec<u8>>) -> &[u8] {
 }
 
 impl<'t> Ranges<'t> {
-    pub(super) fn new(
-        tx: &'t Transaction,
-        tree: &Tree,
-        ranges: Vec<(Bound<Vec<u8>>, Bound<Vec<u8>>)>,
-        order: RangeOrder,
-    ) -> Self {
+    pub(super) fn new(tx: &'t Transaction, tree: &Tree, ranges: Vec<Bounds>, order: RangeOrder) -> Self {
         let mut coming: Vec<Coming> = ranges
             .into_iter()
             .enumerate()
@@ -151,7 +141,7 @@ impl<'t> Ranges<'t> {
         Some(chosen)
     }
 
-    fn begin(&mut self, next: Coming) -> (usize, Range<'t>) {
+    fn begin(&mut self, next: &Coming) -> (usize, Range<'t>) {
         let range = Range::new(self.tx, &self.tree, next.start.clone(), next.end.clone());
         if self.order == RangeOrder::Arrival {
             return (next.number, range);
@@ -185,7 +175,7 @@ impl Iterator for Ranges<'_> {
             }
             self.current = None;
             let next = self.choose()?;
-            self.current = Some(self.begin(next));
+            self.current = Some(self.begin(&next));
         }
     }
 }

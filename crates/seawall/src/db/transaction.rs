@@ -149,7 +149,7 @@ impl Transaction {
     /// As [`Transaction::get`].
     pub fn estimate_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
         let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        super::ranges::estimate(self, tree, own(range.start_bound()), own(range.end_bound()))
+        super::ranges::estimate(self, tree, &(own(range.start_bound()), own(range.end_bound())))
     }
 
     /// The entries of many ranges, each with the number of its range in `ranges`. What is not in memory is read side by side: the leaves of the
