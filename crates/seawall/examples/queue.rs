@@ -13,7 +13,8 @@ const WORKERS: u32 = 4;
 
 /// The first job that is free, locked.
 fn take(tx: &Transaction, jobs: &Tree) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-    let options = CursorOptions { lock: Some(LockMode::Exclusive), wait: Some(LockWait::SkipLocked) };
+    let options =
+        CursorOptions { lock: Some(LockMode::Exclusive), wait: Some(LockWait::SkipLocked), ..CursorOptions::default() };
     let mut cursor = tx.cursor(jobs, options);
     if !cursor.seek(Seek::First)? {
         return Ok(None);

@@ -72,7 +72,7 @@ fn read(tx: &Transaction, tree: &Tree, stable: bool, dice: &mut Dice) -> Result<
         2 => {
             let lock = [None, Some(LockMode::Shared), Some(LockMode::Exclusive)][dice.next(3) as usize];
             let wait = if dice.next(2) == 0 { Some(LockWait::SkipLocked) } else { None };
-            let mut cursor = tx.cursor(tree, CursorOptions { lock, wait });
+            let mut cursor = tx.cursor(tree, CursorOptions { lock, wait, ..CursorOptions::default() });
             let mut there = cursor.seek(Seek::AtLeast(&key))?;
             let forward = dice.next(2) == 0;
             for _ in 0..dice.next(20) {

@@ -220,7 +220,8 @@ fn a_cursor_that_skips_locked_rows_skips_them_at_every_level() {
     let mut writer = db.begin().unwrap();
     writer.put(&tree, &1u32.to_be_bytes(), b"y").unwrap();
     assert!(writer.get_for_update(&tree, &3u32.to_be_bytes()).unwrap().is_some());
-    let skipping = CursorOptions { lock: Some(LockMode::Exclusive), wait: Some(LockWait::SkipLocked) };
+    let skipping =
+        CursorOptions { lock: Some(LockMode::Exclusive), wait: Some(LockWait::SkipLocked), ..CursorOptions::default() };
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
         let tx = db.begin_with(at(isolation)).unwrap();
         assert_eq!(keys(&tx, &tree, skipping), [0, 2, 4], "{isolation:?}");

@@ -6,9 +6,8 @@
 
 use super::Tree;
 use super::entry::OverflowRef;
-
 use super::overflow;
-use crate::buffer::Pool;
+use crate::buffer::{Pool, Stream};
 use crate::error::{Error, Result, Stop};
 use crate::format::page::{self, PageKind};
 use crate::format::{PageId, TreeId};
@@ -48,12 +47,15 @@ struct Walk<'a, F> {
     seen: HashSet<PageId>,
     findings: Vec<Finding>,
     page: Vec<u8>,
+    /// The nodes that come next.
+    stream: Stream,
 }
 
 /// Looks at every page of a tree: order in and across nodes, fences, levels, owners, long values. Calls `reached` for each page. Nobody may change
 /// the tree meanwhile; no latch may be held. No findings: the tree is whole.
 pub fn check(tree: Tree, pool: &Pool, reached: impl FnMut(PageId, PageKind)) -> Vec<Finding> {
-    let mut walk = Walk { tree, pool, reached, seen: HashSet::new(), findings: Vec::new(), page: Vec::new() };
+    let (seen, findings, page, stream) = (HashSet::new(), Vec::new(), Vec::new(), Stream::default().sure());
+    let mut walk = Walk { tree, pool, reached, seen, findings, page, stream };
     let mut todo = vec![Todo { id: tree.root, level: None, lower: Vec::new(), upper: None }];
     while let Some(next) = todo.pop() {
         if let Err(why) = walk.node(&next, &mut todo) {
@@ -89,12 +91,14 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
 
     fn node(&mut self, expected: &Todo, todo: &mut Vec<Todo>) -> Result<()> {
         let (pool, copy, id) = (self.pool, &mut self.page, expected.id);
+        self.stream.next_is_due(pool, usize::MAX);
         pool.retry(|| {
             let held = pool.shared(id)?;
             copy.resize(held.len(), 0);
             copy.copy_from_slice(&held);
             Ok::<_, Stop>(())
         })?;
+        self.stream.came_to(id);
         let copy = std::mem::take(&mut self.page);
         let result = self.node_copy(&copy, expected, todo);
         self.page = copy;
@@ -139,8 +143,9 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
         // Taken from the end: in the order of keys, and asked for in that order.
         todo[first..].reverse();
         if node.level() == 1 {
-            let ahead: Vec<_> = todo[first..].iter().rev().map(|child| child.id).take(64).collect();
-            self.pool.prefetch(&ahead);
+            self.stream.name(todo[first..].iter().rev().map(|child| child.id));
+            // Behind them the branch that names the next ones.
+            self.stream.name(todo[..first].last().map(|sibling| sibling.id));
         }
         Ok(())
     }
@@ -155,8 +160,10 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
                     if !self.reach(id, PageKind::Overflow) {
                         return;
                     }
-                    self.pool.prefetch(&pages[..pages.len().min(64)]);
+                    let mut ahead = Stream::of(pages.iter().chain(&next).copied());
                     for page_id in pages {
+                        ahead.next_is_due(self.pool, usize::MAX);
+                        ahead.came_to(page_id);
                         match self.data_len(page_id) {
                             Ok(bytes) if self.reach(page_id, PageKind::Overflow) => len += bytes,
                             Ok(_) => {}

@@ -4,9 +4,11 @@
 //!    entries are those of one moment of that leaf ([`Cursor::leaf_lsn`]).
 //! 2. The next leaf is the one that holds the copy's upper fence, the previous one the one that ends at its lower fence: found by descending, so
 //!    splits and merges in between neither hide nor repeat a key.
-//! 3. It knows nothing of visibility: entries marked deleted are entries.
+//! 3. Before it goes on to the next leaf it looks ahead ([`LookAhead`]), which changes nothing about what it finds.
+//! 4. It knows nothing of visibility: entries marked deleted are entries.
 
 use super::entry::Entry;
+use super::lookahead::LookAhead;
 use super::node::Node;
 use super::seek::Seek;
 use super::{Damaged, Tree};
@@ -27,13 +29,24 @@ pub struct Cursor {
     key: Vec<u8>,
     /// The fence it goes on from.
     fence: Vec<u8>,
+    /// Where it came into the leaf.
+    entered_at: usize,
+    ahead: LookAhead,
 }
 
 impl Cursor {
     /// A cursor that stands nowhere.
     #[must_use]
     pub fn new(tree: Tree) -> Self {
-        Self { tree, copy: Vec::new(), slot: None, key: Vec::new(), fence: Vec::new() }
+        Self {
+            tree,
+            copy: Vec::new(),
+            slot: None,
+            key: Vec::new(),
+            fence: Vec::new(),
+            entered_at: 0,
+            ahead: LookAhead::default(),
+        }
     }
 
     /// The tree it is in.
@@ -42,14 +55,22 @@ impl Cursor {
         self.tree
     }
 
+    /// How it looks ahead, and where it ends: it goes to no leaf that lies beyond the bounds set here.
+    pub fn look_ahead(&mut self) -> &mut LookAhead {
+        &mut self.ahead
+    }
+
     /// Stands on the entry that is asked for. False when there is none. No latch may be held.
     ///
     /// # Errors
     /// Those of reading.
     pub fn seek(&mut self, pool: &Pool, to: Seek<'_>) -> Result<bool> {
         self.slot = None;
+        self.ahead.before_seek(pool, &self.tree, to);
         self.fill(pool, to)?;
+        self.ahead.sought(page::number(&self.copy));
         let slot = to.slot(&Node::open(&self.copy)?)?;
+        self.entered_at = slot;
         if to.is_forward() { self.settle_up(pool, slot) } else { self.settle_down(pool, slot) }
     }
 
@@ -156,15 +177,19 @@ impl Cursor {
                 return Ok(true);
             }
             self.slot = None;
-            let Some(upper) = node.upper() else { return Ok(false) };
+            let Some(upper) = node.upper().filter(|upper| !self.ahead.ends_at(true, upper)) else { return Ok(false) };
             let mut fence = std::mem::take(&mut self.fence);
             fence.clear();
             fence.extend_from_slice(upper);
+            let (rows, leaf_rows) = (node.count().saturating_sub(self.entered_at), node.count());
+            self.ahead.leave(pool, &self.tree, true, &fence, rows, leaf_rows);
             let filled = self.fill(pool, Seek::AtLeast(&fence));
             self.fence = fence;
             filled?;
+            self.ahead.came_to(page::number(&self.copy));
             // A merge may have put smaller keys before those that are next.
             slot = Node::open(&self.copy)?.search(&self.fence)?.slot;
+            self.entered_at = slot;
         }
     }
 
@@ -179,17 +204,21 @@ impl Cursor {
             }
             self.slot = None;
             let lower = node.lower();
-            if lower.is_empty() {
+            if lower.is_empty() || self.ahead.ends_at(false, lower) {
                 return Ok(false);
             }
             let mut fence = std::mem::take(&mut self.fence);
             fence.clear();
             fence.extend_from_slice(lower);
+            let (rows, leaf_rows) = (self.entered_at, node.count());
+            self.ahead.leave(pool, &self.tree, false, &fence, rows, leaf_rows);
             let filled = self.fill(pool, Seek::Before(&fence));
             self.fence = fence;
             filled?;
+            self.ahead.came_to(page::number(&self.copy));
             // A merge may have put larger keys behind those that are next.
             slot = Node::open(&self.copy)?.search(&self.fence)?.slot;
+            self.entered_at = slot;
         }
     }
 }

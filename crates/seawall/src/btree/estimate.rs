@@ -1,17 +1,23 @@
 //! What lies in a range, from branch pages.
 //!
 //! 1. Branch pages give the children of a range exactly, so a scan asks for these pages and no others.
-//! 2. An estimate reads branch pages and at most two leaves; a leaf that is not in memory is read only when the range has no more
-//!    than three, or none of its two ends is in memory.
+//! 2. An estimate counts the leaves of a range in branch pages, and its entries in a few leaves: in those that are in memory, of which
+//!    it looks at some spread over the range. Leaves are read only when the range has no more than three, or when fewer than
+//!    [`SAMPLES_MIN`] are in memory; those side by side.
 //! 3. Two descents see two moments of the tree. That is good enough to estimate by, and never an error.
 
 use super::Tree;
 use super::node::Node;
 use super::search::Toward;
-use crate::buffer::Pool;
+use crate::buffer::{Pool, Stream};
 use crate::error::{Error, Result, Stop};
 use crate::format::PageId;
 use std::ops::Bound;
+
+/// Leaves between the ends that it looks at, if they are in memory.
+const SAMPLES_MAX: usize = 32;
+/// Leaves it goes by; read if they have to be.
+const SAMPLES_MIN: usize = 8;
 
 /// Leaves that a branch just above them names for a range.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,23 +69,32 @@ impl Tree {
     /// # Errors
     /// Those of reading branch pages.
     pub fn level1_children(&self, pool: &Pool, low: &[u8], high: Bound<&[u8]>, from_high: bool) -> Result<Level1> {
+        pool.retry(|| self.try_level1_children(pool, low, high, from_high))
+    }
+
+    /// The same without reading.
+    pub(super) fn try_level1_children(
+        &self,
+        pool: &Pool,
+        low: &[u8],
+        high: Bound<&[u8]>,
+        from_high: bool,
+    ) -> Result<Level1, Stop> {
         if is_empty_range(low, high) {
             return Ok(Level1::default());
         }
         let toward = if from_high { toward_high(high) } else { Toward::Key(low) };
-        pool.retry(|| {
-            let Some(page) = self.descend(pool, toward, 1, |_, _| ())? else { return Ok(Level1::default()) };
-            let node = Node::open(&page)?;
-            let first = node.child_slot(low)?;
-            let last = toward_high(high).child_slot(&node)?;
-            let children = (first..=last).map(|slot| node.child(slot)).collect::<Result<_, _>>()?;
-            let beyond = if from_high {
-                Some(node.lower()).filter(|&lower| lower > low)
-            } else {
-                node.upper().filter(|upper| !is_empty_range(upper, high))
-            };
-            Ok(Level1 { children, beyond: beyond.map(<[u8]>::to_vec) })
-        })
+        let Some(page) = self.descend(pool, toward, 1, |_, _| ())? else { return Ok(Level1::default()) };
+        let node = Node::open(&page)?;
+        let first = node.child_slot(low)?;
+        let last = toward_high(high).child_slot(&node)?;
+        let children = (first..=last).map(|slot| node.child(slot)).collect::<Result<_, _>>()?;
+        let beyond = if from_high {
+            Some(node.lower()).filter(|&lower| lower > low)
+        } else {
+            node.upper().filter(|upper| !is_empty_range(upper, high))
+        };
+        Ok(Level1 { children, beyond: beyond.map(<[u8]>::to_vec) })
     }
 
     /// Estimates what lies from `low` (included) to `high`. No latch may be held.
@@ -112,15 +127,48 @@ impl Tree {
             let (_, entries) = from_first.unwrap_or_default();
             return Ok(Estimate { entries: entries as u64, leaves });
         }
-        let mut from_last = self.count_in(pool, toward_high(high), must_read, |node| end_slot(node, high))?;
-        if from_first.is_none() && from_last.is_none() {
-            from_last = self.count_in(pool, toward_high(high), true, |node| end_slot(node, high))?;
+        let from_last = self.count_in(pool, toward_high(high), must_read, |node| end_slot(node, high))?;
+        let mut samples: Vec<usize> = [from_first, from_last].into_iter().flatten().map(|(count, _)| count).collect();
+        if !must_read {
+            self.sample(pool, low, high, &mut samples)?;
         }
-        let read: Vec<_> = [from_first, from_last].into_iter().flatten().collect();
-        let mean = read.iter().map(|&(count, _)| count).sum::<usize>() as f64 / read.len().max(1) as f64;
+        let mean = samples.iter().sum::<usize>() as f64 / samples.len().max(1) as f64;
         let ends: f64 =
             [from_first, from_last].map(|end| end.map_or(mean / 2.0, |(_, inside)| inside as f64)).iter().sum();
         Ok(Estimate { entries: (between * mean + ends).round() as u64, leaves })
+    }
+
+    /// Adds the numbers of entries of leaves between the ends.
+    fn sample(&self, pool: &Pool, low: &[u8], high: Bound<&[u8]>, samples: &mut Vec<usize>) -> Result<()> {
+        let near = self.level1_children(pool, low, high, false)?.children;
+        let far = self.level1_children(pool, low, high, true)?.children;
+        let mut inside: Vec<PageId> = near;
+        if !inside.contains(far.first().unwrap_or(&PageId::NONE)) {
+            inside.extend(far);
+        }
+        // The ends have been counted.
+        let inside = inside.get(1..inside.len().saturating_sub(1)).unwrap_or_default();
+        let spread = |n: usize| (0..n).map(move |i| inside[(2 * i + 1) * inside.len() / (2 * n)]);
+        let mut looked = 0;
+        for page in spread(inside.len().min(SAMPLES_MAX)) {
+            if let Some(held) = pool.peek(page) {
+                samples.extend(self.open_child(&held, page, 0).ok().map(|node| node.count()));
+            }
+            looked += 1;
+        }
+        if samples.len() >= SAMPLES_MIN.min(looked) {
+            return Ok(());
+        }
+        let wanted: Vec<PageId> = spread(inside.len().min(SAMPLES_MIN)).collect();
+        let mut stream = Stream::of(wanted.iter().copied());
+        for page in wanted {
+            stream.next_is_due(pool, usize::MAX);
+            let held = pool.retry(|| pool.shared(page))?;
+            // It may be another's by now: then it tells nothing.
+            samples.extend(self.open_child(&held, page, 0).ok().map(|node| node.count()));
+            stream.came_to(page);
+        }
+        Ok(())
     }
 
     fn path(&self, pool: &Pool, toward: Toward<'_>) -> Result<Vec<Passed>> {

@@ -14,6 +14,8 @@ mod cursor;
 mod edit;
 mod entry;
 mod estimate;
+mod lookahead;
+mod many;
 mod merge;
 mod node;
 mod overflow;
@@ -28,9 +30,11 @@ pub use check::{Finding, check, check_overflow};
 pub use cursor::Cursor;
 pub use entry::{DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, OVERFLOW, OverflowRef, inline_value_max};
 pub use estimate::{Estimate, Level1};
+pub use lookahead::LookAhead;
 pub use node::{Node, Position, SLOT_BYTES, entry_bytes_max, key_bytes_max};
 pub use overflow::{
-    OVERFLOW_VALUE_BYTES_MAX, OverflowWriter, free_overflow_body, free_overflow_head, read_overflow, read_overflow_into,
+    OVERFLOW_VALUE_BYTES_MAX, OverflowWriter, free_overflow_body, free_overflow_head, read_overflow,
+    read_overflow_into, read_overflow_many,
 };
 pub use redo::{Insert, Patch, Remove, Replace, redo};
 pub use seek::Seek;

@@ -11,7 +11,7 @@
 
 use super::entry::OverflowRef;
 use super::redo::{TryApply, redo_record, rest, slot};
-use crate::buffer::{Held, Mtr, MtrSize, PageRead, Pool, Redo};
+use crate::buffer::{Held, Mtr, MtrSize, PageRead, Pool, Redo, Stream};
 use crate::error::{Error, Result, Stop};
 use crate::format::page::{self, HEADER_BYTES, PageKind, set_u32, u32_at};
 use crate::format::tag::INITIALISES;
@@ -33,8 +33,8 @@ const BODY: usize = HEADER_BYTES + 8;
 const LIST_LEVEL: u8 = 1;
 /// Most data pages that one mini-transaction frees.
 const PAGES_AT_ONCE_MAX: usize = 16;
-/// Data pages asked for ahead of the one that is read.
-const READ_AHEAD: usize = 32;
+/// Values whose lists are read before the first of their pages.
+const TOGETHER: usize = 64;
 
 /// Bytes of a value in a data page.
 const fn data_bytes(page_bytes: usize) -> usize {
@@ -260,28 +260,39 @@ pub fn read_overflow(
     reference: OverflowRef,
     mut piece: impl FnMut(&[u8]) -> ControlFlow<()>,
 ) -> Result<()> {
+    let mut stream = Stream::default().sure();
+    let list = read_list(pool, tree, reference.head)?;
+    name_list(&mut stream, &list);
+    read_from(pool, tree, reference, list, &mut stream, &mut piece)
+}
+
+/// The pages that a list names, and the list behind it.
+type ListRead = (Vec<PageId>, Option<PageId>);
+
+fn name_list(stream: &mut Stream, (pages, next): &ListRead) {
+    stream.name(pages.iter().chain(next).copied());
+}
+
+/// Reads a value whose head has been read, and its pages named in `stream`.
+fn read_from(
+    pool: &Pool,
+    tree: TreeId,
+    reference: OverflowRef,
+    mut list: ListRead,
+    stream: &mut Stream,
+    piece: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<()> {
     let mut left = reference.len as usize;
-    let mut list_id = Some(reference.head);
-    while left > 0 {
-        let Some(id) = list_id else {
-            return Err(Error::bad_page(reference.head, format!("a long value ends {left} bytes early")));
-        };
-        let (pages, next) = read_list(pool, tree, id)?;
-        if pages.is_empty() && next.is_none() {
-            return Err(Error::bad_page(id, format!("a long value ends {left} bytes early")));
-        }
-        if let Some(next) = next {
-            pool.prefetch(&[next]);
-        }
-        for (done, &page_id) in pages.iter().enumerate() {
+    let mut list_id = reference.head;
+    loop {
+        let (pages, next) = list;
+        for page_id in pages {
             if left == 0 {
-                break;
+                return Ok(());
             }
-            if done % (READ_AHEAD / 2) == 0 {
-                // Half of these were asked for the last time; asking again for what is there costs nothing.
-                pool.prefetch(&pages[done..pages.len().min(done + READ_AHEAD)]);
-            }
+            stream.next_is_due(pool, usize::MAX);
             let held: PageRead<'_> = pool.retry(|| pool.shared(page_id))?;
+            stream.came_to(page_id);
             let bytes = data(&held, page_id, tree)?;
             if bytes.is_empty() || bytes.len() > left {
                 return Err(Error::bad_page(page_id, "a piece of a long value of the wrong length"));
@@ -291,7 +302,48 @@ pub fn read_overflow(
                 return Ok(());
             }
         }
-        list_id = next;
+        list_id = match next {
+            _ if left == 0 => return Ok(()),
+            Some(next) => next,
+            None => return Err(Error::bad_page(list_id, format!("a long value ends {left} bytes early"))),
+        };
+        stream.next_is_due(pool, usize::MAX);
+        list = read_list(pool, tree, list_id)?;
+        stream.came_to(list_id);
+        name_list(stream, &list);
+    }
+}
+
+/// Reads many long values of `tree`, whose pages it asks for before it comes to them, and gives each to `value`. No latch may be held.
+///
+/// # Errors
+/// As [`read_overflow`]; those before the one that cannot be read have been given.
+pub fn read_overflow_many(
+    pool: &Pool,
+    tree: TreeId,
+    references: &[OverflowRef],
+    mut value: impl FnMut(Vec<u8>),
+) -> Result<()> {
+    let mut heads = Stream::of(references.iter().map(|reference| reference.head));
+    // So many that their lists do not push each other out of a small pool before they are used.
+    for some in references.chunks(TOGETHER) {
+        let mut pages = Stream::default().sure();
+        let mut lists = Vec::with_capacity(some.len());
+        for reference in some {
+            heads.next_is_due(pool, usize::MAX);
+            let list = read_list(pool, tree, reference.head)?;
+            heads.came_to(reference.head);
+            pages.name(list.0.iter().copied());
+            lists.push(list);
+        }
+        for (reference, list) in some.iter().zip(lists) {
+            let mut bytes = Vec::with_capacity((reference.len as usize).min(1 << 20));
+            read_from(pool, tree, *reference, list, &mut pages, &mut |piece: &[u8]| {
+                bytes.extend_from_slice(piece);
+                ControlFlow::Continue(())
+            })?;
+            value(bytes);
+        }
     }
     Ok(())
 }

@@ -95,7 +95,7 @@ impl Pool {
         let short = self.free_wanted().saturating_sub(self.frames.free_count());
         if short > 0 {
             let freed = self.evict(short, false);
-            let written = if freed < short { self.clean_near_hand(false)? } else { 0 };
+            let written = if freed < short { self.clean_near_hand(self.free_wanted(), false)? } else { 0 };
             let freed = freed + if written > 0 { self.evict(short, false) } else { 0 };
             if freed > 0 || written > 0 {
                 return Ok(Progress { written, freed, more: true, pause: Duration::ZERO });
@@ -180,11 +180,11 @@ impl Pool {
         }
     }
 
-    /// Writes dirty pages that eviction will come to next; returns how many, or 1 when there are free frames by now.
+    /// Writes dirty pages that eviction will come to next; returns how many, or 1 when `enough` frames are free by now.
     /// `wait`: for exclusive latches too.
-    pub(super) fn clean_near_hand(&self, wait: bool) -> Result<usize> {
+    pub(super) fn clean_near_hand(&self, enough: usize, wait: bool) -> Result<usize> {
         let _role = self.cleaner.role.take();
-        if self.frames.free_count() > 0 {
+        if self.frames.free_count() >= enough {
             return Ok(1);
         }
         let span = u64::from(self.frames.span());

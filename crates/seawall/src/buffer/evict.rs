@@ -47,6 +47,19 @@ impl Pool {
         freed
     }
 
+    /// Drops every page that nobody has pinned, written home before.
+    #[cfg(test)]
+    pub(crate) fn chill(&self) {
+        self.flush_all().unwrap();
+        self.evict(usize::MAX, true);
+    }
+
+    /// Streams that share the device.
+    #[cfg(test)]
+    pub(crate) fn streams(&self) -> u32 {
+        self.loads.ahead.streams.load(Ordering::Acquire)
+    }
+
     /// A frame if one is to be had without I/O; latched code may ask.
     pub(super) fn frame_at_once(&self) -> Option<Owned<'_>> {
         if !self.turn.may_take() {
@@ -76,7 +89,7 @@ impl Pool {
             if self.evict(batch, round > 0) > 0 {
                 continue;
             }
-            if self.finish_prefetches(round > 0) == 0 && self.clean_near_hand(round > 0)? == 0 && round > 0 {
+            if self.finish_prefetches(round > 0) == 0 && self.clean_near_hand(1, round > 0)? == 0 && round > 0 {
                 return Ok(None);
             }
         }

@@ -8,8 +8,9 @@
 #![allow(unsafe_code)]
 
 use super::bias::Place;
-use super::frame::{REMADE, UNBORN, VIRGIN, Where};
+use super::frame::{COLD, REMADE, UNBORN, VIRGIN, Where};
 use super::pool::Pool;
+use super::stats::count;
 use crate::error::Stop;
 use crate::format::page::PageKind;
 use crate::format::{Lsn, PageId, page};
@@ -57,9 +58,19 @@ thread_local! {
 }
 
 /// Finds a resident page and latches it by `lock`; gives the latch back by `unlock` when the frame has changed hands
-/// meanwhile.
+/// meanwhile. A use of the page.
 #[inline]
 fn find(pool: &Pool, page: PageId, lock: impl Fn(u32) -> bool, unlock: impl Fn(u32)) -> Option<Option<u32>> {
+    let found = find_untouched(pool, page, lock, unlock);
+    if let Some(Some(frame)) = found {
+        pool.frames.get(frame).touch();
+    }
+    found
+}
+
+/// The same, which is no use of the page.
+#[inline]
+fn find_untouched(pool: &Pool, page: PageId, lock: impl Fn(u32) -> bool, unlock: impl Fn(u32)) -> Option<Option<u32>> {
     loop {
         let Where::In(frame) = pool.map.get(page) else { return None };
         if !lock(frame) {
@@ -67,7 +78,6 @@ fn find(pool: &Pool, page: PageId, lock: impl Fn(u32) -> bool, unlock: impl Fn(u
         }
         let known = pool.frames.get(frame);
         if known.holds(page.0) {
-            known.touch();
             return Some(Some(frame));
         }
         unlock(frame);
@@ -98,6 +108,22 @@ impl Pool {
                 return Ok(read);
             }
         }
+    }
+
+    /// A look at a page that happens to be in memory, which does not keep it there longer. Waits for a latch at most.
+    pub fn peek(&self, page: PageId) -> Option<PageRead<'_>> {
+        super::read::may_latch().ok()?;
+        self.shared_untouched(page)
+    }
+
+    /// The same for a page that is not used, only looked at or kept; `None` when it is not resident.
+    pub(super) fn shared_untouched(&self, page: PageId) -> Option<PageRead<'_>> {
+        let lock = |frame| {
+            self.frames.get(frame).latch.lock_shared();
+            true
+        };
+        let frame = find_untouched(self, page, lock, |frame| self.unlock_shared(frame))?;
+        frame.map(|frame| PageRead { pool: self, frame, place: None })
     }
 
     /// The same without waiting for anything; `None` when it is latched exclusively.
@@ -172,6 +198,9 @@ impl Pool {
     pub(super) fn claim(&self, frame: u32) -> Option<Owned<'_>> {
         let known = self.frames.get(frame);
         let page = known.claim(self.frames.dirt(frame), &self.bias, frame)?;
+        if known.flags.load(Ordering::Relaxed) & COLD != 0 {
+            count(&self.counters.prefetch_wasted, 1);
+        }
         // SAFETY: `claim` has just latched it for us.
         unsafe { known.vacate(self.map.entry(PageId(page))) };
         Some(Owned { pool: self, frame })

@@ -3,7 +3,7 @@
 //!
 //! - `frame`: the protocol by which frames change hands. `arena`, `translate`, `guard`: its memory, its map, what one
 //!   can hold of it.
-//! - `read`, `evict`: pages into memory and out of it. `mtr`: changes.
+//! - `read`, `evict`: pages into memory and out of it. `ahead`, `stream`: before they are needed. `mtr`: changes.
 //! - `clean`, `doublewrite`, `checkpoint`, `control`: pages and positions onto the disk.
 //!
 //! 1. Latched code never does I/O: it says what it needs ([`crate::Stop`]), lets go, and starts over ([`Pool::retry`]).
@@ -11,6 +11,7 @@
 //!    written.
 //! 3. A failed read is the reader's error. A failed write is everybody's: it poisons.
 
+mod ahead;
 mod arena;
 mod bias;
 mod checkpoint;
@@ -27,6 +28,7 @@ mod pool;
 mod read;
 pub(crate) mod role;
 mod stats;
+mod stream;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -40,6 +42,7 @@ pub use mtr::{Held, MTR_BYTES_SMALL, Mtr, MtrSize};
 pub use pool::{DATA_FILE, FRAMES_MIN, Pool, PoolConfig};
 pub use read::{Warm, lend};
 pub use stats::PoolStats;
+pub use stream::Stream;
 
 /// A change of one page that can be replayed.
 ///

@@ -5,33 +5,26 @@
 //! 2. No latch is held across a read. The frame that is read into holds no page and belongs to the reader.
 //! 3. What was read is checked: checksum, page number, and that its log is there (a page newer than the log's head:
 //!    flushed log was lost).
-//! 4. A prefetch is finished by whoever comes first: one who needs the page, one who needs its frame, or background
-//!    work. It never depends on the thread that asked for it (trap 8), and its failure is nobody's error: whoever needs
-//!    the page reads it again.
-//! 5. A thread that found no frame gives up the pins it has gathered, and takes the *turn*: until it is done only it is
+//! 4. A thread that found no frame gives up the pins it has gathered, and takes the *turn*: until it is done only it is
 //!    given frames. Those who wait for the turn hold no gathered pins, so the turn always gets what it needs, however
 //!    small the pool.
 
-use super::frame::{COLD, REFERENCED, Where};
-use super::guard::{Owned, PageWrite, Parked, Pin};
+use super::ahead::Ahead;
+use super::frame::{REFERENCED, Where};
+use super::guard::{Owned, PageWrite, Pin};
 use super::pool::{Patience, Pool};
 use super::role::{Role, RoleGuard};
 use super::stats::count;
 use crate::error::{Corruption, Error, Result, Stop};
 use crate::format::{PageId, page};
 use parking_lot::{Condvar, Mutex};
-use seawall_io::{Arena, Cause, FileRequest, IoBuf, Pending};
+use seawall_io::Cause;
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Places to wait for a page, by its number.
 const SHARDS: usize = 64;
-/// Most pages of prefetches in flight.
-const PREFETCH_PAGES: u32 = 256;
-/// Most pages of one prefetching read.
-const PREFETCH_RUN: usize = 32;
 /// Pages that may be gathered outside of the turn before the oldest is let go; also bounded by the pool's size.
 const WARM_PAGES: usize = 64;
 
@@ -39,31 +32,13 @@ const WARM_PAGES: usize = 64;
 #[derive(Debug)]
 pub(super) struct Loads {
     waiting: Vec<(Mutex<()>, Condvar)>,
-    /// Prefetches that nobody has begun to finish.
-    ahead: Mutex<Vec<Ahead>>,
-    /// How many there are, so that nobody takes the mutex to learn that there are none.
-    ahead_count: AtomicUsize,
-    /// Where prefetches read into: a page on its way is in no frame's memory.
-    slots: Arc<Arena>,
-}
-
-/// A read of contiguous pages in flight.
-#[derive(Debug)]
-struct Ahead {
-    first: PageId,
-    /// The frames set aside for them.
-    frames: Vec<Parked>,
-    pending: Pending,
+    /// Those that nobody waits for yet.
+    pub(super) ahead: Ahead,
 }
 
 impl Loads {
     pub(super) fn new(page_bytes: usize, frames_max: u32) -> Self {
-        Self {
-            waiting: (0..SHARDS).map(|_| Default::default()).collect(),
-            ahead: Mutex::default(),
-            ahead_count: AtomicUsize::new(0),
-            slots: Arena::new(page_bytes, (frames_max / 8).clamp(1, PREFETCH_PAGES)),
-        }
+        Self { waiting: (0..SHARDS).map(|_| Default::default()).collect(), ahead: Ahead::new(page_bytes, frames_max) }
     }
 
     fn shard(&self, page: PageId) -> &(Mutex<()>, Condvar) {
@@ -71,7 +46,7 @@ impl Loads {
     }
 
     /// Wakes those who wait for this page; its entry, or the list of prefetches, has changed before.
-    fn wake(&self, page: PageId) {
+    pub(super) fn wake(&self, page: PageId) {
         let (mutex, changed) = self.shard(page);
         // Whoever looked before the change and has yet to wait holds the mutex until it waits.
         drop(mutex.lock());
@@ -264,6 +239,15 @@ impl Pool {
         }
     }
 
+    /// Runs latched code once, for whoever can do without what it stops for.
+    ///
+    /// # Errors
+    /// Its own; [`Error::Usage`] within [`lend`].
+    pub fn attempt<T>(&self, f: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
+        may_latch().map_err(Stop::Fail)?;
+        f()
+    }
+
     /// The means to do by hand what [`Pool::retry`] does.
     pub fn warm(&self) -> Warm<'_> {
         Warm { pool: self, pins: SmallVec::new(), turn: None, frames_asked: 0 }
@@ -310,7 +294,8 @@ impl Pool {
         loop {
             match self.map.get(page) {
                 Where::In(_) => {
-                    if let Ok(latched) = self.shared(page) {
+                    // Not a use: whoever asked for the page is about to come and use it.
+                    if let Some(latched) = self.shared_untouched(page) {
                         return Ok(Some(latched.pin()));
                     }
                 }
@@ -355,7 +340,7 @@ impl Pool {
     }
 
     /// Whether these bytes are the page.
-    fn check_read(&self, bytes: &[u8], page: PageId) -> Result<()> {
+    pub(super) fn check_read(&self, bytes: &[u8], page: PageId) -> Result<()> {
         page::verify(bytes, page, self.data.path())?;
         let (page_lsn, log_end) = (page::lsn(bytes), self.log().head());
         if page_lsn > log_end {
@@ -373,115 +358,12 @@ impl Pool {
                 return;
             }
             // Under the shard's mutex, so that a prefetch that comes onto the list after this look wakes us.
-            if let Some(ahead) = self.take_ahead(|ahead| ahead.holds(page)) {
+            if let Some(ahead) = self.take_ahead(page) {
                 drop(waiting);
                 self.finish(ahead);
                 continue;
             }
             changed.wait(&mut waiting);
-        }
-    }
-
-    /// Asks for pages that will be needed soon, where there is room. Never fails, never waits for the disk. Pages that
-    /// follow each other in the file and in `pages` are read together.
-    pub fn prefetch(&self, pages: &[PageId]) {
-        self.finish_prefetches(false);
-        let mut runs: Vec<(PageId, Vec<Parked>, Vec<IoBuf>)> = Vec::new();
-        let depth = self.prefetch_depth.load(Ordering::Relaxed) as usize;
-        let total = self.prefetch_depth_total.load(Ordering::Relaxed) as usize;
-        let room = depth.min(total.saturating_sub(self.loads.ahead_count.load(Ordering::Acquire)));
-        for &page in pages {
-            if runs.len() >= room {
-                break;
-            }
-            if page.0 >= self.file_pages() || self.map.get(page) != Where::Nowhere {
-                continue;
-            }
-            let Some(slot) = self.loads.slots.claim() else { break };
-            let Some(owned) = self.frame_at_once() else { break };
-            if !self.map.entry(page).begin_load() {
-                continue;
-            }
-            let frame = owned.park();
-            match runs.last_mut() {
-                Some((first, frames, slots))
-                    if frames.len() < PREFETCH_RUN && page.0 - first.0.min(page.0) == frames.len() as u32 =>
-                {
-                    frames.push(frame);
-                    slots.push(slot);
-                }
-                _ => runs.push((page, vec![frame], vec![slot])),
-            }
-        }
-        for (first, frames, bufs) in runs {
-            let len = frames.len() as u32;
-            count(&self.counters.prefetched, frames.len());
-            let request = FileRequest { write: false, offset: self.offset_of(first), bufs, cause: Cause::Prefetch };
-            match self.data.submit(vec![request]).ok().and_then(|mut pending| pending.pop()) {
-                Some(pending) => {
-                    let mut ahead = self.loads.ahead.lock();
-                    ahead.push(Ahead { first, frames, pending });
-                    self.loads.ahead_count.store(ahead.len(), Ordering::Release);
-                }
-                None => self.finish_pages(first, frames, None),
-            }
-            // Whoever came for one of the pages meanwhile can finish it from now on.
-            for page in first.0..first.0 + len {
-                self.loads.wake(PageId(page));
-            }
-        }
-    }
-
-    /// Takes the first prefetch that fits off the list: it is the caller's to finish.
-    fn take_ahead(&self, fits: impl Fn(&Ahead) -> bool) -> Option<Ahead> {
-        if self.loads.ahead_count.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        let mut ahead = self.loads.ahead.lock();
-        let at = ahead.iter().position(fits)?;
-        let taken = ahead.swap_remove(at);
-        self.loads.ahead_count.store(ahead.len(), Ordering::Release);
-        Some(taken)
-    }
-
-    /// Finishes prefetches that are done, or with `wait` all of them; returns how many.
-    pub(super) fn finish_prefetches(&self, wait: bool) -> usize {
-        if self.loads.ahead_count.load(Ordering::Acquire) == 0 {
-            return 0;
-        }
-        self.disk.drive(false);
-        let mut finished = 0;
-        while let Some(ahead) = self.take_ahead(|ahead| wait || ahead.pending.is_done()) {
-            self.finish(ahead);
-            finished += 1;
-        }
-        finished
-    }
-
-    fn finish(&self, ahead: Ahead) {
-        let Ahead { first, frames, pending } = ahead;
-        // An error is counted by the file, and by us: whoever needs one of the pages reads it, and meets the error
-        // itself if it is still there.
-        let bufs = self.data.wait(pending).ok();
-        self.finish_pages(first, frames, bufs.as_deref());
-    }
-
-    /// Publishes prefetched pages that are what they should be, and gives the frames of the others back.
-    fn finish_pages(&self, first: PageId, frames: Vec<Parked>, bufs: Option<&[IoBuf]>) {
-        for (i, frame) in frames.into_iter().enumerate() {
-            let page = PageId(first.0 + i as u32);
-            let mut owned = self.unpark(frame);
-            match bufs.and_then(|bufs| bufs.get(i)).filter(|buf| self.check_read(buf, page).is_ok()) {
-                Some(buf) => {
-                    owned.bytes_mut().copy_from_slice(buf);
-                    drop(owned.publish(page, COLD));
-                }
-                None => {
-                    count(&self.counters.prefetch_failed, 1);
-                    self.map.entry(page).abandon_load();
-                }
-            }
-            self.loads.wake(page);
         }
     }
 
@@ -517,11 +399,5 @@ impl Pool {
                 }
             }
         }
-    }
-}
-
-impl Ahead {
-    fn holds(&self, page: PageId) -> bool {
-        (self.first.0..self.first.0 + self.frames.len() as u32).contains(&page.0)
     }
 }

@@ -45,6 +45,15 @@ counters! {
     prefetched,
     /// Of these, those that could not be read.
     prefetch_failed,
+    /// Of these, those that left memory before anybody used them.
+    prefetch_wasted,
+    /// Reads that these pages came with; a read brings up to half a mebibyte of contiguous pages.
+    prefetch_reads,
+    /// Reads ahead in flight when each of these began, itself included, added up: divided by their number it is the
+    /// depth that was reached.
+    prefetch_depth_sum,
+    /// Times a reader came for a page that was asked for and still on its way.
+    prefetch_waits,
     /// Pages dropped from memory to make room.
     evictions,
     /// Pages written home.

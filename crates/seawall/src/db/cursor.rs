@@ -2,9 +2,10 @@
 
 use super::database::Tree;
 use super::transaction::Transaction;
+use crate::btree::LookAhead;
 use crate::error::Result;
 use crate::txn::{LockWait, Mode, Scan, ScanLock, Seek};
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 /// A lock's strength.
 pub type LockMode = Mode;
@@ -16,6 +17,10 @@ pub struct CursorOptions {
     pub lock: Option<LockMode>,
     /// What to do about others' locks; as the transaction when `None`.
     pub wait: Option<LockWait>,
+    /// The rows that will be asked for, at most, if that is known: it does not read ahead for more. It may go further all the same.
+    pub limit: Option<u64>,
+    /// Whether it will go through many rows: it reads ahead from its first leaf on, instead of after the second.
+    pub long: bool,
 }
 
 /// A position in a tree that can be moved.
@@ -44,11 +49,25 @@ pub struct Position {
 
 impl<'t> Cursor<'t> {
     pub(super) fn new(tx: &'t Transaction, tree: &Tree, options: CursorOptions) -> Self {
-        let scan = tx.txn().scan(&tree.state, options.lock.map_or(ScanLock::None, ScanLock::Rows));
+        let mut scan = tx.txn().scan(&tree.state, options.lock.map_or(ScanLock::None, ScanLock::Rows));
+        if options.long {
+            scan.look_ahead().long();
+        }
+        if let Some(rows) = options.limit {
+            scan.look_ahead().limit(rows);
+        }
         Self(match options.wait {
             Some(wait) => scan.waiting(wait),
             None => scan,
         })
+    }
+
+    /// Says that nothing outside these bounds is wanted: it reads no leaf that lies beyond, and may or may not find an entry there. A cursor that
+    /// locks locks nothing beyond.
+    #[must_use]
+    pub fn within<K: AsRef<[u8]>>(self, range: impl RangeBounds<K>) -> Self {
+        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        Self(self.0.within(own(range.start_bound()), own(range.end_bound())))
     }
 
     /// Goes to an entry; whether there is one. If not, the cursor stands on none.
@@ -144,6 +163,33 @@ impl<'t> Range<'t> {
         Self { values: false, ..Self::new(tx, tree, start, end) }
     }
 
+    /// Says that all or most of it will be asked for: it reads ahead from its first leaf on, instead of after that.
+    #[must_use]
+    pub fn long(mut self) -> Self {
+        self.front.look_ahead().long();
+        self.back.look_ahead().long();
+        self
+    }
+
+    /// Says that at most so many entries will be asked for from either end: it does not read ahead for more. It gives them all the same.
+    #[must_use]
+    pub fn limit(mut self, rows: u64) -> Self {
+        self.front.look_ahead().limit(rows);
+        self.back.look_ahead().limit(rows);
+        self
+    }
+
+    /// Looks ahead as `ahead` says, which knows where the scan is going.
+    pub(super) fn led_by(mut self, ahead: LookAhead) -> Self {
+        *self.front.look_ahead() = ahead;
+        self
+    }
+
+    /// What the next range that goes on from here is to be led by.
+    pub(super) fn take_ahead(&mut self) -> LookAhead {
+        std::mem::take(self.front.look_ahead())
+    }
+
     fn step(&mut self, forward: bool) -> Result<Option<KeyValue>> {
         let (scan, began) =
             if forward { (&mut self.front, &mut self.front_began) } else { (&mut self.back, &mut self.back_began) };
@@ -216,7 +262,7 @@ impl DoubleEndedIterator for Range<'_> {
     }
 }
 
-fn is_empty(start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) -> bool {
+pub(super) fn is_empty(start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) -> bool {
     match (start, end) {
         (Bound::Included(start), Bound::Included(end)) => start > end,
         (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => start >= end,

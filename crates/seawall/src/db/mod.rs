@@ -14,6 +14,7 @@ pub mod metrics;
 mod open;
 pub mod options;
 pub mod publish;
+mod ranges;
 mod set;
 pub mod stats;
 mod transaction;
@@ -28,4 +29,5 @@ pub use options::{
     Change as OptionChange, FlushChoice, MemoryLimit, OptionInfo, Options, Preallocate, Source, TornPages, Warning,
 };
 pub use publish::Published;
+pub use ranges::{RangeEstimate, RangeOrder, Ranges};
 pub use transaction::{Commit, Savepoint, Transaction};

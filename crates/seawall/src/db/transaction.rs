@@ -2,6 +2,8 @@
 
 use super::cursor::{Cursor, CursorOptions, Range};
 use super::database::{Inner, Tree, Xid};
+use super::ranges::{RangeEstimate, RangeOrder, Ranges};
+use crate::btree::LookAhead;
 use crate::error::{Error, Result};
 use crate::format::TxnId;
 use crate::log::Durability;
@@ -99,18 +101,12 @@ impl Transaction {
         Ok(self.get_with(tree, key, |_| ())?.is_some())
     }
 
-    /// The values of many keys, in the order of `keys`. They are looked up in key order, so that a leaf is read once.
+    /// The values of many keys, in the order of `keys`. Pages that are not in memory are read side by side, each once.
     ///
     /// # Errors
     /// As [`Transaction::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
-        let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_by(|&a, &b| keys[a].as_ref().cmp(keys[b].as_ref()));
-        let mut values = vec![None; keys.len()];
-        for i in order {
-            values[i] = self.get(tree, keys[i].as_ref())?;
-        }
-        Ok(values)
+        self.txn.get_many(&tree.state, keys)
     }
 
     /// The latest value of `key`, locked against readers for share and writers until the transaction ends. A key that is not there is locked too.
@@ -144,6 +140,29 @@ impl Transaction {
     pub fn prefix<'t>(&'t self, tree: &Tree, prefix: &[u8]) -> Range<'t> {
         let (start, end) = super::keys::prefix_range(prefix);
         Range::new(self, tree, start, end)
+    }
+
+    /// What a range holds, about: rows (those that are deleted and not yet purged included) and pages. Reads branch pages, and a few leaves when
+    /// the range has few or almost none is in memory. Meant to be within a factor of two.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn estimate_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
+        let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        super::ranges::estimate(self, tree, &(own(range.start_bound()), own(range.end_bound())))
+    }
+
+    /// The entries of many ranges, each with the number of its range in `ranges`. What is not in memory is read side by side: the leaves of the
+    /// ranges that come next are asked for while one is gone through. A range is given from its first entry to its last before another begins.
+    pub fn scan_ranges<'t, K: AsRef<[u8]>, R: RangeBounds<K>>(
+        &'t self,
+        tree: &Tree,
+        ranges: &[R],
+        order: RangeOrder,
+    ) -> Ranges<'t> {
+        let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let ranges = ranges.iter().map(|range| (own(range.start_bound()), own(range.end_bound()))).collect();
+        Ranges::new(self, tree, ranges, order)
     }
 
     /// A cursor over a tree.
@@ -206,12 +225,18 @@ impl Transaction {
         let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let (mut start, end) = (own(range.start_bound()), own(range.end_bound()));
         let mut deleted = 0;
+        let mut ahead = LookAhead::default();
+        ahead.within(&start, &end);
+        ahead.long();
         loop {
             // In pieces: the scan borrows what the deletions change.
             let mut keys = Vec::new();
-            for entry in Range::keys_only(self, tree, start.clone(), end.clone()).take(256) {
+            let mut piece = Range::keys_only(self, tree, start.clone(), end.clone()).led_by(ahead);
+            for entry in piece.by_ref().take(256) {
                 keys.push(entry?.0);
             }
+            ahead = piece.take_ahead();
+            drop(piece);
             let Some(last) = keys.last().cloned() else { return Ok(deleted) };
             for key in &keys {
                 deleted += u64::from(self.delete(tree, key)?);

@@ -4,6 +4,7 @@ mod catalog;
 mod engine;
 mod locking;
 pub mod locks;
+mod many;
 mod purge;
 mod read;
 mod rollback;

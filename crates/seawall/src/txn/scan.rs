@@ -13,7 +13,7 @@ use super::read::RowLock;
 use super::transaction::{Isolation, LockWait, Txn, ViewRef};
 use super::trees::TreeState;
 use super::version::{Reader, Stored};
-use crate::btree::{Cursor, Entry, Node, OVERFLOW, Seek};
+use crate::btree::{Cursor, Entry, LookAhead, Node, OVERFLOW, Seek};
 use crate::error::{Error, Result, Stop};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -108,8 +108,14 @@ impl Txn {
 impl<'t> Scan<'t> {
     /// Says that nothing outside these bounds will be asked for.
     pub fn within(mut self, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
+        self.cursor.look_ahead().within(&start, &end);
         self.limit = (start, end);
         self
+    }
+
+    /// How it looks ahead; a locking scan does not.
+    pub fn look_ahead(&mut self) -> &mut LookAhead {
+        self.cursor.look_ahead()
     }
 
     /// Sees what the other sees.

@@ -1,6 +1,7 @@
 //! Tests of nodes alone, and of whole trees on a simulated disk.
 
 mod long;
+mod lookahead;
 mod node;
 mod rig;
 mod tree;

@@ -7,6 +7,7 @@ mod doublewrite;
 mod faults;
 mod hook;
 mod prefetch;
+mod stream;
 mod threads;
 
 use super::*;

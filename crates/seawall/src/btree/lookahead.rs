@@ -1,0 +1,257 @@
+//! Which leaves a scan comes to next, from the branch just above them.
+//!
+//! ```text
+//!   idle ──second leaf left, or the first when the end is known, or at once when hinted long──> running ──turned round, sought elsewhere──> idle
+//! ```
+//!
+//! 1. A level-1 branch names the leaves of a range exactly: nothing beyond the range's end is asked for, and nothing beyond the rows
+//!    the caller says it wants.
+//! 2. It reads nothing and waits for nothing, but for the branches on the way to the first leaf of a long scan. A branch page that is not in memory is asked for like a leaf, before the last leaf of the
+//!    branch before it is reached; until it is there nothing more is named.
+//! 3. The tree may change under it. A leaf that was not named where the scan came to it makes it start over from there.
+//! 4. Its errors are the scan's to meet: here they only end the looking ahead.
+
+use super::Tree;
+use super::seek::Seek;
+use crate::buffer::{Pool, Stream};
+use crate::error::Stop;
+use crate::format::PageId;
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+/// A stretch of keys whose leaves are still to be named: from the first, included, to the second.
+type Span = (Vec<u8>, Bound<Vec<u8>>);
+
+/// Entries of a leaf, as long as none has been seen.
+const LEAF_ROWS: usize = 32;
+
+/// The look-ahead of a scan.
+#[derive(Debug)]
+pub struct LookAhead {
+    stream: Stream,
+    /// Still to be named, in the order in which the scan will come there.
+    plan: VecDeque<Span>,
+    /// What the scan keeps to.
+    bounds: Span,
+    forward: bool,
+    running: bool,
+    /// Hinted: begins at once.
+    long: bool,
+    /// Leaves left in one direction.
+    leaves: u32,
+    /// Rows that the caller still wants, if it said so.
+    rows_left: Option<u64>,
+    /// Entries of the last leaf.
+    leaf_rows: usize,
+    /// The leaf the scan is in.
+    at: PageId,
+}
+
+impl Default for LookAhead {
+    fn default() -> Self {
+        Self {
+            stream: Stream::default(),
+            plan: VecDeque::new(),
+            bounds: (Vec::new(), Bound::Unbounded),
+            forward: true,
+            running: false,
+            long: false,
+            leaves: 0,
+            rows_left: None,
+            leaf_rows: LEAF_ROWS,
+            at: PageId::NONE,
+        }
+    }
+}
+
+fn key_of(bound: &Bound<Vec<u8>>) -> &[u8] {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => key,
+        Bound::Unbounded => &[],
+    }
+}
+
+impl LookAhead {
+    /// Keeps to these bounds.
+    pub fn within(&mut self, start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) {
+        self.bounds = (key_of(start).to_vec(), end.clone());
+    }
+
+    /// The caller wants at most so many rows.
+    pub fn limit(&mut self, rows: u64) {
+        self.rows_left = Some(rows);
+    }
+
+    /// The caller will go through all or most of the range: begins at once.
+    pub fn long(&mut self) {
+        self.long = true;
+        self.stream = std::mem::take(&mut self.stream).sure();
+    }
+
+    /// After what is planned, this range too: the caller scans several, upward and one after the other, and goes through all of them.
+    pub fn then(&mut self, start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) {
+        if !self.long {
+            self.long();
+        }
+        self.running = true;
+        self.plan.push_back((key_of(start).to_vec(), end.clone()));
+    }
+
+    /// Whether nothing that the scan is for lies beyond `fence`.
+    pub(super) fn ends_at(&self, forward: bool, fence: &[u8]) -> bool {
+        match &self.bounds.1 {
+            _ if !forward => fence <= &self.bounds.0[..],
+            Bound::Included(end) => fence > &end[..],
+            Bound::Excluded(end) => fence >= &end[..],
+            Bound::Unbounded => false,
+        }
+    }
+
+    /// The scan is about to go to `to`.
+    pub(super) fn before_seek(&mut self, pool: &Pool, tree: &Tree, to: Seek<'_>) {
+        let forward = to.is_forward();
+        if self.running && self.forward != forward {
+            self.stop();
+        }
+        if self.long && !self.running {
+            let bound = match to {
+                Seek::First | Seek::Last => Bound::Unbounded,
+                Seek::AtLeast(key) | Seek::After(key) | Seek::AtMost(key) => Bound::Included(key),
+                Seek::Before(key) => Bound::Excluded(key),
+            };
+            self.start(bound, forward);
+        }
+        if self.running && self.long {
+            // The branches on the way to the first leaf are the scan's own next reads.
+            if self.stream.is_short() && !self.plan.is_empty() {
+                self.name_more(pool, tree, true);
+            }
+            self.ask(pool, tree);
+        }
+    }
+
+    /// The scan is in this leaf after a seek.
+    pub(super) fn sought(&mut self, leaf: PageId) {
+        if leaf == self.at {
+            return;
+        }
+        self.at = leaf;
+        let expected = self.stream.came_to(leaf);
+        if !expected && !self.long {
+            self.stop();
+        }
+    }
+
+    /// The scan, which has gone through `rows` of the `leaf_rows` entries of its leaf, is about to go on beyond `fence`.
+    pub(super) fn leave(
+        &mut self,
+        pool: &Pool,
+        tree: &Tree,
+        forward: bool,
+        fence: &[u8],
+        rows: usize,
+        leaf_rows: usize,
+    ) {
+        if self.forward != forward {
+            self.stop();
+            self.forward = forward;
+        }
+        self.leaves = self.leaves.saturating_add(1);
+        self.leaf_rows = leaf_rows;
+        self.rows_left = self.rows_left.map(|left| left.saturating_sub(rows as u64));
+        if !self.running {
+            let has_end = if forward { self.bounds.1 != Bound::Unbounded } else { !self.bounds.0.is_empty() };
+            let has_end = has_end || self.rows_left.is_some();
+            if self.leaves < 2 && !has_end && !self.long {
+                return;
+            }
+            self.start(if forward { Bound::Included(fence) } else { Bound::Excluded(fence) }, forward);
+            if has_end {
+                self.stream.is_likely();
+            }
+        }
+        self.ask(pool, tree);
+    }
+
+    /// The scan is in this leaf, the next one.
+    pub(super) fn came_to(&mut self, leaf: PageId) {
+        self.at = leaf;
+        if self.running && !self.stream.came_to(leaf) {
+            // The tree has changed: what is named next may be what comes next no more.
+            self.stream.clear();
+            self.plan.clear();
+            self.running = false;
+        }
+    }
+
+    fn stop(&mut self) {
+        self.stream.clear();
+        self.plan.clear();
+        (self.running, self.leaves) = (false, 0);
+    }
+
+    fn start(&mut self, from: Bound<&[u8]>, forward: bool) {
+        (self.running, self.forward) = (true, forward);
+        self.stream.clear();
+        self.plan.clear();
+        let (low, high) = &self.bounds;
+        self.plan.push_back(if forward {
+            let from = match from {
+                Bound::Included(key) | Bound::Excluded(key) => key,
+                Bound::Unbounded => &[],
+            };
+            (std::cmp::max(&low[..], from).to_vec(), high.clone())
+        } else {
+            // A seek stays inside the bounds by its caller's promise.
+            (low.clone(), from.map(<[u8]>::to_vec))
+        });
+    }
+
+    fn ask(&mut self, pool: &Pool, tree: &Tree) {
+        while self.stream.is_short() && !self.plan.is_empty() {
+            if !self.name_more(pool, tree, false) {
+                break;
+            }
+        }
+        let most = match self.rows_left {
+            Some(rows) => usize::try_from(rows.div_ceil(self.leaf_rows.max(1) as u64)).unwrap_or(usize::MAX),
+            None => usize::MAX,
+        };
+        self.stream.next_is_due(pool, most);
+    }
+
+    /// Names the leaves of one more branch; false when that has to wait, and it may not.
+    fn name_more(&mut self, pool: &Pool, tree: &Tree, wait: bool) -> bool {
+        let Some((low, high)) = self.plan.front_mut() else { return false };
+        let bound = high.as_ref().map(|key| &key[..]);
+        let named = if wait {
+            tree.level1_children(pool, low, bound, !self.forward).map_err(Stop::Fail)
+        } else {
+            pool.attempt(|| tree.try_level1_children(pool, low, bound, !self.forward))
+        };
+        match named {
+            Ok(level1) => {
+                if self.forward {
+                    self.stream.name(level1.children);
+                } else {
+                    self.stream.name(level1.children.into_iter().rev());
+                }
+                match level1.beyond {
+                    Some(beyond) if self.forward => *low = beyond,
+                    Some(beyond) => *high = Bound::Excluded(beyond),
+                    None => drop(self.plan.pop_front()),
+                }
+                true
+            }
+            Err(Stop::Load(branch)) => {
+                pool.prefetch(&[branch]);
+                false
+            }
+            Err(Stop::Fail(_)) => {
+                self.plan.clear();
+                false
+            }
+            Err(Stop::Frames | Stop::Again) => false,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Where many keys are.
+//!
+//! 1. Branch pages say it, and are read side by side where they are not in memory: a level at a time for all keys.
+//! 2. By the time a leaf is read it may be another's: whoever uses the answer to ask for pages ahead loses nothing but a read.
+
+use super::Tree;
+use super::node::Node;
+use super::search::Toward;
+use crate::buffer::{Pool, Stream};
+use crate::error::{Error, Result, Stop};
+use crate::format::PageId;
+
+/// No tree is higher.
+const LEVELS_MAX: usize = 16;
+
+impl Tree {
+    /// The leaf of each of these keys, which are in order; [`PageId::NONE`] where the tree was changing just then. No latch may be
+    /// held.
+    ///
+    /// # Errors
+    /// Those of reading branch pages; [`Error::TreeDropped`].
+    pub fn leaves_of(&self, pool: &Pool, keys: &[&[u8]]) -> Result<Vec<PageId>> {
+        let mut leaves = vec![PageId::NONE; keys.len()];
+        for _ in 0..LEVELS_MAX {
+            let missing = self.name_leaves(pool, keys, &mut leaves)?;
+            if missing.is_empty() {
+                break;
+            }
+            let mut stream = Stream::of(missing.iter().copied());
+            for branch in missing {
+                stream.next_is_due(pool, usize::MAX);
+                drop(pool.load(branch)?);
+                stream.came_to(branch);
+            }
+        }
+        Ok(leaves)
+    }
+
+    /// Fills in what the branch pages in memory say; returns those that are not.
+    fn name_leaves(&self, pool: &Pool, keys: &[&[u8]], leaves: &mut [PageId]) -> Result<Vec<PageId>> {
+        let (mut missing, mut at) = (Vec::new(), 0);
+        while at < keys.len() {
+            if leaves[at] != PageId::NONE {
+                at += 1;
+                continue;
+            }
+            let named = pool.attempt(|| {
+                let Some(page) = self.descend(pool, Toward::Key(keys[at]), 1, |_, _| ())? else {
+                    // The root is the only leaf.
+                    leaves[at..].fill(self.root);
+                    return Ok(keys.len());
+                };
+                let node = Node::open(&page)?;
+                let mut end = at;
+                while end < keys.len() && (end == at || node.covers(keys[end])) {
+                    leaves[end] = node.child(node.child_slot(keys[end])?)?;
+                    end += 1;
+                }
+                Ok(end)
+            });
+            match named {
+                Ok(end) => at = end,
+                Err(Stop::Load(branch)) => {
+                    if missing.last() != Some(&branch) {
+                        missing.push(branch);
+                    }
+                    at += 1;
+                }
+                Err(Stop::Frames | Stop::Again) => at += 1,
+                Err(Stop::Fail(error)) => return Err::<_, Error>(error),
+            }
+        }
+        Ok(missing)
+    }
+}

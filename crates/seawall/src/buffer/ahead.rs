@@ -1,0 +1,311 @@
+//! Reads ahead: pages on their way into memory before anybody needs them.
+//!
+//! ```text
+//!   nowhere ──ask: frame and buffer set aside, submitted──> on the list ──taken by whoever comes first──> published, cold
+//!                                                                                └── could not be read ──> nowhere
+//! ```
+//!
+//! 1. A read ahead is finished by whoever comes first: one who needs a page of it, one who needs a frame, one who asks
+//!    for more, or background work. It never depends on the thread that asked for it (trap 8).
+//! 2. Its failure is counted and nobody's error: whoever needs the page reads it again and meets the error itself.
+//! 3. Pages that follow each other in the file, upward or downward, and in what is asked for are one read of at most
+//!    [`RUN_BYTES`]. All reads of one call are submitted together.
+//! 4. Reads ahead take frames that can be had without I/O, and never more than an eighth of the pool: what is needed
+//!    now always finds one.
+//! 5. A page arrives cold: its first use makes it no warmer than others. One that leaves memory without any was wasted
+//!    work, and counted.
+
+use super::frame::{COLD, Where};
+use super::guard::Parked;
+use super::pool::Pool;
+use super::stats::count;
+use crate::format::PageId;
+use parking_lot::Mutex;
+use seawall_io::{Arena, Cause, FileRequest, IoBuf, Pending};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Most pages on their way at one time; the pool's size bounds them further.
+const PAGES_MAX: u32 = 512;
+/// The largest read, bytes.
+const RUN_BYTES: usize = 512 << 10;
+
+/// Reads ahead in flight, and what they need.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    /// Those that nobody has begun to finish.
+    list: Mutex<Vec<Flight>>,
+    /// How many there are, so that nobody takes the mutex to learn that there are none.
+    count: AtomicUsize,
+    /// Their pages.
+    pages: AtomicUsize,
+    /// Where they read into: a page on its way is in no frame's memory.
+    slots: Arc<Arena>,
+    slots_max: usize,
+    /// Most pages of one read.
+    run_pages: usize,
+    /// Streams that have asked for something and are not at their end.
+    pub(super) streams: Arc<AtomicU32>,
+}
+
+/// A read of contiguous pages in flight.
+#[derive(Debug)]
+pub(super) struct Flight {
+    first: PageId,
+    /// The frames set aside for them.
+    frames: Vec<Parked>,
+    pending: Pending,
+    /// The reads in flight of whoever asked.
+    owner: Option<Arc<AtomicU32>>,
+}
+
+/// A read to be submitted.
+struct Run {
+    /// The page that was asked for first.
+    from: PageId,
+    /// Whether the others come before it.
+    down: bool,
+    frames: Vec<Parked>,
+    slots: Vec<IoBuf>,
+}
+
+impl Run {
+    /// Whether `page` goes on where the run stops, and if so whether downward. The second page decides for the rest.
+    fn goes_on_to(&self, page: PageId) -> Option<bool> {
+        let len = self.frames.len() as u32;
+        let up = self.from.0.checked_add(len) == Some(page.0) && !self.down;
+        let down = self.from.0.checked_sub(len) == Some(page.0) && (self.down || len == 1);
+        (up || down).then_some(down)
+    }
+}
+
+impl Ahead {
+    pub(super) fn new(page_bytes: usize, frames_max: u32) -> Self {
+        let slots_max = (frames_max / 8).clamp(1, PAGES_MAX);
+        Self {
+            list: Mutex::default(),
+            count: AtomicUsize::new(0),
+            pages: AtomicUsize::new(0),
+            slots: Arena::new(page_bytes, slots_max),
+            slots_max: slots_max as usize,
+            run_pages: (RUN_BYTES / page_bytes).clamp(1, (slots_max as usize).div_ceil(4)),
+            streams: Arc::default(),
+        }
+    }
+
+    /// Most pages of one read.
+    pub(super) fn run_pages(&self) -> usize {
+        self.run_pages
+    }
+
+    /// Pages on their way.
+    pub(super) fn pages(&self) -> usize {
+        self.pages.load(Ordering::Acquire)
+    }
+
+    /// Reads in flight.
+    pub(super) fn reads(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Takes all that fit off the list: they are the caller's to finish.
+    fn take_all(&self, fits: impl Fn(&Flight) -> bool) -> Vec<Flight> {
+        let mut list = self.list.lock();
+        let mut taken = Vec::new();
+        let mut at = 0;
+        while at < list.len() {
+            if fits(&list[at]) { taken.push(list.swap_remove(at)) } else { at += 1 }
+        }
+        self.count.store(list.len(), Ordering::Release);
+        taken
+    }
+}
+
+impl Flight {
+    fn holds(&self, page: PageId) -> bool {
+        (self.first.0..self.first.0 + self.frames.len() as u32).contains(&page.0)
+    }
+}
+
+impl Pool {
+    /// Most pages that may be on their way at one time.
+    pub(super) fn ahead_pages_max(&self) -> usize {
+        self.loads.ahead.slots_max.min(self.frames.limit() as usize / 8).max(1)
+    }
+
+    /// Asks for pages that will be needed soon, where there is room. Never fails, never waits for the disk.
+    pub fn prefetch(&self, pages: &[PageId]) {
+        self.finish_prefetches(false);
+        let depth = self.prefetch_depth.load(Ordering::Relaxed) as usize;
+        let total = self.prefetch_depth_total.load(Ordering::Relaxed) as usize;
+        let room = depth.min(total.saturating_sub(self.loads.ahead.reads()));
+        self.ask(pages.iter().copied(), room, self.ahead_pages_max(), None);
+    }
+
+    /// Begins at most `reads_max` reads of at most `pages_max` of these pages; returns with how many of them it is done, because they were
+    /// asked for, are there, or cannot be. Counts the reads in `owner`.
+    pub(super) fn ask(
+        &self,
+        pages: impl IntoIterator<Item = PageId>,
+        reads_max: usize,
+        pages_max: usize,
+        owner: Option<&Arc<AtomicU32>>,
+    ) -> usize {
+        let ahead = &self.loads.ahead;
+        let pages_max = pages_max.min(self.ahead_pages_max().saturating_sub(ahead.pages()));
+        let (file_pages, mut runs, mut asked, mut done) = (self.file_pages(), Vec::<Run>::new(), 0, 0);
+        for page in pages {
+            if page.0 >= file_pages || self.map.get(page) != Where::Nowhere {
+                done += 1;
+                continue;
+            }
+            if asked >= pages_max {
+                break;
+            }
+            let short = runs.last().filter(|run| run.frames.len() < ahead.run_pages);
+            let joins = short.and_then(|run| run.goes_on_to(page));
+            if joins.is_none() && runs.len() >= reads_max {
+                break;
+            }
+            let Some(slot) = ahead.slots.claim() else { break };
+            let Some(owned) = self.frame_at_once() else { break };
+            if !self.map.entry(page).begin_load() {
+                // Somebody has come for it this instant.
+                done += 1;
+                continue;
+            }
+            (asked, done) = (asked + 1, done + 1);
+            match (joins, runs.last_mut()) {
+                (Some(down), Some(run)) => {
+                    run.down = down;
+                    run.frames.push(owned.park());
+                    run.slots.push(slot);
+                }
+                _ => runs.push(Run { from: page, down: false, frames: vec![owned.park()], slots: vec![slot] }),
+            }
+        }
+        if !runs.is_empty() {
+            count(&self.counters.prefetched, asked);
+            ahead.pages.fetch_add(asked, Ordering::AcqRel);
+            self.submit_runs(runs, owner);
+        }
+        done
+    }
+
+    fn submit_runs(&self, runs: Vec<Run>, owner: Option<&Arc<AtomicU32>>) {
+        let ahead = &self.loads.ahead;
+        let (mut requests, mut parts) = (Vec::with_capacity(runs.len()), Vec::with_capacity(runs.len()));
+        for Run { from, down, mut frames, mut slots } in runs {
+            let mut first = from;
+            if down {
+                first = PageId(from.0 + 1 - frames.len() as u32);
+                frames.reverse();
+                slots.reverse();
+            }
+            let offset = self.offset_of(first);
+            requests.push(FileRequest { write: false, offset, bufs: slots, cause: Cause::Prefetch });
+            parts.push((first, frames));
+        }
+        let named: Vec<(PageId, u32)> = parts.iter().map(|(first, frames)| (*first, frames.len() as u32)).collect();
+        let reads = parts.len();
+        count(&self.counters.prefetch_reads, reads);
+        match self.data.submit(requests) {
+            Ok(pending) => {
+                if let Some(owner) = owner {
+                    owner.fetch_add(reads as u32, Ordering::AcqRel);
+                }
+                let mut list = ahead.list.lock();
+                list.extend(parts.into_iter().zip(pending).map(|((first, frames), pending)| Flight {
+                    first,
+                    frames,
+                    pending,
+                    owner: owner.cloned(),
+                }));
+                let now = list.len();
+                ahead.count.store(now, Ordering::Release);
+                drop(list);
+                count(&self.counters.prefetch_depth_sum, reads * now - reads * (reads - 1) / 2);
+            }
+            Err(_) => {
+                for (first, frames) in parts {
+                    self.finish_pages(first, frames, None);
+                }
+            }
+        }
+        // Whoever came for one of the pages meanwhile can finish it from now on.
+        for (first, len) in named {
+            for page in first.0..first.0 + len {
+                self.loads.wake(PageId(page));
+            }
+        }
+    }
+
+    /// Takes the read that brings `page` off the list, if there is one: it is the caller's to finish.
+    pub(super) fn take_ahead(&self, page: PageId) -> Option<Flight> {
+        let ahead = &self.loads.ahead;
+        if ahead.reads() == 0 {
+            return None;
+        }
+        let mut list = ahead.list.lock();
+        let at = list.iter().position(|flight| flight.holds(page))?;
+        let taken = list.swap_remove(at);
+        ahead.count.store(list.len(), Ordering::Release);
+        Some(taken)
+    }
+
+    /// Finishes reads ahead that are done, or with `wait` all of them; returns how many.
+    pub(crate) fn finish_prefetches(&self, wait: bool) -> usize {
+        let ahead = &self.loads.ahead;
+        if ahead.reads() == 0 {
+            return 0;
+        }
+        self.disk.drive(false);
+        let taken = ahead.take_all(|flight| wait || flight.pending.is_done());
+        let finished = taken.len();
+        for flight in taken {
+            self.finish(flight);
+        }
+        finished
+    }
+
+    pub(super) fn finish(&self, flight: Flight) {
+        let Flight { first, frames, pending, owner } = flight;
+        // An error is counted by the file, and by us: whoever needs one of the pages reads it, and meets the error
+        // itself if it is still there.
+        let bufs = self.data.wait(pending).ok();
+        if let Some(owner) = owner {
+            owner.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.finish_pages(first, frames, bufs.as_deref());
+    }
+
+    /// Publishes pages that are what they should be, and gives the frames of the others back.
+    fn finish_pages(&self, first: PageId, frames: Vec<Parked>, bufs: Option<&[IoBuf]>) {
+        self.loads.ahead.pages.fetch_sub(frames.len(), Ordering::AcqRel);
+        for (i, frame) in frames.into_iter().enumerate() {
+            let page = PageId(first.0 + i as u32);
+            let mut owned = self.unpark(frame);
+            match bufs.and_then(|bufs| bufs.get(i)).filter(|buf| self.check_read(buf, page).is_ok()) {
+                Some(buf) => {
+                    owned.bytes_mut().copy_from_slice(buf);
+                    drop(owned.publish(page, COLD));
+                }
+                None => {
+                    count(&self.counters.prefetch_failed, 1);
+                    self.map.entry(page).abandon_load();
+                }
+            }
+            self.loads.wake(page);
+        }
+    }
+
+    /// Whether the page is in memory. Not a use.
+    pub(super) fn is_resident(&self, page: PageId) -> bool {
+        matches!(self.map.get(page), Where::In(_))
+    }
+
+    /// Whether the page is on its way.
+    pub(super) fn is_on_its_way(&self, page: PageId) -> bool {
+        self.map.get(page) == Where::Loading
+    }
+}

@@ -1,0 +1,236 @@
+//! A reader's pages, in the order in which it will need them, asked for before it does.
+//!
+//! ```text
+//!   named ──ask──> ahead (on its way, or there) ──the reader comes for it──> gone
+//! ```
+//!
+//! 1. What is named wrongly or has changed costs wasted reads, never a wrong result: the reader reads what it needs by itself,
+//!    and says which pages it came to.
+//! 2. *The window*, the most pages ahead, doubles whenever the reader has to wait for a page, and shrinks slowly while pages are
+//!    there long before they are needed. Until the reader has shown that it goes on, the window is small.
+//! 3. *The device is shared*: a stream has at most `prefetch_depth` reads in flight, and while reads ahead are many at most its
+//!    even part of `prefetch_depth_total`; of what is left over it may take half. One read is always permitted.
+//! 4. Asking is done in batches of a quarter of the window, so that many reads are one system call; pages that are neighbours in
+//!    the file in batches of the largest read, with a window of some of these.
+//! 5. Dropping it stops it. What is in flight arrives, cold, in memory.
+
+use super::pool::Pool;
+use super::stats::count;
+use crate::format::PageId;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Pages ahead at the beginning.
+const WINDOW_MIN: usize = 2;
+/// Pages ahead at the beginning when the reader will need them unless it breaks off.
+const WINDOW_LIKELY: usize = 16;
+/// Pages ahead at the beginning when the reader is known to need them.
+const WINDOW_LONG: usize = 32;
+/// The window's largest size in reads of the depth: contiguous pages are few reads, and pages that have arrived out of order
+/// wait for those before them.
+const WINDOW_READS: usize = 8;
+
+/// Pages a reader is about to need.
+#[derive(Debug)]
+pub struct Stream {
+    /// Not yet asked for.
+    named: VecDeque<PageId>,
+    /// Asked for, or found in memory, and not yet come to.
+    ahead: VecDeque<PageId>,
+    window: usize,
+    /// Pages that the reader came to without waiting since the window last changed.
+    calm: usize,
+    /// Pages that the reader came to.
+    seen: usize,
+    /// Whether the reader is known to need all that is named.
+    sure: bool,
+    /// Reads of its own in flight; `None` before the first.
+    in_flight: Option<Arc<AtomicU32>>,
+    /// Among those who share, once it has asked for something.
+    sharing: Option<Sharing>,
+}
+
+/// Window and batch of contiguous pages, in the largest reads.
+const WINDOW_RUNS: usize = 4;
+
+/// One among the streams that share the device.
+#[derive(Debug)]
+struct Sharing(Arc<AtomicU32>);
+
+impl Drop for Sharing {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self {
+            named: VecDeque::new(),
+            ahead: VecDeque::new(),
+            window: WINDOW_MIN,
+            calm: 0,
+            seen: 0,
+            sure: false,
+            in_flight: None,
+            sharing: None,
+        }
+    }
+}
+
+impl Stream {
+    /// For a reader that needs all it names: begins with a large window.
+    #[must_use]
+    pub fn sure(self) -> Self {
+        Self { window: WINDOW_LONG, sure: true, ..self }
+    }
+
+    /// What will be named has an end that the reader goes to unless it breaks off: begins with a middling window.
+    pub fn is_likely(&mut self) {
+        self.window = self.window.max(WINDOW_LIKELY);
+        self.seen = self.seen.max(WINDOW_LIKELY / 2);
+    }
+
+    /// Of these pages, all of which the reader needs.
+    pub fn of(pages: impl IntoIterator<Item = PageId>) -> Self {
+        let mut stream = Self::default().sure();
+        stream.name(pages);
+        stream
+    }
+
+    /// More pages, which come after those named before. One that repeats the last is left out.
+    pub fn name(&mut self, pages: impl IntoIterator<Item = PageId>) {
+        for page in pages {
+            if self.named.back().or(self.ahead.back()) != Some(&page) {
+                self.named.push_back(page);
+            }
+        }
+    }
+
+    /// Forgets what is named and not yet come to.
+    pub fn clear(&mut self) {
+        self.named.clear();
+        self.ahead.clear();
+        self.sharing = None;
+        if !self.sure {
+            (self.window, self.calm, self.seen) = (WINDOW_MIN, 0, 0);
+        }
+    }
+
+    /// Whether more pages should be named, so that asking does not pause.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.named.len() < self.window
+    }
+
+    /// The reader needs the next page now, and at most `most` pages in all: sees whether it is there, and asks for more. Never
+    /// waits, never fails.
+    pub fn next_is_due(&mut self, pool: &Pool, most: usize) {
+        if let Some(&next) = self.ahead.front() {
+            self.adapt(pool, next);
+        }
+        self.refill(pool, most);
+    }
+
+    fn adapt(&mut self, pool: &Pool, next: PageId) {
+        if pool.is_on_its_way(next) {
+            pool.finish_prefetches(false);
+        }
+        if pool.is_on_its_way(next) {
+            count(&pool.counters.prefetch_waits, 1);
+            self.window *= 2;
+            self.calm = 0;
+            return;
+        }
+        self.calm += 1;
+        let far = self.ahead.get(self.ahead.len() / 2);
+        if self.calm >= 2 * self.window && far.is_some_and(|&page| pool.is_resident(page)) {
+            self.window -= self.window / 8;
+            self.calm = 0;
+        }
+    }
+
+    /// Asks for as much as window and share permit.
+    fn refill(&mut self, pool: &Pool, most: usize) {
+        let depth = pool.prefetch_depth.load(Ordering::Relaxed) as usize;
+        if depth == 0 || self.named.is_empty() {
+            return;
+        }
+        let total = pool.prefetch_depth_total.load(Ordering::Relaxed) as usize;
+        let sharers = pool.loads.ahead.streams.load(Ordering::Acquire).max(1) as usize;
+        let part = |all: usize, used: usize| (all / sharers).max(all.saturating_sub(used) / 2).max(1);
+        let reads_max = depth.min(part(total, pool.loads.ahead.reads()));
+        let in_memory_max = (pool.bytes() as usize / pool.page_bytes() / 8 / sharers).max(1);
+        let contiguous = self.named.len() > 1 && self.named[0].0.abs_diff(self.named[1].0) == 1;
+        let run = pool.loads.ahead.run_pages();
+        if contiguous {
+            self.window = self.window.max(WINDOW_RUNS * run);
+        }
+        let shown = if self.sure { usize::MAX } else { (2 * self.seen).max(WINDOW_MIN) };
+        self.window = self.window.clamp(1, WINDOW_READS * depth).min(in_memory_max);
+        let window = self.window.min(shown);
+        let room = window.min(most).saturating_sub(self.ahead.len());
+        let batch = if contiguous { run.min(window / 2) } else { window / 4 };
+        if room == 0 || room < batch.min(self.named.len()).min(most) {
+            return;
+        }
+        if self.ahead.is_empty() && room.min(self.named.len()) == 1 {
+            // The page that is needed now, and no other: reading it is all there is to do.
+            return;
+        }
+        let in_flight = self.in_flight.get_or_insert_default();
+        if in_flight.load(Ordering::Acquire) > 0 {
+            pool.finish_prefetches(false);
+        }
+        let flying = in_flight.load(Ordering::Acquire) as usize;
+        // Whoever had the device for itself before others came has more than its part until that has arrived.
+        let left_over = total.saturating_sub(pool.loads.ahead.reads()).max(usize::from(flying == 0));
+        let reads = reads_max.saturating_sub(flying).min(left_over);
+        if reads == 0 || (reads < reads_max / 4 && !self.ahead.is_empty()) {
+            return;
+        }
+        if self.sharing.is_none() {
+            let streams = pool.loads.ahead.streams.clone();
+            streams.fetch_add(1, Ordering::AcqRel);
+            self.sharing = Some(Sharing(streams));
+        }
+        let pages_max = part(pool.ahead_pages_max(), pool.loads.ahead.pages());
+        let next = self.named.iter().copied().take(room);
+        let done = pool.ask(next, reads, pages_max, Some(in_flight));
+        self.ahead.extend(self.named.drain(..done));
+    }
+
+    /// The reader has come to this page; whether it was to be expected. Those before it are taken as passed over.
+    pub fn came_to(&mut self, page: PageId) -> bool {
+        self.seen += 1;
+        if let Some(at) = self.ahead.iter().position(|&ahead| ahead == page) {
+            self.ahead.drain(..=at);
+        } else if self.named.front() == Some(&page) {
+            // It came faster than its pages could be asked for.
+            self.ahead.clear();
+            self.named.pop_front();
+        } else {
+            return false;
+        }
+        if self.named.is_empty() && self.ahead.is_empty() {
+            self.sharing = None;
+        }
+        true
+    }
+
+    /// The reader, which takes pages as they arrive, has come to this one. Those before it stay.
+    pub fn took(&mut self, page: PageId) {
+        if let Some(at) = self.ahead.iter().position(|&ahead| ahead == page) {
+            self.ahead.remove(at);
+        } else if let Some(at) = self.named.iter().position(|&named| named == page) {
+            self.named.remove(at);
+        }
+    }
+
+    /// A page that was asked for and is there; for a reader that takes pages as they arrive.
+    #[must_use]
+    pub fn arrived(&self, pool: &Pool) -> Option<PageId> {
+        self.ahead.iter().copied().find(|&page| pool.is_resident(page))
+    }
+}

@@ -1,0 +1,181 @@
+//! Many ranges in one scan, and how much is in one.
+//!
+//! 1. Each range gives what a scan of it alone would give, in the same order; which range comes when is the only difference.
+//! 2. By key: one look-ahead goes through all ranges, so that the reads of the next ones are under way while one is read.
+//! 3. By arrival: the first leaves of all ranges are asked for, and the range whose leaf is there is next. When none is, the one that was
+//!    asked for first is waited for: no range is put off for ever.
+
+use super::cursor::{KeyValue, Range, is_empty};
+use super::database::Tree;
+use super::transaction::Transaction;
+use crate::btree::LookAhead;
+use crate::buffer::Stream;
+use crate::error::Result;
+use crate::format::PageId;
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+/// In which order the ranges of [`Transaction::scan_ranges`] come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RangeOrder {
+    /// By their first keys.
+    #[default]
+    Key,
+    /// As their pages arrive from the disk.
+    Arrival,
+}
+
+/// What a range holds, about; see [`Transaction::estimate_range`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RangeEstimate {
+    /// Rows, those that are deleted and not yet purged included.
+    pub rows: u64,
+    /// Pages that a scan of it reads; long values are not counted.
+    pub pages: u64,
+}
+
+pub(super) fn estimate(tx: &Transaction, tree: &Tree, (start, end): &Bounds) -> Result<RangeEstimate> {
+    if is_empty(start, end) {
+        return Ok(RangeEstimate::default());
+    }
+    let low = match start {
+        // The next key after it.
+        Bound::Excluded(key) => [&key[..], &[0]].concat(),
+        Bound::Included(key) => key.clone(),
+        Bound::Unbounded => Vec::new(),
+    };
+    let found = tree.state.at.estimate(tx.txn().pool(), &low, end.as_ref().map(|key| &key[..]))?;
+    Ok(RangeEstimate { rows: found.entries, pages: found.leaves })
+}
+
+/// From where to where.
+pub(super) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// A range to come.
+#[derive(Debug)]
+struct Coming {
+    number: usize,
+    start: Bound<Vec<u8>>,
+    end: Bound<Vec<u8>>,
+    /// By arrival: the leaf it begins in, if that is known.
+    first_leaf: PageId,
+}
+
+/// The entries of many ranges: the number of the range, and the entry.
+#[derive(Debug)]
+pub struct Ranges<'t> {
+    tx: &'t Transaction,
+    tree: Tree,
+    order: RangeOrder,
+    coming: VecDeque<Coming>,
+    current: Option<(usize, Range<'t>)>,
+    /// By key: goes from range to range.
+    ahead: LookAhead,
+    /// By arrival: the first leaves.
+    first_leaves: Stream,
+    /// An error before the first entry.
+    failed: Option<crate::Error>,
+}
+
+fn first_key(start: &Bound<Vec<u8>>) -> &[u8] {
+    match start {
+        Bound::Included(key) | Bound::Excluded(key) => key,
+        Bound::Unbounded => &[],
+    }
+}
+
+impl<'t> Ranges<'t> {
+    pub(super) fn new(tx: &'t Transaction, tree: &Tree, ranges: Vec<Bounds>, order: RangeOrder) -> Self {
+        let mut coming: Vec<Coming> = ranges
+            .into_iter()
+            .enumerate()
+            .filter(|(_, (start, end))| !is_empty(start, end))
+            .map(|(number, (start, end))| Coming { number, start, end, first_leaf: PageId::NONE })
+            .collect();
+        coming.sort_by(|a, b| first_key(&a.start).cmp(first_key(&b.start)));
+        let mut ranges = Self {
+            tx,
+            tree: tree.clone(),
+            order,
+            coming: coming.into(),
+            current: None,
+            ahead: LookAhead::default(),
+            first_leaves: Stream::default(),
+            failed: None,
+        };
+        match order {
+            RangeOrder::Key => {
+                for range in &ranges.coming {
+                    ranges.ahead.then(&range.start, &range.end);
+                }
+            }
+            RangeOrder::Arrival => ranges.failed = ranges.name_first_leaves().err(),
+        }
+        ranges
+    }
+
+    fn name_first_leaves(&mut self) -> Result<()> {
+        let keys: Vec<&[u8]> = self.coming.iter().map(|range| first_key(&range.start)).collect();
+        let leaves = self.tree.state.at.leaves_of(self.tx.txn().pool(), &keys)?;
+        for (range, &leaf) in self.coming.iter_mut().zip(&leaves) {
+            range.first_leaf = leaf;
+        }
+        self.first_leaves = Stream::of(leaves.into_iter().filter(|&leaf| leaf != PageId::NONE));
+        Ok(())
+    }
+
+    /// Takes the next range off the list.
+    fn choose(&mut self) -> Option<Coming> {
+        if self.order == RangeOrder::Key {
+            return self.coming.pop_front();
+        }
+        let pool = self.tx.txn().pool();
+        self.first_leaves.next_is_due(pool, usize::MAX);
+        let arrived = self.first_leaves.arrived(pool);
+        let at = arrived.and_then(|leaf| self.coming.iter().position(|range| range.first_leaf == leaf)).unwrap_or(0);
+        let chosen = self.coming.remove(at)?;
+        // Others may begin in the same leaf: those are next, while it is there.
+        if self.coming.get(at).is_none_or(|next| next.first_leaf != chosen.first_leaf) {
+            self.first_leaves.took(chosen.first_leaf);
+        }
+        Some(chosen)
+    }
+
+    fn begin(&mut self, next: &Coming) -> (usize, Range<'t>) {
+        let range = Range::new(self.tx, &self.tree, next.start.clone(), next.end.clone());
+        if self.order == RangeOrder::Arrival {
+            return (next.number, range);
+        }
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.within(&next.start, &next.end);
+        (next.number, range.led_by(ahead))
+    }
+}
+
+impl Iterator for Ranges<'_> {
+    type Item = Result<(usize, KeyValue)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(error) = self.failed.take() {
+            self.coming.clear();
+            return Some(Err(error));
+        }
+        loop {
+            if let Some((number, range)) = &mut self.current {
+                match range.next() {
+                    Some(Ok(entry)) => return Some(Ok((*number, entry))),
+                    Some(Err(error)) => {
+                        // Going on with the next range would leave entries out without a word.
+                        self.coming.clear();
+                        self.current = None;
+                        return Some(Err(error));
+                    }
+                    None => self.ahead = range.take_ahead(),
+                }
+            }
+            self.current = None;
+            let next = self.choose()?;
+            self.current = Some(self.begin(&next));
+        }
+    }
+}

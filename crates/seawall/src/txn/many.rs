@@ -1,0 +1,68 @@
+//! Reading many rows at once.
+//!
+//! 1. The answers are those of reading one after the other in one statement: all from one snapshot.
+//! 2. The leaves are asked for side by side, and read in key order; then the long values in the same way.
+
+use super::locks::Mode;
+use super::transaction::{Isolation, Txn};
+use super::trees::TreeState;
+use super::version::{Reader, Stored};
+use crate::btree::{OverflowRef, read_overflow_many};
+use crate::buffer::{Pool, Stream};
+use crate::error::Result;
+use crate::format::PageId;
+use std::sync::Arc;
+
+impl Txn {
+    /// The pool, for whoever asks for pages ahead.
+    pub fn pool(&self) -> &Pool {
+        self.engine.pool()
+    }
+
+    /// The values of many keys, in the order of `keys`.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn get_many<K: AsRef<[u8]>>(&self, tree: &Arc<TreeState>, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_by(|&a, &b| keys[a].as_ref().cmp(keys[b].as_ref()));
+        let sorted: Vec<&[u8]> = order.iter().map(|&i| keys[i].as_ref()).collect();
+        let view = self.view();
+        let reader = Reader { me: self.id(), view: &view };
+        tree.usable(reader.me, reader.view)?;
+        let pool = self.engine.pool();
+        // One key knows its page by itself.
+        let leaves = if keys.len() > 1 { tree.at.leaves_of(pool, &sorted)? } else { vec![PageId::NONE; keys.len()] };
+        let mut stream = Stream::of(leaves.iter().copied().filter(|&leaf| leaf != PageId::NONE));
+        let mut values = vec![None; keys.len()];
+        let mut long: Vec<(usize, OverflowRef)> = Vec::new();
+        let mut last = PageId::NONE;
+        for ((&i, key), leaf) in order.iter().zip(sorted).zip(leaves) {
+            let is_new = leaf != last && leaf != PageId::NONE;
+            if is_new {
+                stream.next_is_due(pool, usize::MAX);
+            }
+            if self.options.isolation == Isolation::Serializable {
+                values[i] = self.lock_row(tree, key, Mode::Shared)?;
+            } else {
+                match self.stored_version(tree, key, reader)? {
+                    None => {}
+                    Some(Stored::Inline(bytes)) => values[i] = Some(bytes),
+                    Some(Stored::Overflow(reference)) => long.push((i, reference)),
+                }
+            }
+            if is_new {
+                stream.came_to(leaf);
+                last = leaf;
+            }
+        }
+        let references: Vec<OverflowRef> = long.iter().map(|&(_, reference)| reference).collect();
+        let mut places = long.into_iter().map(|(i, _)| i);
+        read_overflow_many(pool, tree.at.id, &references, |value| {
+            if let Some(i) = places.next() {
+                values[i] = Some(value);
+            }
+        })?;
+        Ok(values)
+    }
+}
