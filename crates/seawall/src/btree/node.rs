@@ -379,11 +379,26 @@ impl<'a> Node<'a> {
     }
 
     fn bound(&self, key: &[u8], first: usize) -> Result<Position, Damaged> {
-        let Some(suffix) = key.strip_prefix(self.prefix()) else {
-            // It does not belong here; the order still tells on which side it lies.
-            let slot = if key < self.prefix() { first.min(self.count) } else { self.count };
-            return Ok(Position { slot, found: false });
-        };
+        match key.strip_prefix(self.prefix()) {
+            Some(suffix) => self.bound_of_suffix(suffix, first),
+            None => {
+                // It does not belong here; the order still tells on which side it lies.
+                let slot = if key < self.prefix() { first.min(self.count) } else { self.count };
+                Ok(Position { slot, found: false })
+            }
+        }
+    }
+
+    /// The same for a key that belongs here, and so begins with the prefix: the page's far end, where that lies, is not touched.
+    fn bound_inside(&self, key: &[u8], first: usize) -> Result<Position, Damaged> {
+        debug_assert!(self.covers(key), "the way led here");
+        match key.get(self.prefix_len..) {
+            Some(suffix) => self.bound_of_suffix(suffix, first),
+            None => Err(self.damaged("its prefix is longer than a key that belongs here")),
+        }
+    }
+
+    fn bound_of_suffix(&self, suffix: &[u8], first: usize) -> Result<Position, Damaged> {
         let head = head_of(suffix);
         let (low, high) = self.narrow(head);
         let (mut low, mut high) = (low.max(first), high);
@@ -410,7 +425,15 @@ impl<'a> Node<'a> {
         self.bound(key, 0)
     }
 
-    /// The slot of the child of a branch whose range contains `key`.
+    /// Finds `key`, which belongs to this node ([`Node::covers`]), or where it would be inserted.
+    ///
+    /// # Errors
+    /// [`Damaged`] when a slot on the way lies.
+    pub fn search_inside(&self, key: &[u8]) -> Result<Position, Damaged> {
+        self.bound_inside(key, 0)
+    }
+
+    /// The slot of the child of a branch whose range contains `key`; the first or the last when none does.
     ///
     /// # Errors
     /// [`Damaged`] when a slot on the way lies, or the branch is empty.
@@ -419,6 +442,18 @@ impl<'a> Node<'a> {
             return Err(self.damaged("a branch without children"));
         }
         let at = self.bound(key, 1)?;
+        Ok(if at.found { at.slot } else { at.slot.max(1) - 1 })
+    }
+
+    /// The same for a key that belongs to this node.
+    ///
+    /// # Errors
+    /// As [`Node::child_slot`].
+    pub fn child_slot_inside(&self, key: &[u8]) -> Result<usize, Damaged> {
+        if self.count == 0 {
+            return Err(self.damaged("a branch without children"));
+        }
+        let at = self.bound_inside(key, 1)?;
         Ok(if at.found { at.slot } else { at.slot.max(1) - 1 })
     }
 

@@ -26,7 +26,15 @@ pub(super) enum Toward<'k> {
 }
 
 impl Toward<'_> {
-    /// The slot of the child to go to.
+    /// The slot of the child to go to from a node on the way.
+    pub(super) fn step(self, node: &Node<'_>) -> Result<usize, Damaged> {
+        match self {
+            Self::Key(key) => node.child_slot_inside(key),
+            _ => self.child_slot(node),
+        }
+    }
+
+    /// The slot of the child to go to from any node of the level.
     pub(super) fn child_slot(self, node: &Node<'_>) -> Result<usize, Damaged> {
         match self {
             Self::Key(key) => node.child_slot(key),
@@ -102,7 +110,7 @@ impl Tree {
             return Ok(None);
         }
         while node.level() > level {
-            let slot = toward.child_slot(&node)?;
+            let slot = toward.step(&node)?;
             visit(&node, slot);
             let (child, child_level) = (node.child(slot)?, node.level() - 1);
             let below = pool.shared(child)?;
@@ -145,7 +153,7 @@ impl Tree {
         loop {
             if let Some(parent) = self.descend(pool, Toward::Key(key), level + 1, |_, _| ())? {
                 let node = Node::open(&parent)?;
-                let child = node.child(node.child_slot(key)?)?;
+                let child = node.child(node.child_slot_inside(key)?)?;
                 let held = mtr.latch(child)?;
                 self.open_child(mtr.page(held), child, level)?;
                 return Ok(Some(held));

@@ -10,9 +10,9 @@
 //!    remembered, and synced with the next one (a durable write by `RWF_DSYNC` covers itself only).
 //! 5. After at most half a buffer of unflushed log a group is flushed even if nobody asks: a reader can tell damage
 //!    from an end by looking a bounded way beyond it.
-//! 6. Before a *slow* flush the leader waits for those who have just been woken and are about to commit again, no longer than a small share of
-//!    what the flush took last time. Else the committing threads fall into two halves of which one always comes just too late, and
-//!    each waits for two flushes. (A fast flush is not worth it: by the time they are back it could be over.)
+//! 6. Before a group the leader waits for those who were in the last one and are about to commit again, no longer than the last write took. Else
+//!    the committing threads fall into two halves of which one always comes just too late, and each waits for two writes. Where
+//!    they do not come, because they do other things between two commits, nobody waits for them ([`Gathering`]).
 //! 7. The pen comes back, whatever happens: a leader that panics poisons the database first.
 
 use super::ring::Scribe;
@@ -23,15 +23,6 @@ use crate::error::{Error, Result};
 use seawall_io::{AlignedBuf, Cause, File, FlushMethod, STEP_BYTES};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-struct Share;
-impl Share {
-    fn get(&self) -> u64 {
-        static S: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
-        *S.get_or_init(|| std::env::var("GS").ok().and_then(|s| s.parse().ok()).unwrap_or(2))
-    }
-}
-const GATHER_SHARE: Share = Share;
 
 /// Whether those who were waited for came: where they do not, because they have other things to do between two commits, waiting stops,
 /// and is tried again now and then.
@@ -230,7 +221,7 @@ impl Log {
         if expected < 2 || !pen.gathering.is_worth_it() {
             return;
         }
-        let until = self.now_ns() + pen.write_ns / GATHER_SHARE.get();
+        let until = self.now_ns() + pen.write_ns;
         let came = loop {
             if self.waiters.waiting() + 1 >= expected {
                 break true;

@@ -55,7 +55,7 @@ impl Txn {
         let stored = engine.pool().retry(|| {
             let leaf = tree.at.leaf_shared(engine.pool(), key)?;
             let node = Node::open(&leaf)?;
-            let at = node.search(key)?;
+            let at = node.search_inside(key)?;
             if !at.found {
                 return Ok(Lookup::Absent);
             }
@@ -117,7 +117,7 @@ impl Txn {
             let latest = engine.pool().retry(|| {
                 let leaf = tree.at.leaf_shared(engine.pool(), key)?;
                 let node = Node::open(&leaf)?;
-                let at = node.search(key)?;
+                let at = node.search_inside(key)?;
                 let entry = if at.found { Some(node.entry(at.slot)?) } else { None };
                 let writer = entry.as_ref().map_or(Writer::Nobody, |entry| self.writer_of(tree, key, entry));
                 let locked = match (writer, how) {
@@ -171,7 +171,7 @@ impl Engine {
         let plain = || {
             let leaf = tree.at.leaf_shared(self.pool(), key)?;
             let node = Node::open(&leaf)?;
-            let at = node.search(key)?;
+            let at = node.search_inside(key)?;
             if !at.found {
                 return Ok(Plain::Absent);
             }

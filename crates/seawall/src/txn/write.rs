@@ -134,7 +134,7 @@ impl Txn {
         let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
         let leaf = tree.at.leaf_for_change(engine.pool(), &mut mtr, key)?;
         let node = Node::open(mtr.page(leaf))?;
-        let at = node.search(key)?;
+        let at = node.search_inside(key)?;
         let slot = at.slot;
         match at.found {
             true => {
