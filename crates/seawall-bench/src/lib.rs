@@ -15,6 +15,7 @@ pub mod run;
 pub mod slow_disk;
 pub mod store;
 pub mod stores;
+pub mod tpcc;
 pub mod workload;
 
 pub use store::{Error, Result, Session, Settings, Store, Tx};

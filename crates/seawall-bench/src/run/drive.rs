@@ -47,6 +47,25 @@ pub enum Outcome {
     Finished,
 }
 
+/// What a thread does again and again. A closure that does one operation is one.
+pub trait Operation {
+    /// Does the next operation, or the last one again when that met a conflict.
+    ///
+    /// # Errors
+    /// Those of the store; the first one ends the run.
+    fn next(&mut self) -> Result<Outcome>;
+
+    /// The operation just done was recorded with this latency: for who keeps latencies by kind. `late`: it completed after the window and
+    /// does not count to the rate.
+    fn recorded(&mut self, _latency: Duration, _late: bool) {}
+}
+
+impl<F: FnMut() -> Result<Outcome>> Operation for F {
+    fn next(&mut self) -> Result<Outcome> {
+        self()
+    }
+}
+
 /// What to drive.
 #[derive(Debug)]
 pub struct Spec<'a> {
@@ -111,7 +130,7 @@ pub fn drive<M, F>(
 ) -> Driven
 where
     M: Fn(usize) -> Result<F> + Sync,
-    F: FnMut() -> Result<Outcome>,
+    F: Operation,
 {
     let threads = spec.threads.max(1);
     let longest = if let Limit::For(time) = spec.limit { time } else { LONGEST };
@@ -171,7 +190,7 @@ impl Shared<'_> {
     fn work<M, F>(&self, thread: usize, make: &M) -> Latencies
     where
         M: Fn(usize) -> Result<F>,
-        F: FnMut() -> Result<Outcome>,
+        F: Operation,
     {
         let leaving = Leaving(self);
         let mut recorder = Recorder::new(&self.timeline);
@@ -187,24 +206,23 @@ impl Shared<'_> {
         recorder.finish()
     }
 
-    fn repeat(
-        &self,
-        thread: usize,
-        mut operation: impl FnMut() -> Result<Outcome>,
-        recorder: &mut Recorder<'_>,
-    ) -> Result<()> {
+    fn repeat(&self, thread: usize, mut operation: impl Operation, recorder: &mut Recorder<'_>) -> Result<()> {
         let mut left = self.share(thread);
         let mut begin = Instant::now();
         while left > 0 && !self.over.load(Ordering::Relaxed) {
-            let outcome = operation()?;
+            let outcome = operation.next()?;
             let end = Instant::now();
             // What ended in the window was measured, though it may have begun before: the same as at the other edge.
             let at = self.began.get().and_then(|began| end.checked_duration_since(*began));
             let late = matches!((self.spec.limit, at), (Limit::For(time), Some(at)) if at > time);
             match (outcome, at) {
-                (Outcome::Done(_), Some(_)) if late => recorder.record_late(end - begin),
+                (Outcome::Done(_), Some(_)) if late => {
+                    recorder.record_late(end - begin);
+                    operation.recorded(end - begin, true);
+                }
                 (Outcome::Done(ops), Some(at)) => {
                     recorder.record(at, end - begin, ops);
+                    operation.recorded(end - begin, false);
                     left = left.saturating_sub(ops);
                 }
                 (Outcome::Conflict, Some(_)) => {

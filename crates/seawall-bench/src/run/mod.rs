@@ -7,4 +7,4 @@ pub mod place;
 pub mod recorder;
 
 pub use cell::Cell;
-pub use drive::{Driven, Limit, Outcome, Spec, drive};
+pub use drive::{Driven, Limit, Operation, Outcome, Spec, drive};

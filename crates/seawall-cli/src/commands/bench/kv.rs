@@ -1,7 +1,7 @@
 //! `seawall bench kv`: key-value workloads.
 
-use super::{CommonArgs, ended, open, with_progress};
-use crate::{Outcome, note, units};
+use super::{CommonArgs, ended, note_load, open, with_progress};
+use crate::{Outcome, units};
 use clap::Args;
 use seawall_bench::run::kv::KvRun;
 use seawall_bench::workload::Workload;
@@ -68,16 +68,7 @@ pub(crate) fn run(args: &KvArgs, stop: &AtomicBool) -> Outcome {
         // A run that failed at once has nothing to show but its error.
         Some(result) if ran.error.is_some() && result.measured.ops == 0 => {}
         Some(result) => common.show(result)?,
-        None => {
-            if let Some(load) = &ran.load {
-                note(format_args!(
-                    "loaded {:.0} rows/s in {:.1} s, settled in {:.1} s",
-                    load.rows_per_s, load.seconds, load.settle_seconds
-                ));
-            } else if !ran.interrupted {
-                note("the data is there already");
-            }
-        }
+        None => note_load(ran.load.as_ref(), ran.interrupted),
     }
     ended(ran.error, ran.interrupted)
 }

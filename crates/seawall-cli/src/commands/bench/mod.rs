@@ -2,18 +2,20 @@
 //!
 //! 1. What can be refused is refused before anything is written.
 //! 2. The result goes to standard output, as a table or with `--json` as JSON; everything else to standard error.
-//! 3. Exit code 2 for an error, also one inside the window: the result until then is still shown.
+//! 3. Exit code 1 when the data is not consistent afterwards (TPC-C), 2 for an error, also one inside the
+//!    window: the result until then is still shown.
 
 mod goals;
 mod kv;
 mod restart;
+mod tpcc;
 
 use crate::progress::Bar;
 use crate::{Ended, Outcome, note, print, units};
 use clap::{Args, Subcommand};
 use seawall_bench::cgroup::MemoryGroup;
 use seawall_bench::report::{FOREIGN_CORES, html, table};
-use seawall_bench::results::CellResult;
+use seawall_bench::results::{CellResult, Load};
 use seawall_bench::run::{Cell, Limit};
 use seawall_bench::store::{Durability, Error, Settings, Store};
 use seawall_bench::stores;
@@ -35,6 +37,8 @@ enum BenchCommand {
     Goals(goals::GoalsArgs),
     /// Measure how long opening takes after kill -9, and how long it has to.
     Restart(restart::RestartArgs),
+    /// Measure TPC-C, and check that the data is consistent afterwards.
+    Tpcc(tpcc::TpccArgs),
 }
 
 pub(crate) fn run(args: BenchArgs, stop: &AtomicBool) -> Outcome {
@@ -42,6 +46,7 @@ pub(crate) fn run(args: BenchArgs, stop: &AtomicBool) -> Outcome {
         BenchCommand::Kv(args) => kv::run(&args, stop),
         BenchCommand::Goals(args) => goals::run(&args, stop),
         BenchCommand::Restart(args) => restart::run(&args, stop),
+        BenchCommand::Tpcc(args) => tpcc::run(&args, stop),
     }
 }
 
@@ -234,6 +239,18 @@ pub(super) fn ended(error: Option<Error>, interrupted: bool) -> Outcome {
             Ok(Ended::Interrupted)
         }
         (None, false) => Ok(Ended::Well),
+    }
+}
+
+/// Says how a load went that nothing was measured after.
+pub(super) fn note_load(load: Option<&Load>, interrupted: bool) {
+    if let Some(load) = load {
+        note(format_args!(
+            "loaded {:.0} rows/s in {:.1} s, settled in {:.1} s",
+            load.rows_per_s, load.seconds, load.settle_seconds
+        ));
+    } else if !interrupted {
+        note("the data is there already");
     }
 }
 

@@ -1,0 +1,284 @@
+//! One thread's work: transactions of the specified mix, each with its input as clauses 2.4.1 to 2.8.1 say.
+//!
+//! 1. The mix is a deck of 100 cards (clause 5.2.4.2), shuffled anew when it is used up: 45 new-orders, 43 payments, 4
+//!    of each other.
+//! 2. A transaction that met a conflict is rolled back and done again with the same input; its latency goes on.
+//! 3. A thread has a home warehouse, by turns; it stands for all of that warehouse's terminals, so that districts are
+//!    random for all transactions.
+
+use super::Shape;
+use super::random::Random;
+use super::schema::DISTRICTS;
+use super::transactions::{Delivery, End, Line, NewOrder, OrderStatus, Payment, StockLevel, Who};
+use crate::run::recorder::Latencies;
+use crate::run::{Operation, Outcome};
+use crate::store::{Error, Result, Session, Store, Tx};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The five transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    NewOrder,
+    Payment,
+    OrderStatus,
+    Delivery,
+    StockLevel,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 5] =
+        [Self::NewOrder, Self::Payment, Self::OrderStatus, Self::Delivery, Self::StockLevel];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::NewOrder => "new-order",
+            Self::Payment => "payment",
+            Self::OrderStatus => "order-status",
+            Self::Delivery => "delivery",
+            Self::StockLevel => "stock-level",
+        }
+    }
+
+    /// Cards of 100.
+    const fn cards(self) -> usize {
+        match self {
+            Self::NewOrder => 45,
+            Self::Payment => 43,
+            Self::OrderStatus | Self::Delivery | Self::StockLevel => 4,
+        }
+    }
+}
+
+/// What was done of one kind in the window.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OfKind {
+    /// Completed inside the window.
+    pub(super) ops: u64,
+    pub(super) latencies: Latencies,
+}
+
+/// What was done in the window.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stats {
+    /// In the order of [`Kind::ALL`].
+    pub(super) kinds: [OfKind; 5],
+    /// New-orders of an item that does not exist, completed by rolling back.
+    pub(super) rolled_back: u64,
+}
+
+impl Stats {
+    fn merge(&mut self, other: &Self) {
+        for (kind, other) in self.kinds.iter_mut().zip(&other.kinds) {
+            kind.ops += other.ops;
+            kind.latencies.merge(&other.latencies);
+        }
+        self.rolled_back += other.rolled_back;
+    }
+}
+
+#[derive(Debug)]
+enum Input {
+    NewOrder(NewOrder),
+    Payment(Payment),
+    OrderStatus(OrderStatus),
+    Delivery(Delivery),
+    StockLevel(StockLevel),
+}
+
+impl Input {
+    fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+        match self {
+            Self::NewOrder(input) => input.run(tx),
+            Self::Payment(input) => input.run(tx),
+            Self::OrderStatus(input) => input.run(tx),
+            Self::Delivery(input) => input.run(tx),
+            Self::StockLevel(input) => input.run(tx),
+        }
+    }
+}
+
+/// One working thread.
+pub(super) struct Client<'s> {
+    shape: Shape,
+    home: u16,
+    thread: u16,
+    random: Random,
+    session: Box<dyn Session + 's>,
+    deck: [Kind; 100],
+    /// Cards used.
+    used: usize,
+    /// The stamp of its last row in the history.
+    stamp: u64,
+    kind: Kind,
+    end: End,
+    /// What met a conflict.
+    pending: Option<Input>,
+    stats: Stats,
+    total: &'s Mutex<Stats>,
+}
+
+impl<'s> Client<'s> {
+    /// What it did is added to `total` when it is dropped.
+    pub(super) fn new(
+        store: &'s dyn Store,
+        shape: Shape,
+        thread: u16,
+        seed: u64,
+        total: &'s Mutex<Stats>,
+    ) -> Result<Self> {
+        let mut deck = [Kind::NewOrder; 100];
+        let cards = Kind::ALL.into_iter().flat_map(|kind| std::iter::repeat_n(kind, kind.cards()));
+        deck.iter_mut().zip(cards).for_each(|(card, kind)| *card = kind);
+        Ok(Self {
+            shape,
+            home: thread % shape.warehouses + 1,
+            thread,
+            // Units of a load are below 2^32.
+            random: Random::new(seed, 1 << 32 | u64::from(thread)),
+            session: store.session()?,
+            deck,
+            used: deck.len(),
+            stamp: 0,
+            kind: Kind::NewOrder,
+            end: End::Commit,
+            pending: None,
+            stats: Stats::default(),
+            total,
+        })
+    }
+
+    fn draw(&mut self) -> Input {
+        if self.used == self.deck.len() {
+            self.random.shuffle(&mut self.deck);
+            self.used = 0;
+        }
+        self.kind = self.deck[self.used];
+        self.used += 1;
+        let w = self.home;
+        let d = self.random.range(1, DISTRICTS.into()) as u8;
+        match self.kind {
+            Kind::NewOrder => Input::NewOrder(self.new_order(w, d)),
+            Kind::Payment => Input::Payment(self.payment(w, d)),
+            Kind::OrderStatus => Input::OrderStatus(OrderStatus { w, d, who: self.who() }),
+            Kind::Delivery => Input::Delivery(Delivery { w, carrier: self.random.range(1, 10) as u8 }),
+            Kind::StockLevel => Input::StockLevel(StockLevel { w, d, threshold: self.random.range(10, 20) as i16 }),
+        }
+    }
+
+    fn new_order(&mut self, w: u16, d: u8) -> NewOrder {
+        let scale = self.shape.scale;
+        let random = &mut self.random;
+        let count = random.range(5, 15) as usize;
+        let mut order = NewOrder {
+            w,
+            d,
+            c: random.customer(scale.customers),
+            lines: Default::default(),
+            count,
+            fails: random.percent(1),
+        };
+        for line in &mut order.lines[..count] {
+            let item = random.item(scale.items);
+            let supply = if random.percent(1) { other_warehouse(random, w, self.shape.warehouses) } else { w };
+            *line = Line { item, supply, quantity: random.range(1, 10) as u8 };
+        }
+        if order.fails {
+            order.lines[count - 1].item = scale.items + 1;
+        }
+        order
+    }
+
+    fn payment(&mut self, w: u16, d: u8) -> Payment {
+        let who = self.who();
+        // Never the same again, in this run or a later one, unless somebody sets the clock back.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        self.stamp = now.max(self.stamp + 1);
+        let random = &mut self.random;
+        let (c_w, c_d) = if random.percent(15) {
+            (other_warehouse(random, w, self.shape.warehouses), random.range(1, DISTRICTS.into()) as u8)
+        } else {
+            (w, d)
+        };
+        let amount = random.range(100, 500_000);
+        Payment { w, d, c_w, c_d, who, amount, stamp: self.stamp, thread: self.thread }
+    }
+
+    fn who(&mut self) -> Who {
+        let scale = self.shape.scale;
+        if self.random.percent(60) {
+            Who::Name(self.random.last_name(scale.names()))
+        } else {
+            Who::Number(self.random.customer(scale.customers))
+        }
+    }
+
+    fn attempt(&mut self, input: &Input) -> Result<()> {
+        let mut tx = self.session.begin()?;
+        self.end = input.run(&mut *tx)?;
+        match self.end {
+            End::Commit => tx.commit(),
+            // Dropped, it is rolled back.
+            End::RollBack => Ok(()),
+        }
+    }
+}
+
+/// A warehouse other than `w`, where there is one.
+fn other_warehouse(random: &mut Random, w: u16, warehouses: u16) -> u16 {
+    if warehouses == 1 {
+        return w;
+    }
+    let other = random.range(1, u32::from(warehouses) - 1) as u16;
+    if other >= w { other + 1 } else { other }
+}
+
+impl Operation for Client<'_> {
+    fn next(&mut self) -> Result<Outcome> {
+        let input = match self.pending.take() {
+            Some(input) => input,
+            None => self.draw(),
+        };
+        match self.attempt(&input) {
+            Ok(()) => Ok(Outcome::Done(1)),
+            Err(Error::Conflict(_)) => {
+                self.pending = Some(input);
+                Ok(Outcome::Conflict)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn recorded(&mut self, latency: Duration, late: bool) {
+        let kind = &mut self.stats.kinds[self.kind as usize];
+        kind.latencies.add(latency);
+        if !late {
+            kind.ops += 1;
+            self.stats.rolled_back += u64::from(self.end == End::RollBack);
+        }
+    }
+}
+
+impl Drop for Client<'_> {
+    fn drop(&mut self) {
+        self.total.lock().unwrap_or_else(PoisonError::into_inner).merge(&self.stats);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deck_is_full_and_others_are_others() {
+        assert_eq!(Kind::ALL.map(Kind::cards).iter().sum::<usize>(), 100);
+        assert!(Kind::ALL.iter().enumerate().all(|(i, kind)| *kind as usize == i));
+        let mut random = Random::new(1, 1);
+        let mut seen = [0; 5];
+        for _ in 0..400 {
+            seen[usize::from(other_warehouse(&mut random, 2, 4))] += 1;
+        }
+        assert!(seen[0] == 0 && seen[2] == 0 && [1, 3, 4].iter().all(|w| seen[*w] > 80), "{seen:?}");
+        assert_eq!(other_warehouse(&mut random, 1, 1), 1);
+    }
+}

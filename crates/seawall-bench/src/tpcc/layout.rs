@@ -1,0 +1,225 @@
+//! How rows and keys of TPC-C are bytes.
+//!
+//! 1. A key's bytes compare as its columns do: numbers are big-endian, texts end with a zero, which no text contains.
+//! 2. A row is its columns of fixed size, then texts led by their length, then at most one text that is the rest. What
+//!    a transaction changes has a fixed place, so that it is changed where it lies and nothing is decoded and encoded
+//!    again.
+//! 3. Money is in cents, taxes and discounts are in hundredths of a percent, times are microseconds since 1970; 0 is a
+//!    time's null.
+
+use crate::store::{Error, Result};
+use std::marker::PhantomData;
+
+/// What errors of the benchmark's own rows are said to be of.
+pub(super) const NAME: &str = "tpcc";
+
+/// A number in a row.
+pub(super) trait Number: Sized {
+    type Bytes: AsRef<[u8]> + for<'a> TryFrom<&'a [u8]>;
+    fn bytes(self) -> Self::Bytes;
+    fn of(bytes: Self::Bytes) -> Self;
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Number for $number {
+            type Bytes = [u8; size_of::<$number>()];
+            fn bytes(self) -> Self::Bytes {
+                self.to_le_bytes()
+            }
+            fn of(bytes: Self::Bytes) -> Self {
+                Self::from_le_bytes(bytes)
+            }
+        }
+    )*};
+}
+numbers!(u8, u16, i16, u32, i64, u64);
+
+fn malformed(row: &[u8], at: usize) -> Error {
+    Error::failed(
+        NAME,
+        format_args!(
+            "a row of {} bytes has no column at byte {at}: the data is not of this benchmark, or damaged; load it anew",
+            row.len()
+        ),
+    )
+}
+
+/// A number's place.
+#[derive(Debug)]
+pub(super) struct Field<T> {
+    at: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Number> Field<T> {
+    pub(super) const fn at(at: usize) -> Self {
+        Self { at, of: PhantomData }
+    }
+
+    pub(super) const fn end(&self) -> usize {
+        self.at + size_of::<T>()
+    }
+
+    pub(super) fn get(&self, row: &[u8]) -> Result<T> {
+        let bytes = row.get(self.at..self.end()).and_then(|bytes| T::Bytes::try_from(bytes).ok());
+        bytes.map(T::of).ok_or_else(|| malformed(row, self.at))
+    }
+
+    pub(super) fn set(&self, row: &mut [u8], value: T) -> Result<()> {
+        match row.get_mut(self.at..self.end()) {
+            Some(place) => place.copy_from_slice(value.bytes().as_ref()),
+            None => return Err(malformed(row, self.at)),
+        }
+        Ok(())
+    }
+}
+
+/// The place of a text whose length is always the same.
+#[derive(Debug)]
+pub(super) struct Chars<const N: usize> {
+    at: usize,
+}
+
+impl<const N: usize> Chars<N> {
+    pub(super) const fn at(at: usize) -> Self {
+        Self { at }
+    }
+
+    pub(super) const fn end(&self) -> usize {
+        self.at + N
+    }
+
+    pub(super) fn get(&self, row: &[u8]) -> Result<[u8; N]> {
+        let bytes = row.get(self.at..self.end()).and_then(|bytes| bytes.try_into().ok());
+        bytes.ok_or_else(|| malformed(row, self.at))
+    }
+
+    pub(super) fn set(&self, row: &mut [u8], text: &[u8; N]) -> Result<()> {
+        match row.get_mut(self.at..self.end()) {
+            Some(place) => place.copy_from_slice(text),
+            None => return Err(malformed(row, self.at)),
+        }
+        Ok(())
+    }
+}
+
+/// Where the rest of `row` begins, after `texts` texts from byte `at` on.
+pub(super) fn skip_texts(row: &[u8], mut at: usize, texts: usize) -> Result<usize> {
+    for _ in 0..texts {
+        at += 1 + usize::from(*row.get(at).ok_or_else(|| malformed(row, at))?);
+    }
+    if at > row.len() { Err(malformed(row, at)) } else { Ok(at) }
+}
+
+/// The text that begins at `at`.
+pub(super) fn text(row: &[u8], at: usize) -> Result<&[u8]> {
+    let end = skip_texts(row, at, 1)?;
+    Ok(&row[at + 1..end])
+}
+
+/// The longest key: a customer's by name, two names of 16 characters at most.
+const KEY_BYTES_MAX: usize = 2 + 1 + 17 + 17 + 4;
+
+/// A key, made without asking for memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key {
+    bytes: [u8; KEY_BYTES_MAX],
+    len: u8,
+}
+
+impl Key {
+    pub(super) const fn new() -> Self {
+        Self { bytes: [0; KEY_BYTES_MAX], len: 0 }
+    }
+
+    fn push(mut self, bytes: &[u8]) -> Self {
+        let at = usize::from(self.len);
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len() as u8;
+        self
+    }
+
+    pub(super) fn u8(self, n: u8) -> Self {
+        self.push(&[n])
+    }
+
+    pub(super) fn u16(self, n: u16) -> Self {
+        self.push(&n.to_be_bytes())
+    }
+
+    pub(super) fn u32(self, n: u32) -> Self {
+        self.push(&n.to_be_bytes())
+    }
+
+    pub(super) fn u64(self, n: u64) -> Self {
+        self.push(&n.to_be_bytes())
+    }
+
+    /// A text of at most 16 characters; what is longer is cut.
+    pub(super) fn text(self, text: &[u8]) -> Self {
+        self.push(&text[..text.len().min(16)]).u8(0)
+    }
+
+    /// The first key after all that begin with this one, unless it is nothing but 255s.
+    pub(super) fn after(mut self) -> Self {
+        while let Some(last) = self.len.checked_sub(1) {
+            let byte = &mut self.bytes[usize::from(last)];
+            if *byte < u8::MAX {
+                *byte += 1;
+                break;
+            }
+            *byte = 0;
+            self.len = last;
+        }
+        self
+    }
+}
+
+impl std::ops::Deref for Key {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// The number at `at` of a key read back.
+pub(super) fn u32_of(key: &[u8], at: usize) -> Result<u32> {
+    let bytes = key.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+    bytes.map(u32::from_be_bytes).ok_or_else(|| malformed(key, at))
+}
+
+/// The last number of a key read back.
+pub(super) fn last_u32_of(key: &[u8]) -> Result<u32> {
+    u32_of(key, key.len().saturating_sub(4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_compare_as_their_columns() {
+        let key = |w, name: &[u8], n| Key::new().u16(w).text(name).u32(n);
+        let sorted = [key(1, b"A", 9), key(1, b"AB", 1), key(1, b"AB", 300), key(1, b"B", 0), key(256, b"A", 0)];
+        assert!(sorted.windows(2).all(|pair| *pair[0] < *pair[1]));
+        let prefix = Key::new().u16(1);
+        assert!(sorted[..4].iter().all(|k| **k >= *prefix && **k < *prefix.after()) && *sorted[4] >= *prefix.after());
+        assert_eq!(*Key::new().u16(255).after(), [1]);
+        assert_eq!(last_u32_of(&sorted[2]).unwrap(), 300);
+    }
+
+    #[test]
+    fn rows_that_are_too_short_are_errors() {
+        const MONEY: Field<i64> = Field::at(1);
+        let mut row = vec![0; 9];
+        MONEY.set(&mut row, -5).unwrap();
+        assert_eq!(MONEY.get(&row).unwrap(), -5);
+        assert!(MONEY.get(&row[..8]).unwrap_err().to_string().contains("8 bytes"));
+        assert!(MONEY.set(&mut row[..8], 1).is_err());
+        assert!(Chars::<3>::at(7).get(&row).is_err());
+        assert!(text(&[3, b'a', b'b'], 0).is_err() && text(&[], 0).is_err());
+        assert_eq!(text(&[2, b'a', b'b'], 0).unwrap(), b"ab");
+    }
+}

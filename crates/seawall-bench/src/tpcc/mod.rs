@@ -1,0 +1,102 @@
+//! TPC-C, revision 5.11, over any store that offers [`Session::begin`](crate::Session::begin): nine tables, five
+//! transactions in the specified mix without think and keying time, and the specification's consistency conditions at
+//! the end. The result is no TPC-C result: those are audited.
+//!
+//! 1. What a transaction does is clauses 2.4 to 2.8; where the specification leaves a choice, the file of that
+//!    transaction says which was made.
+//! 2. The conditions hold after every commit, so that data can be used again, and a run that ends early leaves good
+//!    data.
+//!
+//! `load` fills a store, `client` is one thread's work, `transactions` what it does, [`check`] the conditions, [`run`]
+//! a cell from beginning to end.
+
+pub mod check;
+mod client;
+mod layout;
+mod load;
+mod random;
+pub mod run;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod transactions;
+
+use crate::store::{Result, Tx};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use schema::TABLES;
+
+/// How many rows there are; the specification's unless a test wants fewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scale {
+    /// Items, and rows of stock in each warehouse.
+    pub items: u32,
+    /// Customers of a district, and orders in the beginning.
+    pub customers: u32,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self { items: 100_000, customers: 3000 }
+    }
+}
+
+impl Scale {
+    /// Orders of a district that are not delivered in the beginning.
+    fn undelivered(self) -> u32 {
+        self.customers * 3 / 10
+    }
+
+    fn delivered(self) -> u32 {
+        self.customers - self.undelivered()
+    }
+
+    /// Different last names.
+    fn names(self) -> u32 {
+        (self.customers / 3).clamp(1, 1000)
+    }
+}
+
+/// The database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Warehouses, at least one.
+    pub warehouses: u16,
+    /// Rows of each.
+    pub scale: Scale,
+}
+
+/// Now, microseconds since 1970.
+fn now_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
+}
+
+/// What reads a row's key and value, or says what is wrong with them.
+type Read<'f> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'f;
+
+/// Visits the rows of a range until one is wrong.
+fn scan(tx: &mut dyn Tx, table: usize, from: &[u8], to: &[u8], visit: &mut Read<'_>) -> Result<()> {
+    let mut visited = Ok(());
+    tx.scan(table, from, to, false, &mut |key, row| {
+        visited = visit(key, row);
+        visited.is_ok()
+    })?;
+    visited
+}
+
+/// The key of the first or last row of a range.
+fn edge<T>(
+    tx: &mut dyn Tx,
+    table: usize,
+    from: &[u8],
+    to: &[u8],
+    backward: bool,
+    read: impl Fn(&[u8]) -> Result<T>,
+) -> Result<Option<T>> {
+    let mut found = None;
+    tx.scan(table, from, to, backward, &mut |key, _| {
+        found = Some(read(key));
+        false
+    })?;
+    found.transpose()
+}

@@ -1,0 +1,252 @@
+//! One cell of TPC-C, from an empty directory to its result.
+//!
+//! ```text
+//!   place ──open──> loaded by all threads, settled (or there already) ──drive──> result ──conditions checked──close──>
+//! ```
+//!
+//! 1. Latencies and counts by transaction are of the same window as all other figures.
+//! 2. The conditions are checked after every window that ended by itself, on data that is used again as well.
+
+use super::check::{Checked, check};
+use super::client::{Client, Kind, Stats};
+use super::load::{Loader, Units, rows_about};
+use super::{Scale, Shape, TABLES};
+use crate::observe::{Observer, drop_page_cache};
+use crate::results::{CellResult, Load};
+use crate::run::Cell;
+use crate::run::cell::machine;
+use crate::run::drive::{Driven, Limit, Spec, drive};
+use crate::run::kv::{Open, RunError};
+use crate::run::place::{Marker, Place};
+use crate::store::{Error, Settings, Store};
+use seawall_lab::run::Progress;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The longest warm-up when none is asked for.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// The most warehouses: their number has two bytes.
+pub const WAREHOUSES_MAX: u16 = u16::MAX - 1;
+/// Bytes of a warehouse's rows, about; of the items fewer.
+const WAREHOUSE_BYTES: u64 = 90 << 20;
+
+/// One cell to run.
+#[derive(Debug, Clone)]
+pub struct TpccRun {
+    /// What is asked for.
+    pub cell: Cell,
+    /// Warehouses, up to [`WAREHOUSES_MAX`].
+    pub warehouses: u16,
+    /// Rows of each.
+    pub scale: Scale,
+    /// Where the data stays; else it goes.
+    pub dir: Option<PathBuf>,
+    /// Use data that is there.
+    pub reuse: bool,
+    /// End after the load.
+    pub load_only: bool,
+    /// How long.
+    pub limit: Limit,
+    /// Before the window; the default is a quarter of the duration, at most 2 s.
+    pub warm_up: Option<Duration>,
+    /// Options of the store by its own names.
+    pub options: Vec<(String, String)>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct TpccRan {
+    /// The result; with `--load-only`, or when Ctrl-C came before the window, there is none.
+    pub result: Option<CellResult>,
+    /// How the load went, when it loaded.
+    pub load: Option<Load>,
+    /// What ended the window, or the checks, early.
+    pub error: Option<Error>,
+    /// Whether Ctrl-C ended it.
+    pub interrupted: bool,
+    /// What the consistency checks found; `None` when they were not reached.
+    pub checked: Option<Checked>,
+}
+
+impl TpccRun {
+    fn shape(&self) -> Shape {
+        Shape { warehouses: self.warehouses, scale: self.scale }
+    }
+
+    /// Looks for what cannot be, before anything is written.
+    ///
+    /// # Errors
+    /// [`RunError::Refused`].
+    pub fn check(&self) -> Result<(), RunError> {
+        let threads = self.cell.threads;
+        let refused = |why: String| Err(RunError::Refused(why));
+        if threads == 0 || threads > 4096 {
+            return refused(format!("--threads {threads}: give 1 to 4096"));
+        }
+        if self.warehouses == 0 || self.warehouses > WAREHOUSES_MAX {
+            return refused(format!("--warehouses {}: give 1 to {WAREHOUSES_MAX}", self.warehouses));
+        }
+        if self.scale.items == 0 || self.scale.customers == 0 {
+            return refused("the scale needs at least one item and one customer".into());
+        }
+        Ok(())
+    }
+
+    fn marker(&self) -> Marker {
+        [
+            ("store", self.cell.store.clone()),
+            ("workload", "tpcc".into()),
+            ("warehouses", self.warehouses.to_string()),
+            ("items", self.scale.items.to_string()),
+            ("customers", self.scale.customers.to_string()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    /// Runs the cell.
+    ///
+    /// # Errors
+    /// [`RunError`]; an error inside the window is in [`TpccRan::error`] instead, beside the result so far.
+    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<TpccRan, RunError> {
+        self.check()?;
+        let mut place = Place::prepare(self.dir.as_deref(), self.reuse, self.marker())?;
+        let settings = Settings {
+            dir: place.data(),
+            pool_bytes: self.cell.pool_bytes,
+            durability: self.cell.durability,
+            tables: TABLES.map(str::to_owned).into(),
+            threads: self.cell.threads,
+            options: self.options.clone(),
+            flush_delay: self.cell.flush_delay,
+            data_bytes: u64::from(self.warehouses) * WAREHOUSE_BYTES,
+        };
+        if self.cell.memory_limit_bytes.is_some() {
+            // Pages that were cached before belong to another group, and would not count.
+            drop_page_cache(place.dir()).map_err(RunError::Refused)?;
+        }
+        let store = open(&settings)?;
+        let mut ran = TpccRan { result: None, load: None, error: None, interrupted: false, checked: None };
+        let mut observer = Observer::new(place.dir());
+        if !place.is_loaded() {
+            let mut driven = self.fill(&*store, &mut observer, progress, stop);
+            if driven.interrupted || driven.error.is_some() {
+                store.close()?;
+                let interrupted = driven.interrupted;
+                return driven.error.take().map_or(Ok(TpccRan { interrupted, ..ran }), |error| Err(error.into()));
+            }
+            progress.begin("settling", 1);
+            let began = Instant::now();
+            store.settle()?;
+            let (seconds, settle_seconds) = (driven.window.as_secs_f64(), began.elapsed().as_secs_f64());
+            let rows_per_s = driven.ops as f64 / seconds.max(1e-9);
+            ran.load = Some(Load { rows_per_s, seconds, settle_seconds });
+            place.set_loaded()?;
+        }
+        if self.load_only {
+            store.close()?;
+            return Ok(ran);
+        }
+        let machine = machine(place.dir());
+        let (mut driven, stats) = self.drive(&*store, &mut observer, progress, stop);
+        let mut result = self.cell.result(&driven, &store.about(), machine, ran.load.clone());
+        ran.error = driven.error.take();
+        ran.interrupted = driven.interrupted;
+        if ran.error.is_none() && !ran.interrupted {
+            progress.begin("checking consistency", 1);
+            match check(&*store, self.shape(), self.cell.threads) {
+                Ok(checked) => ran.checked = Some(checked),
+                Err(error) => ran.error = Some(error),
+            }
+        }
+        self.describe(&mut result, &stats, ran.checked.as_ref());
+        ran.result = Some(result);
+        let closed = store.close();
+        ran.error = ran.error.or(closed.err());
+        Ok(ran)
+    }
+
+    fn fill(
+        &self,
+        store: &dyn Store,
+        observer: &mut Observer,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Driven {
+        let limit = Limit::Finished { ops: rows_about(self.shape()) };
+        let spec = Spec { threads: self.cell.threads, warm_up: Duration::ZERO, limit, stop };
+        let units = Units::default();
+        drive(&spec, observer, progress, "loading", |_| Loader::new(store, self.shape(), self.cell.seed, &units))
+    }
+
+    fn drive(
+        &self,
+        store: &dyn Store,
+        observer: &mut Observer,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> (Driven, Stats) {
+        let warm_up = self.warm_up.unwrap_or(match self.limit {
+            Limit::For(time) => (time / 4).min(WARM_UP),
+            Limit::Ops(_) | Limit::Finished { .. } => Duration::ZERO,
+        });
+        let spec = Spec { threads: self.cell.threads, warm_up, limit: self.limit, stop };
+        let total = Mutex::new(Stats::default());
+        let driven = drive(&spec, observer, progress, "tpcc", |thread| {
+            Client::new(store, self.shape(), thread as u16, self.cell.seed, &total)
+        });
+        (driven, total.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds what only TPC-C has.
+    fn describe(&self, result: &mut CellResult, stats: &Stats, checked: Option<&Checked>) {
+        let minutes = result.measured.duration_s / 60.0;
+        let per_minute = |ops: u64| if minutes > 0.0 { ops as f64 / minutes } else { 0.0 };
+        let transactions = Kind::ALL.iter().zip(&stats.kinds).map(|(kind, of_kind)| {
+            let latencies = &of_kind.latencies;
+            let figures = json!({
+                "ops": of_kind.ops,
+                "p50_us": latencies.quantile_us(0.5),
+                "p95_us": latencies.quantile_us(0.95),
+                "p99_us": latencies.quantile_us(0.99),
+                "max_us": latencies.max_us(),
+            });
+            (kind.name().to_owned(), figures)
+        });
+        let violations = checked.map(|checked| checked.violations.len() as u64 + checked.more);
+        let extra = [
+            ("warehouses", self.warehouses.into()),
+            ("items", self.scale.items.into()),
+            ("customers_per_district", self.scale.customers.into()),
+            ("tpmc", per_minute(stats.kinds[Kind::NewOrder as usize].ops).into()),
+            ("tpm_total", per_minute(result.measured.ops).into()),
+            ("rolled_back", stats.rolled_back.into()),
+            ("transactions", transactions.collect::<serde_json::Map<_, _>>().into()),
+            ("violations", violations.into()),
+        ];
+        result.extra.extend(extra.map(|(name, value)| (name.to_owned(), value)));
+    }
+}
+
+/// The transactions of a result as lines for the terminal.
+#[must_use]
+pub fn table(result: &CellResult) -> String {
+    let mut text = format!(
+        "{:<14}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
+        "transaction", "done", "p50 us", "p95 us", "p99 us", "max us"
+    );
+    let transactions = result.extra.get("transactions").and_then(serde_json::Value::as_object);
+    for kind in Kind::ALL {
+        let Some(of_kind) = transactions.and_then(|all| all.get(kind.name())) else { continue };
+        let figure = |name: &str| of_kind.get(name).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);
+        let [p50, p95, p99, max] = ["p50_us", "p95_us", "p99_us", "max_us"].map(figure);
+        let ops = figure("ops");
+        // Writing to a string does not fail.
+        let _written = writeln!(text, "{:<14}{ops:>12.0}{p50:>12.0}{p95:>12.0}{p99:>12.0}{max:>12.0}", kind.name());
+    }
+    text
+}

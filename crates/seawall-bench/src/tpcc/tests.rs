@@ -1,0 +1,148 @@
+//! A small TPC-C on Seawall holds every condition; broken rows are named.
+
+use super::check::{Checked, check};
+use super::client::Stats;
+use super::layout::Key;
+use super::load::{Loader, Units, rows_about};
+use super::schema::{
+    CUSTOMER, CUSTOMER_NAME, DISTRICT, HISTORY, NEW_ORDER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, WAREHOUSE, customer,
+    district, key, order_line, orders, warehouse,
+};
+use super::{Scale, Shape, client::Client};
+use crate::observe::Observer;
+use crate::run::{Driven, Limit, Spec, drive};
+use crate::store::{Durability, Settings, Store};
+use crate::stores::Seawall;
+use seawall_lab::run::Silent;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+fn settings(dir: &std::path::Path) -> Settings {
+    Settings {
+        dir: dir.join("db"),
+        pool_bytes: 16 << 20,
+        durability: Durability::Written,
+        tables: super::TABLES.map(str::to_owned).into(),
+        threads: 4,
+        options: Vec::new(),
+        flush_delay: Duration::ZERO,
+        data_bytes: 8 << 20,
+    }
+}
+
+fn loaded(dir: &std::path::Path, shape: Shape) -> Seawall {
+    let store = Seawall::open(&settings(dir)).unwrap();
+    let (units, stop) = (Units::default(), AtomicBool::new(false));
+    let spec = Spec { threads: 2, warm_up: Duration::ZERO, limit: Limit::Finished { ops: 1 }, stop: &stop };
+    let driven =
+        drive(&spec, &mut Observer::new(dir), &mut Silent, "loading", |_| Loader::new(&store, shape, 5, &units));
+    assert!(driven.error.is_none(), "{:?}", driven.error);
+    let about = rows_about(shape);
+    assert!(driven.ops > about * 9 / 10 && driven.ops < about * 11 / 10, "{} rows, not {about}", driven.ops);
+    store
+}
+
+fn worked(dir: &std::path::Path, store: &dyn Store, shape: Shape, ops: u64) -> (Driven, Stats) {
+    let (total, stop) = (Mutex::default(), AtomicBool::new(false));
+    let spec = Spec { threads: 4, warm_up: Duration::ZERO, limit: Limit::Ops(ops), stop: &stop };
+    let driven = drive(&spec, &mut Observer::new(dir), &mut Silent, "working", |thread| {
+        Client::new(store, shape, thread as u16, 9, &total)
+    });
+    assert!(driven.error.is_none(), "{:?}", driven.error);
+    (driven, total.into_inner().unwrap())
+}
+
+#[test]
+fn every_condition_holds_after_concurrent_work_and_a_restart() {
+    // One warehouse as well: there all threads meet at the same rows.
+    for warehouses in [1, 3] {
+        let dir = tempfile::tempdir().unwrap();
+        let shape = Shape { warehouses, scale: Scale { items: 1000, customers: 30 } };
+        let mut store = loaded(dir.path(), shape);
+        assert_eq!(check(&store, shape, 2).unwrap(), Checked::default(), "as loaded");
+        for _ in 0..2 {
+            let (driven, stats) = worked(dir.path(), &store, shape, 1200);
+            let done = stats.kinds.each_ref().map(|kind| kind.ops);
+            assert_eq!((driven.ops, done), (1200, [540, 516, 48, 48, 48]));
+            assert_eq!(stats.kinds[0].latencies.count(), 540);
+            assert!(stats.rolled_back > 0 && stats.rolled_back < 30, "{}", stats.rolled_back);
+            assert_eq!(check(&store, shape, 2).unwrap(), Checked::default());
+            Box::new(store).close().unwrap();
+            store = Seawall::open(&settings(dir.path())).unwrap();
+        }
+        assert_eq!(check(&store, shape, 2).unwrap(), Checked::default(), "after a restart");
+    }
+}
+
+#[test]
+fn what_does_not_hold_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let scale = Scale { items: 20, customers: 30 };
+    let shape = Shape { warehouses: 1, scale };
+    let store = loaded(dir.path(), shape);
+    assert_eq!(check(&store, shape, 1).unwrap(), Checked::default());
+
+    type Break<'a> = &'a dyn Fn(&mut Vec<u8>);
+    let add = |row: &mut Vec<u8>, field: &super::layout::Field<i64>| {
+        let old = field.get(row).unwrap();
+        field.set(row, old + 1).unwrap();
+    };
+    // Breaks a row (or removes it), expects exactly these conditions, and repairs it.
+    let broken = |table: usize, row_key: Key, change: Option<Break<'_>>, expected: &[&str]| {
+        let mut session = store.session().unwrap();
+        let mut tx = session.begin().unwrap();
+        let old = tx.get_for_update(table, &row_key).unwrap().unwrap();
+        match change {
+            Some(change) => {
+                let mut row = old.clone();
+                change(&mut row);
+                tx.put(table, &row_key, &row).unwrap();
+            }
+            None => tx.delete(table, &row_key).unwrap(),
+        }
+        tx.commit().unwrap();
+        let found = check(&store, shape, 1).unwrap().violations;
+        let mut conditions: Vec<_> = found.iter().map(|violation| violation.condition).collect();
+        conditions.sort_unstable();
+        conditions.dedup();
+        assert_eq!(conditions, expected, "{found:?}");
+        assert!(found.iter().all(|violation| violation.to_string().contains("warehouse 1")), "{found:?}");
+        let mut tx = session.begin().unwrap();
+        tx.put(table, &row_key, &old).unwrap();
+        tx.commit().unwrap();
+    };
+    let (old_order, new_order) = (5, scale.delivered() + 3);
+    let set_carrier = |carrier: u8| move |row: &mut Vec<u8>| orders::CARRIER_ID.set(row, carrier).unwrap();
+    broken(WAREHOUSE, key::warehouse(1), Some(&|row| add(row, &warehouse::YTD)), &["3.3.2.1", "3.3.2.8"]);
+    broken(DISTRICT, key::district(1, 4), Some(&|row| add(row, &district::YTD)), &["3.3.2.1", "3.3.2.9"]);
+    let next = |row: &mut Vec<u8>| district::NEXT_O_ID.set(row, 9).unwrap();
+    broken(DISTRICT, key::district(1, 10), Some(&next), &["3.3.2.2"]);
+    broken(NEW_ORDER, key::order(1, 2, new_order), None, &["3.3.2.11", "3.3.2.3", "3.3.2.5"]);
+    broken(NEW_ORDER, key::order(1, 2, scale.customers), None, &["3.3.2.11", "3.3.2.2", "3.3.2.5"]);
+    broken(ORDER_LINE, key::order_line(1, 3, new_order, 2), None, &["3.3.2.4", "3.3.2.6"]);
+    broken(ORDERS, key::order(1, 3, old_order), Some(&set_carrier(0)), &["3.3.2.5", "3.3.2.7"]);
+    let deliver = |row: &mut Vec<u8>| order_line::DELIVERY_D.set(row, 1).unwrap();
+    let line = key::order_line(1, 3, new_order, 2);
+    broken(ORDER_LINE, line, Some(&deliver), &["3.3.2.10", "3.3.2.12", "3.3.2.7"]);
+    let owner = key::customer(1, 9, 30);
+    broken(CUSTOMER, owner, Some(&|row| add(row, &customer::BALANCE)), &["3.3.2.10", "3.3.2.12"]);
+    broken(CUSTOMER, owner, Some(&|row| add(row, &customer::YTD_PAYMENT)), &["3.3.2.12"]);
+    let count = |row: &mut Vec<u8>| customer::DELIVERY_CNT.set(row, 1).unwrap();
+    broken(CUSTOMER, owner, Some(&count), &["3.3.2.11"]);
+    let payment = key::history(1, 9 << 32 | 30, 0);
+    broken(HISTORY, payment, None, &["3.3.2.10", "3.3.2.8", "3.3.2.9"]);
+    let mut first: [Option<Key>; 2] = [None, None];
+    let mut session = store.session().unwrap();
+    for (table, found) in [CUSTOMER_NAME, ORDER_CUSTOMER].into_iter().zip(&mut first) {
+        let mut tx = session.begin().unwrap();
+        tx.scan(table, &[], &[255], false, &mut |bytes, _| {
+            *found = Some(bytes.iter().fold(Key::new(), |key, byte| key.u8(*byte)));
+            false
+        })
+        .unwrap();
+        drop(tx);
+        broken(table, found.unwrap(), None, &["index"]);
+    }
+    assert_eq!(check(&store, shape, 1).unwrap(), Checked::default(), "all is repaired");
+}

@@ -1,0 +1,77 @@
+//! Delivery (clause 2.7): the oldest order of each district that is not delivered yet. All ten in one transaction, as
+//! clause 2.7.4.2 allows; run at once, not queued.
+
+use super::super::layout::{Key, NAME, last_u32_of};
+use super::super::schema::{CUSTOMER, DISTRICTS, NEW_ORDER, ORDER_LINE, ORDERS, customer, key, order_line, orders};
+use super::super::{edge, now_us, scan};
+use super::{End, lock};
+use crate::store::{Error, Result, Tx};
+
+#[derive(Debug, Clone)]
+pub(in crate::tpcc) struct Delivery {
+    pub(in crate::tpcc) w: u16,
+    pub(in crate::tpcc) carrier: u8,
+}
+
+impl Delivery {
+    pub(in crate::tpcc) fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+        let now = now_us();
+        for d in 1..=DISTRICTS {
+            if let Some(o) = self.oldest(tx, d)? {
+                self.deliver(tx, d, o, now)?;
+            }
+        }
+        Ok(End::Commit)
+    }
+
+    /// Locks the oldest new-order of a district; `None` when there is none.
+    fn oldest(&self, tx: &mut dyn Tx, d: u8) -> Result<Option<u32>> {
+        let to = key::district(self.w, d).after();
+        let (mut from, mut passed) = (key::order(self.w, d, 0), false);
+        while let Some(o) = edge(tx, NEW_ORDER, &from, &to, false, last_u32_of)? {
+            if tx.get_for_update(NEW_ORDER, &key::order(self.w, d, o))?.is_some() {
+                return Ok(Some(o));
+            }
+            // Delivered since the snapshot, so that the next is the oldest.
+            from = key::order(self.w, d, o + 1);
+            passed = true;
+        }
+        if passed {
+            // There may be some that the snapshot does not see: only a new one can tell.
+            return Err(Error::Conflict(format!("district {d} was delivered by another")));
+        }
+        Ok(None)
+    }
+
+    fn deliver(&self, tx: &mut dyn Tx, d: u8, o: u32, now: u64) -> Result<()> {
+        let order_key = key::order(self.w, d, o);
+        let mut row = lock(tx, ORDERS, &order_key)?;
+        orders::CARRIER_ID.set(&mut row, self.carrier)?;
+        let c = orders::C_ID.get(&row)?;
+        tx.put(ORDERS, &order_key, &row)?;
+
+        let mut lines: Vec<(Key, [u8; order_line::BYTES])> = Vec::with_capacity(15);
+        let mut amount = 0;
+        scan(tx, ORDER_LINE, &order_key, &order_key.after(), &mut |key, row| {
+            let Ok(mut row) = <[u8; order_line::BYTES]>::try_from(row) else {
+                return Err(Error::failed(NAME, format_args!("line {key:02x?} of an order has {} bytes", row.len())));
+            };
+            order_line::DELIVERY_D.set(&mut row, now)?;
+            amount += i64::from(order_line::AMOUNT.get(&row)?);
+            lines.push((key::order_line(self.w, d, o, key.last().copied().unwrap_or(0)), row));
+            Ok(())
+        })?;
+        for (key, row) in &lines {
+            tx.put(ORDER_LINE, key, row)?;
+        }
+
+        let customer_key = key::customer(self.w, d, c);
+        let mut row = lock(tx, CUSTOMER, &customer_key)?;
+        let balance = customer::BALANCE.get(&row)? + amount;
+        customer::BALANCE.set(&mut row, balance)?;
+        let count = customer::DELIVERY_CNT.get(&row)? + 1;
+        customer::DELIVERY_CNT.set(&mut row, count)?;
+        tx.put(CUSTOMER, &customer_key, &row)?;
+        tx.delete(NEW_ORDER, &order_key)
+    }
+}

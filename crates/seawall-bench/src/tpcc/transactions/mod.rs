@@ -1,0 +1,83 @@
+//! The five transactions (clauses 2.4 to 2.8).
+//!
+//! 1. What a transaction changes it reads under a lock first; what it only reads it reads in its snapshot. Two
+//!    exceptions, where another lock already keeps everybody else out: an order's lines are changed by the one delivery
+//!    that holds its new-order, and rows that are inserted have numbers taken under a lock.
+//! 2. Locks are taken in one order, so that transactions wait but do not deadlock: new-order: stock by warehouse and
+//!    item, then the district; payment: customer, district, warehouse; delivery: district by district the new-order,
+//!    then order and customer. Who holds a customer and waits is a delivery, for a new-order that only an earlier
+//!    delivery of that warehouse can hold, or a payment, for a district or warehouse, whose holders wait for nothing
+//!    but those.
+//! 3. The row that most want is locked last: a payment's warehouse, a new-order's district.
+//! 4. What a terminal would display is computed and handed to [`black_box`](std::hint::black_box).
+
+mod delivery;
+mod new_order;
+mod order_status;
+mod payment;
+mod stock_level;
+
+pub(super) use delivery::Delivery;
+pub(super) use new_order::{Line, NewOrder};
+pub(super) use order_status::OrderStatus;
+pub(super) use payment::Payment;
+pub(super) use stock_level::StockLevel;
+
+use super::layout::{Key, NAME, last_u32_of};
+use super::random::LastName;
+use super::scan;
+use super::schema::{CUSTOMER_NAME, TABLES, key};
+use crate::store::{Error, Result, Tx};
+
+/// How a transaction wants to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Commit,
+    /// The new-orders of clause 2.4.1.4.
+    RollBack,
+}
+
+/// How a customer is named.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Who {
+    Number(u32),
+    /// The one in the middle of all of this name, by first name (clause 2.5.2.2).
+    Name(LastName),
+}
+
+impl Who {
+    /// The customer's number.
+    fn find(&self, tx: &mut dyn Tx, w: u16, d: u8) -> Result<u32> {
+        let name = match self {
+            Self::Number(c) => return Ok(*c),
+            Self::Name(name) => name,
+        };
+        let prefix = key::customers_named(w, d, name.bytes());
+        let mut found = Vec::with_capacity(16);
+        scan(tx, CUSTOMER_NAME, &prefix, &prefix.after(), &mut |key, _| {
+            found.push(last_u32_of(key)?);
+            Ok(())
+        })?;
+        found.get(found.len().saturating_sub(1) / 2).copied().ok_or_else(|| missing(CUSTOMER_NAME, &prefix))
+    }
+}
+
+fn missing(table: usize, key: &Key) -> Error {
+    Error::failed(
+        NAME,
+        format_args!(
+            "{} has no row with key {:02x?}: the data is not that of this many warehouses, or damaged; load it anew",
+            TABLES[table], &**key
+        ),
+    )
+}
+
+/// A row that must be there.
+fn get(tx: &mut dyn Tx, table: usize, key: &Key) -> Result<Vec<u8>> {
+    tx.get(table, key)?.ok_or_else(|| missing(table, key))
+}
+
+/// A row that must be there, locked.
+fn lock(tx: &mut dyn Tx, table: usize, key: &Key) -> Result<Vec<u8>> {
+    tx.get_for_update(table, key)?.ok_or_else(|| missing(table, key))
+}

@@ -1,0 +1,132 @@
+//! New-order (clause 2.4): a customer orders 5 to 15 items.
+//!
+//! One in a hundred names an item that does not exist and is rolled back, after everything else was done (clause
+//! 2.4.2.3).
+
+use super::super::layout::{NAME, skip_texts};
+use super::super::now_us;
+use super::super::random::is_original;
+use super::super::schema::{
+    CUSTOMER, DISTRICT, ITEM, NEW_ORDER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, STOCK, WAREHOUSE, customer, district,
+    item, key, order_line, orders, stock, warehouse,
+};
+use super::{End, get, lock};
+use crate::store::{Error, Result, Tx};
+use std::hint::black_box;
+
+/// The most lines of an order.
+pub(in crate::tpcc) const LINES_MAX: usize = 15;
+
+/// What is ordered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::tpcc) struct Line {
+    pub(in crate::tpcc) item: u32,
+    /// The warehouse that delivers it.
+    pub(in crate::tpcc) supply: u16,
+    pub(in crate::tpcc) quantity: u8,
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::tpcc) struct NewOrder {
+    pub(in crate::tpcc) w: u16,
+    pub(in crate::tpcc) d: u8,
+    pub(in crate::tpcc) c: u32,
+    pub(in crate::tpcc) lines: [Line; LINES_MAX],
+    pub(in crate::tpcc) count: usize,
+    /// The last item is one that does not exist.
+    pub(in crate::tpcc) fails: bool,
+}
+
+/// What a line's item and stock said.
+#[derive(Debug, Clone, Copy)]
+struct Worked {
+    amount: u32,
+    original: bool,
+    info: [u8; 24],
+}
+
+impl NewOrder {
+    pub(in crate::tpcc) fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+        let (w, d) = (self.w, self.d);
+        let tax = warehouse::TAX.get(&get(tx, WAREHOUSE, &key::warehouse(w))?)?;
+        let buyer = get(tx, CUSTOMER, &key::customer(w, d, self.c))?;
+        let discount = customer::DISCOUNT.get(&buyer)?;
+        black_box((customer::CREDIT.get(&buyer)?, buyer.get(customer::FIRST..)));
+
+        let lines = &self.lines[..self.count];
+        let mut worked = [Worked { amount: 0, original: false, info: [0; 24] }; LINES_MAX];
+        let mut found = 0;
+        for (line, worked) in lines.iter().zip(&mut worked) {
+            let Some(row) = tx.get(ITEM, &key::item(line.item))? else { break };
+            found += 1;
+            worked.amount = item::PRICE.get(&row)? * u32::from(line.quantity);
+            worked.original = is_original(&row[skip_texts(&row, item::NAME, 1)?..]);
+        }
+        if found != self.count - usize::from(self.fails) {
+            let item = lines[found.min(lines.len() - 1)].item;
+            let what =
+                format_args!("item {item} is wrongly there or missing: the data is of another scale; load it anew");
+            return Err(Error::failed(NAME, what));
+        }
+        let lines = &lines[..found];
+        self.take_from_stock(tx, lines, &mut worked)?;
+
+        let district_key = key::district(w, d);
+        let mut row = lock(tx, DISTRICT, &district_key)?;
+        let o = district::NEXT_O_ID.get(&row)?;
+        district::NEXT_O_ID.set(&mut row, o + 1)?;
+        let taxes = u64::from(tax) + u64::from(district::TAX.get(&row)?);
+        tx.put(DISTRICT, &district_key, &row)?;
+
+        let now = now_us();
+        let mut row = [0; orders::BYTES];
+        orders::ENTRY_D.set(&mut row, now)?;
+        orders::C_ID.set(&mut row, self.c)?;
+        orders::OL_CNT.set(&mut row, self.count as u8)?;
+        orders::ALL_LOCAL.set(&mut row, u8::from(self.lines[..self.count].iter().all(|line| line.supply == w)))?;
+        tx.put(ORDERS, &key::order(w, d, o), &row)?;
+        tx.put(NEW_ORDER, &key::order(w, d, o), &[])?;
+        tx.put(ORDER_CUSTOMER, &key::order_customer(w, d, self.c, o), &[])?;
+        let mut total = 0;
+        for ((line, worked), number) in lines.iter().zip(&worked).zip(1..) {
+            let mut row = [0; order_line::BYTES];
+            order_line::I_ID.set(&mut row, line.item)?;
+            order_line::AMOUNT.set(&mut row, worked.amount)?;
+            order_line::SUPPLY_W_ID.set(&mut row, line.supply)?;
+            order_line::QUANTITY.set(&mut row, line.quantity)?;
+            order_line::DIST_INFO.set(&mut row, &worked.info)?;
+            tx.put(ORDER_LINE, &key::order_line(w, d, o, number), &row)?;
+            total += u64::from(worked.amount);
+            black_box(worked.original);
+        }
+        black_box(total * u64::from(10_000u16.saturating_sub(discount)) * (10_000 + taxes) / 100_000_000);
+        Ok(if self.fails { End::RollBack } else { End::Commit })
+    }
+
+    /// Locks and changes the stock of each line, in the order of warehouse and item.
+    fn take_from_stock(&self, tx: &mut dyn Tx, lines: &[Line], worked: &mut [Worked; LINES_MAX]) -> Result<()> {
+        let mut order: [u8; LINES_MAX] = std::array::from_fn(|i| i as u8);
+        let order = &mut order[..lines.len()];
+        order.sort_unstable_by_key(|&i| (lines[usize::from(i)].supply, lines[usize::from(i)].item));
+        for &i in &*order {
+            let (line, worked) = (&lines[usize::from(i)], &mut worked[usize::from(i)]);
+            let stock_key = key::stock(line.supply, line.item);
+            let mut row = lock(tx, STOCK, &stock_key)?;
+            let wanted = i16::from(line.quantity);
+            let left = stock::QUANTITY.get(&row)? - wanted;
+            stock::QUANTITY.set(&mut row, if left >= 10 { left } else { left + 91 })?;
+            let ytd = stock::YTD.get(&row)? + u32::from(line.quantity);
+            stock::YTD.set(&mut row, ytd)?;
+            let count = stock::ORDER_CNT.get(&row)? + 1;
+            stock::ORDER_CNT.set(&mut row, count)?;
+            if line.supply != self.w {
+                let count = stock::REMOTE_CNT.get(&row)? + 1;
+                stock::REMOTE_CNT.set(&mut row, count)?;
+            }
+            worked.info = stock::dist(self.d).get(&row)?;
+            worked.original = worked.original && is_original(row.get(stock::DATA..).unwrap_or_default());
+            tx.put(STOCK, &stock_key, &row)?;
+        }
+        Ok(())
+    }
+}

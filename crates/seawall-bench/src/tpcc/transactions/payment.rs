@@ -1,0 +1,93 @@
+//! Payment (clause 2.5): a customer pays at a warehouse, in 15 of 100 cases not at its own.
+
+use super::super::layout::{skip_texts, text};
+use super::super::now_us;
+use super::super::schema::{CUSTOMER, DISTRICT, HISTORY, WAREHOUSE, customer, district, history, key, warehouse};
+use super::{End, Who, lock};
+use crate::store::{Result, Tx};
+use std::hint::black_box;
+use std::io::Write as _;
+
+#[derive(Debug, Clone)]
+pub(in crate::tpcc) struct Payment {
+    pub(in crate::tpcc) w: u16,
+    pub(in crate::tpcc) d: u8,
+    /// The customer's own.
+    pub(in crate::tpcc) c_w: u16,
+    pub(in crate::tpcc) c_d: u8,
+    pub(in crate::tpcc) who: Who,
+    /// Cents.
+    pub(in crate::tpcc) amount: u32,
+    /// With the thread, the key of the row of the history.
+    pub(in crate::tpcc) stamp: u64,
+    pub(in crate::tpcc) thread: u16,
+}
+
+impl Payment {
+    pub(in crate::tpcc) fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+        let amount = i64::from(self.amount);
+        let c = self.who.find(tx, self.c_w, self.c_d)?;
+        let customer_key = key::customer(self.c_w, self.c_d, c);
+        let mut row = lock(tx, CUSTOMER, &customer_key)?;
+        let balance = customer::BALANCE.get(&row)? - amount;
+        customer::BALANCE.set(&mut row, balance)?;
+        let paid = customer::YTD_PAYMENT.get(&row)? + amount;
+        customer::YTD_PAYMENT.set(&mut row, paid)?;
+        let count = customer::PAYMENT_CNT.get(&row)? + 1;
+        customer::PAYMENT_CNT.set(&mut row, count)?;
+        if customer::CREDIT.get(&row)? == *b"BC" {
+            self.note(c, &mut row)?;
+        }
+        tx.put(CUSTOMER, &customer_key, &row)?;
+        black_box(&row);
+
+        let district_key = key::district(self.w, self.d);
+        let mut of_district = lock(tx, DISTRICT, &district_key)?;
+        let ytd = district::YTD.get(&of_district)? + amount;
+        district::YTD.set(&mut of_district, ytd)?;
+        tx.put(DISTRICT, &district_key, &of_district)?;
+
+        let warehouse_key = key::warehouse(self.w);
+        let mut of_warehouse = lock(tx, WAREHOUSE, &warehouse_key)?;
+        let ytd = warehouse::YTD.get(&of_warehouse)? + amount;
+        warehouse::YTD.set(&mut of_warehouse, ytd)?;
+        tx.put(WAREHOUSE, &warehouse_key, &of_warehouse)?;
+
+        let mut row = Vec::with_capacity(history::DATA + 24);
+        row.resize(history::DATA, 0);
+        history::AMOUNT.set(&mut row, self.amount)?;
+        history::DATE.set(&mut row, now_us())?;
+        history::C_ID.set(&mut row, c)?;
+        history::C_W_ID.set(&mut row, self.c_w)?;
+        history::C_D_ID.set(&mut row, self.c_d)?;
+        history::D_ID.set(&mut row, self.d)?;
+        row.extend_from_slice(text(&of_warehouse, warehouse::NAME)?);
+        row.extend_from_slice(b"    ");
+        row.extend_from_slice(text(&of_district, district::NAME)?);
+        tx.put(HISTORY, &key::history(self.w, self.stamp, self.thread), &row)?;
+        Ok(End::Commit)
+    }
+
+    /// Writes the payment at the front of the data of a customer of bad credit, whose end is cut off.
+    fn note(&self, c: u32, row: &mut Vec<u8>) -> Result<()> {
+        let at = skip_texts(row, customer::FIRST, customer::TEXTS)?;
+        let mut note = [0; 64];
+        let room = note.len();
+        let mut rest = &mut note[..];
+        // Six numbers of at most ten digits: but for a w or c that is none, they have room.
+        drop(write!(
+            rest,
+            "{c} {} {} {} {} {}.{:02}|",
+            self.c_d,
+            self.c_w,
+            self.d,
+            self.w,
+            self.amount / 100,
+            self.amount % 100
+        ));
+        let used = room - rest.len();
+        row.splice(at..at, note[..used].iter().copied());
+        row.truncate(at + customer::DATA_BYTES_MAX);
+        Ok(())
+    }
+}

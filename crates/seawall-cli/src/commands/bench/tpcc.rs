@@ -1,0 +1,82 @@
+//! `seawall bench tpcc`: TPC-C, all five transactions, with the specification's consistency conditions at the end.
+//!
+//! Exit code 1 when a condition does not hold; each is said on standard error.
+
+use super::{CommonArgs, ended, note_load, open, with_progress};
+use crate::{Ended, Outcome, note, print};
+use clap::Args;
+use clap::builder::TypedValueParser;
+use seawall_bench::tpcc::Scale;
+use seawall_bench::tpcc::check::Checked;
+use seawall_bench::tpcc::run::{TpccRun, WAREHOUSES_MAX, table};
+use std::sync::atomic::AtomicBool;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    seawall bench tpcc --warehouses 4 --threads 8 --duration 60s --pool 2G\n  \
+    seawall bench tpcc --warehouses 4 --threads 8 --dir /srv/bench --reuse --json")]
+pub(crate) struct TpccArgs {
+    /// Warehouses, about 80 MiB each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = warehouses())]
+    warehouses: u16,
+    /// Divide the numbers of items and customers by this, for a quick look; no TPC-C then
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=300))]
+    scale_down: u32,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+fn warehouses() -> impl TypedValueParser<Value = u16> {
+    clap::value_parser!(u16).range(1..=i64::from(WAREHOUSES_MAX))
+}
+
+pub(crate) fn run(args: &TpccArgs, stop: &AtomicBool) -> Outcome {
+    let common = &args.common;
+    let full = Scale::default();
+    // Else RocksDB has nothing that locks what it reads.
+    let needed: &[(&str, &str)] = if common.store == "rocksdb" { &[("transactions", "true")] } else { &[] };
+    let tpcc = TpccRun {
+        cell: common.cell("tpcc", 0, 0, 1),
+        warehouses: args.warehouses,
+        scale: Scale { items: full.items / args.scale_down, customers: full.customers / args.scale_down },
+        dir: common.dir.clone(),
+        reuse: common.reuse,
+        load_only: common.load_only,
+        limit: common.limit(),
+        warm_up: common.warm_up,
+        options: common.options(needed),
+    };
+    tpcc.check()?;
+    let _bounded = common.prepare()?;
+    let ran = with_progress(|bar| tpcc.run(&|settings| open(&common.store, settings), bar, stop))?;
+    match &ran.result {
+        // A run that failed at once has nothing to show but its error.
+        Some(result) if ran.error.is_some() && result.measured.ops == 0 => {}
+        Some(result) => {
+            common.show(result)?;
+            if !common.json {
+                print(&format!("\n{}", table(result)))?;
+            }
+        }
+        None => note_load(ran.load.as_ref(), ran.interrupted),
+    }
+    match (ended(ran.error, ran.interrupted)?, &ran.checked) {
+        (Ended::Well, Some(checked)) => Ok(verdict(checked)),
+        (ended, _) => Ok(ended),
+    }
+}
+
+fn verdict(checked: &Checked) -> Ended {
+    for violation in &checked.violations {
+        note(format_args!("seawall: {violation}"));
+    }
+    if checked.more > 0 {
+        note(format_args!("seawall: {} more do not hold", checked.more));
+    }
+    if checked.violations.is_empty() {
+        note("all consistency conditions hold");
+        Ended::Well
+    } else {
+        Ended::Short
+    }
+}
