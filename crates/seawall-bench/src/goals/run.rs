@@ -7,7 +7,7 @@
 use super::cell::{Cell, DiskKind};
 use super::disks::Disks;
 use super::evaluate::{Figures, Outcome, evaluate};
-use super::measure::{Bench, Measured};
+use super::measure::{Bench, Measured, QUIET_WITHIN_RUN};
 use super::process::ProcessError;
 use super::spec::{Curve, Group, Plan, Source};
 use rand::SeedableRng as _;
@@ -21,6 +21,8 @@ use std::sync::atomic::AtomicBool;
 
 /// How often a cell is measured again when others' work disturbed it.
 const REPEATS_MAX: u32 = 2;
+/// And one cell in so many, of the whole run: where nothing is ever quiet, repeating helps nobody.
+const ONE_REPEAT_IN: usize = 5;
 /// The file of records.
 pub const RECORDS: &str = "cells.json";
 
@@ -158,10 +160,19 @@ impl Runner<'_> {
     /// When records cannot be kept. What a cell fails at is in its record.
     pub fn run(&self, records: &mut Records, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<Ran, String> {
         let disks = Disks::new(&self.base, stop)?;
-        let bench = Bench { exe: self.exe.clone(), disks, stop };
+        let bench = Bench { exe: self.exe.clone(), disks, stop, quiet_left: QUIET_WITHIN_RUN };
         let total = self.plan.groups.iter().map(|group| self.turns(group).len()).sum::<usize>()
             + self.plan.curves.iter().map(|curve| curve.points.len()).sum::<usize>();
-        let mut work = Work { runner: self, bench, records, listener, done: 0, total, failed: BTreeSet::new() };
+        let mut work = Work {
+            runner: self,
+            bench,
+            records,
+            listener,
+            done: 0,
+            total,
+            failed: BTreeSet::new(),
+            repeats_left: total.div_ceil(ONE_REPEAT_IN),
+        };
         let mut ran = Ran { outcomes: Vec::new(), interrupted: false };
         match work.all(&mut ran.outcomes) {
             Ok(()) => {}
@@ -213,6 +224,8 @@ struct Work<'w> {
     total: usize,
     /// Rows that could not be made: disk and directory.
     failed: BTreeSet<String>,
+    /// Times a disturbed cell may still be measured again.
+    repeats_left: usize,
 }
 
 impl Work<'_> {
@@ -299,9 +312,10 @@ impl Work<'_> {
                 Ok(measured) => {
                     let disturbed = measured.disturbed();
                     record.measured = Some(measured);
-                    if !disturbed {
+                    if !disturbed || self.repeats_left == 0 {
                         break;
                     }
+                    self.repeats_left -= usize::from(record.attempts <= repeats);
                 }
                 Err(error) => {
                     record.error = Some(words(error)?);
