@@ -51,6 +51,8 @@ pub struct Stream {
     sharing: Option<Sharing>,
 }
 
+/// The window's largest size whatever the depth, pages.
+const WINDOW_MAX: usize = 1 << 13;
 /// Window and batch of contiguous pages, in the largest reads.
 const WINDOW_RUNS: usize = 4;
 
@@ -139,7 +141,7 @@ impl Stream {
         }
         if pool.is_on_its_way(next) {
             count(&pool.counters.prefetch_waits, 1);
-            self.window *= 2;
+            self.window = (2 * self.window).min(WINDOW_MAX);
             self.calm = 0;
             return;
         }
@@ -168,7 +170,7 @@ impl Stream {
             self.window = self.window.max(WINDOW_RUNS * run);
         }
         let shown = if self.sure { usize::MAX } else { (2 * self.seen).max(WINDOW_MIN) };
-        self.window = self.window.clamp(1, WINDOW_READS * depth).min(in_memory_max);
+        self.window = self.window.clamp(1, (WINDOW_READS * depth).min(WINDOW_MAX)).min(in_memory_max);
         let window = self.window.min(shown);
         let room = window.min(most).saturating_sub(self.ahead.len());
         let batch = if contiguous { run.min(window / 2) } else { window / 4 };
