@@ -129,9 +129,7 @@ impl Session for Work<'_> {
 
     fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
         let mut tx = self.single()?;
-        for (key, value) in rows {
-            tx.put(self.tree(), key, value)?;
-        }
+        tx.put_many(self.tree(), rows)?;
         Ok(tx.commit_with(if durable { self.store.durability } else { Durability::Deferred })?)
     }
 

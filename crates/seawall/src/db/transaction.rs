@@ -201,6 +201,25 @@ impl Transaction {
         self.change(tree, key, value, Change::Put).map(|_| ())
     }
 
+    /// Inserts or overwrites many rows, of two with one key the later one: in key order, with the pages that they need read side by side. Much
+    /// faster than one after the other where the tree is larger than the pool.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]. The rows before the one that failed, in key order, are changed in this transaction: use a savepoint to take
+    /// them back.
+    ///
+    /// ```
+    /// # let db = seawall::Database::in_memory()?;
+    /// let users = db.create_tree("users")?;
+    /// db.transact(|tx| tx.put_many(&users, &[("grace", "1906"), ("ada", "1815")]))?;
+    /// assert_eq!(db.get(&users, b"ada")?.as_deref(), Some(&b"1815"[..]));
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&mut self, tree: &Tree, rows: &[(K, V)]) -> Result<()> {
+        let put = self.txn.put_many(&tree.state, rows);
+        self.noted(put)
+    }
+
     /// Overwrites; false, and nothing done, when the key is not there.
     ///
     /// # Errors

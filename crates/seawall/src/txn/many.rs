@@ -1,4 +1,4 @@
-//! Reading many rows at once.
+//! Reading and writing many rows at once.
 //!
 //! 1. The answers are those of reading one after the other in one statement: all from one snapshot.
 //! 2. The leaves are asked for side by side, and read in key order; then the long values in the same way.
@@ -7,6 +7,7 @@ use super::locks::Mode;
 use super::transaction::{Isolation, Txn};
 use super::trees::TreeState;
 use super::version::{Reader, Stored};
+use super::write::Change;
 use crate::btree::{OverflowRef, read_overflow_many};
 use crate::buffer::{Pool, Stream};
 use crate::error::Result;
@@ -17,6 +18,34 @@ impl Txn {
     /// The pool, for whoever asks for pages ahead.
     pub fn pool(&self) -> &Pool {
         self.engine.pool()
+    }
+
+    /// Inserts or overwrites rows, in key order (of two with one key the later one stays), with their leaves asked for side by side.
+    ///
+    /// # Errors
+    /// As a single change; the rows before it, in key order, are changed then.
+    pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&mut self, tree: &Arc<TreeState>, rows: &[(K, V)]) -> Result<()> {
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        // Stable: rows with one key stay in their order.
+        order.sort_by(|&a, &b| rows[a].0.as_ref().cmp(rows[b].0.as_ref()));
+        let sorted: Vec<&[u8]> = order.iter().map(|&i| rows[i].0.as_ref()).collect();
+        let engine = self.engine.clone();
+        let pool = engine.pool();
+        let leaves = tree.at.leaves_of(pool, &sorted)?;
+        let mut stream = Stream::of(leaves.iter().copied().filter(|&leaf| leaf != PageId::NONE));
+        let mut last = PageId::NONE;
+        for ((&i, key), leaf) in order.iter().zip(sorted).zip(leaves) {
+            let is_new = leaf != last && leaf != PageId::NONE;
+            if is_new {
+                stream.next_is_due(pool, usize::MAX);
+            }
+            self.change(tree, key, rows[i].1.as_ref(), Change::Put)?;
+            if is_new {
+                stream.came_to(leaf);
+                last = leaf;
+            }
+        }
+        Ok(())
     }
 
     /// The values of many keys, in the order of `keys`.
