@@ -6,6 +6,8 @@
 //!   `MDB_WRITEMAP | MDB_MAPASYNC`, pages are changed in the map, and a thread flushes each second.
 //! - One writer at a time: write transactions wait for each other when they begin, and never conflict.
 //! - One read transaction per session, reset and renewed; `MDB_NOTLS`, because a session is not a thread.
+//! - A load that need not be durable sets `MDB_NOSYNC` while it commits. The flag is the environment's, so that nobody else may commit
+//!   meanwhile: such a load holds `commits` exclusively, every other writer shares it.
 //! - A single table is the environment's own; several are named.
 
 mod env;
@@ -13,6 +15,7 @@ mod sys;
 
 use self::env::{Env, Go, Reader, Txn};
 use crate::support::{Flusher, Options, make_dir, setting};
+use parking_lot::{RwLock, RwLockReadGuard};
 use seawall_bench::store::{About, Durability, Visit};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::ffi::c_uint;
@@ -25,6 +28,9 @@ pub(crate) struct Lmdb {
     tables: Vec<c_uint>,
     flusher: Option<Flusher>,
     about: About,
+    commits: RwLock<()>,
+    /// Commits are flushed, but for loads.
+    synced: bool,
     env: Arc<Env>,
 }
 
@@ -38,6 +44,7 @@ impl Lmdb {
         let map_bytes: u64 = options.take("mapsize")?.unwrap_or(default_bytes);
         // Sessions that load or check are beside the threads'.
         let readers = options.take("maxreaders")?.unwrap_or_else(|| settings.threads.saturating_add(16).max(126));
+        let synced = settings.durability == Durability::Flushed;
         let no_readahead = options.take("MDB_NORDAHEAD")?.unwrap_or(settings.data_bytes > settings.pool_bytes);
         let deferred = settings.durability == Durability::Deferred;
         let write_map = options.take("MDB_WRITEMAP")?.unwrap_or(deferred);
@@ -58,7 +65,7 @@ impl Lmdb {
         // LMDB wants a multiple of the page size.
         let map_size = usize::try_from(map_bytes.next_multiple_of(4096)).map_err(|error| Error::failed(NAME, error))?;
         let env = Env::open(dir, flags, map_size, number(readers as u64)?, number(settings.tables.len() as u64)?)?;
-        let txn = env.begin(0)?;
+        let txn = env.begin(true)?;
         let tables = match &settings.tables[..] {
             [_] => vec![txn.open_table(None)?],
             names => names.iter().map(|name| txn.open_table(Some(name))).collect::<Result<_>>()?,
@@ -75,7 +82,14 @@ impl Lmdb {
         if deferred {
             shown.push(setting("mdb_env_sync", "each second"));
         }
-        Ok(Self { tables, flusher, about: About { version: env::version(), settings: shown }, env })
+        Ok(Self {
+            tables,
+            flusher,
+            about: About { version: env::version(), settings: shown },
+            commits: RwLock::new(()),
+            synced,
+            env,
+        })
     }
 }
 
@@ -99,6 +113,25 @@ impl Store for Lmdb {
     }
 }
 
+impl Lmdb {
+    fn write(&self) -> Result<Open<'_>> {
+        let shared = self.commits.read();
+        Ok(Open { tables: &self.tables, txn: self.env.begin(true)?, _shared: shared })
+    }
+}
+
+/// Rows behind all others are appended, which fills pages instead of halving them; the first that is not ends that.
+fn fill(txn: &mut Txn<'_>, table: c_uint, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+    let mut ascending = true;
+    for (key, value) in rows {
+        ascending = ascending && txn.append(table, key, value)?;
+        if !ascending {
+            txn.put(table, key, value)?;
+        }
+    }
+    Ok(())
+}
+
 /// One thread's.
 struct Work<'s> {
     store: &'s Lmdb,
@@ -117,32 +150,34 @@ impl Session for Work<'_> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut txn = self.store.env.begin(0)?;
-        txn.put(self.store.tables[0], key, value)?;
-        txn.commit()
+        let mut tx = self.store.write()?;
+        tx.txn.put(self.store.tables[0], key, value)?;
+        tx.commit()
     }
 
     fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        let mut txn = self.store.env.begin(0)?;
+        let mut tx = self.store.write()?;
         self.value.clear();
-        self.value.extend_from_slice(txn.get(self.store.tables[0], key)?.unwrap_or_default());
+        self.value.extend_from_slice(tx.txn.get(self.store.tables[0], key)?.unwrap_or_default());
         change(&mut self.value);
-        txn.put(self.store.tables[0], key, &self.value)?;
-        txn.commit()
+        tx.txn.put(self.store.tables[0], key, &self.value)?;
+        tx.commit()
     }
 
     fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
-        let table = self.store.tables[0];
-        let mut txn = self.store.env.begin(if durable { 0 } else { sys::NOSYNC })?;
-        // Rows behind all others are appended, which fills pages instead of halving them; the first that is not ends that.
-        let mut ascending = true;
-        for (key, value) in rows {
-            ascending = ascending && txn.append(table, key, value)?;
-            if !ascending {
-                txn.put(table, key, value)?;
-            }
+        let store = self.store;
+        if durable || !store.synced {
+            let mut tx = store.write()?;
+            fill(&mut tx.txn, store.tables[0], rows)?;
+            return tx.commit();
         }
-        txn.commit()
+        let _alone = store.commits.write();
+        let mut txn = store.env.begin(true)?;
+        fill(&mut txn, store.tables[0], rows)?;
+        store.env.set_nosync(true)?;
+        let committed = txn.commit();
+        store.env.set_nosync(false)?;
+        committed
     }
 
     fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
@@ -169,7 +204,7 @@ impl Session for Work<'_> {
     }
 
     fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        Ok(Box::new(Open { tables: &self.store.tables, txn: self.store.env.begin(0)? }))
+        Ok(Box::new(self.store.write()?))
     }
 }
 
@@ -177,6 +212,14 @@ impl Session for Work<'_> {
 struct Open<'s> {
     tables: &'s [c_uint],
     txn: Txn<'s>,
+    /// Given up after the transaction is over.
+    _shared: RwLockReadGuard<'s, ()>,
+}
+
+impl Open<'_> {
+    fn commit(self) -> Result<()> {
+        self.txn.commit()
+    }
 }
 
 impl Tx for Open<'_> {
@@ -223,6 +266,6 @@ impl Tx for Open<'_> {
     }
 
     fn commit(self: Box<Self>) -> Result<()> {
-        self.txn.commit()
+        Open::commit(*self)
     }
 }

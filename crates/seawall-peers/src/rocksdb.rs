@@ -10,9 +10,11 @@
 //! - Direct I/O unless the data fits the pool: with buffered I/O the kernel's cache would be memory beyond the budget.
 
 mod db;
+mod options;
 mod sys;
 
-use self::db::{Database, DbOptions, LOCK_TIMEOUT_MS, Locking, Reading, View, Writing};
+use self::db::{Database, LOCK_TIMEOUT_MS, Locking, View};
+use self::options::{DbOptions, Reading, Writing};
 use crate::support::{Flusher, Options, make_dir, setting};
 use seawall_bench::store::{About, Durability, Visit};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
@@ -53,10 +55,6 @@ fn configure(settings: &Settings, direct: bool, given: &[&(String, String)]) -> 
         setting("use_direct_io_for_flush_and_compaction", direct),
         setting("manual_wal_flush", settings.durability == Durability::Deferred),
     ];
-    if settings.durability == Durability::Flushed {
-        // A log file that is written over needs no change of its inode at each flush (options.h).
-        database.push(setting("recycle_log_file_num", 4));
-    }
     let mut table = vec![
         setting("block_cache", settings.pool_bytes.saturating_sub(write_buffers_bytes)),
         setting("block_size", 16 << 10),
@@ -80,8 +78,9 @@ fn text_of(list: &[(String, String)]) -> String {
     list.iter().map(|(name, value)| format!("{name}={value};")).collect()
 }
 
-/// The library's version: the C interface does not say it, the file of options that RocksDB writes at each opening does.
-fn version_in(dir: &Path) -> Result<String> {
+/// What RocksDB wrote down of itself when it opened: `name=value` lines, which hold its version, unlike its C interface, and what became
+/// of the options it was given, some of which it overrules.
+fn options_file_in(dir: &Path) -> Result<String> {
     let failed = |error| Error::failed(NAME, format!("cannot read the options files in {}: {error}", dir.display()));
     let mut newest = None;
     for entry in std::fs::read_dir(dir).map_err(failed)? {
@@ -89,10 +88,15 @@ fn version_in(dir: &Path) -> Result<String> {
         let number = name.to_str().and_then(|name| name.strip_prefix("OPTIONS-")?.parse::<u64>().ok());
         newest = newest.max(number.map(|number| (number, name)));
     }
-    let Some((_, name)) = newest else { return Ok("unknown".into()) };
-    let text = std::fs::read_to_string(dir.join(name)).map_err(failed)?;
-    let version = text.lines().find_map(|line| line.trim().strip_prefix("rocksdb_version="));
-    Ok(version.unwrap_or("unknown").to_owned())
+    let Some((_, name)) = newest else {
+        return Err(Error::failed(NAME, format!("there is no options file in {}", dir.display())));
+    };
+    std::fs::read_to_string(dir.join(name)).map_err(failed)
+}
+
+/// The first value of `name` in such a file: of the database, or of its default family.
+fn option_in<'f>(file: &'f str, name: &str) -> Option<&'f str> {
+    file.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='))
 }
 
 impl RocksDb {
@@ -119,13 +123,15 @@ impl RocksDb {
             shown.push(setting("deadlock_detect", true));
             shown.push(setting("transaction_lock_timeout", LOCK_TIMEOUT_MS));
         }
-        shown.extend(database);
-        shown.extend(table.into_iter().map(|(name, value)| (format!("table.{name}"), value)));
+        let file = options_file_in(&settings.dir)?;
+        let actual = |name: &str, given: &str| option_in(&file, name).unwrap_or(given).to_owned();
+        shown.extend(database.iter().map(|(name, value)| setting(name, actual(name, value))));
+        shown.extend(table.iter().map(|(name, value)| setting(&format!("table.{name}"), actual(name, value))));
         let flusher = (settings.durability == Durability::Deferred).then(|| {
             let db = Arc::clone(&db);
             Flusher::start(move || db.flush_log())
         });
-        let about = About { version: version_in(&settings.dir)?, settings: shown };
+        let about = About { version: option_in(&file, "rocksdb_version").unwrap_or("unknown").into(), settings: shown };
         let (writing, loading) = (Writing::new(sync, true), Writing::new(false, false));
         Ok(Self { about, flusher, readahead_bytes, writing, loading, db })
     }

@@ -83,8 +83,14 @@ impl Env {
         check(unsafe { sys::mdb_env_sync(self.0, 1) }, "cannot flush")
     }
 
-    /// `flags`: [`sys::RDONLY`], or for a write [`sys::NOSYNC`] or 0.
-    pub(super) fn begin(&self, flags: c_uint) -> Result<Txn<'_>> {
+    /// Whether commits that end from now on are flushed. Not at the same time as another call of this, nor as a commit it is not meant for.
+    pub(super) fn set_nosync(&self, on: bool) -> Result<()> {
+        // SAFETY: open.
+        check(unsafe { sys::mdb_env_set_flags(self.0, sys::NOSYNC, on.into()) }, "cannot change MDB_NOSYNC")
+    }
+
+    pub(super) fn begin(&self, write: bool) -> Result<Txn<'_>> {
+        let flags = if write { 0 } else { sys::RDONLY };
         let mut txn = ptr::null_mut();
         // SAFETY: open, and a place for the result.
         check(unsafe { sys::mdb_txn_begin(self.0, ptr::null_mut(), flags, &mut txn) }, "cannot begin")?;
@@ -179,7 +185,7 @@ pub(super) struct Reader<'e>(Txn<'e>);
 
 impl<'e> Reader<'e> {
     pub(super) fn new(env: &'e Env) -> Result<Self> {
-        let txn = env.begin(sys::RDONLY)?;
+        let txn = env.begin(false)?;
         // SAFETY: live and only read; [`Reader::renew`] is the only way to use it again.
         unsafe { sys::mdb_txn_reset(txn.txn) };
         Ok(Self(txn))

@@ -48,6 +48,7 @@ unsafe extern "C" {
     pub(super) fn mdb_strerror(code: c_int) -> *const c_char;
     pub(super) fn mdb_env_create(env: *mut *mut Env) -> c_int;
     pub(super) fn mdb_env_open(env: *mut Env, path: *const c_char, flags: c_uint, mode: c_uint) -> c_int;
+    pub(super) fn mdb_env_set_flags(env: *mut Env, flags: c_uint, on: c_int) -> c_int;
     pub(super) fn mdb_env_sync(env: *mut Env, force: c_int) -> c_int;
     pub(super) fn mdb_env_close(env: *mut Env);
     pub(super) fn mdb_env_set_mapsize(env: *mut Env, bytes: usize) -> c_int;

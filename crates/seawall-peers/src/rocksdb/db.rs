@@ -1,8 +1,8 @@
-//! Safe owners of RocksDB's objects.
+//! Safe owners of RocksDB's database, transactions, snapshots and iterators.
 //!
 //! - Each object is destroyed once, by the owner's drop, and never while something made from it is alive: what is made from a [`Database`]
 //!   borrows it.
-//! - A key's or value's pointer is used by RocksDB during the call only, except iteration bounds, which [`Reading`] owns.
+//! - A key's or value's pointer is used by RocksDB during the call only.
 #![allow(
     unsafe_code,
     clippy::multiple_unsafe_ops_per_block,
@@ -10,141 +10,13 @@
 )]
 
 use super::NAME;
+use super::options::{DbOptions, Reading, Writing, c_string, chars, error_of, outcome};
 use super::sys::*;
 use seawall_bench::{Error, Result};
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ptr;
 use std::slice;
-
-/// Calls a function that reports errors by a message.
-pub(super) fn outcome<T>(call: impl FnOnce(Errors) -> T) -> Result<T> {
-    let mut message = ptr::null_mut();
-    let value = call(&mut message);
-    if message.is_null() { Ok(value) } else { Err(error_of(message)) }
-}
-
-/// What the message says; it is freed.
-fn error_of(message: *mut c_char) -> Error {
-    // SAFETY: a C string made by malloc, ours to free, and not used again.
-    let text = unsafe {
-        let text = CStr::from_ptr(message).to_string_lossy().into_owned();
-        rocksdb_free(message.cast());
-        text
-    };
-    // How RocksDB writes its states Busy (a deadlock or a changed key), TimedOut (a lock) and TryAgain.
-    let conflicts = ["Resource busy", "Operation timed out", "Operation failed. Try again."];
-    if conflicts.iter().any(|start| text.starts_with(start)) {
-        Error::Conflict(text)
-    } else {
-        Error::failed(NAME, text)
-    }
-}
-
-fn chars(bytes: &[u8]) -> *const c_char {
-    bytes.as_ptr().cast()
-}
-
-/// Options of the database, of its column families and of its table format, as RocksDB reads them from text.
-pub(super) struct DbOptions(*mut Options);
-
-impl DbOptions {
-    pub(super) fn parse(text: &str) -> Result<Self> {
-        let text = c_string(text)?;
-        // SAFETY: no arguments; both are destroyed by the owner's drop.
-        let (base, parsed) = unsafe { (Self(rocksdb_options_create()), Self(rocksdb_options_create())) };
-        // SAFETY: both are live options, the text ends in NUL.
-        outcome(|errors| unsafe { rocksdb_get_options_from_string(base.0, text.as_ptr(), parsed.0, errors) })?;
-        Ok(parsed)
-    }
-}
-
-impl Drop for DbOptions {
-    fn drop(&mut self) {
-        // SAFETY: ours, once.
-        unsafe { rocksdb_options_destroy(self.0) }
-    }
-}
-
-fn c_string(text: &str) -> Result<CString> {
-    CString::new(text).map_err(|_nul| Error::failed(NAME, format!("{text:?} holds a NUL character")))
-}
-
-/// How a write is made durable.
-pub(super) struct Writing(*mut WriteOptions);
-
-// SAFETY: plain data, only read after it is made.
-unsafe impl Send for Writing {}
-// SAFETY: as above.
-unsafe impl Sync for Writing {}
-
-impl Writing {
-    /// `sync`: the log is flushed before the write returns; `log`: it is logged at all.
-    pub(super) fn new(sync: bool, log: bool) -> Self {
-        // SAFETY: made, then set while nobody else knows it.
-        unsafe {
-            let options = rocksdb_writeoptions_create();
-            rocksdb_writeoptions_set_sync(options, sync.into());
-            rocksdb_writeoptions_disable_WAL(options, (!log).into());
-            Self(options)
-        }
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        // SAFETY: ours, once.
-        unsafe { rocksdb_writeoptions_destroy(self.0) }
-    }
-}
-
-/// How something is read: from which snapshot, between which keys.
-pub(super) struct Reading {
-    options: *mut ReadOptions,
-    /// Kept for as long as `options` points to them.
-    _bounds: [Vec<u8>; 2],
-}
-
-impl Reading {
-    /// `readahead_bytes`: 0 leaves it to RocksDB.
-    pub(super) fn new(readahead_bytes: usize) -> Self {
-        // SAFETY: made, then set while nobody else knows it.
-        let options = unsafe {
-            let options = rocksdb_readoptions_create();
-            rocksdb_readoptions_set_readahead_size(options, readahead_bytes);
-            options
-        };
-        Self { options, _bounds: [Vec::new(), Vec::new()] }
-    }
-
-    /// Between `from` (included) and `to` (excluded).
-    pub(super) fn between(from: &[u8], to: &[u8], snapshot: Option<&View<'_>>) -> Self {
-        let bounds = [from.to_vec(), to.to_vec()];
-        // SAFETY: the bounds move into the result with their heap memory where it is, and live as long as the options.
-        let options = unsafe {
-            let options = rocksdb_readoptions_create();
-            rocksdb_readoptions_set_iterate_lower_bound(options, chars(&bounds[0]), bounds[0].len());
-            rocksdb_readoptions_set_iterate_upper_bound(options, chars(&bounds[1]), bounds[1].len());
-            options
-        };
-        let mut reading = Self { options, _bounds: bounds };
-        reading.set_snapshot(snapshot);
-        reading
-    }
-
-    /// Reads as of `snapshot`, which must outlive the use of these options; `None`: the latest.
-    pub(super) fn set_snapshot(&mut self, snapshot: Option<&View<'_>>) {
-        // SAFETY: live options.
-        unsafe { rocksdb_readoptions_set_snapshot(self.options, snapshot.map_or(ptr::null(), |view| view.snapshot)) }
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        // SAFETY: ours, once.
-        unsafe { rocksdb_readoptions_destroy(self.options) }
-    }
-}
 
 /// A value that RocksDB holds in place for us.
 pub(super) struct Pinned(*mut PinnableSlice);
@@ -387,7 +259,7 @@ impl Drop for Database {
 /// A snapshot of a database.
 pub(super) struct View<'d> {
     db: *mut TransactionDb,
-    snapshot: *const Snapshot,
+    pub(super) snapshot: *const Snapshot,
     of: PhantomData<&'d Database>,
 }
 
