@@ -81,7 +81,8 @@ pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
     let theirs = goal.theirs.as_ref().map(&figures);
     let figure = taken(goal.take, &ours.values);
     let peer = theirs.as_ref().and_then(|theirs| taken(goal.take, &theirs.values));
-    let ratio = figure.zip(peer).map(|(figure, peer)| (figure - goal.slack) / peer).filter(|ratio| ratio.is_finite());
+    let ratio =
+        figure.zip(peer).map(|(figure, peer)| (figure - goal.slack).max(0.0) / peer).filter(|ratio| ratio.is_finite());
     let held = if goal.theirs.is_some() { ratio } else { figure };
     let verdict = match (held, goal.threshold, goal.or_at_most.zip(figure)) {
         (_, Threshold::Reported, _) if figure.is_some() && (goal.theirs.is_none() || peer.is_some()) => {

@@ -62,6 +62,10 @@ impl Measured {
             let beside = resident / f64::from(1 << 20) - cell.pool_mib as f64;
             figures.insert("rss_beside_pool_mib".into(), beside);
         }
+        let of = |name: &str| figures.get(name).copied();
+        if let (Some(rows), Some(loading), Some(settling)) = (of("ops"), of("duration_s"), of("settle_seconds")) {
+            figures.insert("rows_per_s_settled".into(), rows / (loading + settling));
+        }
         if let Some(bytes) = metadata_bytes(dir) {
             figures.insert("metadata_share".into(), bytes / ((cell.pool_mib << 20) as f64));
         }
@@ -260,10 +264,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("stats.json"), r#"{"stats":{"pool":{"metadata_bytes":10737418}}}"#).unwrap();
         let text = r#"{"store":"s","version":"1","ops_per_s":5.5,"rss_peak_bytes":2147483648,"device_reads_per_s":null,
-            "settings":{"a":"b"},"foreign_cpu_cores":0.2,"machine":{"cores":2},"commit":"c"}"#;
+            "settings":{"a":"b"},"ops":30,"duration_s":2.0,"settle_seconds":1.0,"foreign_cpu_cores":0.2,"machine":{"cores":2},"commit":"c"}"#;
         let measured = Measured::from_json(text, &cell(), dir.path()).unwrap();
         assert_eq!(measured.figures["ops_per_s"], 5.5);
         assert_eq!(measured.figures["rss_beside_pool_mib"], 1024.0);
+        assert_eq!(measured.figures["rows_per_s_settled"], 10.0);
         assert!((measured.figures["metadata_share"] - 0.01).abs() < 1e-6);
         assert!(!measured.figures.contains_key("device_reads_per_s"), "unknown is not zero");
         assert!(measured.disturbed() && measured.settings["a"] == "b" && measured.machine["cores"] == 2);
