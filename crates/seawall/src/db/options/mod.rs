@@ -307,7 +307,7 @@ mod tests {
         }
         assert_eq!(options, before);
         options.set_running("io_capacity", "9000").unwrap();
-        assert_eq!(options.io_capacity_burst(), 18_000);
+        assert_eq!(options.io_capacity_burst(), 20_000);
     }
 
     #[test]
