@@ -318,7 +318,12 @@ impl Work<'_> {
                     self.repeats_left -= usize::from(record.attempts <= repeats);
                 }
                 Err(error) => {
-                    record.error = Some(words(error)?);
+                    let why = words(error)?;
+                    // The kernel says nothing to whom it kills for want of memory.
+                    let killed = cell.memory_mib.filter(|_| why.contains("SIGKILL"));
+                    let limit =
+                        killed.map(|mib| format!("killed, probably for more memory than its limit of {mib} MiB: "));
+                    record.error = Some(limit.unwrap_or_default() + &why);
                     break;
                 }
             }

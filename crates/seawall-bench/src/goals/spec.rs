@@ -72,6 +72,8 @@ struct Run {
     warm_up_seconds: Either<f64>,
     beside_pool_mib: u64,
     process_mib: u64,
+    #[serde(default)]
+    more_mib: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -390,6 +392,8 @@ impl Maker<'_> {
                 // These have no cache that could be bounded.
                 cell.memory_mib = None;
             }
+            let more = self.written.run.more_mib.get(&cell.store).copied().unwrap_or(0);
+            cell.memory_mib = cell.memory_mib.map(|memory| memory + more);
             check(&cell).map_err(told)?;
             out.push(Goal {
                 id: format!("{name}/{}", against.store),
@@ -451,7 +455,12 @@ impl Maker<'_> {
                         set: BTreeMap::new(),
                         seconds: curve.seconds,
                         warm_up_seconds: run.warm_up_seconds.at(self.extent),
-                        memory_mib: Some(curve.pool_mib + run.beside_pool_mib + run.process_mib),
+                        memory_mib: Some(
+                            curve.pool_mib
+                                + run.beside_pool_mib
+                                + run.process_mib
+                                + run.more_mib.get(store).copied().unwrap_or(0),
+                        ),
                         log_mib: 0,
                     };
                     check(&cell).map_err(|why| format!("goals.toml, {}: {why}", curve.id))?;

@@ -169,6 +169,8 @@ fn a_cell_becomes_a_command() {
     assert!(
         load.preparation(Path::new("/d")).is_none() && !words.contains("--reuse") && words.contains("--memory-limit")
     );
+    let wiredtiger = goal_named("load-random/wiredtiger").theirs.unwrap().cell;
+    assert!(wiredtiger.memory_mib > load.memory_mib && load.memory_mib == Some(128 + 64 + 16));
     let folded = goal_named("commit-folded/lmdb").theirs.unwrap().cell;
     assert!(folded.arguments(Path::new("/d"), None).join(" ").contains("--fold 16"));
     assert_eq!(goal_named("commit-folded/lmdb").ours.cell.fold, 1);
