@@ -153,7 +153,10 @@ mod tests {
         for i in 0..150u32 {
             db.transact(|tx| tx.put(&tree, &i.to_be_bytes(), &vec![1; 80_000])).unwrap();
         }
-        assert_eq!(db.stats().space.data_bytes, 20 << 20);
+        // It may grow ahead of what fills so fast; what is there is used first.
+        let filled = db.stats().space;
+        let beyond = filled.data_bytes - (20 << 20);
+        assert!(filled.free_bytes < beyond + (8 << 20), "{filled:?}");
         assert_eq!(db.check().unwrap(), []);
         assert!(matches!(db.grow(u64::MAX), Err(Error::Usage(_))));
         assert!(matches!(db.grow(1 << 60), Err(Error::Usage(_))));
