@@ -2,7 +2,7 @@
 
 use crate::slow_disk::SlowDisk;
 use crate::store::{About, Durability, Error, Result, Session, Settings, Store, Tx, Visit};
-use seawall::{CursorOptions, Database, Env, OnConflict, Options, Seek, Transaction, Tree, TxOptions};
+use seawall::{CursorOptions, Database, Env, Isolation, OnConflict, Options, Seek, Transaction, Tree, TxOptions};
 use std::sync::Arc;
 
 const NAME: &str = "seawall";
@@ -98,9 +98,14 @@ struct Work<'s> {
 }
 
 impl Work<'_> {
-    /// A transaction of one change: it acts on the latest version, as the peers' do.
-    fn single(&self) -> Result<Transaction> {
+    /// A transaction that acts on the latest version, as the peers' do.
+    fn latest(&self) -> Result<Transaction> {
         Ok(self.store.db.begin_with(TxOptions { on_conflict: OnConflict::Latest, ..TxOptions::default() })?)
+    }
+
+    /// The same for one change, which needs no snapshot of more than one statement.
+    fn single(&self) -> Result<Transaction> {
+        Ok(self.store.db.begin_with(TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() })?)
     }
 
     fn tree(&self) -> &Tree {
@@ -159,7 +164,7 @@ impl Session for Work<'_> {
     }
 
     fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        Ok(Box::new(Open { tx: self.single()?, trees: &self.store.trees }))
+        Ok(Box::new(Open { tx: self.latest()?, trees: &self.store.trees }))
     }
 }
 

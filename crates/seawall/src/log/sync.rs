@@ -10,7 +10,7 @@ pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(super) use std::thread::{Thread, current, park, yield_now};
 
 /// Mini-transactions that can be between reservation and publication at one time; more wait for microseconds.
-pub(super) const SLOTS: usize = 128;
+pub(super) const SLOTS: usize = 64;
 
 /// Alone on its cache lines (two, because they are fetched in pairs).
 #[derive(Debug, Default)]

@@ -11,8 +11,9 @@
 //! 5. After at most half a buffer of unflushed log a group is flushed even if nobody asks: a reader can tell damage
 //!    from an end by looking a bounded way beyond it.
 //! 6. Before a group the leader waits for those who were in the last one and are about to commit again, no longer than the last write took. Else
-//!    the committing threads fall into two halves of which one always comes just too late, and each waits for two writes. Where
-//!    they do not come, because they do other things between two commits, nobody waits for them ([`Gathering`]).
+//!    the committing threads fall into two halves of which one always comes just too late, and each waits for two writes. A slow write is
+//!    waited for by a share of its time only: who has not come by then waits for a lock of those who have. Where they do not come, because
+//!    they do other things between two commits, nobody waits for them ([`Gathering`]).
 //! 7. The pen comes back, whatever happens: a leader that panics poisons the database first.
 
 use super::ring::Scribe;
@@ -23,6 +24,11 @@ use crate::error::{Error, Result};
 use seawall_io::{AlignedBuf, Cause, File, FlushMethod, STEP_BYTES};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// The most that is waited for others before a write...
+const GATHER_NS: u64 = 200_000;
+/// ... or such a share of what the last one took, if that is more.
+const GATHER_SHARE: u64 = 8;
 
 /// Whether those who were waited for came: where they do not, because they have other things to do between two commits, waiting stops,
 /// and is tried again now and then.
@@ -221,17 +227,14 @@ impl Log {
         if expected < 2 || !pen.gathering.is_worth_it() {
             return;
         }
-        let until = self.now_ns() + pen.write_ns;
-        let came = loop {
-            if self.waiters.waiting() + 1 >= expected {
-                break true;
-            }
-            if self.now_ns() >= until {
-                break false;
-            }
+        let patience = pen.write_ns.min(GATHER_NS.max(pen.write_ns / GATHER_SHARE));
+        let (before, until) = (self.waiters.waiting(), self.now_ns() + patience);
+        let mut now = before;
+        while now + 1 < expected && self.now_ns() < until {
             std::thread::yield_now();
-        };
-        pen.gathering.note(came);
+            now = self.waiters.waiting();
+        }
+        pen.gathering.note(now + 1 >= expected || now > before);
     }
 
     /// Waits for those whose places lie before `lsn`: they are copying bytes, without I/O.

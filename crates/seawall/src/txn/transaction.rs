@@ -23,7 +23,7 @@ use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result};
 use crate::format::{Lsn, TreeId, TxnId, UndoPtr};
 use crate::log::Durability;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -135,9 +135,28 @@ pub(super) struct Writing {
     pub old: Vec<u8>,
 }
 
+/// The largest buffers that a thread keeps, bytes.
+const SPARE_BYTES_MAX: usize = 64 << 10;
+
+thread_local! {
+    /// Buffers of the last transaction that ended here.
+    static SPARE: Cell<(Vec<u8>, Vec<u8>)> = const { Cell::new((Vec::new(), Vec::new())) };
+}
+
 impl Writing {
     fn new(id: TxnId, stream: Stream, resumed: bool) -> Self {
-        Self { id, stream, resumed, payload: Vec::new(), old: Vec::new() }
+        let (payload, old) = SPARE.take();
+        Self { id, stream, resumed, payload, old }
+    }
+
+    /// Its stream; the buffers are kept for the thread's next transaction, unless they have become large.
+    fn into_stream(mut self) -> Stream {
+        if self.payload.capacity().max(self.old.capacity()) <= SPARE_BYTES_MAX {
+            self.payload.clear();
+            self.old.clear();
+            SPARE.set((self.payload, self.old));
+        }
+        self.stream
     }
 }
 
@@ -409,7 +428,7 @@ impl Txn {
                 self.engine.resumed.fetch_sub(1, Ordering::SeqCst);
             }
             self.engine.locks.release_all(&self.owner);
-            let released = self.engine.undo.release(writing.stream);
+            let released = self.engine.undo.release(writing.into_stream());
             debug_assert!(released.is_ok(), "its transaction has ended");
         } else {
             self.engine.locks.release_all(&self.owner);
