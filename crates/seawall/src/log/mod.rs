@@ -26,6 +26,7 @@
 mod frame;
 #[cfg(test)]
 mod model;
+mod read_ahead;
 mod reader;
 mod record;
 mod ring;

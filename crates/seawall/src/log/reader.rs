@@ -16,11 +16,12 @@
 //!    named.
 
 use super::frame::{FRAME_BYTES_MAX, HEADER_BYTES, Header, INCARNATION_END, Seal};
+use super::read_ahead::{ReadAhead, Stream};
 use super::segments::{self, How};
 use super::{LogConfig, MTR_BYTES_MAX};
 use crate::error::{Corruption, Result};
 use crate::format::Lsn;
-use seawall_io::{AlignedBuf, BUFFER_ALIGN, Cause, Disk, File};
+use seawall_io::{AlignedBuf, BUFFER_ALIGN, Disk, File};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -81,6 +82,7 @@ pub struct LogReader {
     /// The first position that no segment holds.
     files_end: u64,
     window: Window,
+    ahead: ReadAhead,
     /// Where the log ends if the database was closed in order.
     closed_at: Option<u64>,
     tail: Option<Tail>,
@@ -148,6 +150,7 @@ impl LogReader {
             durable: from,
             files_end,
             window: Window { buf: AlignedBuf::zeroed(WINDOW_BYTES), base: from & !(BUFFER_ALIGN as u64 - 1), len: 0 },
+            ahead: ReadAhead::default(),
             closed_at: None,
             tail: None,
         })
@@ -166,6 +169,7 @@ impl LogReader {
                 base: self.from & !(BUFFER_ALIGN as u64 - 1),
                 len: 0,
             },
+            ahead: ReadAhead::default(),
             tail: None,
             ..*self
         }
@@ -319,14 +323,14 @@ impl LogReader {
     /// Reads on until the window ends at `upto` or later.
     fn load(&mut self, upto: u64) -> Result<()> {
         while self.window.end() < upto {
-            let at = self.window.end();
-            let offset = at % self.segment_bytes;
-            let room = WINDOW_BYTES - self.window.len;
-            let len = room.min(READ_BYTES).min((self.segment_bytes - offset) as usize);
-            let file = &self.files[&(at / self.segment_bytes)];
-            let into = &mut self.window.buf[self.window.len..self.window.len + len];
-            file.read_at(offset, into, Cause::Recovery)?;
-            self.window.len += len;
+            let stream = Stream {
+                files: &self.files,
+                segment_bytes: self.segment_bytes,
+                end: self.files_end,
+                chunk: READ_BYTES as u64,
+            };
+            let into = &mut self.window.buf[self.window.len..];
+            self.window.len += self.ahead.read(stream, self.window.base + self.window.len as u64, into)?;
         }
         Ok(())
     }

@@ -1,0 +1,88 @@
+//! Reads of the log in order, some ahead of the one that is needed: a start is bound by the disk or by the processor, not by both in turn.
+//!
+//! 1. Reads are of whole chunks between multiples of the chunk's size; the first of a sequence may be shorter. None crosses a segment's end.
+//! 2. Whoever asks for another place than the next in order begins a new sequence. What was asked for ahead of it is dropped.
+
+use crate::error::Result;
+use seawall_io::{AlignedBuf, Cause, File, FileRequest, IoBuf, Pending};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Reads in flight.
+const DEPTH: usize = 4;
+
+/// A read in flight.
+#[derive(Debug)]
+struct Ahead {
+    at: u64,
+    len: usize,
+    file: Arc<File>,
+    pending: Pending,
+}
+
+/// The reads in flight, in order and without gaps.
+#[derive(Debug, Default)]
+pub(super) struct ReadAhead {
+    queue: VecDeque<Ahead>,
+    /// Of a whole chunk each.
+    spare: Vec<IoBuf>,
+}
+
+/// Where the stream's bytes are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stream<'a> {
+    pub(super) files: &'a BTreeMap<u64, Arc<File>>,
+    pub(super) segment_bytes: u64,
+    /// No segment holds what lies from here on.
+    pub(super) end: u64,
+    /// Bytes of a read; a power of two.
+    pub(super) chunk: u64,
+}
+
+impl Stream<'_> {
+    /// How much is read from `at` on.
+    pub(super) fn len_at(&self, at: u64) -> usize {
+        let chunk = self.chunk.min(self.segment_bytes);
+        (chunk - at % chunk).min(self.end.saturating_sub(at)) as usize
+    }
+}
+
+impl ReadAhead {
+    /// The bytes from `at` on, as many as [`Stream::len_at`] says, into the front of `into`.
+    ///
+    /// # Errors
+    /// The disk's refusal.
+    pub(super) fn read(&mut self, stream: Stream<'_>, at: u64, into: &mut [u8]) -> Result<usize> {
+        if self.queue.front().is_none_or(|ahead| ahead.at != at) {
+            self.queue.clear();
+        }
+        self.ask(stream, at)?;
+        let Some(Ahead { len, file, pending, .. }) = self.queue.pop_front() else { return Ok(0) };
+        let mut bufs = file.wait(pending)?;
+        if let Some(buf) = bufs.pop() {
+            into[..len].copy_from_slice(&buf);
+            if len as u64 == stream.chunk.min(stream.segment_bytes) {
+                self.spare.push(buf);
+            }
+        }
+        Ok(len)
+    }
+
+    /// Fills the queue, which begins at `at`.
+    fn ask(&mut self, stream: Stream<'_>, at: u64) -> Result<()> {
+        let mut next = self.queue.back().map_or(at, |last| last.at + last.len as u64);
+        while self.queue.len() < DEPTH && next < stream.end {
+            let len = stream.len_at(next);
+            let whole = len as u64 == stream.chunk.min(stream.segment_bytes);
+            let buf = if whole { self.spare.pop() } else { None };
+            let buf = buf.unwrap_or_else(|| AlignedBuf::zeroed(len).into());
+            let file = stream.files[&(next / stream.segment_bytes)].clone();
+            let offset = next % stream.segment_bytes;
+            let request = FileRequest { write: false, offset, bufs: vec![buf], cause: Cause::Recovery };
+            let pending = file.submit(vec![request])?.pop().expect("one for each request");
+            self.queue.push_back(Ahead { at: next, len, file, pending });
+            next += len as u64;
+        }
+        Ok(())
+    }
+}
