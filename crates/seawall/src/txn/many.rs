@@ -33,17 +33,26 @@ impl Txn {
         let pool = engine.pool();
         let leaves = tree.at.leaves_of(pool, &sorted)?;
         let mut stream = Stream::of(leaves.iter().copied().filter(|&leaf| leaf != PageId::NONE));
-        let mut last = PageId::NONE;
-        for ((&i, key), leaf) in order.iter().zip(sorted).zip(leaves) {
+        let rows: Vec<(&[u8], &[u8])> = order.iter().map(|&i| (rows[i].0.as_ref(), rows[i].1.as_ref())).collect();
+        let (mut at, mut last) = (0, PageId::NONE);
+        while at < rows.len() {
+            let leaf = leaves[at];
             let is_new = leaf != last && leaf != PageId::NONE;
             if is_new {
                 stream.next_is_due(pool, usize::MAX);
             }
-            self.change(tree, key, rows[i].1.as_ref(), Change::Put)?;
-            if is_new {
-                stream.came_to(leaf);
-                last = leaf;
+            let done = self.put_run(tree, &rows[at..])?;
+            if done == 0 {
+                self.change(tree, rows[at].0, rows[at].1, Change::Put)?;
             }
+            // All leaves that the run was thought to lie in are passed.
+            for &passed in &leaves[at..at + done.max(1)] {
+                if passed != last && passed != PageId::NONE {
+                    stream.came_to(passed);
+                    last = passed;
+                }
+            }
+            at += done.max(1);
         }
         Ok(())
     }

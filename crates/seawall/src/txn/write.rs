@@ -4,6 +4,9 @@
 //! row and its undo record are both there or both not. What cannot be done under the latch (waiting for a lock, splitting the leaf, making room
 //! for undo, reading a page) is done with no latch held, and the change is tried again from the beginning.
 //!
+//! Many rows that belong to one leaf are changed in one mini-transaction: every one of them could be the last, because an attempt that ends early
+//! has changed nothing of its own row.
+//!
 //! A long value is written first, page by page, under an undo record that names its first page: a crash or rollback frees it.
 
 use super::engine::Engine;
@@ -54,6 +57,9 @@ struct NewValue<'a> {
     flags: u8,
     bytes: &'a [u8],
 }
+
+/// The most rows of one mini-transaction: with the largest that share two pages it stays below what one may log.
+const RUN_ROWS_MAX: usize = 64;
 
 /// The longest value, bytes.
 pub const VALUE_BYTES_MAX: u64 = 1 << 30;
@@ -122,6 +128,44 @@ impl Txn {
         }
     }
 
+    /// Puts those of `rows`, in key order, that belong to the first one's leaf, as far as that goes without waiting for anything; how many
+    /// that were. None is no error: the first one needs more than a latch.
+    pub(super) fn put_run(&mut self, tree: &Arc<TreeState>, rows: &[(&[u8], &[u8])]) -> Result<usize> {
+        let engine = self.engine.clone();
+        let page_bytes = engine.pool().page_bytes();
+        let is_plain = |(key, value): &(&[u8], &[u8])| {
+            key.len() <= btree::key_bytes_max(page_bytes) && value.len() <= inline_value_max(page_bytes, key.len())
+        };
+        let Some(first) = rows.first().filter(|row| is_plain(row)) else { return Ok(0) };
+        self.start()?;
+        let writing = self.writing.as_mut().expect("started");
+        engine.undo.ensure_room(&mut writing.stream, UndoRecord::room_for_row(first.0.len(), page_bytes))?;
+        let attempt = engine.pool().retry(|| {
+            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Large)?;
+            let leaf = tree.at.leaf_for_change(engine.pool(), &mut mtr, first.0)?;
+            let mut done = 0;
+            for (key, value) in rows.iter().take(RUN_ROWS_MAX).take_while(|row| is_plain(row)) {
+                if !Node::open(mtr.page(leaf))?.covers(key) {
+                    break;
+                }
+                let new = NewValue { flags: 0, bytes: value };
+                match self.attempt_at(&engine, &mut mtr, leaf, tree, key, &new, Change::Put) {
+                    Ok(Attempt::Done { .. }) => done += 1,
+                    // It has changed nothing: it is met again, alone.
+                    Ok(_) => break,
+                    Err(_) if done > 0 => break,
+                    Err(stop) => return Err(stop),
+                }
+            }
+            mtr.commit();
+            Ok(done)
+        });
+        let done = attempt.map_err(|error| tree.is_there(self.id(), &engine.active).err().unwrap_or(error))?;
+        self.changes += done as u64;
+        self.owner.add_weight(done as u64);
+        Ok(done)
+    }
+
     /// One attempt, under the leaf's exclusive latch.
     fn attempt(
         &mut self,
@@ -133,6 +177,23 @@ impl Txn {
     ) -> Result<Attempt, Stop> {
         let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
         let leaf = tree.at.leaf_for_change(engine.pool(), &mut mtr, key)?;
+        let attempt = self.attempt_at(engine, &mut mtr, leaf, tree, key, new, change)?;
+        mtr.commit();
+        Ok(attempt)
+    }
+
+    /// The same in a mini-transaction that has the leaf. Nothing is changed but where the answer is that it is done.
+    #[expect(clippy::too_many_arguments, reason = "all of it describes one change")]
+    fn attempt_at(
+        &mut self,
+        engine: &Engine,
+        mtr: &mut Mtr<'_>,
+        leaf: Held,
+        tree: &TreeState,
+        key: &[u8],
+        new: &NewValue<'_>,
+        change: Change,
+    ) -> Result<Attempt, Stop> {
         let node = Node::open(mtr.page(leaf))?;
         let at = node.search_inside(key)?;
         let slot = at.slot;
@@ -182,10 +243,9 @@ impl Txn {
                 let prefix_len = node.prefix_len();
                 let Writing { id, stream, payload, .. } = self.writing.as_mut().expect("started");
                 let record = UndoRecord::Insert { tree: tree.at.id, root: tree.at.root, key };
-                let undo = engine.undo.append(stream, &mut mtr, &record)?;
+                let undo = engine.undo.append(stream, mtr, &record)?;
                 new.encode(*id, undo, payload);
                 mtr.run(leaf, &Insert::new(slot, prefix_len, key, payload));
-                mtr.commit();
                 Ok(Attempt::Done { was_there: false })
             }
         }
@@ -200,7 +260,7 @@ impl Txn {
 
     fn mark_deleted(
         &mut self,
-        mut mtr: Mtr<'_>,
+        mtr: &mut Mtr<'_>,
         leaf: Held,
         slot: usize,
         tree: &TreeState,
@@ -221,7 +281,7 @@ impl Txn {
         }
         let overflow: &[u8] = if is_long { old } else { &[] };
         let record = UndoRecord::Delete { tree: tree.at.id, root: tree.at.root, key, previous, overflow };
-        let undo = self.engine.undo.append(stream, &mut mtr, &record)?;
+        let undo = self.engine.undo.append(stream, mtr, &record)?;
         let flags = previous.flags | DELETED | HEADER;
         if headed {
             let head = Entry::header_bytes(flags, *id, undo);
@@ -230,14 +290,13 @@ impl Txn {
             NewValue { flags, bytes: old }.encode(*id, undo, payload);
             mtr.run(leaf, &Replace::new(slot, payload));
         }
-        mtr.commit();
         Ok(Attempt::Done { was_there: true })
     }
 
     #[expect(clippy::too_many_arguments, reason = "all of it describes one row")]
     fn overwrite(
         &mut self,
-        mut mtr: Mtr<'_>,
+        mtr: &mut Mtr<'_>,
         leaf: Held,
         slot: usize,
         tree: &TreeState,
@@ -252,10 +311,9 @@ impl Txn {
         old.clear();
         old.extend_from_slice(entry.value);
         let record = UndoRecord::Update { tree: tree.at.id, root: tree.at.root, key, previous, value: old };
-        let undo = self.engine.undo.append(stream, &mut mtr, &record)?;
+        let undo = self.engine.undo.append(stream, mtr, &record)?;
         new.encode(*id, undo, payload);
         mtr.run(leaf, &Replace::new(slot, payload));
-        mtr.commit();
         Ok(Attempt::Done { was_there: there })
     }
 
