@@ -64,8 +64,7 @@ impl NewOrder {
         }
         if found != self.count - usize::from(self.fails) {
             let item = lines[found.min(lines.len() - 1)].item;
-            let what =
-                format_args!("item {item} is wrongly there or missing: the data is of another scale; load it anew");
+            let what = format!("item {item} is wrongly there or missing: the data is of another scale; load it anew");
             return Err(Error::failed(NAME, what));
         }
         let lines = &lines[..found];
