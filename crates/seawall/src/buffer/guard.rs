@@ -12,7 +12,6 @@ use super::frame::{COLD, REMADE, UNBORN, VIRGIN, Where};
 use super::pool::Pool;
 use super::stats::count;
 use crate::error::Stop;
-use crate::format::page::PageKind;
 use crate::format::{Lsn, PageId, page};
 use std::fmt;
 use std::ops::Deref;
@@ -102,9 +101,6 @@ impl Pool {
             let read = PageRead { pool: self, frame, place };
             if known.holds(page.0) {
                 known.touch();
-                if place.is_none() && read[page::KIND] == PageKind::Branch as u8 {
-                    known.lean();
-                }
                 return Ok(read);
             }
         }
