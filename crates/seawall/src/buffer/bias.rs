@@ -6,8 +6,10 @@
 //! 2. Whoever has taken the latch exclusively takes the bias away and then waits until no place names the frame. A reader's number is written
 //!    before its second look, and the bias is taken away before the places are searched, all in one order (`SeqCst`): the reader
 //!    sees the bias gone, or is seen.
-//! 3. A frame is biased only by one who has its latch shared, so never while somebody has it exclusively.
-//! 4. Who only tries the latch does not wait for readers: it takes the bias away, and if somebody reads, lets go of the latch.
+//! 3. Who only tries the latch does not wait for readers: it takes the bias away, and if somebody reads, gives the bias back and then lets go of
+//!    the latch. A frame that is read by (1) is therefore biased, but while somebody has its latch exclusively: whoever takes
+//!    the latch next sees the bias, and so looks for readers.
+//! 4. Otherwise a frame is biased only by one who has its latch shared: nobody who has it exclusively is overtaken by new readers.
 
 use super::frame::{BIASED, Frame};
 use super::sync::{AtomicU32, Ordering, one_order, pause};
@@ -85,9 +87,16 @@ impl Bias {
         }
     }
 
-    /// Whether nobody reads beside the latch that was taken exclusively without waiting.
+    /// Whether nobody reads beside the latch that was taken exclusively without waiting; if somebody does, the latch is to be given up at once (3).
     #[inline]
     pub(super) fn nobody_reads(&self, frame: u32, known: &Frame) -> bool {
-        !known.take_bias() || !self.is_read(frame)
+        if !known.take_bias() {
+            return true;
+        }
+        let read = self.is_read(frame);
+        if read {
+            known.give_bias_back();
+        }
+        !read
     }
 }

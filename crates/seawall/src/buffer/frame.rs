@@ -173,9 +173,6 @@ impl Frame {
     }
 
     /// Counts a shared latch, under it; biases the frame when there were enough of them.
-    ///
-    /// Not called yet: whoever only tries the latch takes the bias away and leaves its readers, and the next who tries does not look for them.
-    #[allow(dead_code)]
     #[inline]
     pub(super) fn lean(&self) {
         // Counts of readers at once may be lost: it is a measure, not a promise.
@@ -192,6 +189,11 @@ impl Frame {
     pub(super) fn take_bias(&self) -> bool {
         self.reads.store(0, Ordering::Relaxed);
         self.is_biased() && self.flags.fetch_and(!BIASED, Ordering::SeqCst) & BIASED != 0
+    }
+
+    /// Biases the frame again, under the exclusive latch that took the bias away and met a reader.
+    pub(super) fn give_bias_back(&self) {
+        self.flags.fetch_or(BIASED, Ordering::SeqCst);
     }
 
     /// Takes the exclusive latch of a page that nobody needs (5); returns the page.

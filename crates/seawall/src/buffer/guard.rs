@@ -12,6 +12,7 @@ use super::frame::{COLD, REMADE, UNBORN, VIRGIN, Where};
 use super::pool::Pool;
 use super::stats::count;
 use crate::error::Stop;
+use crate::format::page::PageKind;
 use crate::format::{Lsn, PageId, page};
 use std::fmt;
 use std::ops::Deref;
@@ -101,6 +102,9 @@ impl Pool {
             let read = PageRead { pool: self, frame, place };
             if known.holds(page.0) {
                 known.touch();
+                if read.place.is_none() && read[page::KIND] == PageKind::Branch as u8 {
+                    known.lean();
+                }
                 return Ok(read);
             }
         }

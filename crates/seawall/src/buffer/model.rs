@@ -242,6 +242,22 @@ fn a_biased_page_is_not_taken_from_under_its_reader() {
     });
 }
 
+/// A try that meets a reader and leaves is followed by another.
+#[test]
+fn a_biased_reader_outlasts_many_who_try() {
+    explore(3, || {
+        let pool = Pool::new();
+        pool.lean();
+        let reader = loom::thread::spawn({
+            let pool = pool.clone();
+            move || assert!(pool.read_biased(0, 0).is_none_or(|bytes| bytes == 10))
+        });
+        pool.replace_by(1);
+        pool.replace_by(1);
+        reader.join().unwrap();
+    });
+}
+
 #[test]
 fn a_pinned_page_stays() {
     explore(3, || {
