@@ -6,14 +6,14 @@ use crate::buffer::Pool;
 use crate::error::{Corruption, Error, Result};
 use crate::format::tag::{self, Layer};
 use crate::format::{Lsn, Malformed, PageId, page};
-use crate::log::{Frame, Records};
+use crate::log::{Frame, LogReader, Records};
 use crate::space;
 use crate::txn::undo;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes of bodies in a batch, about.
-const BATCH_BYTES: usize = 8 << 20;
+const BATCH_BYTES: usize = 16 << 20;
 /// Pages asked for ahead of the one that is redone.
 const READ_AHEAD: usize = 64;
 
@@ -22,6 +22,7 @@ const READ_AHEAD: usize = 64;
 pub(super) struct Batch {
     bodies: Vec<u8>,
     records: Vec<Redo>,
+    mini_transactions: u64,
     last_txn: u64,
 }
 
@@ -35,7 +36,20 @@ struct Redo {
 }
 
 impl Batch {
-    pub(super) fn add(&mut self, frame: &Frame<'_>) -> Result<()> {
+    /// Takes what fits of the log up to `end`; whether there was anything. To be empty before.
+    pub(super) fn fill(&mut self, reader: &mut LogReader, end: Lsn) -> Result<bool> {
+        // Behind `end` this opening writes already.
+        while !self.is_full() && reader.at() < end {
+            let Some(frame) = reader.next()? else { break };
+            self.mini_transactions += 1;
+            self.add(&frame)?;
+        }
+        // Stable: the records of one page stay in the order of the log.
+        self.records.sort_by_key(|record| record.page);
+        Ok(self.mini_transactions > 0)
+    }
+
+    fn add(&mut self, frame: &Frame<'_>) -> Result<()> {
         for record in Records::new(frame.body) {
             let record = record.map_err(|why| damaged(frame.start, &why.to_string()))?;
             if let Some(txn) = undo::begun(record.tag, record.body) {
@@ -50,14 +64,12 @@ impl Batch {
         Ok(())
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.bodies.len() + self.records.len() * size_of::<Redo>() >= BATCH_BYTES
     }
 
     /// Applies all of it, and is empty afterwards.
     pub(super) fn apply(&mut self, pool: &Pool, threads: usize, done: &mut Redone) -> Result<()> {
-        // Stable: the records of one page stay in the order of the log.
-        self.records.sort_by_key(|record| record.page);
         let pages: Vec<&[Redo]> = self.records.chunk_by(|a, b| a.page == b.page).collect();
         let next = AtomicUsize::new(0);
         let (applied, skipped) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -87,11 +99,13 @@ impl Batch {
                 theirs.fold(mine, Result::and)
             })?;
         }
+        done.mini_transactions += self.mini_transactions;
         done.applied += applied.into_inner();
         done.skipped += skipped.into_inner();
         done.last_txn = done.last_txn.max(self.last_txn);
         self.records.clear();
         self.bodies.clear();
+        self.mini_transactions = 0;
         Ok(())
     }
 

@@ -13,8 +13,8 @@
 //!   locked ─► incarnation ─► log's end ─► torn pages ─► redo ─► space, undo ─► open ─► losers rolled back
 //! ```
 //!
-//! The log is read in batches. A batch is sorted by page, the pages it needs are asked for together, and threads apply it page by page: records of
-//! one page stay in order, those of different pages need none.
+//! The log is read in batches, by a thread that is a batch ahead. A batch is sorted by page, the pages it needs are asked for together, and threads
+//! apply it page by page: records of one page stay in order, those of different pages need none. Batches are applied one after the other.
 
 mod batch;
 
@@ -23,6 +23,7 @@ use crate::error::Result;
 use crate::format::Lsn;
 use crate::log::LogReader;
 use batch::Batch;
+use std::sync::mpsc;
 
 /// What redo did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -43,18 +44,37 @@ pub struct Redone {
 /// Reading errors; [`crate::Corruption`] of log or pages.
 pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize) -> Result<Redone> {
     let mut done = Redone::default();
-    let mut batch = Batch::default();
-    let mut at = reader.at();
-    // Behind `end` this opening writes already.
-    while at < end {
-        let Some(frame) = reader.next()? else { break };
-        at = frame.end;
-        done.mini_transactions += 1;
-        batch.add(&frame)?;
-        if batch.is_full() {
+    if threads <= 1 {
+        let mut batch = Batch::default();
+        while batch.fill(reader, end)? {
             batch.apply(pool, threads, &mut done)?;
         }
+        return Ok(done);
     }
-    batch.apply(pool, threads, &mut done)?;
+    std::thread::scope(|scope| {
+        let (filled, next) = mpsc::sync_channel::<Batch>(0);
+        let (applied, spare) = mpsc::channel();
+        for _ in 0..2 {
+            applied.send(Batch::default()).expect("its other end is below");
+        }
+        let read = scope.spawn(move || -> Result<()> {
+            // Ends with the log, or with whoever applies it.
+            while let Ok(mut batch) = spare.recv() {
+                if !batch.fill(reader, end)? || filled.send(batch).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        for mut batch in next {
+            batch.apply(pool, threads, &mut done)?;
+            // Nobody waits for it when the log has ended.
+            let _ = applied.send(batch);
+        }
+        match read.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })?;
     Ok(done)
 }
