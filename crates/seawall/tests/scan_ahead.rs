@@ -3,7 +3,10 @@
 //! 1. The disk is simulated: reads complete in any order, some are slow, and in one test some fail.
 //! 2. What one transaction sees does not depend on what others do meanwhile: trees grow, shrink and go under its scans.
 
-use seawall::{Background, CursorOptions, Database, Env, Options, RangeOrder, Seek, Task, Transaction, Tree};
+use seawall::{
+    Background, CursorOptions, Database, Env, Isolation, LockMode, Options, RangeOrder, Seek, Task, Transaction, Tree,
+    TxOptions,
+};
 use seawall_io::Op;
 use seawall_sim::{Fault, SimDisk, SimOptions};
 use std::collections::BTreeMap;
@@ -126,6 +129,53 @@ fn many_keys_are_what_single_ones_are() {
     }
     let none = db.create_tree("none").unwrap();
     assert_eq!(db.begin().unwrap().multi_get(&none, &[key(1), key(2)]).unwrap(), [None, None]);
+}
+
+/// The leaves a scan reads ahead, and those it reads by itself.
+fn reads_of(db: &Database, scan: impl FnOnce()) -> (u64, u64) {
+    let before = db.stats().pool;
+    scan();
+    let after = db.stats().pool;
+    (after.prefetched - before.prefetched, after.misses - before.misses)
+}
+
+#[test]
+fn scans_that_lock_read_ahead_too() {
+    let (_sim, db, tree, model) = filled(31);
+    let short = |value: &[u8]| value.len() < 1000;
+    // Long values are read one by one, and not what is counted here.
+    let long = model.values().filter(|value| !short(value)).map(|value| value.len() as u64 / 3000).sum::<u64>();
+    let serializable = TxOptions { isolation: Isolation::Serializable, ..TxOptions::default() };
+    let read_committed = TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() };
+    for (options, lock) in [(serializable, None), (read_committed, Some(LockMode::Exclusive))] {
+        for forward in [true, false] {
+            let tx = db.begin_with(options).unwrap();
+            let mut found = Vec::new();
+            let (ahead, alone) = reads_of(&db, || {
+                let mut cursor = tx.cursor(&tree, CursorOptions { lock, ..CursorOptions::default() });
+                let mut there = cursor.seek(if forward { Seek::First } else { Seek::Last }).unwrap();
+                while there {
+                    found.push(cursor.key().to_vec());
+                    there = if forward { cursor.next() } else { cursor.prev() }.unwrap();
+                }
+            });
+            if !forward {
+                found.reverse();
+            }
+            assert!(found.iter().eq(model.keys()), "{options:?}");
+            assert!(ahead > 100 && alone < ahead / 4 + long, "{ahead} ahead, {alone} by itself");
+        }
+    }
+    // A limit is kept to.
+    let tx = db.begin_with(serializable).unwrap();
+    let (ahead, _) = reads_of(&db, || {
+        let mut cursor = tx.cursor(&tree, CursorOptions { limit: Some(10), ..CursorOptions::default() });
+        assert!(cursor.seek(Seek::AtLeast(&key(KEYS / 2))).unwrap());
+        for _ in 1..10 {
+            assert!(cursor.next().unwrap());
+        }
+    });
+    assert!(ahead < 10, "{ahead} pages ahead for 10 rows");
 }
 
 #[test]

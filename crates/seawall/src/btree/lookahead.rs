@@ -108,7 +108,7 @@ impl LookAhead {
     }
 
     /// The scan is about to go to `to`.
-    pub(super) fn before_seek(&mut self, pool: &Pool, tree: &Tree, to: Seek<'_>) {
+    pub fn before_seek(&mut self, pool: &Pool, tree: &Tree, to: Seek<'_>) {
         let forward = to.is_forward();
         if self.running && self.forward != forward {
             self.stop();
@@ -131,7 +131,7 @@ impl LookAhead {
     }
 
     /// The scan is in this leaf after a seek.
-    pub(super) fn sought(&mut self, leaf: PageId) {
+    pub fn sought(&mut self, leaf: PageId) {
         if leaf == self.at {
             return;
         }
@@ -143,15 +143,7 @@ impl LookAhead {
     }
 
     /// The scan, which has gone through `rows` of the `leaf_rows` entries of its leaf, is about to go on beyond `fence`.
-    pub(super) fn leave(
-        &mut self,
-        pool: &Pool,
-        tree: &Tree,
-        forward: bool,
-        fence: &[u8],
-        rows: usize,
-        leaf_rows: usize,
-    ) {
+    pub fn leave(&mut self, pool: &Pool, tree: &Tree, forward: bool, fence: &[u8], rows: usize, leaf_rows: usize) {
         if self.forward != forward {
             self.stop();
             self.forward = forward;
@@ -174,7 +166,7 @@ impl LookAhead {
     }
 
     /// The scan is in this leaf, the next one.
-    pub(super) fn came_to(&mut self, leaf: PageId) {
+    pub fn came_to(&mut self, leaf: PageId) {
         self.at = leaf;
         if self.running && !self.stream.came_to(leaf) {
             // The tree has changed: what is named next may be what comes next no more.

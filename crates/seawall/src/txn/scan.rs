@@ -6,7 +6,8 @@
 //! 3. There are no sibling links: the next leaf is the one with the upper fence, the previous one lies below the lower fence. Splits and
 //!    merges in between lose and repeat nothing, because the scan goes on by key.
 //! 4. A locking scan reads the live tree row by row. It locks the interval up to the next key, looks again whether that is still the
-//!    next key, and only then locks the row: from then on nothing can appear in the interval.
+//!    next key, and only then locks the row: from then on nothing can appear in the interval. It looks ahead where it crosses from
+//!    leaf to leaf, as a snapshot scan does.
 
 use super::locks::Mode;
 use super::read::RowLock;
@@ -66,6 +67,8 @@ pub struct Scan<'t> {
     lost: Option<Lost>,
     /// Where a locking scan stands.
     locked_key: Vec<u8>,
+    /// Rows a locking scan came to since it last left a leaf.
+    rows_in_leaf: usize,
     value: Value,
 }
 
@@ -100,6 +103,7 @@ impl Txn {
             on_entry: false,
             lost: None,
             locked_key: Vec::new(),
+            rows_in_leaf: 0,
             value: Value::Bytes(Vec::new()),
         }
     }
@@ -113,7 +117,7 @@ impl<'t> Scan<'t> {
         self
     }
 
-    /// How it looks ahead; a locking scan does not.
+    /// How it looks ahead.
     pub fn look_ahead(&mut self) -> &mut LookAhead {
         self.cursor.look_ahead()
     }
@@ -172,6 +176,15 @@ impl<'t> Scan<'t> {
     /// # Errors
     /// Reading errors; lock errors when it locks; [`Error::TreeDropped`].
     pub fn seek(&mut self, to: Seek<'_>) -> Result<bool> {
+        if self.lock != ScanLock::None {
+            self.rows_in_leaf = 0;
+            self.cursor.look_ahead().before_seek(self.txn.engine.pool(), &self.tree.at, to);
+        }
+        self.go(to)
+    }
+
+    /// The same, as a step of a scan that is under way or its beginning.
+    fn go(&mut self, to: Seek<'_>) -> Result<bool> {
         self.tree.usable(self.txn.id(), &self.view)?;
         (self.on_entry, self.lost) = (false, None);
         if let ScanLock::Rows(mode) = self.lock {
@@ -198,7 +211,7 @@ impl<'t> Scan<'t> {
         let old = self.changes != self.txn.changes;
         let moved = if old || self.lock != ScanLock::None || self.lost.is_some() {
             let (key, lost) = (self.key().to_vec(), self.lost);
-            let moved = self.seek(match (lost, forward) {
+            let moved = self.go(match (lost, forward) {
                 (Some(Lost::At), true) => Seek::AtLeast(&key),
                 (Some(Lost::At), false) => Seek::AtMost(&key),
                 (_, true) => Seek::After(&key),
@@ -275,7 +288,8 @@ impl<'t> Scan<'t> {
         // Who skips rows does not ask that no others appear between them, and must not wait for those that lie between.
         let ranges = self.txn.options.isolation != Isolation::ReadCommitted && self.wait != LockWait::SkipLocked;
         loop {
-            let mut next = self.txn.neighbour(&self.tree, &from, forward)?;
+            let ahead = Some((self.cursor.look_ahead(), &mut self.rows_in_leaf));
+            let mut next = self.txn.neighbour_ahead(&self.tree, &from, forward, ahead)?;
             let limit = if forward { &self.limit.1 } else { &self.limit.0 };
             let beyond = next.as_ref().is_none_or(|key| is_beyond(key, limit, forward));
             if ranges {
@@ -294,6 +308,7 @@ impl<'t> Scan<'t> {
             if beyond {
                 return Ok(false);
             }
+            self.rows_in_leaf += 1;
             let key = next.take().expect("it is not beyond");
             let how = if ranges { RowLock::InRange } else { RowLock::Point };
             match self.txn.lock_row_how(&self.tree, &key, mode, how, self.wait) {
@@ -335,6 +350,17 @@ fn is_beyond(key: &[u8], limit: &Bound<Vec<u8>>, forward: bool) -> bool {
 impl Txn {
     /// The key beyond `from` in the live tree, whatever its version. Read under the latch: no leaf is copied.
     pub(super) fn neighbour(&self, tree: &TreeState, from: &Bound<Vec<u8>>, forward: bool) -> Result<Option<Vec<u8>>> {
+        self.neighbour_ahead(tree, from, forward, None)
+    }
+
+    /// The same for a scan, which looks ahead and has come to so many rows of its leaf.
+    fn neighbour_ahead(
+        &self,
+        tree: &TreeState,
+        from: &Bound<Vec<u8>>,
+        forward: bool,
+        mut scan: Option<(&mut LookAhead, &mut usize)>,
+    ) -> Result<Option<Vec<u8>>> {
         enum Met {
             Key(Vec<u8>),
             Edge(Vec<u8>),
@@ -353,18 +379,30 @@ impl Txn {
                 (None, Bound::Included(key), false) => Seek::AtMost(key),
                 (None, Bound::Excluded(key), false) => Seek::Before(key),
             };
-            let met = pool.retry(|| {
+            let (leaf, leaf_rows, met) = pool.retry(|| {
                 let page = to.leaf(&tree.at, pool)?;
                 let node = Node::open(&page)?;
                 let slot = to.slot(&node)?;
-                Ok(match (forward, slot) {
+                let met = match (forward, slot) {
                     (true, _) if slot < node.count() => Met::Key(node.key(slot)?),
                     (true, _) => node.upper().map_or(Met::End, |upper| Met::Edge(upper.to_vec())),
                     (false, 0) if node.lower().is_empty() => Met::End,
                     (false, 0) => Met::Edge(node.lower().to_vec()),
                     (false, _) => Met::Key(node.key(slot - 1)?),
-                })
+                };
+                Ok((page.id(), node.count(), met))
             })?;
+            if let Some((ahead, rows)) = &mut scan {
+                if edge.is_some() {
+                    ahead.came_to(leaf)
+                } else {
+                    ahead.sought(leaf)
+                }
+                if let Met::Edge(next) = &met {
+                    let rows = std::mem::take(*rows);
+                    ahead.leave(pool, &tree.at, forward, next, rows, leaf_rows);
+                }
+            }
             match met {
                 Met::Key(key) => return Ok(Some(key)),
                 Met::End => return Ok(None),
