@@ -125,8 +125,25 @@ fn note(text: impl Display) {
     drop(writeln!(std::io::stderr(), "{text}"));
 }
 
+/// What the engine logs: warnings and errors go to standard error.
+struct Warnings;
+
+impl log::Log for Warnings {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        note(format_args!("seawall: {}: {}", record.level().as_str().to_lowercase(), record.args()));
+    }
+
+    fn flush(&self) {}
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    log::set_logger(&Warnings).expect("nobody set one before");
+    log::set_max_level(log::LevelFilter::Warn);
     let outcome = stop_on_signals().map_err(Into::into).and_then(|stop| match cli.command {
         Command::Lab(args) => commands::lab::run(*args, &stop),
         Command::Probe(args) => commands::probe::run(&args),

@@ -11,7 +11,7 @@ use seawall_io::Op;
 use seawall_sim::{Fault, SimDisk, SimOptions};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[allow(dead_code)] // each test uses a part of it
@@ -285,8 +285,27 @@ fn a_scan_shows_its_moment_while_the_tree_grows_shrinks_and_goes() {
     db.close().unwrap();
 }
 
+/// What was logged, of all tests.
+static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Logged;
+
+impl log::Log for Logged {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        LOGGED.lock().unwrap().push(record.args().to_string());
+    }
+
+    fn flush(&self) {}
+}
+
 #[test]
 fn reads_that_fail_are_errors_of_those_who_need_them_alone() {
+    log::set_logger(&Logged).unwrap();
+    log::set_max_level(log::LevelFilter::Warn);
     let (sim, db, tree, model) = filled(9);
     sim.inject(Fault::slow(Duration::from_millis(1)).on(Op::Read).probability(0.2));
     sim.inject(Fault::eio().on(Op::Read).path("/db/data").probability(0.05).times(200));
@@ -306,6 +325,9 @@ fn reads_that_fail_are_errors_of_those_who_need_them_alone() {
     }
     assert!(good > 0 && failed > 0, "{good} good, {failed} failed");
     assert!(db.stats().pool.prefetch_failed > 0);
+    let logged = LOGGED.lock().unwrap().iter().filter(|line| line.contains("could not be read ahead")).count();
+    let failures = u64::from(u64::BITS - db.stats().pool.prefetch_failed.leading_zeros());
+    assert!(logged as u64 >= failures, "{logged} lines about {failures} doublings");
     sim.clear_faults();
     assert!(all(&db.begin().unwrap(), &tree).iter().map(|(k, v)| (k, v)).eq(model.iter()));
     assert_eq!(db.check().unwrap(), []);

@@ -7,7 +7,7 @@
 //!
 //! 1. A read ahead is finished by whoever comes first: one who needs a page of it, one who needs a frame, one who asks
 //!    for more, or background work. It never depends on the thread that asked for it (trap 8).
-//! 2. Its failure is counted and nobody's error: whoever needs the page reads it again and meets the error itself.
+//! 2. Its failure is counted, logged and nobody's error: whoever needs the page reads it again and meets the error itself.
 //! 3. Pages that follow each other in the file, upward or downward, and in what is asked for are one read of at most
 //!    [`RUN_BYTES`]. All reads of one call are submitted together.
 //! 4. Reads ahead take frames that can be had without I/O, and never more than an eighth of the pool: what is needed
@@ -21,7 +21,7 @@ use super::pool::Pool;
 use super::stats::count;
 use crate::format::PageId;
 use parking_lot::Mutex;
-use seawall_io::{Arena, Cause, FileRequest, IoBuf, Pending};
+use seawall_io::{Arena, Cause, FileRequest, IoBuf, IoError, Pending};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -226,9 +226,9 @@ impl Pool {
                 drop(list);
                 count(&self.counters.prefetch_depth_sum, reads * now - reads * (reads - 1) / 2);
             }
-            Err(_) => {
+            Err(error) => {
                 for (first, frames) in parts {
-                    self.finish_pages(first, frames, None);
+                    self.finish_pages(first, frames, Err(&error));
                 }
             }
         }
@@ -270,9 +270,7 @@ impl Pool {
 
     pub(super) fn finish(&self, flight: Flight) {
         let Flight { first, frames, pending, owner } = flight;
-        // An error is counted by the file, and by us: whoever needs one of the pages reads it, and meets the error
-        // itself if it is still there.
-        let bufs = self.data.wait(pending).ok();
+        let bufs = self.data.wait(pending);
         if let Some(owner) = owner {
             owner.fetch_sub(1, Ordering::AcqRel);
         }
@@ -280,22 +278,36 @@ impl Pool {
     }
 
     /// Publishes pages that are what they should be, and gives the frames of the others back.
-    fn finish_pages(&self, first: PageId, frames: Vec<Parked>, bufs: Option<&[IoBuf]>) {
+    fn finish_pages(&self, first: PageId, frames: Vec<Parked>, bufs: Result<&[IoBuf], &IoError>) {
         self.loads.ahead.pages.fetch_sub(frames.len(), Ordering::AcqRel);
         for (i, frame) in frames.into_iter().enumerate() {
             let page = PageId(first.0 + i as u32);
             let mut owned = self.unpark(frame);
-            match bufs.and_then(|bufs| bufs.get(i)).filter(|buf| self.check_read(buf, page).is_ok()) {
-                Some(buf) => {
+            let read = match bufs {
+                Ok(bufs) => self.check_read(&bufs[i], page).map(|()| &bufs[i]).map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            match read {
+                Ok(buf) => {
                     owned.bytes_mut().copy_from_slice(buf);
                     drop(owned.publish(page, COLD));
                 }
-                None => {
-                    count(&self.counters.prefetch_failed, 1);
+                Err(error) => {
+                    self.note_failed(page, &error);
                     self.map.entry(page).abandon_load();
                 }
             }
             self.loads.wake(page);
+        }
+    }
+
+    /// Counts a page that could not be read ahead, and logs the first, the second, the fourth and so on: a bad disk says it often enough.
+    fn note_failed(&self, page: PageId, why: &str) {
+        let failed = self.counters.prefetch_failed.fetch_add(1, Ordering::Relaxed) + 1;
+        if failed.is_power_of_two() {
+            ::log::warn!(
+                "page {page} could not be read ahead ({failed} pages since the opening): {why}. Whoever needs it reads it again"
+            );
         }
     }
 

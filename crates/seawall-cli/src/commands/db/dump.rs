@@ -67,7 +67,7 @@ fn write<W: Write>(db: &Database, names: &[String], out: W, args: &DumpArgs, sto
     for name in names {
         let tree = tx.open_tree(name)?;
         writer.tree(name).map_err(failed)?;
-        for entry in tx.iter(&tree) {
+        for entry in tx.iter(&tree).long() {
             let (key, value) = entry?;
             writer.entry(&key, &value).map_err(failed)?;
             if stop.load(Ordering::Relaxed) {
