@@ -1,8 +1,8 @@
 //! What lies in a range, from branch pages.
 //!
 //! 1. Branch pages give the children of a range exactly, so a scan asks for these pages and no others.
-//! 2. An estimate counts the leaves of a range in branch pages, and its entries in a few leaves: in those that are in memory, of which
-//!    it looks at some spread over the range. Leaves are read only when the range has no more than three, or when fewer than
+//! 2. An estimate counts the leaves of a range in branch pages: in those at its ends, and in a few spread between them, for regions of a tree differ. Its
+//!    entries it counts in a few leaves of these branches: in those that are in memory, spread over the range. Leaves are read only when the range has no more than three, or when fewer than
 //!    [`SAMPLES_MIN`] are in memory; those side by side.
 //! 3. Two descents see two moments of the tree. That is good enough to estimate by, and never an error.
 
@@ -18,6 +18,8 @@ use std::ops::Bound;
 const SAMPLES_MAX: usize = 32;
 /// Leaves it goes by; read if they have to be.
 const SAMPLES_MIN: usize = 8;
+/// Branches between the ends that it looks at, read if they have to be.
+const BRANCHES_MAX: usize = 6;
 
 /// Leaves that a branch just above them names for a range.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -108,13 +110,20 @@ impl Tree {
         let first = self.path(pool, Toward::Key(low))?;
         let last = self.path(pool, toward_high(high))?;
         let (mut between, mut apart) = (0.0f64, false);
-        for (a, b) in first.iter().zip(&last) {
+        let mut middle = Vec::new();
+        for (depth, (a, b)) in first.iter().zip(&last).enumerate() {
             if apart {
-                let fan_out = (a.count + b.count) as f64 / 2.0;
+                let mut fan_out = (a.count + b.count) as f64 / 2.0;
+                if depth + 1 == first.len() && !middle.is_empty() {
+                    fan_out = middle.iter().map(Vec::len).sum::<usize>() as f64 / middle.len() as f64;
+                }
                 between = between * fan_out + (a.count - a.slot - 1) as f64 + b.slot as f64;
             } else if a.page != b.page || a.slot != b.slot {
                 apart = true;
                 between = b.slot.saturating_sub(a.slot + 1) as f64;
+                if depth + 1 < first.len() {
+                    middle = self.branches_between(pool, a.page, a.slot + 1..b.slot)?;
+                }
             }
         }
         let leaves = between as u64 + if apart { 2 } else { 1 };
@@ -130,7 +139,7 @@ impl Tree {
         let from_last = self.count_in(pool, toward_high(high), must_read, |node| end_slot(node, high))?;
         let mut samples: Vec<usize> = [from_first, from_last].into_iter().flatten().map(|(count, _)| count).collect();
         if !must_read {
-            self.sample(pool, low, high, &mut samples)?;
+            self.sample(pool, low, high, &middle, &mut samples)?;
         }
         let mean = samples.iter().sum::<usize>() as f64 / samples.len().max(1) as f64;
         let ends: f64 =
@@ -138,11 +147,34 @@ impl Tree {
         Ok(Estimate { entries: (between * mean + ends).round() as u64, leaves })
     }
 
-    /// Adds the numbers of entries of leaves between the ends.
-    fn sample(&self, pool: &Pool, low: &[u8], high: Bound<&[u8]>, samples: &mut Vec<usize>) -> Result<()> {
+    /// The leaves of a few level-1 branches spread over these slots of a branch further up.
+    fn branches_between(&self, pool: &Pool, branch: PageId, slots: std::ops::Range<usize>) -> Result<Vec<Vec<PageId>>> {
+        let keys: Vec<Vec<u8>> = pool.retry(|| -> Result<_, Stop> {
+            let page = pool.shared(branch)?;
+            let Ok(node) = Node::open(&page) else { return Ok(Vec::new()) };
+            let (n, len) = (slots.len().min(BRANCHES_MAX), slots.len());
+            let picked = (0..n).map(|i| slots.start + (2 * i + 1) * len / (2 * n));
+            // It may be another's by now, or another branch: then it tells nothing.
+            let ours = node.tree() == self.id && node.level() > 1;
+            let picked = picked.filter(|&slot| ours && slot < node.count());
+            Ok(picked.map(|slot| node.key(slot)).collect::<Result<_, _>>()?)
+        })?;
+        keys.iter().map(|key| Ok(self.level1_children(pool, key, Bound::Unbounded, false)?.children)).collect()
+    }
+
+    /// Adds the numbers of entries of leaves between the ends, of which `middle` has some.
+    fn sample(
+        &self,
+        pool: &Pool,
+        low: &[u8],
+        high: Bound<&[u8]>,
+        middle: &[Vec<PageId>],
+        samples: &mut Vec<usize>,
+    ) -> Result<()> {
         let near = self.level1_children(pool, low, high, false)?.children;
         let far = self.level1_children(pool, low, high, true)?.children;
         let mut inside: Vec<PageId> = near;
+        inside.extend(middle.iter().flatten());
         if !inside.contains(far.first().unwrap_or(&PageId::NONE)) {
             inside.extend(far);
         }
