@@ -289,6 +289,49 @@ fn two_evictors_never_own_one_frame() {
     });
 }
 
+/// A read ahead whose asker has gone is finished by one of those who come, and its frame comes back.
+#[test]
+fn a_read_ahead_that_nobody_waits_for_is_finished_once() {
+    explore(3, || {
+        let pool = Pool::new();
+        // What was asked for, and not yet taken off the list.
+        let list = Arc::new(loom::sync::Mutex::new(false));
+        let finished = Arc::new(AtomicU64::new(0));
+        let asker = loom::thread::spawn({
+            let (pool, list) = (pool.clone(), list.clone());
+            move || {
+                let Some(old) = pool.frame.claim(&pool.dirt, &pool.bias, 0) else { return };
+                // SAFETY: claimed, so latched.
+                unsafe { pool.frame.vacate(&pool.entries[old as usize]) };
+                assert!(pool.entries[1].begin_load());
+                *list.lock().unwrap() = true;
+            }
+        });
+        let finish = {
+            let (pool, list, finished) = (pool.clone(), list.clone(), finished.clone());
+            move || {
+                if !std::mem::take(&mut *list.lock().unwrap()) {
+                    return;
+                }
+                // SAFETY: whoever took it off the list owns the frame; loom checks.
+                pool.bytes.with_mut(|bytes| unsafe { *bytes = 11 });
+                pool.frame.publish(&pool.entries[1], 0, 1, 0);
+                pool.frame.unpin();
+                finished.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let background = loom::thread::spawn(finish.clone());
+        finish();
+        assert!(pool.read(1, false).is_none_or(|bytes| bytes == 11));
+        asker.join().unwrap();
+        background.join().unwrap();
+        finish();
+        assert_eq!(finished.load(Ordering::Relaxed), 1);
+        pool.replace_by(0);
+        assert_eq!(pool.read(0, false), Some(10), "its frame is another's");
+    });
+}
+
 #[test]
 fn a_changed_page_is_not_dropped() {
     explore(3, || {
