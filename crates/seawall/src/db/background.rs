@@ -56,6 +56,8 @@ pub(super) struct Work {
     io_capacity: AtomicU32,
     io_capacity_burst: AtomicU32,
     flush_interval_ns: AtomicU64,
+    /// How often the statistics are published; 0 for never.
+    stats_interval_ns: AtomicU64,
     /// When this flushed the log last, by the clock, ns.
     flushed_ns: AtomicU64,
     stop: AtomicBool,
@@ -93,6 +95,7 @@ impl Work {
             io_capacity: AtomicU32::new(options.io_capacity()),
             io_capacity_burst: AtomicU32::new(options.io_capacity_burst()),
             flush_interval_ns: AtomicU64::new(nanos(options.flush_interval())),
+            stats_interval_ns: AtomicU64::new(nanos(options.stats_interval())),
             flushed_ns: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             idle: Mutex::default(),
@@ -123,6 +126,15 @@ impl Work {
     pub(super) fn set_flush_interval(&self, interval: Duration) {
         self.flush_interval_ns.store(nanos(interval), Ordering::Relaxed);
         self.wake.notify_all();
+    }
+
+    /// How often the statistics are published; zero for never.
+    pub(super) fn stats_interval(&self) -> Duration {
+        Duration::from_nanos(self.stats_interval_ns.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_stats_interval(&self, interval: Duration) {
+        self.stats_interval_ns.store(nanos(interval), Ordering::Relaxed);
     }
 
     /// Flushes the log when that is due earlier than the log itself thinks.

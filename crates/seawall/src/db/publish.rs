@@ -17,8 +17,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The name of the file in the directory of a database.
 pub const STATS_FILE: &str = "stats.json";
-/// How often it is written.
-pub const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
 const VERSION: u32 = 1;
 /// "I/O error", for an error that carries no number.
@@ -35,13 +33,17 @@ pub struct Published {
     pub at_unix_ms: u64,
     /// Whether the database was open then; else these are the last numbers of an orderly end.
     pub open: bool,
+    /// When it was to be written again, in milliseconds from then; 0 for never.
+    #[serde(default = "second")]
+    pub every_ms: u64,
     /// The statistics.
     pub stats: Stats,
 }
 
 impl Published {
-    fn now(stats: Stats, open: bool) -> Self {
-        Self { version: VERSION, pid: std::process::id(), at_unix_ms: unix_ms(), open, stats }
+    fn now(stats: Stats, open: bool, every: Duration) -> Self {
+        let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
+        Self { version: VERSION, pid: std::process::id(), at_unix_ms: unix_ms(), open, every_ms, stats }
     }
 
     /// Reads what was published last for the database in `dir`; `None` when nothing ever was.
@@ -72,8 +74,14 @@ impl Published {
     /// Whether the database seems to be open still: it was, a moment ago.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        self.open && self.age() < 5 * PUBLISH_EVERY
+        let late = Duration::from_millis(self.every_ms.saturating_mul(2).saturating_add(3000));
+        self.open && self.age() < late
     }
+}
+
+/// What was said before the interval could be set, ms.
+fn second() -> u64 {
+    1000
 }
 
 fn unix_ms() -> u64 {
@@ -125,7 +133,8 @@ impl State {
         let mut published: Option<Instant> = None;
         let mut stop = self.stop.lock();
         while !*stop {
-            if published.is_none_or(|at| at.elapsed() >= PUBLISH_EVERY) {
+            let every = self.counts.publish_every();
+            if !every.is_zero() && published.is_none_or(|at| at.elapsed() >= every) {
                 published = Some(Instant::now());
                 parking_lot::MutexGuard::unlocked(&mut stop, || {
                     let _its_age_tells = self.write(true).is_err();
@@ -139,7 +148,7 @@ impl State {
     }
 
     fn write(&self, open: bool) -> std::io::Result<()> {
-        let text = serde_json::to_vec(&Published::now(self.counts.gather(), open))?;
+        let text = serde_json::to_vec(&Published::now(self.counts.gather(), open, self.counts.publish_every()))?;
         let new = self.path.with_extension("json.new");
         std::fs::write(&new, text)?;
         std::fs::rename(&new, &self.path)
@@ -168,6 +177,27 @@ mod tests {
         db.close().unwrap();
         let last = Published::read(dir.path()).unwrap().unwrap();
         assert!(!last.is_live() && last.stats.log.commits == 2, "{last:?}");
+    }
+
+    #[test]
+    fn how_often_is_an_option_and_whoever_reads_knows_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let small = Options::default().with_log_capacity(4 << 20).with_data_initial_size(1 << 20);
+        let db = Database::open_with(dir.path(), small.with_stats_interval(Duration::ZERO)).unwrap();
+        std::thread::sleep(2 * SAMPLE_EVERY);
+        assert_eq!(Published::read(dir.path()).unwrap(), None);
+        db.set("stats_interval", "1h").unwrap();
+        let found = std::iter::repeat_with(|| {
+            std::thread::sleep(Duration::from_millis(2));
+            Published::read(dir.path()).unwrap()
+        });
+        let mut found = found.take(10_000).flatten().next().unwrap();
+        found.at_unix_ms -= 60_000;
+        assert!(found.is_live(), "an old word of one who speaks seldom");
+        found.every_ms = second();
+        assert!(!found.is_live());
+        db.close().unwrap();
+        assert!(!Published::read(dir.path()).unwrap().unwrap().is_live());
     }
 
     #[test]

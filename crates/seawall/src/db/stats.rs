@@ -112,6 +112,11 @@ impl Counts {
         Ok(self.disk.free_bytes(&self.dir)?)
     }
 
+    /// How often the statistics are to be published; zero for never.
+    pub(super) fn publish_every(&self) -> Duration {
+        self.work.stats_interval()
+    }
+
     /// The time of the database's clock.
     pub(super) fn now(&self) -> Duration {
         self.work.engine.clock.now()

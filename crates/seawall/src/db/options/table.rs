@@ -272,4 +272,9 @@ options! {
         Range::Between(Duration::ZERO, Duration::from_secs(7 * 24 * 3600)), Running, "time", [],
         "How long a transaction waits for a lock; 0 for not at all.",
         "Then the statement fails and the transaction may go on. Deadlocks are found at once, whatever this is.";
+
+    stats_interval, with_stats_interval: Duration as Time = Duration::from_secs(1),
+        Range::Between(Duration::ZERO, Duration::from_secs(3600)), Running, "time", [],
+        "How often the statistics are written where `seawall stat` and `seawall doctor` find them; 0 for not before the end.",
+        "About a millisecond of processor time each.";
 }
