@@ -1,6 +1,7 @@
 //! Measures Seawall and the stores it is compared with by the same workloads, in one process per cell.
 //!
 //! - [`run`] lets threads work and records it, [`observe`] watches the machine meanwhile, [`results`] is what comes out.
+//! - [`scan`] and [`tpcc`] are workloads with rows of their own.
 //! - [`goals`] runs cells of many stores in turn and holds them against what must be reached.
 //! - [`store`]: what a store must do to be measured; `stores` has Seawall's own, the crate `seawall-peers` the others'.
 
@@ -12,6 +13,7 @@ pub mod observe;
 pub mod report;
 pub mod results;
 pub mod run;
+pub mod scan;
 pub mod slow_disk;
 pub mod store;
 pub mod stores;
