@@ -56,6 +56,7 @@ impl Database {
             "prefetch_depth" | "prefetch_depth_total" => {
                 engine.pool().set_prefetch_depths(changed.prefetch_depth(), changed.prefetch_depth_total());
             }
+            "prefetch_window" => engine.pool().set_prefetch_window(changed.prefetch_window()),
             "lock_wait_timeout" => {
                 engine.lock_wait_timeout_ns.store(nanos(changed.lock_wait_timeout()), Ordering::Relaxed);
             }
