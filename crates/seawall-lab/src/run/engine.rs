@@ -22,6 +22,8 @@ use std::time::Instant;
 
 /// Rows of a tree of E6 are about this large with their keys and what the engine keeps beside them, bytes.
 pub const ROW_BYTES: u64 = 200;
+/// A tree of E6 is at most this large, bytes: it is made in memory, and its queries are cold however large the scratch file is.
+const TREE_BYTES_MAX: u64 = 1 << 30;
 /// A tree of E6 is this many times as large as the pool that it is read through.
 pub const TREE_TO_POOL: u64 = 8;
 
@@ -32,6 +34,8 @@ pub const TREE_TO_POOL: u64 = 8;
 /// let sizes = EngineSizes::of(512 << 20);
 /// assert_eq!(sizes.tree_bytes, 256 << 20);
 /// assert!(sizes.disk_bytes() < 4 << 30);
+/// // However much of the disk is measured, a tree is made in memory.
+/// assert_eq!(EngineSizes::of(64 << 30).tree_bytes, 1 << 30);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineSizes {
@@ -55,10 +59,11 @@ impl EngineSizes {
     /// In proportion to the scratch file: with its 512 MiB, trees of 256 MiB and TPC-C at a tenth.
     #[must_use]
     pub fn of(file_bytes: u64) -> Self {
+        let tree_bytes = (file_bytes / 2).min(TREE_BYTES_MAX);
         let customers = (300 * (file_bytes >> 20) / 512).clamp(30, 3000) as u32;
         Self {
-            tree_bytes: file_bytes / 2,
-            range_rows: (file_bytes / 2 / ROW_BYTES / 100).clamp(100, 30_000) as u32,
+            tree_bytes,
+            range_rows: (tree_bytes / ROW_BYTES / 100).clamp(100, 30_000) as u32,
             rows: (100_000 * (file_bytes >> 20) / 512).clamp(2000, 1_000_000) as u32,
             customers,
             items: customers * 100 / 3,
