@@ -84,7 +84,7 @@ pub const SOURCES: [Source; 6] = [
         setup: "range queries on a 30 GB table with a 4 GB buffer pool and 6 disks; pages of the range prefetched \
                 asynchronously from the branch pages",
         caveat: "The size of the ranges is not the lab's: compare the three with each other. One query drove about 2,000 reads a \
-                 second of six spinning disks.",
+                 second.",
     },
 ];
 

@@ -66,7 +66,7 @@ fn one_query(results: &Results, tree: KeyOrder) -> String {
         title: format!("One query at a time, {}", tree_words(tree)),
         subtitle: "Queries per second relative to direct reads without prefetch = 1; whiskers: interval of the median"
             .into(),
-        legend: vec![(Mark::Block, Ink::Published, "published 2010: 6 spinning disks".into())],
+        legend: vec![(Mark::Block, Ink::Published, "published 2010: 6 disks".into())],
         note: String::new(),
         span: Span::Half,
     };
