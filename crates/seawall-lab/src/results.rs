@@ -124,6 +124,14 @@ pub struct EngineRun {
     pub seawall_toml: String,
 }
 
+impl EngineRun {
+    /// The recommended settings without their reasons, on one line.
+    pub(crate) fn settings_line(&self) -> String {
+        let lines = self.seawall_toml.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty());
+        lines.collect::<Vec<_>>().join("; ")
+    }
+}
+
 /// One cell with all its rounds.
 ///
 /// ```

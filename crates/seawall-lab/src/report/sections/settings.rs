@@ -50,11 +50,9 @@ fn measured(results: &Results) -> String {
     if results.cells_of(Experiment::Settings).next().is_none() {
         return String::new();
     }
-    let lines: Vec<&str> =
-        engine.seawall_toml.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty()).collect();
     format!(
         r#"<figure class="file"><figcaption><b>the recommended settings, as they were measured</b></figcaption>
 <pre tabindex="0">{}</pre></figure>"#,
-        escape(&lines.join("\n"))
+        escape(&engine.settings_line().replace("; ", "\n"))
     )
 }
