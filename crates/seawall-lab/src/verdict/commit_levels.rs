@@ -125,7 +125,7 @@ fn level_against_flushed(results: &Results, load: Pattern, level: Level, noise: 
             Answer::More => (
                 Judged::Note,
                 format!(
-                    "{name} makes {} the {load_is} transactions of level 1 ({published}); for that, {at_stake}",
+                    "under a {load_is} load {name} makes {} the transactions of level 1 ({published}); for that, {at_stake}",
                     p.times()
                 ),
             ),
@@ -155,9 +155,10 @@ fn method_against_fsync(results: &Results, load: Pattern, method: FlushMethod, n
     let published = if method == FlushMethod::ODsync { "published: slower" } else { "published: equal" };
     let (name, load_is) = (method.word(), load_name(load));
     let (judged, sentence) = match beyond(&p, noise) {
-        Answer::More => {
-            (Judged::Note, format!("{name} makes {} the {load_is} transactions of fsync ({published})", p.times()))
-        }
+        Answer::More => (
+            Judged::Note,
+            format!("under a {load_is} load {name} makes {} the transactions of fsync ({published})", p.times()),
+        ),
         Answer::Less => (
             Judged::Note,
             format!("{name} is {} slower than fsync under a {load_is} load ({published})", p.times_slower()),
@@ -306,7 +307,7 @@ mod tests {
                 ];
                 said(&sample::results(cells), &format!("commit-levels.{id}.transactional")).1
             };
-            assert!(says(2e4).contains("2.0x the transactional transactions of fsync"), "{}", says(2e4));
+            assert!(says(2e4).contains("makes 2.0x the transactions of fsync"), "{}", says(2e4));
             assert!(says(5e3).contains("2.0x slower than fsync"));
             assert!(says(1e4).contains("as fast as fsync") && says(1e4).contains(published));
         }
