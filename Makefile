@@ -1,4 +1,4 @@
-# Two commands matter: `make run` measures the disk under this checkout, `make test` proves the code.
+# Two commands matter: `make run` measures the disk under this checkout and the engine on it, `make test` proves the code.
 SHELL := /bin/bash
 CARGO ?= cargo
 # Where `make run` measures and what else it passes on, e.g. make run LAB=/srv/db LAB_ARGS=--full

@@ -37,6 +37,19 @@ pub fn check(open: &Open<'_>, transactions: bool) {
     let count = session.scan(&row(10).0, 100, &mut |key, value| seen.push((key.to_vec(), value.to_vec()))).unwrap();
     assert_eq!((count, seen), (100, (10..110).map(row).collect()));
     assert_eq!(session.scan(&row(995).0, 100, &mut |_, _| ()).unwrap(), 5);
+    let mut ranged = |from: u32, to: Option<u32>| {
+        let (from, to) = (row(from).0, to.map(|to| row(to).0));
+        let mut seen = Vec::new();
+        let mut visit = |key: &[u8], value: &[u8]| seen.push((key.to_vec(), value.to_vec()));
+        assert_eq!(session.range(&from, to.as_deref(), &mut visit).unwrap(), seen.len() as u64);
+        seen
+    };
+    assert_eq!(ranged(10, Some(110)), (10..110).map(row).collect::<Vec<_>>(), "the end is excluded");
+    assert_eq!(
+        (ranged(995, None), ranged(990, Some(2000))),
+        ((995..1000).map(row).collect(), (990..1000).map(row).collect())
+    );
+    assert_eq!((ranged(10, Some(10)).len(), ranged(20, Some(10)).len(), ranged(5000, None).len()), (0, 0, 0));
     let keys: Vec<_> = [3, 999, 5000, 7].map(|i| row(i).0).to_vec();
     let mut seen = Vec::new();
     assert_eq!(session.multi_get(&keys, &mut |key, value| seen.push((key.to_vec(), value.to_vec()))).unwrap(), 3);
@@ -55,6 +68,7 @@ pub fn check(open: &Open<'_>, transactions: bool) {
     let store = open().unwrap();
     let mut session = store.session().unwrap();
     assert_eq!(value_of(&mut *session, b"k1").as_deref(), Some(&b"uno!"[..]), "kept over a close");
+    assert_eq!(session.range(&[], None, &mut |_, _| ()).unwrap(), 1003, "all of it, with k1, k2 and count");
     assert_eq!(session.scan(&row(0).0, 5000, &mut |_, _| ()).unwrap(), 1000, "loads are kept over a close");
     drop(session);
     store.close().unwrap();

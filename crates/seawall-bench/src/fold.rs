@@ -157,6 +157,10 @@ impl Session for Work<'_> {
         self.inner.scan(from, rows, visit)
     }
 
+    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
+        self.inner.range(from, to, visit)
+    }
+
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
         self.inner.multi_get(keys, visit)
     }
@@ -215,6 +219,9 @@ mod tests {
             Ok(())
         }
         fn scan(&mut self, _: &[u8], _: u64, _: &mut Visit<'_>) -> Result<u64> {
+            Ok(0)
+        }
+        fn range(&mut self, _: &[u8], _: Option<&[u8]>, _: &mut Visit<'_>) -> Result<u64> {
             Ok(0)
         }
         fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {

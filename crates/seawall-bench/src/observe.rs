@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 pub struct Observed {
     /// The device under the data.
     pub device: Option<DeviceDelta>,
+    /// Reads that the device had in flight, on average.
+    pub device_reads_in_flight: Option<f64>,
+    /// By how much the counters of [`Observer::counting`] grew.
+    pub counted: Vec<u64>,
     /// Processors this process used, cores.
     pub cpu_cores: f64,
     /// Processors others used, cores.
@@ -32,21 +36,33 @@ pub struct Observed {
 
 /// Observes one window after the other.
 #[derive(Debug)]
-pub struct Observer {
+pub struct Observer<'c> {
     dir: PathBuf,
     device: Option<String>,
+    counters: Option<Counters<'c>>,
     began: Option<Begun>,
+}
+
+/// Reads counters that only grow.
+struct Counters<'c>(Box<dyn Fn() -> Vec<u64> + 'c>);
+
+impl std::fmt::Debug for Counters<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Counters")
+    }
 }
 
 #[derive(Debug)]
 struct Begun {
     at: Instant,
     device: Option<DeviceDelta>,
+    reading_ms: Option<u64>,
+    counted: Vec<u64>,
     cpu: Duration,
     foreign: ForeignReading,
 }
 
-impl Observer {
+impl<'c> Observer<'c> {
     /// For a store whose files are in `dir`.
     #[must_use]
     pub fn new(dir: &Path) -> Self {
@@ -55,7 +71,18 @@ impl Observer {
             Finding::Known(device) => Some(device.name),
             Finding::Unknown(_) => None,
         };
-        Self { dir: canonical, device, began: None }
+        Self { dir: canonical, device, counters: None, began: None }
+    }
+
+    /// Reads these counters too at both ends of a window.
+    #[must_use]
+    pub fn counting(mut self, counters: impl Fn() -> Vec<u64> + 'c) -> Self {
+        self.counters = Some(Counters(Box::new(counters)));
+        self
+    }
+
+    fn counted(&self) -> Vec<u64> {
+        self.counters.as_ref().map_or_else(Vec::new, |counters| (counters.0)())
     }
 
     /// The window begins.
@@ -64,17 +91,25 @@ impl Observer {
         drop(fs::write("/proc/self/clear_refs", "5"));
         let foreign = ForeignReading::take();
         let device = self.device.as_deref().and_then(device_counters);
-        self.began = Some(Begun { at: Instant::now(), device, cpu: cpu_time(), foreign });
+        let reading_ms = self.device.as_deref().and_then(reading_ms);
+        let counted = self.counted();
+        self.began = Some(Begun { at: Instant::now(), device, reading_ms, counted, cpu: cpu_time(), foreign });
     }
 
     /// The window is over.
     pub fn end(&mut self) -> Observed {
         let now = (self.device.as_deref().and_then(device_counters), cpu_time());
+        let (reading, counted) = (self.device.as_deref().and_then(reading_ms), self.counted());
         let Some(begun) = self.began.take() else { return Observed::default() };
         let seconds = begun.at.elapsed().as_secs_f64().max(1e-6);
         let (foreign_cpu_cores, _) = begun.foreign.since();
         Observed {
             device: begun.device.zip(now.0).map(|(before, after)| device_delta(before, after)),
+            device_reads_in_flight: begun.reading_ms.zip(reading).map(|(before, after)| {
+                // Little's law: the time that all reads took together, by the time that went by.
+                after.saturating_sub(before) as f64 / 1e3 / seconds
+            }),
+            counted: counted.iter().zip(&begun.counted).map(|(now, before)| now.saturating_sub(*before)).collect(),
             cpu_cores: now.1.saturating_sub(begun.cpu).as_secs_f64() / seconds,
             foreign_cpu_cores,
             rss_bytes: memory_field("VmRSS:"),
@@ -82,6 +117,13 @@ impl Observer {
             page_cache_bytes: cached_bytes(&self.dir),
         }
     }
+}
+
+/// The time that all completed reads of a device took together, ms: field 4 of Documentation/admin-guide/iostats.rst.
+fn reading_ms(device: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/diskstats").ok()?;
+    let line = text.lines().find(|line| line.split_whitespace().nth(2) == Some(device))?;
+    line.split_whitespace().nth(6)?.parse().ok()
 }
 
 /// Processor time of this process so far, user and system.
@@ -150,14 +192,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         fs::write(dir.path().join("sub/file"), vec![7; 100_000]).unwrap();
-        let mut observer = Observer::new(dir.path());
+        let count = std::cell::Cell::new(5);
+        let mut observer = Observer::new(dir.path()).counting(|| vec![count.get()]);
         assert_eq!(observer.end(), Observed::default(), "nothing began");
         observer.begin();
         let begin = cpu_time();
         while cpu_time() - begin < Duration::from_millis(20) {
             std::hint::spin_loop();
         }
+        count.set(8);
         let observed = observer.end();
+        assert_eq!(observed.counted, [3]);
         assert!(observed.cpu_cores > 0.0, "{observed:?}");
         assert!(observed.rss_bytes.unwrap() > 0 && observed.rss_peak_bytes.unwrap() >= observed.rss_bytes.unwrap() / 2);
         assert!(observed.page_cache_bytes.is_none_or(|bytes| bytes >= 100_000), "{observed:?}");

@@ -88,6 +88,11 @@ pub trait Store: Send + Sync {
     /// Those of the store.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
+    /// What it has counted since it was opened, by name: numbers that only grow, to be read at both ends of a window.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Waits until background work that a load left behind is done (compaction, checkpoint), so that the next workload is not charged for it.
     ///
     /// # Errors
@@ -133,6 +138,12 @@ pub trait Session {
     /// # Errors
     /// Those of the store.
     fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64>;
+
+    /// Visits the entries from `from` (included) up to `to` (excluded; `None`: to the last one) in key order; returns how many there were.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64>;
 
     /// Visits the entries of `keys` that are there, in any order, as one request where the store offers it; returns how many there were.
     ///

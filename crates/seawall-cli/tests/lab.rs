@@ -17,7 +17,9 @@ fn run_dir(work: &Path) -> PathBuf {
 fn the_default_plan_prints_and_writes_everything() {
     let (work, disk) = (scratch(), scratch());
     let ran = lab(work.path(), disk.path(), &[]).exits(0);
-    for text in ["E1 direct-sync", "E4 append-overwrite", "not tested", "seawall.toml:", "flush_method"] {
+    let experiments =
+        ["E1 direct-sync", "E4 append-overwrite", "E5 commit-levels", "E6 range-prefetch", "SET settings"];
+    for text in experiments.into_iter().chain(["not tested", "seawall.toml:", "flush_method", "recommended settings"]) {
         assert!(ran.out.contains(text), "{text:?} is missing: {}", ran.out);
     }
     assert!(names(disk.path()).is_empty(), "the scratch directory stays: {:?}", names(disk.path()));
@@ -29,7 +31,11 @@ fn the_default_plan_prints_and_writes_everything() {
     assert_eq!(results["complete"], true);
     assert_eq!(results["run"]["seed"], 1);
     let skipped = results["skipped"].as_array().unwrap().len();
-    assert_eq!(cells(&results).len() + skipped, 19);
+    assert_eq!(cells(&results).len() + skipped, 19 + 27 + 24 + 4);
+    // What the engine was measured under is what is recommended: the same lines but for those of comment.
+    let lines = |text: &str| -> Vec<String> { text.lines().filter(|l| !l.starts_with('#')).map(Into::into).collect() };
+    let written = std::fs::read_to_string(dir.join("seawall.toml")).unwrap();
+    assert_eq!(lines(results["engine"]["seawall_toml"].as_str().unwrap()), lines(&written));
     assert!(results["cells"].as_array().unwrap().iter().all(|c| c["rounds"].as_array().unwrap().len() == 2));
     toml::from_str::<toml::Table>(&std::fs::read_to_string(dir.join("seawall.toml")).unwrap()).unwrap();
     self_contained(&std::fs::read_to_string(dir.join("report.html")).unwrap());
@@ -55,7 +61,14 @@ fn self_contained(html: &str) {
 #[test]
 fn only_measures_only_that() {
     let (work, disk) = (scratch(), scratch());
-    for (only, prefixes) in [("append-overwrite", &["e4/"][..]), ("E1,e3", &["e1/", "e3/"]), ("baseline", &["base/"])] {
+    for (only, prefixes) in [
+        ("append-overwrite", &["e4/"][..]),
+        ("E1,e3", &["e1/", "e3/"]),
+        ("baseline", &["base/"]),
+        ("e5", &["e5/"]),
+        // Beside the disk's own reads, which it is held against.
+        ("range-prefetch", &["e6/", "base/"]),
+    ] {
         let results = lab(work.path(), disk.path(), &["--only", only, "--json", "-"]).exits(0).json();
         let cells = cells(&results);
         assert!(!cells.is_empty() && cells.iter().all(|id| prefixes.iter().any(|p| id.starts_with(p))), "{cells:?}");
@@ -63,7 +76,8 @@ fn only_measures_only_that() {
     }
     assert!(names(work.path()).is_empty(), "--json says where results go");
     let ran = lab(work.path(), disk.path(), &["--only", "nonsense"]).exits(2).measured_nothing();
-    for name in ["baseline", "direct-sync (E1)", "log-memory (E2)", "parallel-direct (E3)", "append-overwrite (E4)"] {
+    let names_known = ["direct-sync (E1)", "log-memory (E2)", "parallel-direct (E3)", "append-overwrite (E4)"];
+    for name in names_known.into_iter().chain(["baseline", "commit-levels (E5)", "range-prefetch (E6)", "settings"]) {
         assert!(ran.err.contains(name), "{name} is not named: {}", ran.err);
     }
 }

@@ -130,7 +130,8 @@ fn a_disk_that_fills_up_ends_the_run_with_what_it_has() {
     // 224 MiB are what a run of this size asks for; the rest is what others take from it.
     let Some(mount) = Mount::tmpfs("size=240M") else { return };
     let work = scratch();
-    let mut child = spawn(long(work.path(), &mount.path, &["--json", "r.json"]));
+    let disk_only = ["--only", "baseline,E1,E2,E3,E4", "--json", "r.json"];
+    let mut child = spawn(long(work.path(), &mount.path, &disk_only));
     wait_until(&mut child, || in_scratch(&mount.path, "log").is_some());
     let filler = std::fs::File::create(mount.path.join("others")).unwrap();
     let mut mib = 240;

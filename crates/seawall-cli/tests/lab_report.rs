@@ -88,7 +88,7 @@ fn files_that_are_no_results_are_refused_with_what_to_do() {
             assert!(ran.out.is_empty());
         }
     }
-    let newer = text.replacen("\"format\":1", "\"format\":99", 1);
+    let newer = text.replacen("\"format\":2", "\"format\":99", 1);
     std::fs::write(dir.path().join("newer.json"), newer).unwrap();
     report(dir.path(), &["newer.json"]).exits(2).says("format 99").says("use a newer seawall");
     report(dir.path(), &["missing.json"]).exits(2).says("missing.json").says("give the results.json");

@@ -12,7 +12,7 @@ use std::fmt;
 /// ```
 /// use seawall_lab::cell::Experiment;
 /// let short: Vec<_> = Experiment::ALL.iter().map(|e| e.short()).collect();
-/// assert_eq!(short, ["base", "e1", "e2", "e3", "e4"]);
+/// assert_eq!(short, ["base", "e1", "e2", "e3", "e4", "e5", "e6", "set"]);
 /// assert_eq!(Experiment::DirectSync.to_string(), "direct-sync");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,14 +28,28 @@ pub enum Experiment {
     ParallelDirect,
     /// E4: appending against overwriting (Matsunobu 2009).
     AppendOverwrite,
+    /// E5: the engine's levels of commit durability by flush method (Danti 2012).
+    CommitLevels,
+    /// E6: the engine's range queries with and without reading ahead (Hardy 2010).
+    RangePrefetch,
+    /// The engine under its defaults and under the settings that follow from the run. No publication.
+    Settings,
 }
 
 impl Experiment {
     /// All experiments, in the order of the report.
-    pub const ALL: [Self; 5] =
-        [Self::Baseline, Self::DirectSync, Self::LogMemory, Self::ParallelDirect, Self::AppendOverwrite];
+    pub const ALL: [Self; 8] = [
+        Self::Baseline,
+        Self::DirectSync,
+        Self::LogMemory,
+        Self::ParallelDirect,
+        Self::AppendOverwrite,
+        Self::CommitLevels,
+        Self::RangePrefetch,
+        Self::Settings,
+    ];
 
-    /// The short id: `base`, `e1` .. `e4`.
+    /// The short id: `base`, `e1` .. `e6`, `set`.
     #[must_use]
     pub fn short(self) -> &'static str {
         match self {
@@ -44,6 +58,9 @@ impl Experiment {
             Self::LogMemory => "e2",
             Self::ParallelDirect => "e3",
             Self::AppendOverwrite => "e4",
+            Self::CommitLevels => "e5",
+            Self::RangePrefetch => "e6",
+            Self::Settings => "set",
         }
     }
 
@@ -56,6 +73,9 @@ impl Experiment {
             Self::LogMemory => "log-memory",
             Self::ParallelDirect => "parallel-direct",
             Self::AppendOverwrite => "append-overwrite",
+            Self::CommitLevels => "commit-levels",
+            Self::RangePrefetch => "range-prefetch",
+            Self::Settings => "settings",
         }
     }
 
@@ -95,6 +115,9 @@ macro_rules! words {
     };
 }
 
+mod engine;
+pub use engine::{Ahead, EngineShape, FlushMethod, KeyOrder, Level, Origin};
+
 words! {
     /// What a request does.
     ///
@@ -114,6 +137,16 @@ words! {
         SequentialWrite = "seqwrite",
         /// Commits of several small records each, written to a log by group commit.
         Log = "log",
+        /// A row read by its key from the engine, a transaction each (sysbench simple).
+        ReadOnly = "read-only",
+        /// Transactions of the engine that read and write (sysbench complex).
+        Transactional = "transactional",
+        /// TPC-C's five transactions on the engine (DBT-2 is an implementation of it).
+        Tpcc = "tpcc",
+        /// Ranges of rows read from a tree of the engine that is not in memory.
+        RangeQuery = "ranges",
+        /// One small row of the engine changed, a transaction each.
+        Update = "update",
     }
 }
 
@@ -258,6 +291,9 @@ pub struct CellSpec {
     pub beside: Beside,
     /// The shape of a commit; only in log cells.
     pub log: Option<LogShape>,
+    /// How the engine is set up; only in cells that measure the engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineShape>,
 }
 
 impl CellSpec {
@@ -280,10 +316,11 @@ impl CellSpec {
             preparation: Preparation::Written,
             beside: Beside::Nothing,
             log: None,
+            engine: None,
         }
     }
 
-    /// The stable id, such as `e4/append/seqwrite/8k/buffered/fdatasync/t1`.
+    /// The stable id, such as `e4/append/seqwrite/8k/buffered/fdatasync/t1`, or `e5/tpcc/o_direct/written/t4` in cells of the engine.
     ///
     /// ```
     /// use seawall_lab::cell::{CellSpec, Experiment};
@@ -292,6 +329,9 @@ impl CellSpec {
     #[must_use]
     pub fn id(&self) -> String {
         use fmt::Write as _;
+        if let Some(engine) = &self.engine {
+            return engine.id(self);
+        }
         let mut id = format!(
             "{}/{}/{}/{}/{}/{}/t{}",
             self.experiment.short(),
@@ -318,6 +358,9 @@ impl CellSpec {
     /// A short human title, such as `append 8K, buffered, fdatasync each, 1 thread`.
     #[must_use]
     pub fn title(&self) -> String {
+        if let Some(engine) = &self.engine {
+            return engine.title(self);
+        }
         let mut parts = Vec::new();
         let size = size_word(self.block_bytes).to_uppercase();
         parts.push(match (self.pattern, self.preparation) {
@@ -342,6 +385,8 @@ impl CellSpec {
             }
             (Pattern::RandomWrite, Preparation::Written) => format!("random {size} writes"),
             (Pattern::SequentialWrite, Preparation::Written) => format!("overwrite {size}"),
+            // Of the engine, and without its shape: only a file that was changed by hand has such.
+            (_, Preparation::Written) => self.pattern.word().into(),
         });
         if self.pattern == Pattern::Log {
             let unit = if self.block_bytes < 1024 { " B" } else { "" };

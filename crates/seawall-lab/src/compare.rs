@@ -168,6 +168,10 @@ fn context(a: &Results, b: &Results) -> Vec<(String, String, String)> {
     check("plan", mode(a), mode(b));
     check("seed", a.run.seed.to_string(), b.run.seed.to_string());
     check("seawall", a.seawall_version.clone(), b.seawall_version.clone());
+    // The cells under the recommended settings bear one id whatever these were.
+    if let (Some(first), Some(second)) = (&a.engine, &b.engine) {
+        check("recommended settings", first.settings_line(), second.settings_line());
+    }
     let whole = |r: &Results| if r.complete { "yes" } else { "interrupted" }.to_owned();
     check("complete", whole(a), whole(b));
     out
@@ -265,6 +269,27 @@ mod tests {
         let text = compare(&a, &b).to_text();
         assert!(text.starts_with("These runs come from different machines"), "{text}");
         assert!(text.contains("db1  ->  db2"), "{text}");
+    }
+
+    #[test]
+    fn cells_of_the_engine_are_compared_and_other_settings_are_said_to_be() {
+        let a = sample::of_plan(&plan::decisive());
+        let mut b = a.clone();
+        assert!(compare(&a, &b).context.is_empty());
+        let engine = b.engine.as_mut().unwrap();
+        engine.seawall_toml = format!("# another day\n{}", engine.seawall_toml);
+        assert!(compare(&a, &b).context.is_empty(), "comments are no settings");
+        let engine = b.engine.as_mut().unwrap();
+        engine.seawall_toml = engine.seawall_toml.replace("doublewrite", "off");
+        let d = compare(&a, &b);
+        let (what, first, second) = &d.context[0];
+        assert!(what == "recommended settings" && first.contains("\"doublewrite\"") && second.contains("\"off\""));
+        assert!(d.same_machine, "{d:?}");
+        for id in
+            ["e5/tpcc/o_direct/written/t4", "e6/fragmented/ranges/direct/adaptive/t16", "set/update/recommended/t4"]
+        {
+            assert!(d.rows.iter().any(|r| r.id == id && r.ratio == Some(1.0)), "{id}");
+        }
     }
 
     #[test]

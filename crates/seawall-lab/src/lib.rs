@@ -1,6 +1,7 @@
 //! The lab: measures a disk the way six classic publications did, explains what it found, and writes the settings.
 //!
 //! - [`run`] measures cells ([`cell`], [`plan`]) and returns [`results::Results`], which is what `results.json` holds.
+//! - Cells of the engine need one: [`run::Lab::run_with`] takes whatever implements [`run::Engine`], `seawall-bench`'s `lab`.
 //! - Everything said about a run is computed from its results alone: the [`table`], the [`verdict`]s, the [`settings`] for
 //!   Seawall, MariaDB and MySQL (as a diff of a user's file in [`mycnf`]), the [`report`], [`compare`] and [`require`].
 //! - [`witness`] is the proof that no measurement can give: what survives when the plug is pulled.

@@ -1,9 +1,13 @@
 //! Which cells a run measures.
 //!
-//! - The default run holds only the cells that a verdict needs (about two minutes); `--full` holds the whole grid.
+//! - The default run holds only the cells that a verdict needs (two minutes for the disk, two and a half for the engine on it);
+//!   `--full` holds the whole grid.
 //! - Every cell that a verdict or a setting names has a function here, so that plan and verdict cannot disagree on a spec.
 
-use crate::cell::{Access, Beside, CellSpec, Experiment, LogShape, Pattern, Preparation, Sync};
+use crate::cell::{
+    Access, Ahead, Beside, CellSpec, EngineShape, Experiment, FlushMethod, KeyOrder, Level, LogShape, Origin, Pattern,
+    Preparation, Sync,
+};
 
 const KIB: u32 = 1024;
 
@@ -123,6 +127,113 @@ pub fn beside_fill() -> CellSpec {
     CellSpec { beside: Beside::PacedFill, ..extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync) }
 }
 
+/// Threads of the cells of E5, and of the commits under settings.
+pub const COMMIT_THREADS: u32 = 4;
+
+/// The loads of E5, as published: sysbench simple, sysbench complex, DBT-2.
+pub const COMMIT_LOADS: [Pattern; 3] = [Pattern::ReadOnly, Pattern::Transactional, Pattern::Tpcc];
+
+/// The flush methods of E5 that were published: fdatasync, `O_DSYNC`, `O_DIRECT`.
+pub const PUBLISHED_METHODS: [FlushMethod; 3] = [FlushMethod::Fsync, FlushMethod::ODsync, FlushMethod::ODirect];
+
+/// Numbers of queries at a time in E6.
+pub const QUERIES: [u32; 4] = [1, 2, 4, 16];
+
+/// Fixed windows of E6 in `--full`, pages.
+pub const WINDOWS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// E5: a load on the engine at a level of commit durability, with a flush method for data and log.
+///
+/// ```
+/// use seawall_lab::{cell::{FlushMethod, Level, Pattern}, plan};
+/// let cell = plan::commit_levels(Pattern::Tpcc, FlushMethod::ODirect, Level::Written);
+/// assert_eq!(cell.id(), "e5/tpcc/o_direct/written/t4");
+/// assert_eq!(cell.title(), "TPC-C, o_direct, Written (2), 4 threads");
+/// ```
+#[must_use]
+pub fn commit_levels(load: Pattern, method: FlushMethod, level: Level) -> CellSpec {
+    CellSpec {
+        pattern: load,
+        block_bytes: 16 * KIB,
+        threads: COMMIT_THREADS,
+        access: method.access(),
+        engine: Some(EngineShape { level: Some(level), method: Some(method), ..EngineShape::default() }),
+        ..CellSpec::new(Experiment::CommitLevels)
+    }
+}
+
+/// E6: `queries` at a time read ranges of rows of a tree that does not fit the pool.
+///
+/// ```
+/// use seawall_lab::{cell::{Access, Ahead, KeyOrder}, plan};
+/// let cell = plan::range_prefetch(KeyOrder::Fragmented, Access::Direct, Ahead::Adaptive, 16);
+/// assert_eq!(cell.id(), "e6/fragmented/ranges/direct/adaptive/t16");
+/// assert_eq!(cell.title(), "fragmented, direct, adaptive prefetch, 16 queries");
+/// ```
+#[must_use]
+pub fn range_prefetch(tree: KeyOrder, access: Access, ahead: Ahead, queries: u32) -> CellSpec {
+    CellSpec {
+        pattern: Pattern::RangeQuery,
+        block_bytes: 16 * KIB,
+        threads: queries,
+        access,
+        engine: Some(EngineShape { tree: Some(tree), ahead: Some(ahead), ..EngineShape::default() }),
+        ..CellSpec::new(Experiment::RangePrefetch)
+    }
+}
+
+/// The engine under its defaults or under the settings that follow from the run: small commits ([`Pattern::Update`]) by a few
+/// threads, or one range query at a time over a fragmented tree that is not in memory ([`Pattern::RangeQuery`]).
+///
+/// ```
+/// use seawall_lab::{cell::{Origin, Pattern}, plan};
+/// assert_eq!(plan::under_settings(Pattern::Update, Origin::Default).id(), "set/update/default/t4");
+/// let scan = plan::under_settings(Pattern::RangeQuery, Origin::Recommended);
+/// assert_eq!(scan.id(), "set/fragmented/ranges/recommended/t1");
+/// ```
+#[must_use]
+pub fn under_settings(load: Pattern, settings: Origin) -> CellSpec {
+    let reads = load == Pattern::RangeQuery;
+    let tree = reads.then_some(KeyOrder::Fragmented);
+    CellSpec {
+        pattern: load,
+        block_bytes: 16 * KIB,
+        threads: if reads { 1 } else { COMMIT_THREADS },
+        engine: Some(EngineShape { tree, settings: Some(settings), ..EngineShape::default() }),
+        ..CellSpec::new(Experiment::Settings)
+    }
+}
+
+/// The cells of E5 with these methods.
+fn all_commit_levels(methods: &[FlushMethod]) -> Vec<CellSpec> {
+    let mut cells = Vec::new();
+    for load in COMMIT_LOADS {
+        for method in methods {
+            cells.extend(Level::ALL.map(|level| commit_levels(load, *method, level)));
+        }
+    }
+    cells
+}
+
+/// The three lines that were published, on both trees, by queries at a time.
+fn all_range_prefetch() -> Vec<CellSpec> {
+    let mut cells = Vec::new();
+    for tree in [KeyOrder::InOrder, KeyOrder::Fragmented] {
+        for (access, ahead) in
+            [(Access::Buffered, Ahead::None), (Access::Direct, Ahead::None), (Access::Direct, Ahead::Adaptive)]
+        {
+            cells.extend(QUERIES.map(|queries| range_prefetch(tree, access, ahead, queries)));
+        }
+    }
+    cells
+}
+
+fn all_settings() -> impl Iterator<Item = CellSpec> {
+    [Pattern::Update, Pattern::RangeQuery]
+        .into_iter()
+        .flat_map(|load| [Origin::Default, Origin::Recommended].map(|settings| under_settings(load, settings)))
+}
+
 /// The cells of the default run.
 ///
 /// ```
@@ -136,7 +247,7 @@ pub fn beside_fill() -> CellSpec {
 #[must_use]
 pub fn decisive() -> Vec<CellSpec> {
     use {Access as A, Preparation as P, Sync as S};
-    vec![
+    let mut cells = vec![
         random_read(1),
         random_read(32),
         direct_sync(1, 4 * KIB, S::None),
@@ -156,7 +267,11 @@ pub fn decisive() -> Vec<CellSpec> {
         extend(P::ZeroFilledNow, A::Buffered, S::Fdatasync),
         extend(P::Preallocated, A::Direct, S::Fdatasync),
         beside_fill(),
-    ]
+    ];
+    cells.extend(all_commit_levels(&PUBLISHED_METHODS));
+    cells.extend(all_range_prefetch());
+    cells.extend(all_settings());
+    cells
 }
 
 /// The cells of `--full`: the decisive ones and the rest of each grid.
@@ -164,7 +279,7 @@ pub fn decisive() -> Vec<CellSpec> {
 /// ```
 /// use seawall_lab::plan;
 /// let (full, decisive) = (plan::full(), plan::decisive());
-/// assert!(full.len() > 5 * decisive.len());
+/// assert!(full.len() > 2 * decisive.len());
 /// assert!(decisive.iter().all(|spec| full.contains(spec)), "what is decided is in both");
 /// ```
 #[must_use]
@@ -213,6 +328,13 @@ pub fn full() -> Vec<CellSpec> {
         }
     }
     cells.push(beside_fill());
+    let [a, b, c] = PUBLISHED_METHODS;
+    cells.extend(all_commit_levels(&[a, b, c, FlushMethod::ODirectDsync]));
+    cells.extend(all_range_prefetch());
+    for tree in [KeyOrder::InOrder, KeyOrder::Fragmented] {
+        cells.extend(WINDOWS.map(|pages| range_prefetch(tree, Access::Direct, Ahead::Window(pages), 1)));
+    }
+    cells.extend(all_settings());
     cells
 }
 
@@ -233,6 +355,8 @@ mod tests {
 
     #[test]
     fn default_plan_stays_small() {
-        assert!(decisive().len() <= 20, "the default run must stay near two minutes");
+        let disk = decisive().iter().filter(|c| c.engine.is_none()).count();
+        assert!(disk <= 20, "the disk's part of the default run must stay near two minutes");
+        assert_eq!(decisive().len() - disk, 27 + 24 + 4, "and the engine's a minute for each experiment");
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// The version this program writes and reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Grouping power and maximum value power of every latency histogram of the lab: 1.6% wide buckets up to 18 minutes.
 pub const LATENCY_CONFIG: (u8, u8) = (seawall_io::GROUPING_POWER, seawall_io::MAX_VALUE_POWER);
@@ -43,6 +43,9 @@ pub struct Results {
     pub run: RunSettings,
     /// The cells, in the order they were planned.
     pub cells: Vec<CellResult>,
+    /// How the engine's cells were measured; `None` when none were.
+    #[serde(default)]
+    pub engine: Option<EngineRun>,
     /// `--sustain`: rate over time.
     pub sustain: Option<Sustain>,
     /// Whether a power cut was survived under `seawall witness`; `None` means not tested.
@@ -94,6 +97,39 @@ pub struct RunSettings {
     pub rate: Option<f64>,
     /// The command line.
     pub command: String,
+}
+
+/// How the engine's cells were measured.
+///
+/// ```
+/// use seawall_lab::{plan, sample};
+/// let engine = sample::of_plan(&plan::decisive()).engine.unwrap();
+/// assert!(engine.seawall_toml.contains("flush_method"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineRun {
+    /// Bytes of each tree of E6, about.
+    pub tree_bytes: u64,
+    /// Bytes of the pool that it is read through.
+    pub pool_bytes: u64,
+    /// Rows of each range that a query of E6 reads.
+    pub range_rows: u32,
+    /// Rows of the table of E5's read-only and transactional loads.
+    pub rows: u32,
+    /// TPC-C's warehouses.
+    pub warehouses: u16,
+    /// Customers of a TPC-C district; 3,000 are the specification's.
+    pub customers: u32,
+    /// The settings that were measured as the recommended ones: as they followed then, whatever a later version would recommend.
+    pub seawall_toml: String,
+}
+
+impl EngineRun {
+    /// The recommended settings without their reasons, on one line.
+    pub(crate) fn settings_line(&self) -> String {
+        let lines = self.seawall_toml.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty());
+        lines.collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// One cell with all its rounds.
@@ -340,6 +376,17 @@ impl CellResult {
         })
     }
 
+    /// What the device did a second, median over the rounds: reads, and bytes read.
+    #[must_use]
+    pub fn device_reads_per_second(&self) -> Option<(f64, f64)> {
+        let per_second = |of: fn(&DeviceDelta) -> u64| {
+            let rates = self.rounds.iter().filter(|r| r.seconds > 0.0);
+            let rates: Option<Vec<f64>> = rates.map(|r| Some(of(r.device.as_ref()?) as f64 / r.seconds)).collect();
+            Some(Estimate::of(&rates?)?.median)
+        };
+        Some((per_second(|d| d.reads)?, per_second(|d| d.read_bytes)?))
+    }
+
     /// Largest amount of page cache held by the cell's files, bytes.
     #[must_use]
     pub fn cached_bytes_max(&self) -> Option<u64> {
@@ -506,8 +553,40 @@ pub enum ReadError {
 pub fn operation_word(spec: &CellSpec) -> &'static str {
     match spec.pattern {
         Pattern::RandomRead | Pattern::SequentialRead => "reads",
-        Pattern::Log => "commits",
+        Pattern::Log | Pattern::Update => "commits",
+        Pattern::ReadOnly | Pattern::Transactional | Pattern::Tpcc => "transactions",
+        Pattern::RangeQuery => "queries",
         _ if spec.beside == crate::cell::Beside::ContinuousWriter => "flushes",
         _ => "writes",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{plan, sample, table};
+
+    #[test]
+    fn a_file_from_before_the_engine_was_measured_is_read() {
+        let disk: Vec<CellSpec> = plan::decisive().into_iter().filter(|c| c.engine.is_none()).collect();
+        let results = sample::of_plan(&disk);
+        let mut value: serde_json::Value = serde_json::from_str(&results.to_json()).unwrap();
+        value["format"] = 1.into();
+        value.as_object_mut().unwrap().remove("engine");
+        let text = value.to_string();
+        assert!(!text.contains("engine"), "nothing of it is in a cell of the disk");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.json");
+        std::fs::write(&path, text).unwrap();
+        let read = Results::read(&path).unwrap();
+        assert_eq!(table::table(&read), table::table(&results));
+    }
+
+    #[test]
+    fn cells_of_the_engine_survive_the_trip() {
+        let results = sample::of_plan(&plan::full());
+        let read: Results = serde_json::from_str(&results.to_json()).unwrap();
+        assert!(read.cells.iter().zip(&results.cells).all(|(a, b)| a.spec == b.spec && a.id == a.spec.id()));
+        assert_eq!(read.engine, results.engine);
     }
 }

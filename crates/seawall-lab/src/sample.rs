@@ -1,7 +1,9 @@
 //! Made-up results for tests of what is computed from results. The rates are invented; nothing here is a measurement.
 
-use crate::cell::{Beside, CellSpec, Pattern, Preparation, Sync};
-use crate::results::{CellResult, DeviceDelta, FORMAT, Foreign, LATENCY_CONFIG, Machine, Results, Round, RunSettings};
+use crate::cell::{Access, Ahead, Beside, CellSpec, FlushMethod, KeyOrder, Level, Pattern, Preparation, Sync};
+use crate::results::{
+    CellResult, DeviceDelta, EngineRun, FORMAT, Foreign, LATENCY_CONFIG, Machine, Results, Round, RunSettings,
+};
 use histogram::{Histogram, SparseHistogram};
 use seawall_io::probe::{BlockDevice, DirectAlign, DirectIo, FileSystem, Finding, Probe, WriteCache};
 
@@ -43,7 +45,30 @@ pub fn cell(spec: CellSpec, rate: f64) -> CellResult {
         .enumerate()
         .map(|(i, f)| round((rate * f) as u64, i as u64))
         .collect();
-    CellResult { id: spec.id(), spec, rounds }
+    let mut cell = CellResult { id: spec.id(), spec, rounds };
+    match spec.pattern {
+        // 160 pages a query, a write of nothing.
+        Pattern::RangeQuery => device(&mut cell, 160, 0),
+        Pattern::ReadOnly => device(&mut cell, 0, 0),
+        _ => {}
+    }
+    cell
+}
+
+/// What the device did for each operation.
+fn device(cell: &mut CellResult, reads: u64, writes: u64) {
+    for round in &mut cell.rounds {
+        let n = round.operations;
+        (round.writes_issued, round.syncs_issued) = (n * writes, n * writes);
+        round.device = Some(DeviceDelta {
+            reads: n * reads,
+            read_bytes: n * reads * 16_384,
+            writes: n * writes,
+            written_bytes: n * writes * 8192,
+            flushes: Some(n * writes),
+            busy_ms: 900,
+        });
+    }
 }
 
 /// A plausible rate for a cell, by simple rules.
@@ -53,6 +78,25 @@ fn plausible(spec: &CellSpec) -> f64 {
         Pattern::SequentialRead => 1_800.0,
         Pattern::Log => {
             6_000.0 * f64::from(spec.threads).sqrt() * if spec.log.is_some_and(|l| l.merged) { 1.0 } else { 0.6 }
+        }
+        Pattern::ReadOnly => 300_000.0,
+        Pattern::Transactional | Pattern::Tpcc | Pattern::Update => {
+            let of_load = if spec.pattern == Pattern::Update { 20_000.0 } else { 4_000.0 };
+            let engine = spec.engine.unwrap_or_default();
+            let by_level = if engine.level == Some(Level::Flushed) { 1.0 } else { 1.8 };
+            of_load * by_level * if engine.method == Some(FlushMethod::ODsync) { 0.8 } else { 1.0 }
+        }
+        Pattern::RangeQuery => {
+            let engine = spec.engine.unwrap_or_default();
+            let parallel = f64::from(spec.threads.min(4));
+            let fragmented = if engine.tree == Some(KeyOrder::Fragmented) { 1.0 } else { 1.6 };
+            fragmented
+                * match (spec.access, engine.ahead) {
+                    (Access::Buffered, _) => 110.0 * parallel,
+                    (_, Some(Ahead::None)) => 90.0 * parallel,
+                    (_, Some(Ahead::Window(pages))) => 90.0 * f64::from(pages.min(32)).sqrt(),
+                    _ => 320.0 * parallel.sqrt().min(1.2),
+                }
         }
         Pattern::RandomWrite | Pattern::SequentialWrite => 18_000.0 * f64::from(spec.threads.min(8)).sqrt(),
     };
@@ -136,6 +180,7 @@ pub fn results(cells: Vec<CellResult>) -> Results {
             command: "seawall lab /srv/db".into(),
         },
         cells,
+        engine: None,
         sustain: None,
         witness: None,
         complete: true,
@@ -146,5 +191,18 @@ pub fn results(cells: Vec<CellResult>) -> Results {
 /// Results of a whole plan at plausible rates.
 #[must_use]
 pub fn of_plan(plan: &[CellSpec]) -> Results {
-    results(plan.iter().map(|spec| cell(*spec, plausible(spec))).collect())
+    let mut results = results(plan.iter().map(|spec| cell(*spec, plausible(spec))).collect());
+    if plan.iter().any(|spec| spec.engine.is_some()) {
+        let seawall_toml = crate::settings::recommend(&results).to_toml();
+        results.engine = Some(EngineRun {
+            tree_bytes: 256 << 20,
+            pool_bytes: 32 << 20,
+            range_rows: 13_421,
+            rows: 100_000,
+            warehouses: 4,
+            customers: 300,
+            seawall_toml,
+        });
+    }
+    results
 }

@@ -3,6 +3,8 @@
 //! - No line of the table is wider than [`WIDTH_MAX`] columns; a long title goes on underneath.
 //! - An unknown figure is `-`, never 0.
 
+mod engine;
+
 use crate::cell::Experiment;
 use crate::results::{CellResult, Results, Sustain, operation_word};
 use crate::text;
@@ -37,6 +39,11 @@ pub fn table(results: &Results) -> String {
         out += &header();
         for cell in cells {
             out += &row(cell);
+        }
+        match experiment {
+            Experiment::CommitLevels => out += &engine::levels(results),
+            Experiment::RangePrefetch => out += &engine::queries(results),
+            _ => {}
         }
     }
     if let Some(sustain) = results.sustain.as_ref().filter(|s| !s.per_second.is_empty()) {

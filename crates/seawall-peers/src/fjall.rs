@@ -11,6 +11,7 @@ use fjall::{KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, P
 use seawall_bench::store::{About, Durability, Visit};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::fmt::Display;
+use std::ops::Bound;
 use std::time::Duration;
 
 const NAME: &str = "fjall";
@@ -168,6 +169,21 @@ impl Session for Work<'_> {
             visit(&key, &value);
         }
         Ok(rows)
+    }
+
+    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
+        if to.is_some_and(|to| to <= from) {
+            return Ok(0);
+        }
+        let bounds = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
+        let mut seen = 0;
+        let range = self.store.db.read_tx().range::<&[u8], _>(&self.store.tables[0], bounds);
+        for entry in range {
+            let (key, value) = entry.into_inner().map_err(error_of)?;
+            visit(&key, &value);
+            seen += 1;
+        }
+        Ok(seen)
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {

@@ -192,6 +192,18 @@ impl Session for Work<'_> {
         Ok(rows)
     }
 
+    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
+        let txn = self.reader.renew()?;
+        let mut cursor = txn.cursor(self.store.tables[0])?;
+        let (mut go, mut seen) = (Go::AtLeast(from), 0);
+        while let Some((key, value)) = cursor.go(&go)?.filter(|(key, _)| to.is_none_or(|to| *key < to)) {
+            visit(key, value);
+            seen += 1;
+            go = Go::Next;
+        }
+        Ok(seen)
+    }
+
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
         let txn = self.reader.renew()?;
         let mut found = 0;

@@ -10,6 +10,7 @@ use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition, 
 use seawall_bench::store::{About, Durability, Visit};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::fmt::Display;
+use std::ops::Bound;
 use std::sync::Arc;
 
 const NAME: &str = "redb";
@@ -165,6 +166,20 @@ impl Session for Work<'_> {
             visit(key.value(), value.value());
         }
         Ok(rows)
+    }
+
+    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
+        if to.is_some_and(|to| to <= from) {
+            return Ok(0);
+        }
+        let bounds = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
+        let mut seen = 0;
+        for entry in self.table()?.range::<&[u8]>(bounds).map_err(error_of)? {
+            let (key, value) = entry.map_err(error_of)?;
+            visit(key.value(), value.value());
+            seen += 1;
+        }
+        Ok(seen)
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {

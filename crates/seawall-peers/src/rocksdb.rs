@@ -231,6 +231,20 @@ impl Session for Work<'_> {
         Ok(rows)
     }
 
+    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
+        // With its end, RocksDB does not read ahead beyond it.
+        let bounded = to.map(|to| Reading::to(to, self.store.readahead_bytes));
+        let mut cursor = self.store.db.cursor(bounded.as_ref().unwrap_or(&self.scanning), 0);
+        cursor.seek(from);
+        let mut seen = 0;
+        while let Some((key, value)) = cursor.entry()? {
+            visit(key, value);
+            seen += 1;
+            cursor.step(false);
+        }
+        Ok(seen)
+    }
+
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
         let mut found = 0;
         match self.store.db.multi_get(&self.latest, 0, keys) {

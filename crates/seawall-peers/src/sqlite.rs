@@ -283,6 +283,22 @@ impl Session for Work<'_> {
         Ok(seen)
     }
 
+    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
+        let statements = &self.store.tables[0];
+        let text = if to.is_some() { &statements.between[0] } else { &statements.from };
+        let mut statement = self.connection.prepare_cached(text).map_err(error_of)?;
+        let found = match to {
+            Some(to) => statement.query((from, to)),
+            None => statement.query((from, i64::MAX)),
+        };
+        let (mut found, mut seen) = (found.map_err(error_of)?, 0);
+        while let Some(row) = found.next().map_err(error_of)? {
+            visit(blob(row, 0)?, blob(row, 1)?);
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
         self.run("BEGIN")?;
         let mut found = 0;

@@ -172,6 +172,23 @@ impl Session for Work {
         Ok(seen)
     }
 
+    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
+        let cursor = &mut self.cursors[0];
+        let mut seen = 0;
+        let mut there = if from.is_empty() { cursor.step(false)? } else { cursor.seek(from, false)? };
+        while there {
+            let (key, value) = cursor.entry()?;
+            if to.is_some_and(|to| key >= to) {
+                break;
+            }
+            visit(key, value);
+            seen += 1;
+            there = cursor.step(false)?;
+        }
+        cursor.reset()?;
+        Ok(seen)
+    }
+
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
         let tx = self.begin()?;
         let mut found = 0;

@@ -123,7 +123,7 @@ struct Shared<'a> {
 /// the machine did in the window; `phase` names the window in the progress shown.
 pub fn drive<M, F>(
     spec: &Spec<'_>,
-    observer: &mut Observer,
+    observer: &mut Observer<'_>,
     progress: &mut dyn Progress,
     phase: &str,
     make: M,
@@ -253,7 +253,7 @@ impl Shared<'_> {
     }
 
     /// The driving thread's part. Whether Ctrl-C ended it, and what was observed.
-    fn supervise(&self, observer: &mut Observer, progress: &mut dyn Progress, phase: &str) -> (bool, Observed) {
+    fn supervise(&self, observer: &mut Observer<'_>, progress: &mut dyn Progress, phase: &str) -> (bool, Observed) {
         if self.spec.warm_up.is_zero() {
             // Else the first operations, which have begun by then, would be missing among those asked for.
             self.begin(observer);
@@ -292,7 +292,7 @@ impl Shared<'_> {
         (interrupted, observed)
     }
 
-    fn begin(&self, observer: &mut Observer) {
+    fn begin(&self, observer: &mut Observer<'_>) {
         observer.begin();
         self.began.get_or_init(Instant::now);
     }

@@ -10,6 +10,8 @@
 
 use super::cell::{Cell, machine};
 use super::drive::{Driven, Limit, Outcome, Spec, drive};
+pub use super::load::BATCH;
+use super::load::{Loader, fill};
 use super::place::{Marker, Place, PlaceError};
 use crate::fold::Folded;
 use crate::observe::{Observer, drop_page_cache};
@@ -23,8 +25,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Rows of one batch of a load.
-pub const BATCH: u64 = 1000;
 /// A cold read needs data of so many times the pool.
 pub const COLD_FACTOR: u64 = 8;
 /// The longest warm-up when none is asked for.
@@ -212,31 +212,12 @@ impl KvRun {
         Ok(KvRan { result: Some(result), load, error: driven.error.take(), interrupted: driven.interrupted })
     }
 
-    /// Loads all rows and settles; `None` when Ctrl-C came.
     fn fill(&self, store: &dyn Store, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Option<Load>> {
-        let mut loader = Loader::new(self, 0..self.cell.keys, None, 0);
-        let mut session = store.session()?;
-        progress.begin("loading", self.cell.keys);
-        let began = Instant::now();
-        let mut shown = began;
-        while let Some(rows) = loader.next_batch() {
-            session.load(rows, false)?;
-            if stop.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            if shown.elapsed() > Duration::from_millis(100) {
-                shown = Instant::now();
-                let rate = loader.done() as f64 / began.elapsed().as_secs_f64();
-                progress.at(loader.done(), &format!("{rate:.0} rows/s"));
-            }
-        }
-        drop(session);
-        let seconds = began.elapsed().as_secs_f64();
-        progress.begin("settling", 1);
-        let began = Instant::now();
-        store.settle()?;
-        let settle_seconds = began.elapsed().as_secs_f64();
-        Ok(Some(Load { rows_per_s: self.cell.keys as f64 / seconds.max(1e-9), seconds, settle_seconds }))
+        fill(store, self.loader(0..self.cell.keys, None, 0), progress, stop)
+    }
+
+    fn loader(&self, numbers: std::ops::Range<u64>, order: Option<Permutation>, thread: usize) -> Loader {
+        Loader::new(numbers, order, self.cell.value_size, self.cell.seed, thread)
     }
 
     fn fits_pool(&self) -> bool {
@@ -275,7 +256,7 @@ impl KvRun {
     fn drive(
         &self,
         store: &dyn Store,
-        observer: &mut Observer,
+        observer: &mut Observer<'_>,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Driven {
@@ -286,7 +267,7 @@ impl KvRun {
             let order = (self.workload == Workload::LoadRandom).then(|| Permutation::new(keys, seed));
             return drive(&spec, observer, progress, phase, |thread| {
                 let part = |thread: usize| (u128::from(keys) * thread as u128 / threads as u128) as u64;
-                let mut loader = Loader::new(self, part(thread)..part(thread + 1), order, thread);
+                let mut loader = self.loader(part(thread)..part(thread + 1), order, thread);
                 let mut session = store.session()?;
                 // A batch that met a conflict is loaded again.
                 let mut waiting = false;
@@ -294,7 +275,7 @@ impl KvRun {
                     if !waiting && loader.next_batch().is_none() {
                         return Ok(Outcome::Finished);
                     }
-                    let outcome = outcome(session.load(&loader.rows, true), loader.rows.len() as u64)?;
+                    let outcome = outcome(session.load(loader.batch(), true), loader.batch().len() as u64)?;
                     waiting = outcome == Outcome::Conflict;
                     Ok(outcome)
                 })
@@ -310,42 +291,6 @@ impl KvRun {
             let mut session = store.session()?;
             Ok(move || client.operation(&mut *session))
         })
-    }
-}
-
-/// Makes the batches of one loader.
-struct Loader {
-    numbers: std::ops::Range<u64>,
-    order: Option<Permutation>,
-    values: Values,
-    rng: Pcg64Mcg,
-    /// The current batch.
-    rows: Vec<(Vec<u8>, Vec<u8>)>,
-    first: u64,
-}
-
-impl Loader {
-    fn new(run: &KvRun, numbers: std::ops::Range<u64>, order: Option<Permutation>, thread: usize) -> Self {
-        let seed = run.cell.seed;
-        let first = numbers.start;
-        let values = Values::new(run.cell.value_size as usize, seed);
-        Self { numbers, order, values, rng: thread_rng(!seed, thread), rows: Vec::new(), first }
-    }
-
-    fn next_batch(&mut self) -> Option<&[(Vec<u8>, Vec<u8>)]> {
-        let count = BATCH.min(self.numbers.end - self.numbers.start) as usize;
-        // The memory of the last batch is used again.
-        self.rows.resize_with(count, Default::default);
-        for ((row_key, value), number) in self.rows.iter_mut().zip(self.numbers.by_ref()) {
-            row_key.clear();
-            row_key.extend_from_slice(&key(self.order.map_or(number, |order| order.at(number))));
-            self.values.fill(value, &mut self.rng);
-        }
-        (count > 0).then_some(&self.rows[..])
-    }
-
-    fn done(&self) -> u64 {
-        self.numbers.start - self.first
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod cell;
 pub mod drive;
 pub mod kv;
+pub(crate) mod load;
 pub mod place;
 pub mod recorder;
 

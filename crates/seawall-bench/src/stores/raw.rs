@@ -178,6 +178,10 @@ impl Session for Work<'_> {
         Err(READ)
     }
 
+    fn range(&mut self, _from: &[u8], _to: Option<&[u8]>, _visit: &mut Visit<'_>) -> Result<u64> {
+        Err(READ)
+    }
+
     fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
         Err(Error::Unsupported { store: NAME, what: "transactions" })
     }

@@ -2,7 +2,9 @@
 
 use crate::slow_disk::SlowDisk;
 use crate::store::{About, Durability, Error, Result, Session, Settings, Store, Tx, Visit};
-use seawall::{CursorOptions, Database, Env, Isolation, OnConflict, Options, Seek, Transaction, Tree, TxOptions};
+use seawall::{
+    Cursor, CursorOptions, Database, Env, Isolation, OnConflict, Options, Seek, Transaction, Tree, TxOptions,
+};
 use std::sync::Arc;
 
 const NAME: &str = "seawall";
@@ -78,7 +80,18 @@ impl Store for Seawall {
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Work { store: self, value: Vec::new() }))
+        Ok(Box::new(Work { store: self, key: Vec::new(), value: Vec::new() }))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let pool = self.db.stats().pool;
+        vec![
+            ("prefetched", pool.prefetched),
+            ("prefetch_wasted", pool.prefetch_wasted),
+            ("prefetch_reads", pool.prefetch_reads),
+            ("prefetch_depth_sum", pool.prefetch_depth_sum),
+            ("prefetch_waits", pool.prefetch_waits),
+        ]
     }
 
     fn settle(&self) -> Result<()> {
@@ -94,6 +107,7 @@ impl Store for Seawall {
 /// One thread's.
 struct Work<'s> {
     store: &'s Seawall,
+    key: Vec<u8>,
     value: Vec<u8>,
 }
 
@@ -140,16 +154,19 @@ impl Session for Work<'_> {
 
     fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
         let tx = self.store.db.begin()?;
-        let mut cursor = tx.cursor(self.tree(), CursorOptions::default());
-        let (mut seen, mut there) = (0, rows > 0 && cursor.seek(Seek::AtLeast(from))?);
-        while there {
-            // The value is lent from the cursor, and so is the key.
-            let key = cursor.key().to_vec();
-            visit(&key, cursor.value()?);
-            seen += 1;
-            there = seen < rows && cursor.next()?;
-        }
-        Ok(seen)
+        let options = CursorOptions { limit: Some(rows), ..CursorOptions::default() };
+        go_through(tx.cursor(self.tree(), options), &mut self.key, from, None, rows, visit)
+    }
+
+    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
+        let tx = self.store.db.begin()?;
+        // Who goes to the end of the table says so; a range has its end to say how far it goes.
+        let cursor = tx.cursor(self.tree(), CursorOptions { long: to.is_none(), ..CursorOptions::default() });
+        let cursor = match to {
+            Some(to) => cursor.within(from..to),
+            None => cursor,
+        };
+        go_through(cursor, &mut self.key, from, to, u64::MAX, visit)
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
@@ -166,6 +183,27 @@ impl Session for Work<'_> {
     fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
         Ok(Box::new(Open { tx: self.latest()?, trees: &self.store.trees }))
     }
+}
+
+/// Visits entries from `from` up to `to`, at most `rows`. A value is lent from the cursor as its key is, so that `key` holds a copy of that.
+fn go_through(
+    mut cursor: Cursor<'_>,
+    key: &mut Vec<u8>,
+    from: &[u8],
+    to: Option<&[u8]>,
+    rows: u64,
+    visit: &mut Visit<'_>,
+) -> Result<u64> {
+    let mut seen = 0;
+    let mut there = rows > 0 && cursor.seek(Seek::AtLeast(from))?;
+    while there && to.is_none_or(|to| cursor.key() < to) {
+        key.clear();
+        key.extend_from_slice(cursor.key());
+        visit(key, cursor.value()?);
+        seen += 1;
+        there = seen < rows && cursor.next()?;
+    }
+    Ok(seen)
 }
 
 /// A transaction over all trees.

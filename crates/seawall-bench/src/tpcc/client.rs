@@ -52,7 +52,7 @@ impl Kind {
 
 /// What was done of one kind in the window.
 #[derive(Debug, Clone, Default)]
-pub(super) struct OfKind {
+pub(crate) struct OfKind {
     /// Completed inside the window.
     pub(super) ops: u64,
     pub(super) latencies: Latencies,
@@ -60,7 +60,7 @@ pub(super) struct OfKind {
 
 /// What was done in the window.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stats {
+pub(crate) struct Stats {
     /// In the order of [`Kind::ALL`].
     pub(super) kinds: [OfKind; 5],
     /// New-orders of an item that does not exist, completed by rolling back.
@@ -99,7 +99,7 @@ impl Input {
 }
 
 /// One working thread.
-pub(super) struct Client<'s> {
+pub(crate) struct Client<'s> {
     shape: Shape,
     home: u16,
     thread: u16,
@@ -120,7 +120,7 @@ pub(super) struct Client<'s> {
 
 impl<'s> Client<'s> {
     /// What it did is added to `total` when it is dropped.
-    pub(super) fn new(
+    pub(crate) fn new(
         store: &'s dyn Store,
         shape: Shape,
         thread: u16,

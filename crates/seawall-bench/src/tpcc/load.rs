@@ -35,7 +35,7 @@ enum Unit {
 
 /// The units that are left, for all threads.
 #[derive(Debug, Default)]
-pub(super) struct Units(AtomicU32);
+pub(crate) struct Units(AtomicU32);
 
 impl Units {
     fn take(&self, warehouses: u16) -> Option<(u32, Unit)> {
@@ -52,7 +52,7 @@ impl Units {
 type Rows = Vec<(usize, super::layout::Key, Vec<u8>)>;
 
 /// One loading thread.
-pub(super) struct Loader<'s> {
+pub(crate) struct Loader<'s> {
     shape: Shape,
     seed: u64,
     session: Box<dyn Session + 's>,
@@ -63,7 +63,7 @@ pub(super) struct Loader<'s> {
 }
 
 impl<'s> Loader<'s> {
-    pub(super) fn new(store: &'s dyn Store, shape: Shape, seed: u64, units: &'s Units) -> Result<Self> {
+    pub(crate) fn new(store: &'s dyn Store, shape: Shape, seed: u64, units: &'s Units) -> Result<Self> {
         Ok(Self { shape, seed, session: store.session()?, units, unit: None, pending: Rows::new() })
     }
 
@@ -106,7 +106,7 @@ impl Operation for Loader<'_> {
 }
 
 /// Rows of a whole load, about: order lines are 10 an order on average.
-pub(super) fn rows_about(shape: Shape) -> u64 {
+pub(crate) fn rows_about(shape: Shape) -> u64 {
     let customers = u64::from(shape.scale.customers) * u64::from(DISTRICTS);
     let orders = customers * 12 + u64::from(shape.scale.undelivered()) * u64::from(DISTRICTS);
     let of_warehouse = 1 + u64::from(DISTRICTS) + u64::from(shape.scale.items) + customers * 3 + orders;

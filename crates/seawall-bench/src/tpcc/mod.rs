@@ -11,9 +11,9 @@
 //! a cell from beginning to end.
 
 pub mod check;
-mod client;
+pub(crate) mod client;
 mod layout;
-mod load;
+pub(crate) mod load;
 mod random;
 pub mod run;
 mod schema;

@@ -173,7 +173,7 @@ impl TpccRun {
     fn fill(
         &self,
         store: &dyn Store,
-        observer: &mut Observer,
+        observer: &mut Observer<'_>,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Driven {
@@ -186,7 +186,7 @@ impl TpccRun {
     fn drive(
         &self,
         store: &dyn Store,
-        observer: &mut Observer,
+        observer: &mut Observer<'_>,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> (Driven, Stats) {

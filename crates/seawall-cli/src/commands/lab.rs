@@ -4,6 +4,7 @@ use crate::progress::Bar;
 use crate::{Ended, Outcome, Reader, note, print, units};
 use clap::{Args, Subcommand};
 use rustix::fs::{Access, access};
+use seawall_bench::lab::EngineCells;
 use seawall_io::Backend;
 use seawall_io::probe::{Finding, block_device_of};
 use seawall_lab::cell::{CellSpec, Experiment};
@@ -26,10 +27,11 @@ pub(crate) struct LabArgs {
     /// A directory on the disk to measure; everything written there goes again
     #[arg(required = true)]
     path: Option<PathBuf>,
-    /// The whole grid, every cell repeated: about 20 minutes instead of 2
+    /// The whole grid, every cell repeated: about half an hour instead of 5 minutes
     #[arg(long)]
     full: bool,
-    /// Only these experiments, by name or number: baseline, direct-sync (E1), log-memory (E2), parallel-direct (E3), append-overwrite (E4)
+    /// Only these experiments, by name or number: baseline, direct-sync (E1), log-memory (E2), parallel-direct (E3), append-overwrite (E4),
+    /// commit-levels (E5), range-prefetch (E6), settings
     #[arg(long, value_delimiter = ',', value_parser = experiment)]
     only: Vec<Experiment>,
     /// Size of the scratch file, at least 16M [default: 512M, with --full 1G]
@@ -116,8 +118,8 @@ struct Outputs {
 
 fn experiment(text: &str) -> Result<Experiment, String> {
     Experiment::parse(text).ok_or_else(|| {
-        "use baseline, direct-sync (E1), log-memory (E2), parallel-direct (E3) or append-overwrite (E4); \
-         E5 and E6 need the engine and come with it"
+        "use baseline, direct-sync (E1), log-memory (E2), parallel-direct (E3), append-overwrite (E4), commit-levels (E5), \
+         range-prefetch (E6) or settings"
             .into()
     })
 }
@@ -178,7 +180,7 @@ pub(crate) fn run(args: LabArgs, stop: &AtomicBool) -> Outcome {
 }
 
 fn measure(options: LabOptions, outputs: &Outputs, stop: &AtomicBool) -> Outcome {
-    // What cannot be used later is refused now, not after two minutes.
+    // What cannot be used later is refused now, not after some minutes.
     let checked = outputs.check(true)?;
     let planned: Vec<String> = if options.sustain.is_some() { Vec::new() } else { ids(&options) };
     if let Some(missing) = checked.requirements.iter().find(|r| !planned.iter().any(|id| id == r.cell())) {
@@ -191,7 +193,7 @@ fn measure(options: LabOptions, outputs: &Outputs, stop: &AtomicBool) -> Outcome
     }
     let lab = Lab::new(options)?;
     let mut bar = Bar::new();
-    let ran = lab.run(&mut bar, stop);
+    let ran = lab.run_with(Some(&mut EngineCells::default()), &mut bar, stop);
     bar.finish();
     match ran {
         Ok(results) => outputs.show(results, &checked, Run::Fresh),

@@ -17,10 +17,9 @@ pub(crate) fn cells(results: &Results) -> String {
     for experiment in Experiment::ALL {
         let rows: String = results.cells_of(experiment).map(row).collect();
         if !rows.is_empty() {
-            let name = if experiment == Experiment::Baseline {
-                "Baseline".to_owned()
-            } else {
-                format!("{} · {}", experiment.short().to_uppercase(), menu(experiment))
+            let name = match experiment {
+                Experiment::Baseline | Experiment::Settings => menu(experiment).to_owned(),
+                _ => format!("{} · {}", experiment.short().to_uppercase(), menu(experiment)),
             };
             write_html(
                 &mut out,

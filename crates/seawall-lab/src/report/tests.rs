@@ -38,7 +38,9 @@ fn page(results: &Results) -> String {
 fn whole_plans_show_every_experiment_and_nothing_from_the_network() {
     for plan in [plan::decisive(), plan::full()] {
         let page = page(&sample::of_plan(&plan));
-        for id in ["base", "e1", "e2", "e3", "e4", "latency", "time", "settings", "cells", "sources"] {
+        let sections =
+            ["base", "e1", "e2", "e3", "e4", "e5", "e6", "set", "latency", "time", "settings", "cells", "sources"];
+        for id in sections {
             assert!(page.contains(&format!("id=\"{id}\"")), "{id} is missing");
         }
         for cell in &plan {
@@ -51,6 +53,33 @@ fn whole_plans_show_every_experiment_and_nothing_from_the_network() {
         assert!(page.contains("cache off") && page.contains("contradicts the publication"));
         assert!(page.contains("12.3k/s"));
     }
+}
+
+#[test]
+fn the_engine_is_shown_beside_what_was_published_and_what_may_be_lost() {
+    let page = page(&sample::of_plan(&plan::full()));
+    let section = |id: &str| {
+        let from = page.find(&format!("<section id=\"{id}\"")).unwrap();
+        &page[from..from + page[from..].find("</section>").unwrap()]
+    };
+    let e5 = section("e5");
+    for text in [
+        "over 40%",
+        "under 10%",
+        "not measured",
+        "level 0 (Deferred)</b> may lose at most the last second",
+        "o_direct_dsync",
+    ] {
+        assert!(e5.contains(text), "{text} is not in E5");
+    }
+    let e6 = section("e6");
+    for text in
+        ["30 queries/s", "15 queries/s", "By window, fragmented tree", "share of the disk", "rows of a tree of about"]
+    {
+        assert!(e6.contains(text), "{text} is not in E6");
+    }
+    assert!(section("set").contains("flush_method = &quot;"), "the settings that were measured are shown");
+    assert!(!self::page(&sample::of_plan(&plan::decisive())).contains("By window"), "no empty axes");
 }
 
 #[test]

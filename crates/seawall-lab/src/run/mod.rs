@@ -10,7 +10,9 @@
 //! 2. A round during which others used the processors or the disk is repeated; if that does not help it is marked.
 //! 3. Whatever happens, the scratch directory goes, and what was measured is returned: with an error too ([`LabError::Cut`]).
 //! 4. The reserve of free space is checked before each round, not only before the first: others fill disks as well.
+//! 5. The disk's cells come first, all their rounds, then the engine's: the settings that the engine is measured under follow from them.
 
+mod engine;
 mod log;
 mod machine;
 mod observe;
@@ -19,9 +21,10 @@ mod record;
 mod scratch;
 mod work;
 
-use crate::cell::{Beside, CellSpec, Experiment, Preparation};
+use crate::cell::{Beside, CellSpec, Experiment, Pattern, Preparation};
 use crate::plan;
-use crate::results::{CellResult, FORMAT, Foreign, Results, Round, RunSettings, Skipped, Sustain};
+use crate::results::{CellResult, EngineRun, FORMAT, Foreign, Results, Round, RunSettings, Skipped, Sustain};
+pub use engine::{Engine, EngineError, EngineSizes, EngineWork, Issued, ROW_BYTES, Ready, TREE_TO_POOL, Worker};
 pub use machine::{ForeignReading, device_counters, device_delta, this_machine};
 pub use observe::{Observation, observe};
 use prepare::{Preparer, unavailable};
@@ -46,6 +49,12 @@ const BUSY_MAX: f64 = 0.20;
 const REPEATS_MAX: u32 = 2;
 /// A round goes on for at least this many operations (up to five times its time): six rounds then support a 99th percentile.
 const OPERATIONS_MIN: u64 = 50;
+/// The engine's cells are many and steady: a round of one is this part of a disk cell's.
+const ENGINE_ROUND_PART: u32 = 2;
+/// What the engine's databases may grow by in a round, bytes; they were made before.
+const ENGINE_ROUND_BYTES: u64 = 64 << 20;
+/// A range query is hundreds of reads; a round goes on for so many of them by each thread.
+const QUERIES_MIN: u64 = 3;
 /// The smallest scratch file, bytes.
 pub const FILE_BYTES_MIN: u64 = 16 << 20;
 
@@ -88,7 +97,7 @@ pub struct LabOptions {
 }
 
 impl LabOptions {
-    /// The default run on `path`: about two minutes.
+    /// The default run on `path`: about five minutes, two of them for the disk alone.
     ///
     /// ```
     /// let options = seawall_lab::run::LabOptions::new("/srv/db".as_ref());
@@ -113,7 +122,7 @@ impl LabOptions {
         }
     }
 
-    /// The whole grid on `path`: about twenty minutes.
+    /// The whole grid on `path`: about half an hour.
     ///
     /// ```
     /// use seawall_lab::{plan, run::LabOptions};
@@ -124,11 +133,26 @@ impl LabOptions {
         Self { full: true, round: Duration::from_millis(1100), rounds: 5, file_bytes: 1 << 30, ..Self::new(path) }
     }
 
-    /// The cells that these options ask for.
+    /// The cells that these options ask for. E6 brings the disk's random reads along, which it is held against.
+    ///
+    /// ```
+    /// use seawall_lab::{cell::Experiment, plan, run::LabOptions};
+    /// let only = vec![Experiment::RangePrefetch];
+    /// let cells = LabOptions { only, ..LabOptions::new("/srv/db".as_ref()) }.plan();
+    /// assert!(cells.contains(&plan::random_read(32)) && !cells.contains(&plan::parallel(1, seawall_lab::cell::Beside::Nothing)));
+    /// ```
     #[must_use]
     pub fn plan(&self) -> Vec<CellSpec> {
         let all = if self.full { plan::full() } else { plan::decisive() };
-        all.into_iter().filter(|c| self.only.is_empty() || self.only.contains(&c.experiment)).collect()
+        let asked = |e: Experiment| self.only.is_empty() || self.only.contains(&e);
+        let reads = [1, 32].map(plan::random_read);
+        let beside = |c: &CellSpec| reads.contains(c) && asked(Experiment::RangePrefetch);
+        all.into_iter().filter(|c| asked(c.experiment) || beside(c)).collect()
+    }
+
+    /// Whether any cell needs the engine.
+    fn needs_engine(&self) -> bool {
+        self.sustain.is_none() && self.plan().iter().any(|c| c.engine.is_some())
     }
 }
 
@@ -248,6 +272,9 @@ pub enum LabError {
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
+    /// The engine's cells could not be measured.
+    #[error(transparent)]
+    Engine(EngineError),
     /// A cell cannot be measured here.
     #[error("{}", .0.0)]
     Unavailable(Unavailable),
@@ -333,10 +360,15 @@ impl Lab {
         &self.probe
     }
 
-    /// Bytes that the run may take at one time: the big file, and one growing as large beside it.
+    /// Bytes that the run may take at one time: the big file, and one growing as large beside it; the engine's databases.
     #[must_use]
     pub fn bytes_needed(&self) -> u64 {
-        self.options.file_bytes + self.round_bytes()
+        let engine = if self.options.needs_engine() { self.engine_sizes().disk_bytes() } else { 0 };
+        self.options.file_bytes + self.round_bytes().max(engine)
+    }
+
+    fn engine_sizes(&self) -> EngineSizes {
+        EngineSizes::of(self.options.file_bytes)
     }
 
     /// Bytes that one round may take beside the big file: one growing as large, and the fill beside it.
@@ -373,12 +405,25 @@ impl Lab {
         Err(last)
     }
 
+    /// Runs the plan without an engine: cells that need one are left out, and the results say so. Otherwise as [`Lab::run_with`].
+    ///
+    /// # Errors
+    /// As [`Lab::run_with`].
+    pub fn run(&self, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Results, LabError> {
+        self.run_with(None, progress, stop)
+    }
+
     /// Runs the plan. When `stop` is raised the results so far are returned with `complete` false.
     ///
     /// # Errors
     /// When nothing could be measured, or, as [`LabError::Cut`] with the results so far, when the run could not go on. The
     /// scratch directory is gone in any case.
-    pub fn run(&self, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Results, LabError> {
+    pub fn run_with(
+        &self,
+        engine: Option<&mut dyn Engine>,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<Results, LabError> {
         self.wait_for_quiet(progress, stop)?;
         let mut results = self.empty_results();
         let disk = Arc::new(OsDisk::synchronous());
@@ -395,7 +440,7 @@ impl Lab {
         preparer.make_base(stop, |bytes| progress.at(bytes >> 20, "MiB written"))?;
         let ended = match self.options.sustain {
             Some(duration) => self.sustain(&preparer, duration, &mut results, progress, stop),
-            None => self.rounds(&preparer, &mut results, progress, stop),
+            None => self.phases(&preparer, engine, &mut results, progress, stop),
         };
         results.cells.retain(|c| !c.rounds.is_empty());
         let empty = results.cells.is_empty() && results.sustain.is_none();
@@ -427,6 +472,7 @@ impl Lab {
                 command: self.options.command.clone(),
             },
             cells: Vec::new(),
+            engine: None,
             sustain: None,
             witness: None,
             complete: false,
@@ -434,26 +480,68 @@ impl Lab {
         }
     }
 
-    fn rounds(
+    /// The disk's cells, then the engine's.
+    fn phases(
         &self,
         preparer: &Preparer,
+        engine: Option<&mut dyn Engine>,
         results: &mut Results,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<(), LabError> {
         for spec in self.options.plan() {
-            match unavailable(&spec, &self.probe) {
+            let lacking = (spec.engine.is_some() && engine.is_none())
+                .then(|| "this program runs the lab without the engine; `seawall lab` has it".to_owned());
+            match lacking.or_else(|| unavailable(&spec, &self.probe)) {
                 Some(reason) => results.skipped.push(Skipped { id: spec.id(), title: spec.title(), reason }),
                 None => results.cells.push(CellResult { id: spec.id(), spec, rounds: Vec::new() }),
             }
         }
-        let total = results.cells.len() as u64 * u64::from(self.options.rounds);
-        progress.begin("measuring", total);
+        let specs = |results: &Results, engine: bool| -> Vec<CellSpec> {
+            results.cells.iter().map(|c| c.spec).filter(|spec| spec.engine.is_some() == engine).collect()
+        };
+        if !specs(results, false).is_empty() {
+            let mut one = |spec: &CellSpec, seed: u64| self.one_round(preparer, spec, seed, stop);
+            self.rounds(preparer, false, &mut one, results, progress, stop)?;
+        }
+        let cells = specs(results, true);
+        let Some(engine) = engine.filter(|_| !cells.is_empty()) else { return Ok(()) };
+        let seawall_toml = crate::settings::recommend(results).to_toml();
+        let dir = preparer.dir.join("engine");
+        std::fs::create_dir(&dir)
+            .map_err(|e| seawall_io::IoError::os(seawall_io::Op::Directory, &dir, e.raw_os_error().unwrap_or(5)))?;
+        let (sizes, seed) = (self.engine_sizes(), self.options.seed);
+        let work = EngineWork { dir: &dir, specs: &cells, sizes, seed, seawall_toml: &seawall_toml, stop };
+        engine.make(&work, progress)?;
+        let EngineSizes { tree_bytes, range_rows, rows, warehouses, customers, .. } = sizes;
+        let pool_bytes = sizes.pool_bytes();
+        results.engine =
+            Some(EngineRun { tree_bytes, pool_bytes, range_rows, rows, warehouses, customers, seawall_toml });
+        let mut one = |spec: &CellSpec, seed: u64| self.engine_round(preparer, engine, spec, seed, stop);
+        self.rounds(preparer, true, &mut one, results, progress, stop)
+    }
+
+    /// All rounds of the cells that measure the engine, or of those that do not.
+    fn rounds(
+        &self,
+        preparer: &Preparer,
+        of_engine: bool,
+        one: &mut dyn FnMut(&CellSpec, u64) -> Result<Round, LabError>,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<(), LabError> {
+        let cells = results.cells.iter().filter(|c| c.spec.engine.is_some() == of_engine).count();
+        let total = cells as u64 * u64::from(self.options.rounds);
+        progress.begin(if of_engine { "measuring the engine" } else { "measuring" }, total);
         let mut done = 0;
         for n in 0..self.options.rounds {
             let seed = self.options.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(n));
             for index in pass_order(&results.cells, seed) {
                 let CellResult { id, spec, .. } = results.cells[index].clone();
+                if spec.engine.is_some() != of_engine {
+                    continue;
+                }
                 progress.at(done, &spec.title());
                 done += 1;
                 if results.skipped.iter().any(|s| s.id == id) {
@@ -467,7 +555,7 @@ impl Lab {
                     let waiting: Vec<CellSpec> = results.cells.iter().filter(waits).map(|c| c.spec).collect();
                     preparer.fill_ahead(&waiting, stop)?;
                 }
-                match self.quiet_round(preparer, &spec, seed, stop) {
+                match self.quiet_round(preparer, &spec, seed, one, stop) {
                     Ok(round) => results.cells[index].rounds.push(round),
                     Err(LabError::Unavailable(Unavailable(reason))) => {
                         results.skipped.push(Skipped { id, title: spec.title(), reason });
@@ -486,12 +574,13 @@ impl Lab {
         preparer: &Preparer,
         spec: &CellSpec,
         seed: u64,
+        one: &mut dyn FnMut(&CellSpec, u64) -> Result<Round, LabError>,
         stop: &AtomicBool,
     ) -> Result<Round, LabError> {
         let mut repeats = 0;
         loop {
-            self.check_reserve(preparer)?;
-            let mut round = self.one_round(preparer, spec, seed ^ (u64::from(repeats) << 56), stop)?;
+            self.check_reserve(preparer, if spec.engine.is_some() { ENGINE_ROUND_BYTES } else { self.round_bytes() })?;
+            let mut round = one(spec, seed ^ (u64::from(repeats) << 56))?;
             if stop.load(Ordering::Relaxed) {
                 return Err(LabError::Interrupted);
             }
@@ -499,7 +588,12 @@ impl Lab {
             foreign.disturbed = foreign.cpu_cores > FOREIGN_CORES_MAX
                 || foreign.io_bytes_per_s.is_some_and(|bytes| bytes > FOREIGN_IO_MAX);
             // A file that waited 20 s beside others cannot be had again at once.
-            let repeats_max = if spec.preparation == Preparation::ZeroFilledWait { 0 } else { REPEATS_MAX };
+            let repeats_max = match spec.preparation {
+                Preparation::ZeroFilledWait => 0,
+                // Many cells: on a busy machine the run would take three times as long.
+                _ if spec.engine.is_some() => REPEATS_MAX / 2,
+                _ => REPEATS_MAX,
+            };
             if !foreign.disturbed || repeats >= repeats_max {
                 return Ok(round);
             }
@@ -508,8 +602,8 @@ impl Lab {
     }
 
     /// Others may have filled the disk since the run began.
-    fn check_reserve(&self, preparer: &Preparer) -> Result<(), LabError> {
-        let (needed, reserve) = (self.round_bytes(), self.options.reserve_bytes);
+    fn check_reserve(&self, preparer: &Preparer, needed: u64) -> Result<(), LabError> {
+        let reserve = self.options.reserve_bytes;
         let available = preparer.disk.free_bytes(&preparer.dir)?.saturating_sub(reserve);
         if available < needed {
             return Err(LabError::NoSpace { path: self.probe.path.clone(), needed, available, reserve });
@@ -542,6 +636,30 @@ impl Lab {
             cached_bytes: preparer.disk.cached(&file.file, len).ok().map(|c| c.resident),
             ..merged.into_round(seconds)
         })
+    }
+
+    /// One round of a cell that measures the engine.
+    fn engine_round(
+        &self,
+        preparer: &Preparer,
+        engine: &mut dyn Engine,
+        spec: &CellSpec,
+        seed: u64,
+        stop: &AtomicBool,
+    ) -> Result<Round, LabError> {
+        let ready = engine.prepare(spec, seed)?;
+        let queries = spec.pattern == Pattern::RangeQuery;
+        let operations_min = if queries { QUERIES_MIN * u64::from(spec.threads) } else { OPERATIONS_MIN };
+        let limits = Limits { round: self.options.round / ENGINE_ROUND_PART, operations_min, rate: self.options.rate };
+        let counters = || self.device.as_deref().and_then(device_counters);
+        let (device_before, foreign_before) = (counters(), machine::ForeignReading::take());
+        let round = engine::round(spec, &*ready, &limits, stop)?;
+        let (cpu_cores, io_bytes_per_s) = foreign_before.since();
+        let device = device_before.zip(counters()).map(|(before, after)| device_delta(before, after));
+        let cached_bytes = engine::cached_bytes(&preparer.disk, &ready.dir());
+        ready.finish()?;
+        let foreign = Foreign { cpu_cores, io_bytes_per_s, disturbed: false };
+        Ok(Round { device, foreign, cached_bytes, ..round })
     }
 
     /// Constant random direct writes, one long round at a time, counted by the second.

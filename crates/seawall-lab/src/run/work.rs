@@ -22,20 +22,65 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// When a thread of a round stops.
-struct Until<'a> {
-    start: Instant,
+pub(super) struct Until<'a> {
+    pub(super) start: Instant,
     soft: Duration,
     hard: Duration,
     operations_min: u64,
     stop: &'a AtomicBool,
 }
 
-impl Until<'_> {
-    fn over(&self, now: Instant, operations: u64) -> bool {
+impl<'a> Until<'a> {
+    pub(super) fn new(start: Instant, limits: &Limits, threads: u32, stop: &'a AtomicBool) -> Self {
+        Self {
+            start,
+            soft: limits.round,
+            hard: limits.round * 5,
+            operations_min: limits.operations_min.div_ceil(u64::from(threads.max(1))),
+            stop,
+        }
+    }
+
+    pub(super) fn over(&self, now: Instant, operations: u64) -> bool {
         let elapsed = now.duration_since(self.start);
         self.stop.load(Ordering::Relaxed)
             || (elapsed >= self.soft && operations >= self.operations_min)
             || elapsed >= self.hard
+    }
+}
+
+/// When a thread may do its next operation: at once, or as `--rate` lets it.
+pub(super) struct Turns<'a> {
+    pub(super) until: &'a Until<'a>,
+    /// One pace for all threads: one each would let them all begin at once, and a short round exceed the rate.
+    pub(super) pace: Option<&'a Mutex<Pace>>,
+}
+
+impl Turns<'_> {
+    /// When `--rate` lets the next operation go, since the start of the round; `None` without a rate.
+    fn due(&self) -> Option<Duration> {
+        let mut pace = self.pace?.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.until.start.elapsed();
+        Some(now + pace.delay(now, 1.0))
+    }
+
+    /// Waits as `--rate` asks; false when the round is over before the next operation is due.
+    pub(super) fn paced(&self, operations: u64) -> bool {
+        self.due().is_none_or(|due| self.wait_until(due, operations))
+    }
+
+    /// In naps: a slow rate must neither hold up Ctrl-C nor stretch the round.
+    fn wait_until(&self, due: Duration, operations: u64) -> bool {
+        loop {
+            let left = due.saturating_sub(self.until.start.elapsed());
+            if left.is_zero() {
+                return true;
+            }
+            if self.until.over(Instant::now(), operations) {
+                return false;
+            }
+            std::thread::sleep(left.min(Duration::from_millis(20)));
+        }
     }
 }
 
@@ -51,17 +96,10 @@ pub(super) fn round(
     // Cells of one pass must not touch the same blocks in the same order: the second would find them in the device's cache.
     let seed = seed ^ u64::from(crc32c::crc32c(spec.id().as_bytes()));
     let start = Instant::now();
-    let until = Until {
-        start,
-        soft: limits.round,
-        hard: limits.round * 5,
-        operations_min: limits.operations_min.div_ceil(u64::from(spec.threads)),
-        stop,
-    };
+    let until = Until::new(start, limits, spec.threads, stop);
     let next = AtomicU64::new(0);
     let log = (spec.pattern == Pattern::Log).then(|| GroupLog::new(spec, file));
     let background_stop = AtomicBool::new(false);
-    // One pace for all threads: one each would let them all begin at once, and a short round exceed the rate.
     let pace = limits.rate.map(|rate| Mutex::new(Pace::new(rate)));
     let results: Vec<Result<Recorder, LabError>> = std::thread::scope(|scope| {
         let background = (spec.beside == Beside::ContinuousWriter)
@@ -71,10 +109,9 @@ pub(super) fn round(
                 let worker = Worker {
                     spec,
                     file,
-                    until: &until,
+                    turns: Turns { until: &until, pace: pace.as_ref() },
                     next: &next,
                     seed: seed ^ (u64::from(thread) << 32),
-                    pace: pace.as_ref(),
                 };
                 let log = log.as_ref();
                 scope.spawn(move || match log {
@@ -102,17 +139,16 @@ pub(super) fn round(
     Ok((merged, took.as_secs_f64()))
 }
 
-fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+pub(super) fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 struct Worker<'a> {
     spec: &'a CellSpec,
     file: &'a Prepared,
-    until: &'a Until<'a>,
+    turns: Turns<'a>,
     next: &'a AtomicU64,
     seed: u64,
-    pace: Option<&'a Mutex<Pace>>,
 }
 
 impl Worker<'_> {
@@ -133,44 +169,18 @@ impl Worker<'_> {
         Some(self.file.from + index % blocks * block)
     }
 
-    /// When `--rate` lets the next operation go, since the start of the round; `None` without a rate.
-    fn due(&self) -> Option<Duration> {
-        let mut pace = self.pace?.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.until.start.elapsed();
-        Some(now + pace.delay(now, 1.0))
-    }
-
-    /// Waits as `--rate` asks; false when the round is over before the next operation is due.
-    fn paced(&self, operations: u64) -> bool {
-        self.due().is_none_or(|due| self.wait_until(due, operations))
-    }
-
-    /// In naps: a slow rate must neither hold up Ctrl-C nor stretch the round.
-    fn wait_until(&self, due: Duration, operations: u64) -> bool {
-        loop {
-            let left = due.saturating_sub(self.until.start.elapsed());
-            if left.is_zero() {
-                return true;
-            }
-            if self.until.over(Instant::now(), operations) {
-                return false;
-            }
-            std::thread::sleep(left.min(Duration::from_millis(20)));
-        }
-    }
-
     /// One system call after the other.
     fn shallow(&self) -> Result<Recorder, LabError> {
         let disk = OsDisk::synchronous();
         let mut rng = Pcg64Mcg::seed_from_u64(self.seed);
-        let mut record = Recorder::new(self.until.start);
+        let mut record = Recorder::new(self.turns.until.start);
         let mut block = AlignedBuf::zeroed(self.spec.block_bytes as usize);
         noise(&mut block, self.seed);
         let reads = matches!(self.spec.pattern, Pattern::RandomRead | Pattern::SequentialRead);
         let how = self.write_how();
         let flush_only = self.spec.beside == Beside::ContinuousWriter;
         loop {
-            if !self.paced(record.operations()) {
+            if !self.turns.paced(record.operations()) {
                 break;
             }
             let Some(at) = self.offset(&mut rng) else { break };
@@ -193,7 +203,7 @@ impl Worker<'_> {
             }
             let end = Instant::now();
             record.add(end - started, end);
-            if self.until.over(end, record.operations()) {
+            if self.turns.until.over(end, record.operations()) {
                 break;
             }
         }
@@ -206,24 +216,24 @@ impl Worker<'_> {
         let arena = Arena::new(self.spec.block_bytes as usize, depth);
         let disk = OsDisk::for_one_thread(backend, Some(arena.clone())).map_err(LabError::Backend)?;
         let mut rng = Pcg64Mcg::seed_from_u64(self.seed);
-        let mut record = Recorder::new(self.until.start);
+        let mut record = Recorder::new(self.turns.until.start);
         let mut flying: Vec<(Ticket, Instant)> = Vec::with_capacity(depth as usize);
         let mut over = false;
         // When `--rate` lets the next request go, since the start of the round.
         let mut due: Option<Duration> = None;
         let kind = match self.spec.pattern {
             Pattern::RandomRead | Pattern::SequentialRead => RequestKind::Read,
-            Pattern::RandomWrite | Pattern::SequentialWrite | Pattern::Log => RequestKind::Write(self.write_how()),
+            _ => RequestKind::Write(self.write_how()),
         };
         loop {
             while !over && flying.len() < depth as usize {
-                due = due.or_else(|| self.due());
+                due = due.or_else(|| self.turns.due());
                 if let Some(at) = due {
-                    if at > self.until.start.elapsed() && !flying.is_empty() {
+                    if at > self.turns.until.start.elapsed() && !flying.is_empty() {
                         // Waiting here would add the pause to the latency of what is in flight.
                         break;
                     }
-                    if !self.wait_until(at, record.operations()) {
+                    if !self.turns.wait_until(at, record.operations()) {
                         over = true;
                         break;
                     }
@@ -258,26 +268,26 @@ impl Worker<'_> {
             if let Some(e) = failed {
                 return Err(e.into());
             }
-            over = over || self.until.over(end, record.operations());
+            over = over || self.turns.until.over(end, record.operations());
         }
         Ok(record)
     }
 
     /// One commit after the other into the shared log.
     fn commit(&self, log: &GroupLog<'_>) -> Result<Recorder, LabError> {
-        let mut record = Recorder::new(self.until.start);
+        let mut record = Recorder::new(self.turns.until.start);
         let shape = log.shape();
         let mut records = vec![0; (shape.records_per_commit * shape.record_bytes) as usize];
         noise(&mut records, self.seed);
         loop {
-            if !self.paced(record.operations()) {
+            if !self.turns.paced(record.operations()) {
                 return Ok(record);
             }
             let started = Instant::now();
             log.commit(&records)?;
             let end = Instant::now();
             record.add(end - started, end);
-            if self.until.over(end, record.operations()) {
+            if self.turns.until.over(end, record.operations()) {
                 return Ok(record);
             }
         }

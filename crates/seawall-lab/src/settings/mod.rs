@@ -123,7 +123,7 @@ pub struct Settings {
 /// let results = sample::of_plan(&plan::decisive());
 /// let advice = settings::recommend(&results);
 /// let file: toml::Table = advice.to_toml().parse().unwrap();
-/// assert_eq!(file["log"]["flush_method"].as_str(), Some("o_direct"));
+/// assert_eq!(file["data"]["flush_method"].as_str(), Some("o_direct"));
 /// assert_eq!(file["torn_page_protection"].as_str(), Some("doublewrite"));
 /// let cnf = advice.option_file(settings::Server::MariaDb11);
 /// assert!(cnf.starts_with("# ") && cnf.contains("\n[mariadb]\n"));

@@ -8,9 +8,9 @@ use crate::text;
 use crate::verdict::{Answer, Pair, overwrite_against, pair};
 use seawall_io::probe::{DirectIo, Finding, WriteCache};
 
-/// An unmeasured device is taken for a modest one.
+/// The engine's own defaults; a test where the engine is at hand holds them against it.
 const IO_CAPACITY_DEFAULT: &str = "2000";
-const IO_CAPACITY_BURST_DEFAULT: &str = "4000";
+const IO_CAPACITY_BURST_DEFAULT: &str = "20000";
 const PREFETCH_DEPTH_DEFAULT: u32 = 32;
 
 pub(super) fn recommend(results: &Results) -> Vec<Recommendation> {
@@ -88,7 +88,7 @@ pub(super) fn dsync_against_fdatasync(results: &Results, access: Access) -> Opti
 
 fn data_flush_method(results: &Results) -> Recommendation {
     const KEY: &str = "data.flush_method";
-    const DEFAULT: &str = "o_direct";
+    const DEFAULT: &str = "auto";
     if let Finding::Unknown(why) = &results.probe.direct_io {
         let because =
             format!("whether O_DIRECT works here is not known ({why}); the engine reports the mode in effect");
@@ -107,7 +107,7 @@ fn data_flush_method(results: &Results) -> Recommendation {
     }
     setting(
         KEY,
-        DEFAULT,
+        "o_direct",
         DEFAULT,
         Confidence::Probed,
         "direct I/O works and leaves no pages in the page cache; one fdatasync covers a batch of pages",
@@ -116,7 +116,7 @@ fn data_flush_method(results: &Results) -> Recommendation {
 
 fn log_flush_method(results: &Results) -> Recommendation {
     const KEY: &str = "log.flush_method";
-    const DEFAULT: &str = "o_direct";
+    const DEFAULT: &str = "auto";
     let direct = direct_works(results);
     let unknown = matches!(results.probe.direct_io, Finding::Unknown(_));
     let (access, flushed, through) = if direct.is_ok() || unknown {
@@ -125,10 +125,12 @@ fn log_flush_method(results: &Results) -> Recommendation {
         (Access::Buffered, "fsync", "o_dsync")
     };
     let prefix = direct.as_ref().err().map_or_else(String::new, |why| format!("{why}; "));
-    let fallback = if access == Access::Direct { Confidence::DefaultKept } else { Confidence::Probed };
+    // The engine tries both in the database's own directory when nobody tells it.
+    let (otherwise, fallback) =
+        if access == Access::Direct { (DEFAULT, Confidence::DefaultKept) } else { (flushed, Confidence::Probed) };
     let Some(p) = dsync_against_fdatasync(results, access) else {
         let because = format!("{prefix}O_DSYNC was not measured against write + fdatasync");
-        return setting(KEY, flushed, DEFAULT, fallback, because);
+        return setting(KEY, otherwise, DEFAULT, fallback, because);
     };
     match p.answer {
         Answer::More => {
@@ -141,7 +143,7 @@ fn log_flush_method(results: &Results) -> Recommendation {
             setting(KEY, flushed, DEFAULT, Confidence::Measured, because)
         }
         Answer::Same | Answer::Unclear => {
-            setting(KEY, flushed, DEFAULT, fallback, prefix + &p.cannot_tell("O_DSYNC", "write + fdatasync"))
+            setting(KEY, otherwise, DEFAULT, fallback, prefix + &p.cannot_tell("O_DSYNC", "write + fdatasync"))
         }
     }
 }
@@ -396,7 +398,7 @@ mod tests {
         let says = |r: &Results| get(r, "log.flush_method");
         assert_eq!(says(&e1(2e4, 1e4, 2e4)), ("o_direct_dsync".into(), Confidence::Measured));
         assert_eq!(says(&e1(2e4, 1e4, 5e3)), ("o_direct".into(), Confidence::Measured));
-        assert_eq!(says(&e1(2e4, 1e4, 1e4)), ("o_direct".into(), Confidence::DefaultKept));
+        assert_eq!(says(&e1(2e4, 1e4, 1e4)), ("auto".into(), Confidence::DefaultKept));
         let mut r = e1(2e4, 1e4, 2e4);
         r.probe.direct_io = Finding::Known(DirectIo::Refused);
         assert_eq!(says(&r).0, "fsync");

@@ -6,14 +6,19 @@
 //! - Ids are stable, `experiment.subject[.variant]`: the report links to them and scripts read them from JSON.
 
 mod append_overwrite;
+mod commit_levels;
 mod device;
 mod direct_sync;
 mod log_memory;
 mod parallel_direct;
+mod range_prefetch;
 mod run;
+mod settings;
 
 pub(crate) use append_overwrite::overwrite_against;
+pub(crate) use commit_levels::{load_name, noise};
 pub(crate) use log_memory::direct_and_buffered;
+pub(crate) use range_prefetch::share_of_disk;
 
 use crate::cell::{CellSpec, Experiment};
 use crate::results::{CellResult, Results, operation_word};
@@ -115,6 +120,9 @@ pub fn verdicts(results: &Results) -> Vec<Verdict> {
     log_memory::verdicts(results, &mut out);
     parallel_direct::verdicts(results, &mut out);
     append_overwrite::verdicts(results, &mut out);
+    commit_levels::verdicts(results, &mut out);
+    range_prefetch::verdicts(results, &mut out);
+    settings::verdicts(results, &mut out);
     out
 }
 

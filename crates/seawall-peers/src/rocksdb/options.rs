@@ -100,7 +100,7 @@ impl Drop for Writing {
 pub(super) struct Reading {
     pub(super) options: *mut ReadOptions,
     /// Kept for as long as `options` points to them.
-    _bounds: [Vec<u8>; 2],
+    bounds: [Vec<u8>; 2],
 }
 
 impl Reading {
@@ -112,7 +112,16 @@ impl Reading {
             rocksdb_readoptions_set_readahead_size(options, readahead_bytes);
             options
         };
-        Self { options, _bounds: [Vec::new(), Vec::new()] }
+        Self { options, bounds: [Vec::new(), Vec::new()] }
+    }
+
+    /// Up to `to` (excluded).
+    pub(super) fn to(to: &[u8], readahead_bytes: usize) -> Self {
+        let mut reading = Self::new(readahead_bytes);
+        reading.bounds[1] = to.to_vec();
+        // SAFETY: live options; the bound's heap memory stays where it is, and lives as long as they do.
+        unsafe { rocksdb_readoptions_set_iterate_upper_bound(reading.options, chars(&reading.bounds[1]), to.len()) }
+        reading
     }
 
     /// Between `from` (included) and `to` (excluded).
@@ -125,7 +134,7 @@ impl Reading {
             rocksdb_readoptions_set_iterate_upper_bound(options, chars(&bounds[1]), bounds[1].len());
             options
         };
-        let mut reading = Self { options, _bounds: bounds };
+        let mut reading = Self { options, bounds };
         reading.set_snapshot(snapshot);
         reading
     }

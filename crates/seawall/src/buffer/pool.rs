@@ -86,6 +86,8 @@ pub struct Pool {
     pub(super) max_dirty_percent: AtomicU32,
     pub(super) prefetch_depth: AtomicU32,
     pub(super) prefetch_depth_total: AtomicU32,
+    /// See [`Pool::set_prefetch_window`].
+    pub(super) prefetch_window: AtomicU32,
     pub(super) checkpointing: Role,
     pub(super) making_room: Role,
     pub(super) next_txn: AtomicU64,
@@ -196,6 +198,7 @@ impl Pool {
             max_dirty_percent: AtomicU32::new(u32::from(config.max_dirty_percent)),
             prefetch_depth: AtomicU32::new(config.prefetch_depth),
             prefetch_depth_total: AtomicU32::new(config.prefetch_depth_total),
+            prefetch_window: AtomicU32::new(0),
             checkpointing: Role::default(),
             making_room: Role::default(),
             resizing: Role::default(),
@@ -343,6 +346,11 @@ impl Pool {
     pub fn set_prefetch_depths(&self, each: u32, total: u32) {
         self.prefetch_depth.store(each, Ordering::Relaxed);
         self.prefetch_depth_total.store(total, Ordering::Relaxed);
+    }
+
+    /// The pages that a stream keeps asked for ahead, whatever it finds; 0, as at the beginning: it finds out.
+    pub fn set_prefetch_window(&self, pages: u32) {
+        self.prefetch_window.store(pages, Ordering::Relaxed);
     }
 
     /// Remembers that every transaction id given out so far is below `next`; for the checkpoint. To be called before a

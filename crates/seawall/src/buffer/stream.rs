@@ -12,7 +12,8 @@
 //!    even part of `prefetch_depth_total`; of what is left over it may take half. One read is always permitted.
 //! 4. Asking is done in batches of a quarter of the window, so that many reads are one system call; pages that are neighbours in
 //!    the file in batches of the largest read, with a window of some of these.
-//! 5. Dropping it stops it. What is in flight arrives, cold, in memory.
+//! 5. A window that is fixed from outside stays: neither shares nor memory nor what the reader has shown change it.
+//! 6. Dropping it stops it. What is in flight arrives, cold, in memory.
 
 use super::pool::Pool;
 use super::stats::count;
@@ -171,7 +172,13 @@ impl Stream {
         }
         let shown = if self.sure { usize::MAX } else { (2 * self.seen).max(WINDOW_MIN) };
         self.window = self.window.clamp(1, (WINDOW_READS * depth).min(WINDOW_MAX)).min(in_memory_max);
-        let window = self.window.min(shown);
+        let fixed = pool.prefetch_window.load(Ordering::Relaxed) as usize;
+        let window = if fixed > 0 {
+            self.window = fixed.min(WINDOW_MAX);
+            self.window
+        } else {
+            self.window.min(shown)
+        };
         let room = window.min(most).saturating_sub(self.ahead.len());
         let batch = if contiguous { run.min(window / 2) } else { window / 4 };
         if room == 0 || room < batch.min(self.named.len()).min(most) {

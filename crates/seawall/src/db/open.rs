@@ -330,6 +330,7 @@ impl Opening {
             }
         }
         engine.space.set_grow_step(options.data_growth_step());
+        engine.pool().set_prefetch_window(options.prefetch_window());
         let work = Arc::new(Work::new(engine, losers, &options));
         let threads = match env.background {
             Background::Steps => None,

@@ -57,6 +57,7 @@ impl Database {
                 engine.pool().set_prefetch_depths(changed.prefetch_depth(), changed.prefetch_depth_total());
             }
             "stats_interval" => work.set_stats_interval(changed.stats_interval()),
+            "prefetch_window" => engine.pool().set_prefetch_window(changed.prefetch_window()),
             "lock_wait_timeout" => {
                 engine.lock_wait_timeout_ns.store(nanos(changed.lock_wait_timeout()), Ordering::Relaxed);
             }

@@ -6,11 +6,14 @@
 
 mod append_overwrite;
 mod baseline;
+mod commit_levels;
 mod direct_sync;
 mod latency;
 mod log_memory;
 mod over_time;
 mod parallel_direct;
+mod range_prefetch;
+mod settings;
 
 use super::format::{count, escape, percent};
 use super::plots::{Bar, Ink, Point, write_html};
@@ -39,6 +42,9 @@ pub(crate) fn all(results: &Results) -> Vec<Section> {
             Experiment::LogMemory => log_memory::panels(results),
             Experiment::ParallelDirect => parallel_direct::panels(results),
             Experiment::AppendOverwrite => append_overwrite::panels(results),
+            Experiment::CommitLevels => commit_levels::panels(results),
+            Experiment::RangePrefetch => range_prefetch::panels(results),
+            Experiment::Settings => settings::panels(results),
         };
         let (kicker, title, question) = words(experiment);
         sections.push((experiment.short(), menu(experiment), section(experiment, kicker, title, question, &panels)));
@@ -131,6 +137,21 @@ fn words(experiment: Experiment) -> (&'static str, &'static str, &'static str) {
             "What it costs to write where nothing was written before",
             "Appending changes the file's size and extents, so each sync commits the file system's journal too.",
         ),
+        Experiment::CommitLevels => (
+            "E5 · commit-levels",
+            "What a weaker commit gains, and what it may lose",
+            "The engine on this disk: three levels of commit durability, by flush method, under three loads.",
+        ),
+        Experiment::RangePrefetch => (
+            "E6 · range-prefetch",
+            "How much of the disk one query gets",
+            "Range queries over trees that do not fit in memory: one page at a time, or as many as the disk can take.",
+        ),
+        Experiment::Settings => (
+            "Settings at work",
+            "What following the recommendation changes",
+            "The engine on this disk under its own defaults, and under the seawall.toml of this report.",
+        ),
     }
 }
 
@@ -142,6 +163,9 @@ pub(crate) fn menu(experiment: Experiment) -> &'static str {
         Experiment::LogMemory => "Log writes",
         Experiment::ParallelDirect => "Parallel writers",
         Experiment::AppendOverwrite => "Append",
+        Experiment::CommitLevels => "Commit levels",
+        Experiment::RangePrefetch => "Range queries",
+        Experiment::Settings => "Settings at work",
     }
 }
 

@@ -47,8 +47,13 @@ fn clock(seconds: u32) -> String {
 }
 
 fn strips(results: &Results) -> String {
-    let rows: Vec<StripRow> =
-        plan::decisive().iter().filter_map(|spec| results.cell(spec)).filter_map(row).take(STRIPS_MAX).collect();
+    let rows: Vec<StripRow> = plan::decisive()
+        .iter()
+        .filter(|spec| spec.engine.is_none())
+        .filter_map(|spec| results.cell(spec))
+        .filter_map(row)
+        .take(STRIPS_MAX)
+        .collect();
     let words = Panel {
         title: "Rate within and between rounds".into(),
         subtitle: "Each step is a tenth of a second, each strip starts at zero; gaps are where other cells ran".into(),

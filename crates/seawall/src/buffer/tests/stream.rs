@@ -84,6 +84,29 @@ fn a_depth_of_none_asks_for_nothing_and_a_depth_of_one_for_one() {
 }
 
 #[test]
+fn a_window_that_is_fixed_stays() {
+    let (machine, db) = cold(1024, 1400);
+    machine.disk.inject(Fault::slow(Duration::from_millis(2)).on(Op::Read));
+    let pages = apart(0, 1400);
+    for window in [8, 16] {
+        db.drop_all();
+        db.pool.set_prefetch_window(window);
+        let before = db.stats();
+        let mut stream = Stream::default();
+        stream.name(pages.iter().copied());
+        stream.next_is_due(&db.pool, usize::MAX);
+        assert_eq!(db.stats().prefetched - before.prefetched, u64::from(window), "from the first page on");
+        for (n, &page) in pages.iter().enumerate() {
+            read(&db, &mut stream, page);
+            let ahead = db.stats().prefetched - before.prefetched;
+            assert!(ahead <= n as u64 + 1 + u64::from(window), "{ahead} pages asked for at page {n}");
+        }
+        let stats = db.stats();
+        assert_eq!(stats.prefetched + stats.misses - before.prefetched - before.misses, pages.len() as u64);
+    }
+}
+
+#[test]
 fn streams_share_the_depth_evenly() {
     let (machine, db) = cold(4096, 2000);
     machine.disk.inject(Fault::slow(Duration::from_secs(1)).on(Op::Read));

@@ -268,6 +268,11 @@ options! {
         "Leaves the device room for reads that somebody waits for. Follows `prefetch_depth` when it is not set: at \
          least that.";
 
+    prefetch_window, with_prefetch_window: u32 as Count = 0,
+        Range::Between(0, 8192), Running, "pages", [],
+        "The pages that a scan keeps asked for ahead, always; 0 for as many as it finds that it needs.",
+        "For measuring what a window is worth, as `seawall lab --full` does. Reads in flight stay below `prefetch_depth`.";
+
     lock_wait_timeout, with_lock_wait_timeout: Duration as Time = Duration::from_secs(50),
         Range::Between(Duration::ZERO, Duration::from_secs(7 * 24 * 3600)), Running, "time", [],
         "How long a transaction waits for a lock; 0 for not at all.",

@@ -1,0 +1,104 @@
+//! Small flushed commits under the engine's defaults or under a `seawall.toml`, which is read from the database's directory as in production.
+
+use super::{close, failed, issued, put_settings, settings};
+use crate::store::{Settings, Store};
+use crate::stores::Seawall;
+use crate::workload::{Values, key, thread_rng};
+use rand::Rng as _;
+use rand_pcg::Pcg64Mcg;
+use seawall::{Database, Tree};
+use seawall_lab::run::{EngineError, EngineWork, Issued, Ready, Worker};
+use std::path::PathBuf;
+
+const TABLE: &str = "rows";
+const ROWS: u64 = 10_000;
+const VALUE_BYTES: usize = 100;
+const POOL_BYTES: u64 = 32 << 20;
+
+/// A small database.
+#[derive(Debug)]
+pub(super) struct Commits {
+    settings: Settings,
+}
+
+impl Commits {
+    /// Makes and fills it.
+    pub(super) fn make(work: &EngineWork<'_>) -> Result<Self, EngineError> {
+        let settings = settings(work.dir.join("commits"), POOL_BYTES, work.sizes, &[TABLE]);
+        let store = Seawall::open(&settings)?;
+        let (values, mut rng) = (Values::new(VALUE_BYTES, work.seed), thread_rng(work.seed, 0));
+        let rows = (0..ROWS).map(|n| {
+            let mut value = Vec::new();
+            values.fill(&mut value, &mut rng);
+            (key(n).to_vec(), value)
+        });
+        let rows: Vec<_> = rows.collect();
+        let loaded = store.session().and_then(|mut session| session.load(&rows, true));
+        close(store)?;
+        loaded?;
+        Ok(Self { settings })
+    }
+
+    /// Opens it for a round, under `seawall_toml` or the engine's defaults.
+    pub(super) fn ready(&self, seawall_toml: Option<&str>, seed: u64) -> Result<Box<dyn Ready + '_>, EngineError> {
+        put_settings(&self.settings.dir, seawall_toml)?;
+        let store = Seawall::open(&self.settings)?;
+        let tree = store.database().open_tree(TABLE).map_err(failed)?;
+        // All of it comes into memory: a commit shall wait for nothing but the log.
+        let tx = store.database().begin().map_err(failed)?;
+        for row in tx.iter(&tree) {
+            row.map_err(failed)?;
+        }
+        drop(tx);
+        Ok(Box::new(Open { commits: self, store, tree, seed }))
+    }
+}
+
+/// Open for one round.
+struct Open<'c> {
+    commits: &'c Commits,
+    store: Seawall,
+    tree: Tree,
+    seed: u64,
+}
+
+impl Ready for Open<'_> {
+    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>, EngineError> {
+        let rng = thread_rng(self.seed, thread as usize);
+        let values = Values::new(VALUE_BYTES, self.seed);
+        Ok(Box::new(Update { db: self.store.database(), tree: &self.tree, rng, values, value: Vec::new() }))
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.commits.settings.dir.clone()
+    }
+
+    fn issued(&self) -> Issued {
+        issued(&self.store)
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), EngineError> {
+        let Self { commits, store, tree, .. } = *self;
+        drop(tree);
+        close(store)?;
+        put_settings(&commits.settings.dir, None)
+    }
+}
+
+struct Update<'c> {
+    db: &'c Database,
+    tree: &'c Tree,
+    rng: Pcg64Mcg,
+    values: Values,
+    value: Vec<u8>,
+}
+
+impl Worker for Update<'_> {
+    fn operation(&mut self) -> Result<bool, EngineError> {
+        self.value.clear();
+        self.values.fill(&mut self.value, &mut self.rng);
+        let key = key(self.rng.random_range(0..ROWS));
+        self.db.transact(|tx| tx.put(self.tree, &key, &self.value)).map_err(failed)?;
+        Ok(true)
+    }
+}

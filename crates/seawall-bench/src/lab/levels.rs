@@ -1,0 +1,251 @@
+//! E5: three loads on a database that is in memory, at a level of durability.
+//!
+//! 1. Read-only is one row by its key, as sysbench simple; transactional is ten rows by key, four ranges of a hundred rows, two
+//!    changes, a deletion and an insertion in one transaction, as sysbench complex; TPC-C is TPC-C, a warehouse a thread.
+//! 2. A transaction that met another is run again, and its latency goes on.
+
+use super::{close, failed, issued, settings};
+use crate::run::{Operation, Outcome};
+use crate::store::Store;
+use crate::stores::Seawall;
+use crate::tpcc::client::{Client, Stats};
+use crate::tpcc::load::{Loader, Units, rows_about};
+use crate::tpcc::{Scale, Shape, TABLES};
+use crate::workload::{Values, key, thread_rng};
+use rand::Rng as _;
+use rand_pcg::Pcg64Mcg;
+use seawall::{Database, Tree};
+use seawall_lab::cell::{FlushMethod, Level, Pattern};
+use seawall_lab::run::{EngineError, EngineWork, Issued, Progress, Ready, Worker};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The table of the read-only and transactional loads.
+const ROWS: &str = "rows";
+/// Bytes of its values, as sysbench's padding and the rest of its row.
+const VALUE_BYTES: usize = 180;
+/// Rows of a transaction of the load.
+const BATCH: u64 = 1000;
+/// The longest that a round's end waits for purge.
+const PURGE_WAIT: Duration = Duration::from_secs(1);
+/// What a transaction of the transactional load does, beside two changes, a deletion and an insertion.
+const POINTS: usize = 10;
+const RANGES: usize = 4;
+const RANGE_ROWS: u64 = 100;
+
+/// A database of one flush method.
+#[derive(Debug)]
+pub(super) struct Levels {
+    method: FlushMethod,
+    dir: PathBuf,
+    store: Seawall,
+    tree: Tree,
+    rows: u64,
+    shape: Shape,
+}
+
+impl Levels {
+    pub(super) fn method(&self) -> FlushMethod {
+        self.method
+    }
+
+    /// Makes and fills it.
+    pub(super) fn make(
+        work: &EngineWork<'_>,
+        method: FlushMethod,
+        progress: &mut dyn Progress,
+    ) -> Result<Self, EngineError> {
+        let sizes = work.sizes;
+        let dir = work.dir.join(format!("levels-{}", method.word()));
+        let tables: Vec<&str> = TABLES.into_iter().chain([ROWS]).collect();
+        let scale = Scale { items: sizes.items, customers: sizes.customers };
+        let shape = Shape { warehouses: sizes.warehouses, scale };
+        // All of it, what the loads add, and versions that nobody needs any more.
+        let data_bytes = u64::from(sizes.rows) * 250 + 160 * rows_about(shape);
+        let mut settings = settings(dir.clone(), (3 * data_bytes).max(16 << 20), sizes, &tables);
+        let methods = ["data_flush_method", "log_flush_method"].map(|name| (name.to_owned(), method.word().to_owned()));
+        settings.options.extend(methods);
+        settings.durability = seawall::Durability::Deferred;
+        let store = Seawall::open(&settings)?;
+        let tree = store.database().open_tree(ROWS).map_err(failed)?;
+        let levels = Self { method, dir, store, tree, rows: sizes.rows.into(), shape };
+        let filled = levels.fill(work, progress);
+        match filled {
+            Ok(()) => Ok(levels),
+            Err(error) => {
+                // What went wrong first is what is told.
+                drop(close(levels.store));
+                Err(error)
+            }
+        }
+    }
+
+    fn fill(&self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<(), EngineError> {
+        let db = self.store.database();
+        let total = self.rows + rows_about(self.shape);
+        progress.begin(&format!("making a database, {}", self.method.word()), total);
+        let go_on = || if work.stop.load(Ordering::Relaxed) { Err(EngineError::Interrupted) } else { Ok(()) };
+        let (values, mut rng) = (Values::new(VALUE_BYTES, work.seed), thread_rng(work.seed, 0));
+        for first in (0..self.rows).step_by(BATCH as usize) {
+            go_on()?;
+            let rows: Vec<_> = (first..self.rows.min(first + BATCH))
+                .map(|n| {
+                    let mut value = Vec::new();
+                    values.fill(&mut value, &mut rng);
+                    (key(n), value)
+                })
+                .collect();
+            db.transact(|tx| tx.put_many(&self.tree, &rows)).map_err(failed)?;
+            progress.at(first, "rows");
+        }
+        let units = Units::default();
+        let mut loader = Loader::new(&self.store, self.shape, work.seed, &units)?;
+        let mut done = self.rows;
+        loop {
+            go_on()?;
+            match loader.next()? {
+                Outcome::Done(rows) => done += rows,
+                Outcome::Conflict => {}
+                Outcome::Finished => break,
+            }
+            progress.at(done, "TPC-C rows");
+        }
+        drop(loader);
+        Ok(self.store.settle()?)
+    }
+
+    /// Ready for a load at a level.
+    pub(super) fn ready(&self, load: Pattern, level: Level, seed: u64) -> Result<Box<dyn Ready + '_>, EngineError> {
+        self.store.database().set("durability", level.word()).map_err(failed)?;
+        Ok(Box::new(Loaded { levels: self, load, seed, tpcc: Mutex::default() }))
+    }
+}
+
+/// Ready for a load.
+struct Loaded<'l> {
+    levels: &'l Levels,
+    load: Pattern,
+    seed: u64,
+    tpcc: Mutex<Stats>,
+}
+
+impl Ready for Loaded<'_> {
+    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>, EngineError> {
+        let (levels, db) = (self.levels, self.levels.store.database());
+        let rng = thread_rng(self.seed, thread as usize);
+        match self.load {
+            Pattern::ReadOnly => Ok(Box::new(ReadOnly { db, tree: &levels.tree, rows: levels.rows, rng })),
+            Pattern::Transactional => {
+                let values = Values::new(VALUE_BYTES, self.seed);
+                Ok(Box::new(Transactional { db, tree: &levels.tree, rows: levels.rows, rng, values }))
+            }
+            Pattern::Tpcc => {
+                let client = Client::new(&levels.store, levels.shape, thread as u16, self.seed, &self.tpcc)?;
+                Ok(Box::new(Tpcc(client)))
+            }
+            other => Err(EngineError::Unavailable(format!("E5 has no load {}", other.word()))),
+        }
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.levels.dir.clone()
+    }
+
+    fn issued(&self) -> Issued {
+        issued(&self.levels.store)
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), EngineError> {
+        // Purge changes pages: what it leaves for later would be written during somebody else's round.
+        let patience = Instant::now() + PURGE_WAIT;
+        while self.levels.store.database().stats().purge.history > 0 && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(self.levels.store.settle()?)
+    }
+}
+
+struct ReadOnly<'l> {
+    db: &'l Database,
+    tree: &'l Tree,
+    rows: u64,
+    rng: Pcg64Mcg,
+}
+
+impl Worker for ReadOnly<'_> {
+    fn operation(&mut self) -> Result<bool, EngineError> {
+        let n = self.rng.random_range(0..self.rows);
+        let found = self.db.get_with(self.tree, &key(n), |value| std::hint::black_box(value).len()).map_err(failed)?;
+        whole(n, found)
+    }
+}
+
+/// A row that is not there, or not as it was put, is a broken engine and no fast one.
+fn whole(n: u64, found: Option<usize>) -> Result<bool, EngineError> {
+    match found {
+        Some(VALUE_BYTES) => Ok(true),
+        Some(bytes) => Err(EngineError::Failed(format!("row {n} has {bytes} bytes and not {VALUE_BYTES}"))),
+        None => Err(EngineError::Failed(format!("row {n} is gone"))),
+    }
+}
+
+struct Transactional<'l> {
+    db: &'l Database,
+    tree: &'l Tree,
+    rows: u64,
+    rng: Pcg64Mcg,
+    values: Values,
+}
+
+impl Worker for Transactional<'_> {
+    fn operation(&mut self) -> Result<bool, EngineError> {
+        let (tree, rows) = (self.tree, self.rows);
+        let range = RANGE_ROWS.min(rows);
+        let points: [u64; POINTS] = std::array::from_fn(|_| self.rng.random_range(0..rows));
+        let ranges: [u64; RANGES] = std::array::from_fn(|_| self.rng.random_range(0..=rows - range));
+        let changed: [u64; 3] = std::array::from_fn(|_| self.rng.random_range(0..rows));
+        let mut value = Vec::new();
+        self.values.fill(&mut value, &mut self.rng);
+        let seen = self
+            .db
+            .transact(|tx| {
+                let mut seen = 0;
+                for n in points {
+                    seen += u64::from(tx.get_with(tree, &key(n), |v| std::hint::black_box(v).len())?.is_some());
+                }
+                for first in ranges {
+                    for row in tx.range(tree, key(first)..key(first + range)) {
+                        seen += u64::from(!row?.1.is_empty());
+                    }
+                }
+                for n in &changed[..2] {
+                    tx.put(tree, &key(*n), &value)?;
+                }
+                tx.delete(tree, &key(changed[2]))?;
+                tx.insert(tree, &key(changed[2]), &value)?;
+                Ok(seen)
+            })
+            .map_err(failed)?;
+        let expected = POINTS as u64 + RANGES as u64 * range;
+        if seen == expected {
+            return Ok(true);
+        }
+        Err(EngineError::Failed(format!("a transaction found {seen} rows and not {expected}")))
+    }
+}
+
+struct Tpcc<'l>(Client<'l>);
+
+impl Worker for Tpcc<'_> {
+    fn operation(&mut self) -> Result<bool, EngineError> {
+        loop {
+            match self.0.next()? {
+                Outcome::Done(_) => return Ok(true),
+                Outcome::Conflict => {}
+                Outcome::Finished => return Ok(false),
+            }
+        }
+    }
+}

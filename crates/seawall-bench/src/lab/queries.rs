@@ -1,0 +1,147 @@
+//! E6: ranges of rows read from a tree that is on the disk only.
+//!
+//! 1. The ranges of a round do not overlap, and each is read once: when they are used up the round is over.
+//! 2. A database is opened for one round, with nothing in the page cache, and closed after it.
+
+use super::{close, failed, issued, put_settings, settings};
+use crate::observe::drop_page_cache;
+use crate::scan::{Order, Rows};
+use crate::store::{Session, Settings, Store};
+use crate::stores::Seawall;
+use crate::workload::{Permutation, key};
+use seawall_lab::cell::{Access, Ahead, CellSpec, FlushMethod, KeyOrder};
+use seawall_lab::run::{EngineError, EngineSizes, EngineWork, Issued, Progress, ROW_BYTES, Ready, Worker};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The only table.
+const TABLE: &str = "rows";
+/// Beside a row's value: its key, and what the engine keeps with them.
+const BESIDE_VALUE_BYTES: u64 = 20;
+
+/// A database with one tree.
+#[derive(Debug)]
+pub(super) struct Trees {
+    order: KeyOrder,
+    settings: Settings,
+    rows: Rows,
+    range_rows: u64,
+}
+
+fn rows(order: KeyOrder, sizes: EngineSizes, seed: u64) -> Rows {
+    let order = match order {
+        KeyOrder::InOrder => Order::Ordered,
+        KeyOrder::Fragmented => Order::Fragmented,
+    };
+    Rows { keys: sizes.tree_rows().into(), value_size: ROW_BYTES - BESIDE_VALUE_BYTES, order, seed }
+}
+
+impl Trees {
+    pub(super) fn order(&self) -> KeyOrder {
+        self.order
+    }
+
+    /// Makes and fills it.
+    pub(super) fn make(
+        work: &EngineWork<'_>,
+        order: KeyOrder,
+        progress: &mut dyn Progress,
+    ) -> Result<Self, EngineError> {
+        let sizes = work.sizes;
+        let settings = settings(work.dir.join(order.word()), sizes.pool_bytes(), sizes, &[TABLE]);
+        let rows = rows(order, sizes, work.seed);
+        // Filled in memory: through the small pool rows at random would take many times as long, and lie just so.
+        let filling = Settings { pool_bytes: 2 * sizes.tree_bytes.max(8 << 20), ..settings.clone() };
+        let store = Seawall::open(&filling)?;
+        let filled = rows.fill(&store, progress, work.stop);
+        close(store)?;
+        match filled? {
+            Some(_) => Ok(Self { order, settings, rows, range_rows: sizes.range_rows.into() }),
+            None => Err(EngineError::Interrupted),
+        }
+    }
+
+    /// Opens it for a round, as the cell says, or under `seawall_toml` or the engine's defaults where it says nothing.
+    pub(super) fn ready(
+        &self,
+        spec: &CellSpec,
+        seawall_toml: Option<&str>,
+        seed: u64,
+    ) -> Result<Box<dyn Ready + '_>, EngineError> {
+        let dir = self.settings.dir.clone();
+        let mut settings = self.settings.clone();
+        if let Some(ahead) = spec.engine.and_then(|e| e.ahead) {
+            let method = if spec.access == Access::Direct { FlushMethod::ODirect } else { FlushMethod::Fsync };
+            let mut set = |name: &str, value: String| settings.options.push((name.to_owned(), value));
+            set("data_flush_method", method.word().to_owned());
+            match ahead {
+                Ahead::None => set("prefetch_depth", "0".to_owned()),
+                Ahead::Adaptive => {}
+                Ahead::Window(pages) => {
+                    set("prefetch_window", pages.to_string());
+                    set("prefetch_depth", pages.to_string());
+                }
+            }
+        }
+        put_settings(&dir, seawall_toml)?;
+        let drop_all = || drop_page_cache(&dir).map_err(EngineError::Failed);
+        drop_all()?;
+        let store = Seawall::open(&settings)?;
+        drop_all()?;
+        let ranges = (self.rows.keys / self.range_rows).max(1);
+        let order = Permutation::new(ranges, seed);
+        Ok(Box::new(Cold { trees: self, store, order, ranges, next: AtomicU64::new(0) }))
+    }
+}
+
+/// Open for one round.
+struct Cold<'t> {
+    trees: &'t Trees,
+    store: Seawall,
+    order: Permutation,
+    ranges: u64,
+    next: AtomicU64,
+}
+
+impl Ready for Cold<'_> {
+    fn worker(&self, _thread: u32) -> Result<Box<dyn Worker + '_>, EngineError> {
+        Ok(Box::new(Queries { cold: self, session: self.store.session()? }))
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.trees.settings.dir.clone()
+    }
+
+    fn issued(&self) -> Issued {
+        issued(&self.store)
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), EngineError> {
+        self.store.database().checkpoint().map_err(failed)?;
+        close(self.store)?;
+        put_settings(&self.trees.settings.dir, None)
+    }
+}
+
+struct Queries<'c> {
+    cold: &'c Cold<'c>,
+    session: Box<dyn Session + 'c>,
+}
+
+impl Worker for Queries<'_> {
+    fn operation(&mut self) -> Result<bool, EngineError> {
+        let (cold, rows) = (self.cold, self.cold.trees.range_rows.min(self.cold.trees.rows.keys));
+        let n = cold.next.fetch_add(1, Ordering::Relaxed);
+        if n >= cold.ranges {
+            return Ok(false);
+        }
+        let first = cold.order.at(n) * rows;
+        let (mut bytes, value_size) = (0, cold.trees.rows.value_size);
+        let mut visit = |_: &[u8], value: &[u8]| bytes += std::hint::black_box(value).len() as u64;
+        let found = self.session.range(&key(first), Some(&key(first + rows)), &mut visit)?;
+        if (found, bytes) == (rows, rows * value_size) {
+            return Ok(true);
+        }
+        Err(EngineError::Failed(format!("a query from row {first} found {found} rows, {bytes} bytes, and not {rows}")))
+    }
+}

@@ -1,0 +1,94 @@
+//! Rows made and loaded, before a workload or as one.
+//!
+//! 1. The same numbers, order, size, seed and thread make the same rows.
+//! 2. A load before a workload is one thread, batches of [`BATCH`] rows, not durable one by one; then the store settles.
+
+use crate::results::Load;
+use crate::store::{Result, Store};
+use crate::workload::{Permutation, Values, key, thread_rng};
+use rand_pcg::Pcg64Mcg;
+use seawall_lab::run::Progress;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Rows of one batch of a load.
+pub const BATCH: u64 = 1000;
+
+/// Makes the batches of one thread.
+pub(crate) struct Loader {
+    numbers: Range<u64>,
+    order: Option<Permutation>,
+    values: Values,
+    rng: Pcg64Mcg,
+    /// The current batch.
+    rows: Vec<(Vec<u8>, Vec<u8>)>,
+    first: u64,
+}
+
+impl Loader {
+    /// Of the keys of `numbers`, or of what `order` makes of them, with values of `value_size` bytes.
+    pub(crate) fn new(
+        numbers: Range<u64>,
+        order: Option<Permutation>,
+        value_size: u64,
+        seed: u64,
+        thread: usize,
+    ) -> Self {
+        let first = numbers.start;
+        let values = Values::new(value_size as usize, seed);
+        Self { numbers, order, values, rng: thread_rng(!seed, thread), rows: Vec::new(), first }
+    }
+
+    pub(crate) fn next_batch(&mut self) -> Option<&[(Vec<u8>, Vec<u8>)]> {
+        let count = BATCH.min(self.numbers.end - self.numbers.start) as usize;
+        // The memory of the last batch is used again.
+        self.rows.resize_with(count, Default::default);
+        for ((row_key, value), number) in self.rows.iter_mut().zip(self.numbers.by_ref()) {
+            row_key.clear();
+            row_key.extend_from_slice(&key(self.order.map_or(number, |order| order.at(number))));
+            self.values.fill(value, &mut self.rng);
+        }
+        (count > 0).then_some(&self.rows[..])
+    }
+
+    /// The batch made last.
+    pub(crate) fn batch(&self) -> &[(Vec<u8>, Vec<u8>)] {
+        &self.rows
+    }
+
+    fn done(&self) -> u64 {
+        self.numbers.start - self.first
+    }
+}
+
+/// Loads all that `loader` makes and settles; `None` when Ctrl-C came.
+pub(crate) fn fill(
+    store: &dyn Store,
+    mut loader: Loader,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<Option<Load>> {
+    let mut session = store.session()?;
+    progress.begin("loading", loader.numbers.end - loader.numbers.start);
+    let began = Instant::now();
+    let mut shown = began;
+    while let Some(rows) = loader.next_batch() {
+        session.load(rows, false)?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        if shown.elapsed() > Duration::from_millis(100) {
+            shown = Instant::now();
+            let rate = loader.done() as f64 / began.elapsed().as_secs_f64();
+            progress.at(loader.done(), &format!("{rate:.0} rows/s"));
+        }
+    }
+    drop(session);
+    let seconds = began.elapsed().as_secs_f64();
+    progress.begin("settling", 1);
+    let began = Instant::now();
+    store.settle()?;
+    let settle_seconds = began.elapsed().as_secs_f64();
+    Ok(Some(Load { rows_per_s: loader.done() as f64 / seconds.max(1e-9), seconds, settle_seconds }))
+}

@@ -1,0 +1,177 @@
+//! Queries by some threads for some time, point reads beside them if wanted, and the figures of it.
+//!
+//! 1. Rates are of rows visited inside the window; a query of N rows is N rows, however its ends lie to the window's.
+//! 2. A figure that this machine or store cannot tell is `None`.
+
+use super::query::{Client, Done, Query};
+use super::rows::Rows;
+use crate::observe::Observer;
+use crate::run::drive::{Driven, Limit, Spec, drive};
+use crate::run::recorder::Latencies;
+use crate::store::Store;
+use seawall_lab::run::Progress;
+use serde::Serialize;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What a thread of one that is held up by nothing but its processor uses of it, at least.
+const CPU_BOUND_CORES: f64 = 0.9;
+
+/// What is to be measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Scans {
+    /// The table, which is there.
+    pub rows: Rows,
+    /// What each scanning thread asks for.
+    pub query: Query,
+    /// Scanning threads; 0 when only point reads are measured.
+    pub threads: usize,
+    /// Threads that read one random key after the other beside them.
+    pub readers: usize,
+    /// How long.
+    pub limit: Limit,
+    /// Before that.
+    pub warm_up: Duration,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Scanned {
+    /// Operations of all threads, scans and point reads, and what the machine did meanwhile.
+    pub driven: Driven,
+    /// Rows that each scanning thread visited in the window.
+    pub rows_by_thread: Vec<u64>,
+    /// Latencies of the queries; one is from its first row asked for to its last one visited.
+    pub queries: Latencies,
+    /// Latencies of the point reads.
+    pub points: Latencies,
+    /// Counters of the store, by how much they grew in the window.
+    pub counted: Vec<(&'static str, u64)>,
+    rows_per_query: u64,
+}
+
+impl Scans {
+    /// Looks for what cannot be.
+    ///
+    /// # Errors
+    /// What to give instead.
+    pub fn check(&self) -> Result<(), String> {
+        let (keys, rows) = (self.rows.keys, self.query.rows(self.rows.keys));
+        if self.threads + self.readers == 0 {
+            return Err("neither scans nor point reads: give at least one thread of either".into());
+        }
+        if matches!(self.query, Query::Range(_)) && rows > keys {
+            return Err(format!("ranges of {rows} rows in a table of {keys}: give at most as many, or more rows"));
+        }
+        Ok(())
+    }
+
+    /// Measures on an open store, whose files are in `dir`. An error of the store is in [`Driven::error`], beside what was measured until then.
+    pub fn measure(&self, store: &dyn Store, dir: &Path, progress: &mut dyn Progress, stop: &AtomicBool) -> Scanned {
+        let done: Vec<Done> = (0..self.threads + self.readers).map(|_| Done::default()).collect();
+        let names: Vec<&'static str> = store.counters().into_iter().map(|(name, _)| name).collect();
+        let count = || {
+            let rows = done[..self.threads].iter().map(Done::rows);
+            rows.chain(store.counters().into_iter().map(|(_, value)| value)).collect()
+        };
+        let mut observer = Observer::new(dir).counting(count);
+        let spec = Spec { threads: self.threads + self.readers, warm_up: self.warm_up, limit: self.limit, stop };
+        let mut driven = drive(&spec, &mut observer, progress, &self.query.to_string(), |thread| {
+            // One key at a time is one request of a point reader.
+            let query = if thread < self.threads { self.query } else { Query::Gets(1) };
+            Ok(Client::new(query, self.rows, store.session()?, &done[thread], thread))
+        });
+        let mut counted = std::mem::take(&mut driven.observed.counted).into_iter();
+        let rows_by_thread = counted.by_ref().take(self.threads).collect();
+        let merged = |done: &[Done]| {
+            let mut all = Latencies::new();
+            done.iter().for_each(|done| all.merge(&done.latencies()));
+            all
+        };
+        Scanned {
+            driven,
+            rows_by_thread,
+            queries: merged(&done[..self.threads]),
+            points: merged(&done[self.threads..]),
+            counted: names.into_iter().zip(counted).collect(),
+            rows_per_query: self.query.rows(self.rows.keys),
+        }
+    }
+}
+
+/// The figures of a measurement, by the names of docs/bench.md.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figures {
+    /// Queries a second, parts of them included.
+    pub queries_per_s: f64,
+    /// Rows a second.
+    pub rows_per_s: f64,
+    /// Rows of one query.
+    pub rows_per_query: u64,
+    /// Reads of the device a second.
+    pub scan_device_reads_per_s: Option<f64>,
+    /// Bytes that the device read, 10^6 a second.
+    pub device_read_mb_per_s: Option<f64>,
+    /// Reads that the device had in flight, on average over the window.
+    pub device_queue_depth: Option<f64>,
+    /// Reads ahead in flight when one of them began, on average.
+    pub prefetch_depth_reached: Option<f64>,
+    /// Pages read ahead that left memory before anybody used them, as a share of all read ahead.
+    pub prefetch_waste: Option<f64>,
+    /// Rows of the scan that got least, beside the mean of all: 1 is even.
+    pub fairness: Option<f64>,
+    /// Rows a second and core where the processor is what limits: `None` where a scanning thread used less than 0.9 of a core.
+    pub cpu_bound_rows_per_s: Option<f64>,
+    /// Median latency of a query, us.
+    pub query_p50_us: f64,
+    /// 99th percentile, us.
+    pub query_p99_us: f64,
+    /// Point reads a second.
+    pub points_per_s: Option<f64>,
+    /// Median latency of a point read, us.
+    pub point_p50_us: Option<f64>,
+    /// 99th percentile, us.
+    pub point_p99_us: Option<f64>,
+}
+
+impl Scanned {
+    /// How much a counter of the store grew.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        self.counted.iter().find(|(counter, _)| *counter == name).map(|(_, grown)| *grown)
+    }
+
+    /// The figures.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let (seconds, observed) = (self.driven.window.as_secs_f64().max(1e-9), &self.driven.observed);
+        let rows: u64 = self.rows_by_thread.iter().sum();
+        let rows_per_s = rows as f64 / seconds;
+        let share = |part: &str, whole: &str| {
+            let (part, whole) = (self.counter(part)?, self.counter(whole)?);
+            (whole > 0).then(|| part as f64 / whole as f64)
+        };
+        let least = self.rows_by_thread.iter().min().filter(|_| rows > 0 && self.rows_by_thread.len() > 1);
+        let threads = self.rows_by_thread.len() as f64;
+        let cpu_bound = rows > 0 && observed.cpu_cores >= CPU_BOUND_CORES * threads;
+        let points = (self.points.count() > 0).then_some(&self.points);
+        Figures {
+            queries_per_s: rows_per_s / self.rows_per_query.max(1) as f64,
+            rows_per_s,
+            rows_per_query: self.rows_per_query,
+            scan_device_reads_per_s: observed.device.map(|device| device.reads as f64 / seconds),
+            device_read_mb_per_s: observed.device.map(|device| device.read_bytes as f64 / 1e6 / seconds),
+            device_queue_depth: observed.device_reads_in_flight,
+            prefetch_depth_reached: share("prefetch_depth_sum", "prefetch_reads"),
+            prefetch_waste: share("prefetch_wasted", "prefetched"),
+            fairness: least.map(|least| *least as f64 * threads / rows as f64),
+            cpu_bound_rows_per_s: cpu_bound.then(|| rows_per_s / observed.cpu_cores),
+            query_p50_us: self.queries.quantile_us(0.5),
+            query_p99_us: self.queries.quantile_us(0.99),
+            points_per_s: points.map(|points| points.count() as f64 / seconds),
+            point_p50_us: points.map(|points| points.quantile_us(0.5)),
+            point_p99_us: points.map(|points| points.quantile_us(0.99)),
+        }
+    }
+}

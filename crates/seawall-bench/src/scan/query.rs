@@ -1,0 +1,172 @@
+//! One query, and a thread that makes one after the other.
+//!
+//! 1. A query begins anywhere in the table, each place as likely as another, and finds all its rows.
+//! 2. Its rows are counted in small steps for everybody to see.
+
+use super::rows::Rows;
+use crate::run::Outcome;
+use crate::run::drive::Operation;
+use crate::run::recorder::Latencies;
+use crate::store::{Error, Result, Session};
+use crate::workload::{key, thread_rng};
+use rand::Rng as _;
+use rand_pcg::Pcg64Mcg;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Rows that are counted together.
+const STEP: u64 = 256;
+
+/// What a thread asks for, again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Query {
+    /// A range of so many rows, given by its first and last key.
+    Range(u64),
+    /// The whole table.
+    All,
+    /// So many random keys as one request.
+    MultiGet(u64),
+    /// The same one after the other.
+    Gets(u64),
+}
+
+impl Query {
+    /// Rows that one finds in a table of `keys`.
+    #[must_use]
+    pub fn rows(self, keys: u64) -> u64 {
+        match self {
+            Self::Range(rows) | Self::MultiGet(rows) | Self::Gets(rows) => rows,
+            Self::All => keys,
+        }
+    }
+}
+
+impl fmt::Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Range(rows) => write!(f, "range-{rows}"),
+            Self::All => f.write_str("all"),
+            Self::MultiGet(keys) => write!(f, "multi-get-{keys}"),
+            Self::Gets(keys) => write!(f, "gets-{keys}"),
+        }
+    }
+}
+
+impl FromStr for Query {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let of = |prefix: &str| text.strip_prefix(prefix)?.parse::<u64>().ok().filter(|n| *n > 0);
+        let found = if text == "all" { Some(Self::All) } else { None };
+        let found = found.or_else(|| of("range-").map(Self::Range)).or_else(|| of("multi-get-").map(Self::MultiGet));
+        found.or_else(|| of("gets-").map(Self::Gets)).ok_or_else(|| {
+            format!("{text:?} is no query: use range-N, all, multi-get-N or gets-N, where N is a number above 0")
+        })
+    }
+}
+
+/// What a thread has done, for everybody to see.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// Rows visited.
+    rows: AtomicU64,
+    /// Latencies of the queries of the window, when the thread has ended.
+    latencies: Mutex<Latencies>,
+}
+
+impl Done {
+    pub(super) fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn latencies(&self) -> Latencies {
+        self.latencies.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+}
+
+/// One thread's.
+pub(super) struct Client<'s> {
+    query: Query,
+    table: Rows,
+    session: Box<dyn Session + 's>,
+    done: &'s Done,
+    rng: Pcg64Mcg,
+    keys: Vec<Vec<u8>>,
+    latencies: Latencies,
+}
+
+impl<'s> Client<'s> {
+    pub(super) fn new(
+        query: Query,
+        table: Rows,
+        session: Box<dyn Session + 's>,
+        done: &'s Done,
+        thread: usize,
+    ) -> Self {
+        let keys = if let Query::MultiGet(keys) | Query::Gets(keys) = query { keys as usize } else { 0 };
+        let rng = thread_rng(table.seed, thread);
+        Self { query, table, session, done, rng, keys: vec![Vec::new(); keys], latencies: Latencies::new() }
+    }
+}
+
+impl Operation for Client<'_> {
+    fn next(&mut self) -> Result<Outcome> {
+        let (size, done) = (self.table.value_size as usize, self.done);
+        // A wrong value is kept and told afterwards: a visit cannot fail.
+        let (mut seen, mut wrong) = (0, None);
+        let mut visit = |key: &[u8], value: &[u8]| {
+            if std::hint::black_box(value).len() != size {
+                wrong = Some((key.to_vec(), value.len()));
+            }
+            seen += 1;
+            if seen % STEP == 0 {
+                done.rows.fetch_add(STEP, Ordering::Relaxed);
+            }
+        };
+        for key_ in &mut self.keys {
+            key_.clear();
+            key_.extend_from_slice(&key(self.rng.random_range(0..self.table.keys)));
+        }
+        let rows = match self.query {
+            Query::Range(rows) => {
+                let first = self.rng.random_range(0..=self.table.keys - rows);
+                self.session.range(&key(first), Some(&key(first + rows)), &mut visit)
+            }
+            Query::All => self.session.range(&[], None, &mut visit),
+            Query::MultiGet(_) => self.session.multi_get(&self.keys, &mut visit),
+            Query::Gets(_) => {
+                let mut found = 0;
+                for key in &self.keys {
+                    found += u64::from(self.session.get(key, &mut |value| visit(key, value))?);
+                }
+                Ok(found)
+            }
+        }?;
+        done.rows.fetch_add(seen % STEP, Ordering::Relaxed);
+        let failed =
+            |why: String| Err(Error::failed("bench", format!("{}: {why}: the store lost or changed rows", self.query)));
+        if let Some((key, len)) = wrong {
+            let key = String::from_utf8_lossy(&key).into_owned();
+            return failed(format!("the value of key {key} has {len} bytes where {size} were loaded"));
+        }
+        let expected = self.query.rows(self.table.keys);
+        if (rows, seen) != (expected, expected) {
+            return failed(format!("{seen} rows were found where {expected} were loaded"));
+        }
+        Ok(Outcome::Done(1))
+    }
+
+    fn recorded(&mut self, latency: Duration, _late: bool) {
+        self.latencies.add(latency);
+    }
+}
+
+impl Drop for Client<'_> {
+    fn drop(&mut self) {
+        let mut latencies = self.done.latencies.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        latencies.merge(&self.latencies);
+    }
+}

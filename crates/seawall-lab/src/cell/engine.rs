@@ -1,0 +1,232 @@
+//! What decides the outcome of a cell that measures the engine, beside load and threads.
+//!
+//! - Words are the engine's own: a level or flush method here is the value that its option of that name takes.
+//! - A part that a cell does not set is `None`, and not in its id.
+
+use super::{Access, CellSpec, Pattern};
+use serde::{Deserialize, Serialize};
+
+words! {
+    /// What a commit waits for.
+    ///
+    /// ```
+    /// use seawall_lab::cell::Level;
+    /// assert_eq!(Level::Written.number(), 2);
+    /// assert!(Level::Flushed.loss().starts_with("nothing"));
+    /// ```
+    Level {
+        /// Until the log is flushed: `innodb_flush_log_at_trx_commit = 1`.
+        Flushed = "flushed",
+        /// Until the log is written: 2.
+        Written = "written",
+        /// For nothing: 0.
+        Deferred = "deferred",
+    }
+}
+
+impl Level {
+    /// All levels, the safest first.
+    pub const ALL: [Self; 3] = [Self::Flushed, Self::Written, Self::Deferred];
+
+    /// The number that InnoDB gives it.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        match self {
+            Self::Flushed => 1,
+            Self::Written => 2,
+            Self::Deferred => 0,
+        }
+    }
+
+    /// What may be lost, with the engine's default `flush_interval` of a second.
+    #[must_use]
+    pub fn loss(self) -> &'static str {
+        match self {
+            Self::Flushed => "nothing, neither when the process dies nor when power fails",
+            Self::Written => "nothing when the process dies, at most the last second (flush_interval) when power fails",
+            Self::Deferred => "at most the last second (flush_interval), when the process dies as when power fails",
+        }
+    }
+
+    /// `level 2 (Written)`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flushed => "level 1 (Flushed)",
+            Self::Written => "level 2 (Written)",
+            Self::Deferred => "level 0 (Deferred)",
+        }
+    }
+
+    /// `Written (2)`, for titles.
+    fn short(self) -> &'static str {
+        match self {
+            Self::Flushed => "Flushed (1)",
+            Self::Written => "Written (2)",
+            Self::Deferred => "Deferred (0)",
+        }
+    }
+}
+
+words! {
+    /// How the engine writes and flushes its data file and its log.
+    ///
+    /// ```
+    /// use seawall_lab::cell::{Access, FlushMethod};
+    /// assert_eq!(FlushMethod::ODsync.access(), Access::Buffered);
+    /// assert_eq!(FlushMethod::ODirectDsync.word(), "o_direct_dsync");
+    /// ```
+    FlushMethod {
+        /// Through the page cache, `fdatasync`.
+        Fsync = "fsync",
+        /// Through the page cache, files opened with `O_DSYNC`.
+        ODsync = "o_dsync",
+        /// `O_DIRECT`, `fdatasync`.
+        ODirect = "o_direct",
+        /// `O_DIRECT`, `RWF_DSYNC` where a write is to be durable at once.
+        ODirectDsync = "o_direct_dsync",
+    }
+}
+
+impl FlushMethod {
+    /// How the page cache takes part.
+    #[must_use]
+    pub fn access(self) -> Access {
+        match self {
+            Self::Fsync | Self::ODsync => Access::Buffered,
+            Self::ODirect | Self::ODirectDsync => Access::Direct,
+        }
+    }
+}
+
+words! {
+    /// How a tree came to be, which decides where its leaves lie.
+    ///
+    /// ```
+    /// use seawall_lab::cell::KeyOrder;
+    /// assert_eq!(KeyOrder::Fragmented.word(), "fragmented");
+    /// ```
+    KeyOrder {
+        /// Rows put in key order: neighbours in the tree are neighbours in the file.
+        InOrder = "in-order",
+        /// Rows put in random order: they are not.
+        Fragmented = "fragmented",
+    }
+}
+
+words! {
+    /// Which settings the engine runs under.
+    ///
+    /// ```
+    /// use seawall_lab::cell::Origin;
+    /// assert_eq!(Origin::Recommended.word(), "recommended");
+    /// ```
+    Origin {
+        /// The engine's own.
+        Default = "default",
+        /// The `seawall.toml` that follows from the run's disk cells.
+        Recommended = "recommended",
+    }
+}
+
+/// How far a query reads ahead.
+///
+/// ```
+/// use seawall_lab::cell::Ahead;
+/// assert_eq!(Ahead::Window(8).word(), "window8");
+/// assert_eq!(serde_json::to_string(&Ahead::Adaptive)?, r#""adaptive""#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ahead {
+    /// Not at all: the page it needs, when it needs it.
+    None,
+    /// As far as it finds that it has to.
+    Adaptive,
+    /// So many pages, always.
+    Window(u32),
+}
+
+impl Ahead {
+    /// The word this value contributes to a cell id.
+    #[must_use]
+    pub fn word(self) -> String {
+        match self {
+            Self::None => "none".into(),
+            Self::Adaptive => "adaptive".into(),
+            Self::Window(pages) => format!("window{pages}"),
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Self::None => "no prefetch".into(),
+            Self::Adaptive => "adaptive prefetch".into(),
+            Self::Window(pages) => format!("prefetch of {pages} pages"),
+        }
+    }
+}
+
+/// How the engine is set up.
+///
+/// ```
+/// use seawall_lab::{cell::{Ahead, Access, KeyOrder}, plan};
+/// let shape = plan::range_prefetch(KeyOrder::Fragmented, Access::Direct, Ahead::None, 4).engine.unwrap();
+/// assert_eq!((shape.tree, shape.level), (Some(KeyOrder::Fragmented), None), "queries do not commit");
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EngineShape {
+    /// What a commit waits for.
+    pub level: Option<Level>,
+    /// How data and log are written and flushed.
+    pub method: Option<FlushMethod>,
+    /// The tree that is read.
+    pub tree: Option<KeyOrder>,
+    /// How far it is read ahead.
+    pub ahead: Option<Ahead>,
+    /// Which settings.
+    pub settings: Option<Origin>,
+}
+
+impl EngineShape {
+    pub(super) fn id(&self, spec: &CellSpec) -> String {
+        let mut parts = vec![spec.experiment.short().to_owned()];
+        parts.extend(self.tree.map(|t| t.word().to_owned()));
+        parts.push(spec.pattern.word().to_owned());
+        match self.method {
+            Some(method) => parts.push(method.word().to_owned()),
+            None if self.settings.is_none() => parts.push(spec.access.word().to_owned()),
+            None => {}
+        }
+        parts.extend(self.level.map(|l| l.word().to_owned()));
+        parts.extend(self.ahead.map(Ahead::word));
+        parts.extend(self.settings.map(|s| s.word().to_owned()));
+        parts.push(format!("t{}", spec.threads));
+        parts.join("/")
+    }
+
+    pub(super) fn title(&self, spec: &CellSpec) -> String {
+        let mut parts = vec![match (spec.pattern, self.tree, self.settings) {
+            (Pattern::ReadOnly, ..) => "read-only".to_owned(),
+            (Pattern::Transactional, ..) => "transactional".into(),
+            (Pattern::Tpcc, ..) => "TPC-C".into(),
+            (Pattern::Update, ..) => "small commits".into(),
+            (_, _, Some(_)) => "cold range queries".into(),
+            (_, Some(tree), None) => tree.word().into(),
+            (_, None, None) => "range queries".into(),
+        }];
+        match self.method {
+            Some(method) => parts.push(method.word().to_owned()),
+            None if self.settings.is_none() => parts.push(spec.access.word().to_owned()),
+            None => {}
+        }
+        parts.extend(self.level.map(|l| l.short().to_owned()));
+        parts.extend(self.ahead.map(Ahead::words));
+        parts.extend(self.settings.map(|s| format!("{} settings", s.word())));
+        let (one, many) =
+            if spec.pattern == Pattern::RangeQuery { ("query", "queries") } else { ("thread", "threads") };
+        parts.push(if spec.threads == 1 { format!("1 {one}") } else { format!("{} {many}", spec.threads) });
+        parts.join(", ")
+    }
+}

@@ -1,0 +1,258 @@
+//! Measuring the engine: the lab keeps time, counts and judges; whoever knows the engine makes the databases and does the work.
+//!
+//! ```text
+//!   make ──once, databases filled──> prepare ──before each round──> worker, one a thread ──round over──> finish
+//! ```
+//!
+//! 1. The lab does not depend on the engine: [`Engine`] is implemented where workloads are (`seawall-bench`), and a run
+//!    without one leaves these cells out and says so.
+//! 2. Making, preparing and finishing are outside the timing; an operation is timed as a whole.
+//! 3. Everything is below the directory that [`Engine::make`] is given, which goes with the lab's scratch directory.
+
+use super::work::{Turns, Until};
+use super::{LabError, Limits, Progress, Unavailable};
+use crate::cell::CellSpec;
+use crate::results::Round;
+use crate::run::record::Recorder;
+use seawall_io::{Disk as _, OpenHow, OsDisk};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// Rows of a tree of E6 are about this large with their keys and what the engine keeps beside them, bytes.
+pub const ROW_BYTES: u64 = 200;
+/// A tree of E6 is at most this large, bytes: it is made in memory, and its queries are cold however large the scratch file is.
+const TREE_BYTES_MAX: u64 = 1 << 30;
+/// A tree of E6 is this many times as large as the pool that it is read through.
+pub const TREE_TO_POOL: u64 = 8;
+
+/// What the engine is to make databases of.
+///
+/// ```
+/// use seawall_lab::run::EngineSizes;
+/// let sizes = EngineSizes::of(512 << 20);
+/// assert_eq!(sizes.tree_bytes, 256 << 20);
+/// assert!(sizes.disk_bytes() < 4 << 30);
+/// // However much of the disk is measured, a tree is made in memory.
+/// assert_eq!(EngineSizes::of(64 << 30).tree_bytes, 1 << 30);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineSizes {
+    /// Bytes of each tree of E6, about.
+    pub tree_bytes: u64,
+    /// Rows of each range that a query reads.
+    pub range_rows: u32,
+    /// Rows of the table of E5's read-only and transactional loads.
+    pub rows: u32,
+    /// Customers of a TPC-C district; 3,000 are the specification's.
+    pub customers: u32,
+    /// TPC-C's items, in proportion; 100,000 are the specification's.
+    pub items: u32,
+    /// TPC-C's warehouses: one a thread.
+    pub warehouses: u16,
+    /// The most log that a database of E5 keeps, bytes.
+    pub log_bytes: u64,
+}
+
+impl EngineSizes {
+    /// In proportion to the scratch file: with its 512 MiB, trees of 256 MiB and TPC-C at a tenth.
+    #[must_use]
+    pub fn of(file_bytes: u64) -> Self {
+        let tree_bytes = (file_bytes / 2).min(TREE_BYTES_MAX);
+        let customers = (300 * (file_bytes >> 20) / 512).clamp(30, 3000) as u32;
+        Self {
+            tree_bytes,
+            range_rows: (tree_bytes / ROW_BYTES / 100).clamp(100, 30_000) as u32,
+            rows: (100_000 * (file_bytes >> 20) / 512).clamp(2000, 1_000_000) as u32,
+            customers,
+            items: customers * 100 / 3,
+            warehouses: crate::plan::COMMIT_THREADS as u16,
+            log_bytes: (file_bytes / 4).clamp(32 << 20, 128 << 20),
+        }
+    }
+
+    /// Rows of each tree of E6.
+    #[must_use]
+    pub fn tree_rows(&self) -> u32 {
+        u32::try_from(self.tree_bytes / ROW_BYTES).unwrap_or(u32::MAX)
+    }
+
+    /// The pool that the trees of E6 are read through, bytes.
+    #[must_use]
+    pub fn pool_bytes(&self) -> u64 {
+        (self.tree_bytes / TREE_TO_POOL).max(1 << 20)
+    }
+
+    /// The most that all databases take together, bytes: trees with half-full leaves, and four databases of E5 that grow.
+    #[must_use]
+    pub fn disk_bytes(&self) -> u64 {
+        let levels = u64::from(self.rows) * 1000 + self.log_bytes + (96 << 20);
+        3 * self.tree_bytes + 5 * levels
+    }
+}
+
+/// What [`Engine::make`] is told.
+///
+/// ```no_run
+/// # fn make(work: &seawall_lab::run::EngineWork<'_>) {
+/// for spec in work.specs {
+///     println!("{} below {}", spec.title(), work.dir.display());
+/// }
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct EngineWork<'a> {
+    /// An empty directory that goes at the end of the run.
+    pub dir: &'a Path,
+    /// The cells to come.
+    pub specs: &'a [CellSpec],
+    /// How large.
+    pub sizes: EngineSizes,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// The recommended settings: a `seawall.toml`.
+    pub seawall_toml: &'a str,
+    /// Raised by Ctrl-C.
+    pub stop: &'a AtomicBool,
+}
+
+/// Why the engine did not do what a cell asks.
+///
+/// ```
+/// use seawall_lab::run::{EngineError, LabError};
+/// let error: LabError = EngineError::Failed("no space".into()).into();
+/// assert_eq!(error.to_string(), "the engine failed: no space");
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// It does not offer this here: the cell is left out.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+    /// An error that ends the run.
+    #[error("the engine failed: {0}")]
+    Failed(String),
+}
+
+impl From<EngineError> for LabError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Unavailable(reason) => Self::Unavailable(Unavailable(reason)),
+            EngineError::Interrupted => Self::Interrupted,
+            failed @ EngineError::Failed(_) => Self::Engine(failed),
+        }
+    }
+}
+
+/// Makes databases and works on them.
+pub trait Engine {
+    /// Makes what the cells need; called once, before all else.
+    ///
+    /// # Errors
+    /// [`EngineError::Interrupted`], [`EngineError::Failed`].
+    fn make(&mut self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<(), EngineError>;
+
+    /// Brings a database into the state that the cell is about.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    fn prepare<'e>(&'e mut self, spec: &CellSpec, seed: u64) -> Result<Box<dyn Ready + 'e>, EngineError>;
+}
+
+/// A database ready for one round.
+pub trait Ready: Sync {
+    /// The work of one thread, made on that thread.
+    ///
+    /// # Errors
+    /// [`EngineError::Failed`].
+    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>, EngineError>;
+
+    /// The database's directory.
+    fn dir(&self) -> PathBuf;
+
+    /// Writes and syncs that the engine issued since the database was ready.
+    fn issued(&self) -> Issued;
+
+    /// The round is over: leaves nothing behind that would run into the next one.
+    ///
+    /// # Errors
+    /// [`EngineError::Failed`].
+    fn finish(self: Box<Self>) -> Result<(), EngineError>;
+}
+
+/// What the engine issued.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Issued {
+    /// Writes.
+    pub writes: u64,
+    /// Syncs, and writes that were durable when they returned.
+    pub syncs: u64,
+}
+
+/// One thread's work.
+pub trait Worker {
+    /// Does one operation, whole; whether there are more.
+    ///
+    /// # Errors
+    /// [`EngineError::Failed`].
+    fn operation(&mut self) -> Result<bool, EngineError>;
+}
+
+/// One round on a database that is ready; what the machine did meanwhile is not known here.
+pub(super) fn round(spec: &CellSpec, ready: &dyn Ready, limits: &Limits, stop: &AtomicBool) -> Result<Round, LabError> {
+    let start = Instant::now();
+    let until = Until::new(start, limits, spec.threads, stop);
+    let pace = limits.rate.map(|rate| Mutex::new(seawall_io::Pace::new(rate)));
+    let before = ready.issued();
+    let results: Vec<Result<Recorder, LabError>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..spec.threads)
+            .map(|thread| {
+                let turns = Turns { until: &until, pace: pace.as_ref() };
+                scope.spawn(move || work(ready, thread, &turns))
+            })
+            .collect();
+        threads.into_iter().map(super::work::joined).collect()
+    });
+    let elapsed = start.elapsed();
+    let records = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut merged = Recorder::merge(records).ok_or(LabError::Interrupted)?;
+    let after = ready.issued();
+    (merged.writes, merged.syncs) =
+        (after.writes.saturating_sub(before.writes), after.syncs.saturating_sub(before.syncs));
+    let took = merged.took.filter(|_| limits.rate.is_none()).unwrap_or(elapsed);
+    Ok(merged.into_round(took.as_secs_f64()))
+}
+
+fn work(ready: &dyn Ready, thread: u32, turns: &Turns<'_>) -> Result<Recorder, LabError> {
+    let mut record = Recorder::new(turns.until.start);
+    let mut worker = ready.worker(thread)?;
+    loop {
+        if !turns.paced(record.operations()) {
+            return Ok(record);
+        }
+        let started = Instant::now();
+        if !worker.operation()? {
+            return Ok(record);
+        }
+        let end = Instant::now();
+        record.add(end - started, end);
+        if turns.until.over(end, record.operations()) {
+            return Ok(record);
+        }
+    }
+}
+
+/// What the page cache holds of the files in `dir`; `None` when the kernel does not tell.
+pub(super) fn cached_bytes(disk: &OsDisk, dir: &Path) -> Option<u64> {
+    let mut sum = 0;
+    for path in disk.list(dir).ok()?.iter().filter(|path| path.is_file()) {
+        // The engine recycles files at any time: one that is gone takes no memory.
+        let Ok(file) = disk.open(path, OpenHow::default()) else { continue };
+        sum += disk.cached(&file, disk.len(&file).ok()?).ok()?.resident;
+    }
+    Some(sum)
+}
