@@ -5,7 +5,7 @@
 //! ```
 //!
 //! 1. What memory the load has does not decide where rows lie, and a random load beyond memory takes hours in some stores: so it gets
-//!    [`LOAD_POOL_FACTOR`] times the data, if the machine has that; bounds begin afterwards.
+//!    a pool of twice the data, if the machine has that; bounds begin afterwards.
 //! 2. fio reads the file when the store is closed and nothing else is done.
 
 use super::fio::{self, Pattern};
