@@ -109,7 +109,8 @@ need-peers: need-linker
 	@for header in rocksdb/c.h lmdb.h sqlite3.h wiredtiger.h; do \
 	  echo "#include <$$header>" | $(CC) -E - >/dev/null 2>&1 || missing=1; \
 	done; \
-	test -z "$$missing" || scripts/apt-install librocksdb-dev liblmdb-dev libsqlite3-dev libwiredtiger-dev
+	echo '#include <rocksdb/options.h>' | c++ -std=c++17 -x c++ -E - >/dev/null 2>&1 || missing=1; \
+	test -z "$$missing" || scripts/apt-install g++ librocksdb-dev liblmdb-dev libsqlite3-dev libwiredtiger-dev
 
 need-linker:
 	@command -v cc >/dev/null || scripts/apt-install gcc libc6-dev

@@ -1,4 +1,4 @@
-//! Compiles the shim over WiredTiger's methods, and says which versions of the crates were locked, which they do not say themselves.
+//! Compiles the shims over WiredTiger's methods and over what RocksDB's C interface lacks, and says which versions of the crates were locked, which they do not say themselves.
 
 use std::path::Path;
 
@@ -15,6 +15,9 @@ fn main() -> Result<(), String> {
     }
     println!("cargo:rerun-if-changed=src/wiredtiger/shim.c");
     cc::Build::new().file("src/wiredtiger/shim.c").warnings(true).compile("seawall_wiredtiger_shim");
+    println!("cargo:rerun-if-changed=src/rocksdb/shim.cc");
+    cc::Build::new().cpp(true).std("c++17").file("src/rocksdb/shim.cc").warnings(true).compile("seawall_rocksdb_shim");
+    println!("cargo:rustc-link-lib=rocksdb");
     // After the shim, which needs it.
     println!("cargo:rustc-link-lib=wiredtiger");
     Ok(())

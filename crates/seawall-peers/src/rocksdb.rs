@@ -14,7 +14,7 @@ mod options;
 mod sys;
 
 use self::db::{Database, LOCK_TIMEOUT_MS, Locking, View};
-use self::options::{DbOptions, Reading, Writing};
+use self::options::{DbOptions, ReadAhead, Reading, Writing};
 use crate::support::{Flusher, Options, make_dir, setting};
 use seawall_bench::store::{About, Durability, Visit};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
@@ -28,7 +28,7 @@ const NAME: &str = "rocksdb";
 pub(crate) struct RocksDb {
     about: About,
     flusher: Option<Flusher>,
-    readahead_bytes: usize,
+    ahead: ReadAhead,
     writing: Writing,
     loading: Writing,
     /// After what uses it, so that it is dropped last.
@@ -100,14 +100,17 @@ fn option_in<'f>(file: &'f str, name: &str) -> Option<&'f str> {
 }
 
 impl RocksDb {
-    /// Opens it. Options: `transactions` and `direct` (true or false), `readahead_size` (bytes, for scans), any of RocksDB's by their own
+    /// Opens it. Options: `transactions` and `direct` (true or false), `readahead_size` (bytes, for scans), `async_io` (true or false), any of RocksDB's by their own
     /// names, and with `table.` before the name those of the block-based table format.
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
         make_dir(NAME, settings)?;
         let mut options = Options::new(NAME, settings);
         let transactions = options.take("transactions")?.unwrap_or(settings.tables.len() > 1);
         let direct = options.take("direct")?.unwrap_or(settings.data_bytes > settings.pool_bytes);
-        let readahead_bytes = options.take("readahead_size")?.unwrap_or(0);
+        let ahead = ReadAhead {
+            bytes: options.take("readahead_size")?.unwrap_or(0),
+            asynchronous: options.take("async_io")?.unwrap_or(false),
+        };
         let [database, table] = configure(settings, direct, &options.rest());
         let text = format!("{}block_based_table_factory={{{}}};", text_of(&database), text_of(&table));
         let Some(dir) = settings.dir.to_str() else {
@@ -119,6 +122,8 @@ impl RocksDb {
 
         let sync = settings.durability == Durability::Flushed;
         let mut shown = vec![setting("WriteOptions.sync", sync), setting("TransactionDB", transactions)];
+        shown.push(setting("ReadOptions.async_io", ahead.asynchronous));
+        shown.push(setting("ReadOptions.readahead_size", ahead.bytes));
         if transactions {
             shown.push(setting("deadlock_detect", true));
             shown.push(setting("transaction_lock_timeout", LOCK_TIMEOUT_MS));
@@ -133,7 +138,7 @@ impl RocksDb {
         });
         let about = About { version: option_in(&file, "rocksdb_version").unwrap_or("unknown").into(), settings: shown };
         let (writing, loading) = (Writing::new(sync, true), Writing::new(false, false));
-        Ok(Self { about, flusher, readahead_bytes, writing, loading, db })
+        Ok(Self { about, flusher, ahead, writing, loading, db })
     }
 }
 
@@ -143,9 +148,9 @@ impl Store for RocksDb {
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        let readings = (Reading::new(0), Reading::new(self.readahead_bytes));
+        let (latest, scanning) = (Reading::new(), Reading::ahead(self.ahead)?);
         let locking = self.db.transaction();
-        Ok(Box::new(Work { store: self, latest: readings.0, scanning: readings.1, locking, value: Vec::new() }))
+        Ok(Box::new(Work { store: self, latest, scanning, locking, value: Vec::new() }))
     }
 
     /// Flushes the write buffers and waits for compaction. "Pending" is known of the default family only; of the others, compaction is over
@@ -233,7 +238,7 @@ impl Session for Work<'_> {
 
     fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
         // With its end, RocksDB does not read ahead beyond it.
-        let bounded = to.map(|to| Reading::to(to, self.store.readahead_bytes));
+        let bounded = to.map(|to| Reading::ahead_to(self.store.ahead, to)).transpose()?;
         let mut cursor = self.store.db.cursor(bounded.as_ref().unwrap_or(&self.scanning), 0);
         cursor.seek(from);
         let mut seen = 0;
@@ -247,7 +252,7 @@ impl Session for Work<'_> {
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
         let mut found = 0;
-        match self.store.db.multi_get(&self.latest, 0, keys) {
+        match self.store.db.multi_get(&self.scanning, 0, keys) {
             Some(values) => {
                 for (key, value) in keys.iter().zip(values?) {
                     let Some(value) = value else { continue };
@@ -272,7 +277,7 @@ impl Session for Work<'_> {
         self.latest.set_snapshot(None);
         Ok(Box::new(Open {
             view: None,
-            reading: Reading::new(0),
+            reading: Reading::new(),
             latest: &self.latest,
             tx: locking,
             db: &self.store.db,
@@ -373,7 +378,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut settings = settings(dir.path());
         settings.tables.truncate(1);
-        settings.options = vec![setting("direct", true), setting("table.block_size", 4096)];
+        settings.options = vec![
+            setting("direct", true),
+            setting("table.block_size", 4096),
+            setting("async_io", true),
+            setting("readahead_size", 65536),
+        ];
         let store = RocksDb::open(&settings).unwrap();
         assert!(store.about().version.starts_with(|c: char| c.is_ascii_digit()), "{:?}", store.about());
         assert!(store.about().settings.contains(&setting("table.block_size", 4096)));
@@ -389,6 +399,8 @@ mod tests {
         assert_eq!(session.multi_get(&keys, visit).unwrap(), 2);
         assert_eq!(seen, [rows[3].clone(), rows[7].clone()]);
         assert_eq!(session.scan(&[], 1000, &mut |_, _| ()).unwrap(), 201);
+        assert_eq!(session.range(&[3], Some(&[9]), &mut |_, _| ()).unwrap(), 6);
+        assert!(store.about().settings.contains(&setting("ReadOptions.async_io", true)));
         drop(session);
         Box::new(store).close().unwrap();
         let store = RocksDb::open(&settings).unwrap();

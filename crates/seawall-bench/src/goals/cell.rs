@@ -3,9 +3,13 @@
 //! 1. A cell is measured by a process of its own: nothing of one store is in memory while another is measured.
 //! 2. Cells with the same [`Cell::data`] work on the same rows, made once; what a loading workload fills is made anew each time.
 
+use super::spec::SUBJECT;
+use crate::scan::fio::{Pattern, data_file};
+use crate::scan::{Order, Query};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Added to every flush of [`DiskKind::SlowFlush`], ms.
 pub const FLUSH_DELAY_MS: u64 = 8;
@@ -29,7 +33,12 @@ pub enum Tool {
     Callgrind,
     /// `seawall bench restart`.
     Restart,
+    /// `seawall bench scan`.
+    Scan,
 }
+
+/// Point readers alone, as a workload of [`Tool::Scan`]; after a query and a plus, beside one thread that scans.
+pub const POINTS: &str = "points";
 
 /// The disk under a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +73,9 @@ pub struct Cell {
     pub disk: DiskKind,
     /// Workload.
     pub workload: String,
+    /// In which order the rows of a scan were inserted.
+    #[serde(default)]
+    pub order: Option<Order>,
     /// Store; `fio` where there is none.
     pub store: String,
     /// Threads, or jobs.
@@ -96,8 +108,9 @@ impl Cell {
     pub fn name(&self) -> String {
         let set: String = self.set.iter().map(|(name, value)| format!(" {name}={value}")).collect();
         let fold = if self.fold > 1 { format!(" fold {}", self.fold) } else { String::new() };
+        let order = self.order.map_or_else(String::new, |order| format!(" {order}"));
         format!(
-            "{}{:?} {} {} {}t {}x{} pool {}M {}{fold}{set} {}s",
+            "{}{:?}{order} {} {} {}t {}x{} pool {}M {}{fold}{set} {}s",
             self.disk.prefix(),
             self.tool,
             self.workload,
@@ -128,11 +141,17 @@ impl Cell {
     #[must_use]
     pub fn data(&self) -> String {
         match self.tool {
+            // fio reads what Seawall scans.
+            Tool::Scan | Tool::Fio if self.order.is_some() => {
+                let store = if self.tool == Tool::Fio { SUBJECT } else { &self.store };
+                let order = self.order.map_or("", Order::name);
+                format!("scan-{store}-{order}-{}-{}", self.keys, self.value_size)
+            }
             Tool::Fio => format!("fio-{}", self.data_mib()),
             Tool::Tpcc => format!("tpcc-{}-{}", self.store, self.keys),
             Tool::Restart => format!("restart-{}-{}", self.keys, self.log_mib),
             Tool::Kv | Tool::Callgrind if self.loads() => format!("{}-{}", self.workload, self.store),
-            Tool::Kv | Tool::Callgrind => format!("kv-{}-{}-{}", self.store, self.keys, self.value_size),
+            Tool::Kv | Tool::Callgrind | Tool::Scan => format!("kv-{}-{}-{}", self.store, self.keys, self.value_size),
         }
     }
 
@@ -178,9 +197,17 @@ impl Cell {
     #[must_use]
     pub fn preparation(&self, dir: &Path) -> Option<Vec<String>> {
         match self.tool {
+            Tool::Fio if self.order.is_some() => Self {
+                tool: Tool::Scan,
+                store: SUBJECT.into(),
+                workload: POINTS.into(),
+                set: BTreeMap::new(),
+                ..self.clone()
+            }
+            .preparation(dir),
             Tool::Restart | Tool::Fio => None,
             Tool::Kv | Tool::Callgrind if self.loads() => None,
-            Tool::Kv | Tool::Callgrind | Tool::Tpcc => {
+            Tool::Kv | Tool::Callgrind | Tool::Tpcc | Tool::Scan => {
                 let mut args = self.common(dir);
                 args.extend(["--load-only".into(), "--reuse".into()]);
                 Some(args)
@@ -202,6 +229,13 @@ impl Cell {
                 add("tpcc", "--json".into());
                 add("--warehouses", self.keys.to_string());
             }
+            Tool::Scan => {
+                add("scan", "--json".into());
+                add("--keys", self.keys.to_string());
+                add("--value-size", self.value_size.to_string());
+                add("--tree", self.order.map_or("", Order::name).into());
+                self.queries(&mut add);
+            }
             Tool::Kv | Tool::Callgrind | Tool::Fio => {
                 add("kv", "--json".into());
                 add("--workload", self.workload.clone());
@@ -215,7 +249,13 @@ impl Cell {
             return args;
         }
         add("--store", self.store.clone());
-        add("--threads", self.threads.to_string());
+        if self.tool == Tool::Scan {
+            // fio is a cell of its own.
+            args.push("--no-fio".into());
+        } else {
+            add("--threads", self.threads.to_string());
+        }
+        let mut add = |flag: &str, value: String| args.extend([flag.to_owned(), value]);
         add("--durability", self.durability.clone());
         add("--seed", "1".into());
         if self.fold > 1 {
@@ -231,9 +271,41 @@ impl Cell {
         args
     }
 
+    /// Who scans what, and who reads points beside it.
+    fn queries(&self, add: &mut impl FnMut(&str, String)) {
+        let (query, readers) = match self.workload.strip_suffix(POINTS) {
+            Some(query) => (query.strip_suffix('+'), self.threads),
+            None => (Some(self.workload.as_str()), 0),
+        };
+        let threads = if readers == 0 { self.threads } else { u32::from(query.is_some()) };
+        add("--threads", threads.to_string());
+        add("--point-readers", readers.to_string());
+        match query.and_then(|query| query.parse().ok()) {
+            Some(Query::Range(rows)) => add("--rows-per-range", rows.to_string()),
+            Some(Query::MultiGet(keys)) => add("--multi-get", keys.to_string()),
+            Some(Query::Gets(keys)) => add("--gets", keys.to_string()),
+            Some(Query::All) | None => add("--rows-per-range", "all".into()),
+        }
+    }
+
+    /// Whether its workload is one of [`Tool::Scan`].
+    ///
+    /// # Errors
+    /// Which there are.
+    pub fn check_scan(&self) -> Result<(), String> {
+        let query =
+            self.workload.strip_suffix(POINTS).map_or(Some(&self.workload[..]), |query| query.strip_suffix('+'));
+        query.map_or(Ok(()), |query| query.parse::<Query>().map(drop))?;
+        self.order.map(drop).ok_or_else(|| "its data has no order: give `order` there".into())
+    }
+
     /// Arguments of fio that measure it on `file`.
     #[must_use]
     pub fn fio_arguments(&self, file: &Path) -> Vec<String> {
+        if let Some(pattern) = self.pattern() {
+            let [warm_up, time] = [self.warm_up_seconds, self.seconds].map(Duration::from_secs_f64);
+            return pattern.arguments(file, warm_up, time);
+        }
         let mut args = fio_common(file, self.data_mib());
         args.extend(
             ["--rw=randread", "--bs=16k", "--direct=1", "--ioengine=psync", "--thread", "--group_reporting"]
@@ -246,6 +318,12 @@ impl Cell {
         args
     }
 
+    /// How fio reads what is scanned; `None` where it reads a file of its own.
+    #[must_use]
+    pub fn pattern(&self) -> Option<Pattern> {
+        self.order.and_then(|_| self.workload.parse().ok())
+    }
+
     /// Arguments of fio that write `file`, so that every block of it is there.
     #[must_use]
     pub fn fio_preparation(&self, file: &Path) -> Vec<String> {
@@ -254,10 +332,16 @@ impl Cell {
         args
     }
 
-    /// The file of fio in its directory.
-    #[must_use]
-    pub fn fio_file(dir: &Path) -> PathBuf {
-        dir.join("file")
+    /// The file that fio reads: its own in its directory, or that of a store that was scanned.
+    ///
+    /// # Errors
+    /// When no file there holds the rows.
+    pub fn fio_file(&self, dir: &Path) -> Result<PathBuf, String> {
+        if self.order.is_none() {
+            return Ok(dir.join("file"));
+        }
+        let found = data_file(dir, self.keys.saturating_mul(self.value_size));
+        found.ok_or_else(|| format!("no file below {} holds the rows: fio has nothing to read", dir.display()))
     }
 }
 

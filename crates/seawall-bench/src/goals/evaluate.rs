@@ -83,6 +83,10 @@ pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
     let peer = theirs.as_ref().and_then(|theirs| taken(goal.take, &theirs.values));
     let ratio =
         figure.zip(peer).map(|(figure, peer)| (figure - goal.slack).max(0.0) / peer).filter(|ratio| ratio.is_finite());
+    let other = goal.or.as_ref().is_some_and(|other| {
+        let of = Source { cell: goal.ours.cell.clone(), figure: other.figure.clone() };
+        taken(goal.take, &figures(&of).values).is_some_and(|value| value >= other.at_least)
+    });
     let held = if goal.theirs.is_some() { ratio } else { figure };
     let verdict = match (held, goal.threshold, goal.or_at_most.zip(figure)) {
         (_, Threshold::Reported, _) if figure.is_some() && (goal.theirs.is_none() || peer.is_some()) => {
@@ -90,7 +94,7 @@ pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
         }
         (None, ..) => Verdict::NotMeasured,
         (Some(_), _, Some((limit, figure))) if figure <= limit => Verdict::Met,
-        (Some(held), threshold, _) if threshold.holds(held) => Verdict::Met,
+        (Some(held), threshold, _) if threshold.holds(held) || other => Verdict::Met,
         _ => Verdict::Short,
     };
     let why = (verdict == Verdict::NotMeasured).then(|| {
@@ -139,6 +143,9 @@ impl Goal {
         }
         if let Some(limit) = self.or_at_most {
             text.push_str(&format!(" or <= {limit}"));
+        }
+        if let Some(other) = &self.or {
+            text.push_str(&format!(" or {} >= {}", other.figure, number(other.at_least)));
         }
         text
     }

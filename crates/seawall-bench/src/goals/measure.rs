@@ -6,6 +6,7 @@
 use super::cell::{CALLGRIND_OPS, Cell, DiskKind, Tool};
 use super::disks::{Disks, delayed_calls};
 use super::process::{self, ProcessError, Said};
+use crate::scan::fio;
 use seawall_lab::run::ForeignReading;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -112,8 +113,8 @@ impl Bench<'_> {
     /// [`ProcessError`].
     pub fn prepare(&mut self, cell: &Cell) -> Result<(), ProcessError> {
         let dir = self.disks.dir(cell)?;
-        if cell.tool == Tool::Fio {
-            let file = Cell::fio_file(&dir);
+        if cell.tool == Tool::Fio && cell.order.is_none() {
+            let file = cell.fio_file(&dir).map_err(ProcessError::Failed)?;
             if file.exists() {
                 return Ok(());
             }
@@ -150,7 +151,7 @@ impl Bench<'_> {
         self.wait_for_quiet()?;
         let limit = BESIDE_WINDOW + Duration::from_secs_f64(cell.seconds + cell.warm_up_seconds);
         let result = match cell.tool {
-            Tool::Kv | Tool::Tpcc | Tool::Restart => {
+            Tool::Kv | Tool::Tpcc | Tool::Restart | Tool::Scan => {
                 let mut command = Command::new(&self.exe);
                 command.args(cell.arguments(&dir, None)).envs(environment);
                 let said = process::run(command, limit, self.stop)?;
@@ -186,7 +187,7 @@ impl Bench<'_> {
 
     fn fio(&self, cell: &Cell, dir: &Path, limit: Duration) -> Result<Measured, ProcessError> {
         let mut fio = Command::new("fio");
-        fio.args(cell.fio_arguments(&Cell::fio_file(dir)));
+        fio.args(cell.fio_arguments(&cell.fio_file(dir).map_err(ProcessError::Failed)?));
         let said = process::run(fio, limit, self.stop)?;
         fio_result(&said.out, cell).map_err(ProcessError::Failed)
     }
@@ -230,22 +231,27 @@ fn instructions(said: &str) -> Option<f64> {
     line.rsplit(':').next()?.trim().parse().ok()
 }
 
-/// fio's JSON, before which it may print warnings.
+/// What fio read.
 pub(super) fn fio_result(text: &str, cell: &Cell) -> Result<Measured, String> {
-    let json = text.find('{').map_or("", |at| &text[at..]);
-    let value: Value = serde_json::from_str(json).map_err(|e| format!("fio's result is no JSON: {e}"))?;
-    let iops = value["jobs"][0]["read"]["iops"].as_f64().filter(|iops| *iops > 0.0);
-    let iops = iops.ok_or("fio's result has no reads")?;
-    let settings = [
-        ("jobs", cell.threads.to_string()),
-        ("ioengine", "psync".into()),
-        ("direct", "1".into()),
-        ("bs", "16k".into()),
+    let (reads, version) = fio::parse(text)?;
+    let settings = match cell.pattern() {
+        Some(pattern) => vec![("pattern", pattern.to_string()), ("ioengine", "libaio".into()), ("direct", "1".into())],
+        None => vec![
+            ("jobs", cell.threads.to_string()),
+            ("ioengine", "psync".into()),
+            ("direct", "1".into()),
+            ("bs", "16k".into()),
+        ],
+    };
+    let figures = [
+        ("ops_per_s", reads.reads_per_s),
+        ("device_reads_per_s", reads.reads_per_s),
+        ("device_read_mb_per_s", reads.mb_per_s),
     ];
     Ok(Measured {
-        figures: [("ops_per_s".to_owned(), iops), ("device_reads_per_s".to_owned(), iops)].into(),
+        figures: figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         settings: settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-        version: value["fio version"].as_str().unwrap_or_default().to_owned(),
+        version,
         ..Measured::default()
     })
 }

@@ -276,6 +276,7 @@ impl Restart {
             tool: Tool::Fio,
             disk: DiskKind::Plain,
             workload: "random-read".into(),
+            order: None,
             store: "fio".into(),
             threads: IOPS_JOBS,
             keys: mib.max(1) << 10,

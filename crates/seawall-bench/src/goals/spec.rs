@@ -4,6 +4,8 @@
 //! 2. Two goals that need the same figure share one [`Cell`]: cells are compared by what is measured, not by who asked.
 
 use super::cell::{Cell, DiskKind, Tool};
+use crate::scan::Order;
+use crate::scan::fio::Pattern;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -84,6 +86,8 @@ struct Data {
     pool_mib: Either<u64>,
     #[serde(default)]
     bounded: bool,
+    /// Of scans: in which order rows are inserted.
+    order: Option<Order>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -111,6 +115,9 @@ struct WrittenGoal {
     limits: Option<Threshold>,
     #[serde(default)]
     around: bool,
+    /// Only on the plain disk, wherever its group is also measured.
+    #[serde(default)]
+    plain: bool,
 }
 
 fn rate() -> String {
@@ -140,6 +147,9 @@ fn flushed() -> String {
 #[serde(deny_unknown_fields)]
 struct Against {
     store: String,
+    /// In the goal's name, where the store's says too little.
+    name: Option<String>,
+    threads: Option<u32>,
     tool: Option<Tool>,
     workload: Option<String>,
     figure: Option<String>,
@@ -151,10 +161,21 @@ struct Against {
     more_than: Option<f64>,
     at_most: Option<f64>,
     or_at_most: Option<f64>,
+    or: Option<Other>,
     #[serde(default)]
     slack: f64,
     #[serde(default)]
     reported: bool,
+}
+
+/// Another figure of ours, and what it must reach for the goal to be met whatever the ratio.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Other {
+    /// Its name in the result.
+    pub figure: String,
+    /// No less than.
+    pub at_least: f64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -223,6 +244,8 @@ pub struct Goal {
     pub threshold: Threshold,
     /// Ours meets the goal too when it is at most this, whatever the ratio.
     pub or_at_most: Option<f64>,
+    /// And when this figure is at least so much.
+    pub or: Option<Other>,
     /// Taken off ours before the ratio is made.
     pub slack: f64,
     /// The other side is measured before and after ours, not in turn with it.
@@ -345,7 +368,7 @@ impl Maker<'_> {
             return Err(format!("group {}: no rounds: nothing would be measured; give at least 1", group.id));
         }
         let mut goals = Vec::new();
-        for goal in &group.goal {
+        for goal in group.goal.iter().filter(|goal| disk == DiskKind::Plain || !goal.plain) {
             for &threads in &goal.cell.threads {
                 self.goals(goal, threads, disk, &mut goals)?;
             }
@@ -369,6 +392,7 @@ impl Maker<'_> {
             take: goal.take,
             threshold: Threshold::Reported,
             or_at_most: None,
+            or: None,
             slack: 0.0,
             around: false,
         };
@@ -384,7 +408,7 @@ impl Maker<'_> {
                 ..goal.cell.clone()
             };
             cell.seconds = against.seconds.or(cell.seconds);
-            let mut cell = self.cell(&cell, threads, disk).map_err(told)?;
+            let mut cell = self.cell(&cell, against.threads.unwrap_or(threads), disk).map_err(told)?;
             cell.store.clone_from(&against.store);
             cell.fold = against.fold.unwrap_or(1);
             cell.set.extend(against.set.clone());
@@ -396,10 +420,11 @@ impl Maker<'_> {
             cell.memory_mib = cell.memory_mib.map(|memory| memory + more);
             check(&cell).map_err(told)?;
             out.push(Goal {
-                id: format!("{name}/{}", against.store),
+                id: format!("{name}/{}", against.name.as_ref().unwrap_or(&against.store)),
                 theirs: Some(Source { cell, figure: against.figure.clone().unwrap_or_else(|| goal.figure.clone()) }),
                 threshold: against.threshold().map_err(told)?,
                 or_at_most: against.or_at_most,
+                or: against.or.clone(),
                 slack: against.slack,
                 around: goal.around,
                 ..base.clone()
@@ -420,6 +445,7 @@ impl Maker<'_> {
             tool: cell.tool,
             disk,
             workload: cell.workload.clone(),
+            order: data.order,
             store: SUBJECT.into(),
             threads,
             keys: data.keys.at(self.extent),
@@ -445,6 +471,7 @@ impl Maker<'_> {
                         tool: Tool::Kv,
                         disk: DiskKind::Plain,
                         workload: curve.workload.clone(),
+                        order: None,
                         store: store.clone(),
                         threads,
                         keys: pools * (curve.pool_mib << 20) / curve.value_size.max(1),
@@ -496,13 +523,15 @@ fn check(cell: &Cell) -> Result<(), String> {
     match cell.tool {
         Tool::Kv | Tool::Callgrind => one_of("workload", &cell.workload, &WORKLOADS)?,
         Tool::Tpcc => one_of("workload", &cell.workload, &["tpcc"])?,
+        Tool::Fio if cell.order.is_some() => cell.workload.parse::<Pattern>().map(drop)?,
         Tool::Fio => one_of("workload", &cell.workload, &["random-read"])?,
         Tool::Restart => one_of("workload", &cell.workload, &["restart"])?,
+        Tool::Scan => cell.check_scan()?,
     }
     match cell.tool {
         Tool::Fio => one_of("store", &cell.store, &["fio"])?,
         Tool::Restart => one_of("store", &cell.store, &[SUBJECT])?,
-        Tool::Kv | Tool::Callgrind | Tool::Tpcc => one_of("store", &cell.store, &STORES)?,
+        Tool::Kv | Tool::Callgrind | Tool::Tpcc | Tool::Scan => one_of("store", &cell.store, &STORES)?,
     }
     one_of("durability", &cell.durability, &DURABILITIES)?;
     let positive = cell.threads > 0 && cell.keys > 0 && cell.pool_mib > 0 && cell.seconds > 0.0 && cell.fold > 0;

@@ -115,6 +115,9 @@ fn a_data_file_that_says_nonsense_is_refused() {
     assert!(broken("workload = \"commit\"", "workload = \"comit\"").contains("comit"));
     assert!(broken("store = \"rocksdb\"", "store = \"rockdb\"").contains("rockdb"));
     assert!(broken("data = \"commit\"", "data = \"nowhere\"").contains("nowhere"));
+    assert!(broken("workload = \"range-30000\"", "workload = \"range-x\"").contains("range-x"));
+    assert!(broken("workload = \"random-read-32\"", "workload = \"random-read-x\"").contains("random-read-x"));
+    assert!(broken("order = \"ordered\"\n", "").contains("order"));
     assert!(broken("at_least = 0.9", "at_lest = 0.9").contains("at_lest"));
     assert!(broken("at_least = 0.9", "at_least = 0.9, at_most = 1.0").contains("one of"));
     assert!(broken("durability = \"written\"", "durability = \"wrote\"").contains("wrote"));
@@ -180,6 +183,54 @@ fn a_cell_becomes_a_command() {
     let restart = goal_named("restart/seawall").ours.cell;
     assert_eq!(restart.tool, Tool::Restart);
     assert!(restart.arguments(Path::new("/d"), None).join(" ").starts_with("bench restart --json --log 1024M"));
+}
+
+#[test]
+fn a_scan_becomes_a_command_and_fio_reads_the_same_file() {
+    let words = |cell: &Cell| cell.arguments(Path::new("/d"), None).join(" ");
+    let goal = goal_named("scan-fragmented-16/fio");
+    let text = words(&goal.ours.cell);
+    for part in
+        ["bench scan --json", "--tree fragmented", "--rows-per-range 30000", "--threads 16", "--no-fio", "--reuse"]
+    {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let fio = goal.theirs.unwrap().cell;
+    assert_eq!((fio.data(), fio.threads, fio.memory_mib), (goal.ours.cell.data(), 1, None));
+    let made = [&fio, &goal.ours.cell].map(|cell| cell.preparation(Path::new("/d")).unwrap().join(" "));
+    assert!(made.iter().all(|made| made.contains("--store seawall") && made.contains("--load-only")), "{made:?}");
+    let read = fio.fio_arguments(Path::new("/d/data")).join(" ");
+    assert!(read.contains("--iodepth=32") && read.contains("--readonly") && !read.contains("--size"), "{read}");
+    let beside = goal_named("scan-points/alone");
+    let [both, alone] = [beside.ours.cell, beside.theirs.unwrap().cell].map(|cell| words(&cell));
+    assert!(both.contains("--threads 1 --point-readers 4 --rows-per-range 30000"), "{both}");
+    assert!(alone.contains("--threads 0 --point-readers 4"), "{alone}");
+    let gets = goal_named("multi-get-queries/gets").theirs.unwrap().cell;
+    assert!(words(&gets).contains("--gets 100") && !words(&gets).contains("--multi-get"));
+    let without = goal_named("scan-short/no-prefetch").theirs.unwrap().cell;
+    assert!(words(&without).contains("--set prefetch_depth=0") && without.store == "seawall");
+    let plan = plan(Extent::Full);
+    let ids: Vec<&str> = plan.groups.iter().flat_map(|group| &group.goals).map(|goal| goal.id.as_str()).collect();
+    assert!(ids.contains(&"few-iops-scan-fragmented-1/fio") && ids.contains(&"slow-flush-scan-ordered/fio"));
+    assert!(!ids.iter().any(|id| id.starts_with("few-iops-scan-short")), "only what holds on a limited disk");
+}
+
+#[test]
+fn another_figure_can_meet_a_goal() {
+    let goal = goal_named("scan-ordered/fio");
+    let held = |ours: f64, rows: &[f64]| {
+        evaluate(&goal, |source| {
+            let values = match source.figure.as_str() {
+                "cpu_bound_rows_per_s" => rows.to_vec(),
+                _ if *source == goal.ours => vec![ours],
+                _ => vec![1000.0],
+            };
+            Figures { values, disturbed: false, why: None }
+        })
+        .verdict
+    };
+    assert_eq!((held(850.0, &[]), held(849.0, &[])), (Verdict::Met, Verdict::Short));
+    assert_eq!((held(500.0, &[4e6]), held(500.0, &[3.9e6])), (Verdict::Met, Verdict::Short));
 }
 
 fn record(cell: &Cell, turn: &str, ops_per_s: f64) -> Record {

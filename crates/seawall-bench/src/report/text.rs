@@ -1,5 +1,6 @@
 //! The table for the terminal.
 
+use crate::goals::evaluate::number;
 use crate::results::CellResult;
 use std::fmt::Write as _;
 
@@ -77,7 +78,8 @@ pub fn table(result: &CellResult) -> String {
         );
     }
     for (name, value) in result.extra.iter().filter(|(_, value)| value.is_number() || value.is_string()) {
-        line(&name.replace('_', " "), value.to_string());
+        let text = value.as_f64().filter(|_| value.is_f64()).map_or_else(|| value.to_string(), number);
+        line(&name.replace('_', " "), value.as_str().map_or(text, str::to_owned));
     }
     let machine = &result.machine;
     line(

@@ -9,9 +9,11 @@
 //! 3. What is measured is the device: the data is at least [`COLD_FACTOR`] times the memory that may hold it, and nothing of it is in memory
 //!    when the warm-up begins.
 
+pub mod fio;
 mod measure;
 mod query;
 mod rows;
+pub mod run;
 #[cfg(test)]
 mod tests;
 

@@ -11,6 +11,7 @@ use crate::store::{Error, Result, Settings, Store};
 use crate::workload::{KEY_BYTES, Permutation};
 use seawall_io::FlushMethod;
 use seawall_lab::run::Progress;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
@@ -19,7 +20,8 @@ use std::sync::atomic::AtomicBool;
 pub const COLD_FACTOR: u64 = 10;
 
 /// In which order rows were inserted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Order {
     /// By key.
     Ordered,

@@ -74,6 +74,7 @@ impl Store for Seawall {
             "log_flush_method",
             "data_flush_method",
             "torn_page_protection",
+            "prefetch_depth",
         ];
         let value = |name: &&str| (name.to_string(), options.get(name).unwrap_or_default());
         About { version: env!("CARGO_PKG_VERSION").into(), settings: shown.iter().map(value).collect() }

@@ -96,6 +96,15 @@ impl Drop for Writing {
     }
 }
 
+/// How RocksDB reads what comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ReadAhead {
+    /// `readahead_size`; 0 leaves it to RocksDB.
+    pub(super) bytes: usize,
+    /// `async_io`.
+    pub(super) asynchronous: bool,
+}
+
 /// How something is read: from which snapshot, between which keys.
 pub(super) struct Reading {
     pub(super) options: *mut ReadOptions,
@@ -104,24 +113,34 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// `readahead_bytes`: 0 leaves it to RocksDB.
-    pub(super) fn new(readahead_bytes: usize) -> Self {
-        // SAFETY: made, then set while nobody else knows it.
-        let options = unsafe {
-            let options = rocksdb_readoptions_create();
-            rocksdb_readoptions_set_readahead_size(options, readahead_bytes);
-            options
-        };
+    /// As RocksDB's defaults are.
+    pub(super) fn new() -> Self {
+        // SAFETY: no arguments; destroyed by the owner's drop.
+        let options = unsafe { rocksdb_readoptions_create() };
         Self { options, bounds: [Vec::new(), Vec::new()] }
     }
 
-    /// Up to `to` (excluded).
-    pub(super) fn to(to: &[u8], readahead_bytes: usize) -> Self {
-        let mut reading = Self::new(readahead_bytes);
+    /// Reading ahead as `ahead` says.
+    pub(super) fn ahead(ahead: ReadAhead) -> Result<Self> {
+        let reading = Self::new();
+        // SAFETY: made just now, and nobody else knows it.
+        let set = unsafe {
+            rocksdb_readoptions_set_readahead_size(reading.options, ahead.bytes);
+            sw_readoptions_set_async_io(reading.options, ahead.asynchronous.into())
+        };
+        if set == 1 {
+            return Ok(reading);
+        }
+        Err(Error::failed(NAME, "its read options are not laid out as in 7.8, so that async_io cannot be set"))
+    }
+
+    /// The same, up to `to` (excluded).
+    pub(super) fn ahead_to(ahead: ReadAhead, to: &[u8]) -> Result<Self> {
+        let mut reading = Self::ahead(ahead)?;
         reading.bounds[1] = to.to_vec();
         // SAFETY: live options; the bound's heap memory stays where it is, and lives as long as they do.
         unsafe { rocksdb_readoptions_set_iterate_upper_bound(reading.options, chars(&reading.bounds[1]), to.len()) }
-        reading
+        Ok(reading)
     }
 
     /// Between `from` (included) and `to` (excluded).

@@ -22,6 +22,12 @@ opaque! {
 /// Where a function leaves a message, allocated with malloc, when it fails.
 pub(super) type Errors = *mut *mut c_char;
 
+// The shim beside this file.
+unsafe extern "C" {
+    /// 0: the library's read options are not what the shim takes them for.
+    pub(super) fn sw_readoptions_set_async_io(options: *mut ReadOptions, asynchronous: c_uchar) -> c_int;
+}
+
 #[link(name = "rocksdb")]
 unsafe extern "C" {
     pub(super) fn rocksdb_free(memory: *mut c_void);

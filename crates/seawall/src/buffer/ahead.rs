@@ -221,8 +221,9 @@ impl Pool {
                     pending,
                     owner: owner.cloned(),
                 }));
-                let now = list.len();
-                ahead.count.store(now, Ordering::Release);
+                ahead.count.store(list.len(), Ordering::Release);
+                // Those that are done and not finished are no work of the device's any more.
+                let now = list.iter().filter(|flight| !flight.pending.is_done()).count().max(reads);
                 drop(list);
                 count(&self.counters.prefetch_depth_sum, reads * now - reads * (reads - 1) / 2);
             }
@@ -251,6 +252,22 @@ impl Pool {
         let taken = list.swap_remove(at);
         ahead.count.store(list.len(), Ordering::Release);
         Some(taken)
+    }
+
+    /// Fetches completions, and finishes nothing.
+    pub(super) fn fetch_completions(&self) {
+        if self.loads.ahead.reads() > 0 {
+            self.disk.drive(false);
+        }
+    }
+
+    /// Reads of this owner that are done and that nobody has finished.
+    pub(super) fn arrived_of(&self, owner: &Arc<AtomicU32>) -> usize {
+        if self.loads.ahead.reads() == 0 {
+            return 0;
+        }
+        let own = |flight: &&Flight| flight.owner.as_ref().is_some_and(|of| Arc::ptr_eq(of, owner));
+        self.loads.ahead.list.lock().iter().filter(own).filter(|flight| flight.pending.is_done()).count()
     }
 
     /// Finishes reads ahead that are done, or with `wait` all of them; returns how many.
@@ -316,8 +333,9 @@ impl Pool {
         matches!(self.map.get(page), Where::In(_))
     }
 
-    /// Whether the page is on its way.
+    /// Whether the page is on its way, and its read is not known to be done.
     pub(super) fn is_on_its_way(&self, page: PageId) -> bool {
         self.map.get(page) == Where::Loading
+            && !self.loads.ahead.list.lock().iter().any(|flight| flight.holds(page) && flight.pending.is_done())
     }
 }

@@ -130,16 +130,16 @@ impl Stream {
     /// The reader needs the next page now, and at most `most` pages in all: sees whether it is there, and asks for more. Never
     /// waits, never fails.
     pub fn next_is_due(&mut self, pool: &Pool, most: usize) {
+        pool.fetch_completions();
         if let Some(&next) = self.ahead.front() {
             self.adapt(pool, next);
         }
         self.refill(pool, most);
+        // Only now: the device is not to stand idle while pages are checked and copied. Many complete at the same time.
+        pool.finish_prefetches(false);
     }
 
     fn adapt(&mut self, pool: &Pool, next: PageId) {
-        if pool.is_on_its_way(next) {
-            pool.finish_prefetches(false);
-        }
         if pool.is_on_its_way(next) {
             count(&pool.counters.prefetch_waits, 1);
             self.window = (2 * self.window).min(WINDOW_MAX);
@@ -189,10 +189,11 @@ impl Stream {
             return;
         }
         let in_flight = self.in_flight.get_or_insert_default();
-        if in_flight.load(Ordering::Acquire) > 0 {
+        if 2 * pool.loads.ahead.pages() > pool.ahead_pages_max() {
+            // What has arrived holds the buffers that the next ones need.
             pool.finish_prefetches(false);
         }
-        let flying = in_flight.load(Ordering::Acquire) as usize;
+        let flying = (in_flight.load(Ordering::Acquire) as usize).saturating_sub(pool.arrived_of(in_flight));
         // Whoever had the device for itself before others came has more than its part until that has arrived.
         let left_over = total.saturating_sub(pool.loads.ahead.reads()).max(usize::from(flying == 0));
         let reads = reads_max.saturating_sub(flying).min(left_over);

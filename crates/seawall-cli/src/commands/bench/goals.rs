@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Disk space that a run may need at its worst moment, MiB: full and quick.
-const SPACE_MIB: [u64; 2] = [25 << 10, 14 << 10];
+const SPACE_MIB: [u64; 2] = [40 << 10, 18 << 10];
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -164,7 +164,7 @@ fn check_tools(plan: &Plan) -> Result<(), String> {
         needed.extend(match cell.tool {
             Tool::Fio | Tool::Restart => Some(("fio", "fio")),
             Tool::Callgrind => Some(("valgrind", "valgrind")),
-            Tool::Kv | Tool::Tpcc => None,
+            Tool::Kv | Tool::Tpcc | Tool::Scan => None,
         });
         needed.extend((cell.disk == DiskKind::SlowFlush).then_some(("cc", "gcc libc6-dev")));
         needed.extend((cell.disk == DiskKind::FewIops).then_some(("mkfs.ext4", "e2fsprogs")));

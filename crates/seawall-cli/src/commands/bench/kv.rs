@@ -33,7 +33,7 @@ fn workload(text: &str) -> Result<Workload, String> {
 }
 
 /// `5000`, `10M`: how many, in powers of 1000.
-fn count(text: &str) -> Result<u64, String> {
+pub(super) fn count(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let (number, factor) = match lower.strip_suffix(['k', 'm', 'g']) {
         Some(number) if lower.ends_with('k') => (number, 1_000),

@@ -8,6 +8,7 @@
 mod goals;
 mod kv;
 mod restart;
+mod scan;
 mod tpcc;
 
 use crate::progress::Bar;
@@ -37,6 +38,8 @@ enum BenchCommand {
     Goals(goals::GoalsArgs),
     /// Measure how long opening takes after kill -9, and how long it has to.
     Restart(restart::RestartArgs),
+    /// Measure scans and reads of many keys, with and without reading ahead, beside what fio reads of the same file.
+    Scan(scan::ScanArgs),
     /// Measure TPC-C, and check that the data is consistent afterwards.
     Tpcc(tpcc::TpccArgs),
 }
@@ -46,9 +49,13 @@ pub(crate) fn run(args: BenchArgs, stop: &AtomicBool) -> Outcome {
         BenchCommand::Kv(args) => kv::run(&args, stop),
         BenchCommand::Goals(args) => goals::run(&args, stop),
         BenchCommand::Restart(args) => restart::run(&args, stop),
+        BenchCommand::Scan(args) => scan::run(&args, stop),
         BenchCommand::Tpcc(args) => tpcc::run(&args, stop),
     }
 }
+
+/// Memory for the store's cache when nothing is said.
+const POOL_BYTES: u64 = 512 << 20;
 
 /// What every workload takes.
 #[derive(Debug, Args)]
@@ -62,12 +69,12 @@ pub(super) struct CommonArgs {
     /// What a change waits for: flushed (or 1) the device's flush, written (2) the kernel, deferred (0) nothing
     #[arg(long, value_name = "LEVEL", default_value = "flushed", value_parser = durability)]
     pub(super) durability: Durability,
-    /// Memory for the store's cache, with K, M, G or T
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = units::size)]
-    pub(super) pool: u64,
+    /// Memory for the store's cache, with K, M, G or T; 512M unless given, and 64M for scans
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub(super) pool: Option<u64>,
     /// Time that is measured, with ms, s, m or h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
-    duration: Duration,
+    pub(super) duration: Duration,
     /// Operations of all threads together instead of a time
     #[arg(long, value_name = "N", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
     ops: Option<u64>,
@@ -88,7 +95,7 @@ pub(super) struct CommonArgs {
     pub(super) seed: u64,
     /// Run in a memory cgroup of this size, page cache included
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
-    memory_limit: Option<u64>,
+    pub(super) memory_limit: Option<u64>,
     /// Set an option of the store by its own name; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
@@ -97,10 +104,10 @@ pub(super) struct CommonArgs {
     flush_delay: Option<Duration>,
     /// Print the result as JSON; docs/bench.md explains each field
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Write result.json and report.html into this directory
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
 }
 
 impl CommonArgs {
@@ -123,7 +130,7 @@ impl CommonArgs {
             keys,
             value_size,
             durability: self.durability,
-            pool_bytes: self.pool,
+            pool_bytes: self.pool.unwrap_or(POOL_BYTES),
             fold,
             flush_delay: self.flush_delay.unwrap_or_default(),
             memory_limit_bytes: self.memory_limit,
@@ -131,9 +138,8 @@ impl CommonArgs {
         }
     }
 
-    /// Looks where output will go and whether the store can do what is asked, before anything is measured; bounds the memory until the
-    /// answer is dropped.
-    pub(super) fn prepare(&self) -> Result<Option<MemoryGroup>, Box<dyn std::error::Error>> {
+    /// Looks where output will go and whether the store can do what is asked, before anything is measured.
+    pub(super) fn check(&self) -> Result<(), Box<dyn std::error::Error>> {
         let ours = stores::NAMES.contains(&self.store.as_str());
         let preloaded = std::env::var_os("LD_PRELOAD").is_some_and(|value| !value.is_empty());
         if self.flush_delay.is_some() && !ours && !preloaded {
@@ -151,6 +157,12 @@ impl CommonArgs {
                 check_replaceable(&dir.join(name), dir)?;
             }
         }
+        Ok(())
+    }
+
+    /// The same, and bounds the memory until the answer is dropped.
+    pub(super) fn prepare(&self) -> Result<Option<MemoryGroup>, Box<dyn std::error::Error>> {
+        self.check()?;
         Ok(self.memory_limit.map(MemoryGroup::enter).transpose()?)
     }
 

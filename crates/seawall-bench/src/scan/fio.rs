@@ -1,0 +1,158 @@
+//! What the disk itself gives, by fio, on the very file that was scanned.
+//!
+//! 1. fio only reads, with direct I/O, one job: its depth is what a single query could have had.
+//! 2. A file that does not hold most of the data is no yardstick for scans of it: a store of many files has none.
+
+use crate::goals::process::{self, ProcessError};
+use crate::observe::files_below;
+use serde_json::Value;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What fio may take beside the time it measures.
+const BESIDE: Duration = Duration::from_secs(60);
+
+/// In which order the file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// 16 KiB anywhere, so many reads at a time.
+    Random(u32),
+    /// 1 MiB after the other, [`SEQUENTIAL_DEPTH`] at a time.
+    Sequential,
+}
+
+/// Reads in flight of [`Pattern::Sequential`].
+pub const SEQUENTIAL_DEPTH: u32 = 8;
+
+impl Pattern {
+    /// What a scan is held against.
+    pub const ALL: [Self; 4] = [Self::Random(1), Self::Random(8), Self::Random(32), Self::Sequential];
+
+    /// Arguments of fio that read `file` so.
+    #[must_use]
+    pub fn arguments(self, file: &Path, warm_up: Duration, time: Duration) -> Vec<String> {
+        let (rw, block, depth) = match self {
+            Self::Random(depth) => ("randread", "16k", depth),
+            Self::Sequential => ("read", "1M", SEQUENTIAL_DEPTH),
+        };
+        let fixed =
+            ["--name=seawall-scan", "--readonly", "--direct=1", "--ioengine=libaio", "--thread", "--time_based"];
+        let mut args: Vec<String> = fixed.map(String::from).into();
+        args.extend(["--norandommap", "--randrepeat=0", "--output-format=json"].map(String::from));
+        args.extend([format!("--filename={}", file.display()), format!("--rw={rw}"), format!("--bs={block}")]);
+        args.push(format!("--iodepth={depth}"));
+        args.extend(
+            [("ramp_time", warm_up), ("runtime", time)].map(|(name, t)| format!("--{name}={}ms", t.as_millis())),
+        );
+        args
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Random(depth) => write!(f, "random-read-{depth}"),
+            Self::Sequential => f.write_str("sequential-read"),
+        }
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let depth = text.strip_prefix("random-read-").and_then(|depth| depth.parse().ok()).filter(|depth| *depth > 0);
+        let sequential = (text == "sequential-read").then_some(Self::Sequential);
+        let found = depth.map(Self::Random).or(sequential);
+        found.ok_or_else(|| format!("{text:?} is no pattern of fio: use random-read-DEPTH or sequential-read"))
+    }
+}
+
+/// What fio found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reads {
+    /// Reads a second.
+    pub reads_per_s: f64,
+    /// 10^6 bytes a second.
+    pub mb_per_s: f64,
+}
+
+/// From fio's JSON, before which it may print warnings.
+///
+/// # Errors
+/// When it has no reads.
+pub fn parse(text: &str) -> Result<(Reads, String), String> {
+    let json = text.find('{').map_or("", |at| &text[at..]);
+    let value: Value = serde_json::from_str(json).map_err(|e| format!("fio's result is no JSON: {e}"))?;
+    let read = &value["jobs"][0]["read"];
+    let reads_per_s = read["iops"].as_f64().filter(|iops| *iops > 0.0).ok_or("fio's result has no reads")?;
+    let mb_per_s = read["bw_bytes"].as_f64().unwrap_or(0.0) / 1e6;
+    Ok((Reads { reads_per_s, mb_per_s }, value["fio version"].as_str().unwrap_or_default().to_owned()))
+}
+
+/// The file below `dir` that holds at least half of `data_bytes`, if one does.
+#[must_use]
+pub fn data_file(dir: &Path, data_bytes: u64) -> Option<PathBuf> {
+    let sizes = files_below(dir).into_iter().filter_map(|file| Some((std::fs::metadata(&file).ok()?.len(), file)));
+    sizes.max().filter(|(bytes, _)| *bytes >= data_bytes / 2).map(|(_, file)| file)
+}
+
+/// Whether there is an fio to be run.
+#[must_use]
+pub fn is_there() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join("fio").is_file())
+}
+
+/// Measures a pattern.
+///
+/// # Errors
+/// [`ProcessError`].
+pub fn measure(
+    pattern: Pattern,
+    file: &Path,
+    warm_up: Duration,
+    time: Duration,
+    stop: &AtomicBool,
+) -> Result<Reads, ProcessError> {
+    let mut fio = Command::new("fio");
+    fio.args(pattern.arguments(file, warm_up, time));
+    let said = process::run(fio, warm_up + time + BESIDE, stop)?;
+    parse(&said.out).map(|(reads, _)| reads).map_err(ProcessError::Failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_result_is_understood() {
+        let text = "note: something\n{\"fio version\": \"fio-3.33\", \"jobs\": [{\"read\": {\"iops\": 40.5, \"bw_bytes\": 2000000}}]}";
+        assert_eq!(parse(text).unwrap(), (Reads { reads_per_s: 40.5, mb_per_s: 2.0 }, "fio-3.33".into()));
+        assert!(parse("{\"jobs\": []}").is_err() && parse("fio: failed").is_err());
+    }
+
+    #[test]
+    fn it_reads_the_file_that_holds_the_data_and_never_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(data_file(dir.path(), 100), None);
+        std::fs::write(dir.path().join("log"), [0; 49]).unwrap();
+        assert_eq!(data_file(dir.path(), 100), None);
+        std::fs::write(dir.path().join("data"), [0; 50]).unwrap();
+        let file = data_file(dir.path(), 100).unwrap();
+        assert_eq!(file, dir.path().join("data"));
+        for pattern in Pattern::ALL {
+            assert_eq!(pattern.to_string().parse(), Ok(pattern));
+            let args = pattern.arguments(&file, Duration::ZERO, Duration::from_secs(2));
+            assert!(
+                args.contains(&"--readonly".to_owned()) && args.contains(&"--runtime=2000ms".to_owned()),
+                "{args:?}"
+            );
+        }
+        assert!("random-read-0".parse::<Pattern>().unwrap_err().contains("sequential-read"));
+    }
+}

@@ -1,0 +1,244 @@
+//! One cell of a scan, from an empty directory to its result.
+//!
+//! ```text
+//!   place ──open with much memory──> loaded, closed (or there already) ──bound memory──> opened cold ──measure──> closed ──fio──> result
+//! ```
+//!
+//! 1. What memory the load has does not decide where rows lie, and a random load beyond memory takes hours in some stores: so it gets
+//!    a pool of twice the data, if the machine has that; bounds begin afterwards.
+//! 2. fio reads the file when the store is closed and nothing else is done.
+
+use super::fio::{self, Pattern};
+use super::measure::{Scanned, Scans};
+use super::query::Query;
+use super::rows::{COLD_FACTOR, Order, Rows, cold};
+use crate::cgroup::MemoryGroup;
+use crate::goals::process::ProcessError;
+use crate::results::Load;
+use crate::run::Limit;
+use crate::run::cell::{Cell, machine};
+use crate::run::kv::{KvRan, Open, RunError};
+use crate::run::place::{Marker, Place};
+use crate::store::{Error, Result, Settings};
+use seawall_lab::run::{Progress, this_machine};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// A load's pool beside the data.
+const LOAD_POOL_FACTOR: u64 = 2;
+/// The most of the machine's memory that a load's pool takes: one part in so many.
+const LOAD_POOL_PART: u64 = 4;
+/// The longest warm-up when none is asked for.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// The longest that fio reads by one pattern.
+const FIO_TIME: Duration = Duration::from_secs(3);
+
+/// One cell to run.
+#[derive(Debug, Clone)]
+pub struct ScanRun {
+    /// What is asked for; [`Cell::workload`] is the query's name, [`Cell::threads`] all threads.
+    pub cell: Cell,
+    /// How rows were inserted.
+    pub order: Order,
+    /// What scanning threads ask for.
+    pub query: Query,
+    /// Of the threads, those that read one random key after the other.
+    pub readers: usize,
+    /// Whether fio reads the file afterwards.
+    pub fio: bool,
+    /// Where the data stays; else it goes.
+    pub dir: Option<PathBuf>,
+    /// Use data that is there.
+    pub reuse: bool,
+    /// End after the load.
+    pub load_only: bool,
+    /// How long.
+    pub limit: Limit,
+    /// Before the window; the default is a quarter of the duration, at most 2 s.
+    pub warm_up: Option<Duration>,
+    /// Options of the store by its own names.
+    pub options: Vec<(String, String)>,
+}
+
+impl ScanRun {
+    fn rows(&self) -> Rows {
+        let Cell { keys, value_size, seed, .. } = self.cell;
+        Rows { keys, value_size, order: self.order, seed }
+    }
+
+    fn scans(&self) -> Scans {
+        let warm_up = self.warm_up.unwrap_or(match self.limit {
+            Limit::For(time) => (time / 4).min(WARM_UP),
+            Limit::Ops(_) | Limit::Finished { .. } => Duration::ZERO,
+        });
+        let threads = self.cell.threads.saturating_sub(self.readers);
+        Scans { rows: self.rows(), query: self.query, threads, readers: self.readers, limit: self.limit, warm_up }
+    }
+
+    /// Looks for what cannot be, before anything is written.
+    ///
+    /// # Errors
+    /// [`RunError::Refused`].
+    pub fn check(&self) -> Result<(), RunError> {
+        let refused = |why: String| Err(RunError::Refused(why));
+        let Cell { threads, keys, value_size, pool_bytes, .. } = self.cell;
+        if threads > 4096 {
+            return refused(format!("{threads} threads: give at most 4096"));
+        }
+        if keys == 0 || keys >= 10_u64.pow(crate::workload::KEY_BYTES as u32) {
+            return refused(format!("--keys {keys}: give at least 1 and less than 10^{}", crate::workload::KEY_BYTES));
+        }
+        if value_size == 0 || value_size > 16 << 20 {
+            return refused(format!("--value-size {value_size}: give 1 byte to 16M"));
+        }
+        let (data, least) = (self.rows().data_bytes(), Rows::keys_for(pool_bytes, value_size));
+        if keys < least {
+            return refused(format!(
+                "{keys} keys are {data} bytes, less than {COLD_FACTOR} times the pool of {pool_bytes} bytes, so that scans would find \
+                 pages in memory: give --keys {least} or more, or a smaller --pool"
+            ));
+        }
+        self.scans().check().map_err(RunError::Refused)
+    }
+
+    fn marker(&self) -> Marker {
+        [
+            ("store", self.cell.store.clone()),
+            ("keys", self.cell.keys.to_string()),
+            ("value_size", self.cell.value_size.to_string()),
+            ("loaded", self.order.to_string()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    /// Runs the cell.
+    ///
+    /// # Errors
+    /// [`RunError`]; an error inside the window is in [`KvRan::error`] instead, beside the result so far.
+    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<KvRan, RunError> {
+        self.check()?;
+        let bound = || {
+            let bounded = self.cell.memory_limit_bytes.map(MemoryGroup::enter).transpose();
+            bounded.map_err(|why| RunError::Refused(why.to_string()))
+        };
+        // Refused now or never.
+        drop(bound()?);
+        let mut place = Place::prepare(self.dir.as_deref(), self.reuse, self.marker())?;
+        let mut ran = KvRan { result: None, load: None, error: None, interrupted: false };
+        if !place.is_loaded() {
+            ran.load = self.load(&place.data(), open, progress, stop)?;
+            if ran.load.is_none() {
+                return Ok(KvRan { interrupted: true, ..ran });
+            }
+            place.set_loaded()?;
+        }
+        if self.load_only {
+            return Ok(ran);
+        }
+        let bounded = bound()?;
+        let store = cold(&self.settings(&place.data(), self.cell.pool_bytes), open)?;
+        let machine = machine(place.dir());
+        let mut scanned = self.scans().measure(&*store, place.dir(), progress, stop);
+        let about = store.about();
+        store.close()?;
+        drop(bounded);
+        let mut result = self.cell.result(&scanned.driven, &about, machine, ran.load.clone());
+        ran.error = scanned.driven.error.take();
+        ran.interrupted = scanned.driven.interrupted;
+        result.extra = self.extra(&scanned);
+        if self.fio && ran.error.is_none() && !ran.interrupted {
+            ran.interrupted = !self.beside_fio(&place.data(), &mut result.extra, progress, stop)?;
+        }
+        Ok(KvRan { result: Some(result), ..ran })
+    }
+
+    fn settings(&self, dir: &Path, pool_bytes: u64) -> Settings {
+        Settings {
+            dir: dir.into(),
+            pool_bytes,
+            durability: self.cell.durability,
+            tables: vec!["rows".into()],
+            threads: self.cell.threads.max(1),
+            options: self.options.clone(),
+            flush_delay: self.cell.flush_delay,
+            data_bytes: self.rows().data_bytes(),
+        }
+    }
+
+    /// Loads and closes; `None` when Ctrl-C came.
+    fn load(
+        &self,
+        dir: &Path,
+        open: &Open<'_>,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<Option<Load>, RunError> {
+        let wanted = self.rows().data_bytes().saturating_mul(LOAD_POOL_FACTOR);
+        let pool_bytes = wanted.min(this_machine().memory_bytes / LOAD_POOL_PART).max(self.cell.pool_bytes);
+        let store = open(&self.settings(dir, pool_bytes))?;
+        let load = self.rows().fill(&*store, progress, stop)?;
+        store.close()?;
+        Ok(load)
+    }
+
+    fn extra(&self, scanned: &Scanned) -> BTreeMap<String, Value> {
+        // Numbers by name: nothing of it can fail.
+        let mut extra: BTreeMap<String, Value> =
+            serde_json::to_value(scanned.figures()).and_then(serde_json::from_value).unwrap_or_default();
+        extra.insert("tree".into(), self.order.name().into());
+        extra.insert("point_readers".into(), self.readers.into());
+        extra.insert("data_bytes".into(), self.rows().data_bytes().into());
+        extra.insert("rows_by_thread".into(), scanned.rows_by_thread.clone().into());
+        extra
+    }
+
+    /// Adds what fio reads of the same file, and the scan's figures beside it; false when Ctrl-C came.
+    fn beside_fio(
+        &self,
+        dir: &Path,
+        extra: &mut BTreeMap<String, Value>,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<bool, RunError> {
+        let unknown = |extra: &mut BTreeMap<String, Value>, why: &str| extra.insert("fio".into(), why.into());
+        if !fio::is_there() {
+            unknown(extra, "not measured: fio is missing; on Debian: apt-get install fio");
+            return Ok(true);
+        }
+        let Some(file) = fio::data_file(dir, self.rows().data_bytes()) else {
+            unknown(extra, "not measured: no single file holds the data");
+            return Ok(true);
+        };
+        let time = if let Limit::For(time) = self.limit { time.min(FIO_TIME) } else { FIO_TIME };
+        progress.begin("fio on the same file", Pattern::ALL.len() as u64);
+        for (done, pattern) in Pattern::ALL.into_iter().enumerate() {
+            progress.at(done as u64, &pattern.to_string());
+            let reads = match fio::measure(pattern, &file, time / 4, time, stop) {
+                Ok(reads) => reads,
+                Err(ProcessError::Interrupted) => return Ok(false),
+                Err(ProcessError::Failed(why)) => return Err(Error::failed("fio", why).into()),
+            };
+            let beside = |figure: &str, theirs: f64| Some(extra.get(figure)?.as_f64()? / theirs);
+            let (name, theirs, ratio) = match pattern {
+                Pattern::Random(depth) => {
+                    let ratio = beside("scan_device_reads_per_s", reads.reads_per_s);
+                    (format!("fio_random_{depth}_reads_per_s"), reads.reads_per_s, ratio)
+                }
+                Pattern::Sequential => {
+                    let ratio = beside("device_read_mb_per_s", reads.mb_per_s);
+                    ("fio_sequential_mb_per_s".into(), reads.mb_per_s, ratio)
+                }
+            };
+            extra.insert(
+                name.replace("fio_", "beside_fio_").replace("_reads_per_s", "").replace("_mb_per_s", ""),
+                ratio.into(),
+            );
+            extra.insert(name, theirs.into());
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,312 @@
+//! `seawall bench scan`: ranges, everything, many keys at a time, on a tree that lies in key order or scattered.
+//!
+//! 1. With `--table` the cells of docs/bench.md are measured on the same rows one after the other, and fio once for each tree.
+//! 2. Whatever reads through the page cache runs in a bounded memory: else it would hold all the data after the first scan.
+
+use super::kv::count;
+use super::{CommonArgs, ended, note_load, open, with_progress};
+use crate::{Ended, Outcome, note, print, units};
+use clap::{Args, ValueEnum};
+use seawall_bench::goals::evaluate::number;
+use seawall_bench::results::CellResult;
+use seawall_bench::run::kv::KvRan;
+use seawall_bench::scan::run::ScanRun;
+use seawall_bench::scan::{Order, Query, Rows};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// Memory for the cache when nothing is said: ten times it is loaded in seconds.
+const POOL_BYTES: u64 = 64 << 20;
+/// A process beside its pool: what the goals give it too.
+const BESIDE_POOL_BYTES: u64 = 80 << 20;
+/// What `--table` goes through.
+const RANGES: [Query; 4] = [Query::Range(100), Query::Range(1000), Query::Range(30_000), Query::All];
+const MULTI_GETS: [Query; 3] = [Query::MultiGet(10), Query::MultiGet(100), Query::MultiGet(1000)];
+const THREADS: [usize; 4] = [1, 2, 4, 16];
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    seawall bench scan --tree fragmented --rows-per-range 30000 --duration 5s\n  \
+    seawall bench scan --tree ordered --rows-per-range all --prefetch off --method buffered\n  \
+    seawall bench scan --multi-get 100 --threads 4 --json\n  \
+    seawall bench scan --table --duration 1s --dir /srv/bench --reuse")]
+pub(crate) struct ScanArgs {
+    /// In which order the rows were inserted: by key, or at random, so that neighbours lie apart
+    #[arg(long, value_name = "HOW", default_value = "fragmented", value_parser = order)]
+    tree: Order,
+    /// Rows of each range, or `all` for the whole table
+    #[arg(long, value_name = "N", default_value = "30000", value_parser = range)]
+    rows_per_range: Query,
+    /// Ask for so many random keys at a time instead
+    #[arg(long, value_name = "N", conflicts_with = "rows_per_range", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    multi_get: Option<u64>,
+    /// The same, one key after the other
+    #[arg(long, value_name = "N", conflicts_with_all = ["rows_per_range", "multi_get"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    gets: Option<u64>,
+    /// Threads that read one random key after the other beside the scans (--threads 0 for no scans)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    point_readers: usize,
+    /// Whether Seawall reads ahead; on unless given, other stores do what they do
+    #[arg(long, value_name = "WHETHER")]
+    prefetch: Option<Prefetch>,
+    /// How Seawall reads its data file; direct unless given
+    #[arg(long, value_name = "HOW")]
+    method: Option<Method>,
+    /// Rows in the table, with K and M; ten times the pool unless given
+    #[arg(long, value_name = "N", value_parser = count)]
+    keys: Option<u64>,
+    /// Bytes of a value; a key has 16
+    #[arg(long, value_name = "SIZE", default_value = "184", value_parser = units::size)]
+    value_size: u64,
+    /// Do not run fio on the file afterwards
+    #[arg(long)]
+    no_fio: bool,
+    /// Measure both trees, all sizes, 1 to 16 threads, with and without reading ahead, direct and buffered; some minutes
+    #[arg(long, alias = "all", conflicts_with_all = ["tree", "rows_per_range", "multi_get", "gets", "point_readers", "prefetch", "method", "threads", "load_only", "out"])]
+    table: bool,
+    /// With --table: no more threads than this
+    #[arg(long, value_name = "N", default_value_t = 16, requires = "table")]
+    threads_max: usize,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Prefetch {
+    On,
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Method {
+    Direct,
+    Buffered,
+}
+
+impl Method {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Buffered => "buffered",
+        }
+    }
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    text.parse()
+}
+
+fn range(text: &str) -> Result<Query, String> {
+    if text == "all" {
+        return Ok(Query::All);
+    }
+    count(text).map(Query::Range).map_err(|why| format!("{why}; or all"))
+}
+
+impl ScanArgs {
+    fn query(&self) -> Query {
+        match (self.multi_get, self.gets) {
+            (Some(keys), _) => Query::MultiGet(keys),
+            (_, Some(keys)) => Query::Gets(keys),
+            _ => self.rows_per_range,
+        }
+    }
+
+    fn scan(&self, order: Order, query: Query, threads: usize, prefetch: Prefetch, method: Method) -> ScanRun {
+        let common = &self.common;
+        let pool = common.pool.unwrap_or(POOL_BYTES);
+        let keys = self.keys.unwrap_or_else(|| Rows::keys_for(pool, self.value_size));
+        let mut cell = common.cell(&query.to_string(), keys, self.value_size, 1);
+        (cell.pool_bytes, cell.threads) = (pool, threads + self.point_readers);
+        let ours = common.store == "seawall";
+        if ours && method == Method::Buffered {
+            cell.memory_limit_bytes.get_or_insert(pool + BESIDE_POOL_BYTES);
+        }
+        let mut needed = Vec::new();
+        if ours {
+            needed.push(("data_flush_method", if method == Method::Direct { "o_direct" } else { "fsync" }));
+            needed.extend((prefetch == Prefetch::Off).then_some(("prefetch_depth", "0")));
+        }
+        ScanRun {
+            cell,
+            order,
+            query,
+            readers: self.point_readers,
+            fio: !self.no_fio,
+            dir: common.dir.clone(),
+            reuse: common.reuse,
+            load_only: common.load_only,
+            limit: common.limit(),
+            warm_up: common.warm_up,
+            options: common.options(&needed),
+        }
+    }
+}
+
+pub(crate) fn run(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
+    let common = &args.common;
+    if common.store == "raw" {
+        return Err("raw is the disk's writes alone, it has no rows to scan: use another --store".into());
+    }
+    if common.store != "seawall" && (args.prefetch.is_some() || args.method.is_some()) {
+        return Err(format!(
+            "--prefetch and --method are about Seawall: give {} options of its own with --set (docs/peers.md)",
+            common.store
+        )
+        .into());
+    }
+    if args.table {
+        return table(args, stop);
+    }
+    let (prefetch, method) = (args.prefetch.unwrap_or(Prefetch::On), args.method.unwrap_or(Method::Direct));
+    let scan = args.scan(args.tree, args.query(), common.threads, prefetch, method);
+    scan.check()?;
+    common.check()?;
+    let ran = measured(&scan, args, stop)?;
+    match &ran.result {
+        // A run that failed at once has nothing to show but its error.
+        Some(result) if ran.error.is_some() && result.measured.ops == 0 => {}
+        Some(result) => common.show(result)?,
+        None => note_load(ran.load.as_ref(), ran.interrupted),
+    }
+    ended(ran.error, ran.interrupted)
+}
+
+/// Runs a cell.
+fn measured(scan: &ScanRun, args: &ScanArgs, stop: &AtomicBool) -> Result<KvRan, Box<dyn std::error::Error>> {
+    Ok(with_progress(|bar| scan.run(&|settings| open(&args.common.store, settings), bar, stop))?)
+}
+
+/// One line of the table.
+const HEADING: &str = "tree       query          threads  prefetch  method      queries/s       rows/s  reads/s   MB/s  depth  ahead  waste  fairness";
+
+/// Measures all cells on rows that are made once for each tree.
+fn table(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
+    let common = &args.common;
+    common.check()?;
+    let parent = match &common.dir {
+        Some(dir) => Place::Given(dir.clone()),
+        None => Place::Ours(temporary()?),
+    };
+    let mut results = Vec::new();
+    if !common.json {
+        print(&format!("{HEADING}\n"))?;
+    }
+    for order in [Order::Ordered, Order::Fragmented] {
+        let dir = parent.path().join(order.name());
+        let keys = args.scan(order, Query::All, 1, Prefetch::On, Method::Direct).cell.keys;
+        let cells = cells(&common.store, keys, args.threads_max);
+        let last = cells.len() - 1;
+        for (at, (query, threads, prefetch, method)) in cells.into_iter().enumerate() {
+            let mut scan = args.scan(order, query, threads, prefetch, method);
+            (scan.dir, scan.fio) = (Some(dir.clone()), at == last && !args.no_fio);
+            // The first cell of a tree makes it.
+            scan.reuse = at > 0 || common.reuse || matches!(parent, Place::Ours(_));
+            let ran = match measured(&scan, args, stop) {
+                Ok(ran) => ran,
+                Err(why) if scan.cell.memory_limit_bytes.is_some() && common.memory_limit.is_none() => {
+                    note(format_args!("{order}, {query}, {}: left out: {why}", method.name()));
+                    continue;
+                }
+                Err(why) => return Err(why),
+            };
+            if let Some(result) = ran.result.filter(|_| ran.error.is_none()) {
+                if !common.json {
+                    print(&line(&result, order, threads, prefetch, method))?;
+                }
+                results.push(result);
+            }
+            if !matches!(ended(ran.error, ran.interrupted)?, Ended::Well) {
+                return Ok(Ended::Interrupted);
+            }
+        }
+    }
+    if common.json {
+        print(&format!("{}\n", serde_json::to_string_pretty(&results)?))?;
+    }
+    Ok(Ended::Well)
+}
+
+/// Where the trees of a table are.
+enum Place {
+    Given(std::path::PathBuf),
+    Ours(tempfile::TempDir),
+}
+
+impl Place {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Given(dir) => dir,
+            Self::Ours(dir) => dir.path(),
+        }
+    }
+}
+
+fn temporary() -> Result<tempfile::TempDir, String> {
+    let below = if Path::new("target").is_dir() { "target".into() } else { std::env::temp_dir() };
+    let made = tempfile::Builder::new().prefix("seawall-bench-").tempdir_in(&below);
+    made.map_err(|e| format!("cannot make a directory in {}: {e}; give another place with --dir", below.display()))
+}
+
+/// Query, threads, prefetch, method of each cell; the last is the one that fio is run after. Other stores have one way to read.
+fn cells(store: &str, keys: u64, threads_max: usize) -> Vec<(Query, usize, Prefetch, Method)> {
+    let mut ways = vec![(Prefetch::On, Method::Direct)];
+    if store == "seawall" {
+        ways = vec![
+            (Prefetch::Off, Method::Buffered),
+            (Prefetch::On, Method::Buffered),
+            (Prefetch::Off, Method::Direct),
+            (Prefetch::On, Method::Direct),
+        ];
+    }
+    let mut cells = Vec::new();
+    for query in RANGES.into_iter().chain(MULTI_GETS).filter(|query| query.rows(keys) <= keys) {
+        for threads in THREADS.into_iter().filter(|&threads| threads == 1 || threads <= threads_max) {
+            cells.extend(ways.iter().map(|&(prefetch, method)| (query, threads, prefetch, method)));
+        }
+    }
+    cells
+}
+
+fn line(result: &CellResult, order: Order, threads: usize, prefetch: Prefetch, method: Method) -> String {
+    let figure = |name: &str| result.extra.get(name).and_then(serde_json::Value::as_f64);
+    let show = |name: &str| figure(name).map_or_else(|| "-".into(), number);
+    let ours = result.store == "seawall";
+    let mut text = format!(
+        "{:<10} {:<14} {threads:>7}  {:<8}  {:<8} {:>12} {:>12} {:>8} {:>6} {:>6} {:>6} {:>6} {:>9}\n",
+        order.name(),
+        result.workload,
+        if !ours {
+            "-"
+        } else if prefetch == Prefetch::On {
+            "on"
+        } else {
+            "off"
+        },
+        if ours { method.name() } else { "-" },
+        show("queries_per_s"),
+        show("rows_per_s"),
+        figure("scan_device_reads_per_s").map_or_else(|| "-".into(), |n| format!("{n:.0}")),
+        figure("device_read_mb_per_s").map_or_else(|| "-".into(), |n| format!("{n:.0}")),
+        figure("device_queue_depth").map_or_else(|| "-".into(), |n| format!("{n:.1}")),
+        figure("prefetch_depth_reached").map_or_else(|| "-".into(), |n| format!("{n:.1}")),
+        figure("prefetch_waste").map_or_else(|| "-".into(), |n| format!("{:.1}%", n * 100.0)),
+        figure("fairness").map_or_else(|| "-".into(), |n| format!("{n:.2}")),
+    );
+    let fio = [
+        "fio_random_1_reads_per_s",
+        "fio_random_8_reads_per_s",
+        "fio_random_32_reads_per_s",
+        "fio_sequential_mb_per_s",
+    ];
+    if fio.iter().any(|name| figure(name).is_some()) {
+        let [one, eight, many, sequential] = fio.map(show);
+        text.push_str(&format!(
+            "{:<10} fio on the same file: random 16K reads/s at depth 1, 8, 32: {one}, {eight}, {many}; sequential 1M at depth 8: {sequential} MB/s\n",
+            order.name()
+        ));
+    } else if let Some(why) = result.extra.get("fio").and_then(serde_json::Value::as_str) {
+        text.push_str(&format!("{:<10} fio {why}\n", order.name()));
+    }
+    text
+}
