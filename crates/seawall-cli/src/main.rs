@@ -53,6 +53,8 @@ enum Command {
     Load(db::dump::LoadArgs),
     /// Make space for data in quiet hours.
     Grow(db::care::GrowArgs),
+    /// Bring the leaves of trees into the order of their keys, and fill them up.
+    Compact(db::care::CompactArgs),
     /// Show live rates and latencies of a database that another process has open.
     Stat(db::stat::StatArgs),
     /// Say where the I/O time of a database goes and what to change.
@@ -158,6 +160,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => db::dump::dump(&args, &stop),
         Command::Load(args) => db::dump::load(&args, &stop),
         Command::Grow(args) => db::care::grow(&args),
+        Command::Compact(args) => db::care::compact(&args, &stop),
         Command::Stat(args) => db::stat::stat(&args, &stop),
         Command::Doctor(args) => db::doctor::doctor(&args, &stop),
         Command::Check(args) => db::care::check(&args),

@@ -223,6 +223,41 @@ fn growth_ahead_is_there_afterwards() {
 }
 
 #[test]
+fn trees_are_compacted_and_say_how_they_lie() {
+    let dir = scratch();
+    let db = seawall::Database::open(dir.path().join("db")).unwrap();
+    for name in ["t", "u"] {
+        let tree = db.create_tree(name).unwrap();
+        for first in 0..20u32 {
+            let keys = (first * 1000..first * 1000 + 1000).map(|i| i.wrapping_mul(0x9e37_79b1).to_be_bytes());
+            db.transact(|tx| keys.clone().try_for_each(|key| tx.put(&tree, &key, &[7; 100]))).unwrap();
+        }
+    }
+    db.close().unwrap();
+    let look = |tree: usize| -> serde_json::Value {
+        let ran = seawall(dir.path(), ["trees", "db", "--fragmentation", "--json"]).exits(0);
+        serde_json::from_str::<serde_json::Value>(&ran.out).unwrap()[tree]["fragmentation"].clone()
+    };
+    let before = look(0);
+    assert!(before["apart_share"].as_f64().unwrap() > 0.5, "{before}");
+    seawall(dir.path(), ["trees", "db", "--fragmentation"]).exits(0).shows("of neighbours apart, leaves");
+    seawall(dir.path(), ["compact", "db", "t", "--fill", "80"]).exits(0).shows("t: ").shows("pages freed. Before:");
+    let (after, other) = (look(0), look(1));
+    assert!(after["apart_share"].as_f64().unwrap() < 0.1, "{after}");
+    assert!(other["apart_share"].as_f64().unwrap() > 0.5, "only the one that was named: {other}");
+    let ran = seawall(dir.path(), ["compact", "db", "--json"]).exits(0);
+    let done: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(
+        done[1]["freed"].as_u64(),
+        Some(done[1]["moved"].as_u64().unwrap() + done[1]["merged"].as_u64().unwrap())
+    );
+    assert!(done[1]["after"]["apart_share"].as_f64().unwrap() < 0.1, "{done}");
+    seawall(dir.path(), ["check", "db"]).exits(0);
+    seawall(dir.path(), ["compact", "db", "--fill", "20"]).exits(2).says("50..=100");
+    seawall(dir.path(), ["compact", "db", "none"]).exits(2).says("none");
+}
+
+#[test]
 fn a_flipped_bit_is_found_with_its_page() {
     let dir = scratch();
     let dir = dir.path();

@@ -1,4 +1,4 @@
-//! Scans of trees that do not fit the pool: one loaded in key order, one at random, without and with look-ahead, beside what the
+//! Scans of trees that do not fit the pool: one loaded in key order, one at random, one at random and then compacted; without and with look-ahead, beside what the
 //! device counted meanwhile. The depth is the device's own: time that requests were in flight, by the time that passed.
 //!
 //! ```text
@@ -15,7 +15,7 @@ use std::time::Instant;
 /// Bytes of a row's value; with its key and header about 200 in a leaf.
 const VALUE: [u8; 180] = [7; 180];
 const DEPTHS: [u32; 4] = [0, 1, 8, 32];
-const TREES: [&str; 2] = ["ordered", "random"];
+const TREES: [&str; 3] = ["ordered", "random", "compacted"];
 
 /// What the block device under `dir` has done: reads, bytes read, and milliseconds that requests were in flight, added up.
 fn device(dir: &Path) -> Option<[u64; 3]> {
@@ -47,9 +47,33 @@ fn load(db: &Database, tree: &Tree, rows: u64, in_order: bool) -> Result<()> {
         tx.commit_with(Durability::Written)?;
     }
     db.checkpoint()?;
-    let name = tree.name();
-    println!("{name}: {rows} rows loaded in {:.1} s, {} MiB", began.elapsed().as_secs_f64(), db.tree_bytes(tree) >> 20);
+    let (name, found) = (tree.name(), db.fragmentation(tree)?);
+    println!(
+        "{name}: {rows} rows loaded in {:.1} s, {} MiB, {} leaves, {:.1}% of neighbours apart, {}% full",
+        began.elapsed().as_secs_f64(),
+        db.tree_bytes(tree) >> 20,
+        found.leaves,
+        100.0 * found.share(),
+        found.fill_percent
+    );
     Ok(())
+}
+
+fn compact(db: &Database, tree: &Tree) -> Result<()> {
+    let (began, before) = (Instant::now(), db.stats());
+    let done = db.compact(tree)?;
+    let (took, log) = (began.elapsed().as_secs_f64(), db.stats().since(&before).log.bytes);
+    let (after, leaves) = (done.after, done.done.freed as f64);
+    println!(
+        "{}: compacted in {took:.1} s ({:.0} leaves/s, {} MiB of log), now {} leaves, {:.1}% of neighbours apart, {}% full",
+        tree.name(),
+        leaves / took,
+        log >> 20,
+        after.leaves,
+        100.0 * after.share(),
+        after.fill_percent
+    );
+    db.checkpoint()
 }
 
 fn report(db: &Database, what: &str, run: impl FnOnce() -> Result<u64>) -> Result<()> {
@@ -117,7 +141,11 @@ fn measure(dir: &Path, mib: u64, pool_mib: u64) -> Result<()> {
     let options = Options::default().with_log_capacity(512 << 20);
     let db = Database::open_with(dir.join("db"), options.clone().with_pool_size(mib << 22))?;
     for name in TREES {
-        load(&db, &db.create_tree(name)?, rows, name == TREES[0])?;
+        let tree = db.create_tree(name)?;
+        load(&db, &tree, rows, name == TREES[0])?;
+        if name == TREES[2] {
+            compact(&db, &tree)?;
+        }
     }
     db.close()?;
     let options = options.with_pool_size(pool_mib << 20);

@@ -23,6 +23,7 @@ pub mod space;
 #[doc(hidden)]
 pub mod txn;
 
+pub use btree::Fragmentation;
 pub use db::*;
 pub use error::{Corruption, Error, Health, LockedOn, Result, Stop};
 pub use format::{PageId, TreeId, TxnId};

@@ -6,13 +6,13 @@
 
 use proptest::prelude::*;
 use seawall::{
-    Background, CursorOptions, Database, Env, Error, LockMode, Options, Position, Savepoint, Seek, Transaction, Tree,
-    Xid,
+    Background, CompactOptions, CursorOptions, Database, Env, Error, LockMode, Options, Position, Savepoint, Seek,
+    Transaction, Tree, Xid,
 };
 use seawall_io::SystemClock;
 use seawall_sim::{SimDisk, SimOptions};
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -45,6 +45,7 @@ enum Step {
     Background(u8),
     Checkpoint,
     Check,
+    Compact(u8, u32, u8),
 }
 
 #[derive(Debug, Clone)]
@@ -128,6 +129,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (1..10u8).prop_map(Step::Background),
         1 => Just(Step::Checkpoint),
         1 => Just(Step::Check),
+        2 => (tree(), 50..=100u32, 1..20u8).prop_map(|(tree, fill, calls)| Step::Compact(tree, fill, calls)),
     ]
 }
 
@@ -404,6 +406,20 @@ impl Run {
                 }
             }
             Step::Checkpoint => self.db().checkpoint().unwrap(),
+            Step::Compact(number, fill_percent, mut calls) => {
+                let tree = self.tree(number);
+                let options = CompactOptions { fill_percent, ..CompactOptions::default() };
+                let done = self.db().compact_with(&tree, options, |_| {
+                    calls -= 1;
+                    if calls == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
+                match done {
+                    Ok(done) => assert!(done.broken_off || calls > 0),
+                    // It is made by the transaction at work.
+                    Err(Error::NoSuchTree { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
             Step::Check => {
                 let findings = self.db().check().unwrap();
                 assert!(findings.is_empty(), "{findings:?}");

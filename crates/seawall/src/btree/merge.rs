@@ -32,10 +32,29 @@ impl Tree {
     /// # Errors
     /// Those of reading.
     pub fn tidy(&self, space: &Space, key: &[u8]) -> Result<()> {
+        if self.merge_from(space, key, 0)? {
+            self.shrink(space)?;
+        }
+        Ok(())
+    }
+
+    /// The same for branches alone, whoever made them underfull.
+    pub(super) fn tidy_branches(&self, space: &Space, key: &[u8]) -> Result<()> {
+        self.merge_from(space, key, 1)?;
+        self.shrink(space)
+    }
+
+    fn shrink(&self, space: &Space) -> Result<()> {
+        while space.pool().retry(|| self.try_shrink(space))? {}
+        Ok(())
+    }
+
+    /// Merges from `lowest` upward; whether the root may have lost children.
+    fn merge_from(&self, space: &Space, key: &[u8], lowest: u8) -> Result<bool> {
         let mut lowered = false;
         loop {
             let mut merged = false;
-            for level in 0..u8::MAX {
+            for level in lowest..u8::MAX {
                 match space.pool().retry(|| self.try_merge(space, key, level))? {
                     Outcome::Merged => merged = true,
                     Outcome::Alone => {}
@@ -45,13 +64,9 @@ impl Tree {
             }
             // A parent that found a sibling may have found one for its only child.
             if !merged {
-                break;
+                return Ok(lowered);
             }
         }
-        if lowered {
-            while space.pool().retry(|| self.try_shrink(space))? {}
-        }
-        Ok(())
     }
 
     /// Merges the node of `level` on the way to `key`, if it is underfull.

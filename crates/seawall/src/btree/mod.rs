@@ -10,16 +10,19 @@
 //! 5. What an entry means to whom is not known here: an entry that is marked deleted is an entry.
 
 mod check;
+mod compact;
 mod cursor;
 mod edit;
 mod entry;
 mod estimate;
+mod fragmentation;
 mod lookahead;
 mod many;
 mod merge;
 mod node;
 mod overflow;
 mod redo;
+mod repack;
 mod search;
 mod seek;
 mod split;
@@ -27,9 +30,11 @@ mod split;
 mod tests;
 
 pub use check::{Finding, check, check_overflow};
+pub use compact::{Compaction, Moved};
 pub use cursor::Cursor;
 pub use entry::{DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, OVERFLOW, OverflowRef, inline_value_max};
 pub use estimate::{Estimate, Level1};
+pub use fragmentation::Fragmentation;
 pub use lookahead::LookAhead;
 pub use node::{Node, Position, SLOT_BYTES, entry_bytes_max, key_bytes_max};
 pub use overflow::{

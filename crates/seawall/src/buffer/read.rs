@@ -5,8 +5,8 @@
 //! 2. No latch is held across a read. The frame that is read into holds no page and belongs to the reader.
 //! 3. What was read is checked: checksum, page number, and that its log is there (a page newer than the log's head:
 //!    flushed log was lost).
-//! 4. A thread that found no frame gives up the pins it has gathered, and takes the *turn*: until it is done only it is
-//!    given frames. Those who wait for the turn hold no gathered pins, so the turn always gets what it needs, however
+//! 4. A thread that found no frame, or that loads more than it can keep pinned, gives up the pins it has gathered, and
+//!    takes the *turn*: until it is done only it is given frames. Those who wait for the turn hold no gathered pins, so the turn always gets what it needs, however
 //!    small the pool.
 
 use super::ahead::Ahead;
@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SHARDS: usize = 64;
 /// Pages that may be gathered outside of the turn before the oldest is let go; also bounded by the pool's size.
 const WARM_PAGES: usize = 64;
+/// Pages that may be loaded outside of the turn, in times of those that may be gathered.
+const LOADED_MAX: usize = 4;
 
 /// Reads under way.
 #[derive(Debug)]
@@ -110,6 +112,8 @@ pub struct Warm<'p> {
     turn: Option<TurnGuard<'p>>,
     /// How often a frame was asked for.
     frames_asked: u32,
+    /// Pages that were loaded.
+    loaded: usize,
 }
 
 impl<'p> Warm<'p> {
@@ -131,8 +135,10 @@ impl<'p> Warm<'p> {
 
     fn load(&mut self, page: PageId) -> Result<()> {
         let pool = self.pool;
-        if self.turn.is_none() && pool.turn.may_take() {
-            let most = WARM_PAGES.min(pool.frames.limit() as usize / 4);
+        let most = WARM_PAGES.min(pool.frames.limit() as usize / 4);
+        // Whoever loads so many needs more at once than it may keep, and would go on reading what it let go: with the turn it keeps all.
+        self.loaded += 1;
+        if self.turn.is_none() && pool.turn.may_take() && self.loaded <= LOADED_MAX * most {
             if self.pins.len() >= most {
                 self.pins.remove(0);
             }
@@ -250,7 +256,7 @@ impl Pool {
 
     /// The means to do by hand what [`Pool::retry`] does.
     pub fn warm(&self) -> Warm<'_> {
-        Warm { pool: self, pins: SmallVec::new(), turn: None, frames_asked: 0 }
+        Warm { pool: self, pins: SmallVec::new(), turn: None, frames_asked: 0, loaded: 0 }
     }
 
     /// Makes a page resident, reading it if need be. No latch may be held.

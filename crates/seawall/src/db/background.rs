@@ -65,11 +65,12 @@ pub(super) struct Work {
     wake: Condvar,
 }
 
-/// Purge and rollback stand still.
+/// Purge, rollback and compactions stand still.
 #[derive(Debug)]
 pub(super) struct Held<'w> {
     _purge: MutexGuard<'w, Purge>,
     _losers: MutexGuard<'w, Vec<Txn>>,
+    _compacting: MutexGuard<'w, ()>,
 }
 
 pub(super) fn nanos(time: Duration) -> u64 {
@@ -151,9 +152,10 @@ impl Work {
         log.flush_to(head)
     }
 
-    /// Holds purge and rollback until it is dropped: nothing changes but by transactions of users.
+    /// Holds purge, rollback and compactions until it is dropped: nothing changes but by transactions of users.
     pub(super) fn hold(&self) -> Held<'_> {
-        Held { _purge: self.engine.purge.lock(), _losers: self.losers.lock() }
+        let (purge, losers) = (self.engine.purge.lock(), self.losers.lock());
+        Held { _purge: purge, _losers: losers, _compacting: self.engine.compacting.lock() }
     }
 
     pub(super) fn step(&self, task: Task) -> Result<bool> {

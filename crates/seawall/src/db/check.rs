@@ -2,7 +2,7 @@
 //!
 //! 1. Everything is looked at: pages on the disk (checksums), trees (order, fences, long values), undo streams, and who owns which page against what
 //!    refers to it. A finding ends nothing.
-//! 2. It reads, and but for writing changed pages home it changes nothing. Purge and rollback stand still meanwhile; transactions of users may go on, but
+//! 2. It reads, and but for writing changed pages home it changes nothing. Purge, rollback and compactions stand still meanwhile; transactions of users may go on, but
 //!    what one changes under it may look like damage: then it looks again, and says so when it finds no quiet moment.
 //! 3. Owned and not referred to is no finding where somebody still has it: undo records (older versions, long values, trees dropped but not yet purged).
 

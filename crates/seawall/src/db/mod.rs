@@ -1,8 +1,9 @@
-//! The database as its user sees it: opening, transactions, cursors, options, statistics, background work.
+//! The database as its user sees it: opening, transactions, cursors, options, statistics, compaction, background work.
 
 mod background;
 mod calibrate;
 mod check;
+mod compact;
 mod cursor;
 mod database;
 pub mod doctor;
@@ -21,6 +22,7 @@ mod transaction;
 
 pub use background::{Background, Task};
 pub use check::{Finding, Part, check_pages};
+pub use compact::{CompactOptions, CompactProgress, Compacted};
 pub use cursor::{Cursor, CursorOptions, KeyValue, LockMode, Position, Range};
 pub use database::{Database, Tree, XID_BYTES_MAX, Xid};
 pub use metrics::Stats;

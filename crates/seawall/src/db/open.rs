@@ -315,6 +315,7 @@ impl Opening {
             resumed: AtomicU64::new(0),
             unfinished: Mutex::default(),
             purge: Mutex::default(),
+            compacting: Mutex::default(),
             clock: env.clock.clone(),
             lock_wait_timeout_ns: AtomicU64::new(nanos(options.lock_wait_timeout())),
             may_wait,

@@ -2,6 +2,7 @@
 //!
 //! 1. Reads are of whole chunks between multiples of the chunk's size; the first of a sequence may be shorter. None crosses a segment's end.
 //! 2. Whoever asks for another place than the next in order begins a new sequence. What was asked for ahead of it is dropped.
+//! 3. No read outlives this: one in flight keeps its segment open, and so locked, however short the database was open.
 
 use crate::error::Result;
 use seawall_io::{AlignedBuf, Cause, File, FileRequest, IoBuf, Pending};
@@ -54,7 +55,7 @@ impl ReadAhead {
     /// The disk's refusal.
     pub(super) fn read(&mut self, stream: Stream<'_>, at: u64, into: &mut [u8]) -> Result<usize> {
         if self.queue.front().is_none_or(|ahead| ahead.at != at) {
-            self.queue.clear();
+            self.forget();
         }
         self.ask(stream, at)?;
         let Some(Ahead { len, file, pending, .. }) = self.queue.pop_front() else { return Ok(0) };
@@ -66,6 +67,14 @@ impl ReadAhead {
             }
         }
         Ok(len)
+    }
+
+    /// Waits for what nobody needs any more.
+    fn forget(&mut self) {
+        for Ahead { file, pending, .. } in self.queue.drain(..) {
+            // Whatever became of it.
+            drop(file.wait(pending));
+        }
     }
 
     /// Fills the queue, which begins at `at`.
@@ -84,5 +93,11 @@ impl ReadAhead {
             next += len as u64;
         }
         Ok(())
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        self.forget();
     }
 }

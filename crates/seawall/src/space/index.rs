@@ -180,6 +180,50 @@ impl Index {
         Some(claims)
     }
 
+    /// Claims pages for a run, all in one extent: `pages` of a wholly free one, the next behind `after`; for a small tree first of a shared
+    /// one that has as many, unless it is among `tried`, or none is to be looked into. `keep` pages stay free afterwards.
+    pub(super) fn claim_run(
+        &mut self,
+        tree: TreeId,
+        after: PageId,
+        pages: u16,
+        keep: u64,
+        tried: Option<&[u32]>,
+    ) -> Option<u32> {
+        debug_assert!(u32::from(pages) <= self.shape.extent_pages);
+        if self.free < u64::from(pages) + keep {
+            return None;
+        }
+        let small = self.pages_of(tree) + u32::from(pages) <= SMALL_TREE_PAGES;
+        let has_room =
+            |extent: u32, tried: &[u32]| self.extents[extent as usize].free >= pages && !tried.contains(&extent);
+        let shared = || tried.and_then(|tried| self.shared.iter().copied().find(|&extent| has_room(extent, tried)));
+        let whole = || nearest(&self.whole, self.shape.extent_of(after));
+        let extent = if small { shared().or_else(whole) } else { whole() }?;
+        self.occupy(extent, tree, pages);
+        Some(extent)
+    }
+
+    /// Claims up to `pages` pages of the extent of `page`, if it is the tree's, nobody's, or a shared one and the tree small. `keep` pages
+    /// stay free afterwards.
+    pub(super) fn claim_in(&mut self, tree: TreeId, page: PageId, pages: u16, keep: u64) -> Option<(u32, u16)> {
+        let number = self.shape.extent_of(page);
+        let &Extent { owner, free } = self.extents.get(number as usize)?;
+        let count = free.min(pages);
+        let small = self.pages_of(tree) + u32::from(count) <= SMALL_TREE_PAGES;
+        let mine = owner == Owner::NOBODY || owner == Owner(tree.0) || (owner == Owner::SHARED && small);
+        if count == 0 || !mine || self.free < u64::from(count) + keep {
+            return None;
+        }
+        self.occupy(number, tree, count);
+        Some((number, count))
+    }
+
+    /// Whether a page is set aside.
+    pub(super) fn is_aside(&self, page: PageId) -> bool {
+        self.aside.contains(&page.0)
+    }
+
     /// The extent from which `tree` is to be served; one with a free page.
     fn choose(&self, tree: TreeId, at: u32, wanted: usize, reach: Reach) -> Option<u32> {
         let own = self.trees.get(&tree);
@@ -394,6 +438,31 @@ mod tests {
             Some(taken)
         }
 
+        /// As `Space::reserve_run` does, for what lies in a row.
+        fn take_run(&mut self, tree: TreeId, after: PageId, pages: u16, behind: bool) -> Option<Vec<PageId>> {
+            let (extent, count) = if behind {
+                self.index.claim_in(tree, PageId(after.0 + 1), pages, 0)?
+            } else {
+                (self.index.claim_run(tree, after, pages, 0, Some(&[]))?, pages)
+            };
+            let begin = if behind { after.0 + 1 } else { extent * 8 };
+            let free = |page: &u32| self.owners[*page as usize] == TreeId::FREE;
+            let run: Vec<PageId> = if behind {
+                (begin..extent * 8 + 8).take_while(free).take(count.into()).map(PageId).collect()
+            } else {
+                let starts = (begin..begin + 9 - u32::from(pages))
+                    .find(|&at| (at..at + u32::from(pages)).all(|page| free(&page)));
+                starts.map_or_else(Vec::new, |at| (at..at + u32::from(pages)).map(PageId).collect())
+            };
+            self.index.give_back(tree, &[(extent, count - run.len() as u16)]);
+            for &page in &run {
+                assert!(self.index.set_aside(page) && self.index.is_aside(page));
+                self.index.taken(page);
+                self.owners[page.0 as usize] = tree;
+            }
+            Some(run)
+        }
+
         fn free(&mut self, page: PageId) {
             let tree = std::mem::take(&mut self.owners[page.0 as usize]);
             self.index.release(tree, SHAPE.extent_of(page), 1);
@@ -403,7 +472,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_what_the_owners_say(
-            ops in proptest::collection::vec((0u8..10, 16u32..20, 0u32..400, 1usize..20), 1..150)
+            ops in proptest::collection::vec((0u8..12, 16u32..20, 0u32..400, 1usize..20), 1..150)
         ) {
             let mut both = Both::new(4);
             for (op, tree, near, pages) in ops {
@@ -414,6 +483,13 @@ mod tests {
                         if let Some(&page) = taken.get(near as usize % taken.len().max(1)) {
                             both.free(PageId(page));
                         }
+                    }
+                    10 | 11 => {
+                        let after = PageId(near % both.owners.len() as u32);
+                        let run = both.take_run(TreeId(tree), after, 1 + pages as u16 % 8, op == 10);
+                        let run = run.unwrap_or_default();
+                        prop_assert!(run.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0));
+                        prop_assert!(op == 11 || run.first().is_none_or(|first| first.0 == after.0 + 1));
                     }
                     _ => {
                         let reach = if op == 4 { Reach::Any } else { Reach::Own };

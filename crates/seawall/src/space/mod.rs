@@ -12,8 +12,8 @@
 //! 5. A page is given again only after the mini-transaction that freed it has let go of its map.
 //!
 //! ```text
-//!   free ──reserve──> set aside ──take──> owned ──free, free_many, free_tree_step──> free
-//!                         └──drop──> free
+//!   free ──reserve, reserve_run──> set aside ──take──> owned ──free, free_many, free_tree_step──> free
+//!                                      └──drop──> free
 //! ```
 
 mod check;
@@ -23,6 +23,7 @@ mod header;
 mod index;
 mod map;
 mod reserve;
+mod run;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

@@ -30,9 +30,9 @@ pub enum Purpose {
 /// Pages set aside for one tree, in memory only. What is not taken goes back when it is dropped.
 #[derive(Debug)]
 pub struct Reserved<'s> {
-    space: &'s Space,
-    tree: TreeId,
-    pages: VecDeque<PageId>,
+    pub(super) space: &'s Space,
+    pub(super) tree: TreeId,
+    pub(super) pages: VecDeque<PageId>,
 }
 
 impl Space {

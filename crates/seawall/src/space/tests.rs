@@ -134,6 +134,68 @@ fn take(space: &Space, tree: TreeId, near: PageId, count: usize, purpose: Purpos
     Ok(taken)
 }
 
+/// Takes all of a run.
+fn take_all(space: &Space, mut run: Reserved<'_>, tree: TreeId) -> Vec<PageId> {
+    let mut taken = Vec::new();
+    while !run.is_empty() {
+        let batch = space.pool().retry(|| {
+            let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
+            let batch = run.take_many(&mut mtr, run.len().min(BATCH))?;
+            batch.iter().for_each(|&(number, held)| mtr.run(held, &Stamp(number, tree)));
+            mtr.commit();
+            Ok(batch)
+        });
+        taken.extend(batch.expect("the disk is well").into_iter().map(|(number, _)| number));
+    }
+    taken
+}
+
+fn in_a_row(pages: &[PageId]) -> bool {
+    pages.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0)
+}
+
+#[test]
+fn runs_are_pages_in_a_row_and_single_free_pages_are_none() {
+    let machine = Machine::new(12, 64);
+    let running = machine.create();
+    let space = create(&running, 2048);
+    let (large, small) = (TreeId(16), TreeId(17));
+    let first = take_all(&space, space.reserve_run(large, PageId::NONE, usize::MAX).expect("room"), large);
+    assert!(in_a_row(&first) && first.len() == 256, "a whole extent of 1 MiB");
+    let next = take_all(&space, space.reserve_run(large, first[255], 100).expect("room"), large);
+    assert!(in_a_row(&next) && next.len() == 100 && next[0] > first[255]);
+    // It goes on where the other ended, as long as there are free pages.
+    let behind = take_all(&space, space.reserve_run(large, next[99], 500).expect("room"), large);
+    assert_eq!((behind[0].0, behind.len()), (next[99].0 + 1, 156));
+    assert!(in_a_row(&behind));
+    // Small trees take a stretch of what others share, and nobody's whole extents.
+    let one = take(&space, small, PageId::NONE, 1, Purpose::Grow).expect("room");
+    let free_before = space.free_pages();
+    let few = space.reserve_run(small, PageId::NONE, 5).expect("room");
+    assert_eq!((few.len(), space.free_pages()), (5, free_before - 5));
+    drop(few);
+    assert_eq!(space.free_pages(), free_before, "what is not taken goes back");
+    let few = take_all(&space, space.reserve_run(small, PageId::NONE, 5).expect("room"), small);
+    assert!(in_a_row(&few) && few[0].0 / 256 == one[0].0 / 256, "{one:?} {few:?}");
+    assert_sound(&space);
+    // Every second page is free, and the disk is full: there is no run of an extent, though there are pages.
+    while let Ok(run) = {
+        machine.fill_disk();
+        space.reserve_run(large, PageId::NONE, usize::MAX)
+    } {
+        take_all(&space, run, large);
+    }
+    for &page in first.iter().step_by(2) {
+        free(&space, page).expect("the disk is well");
+    }
+    let free_pages = space.free_pages();
+    let error = space.reserve_run(large, PageId::NONE, 100).expect_err("no run");
+    assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+    assert_eq!(space.free_pages(), free_pages);
+    take(&space, large, PageId::NONE, 20, Purpose::Grow).expect("single pages are there");
+    assert_sound(&space);
+}
+
 fn free(space: &Space, page: PageId) -> Result<()> {
     space.pool().retry(|| {
         let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;

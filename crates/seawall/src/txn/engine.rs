@@ -38,6 +38,8 @@ pub struct Engine {
     pub unfinished: Mutex<Vec<Unfinished>>,
     /// Where purge is.
     pub purge: Mutex<Purge>,
+    /// Held for one step of a compaction, and by a check for as long as it looks.
+    pub compacting: Mutex<()>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// How long a lock is waited for, ns.

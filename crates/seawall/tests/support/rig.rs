@@ -83,6 +83,10 @@ pub(crate) struct Tally {
     pub(crate) conflicts: u64,
     /// Rollbacks that found no room.
     pub(crate) stuck: u64,
+    /// Leaves moved by compactions.
+    pub(crate) moved: u64,
+    /// Compactions that a crash or an error ended.
+    pub(crate) cut_off: u64,
 }
 
 impl Tally {
@@ -99,6 +103,8 @@ impl Tally {
         self.named += other.named;
         self.conflicts += other.conflicts;
         self.stuck += other.stuck;
+        self.moved += other.moved;
+        self.cut_off += other.cut_off;
     }
 }
 
@@ -154,6 +160,7 @@ pub(crate) struct Rig {
     pub(crate) stamps: u64,
     rounds: u64,
     steps: u64,
+    pub(crate) compactions: u64,
 }
 
 /// How much one seed does.
@@ -161,6 +168,8 @@ pub(crate) struct Rig {
 pub(crate) struct Size {
     pub(crate) rounds: u64,
     pub(crate) steps: u64,
+    /// How often a tree is compacted, beside other operations. 0 leaves the seeds of before compactions as they were.
+    pub(crate) compactions: u64,
 }
 
 /// Runs one seed. Returns what it did, and a hash of everything that was asked of the disk and answered.
@@ -202,7 +211,7 @@ impl Rig {
         let log_dir = dice.percent(25);
         let (durability, flush_interval) = (Durability::Flushed, Duration::from_millis(1));
         let names = 0;
-        let (rounds, steps) = (size.rounds, size.steps);
+        let Size { rounds, steps, compactions } = size;
         Self {
             dice,
             mode,
@@ -225,6 +234,7 @@ impl Rig {
             stamps: 0,
             rounds,
             steps,
+            compactions,
         }
     }
 

@@ -82,6 +82,7 @@ impl Rig {
             Clock,
             Names,
             Check,
+            Compact,
         }
         let open = live.txs.len();
         if live.trees.is_empty() && open == 0 {
@@ -109,6 +110,7 @@ impl Rig {
             (2, Do::Clock),
             (1, Do::Names),
             (1, Do::Check),
+            (self.compactions, Do::Compact),
         ];
         let action = self.dice.weighted(&choices);
         let at = if open == 0 { 0 } else { self.dice.index(open) };
@@ -129,6 +131,7 @@ impl Rig {
                 Ok(())
             }
             Do::Names => self.names(live),
+            Do::Compact => self.compact(live),
             Do::Check if self.dice.percent(30) => {
                 self.say(|| "check".into());
                 self.check(live)
@@ -949,6 +952,47 @@ impl Rig {
             self.explained(live, answer.err(), May::default())?;
         }
         Ok(())
+    }
+
+    /// Compacts a tree, to its end or for some steps; rows, locks and snapshots do not notice.
+    fn compact(&mut self, live: &mut Live) -> Step {
+        let names: Vec<(String, Uid)> = self.model.names(self.model.seq()).into_iter().collect();
+        // Sometimes a tree of which only old snapshots know, or one that is being made.
+        let uid = if self.dice.percent(90) && !names.is_empty() {
+            self.dice.pick(&names).1
+        } else {
+            let known: Vec<Uid> = live.trees.keys().copied().collect();
+            if known.is_empty() {
+                return Ok(());
+            }
+            self.dice.pick(&known)
+        };
+        let there = names.iter().any(|(_, known)| *known == uid);
+        let Some(tree) = live.trees.get(&uid) else { return Ok(()) };
+        let fill_percent = self.dice.pick(&[50, 70, 90, 100]);
+        let mut calls = if self.dice.percent(50) { u64::MAX } else { 1 + self.dice.log_uniform(30) };
+        let mut dice = self.dice.split();
+        self.say(|| format!("compact tree {uid} to {fill_percent}%, at most {calls} calls"));
+        // Between two steps pages are written, what was deleted is purged, the checkpoint moves: and there it may crash.
+        let answer = crate::api::compact(&live.db, tree, fill_percent, || {
+            calls -= 1;
+            for _ in 0..dice.below(3) {
+                live.db.step_task(dice.pick(Task::ALL))?;
+            }
+            Ok(calls > 0)
+        });
+        self.say(|| format!("  moved {answer:?}"));
+        match answer {
+            Ok(moved) if there => {
+                self.tally.moved += moved;
+                self.alive(live)
+            }
+            Ok(_) => fail("it compacts a tree that is not there"),
+            Err(error) => {
+                self.tally.cut_off += u64::from(live.process.is_dead() || self.faulty || self.full);
+                self.explained(live, Some(error), May { no_tree: !there, ..May::default() })
+            }
+        }
     }
 
     fn set(&mut self, live: &mut Live) -> Step {

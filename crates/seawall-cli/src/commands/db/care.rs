@@ -1,9 +1,13 @@
-//! `seawall grow|check DIR`: making space ahead, and looking whether everything is as it should be.
+//! `seawall grow|compact|check DIR`: making space ahead, bringing trees into order, and looking whether everything is as it should be.
 
-use super::{Place, must_be_database};
+use super::entries::trees_of;
+use super::{Notation, Place, must_be_database};
 use crate::{Ended, Outcome, note, print, units};
 use clap::Args;
-use seawall::Error;
+use seawall::{CompactOptions, Compacted, Database, Error, Fragmentation};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 #[derive(Debug, Args)]
 pub(crate) struct GrowArgs {
@@ -23,6 +27,89 @@ pub(crate) fn grow(args: &GrowArgs) -> Outcome {
     let (before, after, free) = (units::bytes(before), units::bytes(after), units::bytes(free));
     print(&format!("the data file had {before} and has {after}, {free} of it free\n"))?;
     Ok(Ended::Well)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompactArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Only these trees; all when none is named
+    trees: Vec<String>,
+    /// How full leaves are made, percent
+    #[arg(long, default_value_t = CompactOptions::default().fill_percent, value_parser = clap::value_parser!(u32).range(50..=100))]
+    fill: u32,
+    /// Leaves a second that are read and written at most; 0 is as many as the disk gives
+    #[arg(long, default_value_t = 0)]
+    rate: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How often progress is told.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// Of a tree, for people: "63% of neighbours apart, leaves 71% full".
+pub(crate) fn lies(tree: &Fragmentation) -> String {
+    format!("{:.0}% of neighbours apart, leaves {}% full", 100.0 * tree.share(), tree.fill_percent)
+}
+
+/// The same for programs.
+pub(crate) fn lies_json(tree: &Fragmentation) -> serde_json::Value {
+    serde_json::json!({
+        "leaves": tree.leaves, "apart": tree.apart, "apart_share": tree.share(), "fill_percent": tree.fill_percent,
+        "branches_read": tree.branches, "leaves_sampled": tree.sampled,
+    })
+}
+
+/// Interrupted, it keeps what it has done.
+pub(crate) fn compact(args: &CompactArgs, stop: &AtomicBool) -> Outcome {
+    let db = args.place.open()?;
+    let (mut text, mut list, mut broken_off) = (String::new(), Vec::new(), false);
+    let compacted = trees_of(&db, &args.trees)?.into_iter().try_for_each(|name| {
+        if broken_off {
+            return Ok(());
+        }
+        let done = compact_one(&db, &name, args, stop)?;
+        broken_off |= done.broken_off;
+        let shown = Notation::default().show(name.as_bytes());
+        text += &format!(
+            "{shown}: {} leaves moved, {} merged, {} pages freed. Before: {} leaves, {}. Now: {} leaves, {}\n",
+            done.done.moved,
+            done.done.merged,
+            done.done.freed,
+            done.before.leaves,
+            lies(&done.before),
+            done.after.leaves,
+            lies(&done.after),
+        );
+        list.push(serde_json::json!({
+            "name": name, "before": lies_json(&done.before), "after": lies_json(&done.after), "moved": done.done.moved,
+            "merged": done.done.merged, "freed": done.done.freed, "broken_off": done.broken_off,
+        }));
+        Ok::<_, Error>(())
+    });
+    // What was done stays, whatever stopped it.
+    print(&if args.json { format!("{}\n", serde_json::Value::Array(list)) } else { text })?;
+    compacted?;
+    db.close()?;
+    Ok(if broken_off { Ended::Interrupted } else { Ended::Well })
+}
+
+fn compact_one(db: &Database, name: &str, args: &CompactArgs, stop: &AtomicBool) -> seawall::Result<Compacted> {
+    let tree = db.open_tree(name)?;
+    let options = CompactOptions { fill_percent: args.fill, leaves_per_second: args.rate };
+    let mut told = Instant::now();
+    db.compact_with(&tree, options, |progress| {
+        if told.elapsed() >= TOLD_EVERY {
+            told = Instant::now();
+            note(format_args!(
+                "{name}: {} of about {} leaves, {} moved",
+                progress.looked, progress.leaves, progress.moved
+            ));
+        }
+        if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
 }
 
 #[derive(Debug, Args)]

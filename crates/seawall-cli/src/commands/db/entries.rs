@@ -1,5 +1,6 @@
 //! `seawall init|trees|get|put|del|scan`: a database, its trees, its entries.
 
+use super::care::{lies, lies_json};
 use super::{Notation, Place, is_database};
 use crate::{Ended, Outcome, Reader, note, print, units};
 use clap::Args;
@@ -38,6 +39,9 @@ pub(crate) fn init(args: &InitArgs) -> Outcome {
 pub(crate) struct TreesArgs {
     #[command(flatten)]
     place: Place,
+    /// Say of each tree how its leaves lie in the file and how full they are; reads the branch pages and some leaves
+    #[arg(long)]
+    fragmentation: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -50,8 +54,15 @@ pub(crate) fn trees(args: &TreesArgs) -> Outcome {
     for name in db.trees()? {
         let tree = db.open_tree(&name)?;
         let bytes = db.tree_bytes(&tree);
-        text += &format!("{:>12}  {}\n", units::bytes(bytes), Notation::default().show(name.as_bytes()));
-        list.push(serde_json::json!({ "name": name, "id": tree.id().0, "bytes": bytes }));
+        text += &format!("{:>12}  {}", units::bytes(bytes), Notation::default().show(name.as_bytes()));
+        let mut entry = serde_json::json!({ "name": name, "id": tree.id().0, "bytes": bytes });
+        if args.fragmentation {
+            let found = db.fragmentation(&tree)?;
+            text += &format!(": {} leaves, {}", found.leaves, lies(&found));
+            entry["fragmentation"] = lies_json(&found);
+        }
+        text.push('\n');
+        list.push(entry);
     }
     db.close()?;
     print(&if args.json { format!("{}\n", serde_json::Value::Array(list)) } else { text })?;

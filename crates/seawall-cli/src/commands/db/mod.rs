@@ -1,4 +1,4 @@
-//! Commands on a database: `seawall init|trees|get|put|del|scan|load|dump|grow|stat|doctor|check DIR`.
+//! Commands on a database: `seawall init|trees|get|put|del|scan|load|dump|grow|compact|stat|doctor|check DIR`.
 //!
 //! - A command that needs a database never makes one by accident: only `init` and `load` do.
 //! - `stat` and `doctor` open nothing: they read what the process that has the database open publishes. All others need it for themselves.

@@ -1,5 +1,6 @@
 //! Tests of nodes alone, and of whole trees on a simulated disk.
 
+mod compact;
 mod long;
 mod lookahead;
 mod node;

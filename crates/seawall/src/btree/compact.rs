@@ -1,0 +1,501 @@
+//! Leaves in the order of their keys in the file, and full: at run time, a few at a time.
+//!
+//! ```text
+//!   looking ──look: the window is in order and full──> looking, behind it
+//!      │ └──look: no leaf is left──> done
+//!      └──look: else──> moving ──step: some leaves──> moving ──the window's end──> looking
+//! ```
+//!
+//! 1. A step is one mini-transaction: some neighbouring leaves under one parent are written into fresh pages, the parent is led there, and
+//!    the old pages are freed. Before and after it the tree is whole and holds the same entries; so a crash between any two steps, an error
+//!    or dropping this leaves nothing to clean up but pages set aside, which go back.
+//! 2. No record is of a kind of its own: new leaves are built, the last one that was written takes up more rows as in a merge, and the
+//!    parent's slots are replaced, removed and inserted.
+//! 3. It latches as splits and merges do: the parent exclusively, then its children from left to right, then space. All that can stop
+//!    comes before the first change. At most [`GROUP_BYTES`] of leaves are latched at once, so what is logged is bounded.
+//! 4. Nobody keeps the number of a leaf: cursors go on by key, and whoever asks for pages ahead by number loses a read
+//!    (`lookahead.rs`, 3). A freed page is reached by nobody: its parent was latched exclusively when it lost its child.
+//! 5. The root never moves, nor do branches and long values.
+//! 6. Leaves are written one behind the other into runs of pages ([`Space::reserve_run`]). What lies in order and is full stays: whoever
+//!    compacts a tree twice moves little the second time.
+//! 7. Nobody may drop the tree during a step, for that would free pages by their owner while the step takes some: whoever calls it has a
+//!    view that does not see a drop. Nor may the tree be one that can still be rolled back.
+
+use super::edit::Packed;
+use super::fragmentation::{apart, follows, spread};
+use super::node::{Node, SLOT_BYTES, capacity, key_bytes_max};
+use super::redo::{Append, Build, Insert, Remove, Replace};
+use super::repack::{Piece, Rows};
+use super::split::CHILD_BYTES;
+use super::{Damaged, Tree};
+use crate::buffer::{Held, Mtr, MtrSize, Pool, Stream};
+use crate::error::{Result, Stop};
+use crate::format::{PageId, TxnId};
+use crate::log::MTR_BYTES_MAX;
+use crate::space::{Reserved, Space};
+use std::ops::Bound;
+
+/// Leaves that one step reads and writes, bytes.
+const GROUP_BYTES: usize = 160 << 10;
+/// The most leaves of one step.
+const GROUP_MAX: usize = 16;
+/// Pages that a step needs in memory beside leaves and their space maps.
+const OTHERS_LATCHED: usize = 8;
+/// A tree with at most so many leaves shares its extents with others.
+const FEW: usize = 16;
+/// Leaves that are judged together, at least: all of some branches.
+const WINDOW: usize = 64;
+/// A window stays when at most one in this many of its leaves does not follow the one before, or one in so many bytes: half of the longest run.
+const APART_ONE_IN: usize = 32;
+const APART_BYTES: usize = 512 << 10;
+/// Fewer leaves in order at the beginning of a window are moved with it.
+const STAYS_MIN: usize = 8;
+/// Leaves of a window whose fill is looked at.
+const SAMPLES: usize = 8;
+
+/// Rule 3: a group, the leaf before it, and two keys a leaf in the parent.
+const _: () = {
+    let mut page_bytes = crate::format::page::PAGE_BYTES_MIN;
+    while page_bytes <= crate::format::page::PAGE_BYTES_MAX {
+        let edits = 2 * group_max(page_bytes) * (key_bytes_max(page_bytes) + 64);
+        assert!((group_max(page_bytes) + 1) * (page_bytes + 64) + edits + (4 << 10) <= MTR_BYTES_MAX);
+        page_bytes *= 2;
+    }
+};
+
+const fn group_max(page_bytes: usize) -> usize {
+    if GROUP_BYTES / page_bytes < GROUP_MAX { GROUP_BYTES / page_bytes } else { GROUP_MAX }
+}
+
+/// What has been done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Leaves that were come to, and stayed or went.
+    pub looked: u64,
+    /// Leaves that were written anew.
+    pub written: u64,
+    /// Pages that were freed: those of leaves written anew, and of leaves whose rows went to others.
+    pub freed: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Looking,
+    /// Up to a fence, about so many leaves; `None` is the tree's end.
+    Moving {
+        end: Option<Vec<u8>>,
+        left: usize,
+    },
+    Done,
+}
+
+/// A compaction under way.
+#[derive(Debug)]
+pub struct Compaction<'s> {
+    tree: Tree,
+    space: &'s Space,
+    /// Bytes up to which a leaf is filled.
+    limit: usize,
+    state: State,
+    /// The lower fence of the leaf that is next.
+    at: Vec<u8>,
+    /// The leaf before it, where it lies now.
+    last: PageId,
+    /// That one may take up more, and the next ones follow it in the file.
+    tail: bool,
+    /// Where the next leaves go.
+    run: Option<Reserved<'s>>,
+    run_end: PageId,
+    ahead: Stream,
+    moved: Moved,
+}
+
+/// What a step needs to know.
+struct Ask<'a> {
+    at: &'a [u8],
+    end: Option<&'a [u8]>,
+    tail: PageId,
+    leaves_max: usize,
+    limit: usize,
+    horizon: TxnId,
+}
+
+/// What a step did.
+struct Step {
+    freed: Vec<PageId>,
+    written: usize,
+    /// The last leaf; whether it takes up more.
+    last: PageId,
+    tail: bool,
+    /// Where to go on.
+    next: Option<Vec<u8>>,
+}
+
+/// Leaves to be: rows for the leaf before, and new leaves.
+struct Layout {
+    tail: Option<(Piece, Packed)>,
+    leaves: Vec<(Piece, Packed)>,
+    /// Each new leaf is an old one as it was: the parent's keys stay.
+    same: bool,
+}
+
+impl<'s> Compaction<'s> {
+    /// Of the whole tree; leaves are filled up to `fill_percent`, 50 to 100.
+    #[must_use]
+    pub fn new(tree: Tree, space: &'s Space, fill_percent: u32) -> Self {
+        let limit = capacity(space.pool().page_bytes()) * fill_percent.clamp(50, 100) as usize / 100;
+        Self {
+            tree,
+            space,
+            limit,
+            state: State::Looking,
+            at: Vec::new(),
+            last: PageId::NONE,
+            tail: false,
+            run: None,
+            run_end: PageId::NONE,
+            ahead: Stream::default(),
+            moved: Moved::default(),
+        }
+    }
+
+    /// What has been done so far.
+    #[must_use]
+    pub fn moved(&self) -> Moved {
+        self.moved
+    }
+
+    /// One mini-transaction, or a look at some leaves; false when the tree's end is reached. Headers that nobody below `horizon` needs are
+    /// left out. No latch may be held; see rule 7 for who may drop the tree.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoSpace`], [`crate::Error::TreeDropped`], those of reading, [`crate::Error::Poisoned`]. The tree is whole then, and
+    /// it may be called again.
+    pub fn step(&mut self, horizon: TxnId) -> Result<bool> {
+        match self.state.clone() {
+            State::Looking => self.look(horizon)?,
+            State::Moving { end, left } => self.move_some(horizon, end, left)?,
+            State::Done => {}
+        }
+        Ok(self.state != State::Done)
+    }
+
+    /// Decides about the leaves of the next branches.
+    fn look(&mut self, horizon: TxnId) -> Result<()> {
+        let pool = self.space.pool();
+        let (mut leaves, mut low) = (Vec::new(), self.at.clone());
+        let end = loop {
+            let mut level1 = self.tree.level1_children(pool, &low, Bound::Unbounded, false)?;
+            leaves.append(&mut level1.children);
+            match level1.beyond {
+                Some(beyond) if leaves.len() < WINDOW => low = beyond,
+                beyond => break beyond,
+            }
+        };
+        let Some(&last) = leaves.last() else {
+            // The root is the only leaf.
+            self.moved.looked += 1;
+            self.finish();
+            return Ok(());
+        };
+        if self.is_worth_moving(&leaves, end.is_some(), horizon)? {
+            let stays = self.stays(&leaves, horizon)?;
+            self.moved.looked += stays as u64;
+            let left = leaves.len() - stays;
+            self.ahead = Stream::of(leaves.drain(..).skip(stays));
+            self.state = State::Moving { end, left };
+            return Ok(());
+        }
+        self.moved.looked += leaves.len() as u64;
+        (self.last, self.tail) = (last, false);
+        self.go_on(end);
+        Ok(())
+    }
+
+    fn is_worth_moving(&self, leaves: &[PageId], goes_on: bool, horizon: TxnId) -> Result<bool> {
+        let entered = self.last != PageId::NONE;
+        let found = apart(leaves) + usize::from(entered && !follows(self.last, leaves[0]));
+        // Where moved leaves begin and end they may follow nobody.
+        let made = usize::from(entered && !self.tail) + usize::from(goes_on);
+        let tolerated = leaves.len() / APART_ONE_IN.min(APART_BYTES / self.space.pool().page_bytes());
+        if found > made + tolerated {
+            return Ok(true);
+        }
+        Ok(leaves.len() > 1 && !self.are_full(leaves, horizon)?)
+    }
+
+    fn are_full(&self, leaves: &[PageId], horizon: TxnId) -> Result<bool> {
+        let fill = self.tree.fill_of(self.space.pool(), &spread(leaves, SAMPLES), horizon)?;
+        // What does not fit any more is one entry at most.
+        let room = self.limit.saturating_sub(fill.used_bytes.checked_div(fill.entries).unwrap_or(0));
+        Ok(fill.used_bytes >= fill.leaves * room / 8 * 7)
+    }
+
+    /// How many of the first leaves stay all the same, because they are in order and full: those that a compaction moved that was broken
+    /// off. It is gone on behind them.
+    fn stays(&mut self, leaves: &[PageId], horizon: TxnId) -> Result<usize> {
+        let in_order = 1 + leaves.windows(2).take_while(|pair| follows(pair[0], pair[1])).count();
+        if in_order < STAYS_MIN || in_order == leaves.len() || !self.are_full(&leaves[..in_order], horizon)? {
+            return Ok(0);
+        }
+        let (tree, pool, last) = (self.tree, self.space.pool(), leaves[in_order - 1]);
+        let fence = pool.retry(|| {
+            let page = pool.shared(last)?;
+            // Another's by now: nothing is known.
+            Ok(tree.open_child(&page, last, 0).ok().and_then(|node| node.upper().map(<[u8]>::to_vec)))
+        })?;
+        let Some(fence) = fence.filter(|fence| *fence > self.at) else { return Ok(0) };
+        (self.at, self.last, self.tail, self.run) = (fence, last, true, None);
+        self.run_end = last;
+        Ok(in_order)
+    }
+
+    /// Behind what was looked at.
+    fn go_on(&mut self, next: Option<Vec<u8>>) {
+        match next {
+            Some(next) => (self.at, self.state) = (next, State::Looking),
+            None => self.finish(),
+        }
+    }
+
+    fn finish(&mut self) {
+        self.state = State::Done;
+        self.run = None;
+        self.ahead.clear();
+    }
+
+    /// Moves some of the window's leaves.
+    fn move_some(&mut self, horizon: TxnId, end: Option<Vec<u8>>, left: usize) -> Result<()> {
+        let (space, pool) = (self.space, self.space.pool());
+        let mut run = match self.run.take().filter(|run| !run.is_empty()) {
+            Some(run) => run,
+            // The whole extent, what is left of it goes back; a few pages for a tree that has but a few leaves.
+            None => {
+                let pages = if end.is_none() && left <= FEW { left.max(FEW / 4) } else { usize::MAX };
+                space.reserve_run(self.tree.id, self.run_end, pages)?
+            }
+        };
+        let frames = pool.bytes() as usize / pool.page_bytes();
+        // As many as can be gathered in memory at once, each with a space map, beside the way down and what else is latched.
+        let gathered = (frames / 4).saturating_sub(OTHERS_LATCHED) / 2;
+        let leaves_max = group_max(pool.page_bytes()).min(gathered).clamp(1, run.len());
+        let ask = Ask {
+            at: &self.at,
+            end: end.as_deref(),
+            tail: if self.tail { self.last } else { PageId::NONE },
+            leaves_max,
+            limit: self.limit,
+            horizon,
+        };
+        self.ahead.next_is_due(pool, usize::MAX);
+        let stepped = pool.retry(|| self.tree.try_move(space, &mut run, &ask))?;
+        self.run = Some(run);
+        let Some(step) = stepped else {
+            // The tree has shrunk to one leaf.
+            self.finish();
+            return Ok(());
+        };
+        for &leaf in &step.freed {
+            self.ahead.came_to(leaf);
+        }
+        self.moved.looked += step.freed.len() as u64;
+        self.moved.written += step.written as u64;
+        self.moved.freed += step.freed.len() as u64;
+        (self.last, self.tail) = (step.last, step.tail);
+        if step.written > 0 {
+            self.run_end = step.last;
+        }
+        let passed = std::mem::take(&mut self.at);
+        match step.next {
+            Some(next) if end.as_ref().is_none_or(|end| next < *end) => {
+                self.at = next;
+                self.state = State::Moving { end, left: left.saturating_sub(step.freed.len()) };
+            }
+            next => {
+                self.go_on(next);
+                // Branches that have lost children.
+                self.tree.tidy_branches(space, &passed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A leaf that keeps its fence so that its neighbour's keys share a prefix (split.rs, 4).
+fn is_ahead(leaf: &Node<'_>) -> bool {
+    leaf.count() == 0 && (leaf.lower().is_empty() || !leaf.has_upper())
+}
+
+impl Tree {
+    /// Moves the leaves from `ask.at` on. `None` when the root is the only leaf.
+    fn try_move(&self, space: &Space, run: &mut Reserved<'_>, ask: &Ask<'_>) -> Result<Option<Step>, Stop> {
+        let pool: &Pool = space.pool();
+        let mut mtr = Mtr::begin(pool, MtrSize::Large)?;
+        let Some(parent) = self.latch_on_path(pool, &mut mtr, ask.at, 1)? else { return Ok(None) };
+        let above = Node::open(mtr.page(parent))?;
+        let (first, mut olds) = (above.child_slot(ask.at)?, Vec::new());
+        for slot in first..above.count().min(first + ask.leaves_max) {
+            if slot > first && ask.end.is_some_and(|end| above.key(slot).is_ok_and(|key| &key[..] >= end)) {
+                break;
+            }
+            olds.push(above.child(slot)?);
+        }
+        let before = match first.checked_sub(1) {
+            Some(slot) if above.child(slot)? == ask.tail => Some(ask.tail),
+            _ => None,
+        };
+        let before = before.map(|leaf| mtr.latch(leaf).map(|held| (leaf, held))).transpose()?;
+        let mut held = Vec::with_capacity(olds.len());
+        for &leaf in &olds {
+            held.push(mtr.latch(leaf)?);
+        }
+        let taken = self.whole_group(&mtr, &olds, &held)?;
+        olds.truncate(taken);
+        held.truncate(taken);
+        let layout = self.lay_out(&mtr, parent, first, before, &olds, &held, ask)?;
+        let (lasts, count) = (self.open_child(mtr.page(held[taken - 1]), olds[taken - 1], 0)?, layout.leaves.len());
+        let (next, ahead) = (lasts.upper().map(<[u8]>::to_vec), is_ahead(&lasts));
+        let above_prefix = {
+            let above = Node::open(mtr.page(parent))?;
+            above.check_heap()?;
+            above.prefix_len()
+        };
+
+        space.ready_to_free(&mut mtr, &olds)?;
+        let news = if count > 0 { run.take_many(&mut mtr, count)? } else { Vec::new() };
+        if let (Some((piece, packed)), Some((_, held))) = (&layout.tail, before) {
+            mtr.run(held, &Append { upper: piece.upper.as_deref(), count: packed.count, entries: &packed.bytes });
+        }
+        for ((piece, packed), &(id, held)) in layout.leaves.iter().zip(&news) {
+            let (lower, upper) = (&piece.lower[..], piece.upper.as_deref());
+            let (count, entries) = (packed.count, &packed.bytes[..]);
+            mtr.run(held, &Build { id, tree: self.id, level: 0, lower, upper, count, entries });
+        }
+        if layout.same {
+            for (slot, (id, _)) in (first..).zip(&news) {
+                mtr.run(parent, &Replace::new(slot, &id.0.to_le_bytes()));
+            }
+        } else {
+            // The first new leaf begins where the first old one began, unless the leaf before took that up.
+            let kept = usize::from(layout.tail.is_none());
+            for slot in (first + kept..first + taken).rev() {
+                mtr.run(parent, &Remove::new(slot));
+            }
+            for (at, ((piece, _), (id, _))) in layout.leaves.iter().zip(&news).enumerate() {
+                let (slot, child) = (first + at, id.0.to_le_bytes());
+                if at < kept {
+                    mtr.run(parent, &Replace::new(slot, &child));
+                } else {
+                    mtr.run(parent, &Insert::new(slot, above_prefix, &piece.lower, &child));
+                }
+            }
+        }
+        space.free_many(&mut mtr, self.id, &olds)?;
+        mtr.commit();
+        let last = news.last().map(|&(id, _)| id).or(before.map(|(leaf, _)| leaf)).unwrap_or(PageId::NONE);
+        Ok(Some(Step { freed: olds, written: count, last, tail: !ahead, next }))
+    }
+
+    /// How many of these latched leaves go together, at least one; checks them.
+    fn whole_group(&self, mtr: &Mtr<'_>, ids: &[PageId], held: &[Held]) -> Result<usize, Stop> {
+        let mut fence: Option<&[u8]> = None;
+        for (at, (&id, &leaf)) in ids.iter().zip(held).enumerate() {
+            let node = self.open_child(mtr.page(leaf), id, 0)?;
+            if at > 0 && Some(node.lower()) != fence {
+                return Err(node.damaged("its lower fence is not its left sibling's upper").into());
+            }
+            node.validate()?;
+            if is_ahead(&node) {
+                return Ok(at.max(1));
+            }
+            fence = node.upper();
+        }
+        Ok(held.len())
+    }
+
+    /// What becomes of the leaves: fewer, or as many of which the last has room for those that come next, if the parent has room for their
+    /// fences. Else each as it was.
+    #[expect(clippy::too_many_arguments, reason = "what is latched, and what is asked")]
+    fn lay_out(
+        &self,
+        mtr: &Mtr<'_>,
+        parent: Held,
+        first: usize,
+        before: Option<(PageId, Held)>,
+        ids: &[PageId],
+        held: &[Held],
+        ask: &Ask<'_>,
+    ) -> Result<Layout, Stop> {
+        let nodes: Vec<Node<'_>> = ids
+            .iter()
+            .zip(held)
+            .map(|(&id, &leaf)| self.open_child(mtr.page(leaf), id, 0))
+            .collect::<Result<_, _>>()?;
+        let (from, to) = (nodes[0].lower(), nodes[nodes.len() - 1].upper());
+        let whole = !is_ahead(&nodes[0]);
+        let most = nodes.len() - usize::from(first + nodes.len() >= Node::open(mtr.page(parent))?.count());
+        if let (Some((id, leaf)), true) = (before, whole) {
+            let node = self.open_child(mtr.page(leaf), id, 0)?;
+            if node.upper() != Some(from) {
+                return Err(nodes[0].damaged("its lower fence is not its left sibling's upper").into());
+            }
+            node.validate()?;
+            // Its rows stay as they are.
+            let mut rows = Rows::default();
+            let own = rows.add(&node, TxnId::NONE)?.len();
+            add_all(&mut rows, &nodes, ask.horizon)?;
+            let least = if rows.len() > own { own + 1 } else { own };
+            if let Some(piece) = rows.piece(0, least, node.lower(), to, ask.limit) {
+                let rest = (piece.rows.end < rows.len()).then(|| piece.upper.clone()).flatten();
+                let leaves = rest.map_or_else(Vec::new, |fence| rows.pieces(piece.rows.end, &fence, to, ask.limit));
+                if leaves.len() <= most && fits(mtr, parent, first, nodes.len(), &leaves)? {
+                    let packed = rows.pack(&piece, own..piece.rows.end);
+                    let leaves = packed_each(&rows, leaves);
+                    return Ok(Layout { tail: Some((piece, packed)), leaves, same: false });
+                }
+            }
+        }
+        let mut rows = Rows::default();
+        let owns = add_all(&mut rows, &nodes, ask.horizon)?;
+        if whole {
+            let leaves = rows.pieces(0, from, to, ask.limit);
+            if leaves.len() <= most && fits(mtr, parent, first + 1, nodes.len() - 1, &leaves[1..])? {
+                return Ok(Layout { tail: None, leaves: packed_each(&rows, leaves), same: false });
+            }
+        }
+        let same = nodes.iter().zip(owns).map(|(node, rows)| Piece {
+            rows,
+            lower: node.lower().to_vec(),
+            upper: node.upper().map(<[u8]>::to_vec),
+        });
+        let same = same.collect();
+        Ok(Layout { tail: None, leaves: packed_each(&rows, same), same: true })
+    }
+}
+
+fn add_all<'p>(
+    rows: &mut Rows<'p>,
+    nodes: &[Node<'p>],
+    horizon: TxnId,
+) -> Result<Vec<std::ops::Range<usize>>, Damaged> {
+    nodes.iter().map(|node| rows.add(node, horizon)).collect()
+}
+
+fn packed_each(rows: &Rows<'_>, pieces: Vec<Piece>) -> Vec<(Piece, Packed)> {
+    let pack = |piece: Piece| {
+        let packed = rows.pack(&piece, piece.rows.clone());
+        (piece, packed)
+    };
+    pieces.into_iter().map(pack).collect()
+}
+
+/// Whether the parent has room for the fences of new leaves once `count` slots from `first` on are gone.
+fn fits(mtr: &Mtr<'_>, parent: Held, first: usize, count: usize, leaves: &[Piece]) -> Result<bool, Damaged> {
+    let above = Node::open(mtr.page(parent))?;
+    let mut room = above.free_bytes();
+    for slot in first..first + count {
+        room += SLOT_BYTES + above.slot(slot)?.heap_bytes();
+    }
+    let each = |leaf: &Piece| SLOT_BYTES + CHILD_BYTES + leaf.lower.len().saturating_sub(above.prefix_len());
+    Ok(leaves.iter().map(each).sum::<usize>() <= room)
+}

@@ -1,0 +1,151 @@
+//! How well a tree lies in its file: what a scan of all of it meets.
+//!
+//! 1. The order of the leaves is in the branch pages just above them, all of which are read, one after the other: about one page in some
+//!    hundreds of the tree's. No leaf is read for it.
+//! 2. How full leaves are is measured in at most [`SAMPLES_MAX`] leaves spread evenly over the tree, read side by side.
+//! 3. The tree may change meanwhile. What is counted then is of several moments: good enough to decide by, and never an error.
+
+use super::edit::elidable_bytes;
+use super::node::{Node, capacity};
+use super::{Damaged, Tree};
+use crate::buffer::{Pool, Stream};
+use crate::error::Result;
+use crate::format::{PageId, TxnId};
+use std::ops::Bound;
+
+/// Leaves whose contents are looked at.
+const SAMPLES_MAX: usize = 32;
+
+/// How a tree's leaves lie in the file, and how full they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fragmentation {
+    /// Leaves.
+    pub leaves: u64,
+    /// Of the neighbours in key order, those of which the second does not follow the first in the file: a scan upward begins another read.
+    pub apart: u64,
+    /// Branch pages just above the leaves: all were read.
+    pub branches: u64,
+    /// Leaves that were looked at.
+    pub sampled: u64,
+    /// How full those are with slots, entries and fences, percent of what a page can hold.
+    pub fill_percent: u32,
+}
+
+impl Fragmentation {
+    /// The part of neighbours that do not follow each other, 0 to 1; 0 for a tree of one leaf.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.apart as f64 / self.leaves.saturating_sub(1).max(1) as f64
+    }
+}
+
+/// Neighbours of which the second does not follow the first.
+pub(super) fn apart(leaves: &[PageId]) -> usize {
+    leaves.windows(2).filter(|pair| !follows(pair[0], pair[1])).count()
+}
+
+/// Whether `second` lies behind `first` in the file.
+pub(super) fn follows(first: PageId, second: PageId) -> bool {
+    first.0.checked_add(1) == Some(second.0)
+}
+
+/// What some leaves hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Fill {
+    /// Leaves looked at.
+    pub leaves: usize,
+    /// Bytes in use, without the headers that nobody needs.
+    pub used_bytes: usize,
+    /// Entries.
+    pub entries: usize,
+}
+
+/// Pages spread evenly over a sequence whose length is not known before its end.
+#[derive(Debug)]
+struct Spread {
+    every: u64,
+    seen: u64,
+    pages: Vec<PageId>,
+}
+
+impl Spread {
+    fn push(&mut self, page: PageId) {
+        if self.seen % self.every == 0 {
+            if self.pages.len() == SAMPLES_MAX {
+                // Every second one goes; the next ones are as far apart as those that stay.
+                let mut at = 0;
+                self.pages.retain(|_| {
+                    at += 1;
+                    at % 2 == 1
+                });
+                self.every *= 2;
+            }
+            if self.seen % self.every == 0 {
+                self.pages.push(page);
+            }
+        }
+        self.seen += 1;
+    }
+}
+
+/// Up to `most` of these, spread evenly.
+pub(super) fn spread(pages: &[PageId], most: usize) -> Vec<PageId> {
+    let count = pages.len().min(most);
+    (0..count).map(|i| pages[(2 * i + 1) * pages.len() / (2 * count)]).collect()
+}
+
+impl Tree {
+    /// Looks at the order of all leaves and the fill of some. No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading; [`crate::Error::TreeDropped`].
+    pub fn fragmentation(&self, pool: &Pool) -> Result<Fragmentation> {
+        let mut found = Fragmentation::default();
+        let mut sample = Spread { every: 1, seen: 0, pages: Vec::new() };
+        let (mut low, mut last) = (Some(Vec::new()), PageId::NONE);
+        while let Some(key) = low {
+            let level1 = self.level1_children(pool, &key, Bound::Unbounded, false)?;
+            let Some(&first) = level1.children.first() else { break };
+            found.branches += 1;
+            found.leaves += level1.children.len() as u64;
+            found.apart += apart(&level1.children) as u64 + u64::from(last != PageId::NONE && !follows(last, first));
+            last = level1.children[level1.children.len() - 1];
+            level1.children.iter().for_each(|&leaf| sample.push(leaf));
+            low = level1.beyond;
+        }
+        if found.leaves == 0 {
+            found.leaves = 1;
+            sample.push(self.root);
+        }
+        let fill = self.fill_of(pool, &sample.pages, TxnId::NONE)?;
+        let all = fill.leaves * capacity(pool.page_bytes());
+        found.sampled = fill.leaves as u64;
+        found.fill_percent = (100 * fill.used_bytes).checked_div(all).unwrap_or(0) as u32;
+        Ok(found)
+    }
+
+    /// What these leaves hold, read side by side where they are not in memory; those that are no leaves of this tree any more are left out.
+    pub(super) fn fill_of(&self, pool: &Pool, leaves: &[PageId], horizon: TxnId) -> Result<Fill> {
+        let mut fill = Fill::default();
+        let mut stream = Stream::of(leaves.iter().copied());
+        for &leaf in leaves {
+            stream.next_is_due(pool, usize::MAX);
+            let looked = pool.retry(|| {
+                let page = pool.shared(leaf)?;
+                let Ok(node) = self.open_child(&page, leaf, 0) else { return Ok(None) };
+                Ok(Some((used(&node, horizon)?, node.count())))
+            })?;
+            stream.came_to(leaf);
+            if let Some((used, entries)) = looked {
+                fill.leaves += 1;
+                fill.used_bytes += used;
+                fill.entries += entries;
+            }
+        }
+        Ok(fill)
+    }
+}
+
+fn used(leaf: &Node<'_>, horizon: TxnId) -> Result<usize, Damaged> {
+    Ok(leaf.used_bytes().saturating_sub(elidable_bytes(leaf, horizon)?))
+}

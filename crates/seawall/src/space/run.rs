@@ -1,0 +1,109 @@
+//! Setting aside pages that follow each other in the file, for leaves that are to be read in their order.
+//!
+//! 1. A run lies in one extent: a wholly free one, so that nobody else's pages come between. A small tree, which has no extents of its own,
+//!    takes a stretch of a shared one where there is one.
+//!    Or it goes on where another ended, as long as pages are free there.
+//! 2. A wholly free extent that is not there is made: the file grows. Pages that lie about singly are no run, however many there are.
+//! 3. It is new data to the reserve for rollback: that stays free.
+
+use super::Space;
+use super::map;
+use super::reserve::Reserved;
+use crate::error::{Error, Result};
+use crate::format::{PageId, TreeId};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Shared extents that are looked into for a stretch.
+const TRIED_MAX: usize = 8;
+/// Fewer pages than these right behind another are not worth a change of place.
+const BEHIND_MIN: u16 = 8;
+/// Extents in which others may be quicker; beyond that index and maps contradict each other.
+const FAILED_MAX: usize = 64;
+
+impl Space {
+    /// Sets up to `pages` pages aside for `tree` that follow each other: those right behind `after` if some are free there, else as many as
+    /// were asked for or as an extent has. May grow the file. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], also when there are single free pages; [`Error::Io`] and [`Error::Corrupt`] when a map cannot be read. Nothing is
+    /// set aside then.
+    pub fn reserve_run(&self, tree: TreeId, after: PageId, pages: usize) -> Result<Reserved<'_>> {
+        let wanted = pages.clamp(1, self.shape.extent_pages as usize) as u16;
+        if after != PageId::NONE {
+            let behind = self.reserve_behind(tree, after, wanted)?;
+            if behind.len() >= usize::from(wanted.min(BEHIND_MIN)) {
+                return Ok(behind);
+            }
+        }
+        let mut tried = Vec::new();
+        loop {
+            let (seen, keep) = (self.pages.load(Relaxed), self.kept_for_rollback());
+            let shared = (tried.len() < TRIED_MAX).then_some(&tried[..]);
+            let claimed = self.index.lock().claim_run(tree, after, wanted, keep, shared);
+            let Some(extent) = claimed else {
+                self.grow_for(usize::from(wanted), seen)?;
+                continue;
+            };
+            let begin = self.shape.first_of_extent(extent);
+            let picked = self.pick_run(begin, wanted, wanted);
+            if let Ok(pages @ [_, ..]) = picked.as_deref() {
+                return Ok(Reserved { space: self, tree, pages: pages.iter().copied().collect() });
+            }
+            self.index.lock().give_back(tree, &[(extent, wanted)]);
+            picked?;
+            tried.push(extent);
+            if tried.len() > FAILED_MAX {
+                let why = format!("its extent {extent} has no {wanted} free pages in a row, though it is free");
+                return Err(Error::bad_page(self.shape.map_of(begin), why));
+            }
+        }
+    }
+
+    /// The free pages right behind `after`, none or some.
+    fn reserve_behind(&self, tree: TreeId, after: PageId, wanted: u16) -> Result<Reserved<'_>> {
+        let mut reserved = Reserved { space: self, tree, pages: VecDeque::new() };
+        let begin = PageId(after.0 + 1);
+        let claimed = self.index.lock().claim_in(tree, begin, wanted, self.kept_for_rollback());
+        let Some((extent, count)) = claimed else { return Ok(reserved) };
+        let picked = self.pick_run(begin, 0, count);
+        let found = picked.as_ref().map_or(0, |pages| pages.len() as u16);
+        if found < count {
+            self.index.lock().give_back(tree, &[(extent, count - found)]);
+        }
+        reserved.pages.extend(picked?);
+        Ok(reserved)
+    }
+
+    /// Sets the first stretch of at least `least` and at most `most` free pages of an extent aside, from `begin` on; with a `least` of 0
+    /// what is free at `begin` itself. None when there is no such stretch.
+    fn pick_run(&self, begin: PageId, least: u16, most: u16) -> Result<Vec<PageId>> {
+        let number = self.shape.map_of(begin);
+        let end = self.shape.first_of_extent(self.shape.extent_of(begin)).0 + self.shape.extent_pages;
+        self.pool.retry(|| {
+            let map = self.pool.shared(number)?;
+            map::verify(&map).map_err(|why| Error::bad_page(number, why))?;
+            let mut index = self.index.lock();
+            let mut run = Vec::new();
+            for page in (begin.0..end).map(PageId) {
+                if map::owner(&map, self.shape.index_of(page)) == TreeId::FREE && !index.is_aside(page) {
+                    run.push(page);
+                } else if run.len() < usize::from(least) {
+                    run.clear();
+                } else {
+                    break;
+                }
+                if run.len() == usize::from(most) {
+                    break;
+                }
+            }
+            if run.len() < usize::from(least) {
+                run.clear();
+            }
+            for &page in &run {
+                index.set_aside(page);
+            }
+            Ok(run)
+        })
+    }
+}
