@@ -9,7 +9,7 @@
 //!    for more, or background work. It never depends on the thread that asked for it (trap 8).
 //! 2. Its failure is counted, logged and nobody's error: whoever needs the page reads it again and meets the error itself.
 //! 3. Pages that follow each other in the file, upward or downward, and in what is asked for are one read of at most
-//!    [`RUN_BYTES`]. All reads of one call are submitted together.
+//!    [`RUN_BYTES`]. Reads are submitted a few at a time, so that the device is at work on the first while the others are made ready.
 //! 4. Reads ahead take frames that can be had without I/O, and never more than an eighth of the pool: what is needed
 //!    now always finds one.
 //! 5. A page arrives cold: its first use makes it no warmer than others. One that leaves memory without any was wasted
@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Most pages on their way at one time; the pool's size bounds them further.
 const PAGES_MAX: u32 = 512;
+/// Reads submitted together.
+const READS_AT_ONCE: usize = 4;
 /// The largest read, bytes.
 const RUN_BYTES: usize = 512 << 10;
 
@@ -153,7 +155,8 @@ impl Pool {
     ) -> usize {
         let ahead = &self.loads.ahead;
         let pages_max = pages_max.min(self.ahead_pages_max().saturating_sub(ahead.pages()));
-        let (file_pages, mut runs, mut asked, mut done) = (self.file_pages(), Vec::<Run>::new(), 0, 0);
+        let (file_pages, mut runs) = (self.file_pages(), Vec::<Run>::new());
+        let (mut asked, mut begun, mut done) = (0, 0, 0);
         for page in pages {
             if page.0 >= file_pages || self.map.get(page) != Where::Nowhere {
                 done += 1;
@@ -164,8 +167,14 @@ impl Pool {
             }
             let short = runs.last().filter(|run| run.frames.len() < ahead.run_pages);
             let joins = short.and_then(|run| run.goes_on_to(page));
-            if joins.is_none() && runs.len() >= reads_max {
-                break;
+            if joins.is_none() {
+                if begun + runs.len() >= reads_max {
+                    break;
+                }
+                if runs.len() >= READS_AT_ONCE {
+                    begun += runs.len();
+                    self.submit_runs(std::mem::take(&mut runs), owner);
+                }
             }
             let Some(slot) = ahead.slots.claim() else { break };
             let Some(owned) = self.frame_at_once() else { break };
@@ -185,8 +194,6 @@ impl Pool {
             }
         }
         if !runs.is_empty() {
-            count(&self.counters.prefetched, asked);
-            ahead.pages.fetch_add(asked, Ordering::AcqRel);
             self.submit_runs(runs, owner);
         }
         done
@@ -194,6 +201,9 @@ impl Pool {
 
     fn submit_runs(&self, runs: Vec<Run>, owner: Option<&Arc<AtomicU32>>) {
         let ahead = &self.loads.ahead;
+        let pages = runs.iter().map(|run| run.frames.len()).sum();
+        count(&self.counters.prefetched, pages);
+        ahead.pages.fetch_add(pages, Ordering::AcqRel);
         let (mut requests, mut parts) = (Vec::with_capacity(runs.len()), Vec::with_capacity(runs.len()));
         for Run { from, down, mut frames, mut slots } in runs {
             let mut first = from;
