@@ -2,12 +2,14 @@
 //!
 //! 1. An [`AlignedBuf`] is aligned to 4096 bytes, zeroed, and freed by whoever holds it.
 //! 2. An [`IoBuf`] is exclusive: while a request owns it nobody else can read or write its bytes, and its memory outlives the request.
+//!    Memory that is [lent](IoBuf::lent) is exclusive by its lender's promise, and kept alive by what it lends with it.
 //! 3. Slots of an [`Arena`] are claimed by one `IoBuf` at a time and given back on drop; the arena lives until the last is back.
 //!
 //! This is one of the modules in which `unsafe` is allowed.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::any::Any;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -104,7 +106,7 @@ impl fmt::Debug for AlignedBuf {
     }
 }
 
-/// Memory that a request owns: an [`AlignedBuf`], or a slot of an [`Arena`].
+/// Memory that a request owns: an [`AlignedBuf`], a slot of an [`Arena`], or what somebody has lent.
 ///
 /// ```
 /// use seawall_io::{AlignedBuf, Arena, IoBuf};
@@ -121,9 +123,42 @@ pub struct IoBuf(Memory);
 enum Memory {
     Owned(AlignedBuf),
     Slot(ArenaSlot),
+    Lent(Lent),
+}
+
+/// A part of somebody's memory.
+struct Lent {
+    start: NonNull<u8>,
+    len: usize,
+    _keeper: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: by the promise of `IoBuf::lent` nobody else touches the bytes: moving or sharing it is as safe as for a Vec<u8>.
+unsafe impl Send for Lent {}
+// SAFETY: as above; shared references give only shared access to the bytes.
+unsafe impl Sync for Lent {}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lent({} bytes)", self.len)
+    }
 }
 
 impl IoBuf {
+    /// `len` bytes from `start` on, of somebody's memory that lives as long as `keeper`: so that a read ends where its bytes are wanted.
+    ///
+    /// # Safety
+    /// The bytes are initialised, and `keeper` keeps them allocated. Until the buffer is dropped, wherever it is by then, nobody reads or
+    /// writes them but through it.
+    ///
+    /// # Panics
+    /// When `start` is not aligned to [`BUFFER_ALIGN`], or `len` is 0.
+    #[must_use]
+    pub unsafe fn lent(start: NonNull<u8>, len: usize, keeper: Arc<dyn Any + Send + Sync>) -> Self {
+        assert!(start.as_ptr() as usize % BUFFER_ALIGN == 0 && len > 0, "memory for direct I/O");
+        Self(Memory::Lent(Lent { start, len, _keeper: keeper }))
+    }
+
     /// Bytes.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -155,6 +190,8 @@ impl Deref for IoBuf {
         match &self.0 {
             Memory::Owned(buf) => buf,
             Memory::Slot(slot) => slot.bytes(),
+            // SAFETY: initialised, alive and untouched by others, by the promise of `lent`.
+            Memory::Lent(lent) => unsafe { std::slice::from_raw_parts(lent.start.as_ptr(), lent.len) },
         }
     }
 }
@@ -164,6 +201,8 @@ impl DerefMut for IoBuf {
         match &mut self.0 {
             Memory::Owned(buf) => buf,
             Memory::Slot(slot) => slot.bytes_mut(),
+            // SAFETY: as in `deref`, and &mut self excludes other references through this.
+            Memory::Lent(lent) => unsafe { std::slice::from_raw_parts_mut(lent.start.as_ptr(), lent.len) },
         }
     }
 }
@@ -296,6 +335,19 @@ mod tests {
         drop(slots);
         assert!(arena.claim().is_some());
         assert_eq!(arena.claims(), 4);
+    }
+
+    #[test]
+    fn lent_memory_is_written_in_place_and_kept() {
+        let keeper: Arc<AlignedBuf> = AlignedBuf::zeroed(8192).into();
+        // SAFETY: the second half of the buffer.
+        let start = unsafe { keeper.start.add(4096) };
+        // SAFETY: initialised, kept by its Arc, and looked at again only after the buffer is gone.
+        let mut lent = unsafe { IoBuf::lent(start, 4096, keeper.clone()) };
+        lent.fill(7);
+        assert_eq!((lent.len(), lent[4095], Arc::strong_count(&keeper)), (4096, 7, 2));
+        drop(lent);
+        assert!(keeper[..4096].iter().all(|&b| b == 0) && keeper[4096..].iter().all(|&b| b == 7));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Reads ahead: pages on their way into memory before anybody needs them.
 //!
 //! ```text
-//!   nowhere ──ask: frame and buffer set aside, submitted──> on the list ──taken by whoever comes first──> published, cold
+//!   nowhere ──ask: frame set aside and lent, submitted──> on the list ──taken by whoever comes first──> published, cold
 //!                                                                                └── could not be read ──> nowhere
 //! ```
 //!
@@ -12,8 +12,10 @@
 //!    [`RUN_BYTES`]. Reads are submitted a few at a time, so that the device is at work on the first while the others are made ready.
 //! 4. Reads ahead take frames that can be had without I/O, and never more than an eighth of the pool: what is needed
 //!    now always finds one.
-//! 5. A page arrives cold: its first use makes it no warmer than others. One that leaves memory without any was wasted
+//! 5. A read goes into the very frame that was set aside. Nobody touches the frame before the read has ended and given its memory back.
+//! 6. A page arrives cold: its first use makes it no warmer than others. One that leaves memory without any was wasted
 //!    work, and counted.
+#![allow(unsafe_code)]
 
 use super::frame::{COLD, Where};
 use super::guard::Parked;
@@ -21,7 +23,7 @@ use super::pool::Pool;
 use super::stats::count;
 use crate::format::PageId;
 use parking_lot::Mutex;
-use seawall_io::{Arena, Cause, FileRequest, IoBuf, IoError, Pending};
+use seawall_io::{Cause, FileRequest, IoBuf, IoError, Pending};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -41,9 +43,8 @@ pub(super) struct Ahead {
     count: AtomicUsize,
     /// Their pages.
     pages: AtomicUsize,
-    /// Where they read into: a page on its way is in no frame's memory.
-    slots: Arc<Arena>,
-    slots_max: usize,
+    /// The most pages on their way.
+    pages_max: usize,
     /// Most pages of one read.
     run_pages: usize,
     /// Streams that have asked for something and are not at their end.
@@ -68,7 +69,7 @@ struct Run {
     /// Whether the others come before it.
     down: bool,
     frames: Vec<Parked>,
-    slots: Vec<IoBuf>,
+    bufs: Vec<IoBuf>,
 }
 
 impl Run {
@@ -83,14 +84,13 @@ impl Run {
 
 impl Ahead {
     pub(super) fn new(page_bytes: usize, frames_max: u32) -> Self {
-        let slots_max = (frames_max / 8).clamp(1, PAGES_MAX);
+        let pages_max = (frames_max / 8).clamp(1, PAGES_MAX) as usize;
         Self {
             list: Mutex::default(),
             count: AtomicUsize::new(0),
             pages: AtomicUsize::new(0),
-            slots: Arena::new(page_bytes, slots_max),
-            slots_max: slots_max as usize,
-            run_pages: (RUN_BYTES / page_bytes).clamp(1, (slots_max as usize).div_ceil(4)),
+            pages_max,
+            run_pages: (RUN_BYTES / page_bytes).clamp(1, pages_max.div_ceil(4)),
             streams: Arc::default(),
         }
     }
@@ -123,6 +123,26 @@ impl Ahead {
     }
 }
 
+/// One of the pages that may be on their way; given back when dropped, unless kept.
+struct Room<'a>(&'a AtomicUsize);
+
+impl<'a> Room<'a> {
+    fn take(pages: &'a AtomicUsize, most: usize) -> Option<Self> {
+        let more = |now: usize| (now < most).then_some(now + 1);
+        pages.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok().map(|_| Self(pages))
+    }
+
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Flight {
     fn holds(&self, page: PageId) -> bool {
         (self.first.0..self.first.0 + self.frames.len() as u32).contains(&page.0)
@@ -132,7 +152,7 @@ impl Flight {
 impl Pool {
     /// Most pages that may be on their way at one time.
     pub(super) fn ahead_pages_max(&self) -> usize {
-        self.loads.ahead.slots_max.min(self.frames.limit() as usize / 8).max(1)
+        self.loads.ahead.pages_max.min(self.frames.limit() as usize / 8).max(1)
     }
 
     /// Asks for pages that will be needed soon, where there is room. Never fails, never waits for the disk.
@@ -154,7 +174,7 @@ impl Pool {
         owner: Option<&Arc<AtomicU32>>,
     ) -> usize {
         let ahead = &self.loads.ahead;
-        let pages_max = pages_max.min(self.ahead_pages_max().saturating_sub(ahead.pages()));
+        let all_max = self.ahead_pages_max();
         let (file_pages, mut runs) = (self.file_pages(), Vec::<Run>::new());
         let (mut asked, mut begun, mut done) = (0, 0, 0);
         for page in pages {
@@ -176,21 +196,24 @@ impl Pool {
                     self.submit_runs(std::mem::take(&mut runs), owner);
                 }
             }
-            let Some(slot) = ahead.slots.claim() else { break };
+            let Some(room) = Room::take(&ahead.pages, all_max) else { break };
             let Some(owned) = self.frame_at_once() else { break };
             if !self.map.entry(page).begin_load() {
                 // Somebody has come for it this instant.
                 done += 1;
                 continue;
             }
+            room.keep();
             (asked, done) = (asked + 1, done + 1);
+            // SAFETY: `finish_pages` un-parks it, after the read has ended and its buffer was dropped.
+            let (frame, buf) = unsafe { owned.lend() };
             match (joins, runs.last_mut()) {
                 (Some(down), Some(run)) => {
                     run.down = down;
-                    run.frames.push(owned.park());
-                    run.slots.push(slot);
+                    run.frames.push(frame);
+                    run.bufs.push(buf);
                 }
-                _ => runs.push(Run { from: page, down: false, frames: vec![owned.park()], slots: vec![slot] }),
+                _ => runs.push(Run { from: page, down: false, frames: vec![frame], bufs: vec![buf] }),
             }
         }
         if !runs.is_empty() {
@@ -203,17 +226,16 @@ impl Pool {
         let ahead = &self.loads.ahead;
         let pages = runs.iter().map(|run| run.frames.len()).sum();
         count(&self.counters.prefetched, pages);
-        ahead.pages.fetch_add(pages, Ordering::AcqRel);
         let (mut requests, mut parts) = (Vec::with_capacity(runs.len()), Vec::with_capacity(runs.len()));
-        for Run { from, down, mut frames, mut slots } in runs {
+        for Run { from, down, mut frames, mut bufs } in runs {
             let mut first = from;
             if down {
                 first = PageId(from.0 + 1 - frames.len() as u32);
                 frames.reverse();
-                slots.reverse();
+                bufs.reverse();
             }
             let offset = self.offset_of(first);
-            requests.push(FileRequest { write: false, offset, bufs: slots, cause: Cause::Prefetch });
+            requests.push(FileRequest { write: false, offset, bufs, cause: Cause::Prefetch });
             parts.push((first, frames));
         }
         let named: Vec<(PageId, u32)> = parts.iter().map(|(first, frames)| (*first, frames.len() as u32)).collect();
@@ -297,35 +319,42 @@ impl Pool {
 
     pub(super) fn finish(&self, flight: Flight) {
         let Flight { first, frames, pending, owner } = flight;
-        let bufs = self.data.wait(pending);
+        let mut bufs = self.data.wait(pending);
         if let Some(owner) = owner {
             owner.fetch_sub(1, Ordering::AcqRel);
         }
-        self.finish_pages(first, frames, bufs.as_deref());
+        self.finish_pages(first, frames, bufs.as_mut().map_err(|error| &*error));
     }
 
     /// Publishes pages that are what they should be, and gives the frames of the others back.
-    fn finish_pages(&self, first: PageId, frames: Vec<Parked>, bufs: Result<&[IoBuf], &IoError>) {
-        self.loads.ahead.pages.fetch_sub(frames.len(), Ordering::AcqRel);
-        for (i, frame) in frames.into_iter().enumerate() {
+    fn finish_pages(&self, first: PageId, frames: Vec<Parked>, bufs: Result<&mut Vec<IoBuf>, &IoError>) {
+        let pages = frames.len();
+        let checked: Vec<Result<(), String>> = match bufs {
+            Ok(bufs) => {
+                let page = |i: usize| PageId(first.0 + i as u32);
+                let check =
+                    |(i, buf): (usize, &IoBuf)| self.check_read(buf, page(i)).map_err(|error| error.to_string());
+                let checked = bufs.iter().enumerate().map(check).collect();
+                // From here on the frames' memory is the frames' again.
+                bufs.clear();
+                checked
+            }
+            Err(error) => (0..pages).map(|_| Err(error.to_string())).collect(),
+        };
+        for (i, (frame, checked)) in frames.into_iter().zip(checked).enumerate() {
             let page = PageId(first.0 + i as u32);
-            let mut owned = self.unpark(frame);
-            let read = match bufs {
-                Ok(bufs) => self.check_read(&bufs[i], page).map(|()| &bufs[i]).map_err(|error| error.to_string()),
-                Err(error) => Err(error.to_string()),
-            };
-            match read {
-                Ok(buf) => {
-                    owned.bytes_mut().copy_from_slice(buf);
-                    drop(owned.publish(page, COLD));
-                }
+            let owned = self.unpark(frame);
+            match checked {
+                Ok(()) => drop(owned.publish(page, COLD)),
                 Err(error) => {
+                    drop(owned);
                     self.note_failed(page, &error);
                     self.map.entry(page).abandon_load();
                 }
             }
             self.loads.wake(page);
         }
+        self.loads.ahead.pages.fetch_sub(pages, Ordering::AcqRel);
     }
 
     /// Counts a page that could not be read ahead, and logs the first, the second, the fourth and so on: a bad disk says it often enough.

@@ -1,6 +1,6 @@
 //! Memory of the pool: mappings reserved at their largest size, of which only what is used costs anything.
 //!
-//! 1. A mapping is anonymous and zeroed, is never moved, and goes away only with the pool.
+//! 1. A mapping is anonymous and zeroed, is never moved, and goes away only with the pool, and with the last read into it.
 //! 2. A frame's knowledge of itself is constructed before the frame's number is told to anybody ([`Frames::grow`]), and
 //!    never dropped.
 //! 3. A free frame is on one list, a retired one on none, an owned one in one [`super::guard::Owned`].
@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// Where huge pages begin to help: a pool of some of them.
@@ -66,7 +67,7 @@ impl Drop for Mapping {
 /// The frames: their bytes, what is known of them, and which are free.
 #[derive(Debug)]
 pub(super) struct Frames {
-    bytes: Mapping,
+    bytes: Arc<Mapping>,
     known: Mapping,
     dirt: Mapping,
     page_bytes: usize,
@@ -91,7 +92,7 @@ impl Frames {
             bytes.advise(0, bytes.len, Advice::LinuxHugepage);
         }
         Ok(Self {
-            bytes,
+            bytes: Arc::new(bytes),
             known: Mapping::reserve(size_of::<Frame>() * max as usize, option)?,
             dirt: Mapping::reserve(size_of::<Dirt>() * max as usize, option)?,
             page_bytes,
@@ -154,6 +155,11 @@ impl Frames {
         assert!(frame < self.max, "frame {frame} exists");
         // SAFETY: inside the mapping, as just checked.
         unsafe { self.bytes.base.add(frame as usize * self.page_bytes) }
+    }
+
+    /// What keeps the frames' bytes allocated.
+    pub(super) fn keeper(&self) -> Arc<Mapping> {
+        self.bytes.clone()
     }
 
     /// Makes the pool `limit` frames large; those are constructed that never were. One caller at a time.

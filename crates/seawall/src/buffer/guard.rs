@@ -14,6 +14,7 @@ use super::stats::count;
 use crate::error::Stop;
 use crate::format::page::PageKind;
 use crate::format::{Lsn, PageId, page};
+use seawall_io::IoBuf;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -388,6 +389,18 @@ impl<'p> Owned<'p> {
         // SAFETY: latched above.
         unsafe { known.latch.unlock_exclusive() };
         Err(self)
+    }
+
+    /// Lends the frame's bytes, for a read.
+    ///
+    /// # Safety
+    /// The frame is [un-parked](Pool::unpark) only when the buffer has been dropped.
+    pub(super) unsafe fn lend(self) -> (Parked, IoBuf) {
+        let (start, keeper) = (self.pool.frames.bytes(self.frame), self.pool.frames.keeper());
+        // SAFETY: the bytes are initialised, and `keeper` keeps them; the frame holds no page, so by the protocol's rule (3) they are its owner's
+        // alone, who does not touch them meanwhile by the caller's promise.
+        let buf = unsafe { IoBuf::lent(start, self.pool.page_bytes(), keeper) };
+        (self.park(), buf)
     }
 
     /// The same without its borrow of the pool.

@@ -68,8 +68,9 @@ pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize) -> Re
         });
         for mut batch in next {
             batch.apply(pool, threads, &mut done)?;
-            // Nobody waits for it when the log has ended.
-            let _ = applied.send(batch);
+            if applied.send(batch).is_err() {
+                // The log has ended, and nobody waits for it.
+            }
         }
         match read.join() {
             Ok(result) => result,

@@ -394,9 +394,9 @@ impl Txn {
             })?;
             if let Some((ahead, rows)) = &mut scan {
                 if edge.is_some() {
-                    ahead.came_to(leaf)
+                    ahead.came_to(leaf);
                 } else {
-                    ahead.sought(leaf)
+                    ahead.sought(leaf);
                 }
                 if let Met::Edge(next) = &met {
                     let rows = std::mem::take(*rows);
