@@ -1,0 +1,310 @@
+//! What a life of the engine consists of: one random operation after another, each judged by the model.
+//!
+//! 1. What must fail is known exactly: writing over another's uncommitted row, into what a serializable transaction has read, over what a
+//!    snapshot does not see. An operation that succeeds all the same is a failure of the engine.
+//! 2. What may fail is known roughly: locks may be coarser than rows, so a lock error needs another open transaction and no more.
+//! 3. A tree under an uncommitted change of its name is left alone by all others.
+
+mod rows;
+mod transactions;
+mod trees;
+
+use crate::api::{Durability, Error, Isolation, LockWait, OnConflict, Task, TxOptions, Xid};
+use crate::support::model::{Changes, Event, Key, Promise, Seq, Uid, Value, is_empty, show};
+use crate::support::rig::{Live, May, Open, Rig, Step, Stop, fail, value};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::time::Duration;
+
+const TXS_MAX: usize = 5;
+const TREES_MAX: usize = 6;
+const PREPARED_MAX: usize = 3;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Write {
+    Insert,
+    Put,
+    Update,
+    Delete,
+}
+
+impl Open {
+    fn repeatable(&self) -> bool {
+        self.options.isolation == Isolation::RepeatableRead
+    }
+    fn serializable(&self) -> bool {
+        self.options.isolation == Isolation::Serializable
+    }
+    fn strict(&self) -> bool {
+        self.repeatable() && self.options.on_conflict == OnConflict::Fail
+    }
+    fn sees(&self, now: Seq) -> Seq {
+        if self.repeatable() { self.snapshot } else { now }
+    }
+}
+
+fn as_slice(bound: &Bound<Key>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+fn contains(from: &Bound<Key>, to: &Bound<Key>, key: &[u8]) -> bool {
+    let behind_from = match from {
+        Bound::Included(from) => key >= from.as_slice(),
+        Bound::Excluded(from) => key > from.as_slice(),
+        Bound::Unbounded => true,
+    };
+    let before_to = match to {
+        Bound::Included(to) => key <= to.as_slice(),
+        Bound::Excluded(to) => key < to.as_slice(),
+        Bound::Unbounded => true,
+    };
+    behind_from && before_to
+}
+
+impl Rig {
+    pub(crate) fn step(&mut self, live: &mut Live) -> Step {
+        #[derive(Clone, Copy)]
+        enum Do {
+            Begin,
+            Write,
+            Many,
+            DeleteRange,
+            Get,
+            Scan,
+            LockingGet,
+            Savepoint,
+            RollBackTo,
+            Commit,
+            RollBack,
+            Prepare,
+            EndPrepared,
+            Tree,
+            TreeInside,
+            Background,
+            Checkpoint,
+            Set,
+            Clock,
+            Names,
+            Check,
+            Compact,
+        }
+        let open = live.txs.len();
+        if live.trees.is_empty() && open == 0 {
+            return self.make_tree(live);
+        }
+        let choices = [
+            (if open < TXS_MAX { 10 } else { 0 }, Do::Begin),
+            (40, Do::Write),
+            (4, Do::Many),
+            (2, Do::DeleteRange),
+            (20, Do::Get),
+            (8, Do::Scan),
+            (5, Do::LockingGet),
+            (3, Do::Savepoint),
+            (3, Do::RollBackTo),
+            (12, Do::Commit),
+            (3, Do::RollBack),
+            (2, Do::Prepare),
+            (2, Do::EndPrepared),
+            (3, Do::Tree),
+            (2, Do::TreeInside),
+            (20, Do::Background),
+            (1, Do::Checkpoint),
+            (1, Do::Set),
+            (2, Do::Clock),
+            (1, Do::Names),
+            (1, Do::Check),
+            (self.compactions, Do::Compact),
+        ];
+        let action = self.dice.weighted(&choices);
+        let at = if open == 0 { 0 } else { self.dice.index(open) };
+        match action {
+            Do::Begin => self.begin(live),
+            Do::Tree => self.tree(live),
+            Do::EndPrepared => self.end_prepared(live),
+            Do::Background => self.background(live),
+            Do::Checkpoint => {
+                self.say(|| "checkpoint".into());
+                let done = live.db.checkpoint();
+                self.explained(live, done.err(), May::default())
+            }
+            Do::Set => self.set(live),
+            Do::Clock => {
+                let by = Duration::from_micros(self.dice.log_uniform(4_000_000));
+                self.sim.advance(by);
+                Ok(())
+            }
+            Do::Names => self.names(live),
+            Do::Compact => self.compact(live),
+            Do::Check if self.dice.percent(30) => {
+                self.say(|| "check".into());
+                self.check(live)
+            }
+            Do::Check => Ok(()),
+            _ if open == 0 => self.begin(live),
+            Do::Savepoint => self.savepoint(live, at),
+            Do::RollBackTo => self.roll_back_to(live, at),
+            Do::Commit => self.commit(live, at),
+            Do::RollBack => self.roll_back(live, at),
+            Do::Prepare => self.prepare(live, at),
+            Do::TreeInside => self.tree_inside(live, at),
+            Do::Write | Do::Many | Do::DeleteRange | Do::Get | Do::Scan | Do::LockingGet => {
+                let Some(uid) = self.some_tree(live, at) else { return self.make_tree(live) };
+                match action {
+                    Do::Write => self.write(live, at, uid),
+                    Do::Many => {
+                        for _ in 0..self.dice.log_uniform(60) {
+                            if self.write_one(live, at, uid)?.is_some() {
+                                return self.after_refusal(live, at);
+                            }
+                        }
+                        Ok(())
+                    }
+                    Do::DeleteRange => self.delete_range(live, at, uid),
+                    Do::Get => self.get(live, at, uid),
+                    Do::Scan => self.scan(live, at, uid),
+                    _ => self.locking_get(live, at, uid),
+                }
+            }
+        }
+    }
+
+    // --- what others have ----------------------------------------------------------------------------------------------------
+
+    fn others(live: &Live, me: u64) -> impl Iterator<Item = &Open> {
+        live.txs.iter().filter(move |open| open.number != me)
+    }
+
+    /// Whether anybody else may hold a lock.
+    fn company(&self, live: &Live, me: u64) -> bool {
+        live.losers
+            || self.faulty
+            || self.full
+            || Self::others(live, me).next().is_some()
+            || !self.model.prepared.is_empty()
+    }
+
+    fn written_by_other(&self, live: &Live, me: u64, uid: Uid, key: &[u8]) -> bool {
+        let row = (uid, key.to_vec());
+        Self::others(live, me).any(|open| open.own.rows.contains_key(&row))
+            || self.model.prepared.values().any(|changes| changes.rows.contains_key(&row))
+    }
+
+    /// Whether another has locked the row by reading it; `exclusively`: in a way that keeps readers for share out.
+    fn read_by_other(live: &Live, me: u64, uid: Uid, key: &[u8], exclusively: bool) -> bool {
+        Self::others(live, me).any(|open| {
+            let point =
+                |(of, at, exclusive): &(Uid, Key, bool)| *of == uid && at == key && (*exclusive || !exclusively);
+            let range = |(of, from, to): &(Uid, Bound<Key>, Bound<Key>)| *of == uid && contains(from, to, key);
+            open.points.iter().any(point) || (!exclusively && open.ranges.iter().any(range))
+        })
+    }
+
+    /// Trees whose name is being changed by somebody else.
+    fn in_change(&self, live: &Live, me: u64) -> BTreeSet<Uid> {
+        let open = Self::others(live, me).flat_map(|open| open.own.names.keys());
+        open.chain(self.model.prepared.values().flat_map(|changes| changes.names.keys())).copied().collect()
+    }
+
+    /// A tree that this transaction may use: there now, or in its snapshot, or made by itself.
+    fn some_tree(&mut self, live: &Live, at: usize) -> Option<Uid> {
+        let me = &live.txs[at];
+        let taken = self.in_change(live, me.number);
+        let mut usable: BTreeSet<Uid> = self.model.names(self.model.seq()).into_values().collect();
+        usable.extend(self.model.names(me.sees(self.model.seq())).into_values().filter(|_| self.dice.percent(10)));
+        for (uid, name) in &me.own.names {
+            match name {
+                Some(_) => usable.insert(*uid),
+                None => usable.remove(uid),
+            };
+        }
+        let usable: Vec<Uid> =
+            usable.into_iter().filter(|uid| !taken.contains(uid) && live.trees.contains_key(uid)).collect();
+        (!usable.is_empty()).then(|| self.dice.pick(&usable))
+    }
+
+    fn expected(&self, open: &Open, uid: Uid, key: &[u8], seq: Seq) -> Option<Value> {
+        match open.own.rows.get(&(uid, key.to_vec())) {
+            Some(own) => own.clone(),
+            None => self.model.row(uid, key, seq),
+        }
+    }
+
+    fn expected_rows(
+        &self,
+        open: &Open,
+        uid: Uid,
+        from: &Bound<Key>,
+        to: &Bound<Key>,
+        seq: Seq,
+    ) -> BTreeMap<Key, Value> {
+        let mut rows = self.model.rows(uid, as_slice(from), as_slice(to), seq);
+        for ((of, key), own) in &open.own.rows {
+            if *of == uid && contains(from, to, key) {
+                match own {
+                    Some(own) => rows.insert(key.clone(), own.clone()),
+                    None => rows.remove(key),
+                };
+            }
+        }
+        rows
+    }
+
+    /// Whether the tree is there now (or made by this transaction), and whether it is in what this transaction sees.
+    fn there(&self, open: &Open, uid: Uid) -> (bool, bool) {
+        let named = |seq: Seq| self.model.names(seq).values().any(|known| *known == uid);
+        let own = open.own.names.get(&uid).is_some_and(Option::is_some);
+        (own || named(self.model.seq()), own || named(open.sees(self.model.seq())))
+    }
+
+    // --- drawing -------------------------------------------------------------------------------------------------------------
+
+    fn key(&mut self) -> Key {
+        let number = if self.dice.percent(70) { self.dice.below(40) } else { self.dice.below(1000) };
+        let mut key = format!("{number:03}").into_bytes();
+        let longest = (self.page_bytes / 5).min(3072) as usize;
+        match number % 23 {
+            0 => key.extend(std::iter::repeat_n(b'x', longest - key.len())),
+            1 => key.extend(std::iter::repeat_n(0xff, (number as usize * 7) % (longest - 8))),
+            2 => key.insert(0, 0),
+            3 if number < 5 => key.clear(),
+            _ => {}
+        }
+        key
+    }
+
+    fn new_value(&mut self) -> Value {
+        let len = match self.dice.below(200) {
+            0..=9 => 0,
+            10..=129 => self.dice.below(100),
+            130..=179 => self.dice.below(2000),
+            180..=197 => self.dice.below(20_000),
+            198 => self.dice.below(60_000),
+            _ => self.dice.below(200_000),
+        };
+        self.stamps += 1;
+        value(self.stamps, len as usize)
+    }
+
+    fn bound(&mut self) -> Bound<Key> {
+        match self.dice.below(5) {
+            0 => Bound::Unbounded,
+            1 | 2 => Bound::Excluded(self.key()),
+            _ => Bound::Included(self.key()),
+        }
+    }
+
+    /// Bounds in order.
+    fn bounds(&mut self) -> (Bound<Key>, Bound<Key>) {
+        let (from, to) = (self.bound(), self.bound());
+        let swap = match (&from, &to) {
+            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a > b,
+            _ => false,
+        };
+        if swap { (to, from) } else { (from, to) }
+    }
+}
+
+fn shown(value: &Option<Value>) -> String {
+    value.as_ref().map_or_else(|| "nothing".into(), |value| show(value))
+}

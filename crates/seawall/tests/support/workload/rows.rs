@@ -1,0 +1,297 @@
+//! Rows are written, read and scanned.
+
+use super::*;
+
+impl Rig {
+    pub(super) fn write(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
+        match self.write_one(live, at, uid)? {
+            Some(_) => self.after_refusal(live, at),
+            None => Ok(()),
+        }
+    }
+
+    /// One change of one row. `Some`: it was refused, as it had to be or may be.
+    pub(super) fn write_one(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step<Option<()>> {
+        let kind = self.dice.weighted(&[(3, Write::Insert), (8, Write::Put), (3, Write::Update), (3, Write::Delete)]);
+        let (key, new) = (self.key(), self.new_value());
+        let open = &live.txs[at];
+        let me = open.number;
+        let now = self.model.seq();
+        let own = open.own.rows.contains_key(&(uid, key.clone()));
+        let there = self.expected(open, uid, &key, now).is_some();
+        let effective = match kind {
+            Write::Insert => !there,
+            Write::Put => true,
+            Write::Update | Write::Delete => there,
+        };
+        let blocked = self.written_by_other(live, me, uid, &key)
+            || (effective && Self::read_by_other(live, me, uid, &key, false));
+        let stale = open.strict() && !own && self.model.row_newest(uid, &key) > open.snapshot;
+        let (tree_there, tree_seen) = self.there(open, uid);
+        let company = self.company(live, me);
+        self.say(|| format!("T{me} {kind:?} {} of tree {uid}, {} bytes", show(&key), new.len()));
+
+        let tree = live.trees[&uid].clone();
+        let tx = live.txs[at].tx.as_mut().expect("it is open");
+        let answer = match kind {
+            Write::Insert => match tx.insert(&tree, &key, &new) {
+                Ok(()) => Ok(false),
+                Err(Error::KeyExists { .. }) => Ok(true),
+                Err(error) => Err(error),
+            },
+            Write::Put => tx.put(&tree, &key, &new).map(|()| there),
+            Write::Update => tx.update(&tree, &key, &new),
+            Write::Delete => tx.delete(&tree, &key),
+        };
+        match answer {
+            Ok(found) => {
+                if blocked {
+                    return fail("another transaction's lock went unnoticed");
+                }
+                if stale {
+                    return fail("a newer version went unnoticed");
+                }
+                if !tree_there {
+                    return fail("the tree is dropped");
+                }
+                if found != there {
+                    return fail(format!("it says the key was there: {found}, and it was: {there}"));
+                }
+                if effective {
+                    let value = (kind != Write::Delete).then_some(new);
+                    live.txs[at].own.rows.insert((uid, key), value);
+                    live.txs[at].used.insert(uid);
+                }
+                self.alive(live)?;
+                Ok(None)
+            }
+            Err(error) => {
+                let may = May { lock: company, conflict: stale || !tree_seen, no_tree: !tree_there || !tree_seen };
+                self.explained(live, Some(error), may)?;
+                Ok(Some(()))
+            }
+        }
+    }
+
+    pub(super) fn delete_range(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
+        let (from, to) = self.bounds();
+        let open = &live.txs[at];
+        let me = open.number;
+        let now = self.model.seq();
+        let (tree_there, tree_seen) = self.there(open, uid);
+        // The rows that are found are those it sees; what is removed is their latest version.
+        let seen = self.expected_rows(open, uid, &from, &to, open.sees(now));
+        let gone: Vec<Key> = seen.into_keys().filter(|key| self.expected(open, uid, key, now).is_some()).collect();
+        let blocked = gone
+            .iter()
+            .any(|key| self.written_by_other(live, me, uid, key) || Self::read_by_other(live, me, uid, key, false));
+        let strict = open.strict();
+        let newer = strict && self.model.newer(uid, as_slice(&from), as_slice(&to), open.snapshot);
+        let stale = strict
+            && gone.iter().any(|key| {
+                !open.own.rows.contains_key(&(uid, key.clone())) && self.model.row_newest(uid, key) > open.snapshot
+            });
+        let company = self.company(live, me);
+        self.say(|| format!("T{me} delete {from:?}..{to:?} of tree {uid}: {} rows", gone.len()));
+
+        let tree = live.trees[&uid].clone();
+        let tx = live.txs[at].tx.as_mut().expect("it is open");
+        let savepoint = tx.savepoint();
+        match tx.delete_range::<Key>(&tree, (from.clone(), to.clone())) {
+            Ok(count) => {
+                let drop = !tree_there && !gone.is_empty();
+                if blocked || stale || drop {
+                    return fail(format!("unnoticed: a lock {blocked}, a newer version {stale}, a drop {drop}"));
+                }
+                if count != gone.len() as u64 {
+                    return fail(format!("it removed {count}, and there were {}", gone.len()));
+                }
+                let open = &mut live.txs[at];
+                if open.serializable() {
+                    open.ranges.push((uid, from, to));
+                }
+                open.own.rows.extend(gone.into_iter().map(|key| ((uid, key), None)));
+                open.used.insert(uid);
+                self.alive(live)
+            }
+            Err(error) => {
+                let may = May { lock: company, conflict: newer, no_tree: !tree_there || !tree_seen };
+                self.explained(live, Some(error), may)?;
+                let back = live.txs[at].tx.as_mut().expect("it is open").rollback_to(&savepoint);
+                if let Err(error) = back {
+                    self.explained(live, Some(error), May::default())?;
+                    return self.roll_back(live, at);
+                }
+                self.after_refusal(live, at)
+            }
+        }
+    }
+
+    /// What a read may answer with when it fails.
+    pub(super) fn may_read(&self, live: &Live, at: usize, uid: Uid) -> May {
+        let open = &live.txs[at];
+        let (there, seen) = self.there(open, uid);
+        let lock = open.serializable() && self.company(live, open.number);
+        May { lock, conflict: false, no_tree: !seen || (open.serializable() && !there) }
+    }
+
+    pub(super) fn get(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
+        let keys: Vec<Key> = (0..if self.dice.percent(20) { 4 } else { 1 }).map(|_| self.key()).collect();
+        let open = &live.txs[at];
+        let me = open.number;
+        let seq = open.sees(self.model.seq());
+        let expected: Vec<Option<Value>> = keys.iter().map(|key| self.expected(open, uid, key, seq)).collect();
+        let serializable = open.serializable();
+        let blocked = serializable
+            && keys
+                .iter()
+                .any(|key| self.written_by_other(live, me, uid, key) || Self::read_by_other(live, me, uid, key, true));
+        let may = self.may_read(live, at, uid);
+        let exists = self.dice.percent(15) && keys.len() == 1;
+        self.say(|| format!("T{me} get {} of tree {uid}, expecting {}", show(&keys[0]), shown(&expected[0])));
+        let tx = live.txs[at].tx.as_ref().expect("it is open");
+        let tree = &live.trees[&uid];
+        let answer = if exists {
+            match tx.contains(tree, &keys[0]) {
+                Ok(there) if there == expected[0].is_some() => Ok(vec![expected[0].as_deref().map(Vec::from)]),
+                Ok(there) => return fail(format!("contains says {there}")),
+                Err(error) => Err(error),
+            }
+        } else if keys.len() > 1 {
+            tx.multi_get(tree, &keys)
+        } else {
+            tx.get(tree, &keys[0]).map(|value| vec![value])
+        };
+        match answer {
+            Ok(found) => {
+                if blocked {
+                    return fail("a serializable read goes through another's lock");
+                }
+                for ((key, found), expected) in keys.iter().zip(&found).zip(&expected) {
+                    if found.as_deref() != expected.as_deref() {
+                        let found = found.as_deref().map(Value::from);
+                        return fail(format!("{} is {}, and must be {}", show(key), shown(&found), shown(expected)));
+                    }
+                }
+                if serializable {
+                    live.txs[at].points.extend(keys.into_iter().map(|key| (uid, key, false)));
+                    live.txs[at].used.insert(uid);
+                }
+                self.alive(live)
+            }
+            Err(error) => {
+                self.explained(live, Some(error), may)?;
+                self.after_refusal(live, at)
+            }
+        }
+    }
+
+    pub(super) fn scan(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
+        let (from, to) = self.bounds();
+        let limit = if self.dice.percent(50) { usize::MAX } else { 1 + self.dice.below(20) as usize };
+        let open = &live.txs[at];
+        let (me, serializable) = (open.number, open.serializable());
+        let way = self.dice.below(if serializable { 2 } else { 3 });
+        let rows = self.expected_rows(open, uid, &from, &to, open.sees(self.model.seq()));
+        let may = self.may_read(live, at, uid);
+        self.say(|| format!("T{me} scan {from:?}..{to:?} of tree {uid}, way {way}: {} rows", rows.len()));
+        let mut left: VecDeque<(Key, Value)> = rows.into_iter().collect();
+        let open = &live.txs[at];
+        let mut range =
+            open.tx.as_ref().expect("it is open").range::<Key>(&live.trees[&uid], (from.clone(), to.clone()));
+        let mut last: Option<Key> = None;
+        let mut exhausted = false;
+        let mut wrong = None;
+        for _ in 0..limit {
+            let forward = way == 0 || (way == 2 && self.dice.percent(50));
+            let found = if forward { range.next() } else { range.next_back() };
+            let expected = if forward { left.pop_front() } else { left.pop_back() };
+            let found = match found {
+                Some(Err(error)) => {
+                    drop(range);
+                    self.explained(live, Some(error), may)?;
+                    return self.after_refusal(live, at);
+                }
+                Some(Ok(found)) => Some(found),
+                None => None,
+            };
+            let same = match (&found, &expected) {
+                (Some((key, value)), Some((other, expected))) => key == other && **value == **expected,
+                (None, None) => true,
+                _ => false,
+            };
+            if !same {
+                let found = found.map(|(key, value)| format!("{} = {}", show(&key), show(&value)));
+                let expected = expected.map(|(key, value)| format!("{} = {}", show(&key), show(&value)));
+                wrong = Some(format!("the scan gives {found:?}, and must give {expected:?}"));
+                break;
+            }
+            match found {
+                Some((key, _)) => last = Some(key),
+                None => {
+                    exhausted = true;
+                    break;
+                }
+            }
+        }
+        drop(range);
+        if let Some(wrong) = wrong {
+            return fail(wrong);
+        }
+        if serializable {
+            let (from, to) = match (exhausted, last) {
+                (true, _) | (_, None) => (from, to),
+                (_, Some(last)) if way == 0 => (from, Bound::Included(last)),
+                (_, Some(last)) => (Bound::Included(last), to),
+            };
+            let inside = |changes: &Changes| {
+                !is_empty(as_slice(&from), as_slice(&to))
+                    && changes.rows.keys().any(|(of, key)| *of == uid && contains(&from, &to, key))
+            };
+            if Self::others(live, me).any(|open| inside(&open.own)) || self.model.prepared.values().any(inside) {
+                return fail("a serializable scan goes over another's uncommitted row");
+            }
+            if !is_empty(as_slice(&from), as_slice(&to)) {
+                live.txs[at].ranges.push((uid, from, to));
+            }
+            live.txs[at].used.insert(uid);
+        }
+        self.alive(live)
+    }
+
+    pub(super) fn locking_get(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
+        let key = self.key();
+        let exclusive = self.dice.percent(60);
+        let open = &live.txs[at];
+        let me = open.number;
+        let expected = self.expected(open, uid, &key, self.model.seq());
+        let own = open.own.rows.contains_key(&(uid, key.clone()));
+        let stale = open.strict() && !own && self.model.row_newest(uid, &key) > open.snapshot;
+        let blocked =
+            self.written_by_other(live, me, uid, &key) || Self::read_by_other(live, me, uid, &key, !exclusive);
+        let (there, seen) = self.there(open, uid);
+        let may = May { lock: self.company(live, me), conflict: stale || !seen, no_tree: !there || !seen };
+        self.say(|| format!("T{me} get {} of tree {uid} locked, exclusive {exclusive}", show(&key)));
+        let tx = live.txs[at].tx.as_ref().expect("it is open");
+        let tree = &live.trees[&uid];
+        let answer = if exclusive { tx.get_for_update(tree, &key) } else { tx.get_for_share(tree, &key) };
+        match answer {
+            Ok(found) => {
+                if blocked || stale || !(there || seen) {
+                    return fail(format!("unnoticed: a lock {blocked}, a newer version {stale}, a drop {}", !there));
+                }
+                if found.as_deref() != expected.as_deref() {
+                    let found = found.map(Value::from);
+                    return fail(format!("{} is {}, and must be {}", show(&key), shown(&found), shown(&expected)));
+                }
+                live.txs[at].points.push((uid, key, exclusive));
+                live.txs[at].used.insert(uid);
+                self.alive(live)
+            }
+            Err(error) => {
+                self.explained(live, Some(error), may)?;
+                self.after_refusal(live, at)
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Transactions begin, prepare and end, whole and in part.
+
+use super::*;
+
+impl Rig {
+    pub(super) fn begin(&mut self, live: &mut Live) -> Step {
+        let isolation = self.dice.weighted(&[
+            (3, Isolation::ReadCommitted),
+            (5, Isolation::RepeatableRead),
+            (1, Isolation::Serializable),
+        ]);
+        let on_conflict = self.dice.pick(&[OnConflict::Fail, OnConflict::Latest]);
+        let durability =
+            self.dice.weighted(&[(6, None), (1, Some(Durability::Written)), (1, Some(Durability::Deferred))]);
+        let options = TxOptions { isolation, on_conflict, durability, wait: LockWait::NoWait, ..TxOptions::default() };
+        self.stamps += 1;
+        let number = self.stamps;
+        self.say(|| format!("T{number} begin {isolation:?} {on_conflict:?}"));
+        let tx = live.db.begin_with(options);
+        let tx = match tx {
+            Ok(tx) => tx,
+            Err(error) => return self.explained(live, Some(error), May::default()),
+        };
+        let snapshot = self.model.seq();
+        live.txs.push(Open {
+            number,
+            tx: Some(tx),
+            options,
+            snapshot,
+            own: Changes::default(),
+            savepoints: Vec::new(),
+            ranges: Vec::new(),
+            points: Vec::new(),
+            used: BTreeSet::new(),
+        });
+        self.alive(live)
+    }
+
+    pub(super) fn level(&self, open: &Open) -> Durability {
+        open.options.durability.unwrap_or(self.durability)
+    }
+
+    pub(super) fn commit(&mut self, live: &mut Live, at: usize) -> Step {
+        let mut open = live.txs.swap_remove(at);
+        let tx = open.tx.take().expect("it is open");
+        let asked = self.sim.now();
+        let other = self.dice.pick(&[Durability::Flushed, Durability::Written, Durability::Deferred]);
+        let way = self.dice.weighted(&[(6, 0), (2, 1), (2, 2)]);
+        let level = if way == 1 { other } else { self.level(&open) };
+        self.say(|| format!("T{} commit {level:?} of {} rows", open.number, open.own.rows.len()));
+        let answer = match way {
+            0 => tx.commit(),
+            1 => tx.commit_with(other),
+            _ => match tx.commit_start() {
+                Err(error) => Err(error),
+                Ok(mut commit) => {
+                    let mut answer = None;
+                    for _ in 0..self.dice.below(6) {
+                        answer = commit.poll();
+                        if answer.is_some() {
+                            break;
+                        }
+                        let task = self.dice.pick(Task::ALL);
+                        if let Err(Stop::Failed(why)) = {
+                            let done = live.db.step_task(task).err();
+                            self.explained(live, done, May::default())
+                        } {
+                            return fail(why);
+                        }
+                    }
+                    answer.unwrap_or_else(|| commit.wait())
+                }
+            },
+        };
+        if open.own.is_empty() {
+            return self.explained(live, answer.err(), May::default());
+        }
+        self.file(live, Event::Commit(open.own), level, asked, answer).map(drop)
+    }
+
+    pub(super) fn roll_back(&mut self, live: &mut Live, at: usize) -> Step {
+        let mut open = live.txs.swap_remove(at);
+        let tx = open.tx.take().expect("it is open");
+        self.say(|| format!("T{} rollback of {} rows", open.number, open.own.rows.len()));
+        if self.dice.percent(30) {
+            drop(tx);
+            return self.alive(live);
+        }
+        match tx.rollback() {
+            Err(error) => {
+                if matches!(error, Error::NoSpace { .. } | Error::ReadOnly { .. }) && !live.process.is_dead() {
+                    self.tally.stuck += 1;
+                }
+                live.losers = true;
+                self.explained(live, Some(error), May::default())
+            }
+            Ok(()) => self.alive(live),
+        }
+    }
+
+    /// After an error that left the transaction as it was: roll back, or go on.
+    pub(super) fn after_refusal(&mut self, live: &mut Live, at: usize) -> Step {
+        if self.dice.percent(40) { self.roll_back(live, at) } else { Ok(()) }
+    }
+
+    pub(super) fn prepare(&mut self, live: &mut Live, at: usize) -> Step {
+        if live.txs[at].own.is_empty() || self.model.prepared.len() >= PREPARED_MAX {
+            return Ok(());
+        }
+        let mut open = live.txs.swap_remove(at);
+        let tx = open.tx.take().expect("it is open");
+        self.stamps += 1;
+        let len = if self.dice.percent(10) { 140 } else { 8 };
+        let xid: Vec<u8> = value(self.stamps, len).to_vec();
+        self.say(|| format!("T{} prepare as {}", open.number, show(&xid)));
+        let asked = self.sim.now();
+        let answer = tx.prepare(&Xid(xid.clone()));
+        self.file(live, Event::Prepare(xid, open.own), Durability::Flushed, asked, answer).map(drop)
+    }
+
+    pub(super) fn end_prepared(&mut self, live: &mut Live) -> Step {
+        let known: BTreeSet<Vec<u8>> = self.model.prepared.keys().cloned().collect();
+        let listed: BTreeSet<Vec<u8>> = live.db.prepared().into_iter().map(|xid| xid.0).collect();
+        if listed != known {
+            return fail(format!("prepared are {known:?}, listed are {listed:?}"));
+        }
+        if known.is_empty() {
+            return Ok(());
+        }
+        let xids: Vec<Vec<u8>> = known.into_iter().collect();
+        let xid = self.dice.pick(&xids);
+        let asked = self.sim.now();
+        let commit = self.dice.percent(60);
+        self.say(|| format!("{} {}", if commit { "commit" } else { "rollback" }, show(&xid)));
+        // The end of a rollback is not waited for: the coordinator presumes that what it does not know was rolled back.
+        let level = if commit { Durability::Flushed } else { Durability::Deferred };
+        let (event, answer) = if commit {
+            (Event::CommitPrepared(xid.clone()), live.db.commit_prepared(&Xid(xid)))
+        } else {
+            (Event::RollbackPrepared(xid.clone()), live.db.rollback_prepared(&Xid(xid)))
+        };
+        let known: Vec<Changes> = self.model.prepared.values().cloned().collect();
+        if self.file(live, event.clone(), level, asked, answer)? {
+            return self.open_missing(live, &known);
+        }
+        // It failed for want of room: the next opening tells what became of it.
+        let now = self.sim.now();
+        self.model.push(event, Promise::Nothing, asked, now);
+        Err(Stop::Poisoned)
+    }
+
+    /// Handles of trees that a prepared transaction made.
+    pub(super) fn open_missing(&mut self, live: &mut Live, of: &[Changes]) -> Step {
+        let made: Vec<Uid> = of.iter().flat_map(|changes| changes.names.keys().copied()).collect();
+        for (name, uid) in self.model.names(self.model.seq()) {
+            if made.contains(&uid) && !live.trees.contains_key(&uid) {
+                let tree = live.db.open_tree(&name);
+                let tree = self.answer(live, tree, May::default())?;
+                live.trees.insert(uid, tree);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn savepoint(&mut self, live: &mut Live, at: usize) -> Step {
+        let open = &mut live.txs[at];
+        let savepoint = open.tx.as_mut().expect("it is open").savepoint();
+        open.savepoints.push((savepoint, open.own.clone()));
+        let number = open.number;
+        self.say(|| format!("T{number} savepoint"));
+        self.alive(live)
+    }
+
+    pub(super) fn roll_back_to(&mut self, live: &mut Live, at: usize) -> Step {
+        let open = &mut live.txs[at];
+        if open.savepoints.is_empty() {
+            return Ok(());
+        }
+        let which = self.dice.index(open.savepoints.len());
+        open.savepoints.truncate(which + 1);
+        let (savepoint, own) = open.savepoints.last().expect("which is inside").clone();
+        let answer = open.tx.as_mut().expect("it is open").rollback_to(&savepoint);
+        let number = open.number;
+        self.say(|| format!("T{number} back to savepoint {which}"));
+        if let Err(error) = answer {
+            self.explained(live, Some(error), May::default())?;
+            return self.roll_back(live, at);
+        }
+        let open = &mut live.txs[at];
+        // Declared: a row that it had written is locked by that alone, and so the lock goes with the write.
+        let gone = |uid: Uid, key: &Key| {
+            let row = (uid, key.clone());
+            open.own.rows.contains_key(&row) && !own.rows.contains_key(&row)
+        };
+        open.points.retain(|(uid, key, _)| !gone(*uid, key));
+        open.own = own;
+        self.alive(live)
+    }
+}

@@ -1,0 +1,223 @@
+//! Trees come, change their names, are compacted and go; background work; options.
+
+use super::*;
+
+impl Rig {
+    pub(super) fn new_name(&mut self) -> String {
+        self.names += 1;
+        format!("tree-{}", self.names)
+    }
+
+    pub(super) fn make_tree(&mut self, live: &mut Live) -> Step {
+        let name = self.new_name();
+        self.say(|| format!("create {name}"));
+        let asked = self.sim.now();
+        let company = self.company(live, 0);
+        let (uid, answer) = (self.model.new_uid(), live.db.create_tree(&name));
+        let changes = Changes { names: BTreeMap::from([(uid, Some(name))]), ..Changes::default() };
+        self.ddl(live, company, changes, asked, answer.map(|tree| Some((uid, tree))))
+    }
+
+    pub(super) fn ddl(
+        &mut self,
+        live: &mut Live,
+        company: bool,
+        changes: Changes,
+        asked: Duration,
+        answer: Result<Option<(Uid, crate::api::Tree)>, Error>,
+    ) -> Step {
+        if let Err(error @ (Error::LockTimeout { .. } | Error::Deadlock { .. } | Error::WriteConflict { .. })) = answer
+        {
+            return self.explained(live, Some(error), May { lock: company, conflict: company, no_tree: false });
+        }
+        let (made, answer) = match answer {
+            Ok(made) => (made, Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        let level = self.durability;
+        let done = self.file(live, Event::Commit(changes), level, asked, answer);
+        live.trees.extend(made);
+        done.map(drop)
+    }
+
+    /// Trees that nobody else uses.
+    pub(super) fn idle_tree(&mut self, live: &Live, me: u64) -> Option<(String, Uid)> {
+        let taken = self.in_change(live, me);
+        let used = |uid: &Uid| {
+            Self::others(live, me).any(|open| open.used.contains(uid))
+                || self.model.prepared.values().any(|changes| changes.rows.keys().any(|(of, _)| of == uid))
+        };
+        let names = self.model.names(self.model.seq()).into_iter();
+        let idle: Vec<_> = names.filter(|(_, uid)| !taken.contains(uid) && !used(uid)).collect();
+        (!idle.is_empty()).then(|| self.dice.pick(&idle))
+    }
+
+    pub(super) fn tree(&mut self, live: &mut Live) -> Step {
+        let trees = self.model.names(self.model.seq()).len();
+        let company = self.company(live, 0);
+        let asked = self.sim.now();
+        match self.dice.below(4) {
+            0 | 1 if trees < TREES_MAX => self.make_tree(live),
+            0 => {
+                // A tree that is there is opened, not made.
+                let Some((name, uid)) = self.idle_tree(live, 0) else { return Ok(()) };
+                let answer = live.db.create_tree(&name);
+                match answer {
+                    Ok(tree) if tree.id() != live.trees[&uid].id() => fail(format!("{name} is another tree now")),
+                    answer => {
+                        self.explained(live, answer.err(), May { lock: company, conflict: company, no_tree: false })
+                    }
+                }
+            }
+            1 | 2 => {
+                let Some((from, uid)) = self.idle_tree(live, 0) else { return Ok(()) };
+                let to = self.new_name();
+                self.say(|| format!("rename {from} to {to}"));
+                let answer = live.db.rename_tree(&from, &to).map(|()| None);
+                let changes = Changes { names: BTreeMap::from([(uid, Some(to))]), ..Changes::default() };
+                self.ddl(live, company, changes, asked, answer)
+            }
+            _ => {
+                let Some((name, uid)) = self.idle_tree(live, 0).filter(|_| trees > 1) else { return Ok(()) };
+                self.say(|| format!("drop {name}, tree {uid}"));
+                let answer = live.db.drop_tree(&name).map(|()| None);
+                let changes = Changes { names: BTreeMap::from([(uid, None)]), ..Changes::default() };
+                self.ddl(live, company, changes, asked, answer)
+            }
+        }
+    }
+
+    /// A change of names inside a transaction.
+    pub(super) fn tree_inside(&mut self, live: &mut Live, at: usize) -> Step {
+        let me = live.txs[at].number;
+        let company = self.company(live, me);
+        // Its snapshot may not know the names as they are now.
+        let old = live.txs[at].snapshot < self.model.seq();
+        let may = May { lock: company, conflict: old, no_tree: old };
+        let pick = self.idle_tree(live, me).filter(|(_, uid)| !live.txs[at].own.names.contains_key(uid));
+        let trees = self.model.names(self.model.seq()).len();
+        let fresh = self.new_name();
+        let what = self.dice.below(3);
+        let tx = live.txs[at].tx.as_mut().expect("it is open");
+        let (uid, name, answer) = match (what, pick) {
+            (0, _) if trees < TREES_MAX => match tx.create_tree(&fresh) {
+                Ok(tree) => {
+                    let uid = self.model.new_uid();
+                    live.trees.insert(uid, tree);
+                    (uid, Some(fresh), Ok(()))
+                }
+                Err(error) => (0, Some(fresh), Err(error)),
+            },
+            (1, Some((from, uid))) => {
+                let answer = tx.rename_tree(&from, &fresh);
+                (uid, Some(fresh), answer)
+            }
+            (2, Some((name, uid))) if trees > 1 => (uid, None, tx.drop_tree(&name)),
+            _ => return Ok(()),
+        };
+        self.say(|| format!("T{me} makes, renames or drops tree {uid}: {name:?}"));
+        match answer {
+            Ok(()) => {
+                let open = &mut live.txs[at];
+                open.own.names.insert(uid, name);
+                open.used.insert(uid);
+                self.alive(live)
+            }
+            Err(error) => {
+                self.explained(live, Some(error), may)?;
+                self.roll_back(live, at)
+            }
+        }
+    }
+
+    /// The names of all trees, as committed.
+    pub(super) fn names(&mut self, live: &mut Live) -> Step {
+        match live.db.trees() {
+            Ok(found) => {
+                let expected: Vec<String> = self.model.names(self.model.seq()).into_keys().collect();
+                let found: Vec<String> = found.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
+                if found != expected {
+                    return fail(format!("the trees are {found:?}, and must be {expected:?}"));
+                }
+                self.alive(live)
+            }
+            Err(error) => self.explained(live, Some(error), May::default()),
+        }
+    }
+
+    // --- the engine's own business ---------------------------------------------------------------------------------------------
+
+    pub(super) fn background(&mut self, live: &mut Live) -> Step {
+        for _ in 0..self.dice.log_uniform(8) {
+            let answer = if self.dice.percent(60) {
+                let task = self.dice.pick(Task::ALL);
+                self.say(|| format!("step {task:?}"));
+                live.db.step_task(task)
+            } else {
+                let answer = live.db.step();
+                self.say(|| format!("step: {answer:?}"));
+                // Nothing is left to do, so no rollback either.
+                live.losers &= !matches!(answer, Ok(false));
+                answer
+            };
+            self.explained(live, answer.err(), May::default())?;
+        }
+        Ok(())
+    }
+
+    /// Compacts a tree, to its end or for some steps; rows, locks and snapshots do not notice.
+    pub(super) fn compact(&mut self, live: &mut Live) -> Step {
+        let names: Vec<(String, Uid)> = self.model.names(self.model.seq()).into_iter().collect();
+        // Sometimes a tree of which only old snapshots know, or one that is being made.
+        let uid = if self.dice.percent(90) && !names.is_empty() {
+            self.dice.pick(&names).1
+        } else {
+            let known: Vec<Uid> = live.trees.keys().copied().collect();
+            if known.is_empty() {
+                return Ok(());
+            }
+            self.dice.pick(&known)
+        };
+        let there = names.iter().any(|(_, known)| *known == uid);
+        let Some(tree) = live.trees.get(&uid) else { return Ok(()) };
+        let fill_percent = self.dice.pick(&[50, 70, 90, 100]);
+        let mut calls = if self.dice.percent(50) { u64::MAX } else { 1 + self.dice.log_uniform(30) };
+        let mut dice = self.dice.split();
+        self.say(|| format!("compact tree {uid} to {fill_percent}%, at most {calls} calls"));
+        // Between two steps pages are written, what was deleted is purged, the checkpoint moves: and there it may crash.
+        let answer = crate::api::compact(&live.db, tree, fill_percent, || {
+            calls -= 1;
+            for _ in 0..dice.below(3) {
+                live.db.step_task(dice.pick(Task::ALL))?;
+            }
+            Ok(calls > 0)
+        });
+        self.say(|| format!("  moved {answer:?}"));
+        match answer {
+            Ok(moved) if there => {
+                self.tally.moved += moved;
+                self.alive(live)
+            }
+            Ok(_) => fail("it compacts a tree that is not there"),
+            Err(error) => {
+                self.tally.cut_off += u64::from(live.process.is_dead() || self.faulty || self.full);
+                self.explained(live, Some(error), May { no_tree: !there, ..May::default() })
+            }
+        }
+    }
+
+    pub(super) fn set(&mut self, live: &mut Live) -> Step {
+        let (name, value) = match self.dice.below(4) {
+            0 => ("pool_size", (self.page_bytes * self.dice.pick(&[64, 100, 128, 256])).max(256 << 10).to_string()),
+            1 => ("redo_capacity", ((1 << 20) + self.segment_bytes * self.dice.pick(&[1, 2, 4, 12])).to_string()),
+            2 => ("io_capacity", self.dice.pick(&["100", "2000"]).into()),
+            _ => ("data_growth_step", self.dice.pick(&["1M", "3M"]).into()),
+        };
+        self.say(|| format!("set {name} = {value}"));
+        match crate::api::set(&live.db, name, &value) {
+            // No more than four times what it was at the opening.
+            Err(Error::InvalidOption { .. }) if name == "pool_size" => self.alive(live),
+            answer => self.explained(live, answer.err(), May::default()),
+        }
+    }
+}
