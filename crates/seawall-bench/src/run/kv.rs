@@ -9,6 +9,7 @@
 //! 3. A read that does not find its key, or a value of another size, is an error: such a store would be fast for the wrong reason.
 
 use super::cell::{Cell, machine};
+use super::course::Course;
 use super::drive::{Driven, Limit, Outcome, Spec, drive};
 pub use super::load::BATCH;
 use super::load::{Loader, fill};
@@ -21,14 +22,11 @@ use crate::workload::{KEY_BYTES, Keys, Permutation, Values, Workload, key, threa
 use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use seawall_lab::run::Progress;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A cold read needs data of so many times the pool.
 pub const COLD_FACTOR: u64 = 8;
-/// The longest warm-up when none is asked for.
-const WARM_UP: Duration = Duration::from_secs(2);
 /// What a store needs for a row beside its key and value, roughly, in percent of both: only to judge whether all fits into the pool.
 const OVERHEAD_PERCENT: u64 = 30;
 const BENCH: &str = "bench";
@@ -40,18 +38,8 @@ pub struct KvRun {
     pub cell: Cell,
     /// The workload; [`Cell::workload`] has its name.
     pub workload: Workload,
-    /// Where the data stays; else it goes.
-    pub dir: Option<PathBuf>,
-    /// Use data that is there.
-    pub reuse: bool,
-    /// End after the load.
-    pub load_only: bool,
-    /// How long; loads run to their end whatever this says.
-    pub limit: Limit,
-    /// Before the window; the default is a quarter of the duration, at most 2 s.
-    pub warm_up: Option<Duration>,
-    /// Options of the store by its own names.
-    pub options: Vec<(String, String)>,
+    /// Where, how long, and with what settings.
+    pub course: Course,
 }
 
 /// What came of it.
@@ -115,7 +103,7 @@ impl KvRun {
                 self.workload
             ));
         }
-        if self.workload.loads() && self.reuse {
+        if self.workload.loads() && self.course.reuse {
             return refused(format!(
                 "--reuse: {} measures the load itself and needs an empty directory",
                 self.workload
@@ -150,14 +138,14 @@ impl KvRun {
     /// [`RunError`]; an error inside the window is in [`KvRan::error`] instead, beside the result so far.
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<KvRan, RunError> {
         self.check()?;
-        let mut place = Place::prepare(self.dir.as_deref(), self.reuse, self.marker())?;
+        let mut place = Place::prepare(self.course.dir.as_deref(), self.course.reuse, self.marker())?;
         let settings = Settings {
             dir: place.data(),
             pool_bytes: self.cell.pool_bytes,
             durability: self.cell.durability,
             tables: vec!["kv".into()],
             threads: self.cell.threads,
-            options: self.options.clone(),
+            options: self.course.options.clone(),
             flush_delay: self.cell.flush_delay,
             data_bytes: self.data_bytes(),
         };
@@ -176,7 +164,7 @@ impl KvRun {
             }
             place.set_loaded()?;
         }
-        if self.load_only && !self.workload.loads() {
+        if self.course.load_only && !self.workload.loads() {
             store.close()?;
             return Ok(ran(load, false));
         }
@@ -281,11 +269,8 @@ impl KvRun {
                 })
             });
         }
-        let warm_up = self.warm_up.unwrap_or(match self.limit {
-            Limit::For(time) => (time / 4).min(WARM_UP),
-            Limit::Ops(_) | Limit::Finished { .. } => Duration::ZERO,
-        });
-        let spec = Spec { threads, warm_up, limit: self.limit, stop };
+        let warm_up = self.course.warm_up();
+        let spec = Spec { threads, warm_up, limit: self.course.limit, stop };
         drive(&spec, observer, progress, phase, |thread| {
             let mut client = Client::new(self, thread)?;
             let mut session = store.session()?;

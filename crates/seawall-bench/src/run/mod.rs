@@ -1,6 +1,7 @@
 //! Running a workload: [`drive()`] lets threads do operations for a while and records them; `cell` makes a result of it.
 
 pub mod cell;
+pub mod course;
 pub mod drive;
 pub mod kv;
 pub(crate) mod load;
@@ -8,4 +9,5 @@ pub mod place;
 pub mod recorder;
 
 pub use cell::Cell;
+pub use course::Course;
 pub use drive::{Driven, Limit, Operation, Outcome, Spec, drive};

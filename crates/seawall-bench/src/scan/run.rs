@@ -15,15 +15,15 @@ use super::rows::{COLD_FACTOR, Order, Rows, cold};
 use crate::cgroup::MemoryGroup;
 use crate::goals::process::ProcessError;
 use crate::results::Load;
-use crate::run::Limit;
 use crate::run::cell::{Cell, machine};
 use crate::run::kv::{KvRan, Open, RunError};
 use crate::run::place::{Marker, Place};
+use crate::run::{Course, Limit};
 use crate::store::{Error, Result, Settings};
 use seawall_lab::run::{Progress, this_machine};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -31,8 +31,6 @@ use std::time::Duration;
 const LOAD_POOL_FACTOR: u64 = 2;
 /// The most of the machine's memory that a load's pool takes: one part in so many.
 const LOAD_POOL_PART: u64 = 4;
-/// The longest warm-up when none is asked for.
-const WARM_UP: Duration = Duration::from_secs(2);
 /// The longest that fio reads by one pattern.
 const FIO_TIME: Duration = Duration::from_secs(3);
 
@@ -49,18 +47,8 @@ pub struct ScanRun {
     pub readers: usize,
     /// Whether fio reads the file afterwards.
     pub fio: bool,
-    /// Where the data stays; else it goes.
-    pub dir: Option<PathBuf>,
-    /// Use data that is there.
-    pub reuse: bool,
-    /// End after the load.
-    pub load_only: bool,
-    /// How long.
-    pub limit: Limit,
-    /// Before the window; the default is a quarter of the duration, at most 2 s.
-    pub warm_up: Option<Duration>,
-    /// Options of the store by its own names.
-    pub options: Vec<(String, String)>,
+    /// Where, how long, and with what settings.
+    pub course: Course,
 }
 
 impl ScanRun {
@@ -70,12 +58,16 @@ impl ScanRun {
     }
 
     fn scans(&self) -> Scans {
-        let warm_up = self.warm_up.unwrap_or(match self.limit {
-            Limit::For(time) => (time / 4).min(WARM_UP),
-            Limit::Ops(_) | Limit::Finished { .. } => Duration::ZERO,
-        });
+        let warm_up = self.course.warm_up();
         let threads = self.cell.threads.saturating_sub(self.readers);
-        Scans { rows: self.rows(), query: self.query, threads, readers: self.readers, limit: self.limit, warm_up }
+        Scans {
+            rows: self.rows(),
+            query: self.query,
+            threads,
+            readers: self.readers,
+            limit: self.course.limit,
+            warm_up,
+        }
     }
 
     /// Looks for what cannot be, before anything is written.
@@ -127,7 +119,7 @@ impl ScanRun {
         };
         // Refused now or never.
         drop(bound()?);
-        let mut place = Place::prepare(self.dir.as_deref(), self.reuse, self.marker())?;
+        let mut place = Place::prepare(self.course.dir.as_deref(), self.course.reuse, self.marker())?;
         let mut ran = KvRan { result: None, load: None, error: None, interrupted: false };
         if !place.is_loaded() {
             ran.load = self.load(&place.data(), open, progress, stop)?;
@@ -136,7 +128,7 @@ impl ScanRun {
             }
             place.set_loaded()?;
         }
-        if self.load_only {
+        if self.course.load_only {
             return Ok(ran);
         }
         let bounded = bound()?;
@@ -163,7 +155,7 @@ impl ScanRun {
             durability: self.cell.durability,
             tables: vec!["rows".into()],
             threads: self.cell.threads.max(1),
-            options: self.options.clone(),
+            options: self.course.options.clone(),
             flush_delay: self.cell.flush_delay,
             data_bytes: self.rows().data_bytes(),
         }
@@ -213,7 +205,7 @@ impl ScanRun {
             unknown(extra, "not measured: no single file holds the data");
             return Ok(true);
         };
-        let time = if let Limit::For(time) = self.limit { time.min(FIO_TIME) } else { FIO_TIME };
+        let time = if let Limit::For(time) = self.course.limit { time.min(FIO_TIME) } else { FIO_TIME };
         progress.begin("fio on the same file", Pattern::ALL.len() as u64);
         for (done, pattern) in Pattern::ALL.into_iter().enumerate() {
             progress.at(done as u64, &pattern.to_string());

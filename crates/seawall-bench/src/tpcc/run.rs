@@ -13,22 +13,19 @@ use super::load::{Loader, Units, rows_about};
 use super::{Scale, Shape, TABLES};
 use crate::observe::{Observer, drop_page_cache};
 use crate::results::{CellResult, Load};
-use crate::run::Cell;
 use crate::run::cell::machine;
 use crate::run::drive::{Driven, Limit, Spec, drive};
 use crate::run::kv::{Open, RunError};
 use crate::run::place::{Marker, Place};
+use crate::run::{Cell, Course};
 use crate::store::{Error, Settings, Store};
 use seawall_lab::run::Progress;
 use serde_json::json;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The longest warm-up when none is asked for.
-const WARM_UP: Duration = Duration::from_secs(2);
 /// The most warehouses: their number has two bytes.
 pub const WAREHOUSES_MAX: u16 = u16::MAX - 1;
 /// Bytes of a warehouse's rows, about; of the items fewer.
@@ -43,18 +40,8 @@ pub struct TpccRun {
     pub warehouses: u16,
     /// Rows of each.
     pub scale: Scale,
-    /// Where the data stays; else it goes.
-    pub dir: Option<PathBuf>,
-    /// Use data that is there.
-    pub reuse: bool,
-    /// End after the load.
-    pub load_only: bool,
-    /// How long.
-    pub limit: Limit,
-    /// Before the window; the default is a quarter of the duration, at most 2 s.
-    pub warm_up: Option<Duration>,
-    /// Options of the store by its own names.
-    pub options: Vec<(String, String)>,
+    /// Where, how long, and with what settings.
+    pub course: Course,
 }
 
 /// What came of it.
@@ -114,14 +101,14 @@ impl TpccRun {
     /// [`RunError`]; an error inside the window is in [`TpccRan::error`] instead, beside the result so far.
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<TpccRan, RunError> {
         self.check()?;
-        let mut place = Place::prepare(self.dir.as_deref(), self.reuse, self.marker())?;
+        let mut place = Place::prepare(self.course.dir.as_deref(), self.course.reuse, self.marker())?;
         let settings = Settings {
             dir: place.data(),
             pool_bytes: self.cell.pool_bytes,
             durability: self.cell.durability,
             tables: TABLES.map(str::to_owned).into(),
             threads: self.cell.threads,
-            options: self.options.clone(),
+            options: self.course.options.clone(),
             flush_delay: self.cell.flush_delay,
             data_bytes: u64::from(self.warehouses) * WAREHOUSE_BYTES,
         };
@@ -147,7 +134,7 @@ impl TpccRun {
             ran.load = Some(Load { rows_per_s, seconds, settle_seconds });
             place.set_loaded()?;
         }
-        if self.load_only {
+        if self.course.load_only {
             store.close()?;
             return Ok(ran);
         }
@@ -190,11 +177,8 @@ impl TpccRun {
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> (Driven, Stats) {
-        let warm_up = self.warm_up.unwrap_or(match self.limit {
-            Limit::For(time) => (time / 4).min(WARM_UP),
-            Limit::Ops(_) | Limit::Finished { .. } => Duration::ZERO,
-        });
-        let spec = Spec { threads: self.cell.threads, warm_up, limit: self.limit, stop };
+        let warm_up = self.course.warm_up();
+        let spec = Spec { threads: self.cell.threads, warm_up, limit: self.course.limit, stop };
         let total = Mutex::new(Stats::default());
         let driven = drive(&spec, observer, progress, "tpcc", |thread| {
             Client::new(store, self.shape(), thread as u16, self.cell.seed, &total)

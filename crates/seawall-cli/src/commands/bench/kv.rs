@@ -54,12 +54,7 @@ pub(crate) fn run(args: &KvArgs, stop: &AtomicBool) -> Outcome {
     let kv = KvRun {
         cell: common.cell(workload.name(), args.keys, value_size, args.fold),
         workload,
-        dir: common.dir.clone(),
-        reuse: common.reuse,
-        load_only: common.load_only,
-        limit: common.limit(),
-        warm_up: common.warm_up,
-        options: common.options(needed),
+        course: common.course(needed),
     };
     kv.check()?;
     let _bounded = common.prepare()?;

@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 use seawall_bench::cgroup::MemoryGroup;
 use seawall_bench::report::{FOREIGN_CORES, html, table};
 use seawall_bench::results::{CellResult, Load};
-use seawall_bench::run::{Cell, Limit};
+use seawall_bench::run::{Cell, Course, Limit};
 use seawall_bench::store::{Durability, Error, Settings, Store};
 use seawall_bench::stores;
 use std::path::{Path, PathBuf};
@@ -111,14 +111,17 @@ pub(super) struct CommonArgs {
 }
 
 impl CommonArgs {
-    pub(super) fn limit(&self) -> Limit {
-        self.ops.map_or(Limit::For(self.duration), Limit::Ops)
-    }
-
-    /// Options for the store, those that a workload needs first: what the user says is stronger.
-    pub(super) fn options(&self, needed: &[(&str, &str)]) -> Vec<(String, String)> {
+    /// How it is run, with options for the store: those that a workload needs first, for what the user says is stronger.
+    pub(super) fn course(&self, needed: &[(&str, &str)]) -> Course {
         let needed = needed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        needed.chain(self.set.iter().cloned()).collect()
+        Course {
+            dir: self.dir.clone(),
+            reuse: self.reuse,
+            load_only: self.load_only,
+            limit: self.ops.map_or(Limit::For(self.duration), Limit::Ops),
+            warm_up: self.warm_up,
+            options: needed.chain(self.set.iter().cloned()).collect(),
+        }
     }
 
     /// The cell, for a workload without rows of its own choosing.

@@ -127,19 +127,7 @@ impl ScanArgs {
             needed.push(("data_flush_method", if method == Method::Direct { "o_direct" } else { "fsync" }));
             needed.extend((prefetch == Prefetch::Off).then_some(("prefetch_depth", "0")));
         }
-        ScanRun {
-            cell,
-            order,
-            query,
-            readers: self.point_readers,
-            fio: !self.no_fio,
-            dir: common.dir.clone(),
-            reuse: common.reuse,
-            load_only: common.load_only,
-            limit: common.limit(),
-            warm_up: common.warm_up,
-            options: common.options(&needed),
-        }
+        ScanRun { cell, order, query, readers: self.point_readers, fio: !self.no_fio, course: common.course(&needed) }
     }
 }
 
@@ -199,9 +187,9 @@ fn table(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
         let last = cells.len() - 1;
         for (at, (query, threads, prefetch, method)) in cells.into_iter().enumerate() {
             let mut scan = args.scan(order, query, threads, prefetch, method);
-            (scan.dir, scan.fio) = (Some(dir.clone()), at == last && !args.no_fio);
+            (scan.course.dir, scan.fio) = (Some(dir.clone()), at == last && !args.no_fio);
             // The first cell of a tree makes it.
-            scan.reuse = at > 0 || common.reuse || matches!(parent, Place::Ours(_));
+            scan.course.reuse = at > 0 || common.reuse || matches!(parent, Place::Ours(_));
             let ran = match measured(&scan, args, stop) {
                 Ok(ran) => ran,
                 Err(why) if scan.cell.memory_limit_bytes.is_some() && common.memory_limit.is_none() => {

@@ -39,12 +39,7 @@ pub(crate) fn run(args: &TpccArgs, stop: &AtomicBool) -> Outcome {
         cell: common.cell("tpcc", 0, 0, 1),
         warehouses: args.warehouses,
         scale: Scale { items: full.items / args.scale_down, customers: full.customers / args.scale_down },
-        dir: common.dir.clone(),
-        reuse: common.reuse,
-        load_only: common.load_only,
-        limit: common.limit(),
-        warm_up: common.warm_up,
-        options: common.options(needed),
+        course: common.course(needed),
     };
     tpcc.check()?;
     let _bounded = common.prepare()?;
