@@ -21,7 +21,7 @@ use parking_lot::{Condvar, Mutex};
 use seawall_io::Cause;
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Places to wait for a page, by its number.
 const SHARDS: usize = 64;
@@ -34,13 +34,40 @@ const LOADED_MAX: usize = 4;
 #[derive(Debug)]
 pub(super) struct Loads {
     waiting: Vec<(Mutex<()>, Condvar)>,
+    /// Those that somebody waits for from their beginning.
+    demanded: AtomicU32,
     /// Those that nobody waits for yet.
     pub(super) ahead: Ahead,
 }
 
+/// Counts a read that somebody waits for, as long as it lasts.
+struct Demanded<'l>(&'l AtomicU32);
+
+impl<'l> Demanded<'l> {
+    fn begin(loads: &'l Loads) -> Self {
+        loads.demanded.fetch_add(1, Ordering::Relaxed);
+        Self(&loads.demanded)
+    }
+}
+
+impl Drop for Demanded<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Loads {
     pub(super) fn new(page_bytes: usize, frames_max: u32) -> Self {
-        Self { waiting: (0..SHARDS).map(|_| Default::default()).collect(), ahead: Ahead::new(page_bytes, frames_max) }
+        Self {
+            waiting: (0..SHARDS).map(|_| Default::default()).collect(),
+            demanded: AtomicU32::new(0),
+            ahead: Ahead::new(page_bytes, frames_max),
+        }
+    }
+
+    /// Whether somebody waits for a read that was not asked for ahead.
+    pub(super) fn are_demanded(&self) -> bool {
+        self.demanded.load(Ordering::Relaxed) > 0
     }
 
     fn shard(&self, page: PageId) -> &(Mutex<()>, Condvar) {
@@ -329,7 +356,10 @@ impl Pool {
         if !entry.begin_load() {
             return None;
         }
-        let read = match self.data.read_at(self.offset_of(page), owned.bytes_mut(), cause) {
+        let demanded = Demanded::begin(&self.loads);
+        let read = self.data.read_at(self.offset_of(page), owned.bytes_mut(), cause);
+        drop(demanded);
+        let read = match read {
             Ok(()) => self.check_read(owned.bytes_mut(), page),
             Err(e) => Err(e.into()),
         };

@@ -10,6 +10,7 @@
 //!    there long before they are needed. Until the reader has shown that it goes on, the window is small.
 //! 3. *The device is shared*: a stream has at most `prefetch_depth` reads in flight, and while reads ahead are many at most its
 //!    even part of `prefetch_depth_total`; of what is left over it may take half. One read is always permitted.
+//!    While somebody waits for a read that was not asked for ahead, a stream keeps to a quarter: that read would queue behind all of them.
 //! 4. Asking is done in batches of a quarter of the window, so that many reads are one system call; pages that are neighbours in
 //!    the file in batches of the largest read, with a window of some of these.
 //! 5. A window that is fixed from outside stays: neither shares nor memory nor what the reader has shown change it.
@@ -52,6 +53,8 @@ pub struct Stream {
     sharing: Option<Sharing>,
 }
 
+/// While others wait for reads, a stream has so many times fewer in flight.
+const YIELDS: usize = 4;
 /// The window's largest size whatever the depth, pages.
 const WINDOW_MAX: usize = 1 << 13;
 /// Window and batch of contiguous pages, in the largest reads.
@@ -163,7 +166,10 @@ impl Stream {
         let total = pool.prefetch_depth_total.load(Ordering::Relaxed) as usize;
         let sharers = pool.loads.ahead.streams.load(Ordering::Acquire).max(1) as usize;
         let part = |all: usize, used: usize| (all / sharers).max(all.saturating_sub(used) / 2).max(1);
-        let reads_max = depth.min(part(total, pool.loads.ahead.reads()));
+        let mut reads_max = depth.min(part(total, pool.loads.ahead.reads()));
+        if pool.loads.are_demanded() {
+            reads_max = reads_max.div_ceil(YIELDS);
+        }
         let in_memory_max = (pool.bytes() as usize / pool.page_bytes() / 8 / sharers).max(1);
         let contiguous = self.named.len() > 1 && self.named[0].0.abs_diff(self.named[1].0) == 1;
         let run = pool.loads.ahead.run_pages();
