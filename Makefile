@@ -79,7 +79,7 @@ compare-fio: need-rust
 	mkdir -p target/lab-scratch
 	$(CARGO) run --release --locked -q -p seawall-lab --example compare_fio -- target/lab-scratch
 
-# The goals: Seawall beside the stores it is compared with, in one run. `bench` in small, about 10 minutes; `goals` about an hour, exits 1
+# The goals: Seawall beside the stores it is compared with, in one run. `bench` in small, about 10 minutes; `goals` more than an hour, exits 1
 # when one falls short. GOALS_ARGS="--only '^commit'" and more.
 GOALS_ARGS ?=
 GOALS_PACKAGES = fio valgrind e2fsprogs

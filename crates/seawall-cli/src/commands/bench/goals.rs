@@ -24,7 +24,7 @@ const SPACE_MIB: [u64; 2] = [40 << 10, 18 << 10];
     seawall bench goals --out goals\n  \
     seawall bench goals --quick --only '^commit' --out goals")]
 pub(crate) struct GoalsArgs {
-    /// The small variant of everything: about 10 minutes instead of an hour
+    /// The small variant of everything: a quarter of the time
     #[arg(long)]
     quick: bool,
     /// Only goals and curves whose name matches this regular expression
