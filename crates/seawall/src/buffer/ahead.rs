@@ -13,7 +13,8 @@
 //! 4. Reads ahead take frames that can be had without I/O, and never more than an eighth of the pool: what is needed
 //!    now always finds one.
 //! 5. A read goes into the very frame that was set aside. Nobody touches the frame before the read has ended and given its memory back.
-//! 6. A page arrives cold: its first use makes it no warmer than others. One that leaves memory without any was wasted
+//! 6. None outlives the pool: one in flight keeps the data file open, and so locked.
+//! 7. A page arrives cold: its first use makes it no warmer than others. One that leaves memory without any was wasted
 //!    work, and counted.
 #![allow(unsafe_code)]
 
@@ -261,7 +262,7 @@ impl Pool {
             }
             Err(error) => {
                 for (first, frames) in parts {
-                    self.finish_pages(first, frames, Err(&error));
+                    self.finish_pages(first, frames, Err(error.clone()));
                 }
             }
         }
@@ -319,28 +320,29 @@ impl Pool {
 
     pub(super) fn finish(&self, flight: Flight) {
         let Flight { first, frames, pending, owner } = flight;
-        let mut bufs = self.data.wait(pending);
+        let bufs = self.data.wait(pending);
         if let Some(owner) = owner {
             owner.fetch_sub(1, Ordering::AcqRel);
         }
-        self.finish_pages(first, frames, bufs.as_mut().map_err(|error| &*error));
+        self.finish_pages(first, frames, bufs);
     }
 
     /// Publishes pages that are what they should be, and gives the frames of the others back.
-    fn finish_pages(&self, first: PageId, frames: Vec<Parked>, bufs: Result<&mut Vec<IoBuf>, &IoError>) {
+    fn finish_pages(&self, first: PageId, frames: Vec<Parked>, bufs: Result<Vec<IoBuf>, IoError>) {
         let pages = frames.len();
-        let checked: Vec<Result<(), String>> = match bufs {
+        let check = |i: usize| match &bufs {
             Ok(bufs) => {
-                let page = |i: usize| PageId(first.0 + i as u32);
-                let check =
-                    |(i, buf): (usize, &IoBuf)| self.check_read(buf, page(i)).map_err(|error| error.to_string());
-                let checked = bufs.iter().enumerate().map(check).collect();
-                // From here on the frames' memory is the frames' again.
-                bufs.clear();
-                checked
+                let page = PageId(first.0 + i as u32);
+                bufs.get(i).map_or_else(
+                    || Err("it was not read".into()),
+                    |buf| self.check_read(buf, page).map_err(|e| e.to_string()),
+                )
             }
-            Err(error) => (0..pages).map(|_| Err(error.to_string())).collect(),
+            Err(error) => Err(error.to_string()),
         };
+        let checked: Vec<Result<(), String>> = (0..pages).map(check).collect();
+        // From here on the frames' memory is the frames' again.
+        drop(bufs);
         for (i, (frame, checked)) in frames.into_iter().zip(checked).enumerate() {
             let page = PageId(first.0 + i as u32);
             let owned = self.unpark(frame);

@@ -100,6 +100,13 @@ pub struct Pool {
     health: Arc<Health>,
 }
 
+impl Drop for Pool {
+    /// Also when an opening has failed, or a poisoned database goes: what is in flight would keep the data file locked.
+    fn drop(&mut self) {
+        self.finish_prefetches(true);
+    }
+}
+
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool").field("data", &self.data.path()).field("frames", &self.frames.limit()).finish()

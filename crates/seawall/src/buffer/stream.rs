@@ -11,8 +11,8 @@
 //! 3. *The device is shared*: a stream has at most `prefetch_depth` reads in flight, and while reads ahead are many at most its
 //!    even part of `prefetch_depth_total`; of what is left over it may take half. One read is always permitted.
 //!    While somebody waits for a read that was not asked for ahead, a stream keeps to a quarter: that read would queue behind all of them.
-//! 4. Asking is done in batches of a quarter of the window, so that many reads are one system call; pages that are neighbours in
-//!    the file in batches of the largest read, with a window of some of these.
+//! 4. Asking is done in batches of a quarter of the window, so that pages come together that can be read together; pages that are
+//!    neighbours in the file in batches of the largest read, with a window of some of these.
 //! 5. A window that is fixed from outside stays: neither shares nor memory nor what the reader has shown change it.
 //! 6. Dropping it stops it. What is in flight arrives, cold, in memory.
 
@@ -138,7 +138,7 @@ impl Stream {
             self.adapt(pool, next);
         }
         self.refill(pool, most);
-        // Only now: the device is not to stand idle while pages are checked and copied. Many complete at the same time.
+        // Only now: the device is not to stand idle while pages are checked. Many complete at the same time.
         pool.finish_prefetches(false);
     }
 
@@ -196,7 +196,7 @@ impl Stream {
         }
         let in_flight = self.in_flight.get_or_insert_default();
         if 2 * pool.loads.ahead.pages() > pool.ahead_pages_max() {
-            // What has arrived holds the buffers that the next ones need.
+            // What has arrived counts as on its way until it is finished, and the next ones need the room.
             pool.finish_prefetches(false);
         }
         let flying = (in_flight.load(Ordering::Acquire) as usize).saturating_sub(pool.arrived_of(in_flight));

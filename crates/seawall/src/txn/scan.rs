@@ -177,6 +177,7 @@ impl<'t> Scan<'t> {
     /// Reading errors; lock errors when it locks; [`Error::TreeDropped`].
     pub fn seek(&mut self, to: Seek<'_>) -> Result<bool> {
         if self.lock != ScanLock::None {
+            self.tree.usable(self.txn.id(), &self.view)?;
             self.rows_in_leaf = 0;
             self.cursor.look_ahead().before_seek(self.txn.engine.pool(), &self.tree.at, to);
         }

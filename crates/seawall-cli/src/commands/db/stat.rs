@@ -1,6 +1,6 @@
 //! `seawall stat DIR`: the numbers of a database that another process has open.
 //!
-//! - Nothing is opened: the owning process publishes its statistics once a second into a small file of the directory.
+//! - Nothing is opened: the owning process publishes its statistics every `stats_interval` into a small file of the directory.
 //! - The age of the numbers is always said; those of a process that has ended or hangs are said to be so.
 
 use super::must_be_database;
@@ -39,8 +39,10 @@ pub(super) fn published(dir: &Path) -> Result<Published, Box<dyn std::error::Err
     must_be_database(dir)?;
     Published::read(dir)?.ok_or_else(|| {
         let dir = dir.display();
-        format!("{dir} has no {STATS_FILE}: it is written by the process that has the database open, once a second")
-            .into()
+        format!(
+            "{dir} has no {STATS_FILE}: it is written by the process that has the database open, every `stats_interval`"
+        )
+        .into()
     })
 }
 
