@@ -186,7 +186,7 @@ impl Cursor {
             let filled = self.fill(pool, Seek::AtLeast(&fence));
             self.fence = fence;
             filled?;
-            self.ahead.came_to(page::number(&self.copy));
+            self.ahead.came_to(pool, page::number(&self.copy));
             // A merge may have put smaller keys before those that are next.
             slot = Node::open(&self.copy)?.search(&self.fence)?.slot;
             self.entered_at = slot;
@@ -215,7 +215,7 @@ impl Cursor {
             let filled = self.fill(pool, Seek::Before(&fence));
             self.fence = fence;
             filled?;
-            self.ahead.came_to(page::number(&self.copy));
+            self.ahead.came_to(pool, page::number(&self.copy));
             // A merge may have put larger keys behind those that are next.
             slot = Node::open(&self.copy)?.search(&self.fence)?.slot;
             self.entered_at = slot;

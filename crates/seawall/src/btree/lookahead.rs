@@ -166,7 +166,8 @@ impl LookAhead {
     }
 
     /// The scan is in this leaf, the next one.
-    pub fn came_to(&mut self, leaf: PageId) {
+    pub fn came_to(&mut self, pool: &Pool, leaf: PageId) {
+        pool.note_scanned(self.at, leaf);
         self.at = leaf;
         if self.running && !self.stream.came_to(leaf) {
             // The tree has changed: what is named next may be what comes next no more.

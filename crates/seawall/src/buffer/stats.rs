@@ -4,6 +4,7 @@
 //! `IoStats` too.
 
 use super::pool::Pool;
+use crate::format::PageId;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,6 +55,10 @@ counters! {
     prefetch_depth_sum,
     /// Times a reader came for a page that was asked for and still on its way.
     prefetch_waits,
+    /// Leaves that scans came to from the one before.
+    scan_leaves,
+    /// Of these, those that do not lie beside it in the file: the share of them is how fragmented the trees are that are scanned.
+    scan_leaves_apart,
     /// Pages dropped from memory to make room.
     evictions,
     /// Pages written home.
@@ -82,6 +87,14 @@ pub(super) fn count(counter: &AtomicU64, n: usize) {
 }
 
 impl Pool {
+    /// A scan has gone from one leaf to the next.
+    pub fn note_scanned(&self, from: PageId, to: PageId) {
+        count(&self.counters.scan_leaves, 1);
+        if from.0.abs_diff(to.0) != 1 {
+            count(&self.counters.scan_leaves_apart, 1);
+        }
+    }
+
     /// Counters and gauges, each exact at some moment of the call.
     #[must_use]
     pub fn stats(&self) -> PoolStats {

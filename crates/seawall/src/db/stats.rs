@@ -169,6 +169,8 @@ impl Counts {
             prefetch_reads: stats.prefetch_reads,
             prefetch_depth_sum: stats.prefetch_depth_sum,
             prefetch_waits: stats.prefetch_waits,
+            scan_leaves: stats.scan_leaves,
+            scan_leaves_apart: stats.scan_leaves_apart,
             evictions: stats.evictions,
             evict_waits: stats.frame_waits,
             pages_written: stats.pages_written,

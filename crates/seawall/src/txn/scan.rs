@@ -395,7 +395,7 @@ impl Txn {
             })?;
             if let Some((ahead, rows)) = &mut scan {
                 if edge.is_some() {
-                    ahead.came_to(leaf);
+                    ahead.came_to(pool, leaf);
                 } else {
                     ahead.sought(leaf);
                 }

@@ -91,6 +91,8 @@ numbers! {
         prefetch_reads Counter "Reads that they came with; contiguous pages come together.",
         prefetch_depth_sum Counter "Reads ahead in flight when each began, added up: by their number, the depth reached.",
         prefetch_waits Counter "Times a reader came for such a page while it was still on its way.",
+        scan_leaves Counter "Leaves that scans came to from the one before.",
+        scan_leaves_apart Counter "Of these, leaves that do not lie beside it in the file: a high share says that trees are fragmented (`seawall compact`).",
         evictions Counter "Pages that made room for others.",
         evict_waits Counter "Times somebody waited because no frame was free.",
         pages_written Counter "Pages written home.",
