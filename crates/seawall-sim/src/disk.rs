@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::image::{BLOCK, blocks_of};
 use crate::options::SimOptions;
 use crate::queue::InFlight;
-use crate::state::{About, Errno, State, error};
+use crate::state::{About, Errno, State, error, joined};
 use crate::trace::{Call, Trace};
 use seawall_io::{
     Allocate, BackendInfo, Cached, Completer, Completion, Disk, Handle, OpenHow, Request, Result, SyncHow, Ticket,
@@ -460,7 +460,7 @@ impl Disk for SimDisk {
     }
 
     fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize> {
-        let bytes: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+        let bytes = joined(bufs.iter().map(|buf| &**buf), 0);
         let call = if how.dsync { Call::DurableWrite } else { Call::Write };
         let mut moved = 0;
         self.on_file(call, file, (offset, bytes.len() as u64), |state, id, fault| {

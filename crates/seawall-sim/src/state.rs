@@ -634,8 +634,19 @@ fn request_call(request: &Request) -> Call {
 
 /// The bytes that a request has still to transfer.
 fn rest(request: &Request) -> Vec<u8> {
-    let all = request.bufs.iter().flat_map(|buf| buf.iter().copied());
-    all.skip(request.done).collect()
+    joined(request.bufs.iter().map(|buf| &**buf), request.done)
+}
+
+/// All bytes of some buffers but the first `skip`.
+pub(crate) fn joined<'b>(bufs: impl Iterator<Item = &'b [u8]> + Clone, mut skip: usize) -> Vec<u8> {
+    let len: usize = bufs.clone().map(<[u8]>::len).sum();
+    let mut all = Vec::with_capacity(len - skip);
+    for buf in bufs {
+        let begin = skip.min(buf.len());
+        skip -= begin;
+        all.extend_from_slice(&buf[begin..]);
+    }
+    all
 }
 
 /// Puts bytes where the request's next ones go.
