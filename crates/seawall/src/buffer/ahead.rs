@@ -13,6 +13,7 @@
 //! 4. Reads ahead take frames that can be had without I/O, and never more than an eighth of the pool: what is needed
 //!    now always finds one.
 //! 5. A read goes into the very frame that was set aside. Nobody touches the frame before the read has ended and given its memory back.
+//!    After a panic in which that cannot be known the frame is nobody's for ever; the page is nowhere again ([`Abandon`], [`Run`]).
 //! 6. None outlives the pool: one in flight keeps the data file open, and so locked.
 //! 7. A page arrives cold: its first use makes it no warmer than others. One that leaves memory without any was wasted
 //!    work, and counted.
@@ -63,8 +64,9 @@ pub(super) struct Flight {
     owner: Option<Arc<AtomicU32>>,
 }
 
-/// A read to be submitted.
-struct Run {
+/// A read to be submitted. Dropped before that, by a panic, its pages are nowhere again and its frames free.
+struct Run<'p> {
+    pool: &'p Pool,
     /// The page that was asked for first.
     from: PageId,
     /// Whether the others come before it.
@@ -73,7 +75,64 @@ struct Run {
     bufs: Vec<IoBuf>,
 }
 
-impl Run {
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        if self.frames.is_empty() {
+            return;
+        }
+        // Nobody reads into them: they were not submitted.
+        self.bufs.clear();
+        drop(Abandon {
+            pool: self.pool,
+            first: self.first(),
+            frames: std::mem::take(&mut self.frames),
+            lent: false,
+            owner: None,
+        });
+    }
+}
+
+/// Pages that are being loaded ahead, while it is not certain that they will be published: dropped with frames in it, by a panic, their
+/// pages are nowhere again, and those who wait for them try for themselves.
+struct Abandon<'p> {
+    pool: &'p Pool,
+    first: PageId,
+    frames: Vec<Parked>,
+    /// The disk may still write to the frames: they cannot be used again.
+    lent: bool,
+    owner: Option<Arc<AtomicU32>>,
+}
+
+impl Abandon<'_> {
+    fn release_owner(&mut self) {
+        if let Some(owner) = self.owner.take() {
+            owner.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        self.release_owner();
+        let frames = std::mem::take(&mut self.frames);
+        self.pool.loads.ahead.pages.fetch_sub(frames.len(), Ordering::AcqRel);
+        for (i, frame) in frames.into_iter().enumerate() {
+            let page = PageId(self.first.0 + i as u32);
+            if !self.lent {
+                drop(self.pool.unpark(frame));
+            }
+            self.pool.map.entry(page).abandon_load();
+            self.pool.loads.wake(page);
+        }
+    }
+}
+
+impl Run<'_> {
+    /// The lowest of its pages.
+    fn first(&self) -> PageId {
+        if self.down { PageId(self.from.0 + 1 - self.frames.len() as u32) } else { self.from }
+    }
+
     /// Whether `page` goes on where the run stops, and if so whether downward. The second page decides for the rest.
     fn goes_on_to(&self, page: PageId) -> Option<bool> {
         let len = self.frames.len() as u32;
@@ -176,7 +235,7 @@ impl Pool {
     ) -> usize {
         let ahead = &self.loads.ahead;
         let all_max = self.ahead_pages_max();
-        let (file_pages, mut runs) = (self.file_pages(), Vec::<Run>::new());
+        let (file_pages, mut runs) = (self.file_pages(), Vec::<Run<'_>>::new());
         let (mut asked, mut begun, mut done) = (0, 0, 0);
         for page in pages {
             if page.0 >= file_pages || self.map.get(page) != Where::Nowhere {
@@ -206,7 +265,7 @@ impl Pool {
             }
             room.keep();
             (asked, done) = (asked + 1, done + 1);
-            // SAFETY: `finish_pages` un-parks it, after the read has ended and its buffer was dropped.
+            // SAFETY: un-parked by `finish_pages`, after the read has ended and its buffer was dropped, or by `Run::drop`, before it was submitted.
             let (frame, buf) = unsafe { owned.lend() };
             match (joins, runs.last_mut()) {
                 (Some(down), Some(run)) => {
@@ -214,7 +273,7 @@ impl Pool {
                     run.frames.push(frame);
                     run.bufs.push(buf);
                 }
-                _ => runs.push(Run { from: page, down: false, frames: vec![frame], bufs: vec![buf] }),
+                _ => runs.push(Run { pool: self, from: page, down: false, frames: vec![frame], bufs: vec![buf] }),
             }
         }
         if !runs.is_empty() {
@@ -223,23 +282,23 @@ impl Pool {
         done
     }
 
-    fn submit_runs(&self, runs: Vec<Run>, owner: Option<&Arc<AtomicU32>>) {
+    fn submit_runs(&self, runs: Vec<Run<'_>>, owner: Option<&Arc<AtomicU32>>) {
         let ahead = &self.loads.ahead;
         let pages = runs.iter().map(|run| run.frames.len()).sum();
         count(&self.counters.prefetched, pages);
         let (mut requests, mut parts) = (Vec::with_capacity(runs.len()), Vec::with_capacity(runs.len()));
-        for Run { from, down, mut frames, mut bufs } in runs {
-            let mut first = from;
-            if down {
-                first = PageId(from.0 + 1 - frames.len() as u32);
+        for mut run in runs {
+            let first = run.first();
+            let (mut frames, mut bufs) = (std::mem::take(&mut run.frames), std::mem::take(&mut run.bufs));
+            if run.down {
                 frames.reverse();
                 bufs.reverse();
             }
-            let offset = self.offset_of(first);
-            requests.push(FileRequest { write: false, offset, bufs, cause: Cause::Prefetch });
-            parts.push((first, frames));
+            // From the submission on nobody knows whether the disk has the memory.
+            parts.push(Abandon { pool: self, first, frames, lent: true, owner: None });
+            requests.push(FileRequest { write: false, offset: self.offset_of(first), bufs, cause: Cause::Prefetch });
         }
-        let named: Vec<(PageId, u32)> = parts.iter().map(|(first, frames)| (*first, frames.len() as u32)).collect();
+        let named: Vec<(PageId, u32)> = parts.iter().map(|part| (part.first, part.frames.len() as u32)).collect();
         let reads = parts.len();
         count(&self.counters.prefetch_reads, reads);
         match self.data.submit(requests) {
@@ -248,9 +307,9 @@ impl Pool {
                     owner.fetch_add(reads as u32, Ordering::AcqRel);
                 }
                 let mut list = ahead.list.lock();
-                list.extend(parts.into_iter().zip(pending).map(|((first, frames), pending)| Flight {
-                    first,
-                    frames,
+                list.extend(parts.into_iter().zip(pending).map(|(mut part, pending)| Flight {
+                    first: part.first,
+                    frames: std::mem::take(&mut part.frames),
                     pending,
                     owner: owner.cloned(),
                 }));
@@ -261,8 +320,8 @@ impl Pool {
                 count(&self.counters.prefetch_depth_sum, reads * now - reads * (reads - 1) / 2);
             }
             Err(error) => {
-                for (first, frames) in parts {
-                    self.finish_pages(first, frames, Err(error.clone()));
+                for part in parts {
+                    self.finish_pages(part, Err(error.clone()));
                 }
             }
         }
@@ -320,16 +379,15 @@ impl Pool {
 
     pub(super) fn finish(&self, flight: Flight) {
         let Flight { first, frames, pending, owner } = flight;
+        let mut part = Abandon { pool: self, first, frames, lent: true, owner };
         let bufs = self.data.wait(pending);
-        if let Some(owner) = owner {
-            owner.fetch_sub(1, Ordering::AcqRel);
-        }
-        self.finish_pages(first, frames, bufs);
+        part.release_owner();
+        self.finish_pages(part, bufs);
     }
 
     /// Publishes pages that are what they should be, and gives the frames of the others back.
-    fn finish_pages(&self, first: PageId, frames: Vec<Parked>, bufs: Result<Vec<IoBuf>, IoError>) {
-        let pages = frames.len();
+    fn finish_pages(&self, mut part: Abandon<'_>, bufs: Result<Vec<IoBuf>, IoError>) {
+        let (first, pages) = (part.first, part.frames.len());
         let check = |i: usize| match &bufs {
             Ok(bufs) => {
                 let page = PageId(first.0 + i as u32);
@@ -343,6 +401,7 @@ impl Pool {
         let checked: Vec<Result<(), String>> = (0..pages).map(check).collect();
         // From here on the frames' memory is the frames' again.
         drop(bufs);
+        let frames = std::mem::take(&mut part.frames);
         for (i, (frame, checked)) in frames.into_iter().zip(checked).enumerate() {
             let page = PageId(first.0 + i as u32);
             let owned = self.unpark(frame);

@@ -12,6 +12,7 @@
 
 use super::pool::Pool;
 use super::stats::count;
+use super::unfinished::Unfinished;
 use crate::error::Result;
 use crate::format::{Lsn, TxnId};
 use seawall_io::Cause;
@@ -43,6 +44,8 @@ impl Pool {
     }
 
     fn write_checkpoint(&self, lsn: Lsn, clean: bool) -> Result<()> {
+        // After a panic in a flush or a control write nobody knows what is durable.
+        let unfinished = Unfinished::begin(self.health(), "writing a checkpoint");
         self.data.checkpoint_barrier().map_err(|e| self.failed(e))?;
         // Recovery begins to read here: what it finds must not be shorter than that.
         self.log().flush_to(lsn).map_err(|e| self.failed_log(e))?;
@@ -61,6 +64,7 @@ impl Pool {
         self.checkpoint.store(lsn.0, Ordering::Release);
         self.log().release_before(lsn);
         count(&self.counters.checkpoints, 1);
+        unfinished.done();
         Ok(())
     }
 

@@ -11,7 +11,8 @@
 //! 2. Before anything of a batch is written, the log is *flushed* up to the newest of its pages (trap 10).
 //! 3. One batch at a time ([`super::role::Role`]), so one write in flight per page. No latch and no mutex is held
 //!    across its I/O.
-//! 4. A failed write or flush poisons: the pages stay in flight for ever, and no checkpoint passes them.
+//! 4. A failed write or flush poisons: the pages stay in flight for ever, and no checkpoint passes them. So does a panic between the begin and
+//!    the end of a write ([`Unfinished`]).
 //! 5. A page that the log makes from nothing, and that nothing in the log since the checkpoint touches before that,
 //!    needs no doublewrite: should its write tear, recovery does not read it. Its `rec_lsn` is in flight and holds the
 //!    checkpoint until it is written. "Nothing before that" is known when the checkpoint lies in this opening and the
@@ -23,6 +24,7 @@ use super::frame::{REMADE, RETIRED};
 use super::pool::Pool;
 use super::role::Role;
 use super::stats::count;
+use super::unfinished::Unfinished;
 use crate::error::Result;
 use crate::format::{Lsn, PageId, page};
 use parking_lot::Mutex;
@@ -223,6 +225,7 @@ impl Pool {
         self.health().check()?;
         let mut newest = Lsn::ZERO;
         let mut batch: Vec<Copied> = Vec::with_capacity(frames.len());
+        let unfinished = Unfinished::begin(self.health(), "writing pages home");
         for &frame in frames {
             if let Some((lsn, copied)) = self.copy_out(frame, wait) {
                 newest = newest.max(lsn);
@@ -230,6 +233,7 @@ impl Pool {
             }
         }
         if batch.is_empty() {
+            unfinished.done();
             return Ok(0);
         }
         // A mini-transaction that was dropped half-way poisons before it unlatches: had we copied one of its pages, we
@@ -251,6 +255,7 @@ impl Pool {
         for &frame in &frames {
             self.frames.dirt(frame).end_write();
         }
+        unfinished.done();
         self.dirtied.fetch_sub(frames.len() as i64, Ordering::Relaxed);
         count(&self.counters.pages_written, frames.len());
         count(&self.counters.batches, 1);

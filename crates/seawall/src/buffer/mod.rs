@@ -33,6 +33,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod translate;
+mod unfinished;
 
 pub use clean::Progress;
 pub use control::{CONTROL_FILE, Control};

@@ -14,6 +14,7 @@ use super::read::{Loads, Turn};
 use super::role::Role;
 use super::stats::Counters;
 use super::translate::Translation;
+use super::unfinished::Unfinished;
 use crate::error::{Corruption, Error, Health, Result};
 use crate::format::control::{Torn, page_bytes_are_valid};
 use crate::format::{Lsn, PageId};
@@ -282,6 +283,8 @@ impl Pool {
                 Error::Io(error)
             }
         };
+        // Once the file is longer, the next caller takes it for durable.
+        let unfinished = Unfinished::begin(&self.health, "growing the data file");
         match self.data.grow(Allocate::Unwritten, len, Cause::Preallocate) {
             Ok(()) => {}
             // No fallocate here: the last page makes the file long, and a full disk is met when the pages between are
@@ -289,11 +292,19 @@ impl Pool {
             Err(e) if matches!(e.kind, IoErrorKind::Os(22 | 38 | 95)) => {
                 let zeroes = seawall_io::AlignedBuf::zeroed(self.page_bytes);
                 let last = len - self.page_bytes as u64;
-                self.data.write_at(last, &zeroes, Cause::Preallocate).map_err(refused)?;
+                if let Err(e) = self.data.write_at(last, &zeroes, Cause::Preallocate) {
+                    unfinished.done();
+                    return Err(refused(e));
+                }
             }
-            Err(e) => return Err(refused(e)),
+            Err(e) => {
+                unfinished.done();
+                return Err(refused(e));
+            }
         }
-        self.data.sync(Cause::Preallocate).map_err(|e| self.health.poison(e.into()))
+        self.data.sync(Cause::Preallocate).map_err(|e| self.health.poison(e.into()))?;
+        unfinished.done();
+        Ok(())
     }
 
     /// Size of the pool, bytes.

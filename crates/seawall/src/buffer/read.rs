@@ -1,7 +1,8 @@
 //! Bringing pages into memory.
 //!
 //! 1. One reads a page, others wait for it: whoever turns the page's entry from nowhere to "loading". When that fails
-//!    the entry is nowhere again, the error is the reader's alone, and whoever waited tries for itself.
+//!    the entry is nowhere again, the error is the reader's alone, and whoever waited tries for itself. A panic of the reader does the same
+//!    ([`Loading`]).
 //! 2. No latch is held across a read. The frame that is read into holds no page and belongs to the reader.
 //! 3. What was read is checked: checksum, page number, and that its log is there (a page newer than the log's head:
 //!    flushed log was lost).
@@ -53,6 +54,35 @@ impl<'l> Demanded<'l> {
 impl Drop for Demanded<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A page that this thread loads: dropped before it is published, the page is nowhere again. The threads that wait for it are woken either way.
+struct Loading<'p> {
+    pool: &'p Pool,
+    page: PageId,
+    published: bool,
+}
+
+impl<'p> Loading<'p> {
+    /// `None` when the page is somewhere, or another thread loads it.
+    fn begin(pool: &'p Pool, page: PageId) -> Option<Self> {
+        // Not `then_some`: one that was made is dropped.
+        pool.map.entry(page).begin_load().then(|| Self { pool, page, published: false })
+    }
+
+    fn publish(mut self, owned: Owned<'p>) -> Pin<'p> {
+        self.published = true;
+        owned.publish(self.page, REFERENCED)
+    }
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        if !self.published {
+            self.pool.map.entry(self.page).abandon_load();
+        }
+        self.pool.loads.wake(self.page);
     }
 }
 
@@ -352,10 +382,7 @@ impl Pool {
 
     /// Reads a page into a frame; `None` when somebody else is doing so, or has.
     fn read_into<'p>(&'p self, mut owned: Owned<'p>, page: PageId, cause: Cause) -> Option<Result<Pin<'p>>> {
-        let entry = self.map.entry(page);
-        if !entry.begin_load() {
-            return None;
-        }
+        let loading = Loading::begin(self, page)?;
         let demanded = Demanded::begin(&self.loads);
         let read = self.data.read_at(self.offset_of(page), owned.bytes_mut(), cause);
         drop(demanded);
@@ -364,15 +391,7 @@ impl Pool {
             Err(e) => Err(e.into()),
         };
         count(&self.counters.misses, 1);
-        let loaded = match read {
-            Ok(()) => Ok(owned.publish(page, REFERENCED)),
-            Err(e) => {
-                entry.abandon_load();
-                Err(e)
-            }
-        };
-        self.loads.wake(page);
-        Some(loaded)
+        Some(read.map(|()| loading.publish(owned)))
     }
 
     /// Whether these bytes are the page.

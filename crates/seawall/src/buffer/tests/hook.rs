@@ -9,11 +9,25 @@ use std::sync::{Arc, Mutex};
 
 type Deed = Box<dyn FnOnce() + Send>;
 
+/// An operation that a deed can come before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum At {
+    /// A synchronous write of the file with this name.
+    Write(&'static str),
+    /// A flush of the file with this name.
+    Sync(&'static str),
+    /// The submission of reads of the data file.
+    SubmitRead,
+    /// The submission of writes of the data file.
+    SubmitWrite,
+}
+
 /// Forwards everything; runs a deed once, just before the next matching operation.
 pub(super) struct Hook {
     inner: Arc<dyn Disk>,
     before_page_write: Mutex<Option<Deed>>,
     before_page_read: Mutex<Option<Deed>>,
+    before: Mutex<Option<(At, Deed)>>,
 }
 
 impl std::fmt::Debug for Hook {
@@ -24,7 +38,12 @@ impl std::fmt::Debug for Hook {
 
 impl Hook {
     pub(super) fn new(inner: Arc<dyn Disk>) -> Arc<Self> {
-        Arc::new(Self { inner, before_page_write: Mutex::default(), before_page_read: Mutex::default() })
+        Arc::new(Self {
+            inner,
+            before_page_write: Mutex::default(),
+            before_page_read: Mutex::default(),
+            before: Mutex::default(),
+        })
     }
 
     pub(super) fn before_page_write(&self, deed: impl FnOnce() + Send + 'static) {
@@ -33,6 +52,17 @@ impl Hook {
 
     pub(super) fn before_page_read(&self, deed: impl FnOnce() + Send + 'static) {
         *self.before_page_read.lock().unwrap() = Some(Box::new(deed));
+    }
+
+    pub(super) fn before(&self, at: At, deed: impl FnOnce() + Send + 'static) {
+        *self.before.lock().unwrap() = Some((at, Box::new(deed)));
+    }
+
+    fn reached(&self, at: impl Fn(At) -> bool) {
+        let deed = self.before.lock().unwrap().take_if(|(wanted, _)| at(*wanted));
+        if let Some((_, deed)) = deed {
+            deed();
+        }
     }
 
     fn run(deed: &Mutex<Option<Deed>>) {
@@ -88,9 +118,11 @@ impl Disk for Hook {
         self.inner.read_at(file, offset, buf)
     }
     fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize> {
+        self.reached(|at| matches!(at, At::Write(name) if file.path().ends_with(name)));
         self.inner.write_at(file, offset, bufs, how)
     }
     fn sync(&self, file: &Handle, how: SyncHow) -> Result<()> {
+        self.reached(|at| matches!(at, At::Sync(name) if file.path().ends_with(name)));
         self.inner.sync(file, how)
     }
     fn cached(&self, file: &Handle, len: u64) -> Result<Cached> {
@@ -102,6 +134,10 @@ impl Disk for Hook {
     fn submit(&self, batch: Vec<Request>) -> Vec<Ticket> {
         if batch.iter().any(|r| is_data(&r.file) && matches!(r.kind, RequestKind::Write(_))) {
             Self::run(&self.before_page_write);
+            self.reached(|at| at == At::SubmitWrite);
+        }
+        if batch.iter().any(|r| is_data(&r.file) && !matches!(r.kind, RequestKind::Write(_))) {
+            self.reached(|at| at == At::SubmitRead);
         }
         self.inner.submit(batch)
     }

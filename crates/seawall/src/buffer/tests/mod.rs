@@ -6,6 +6,7 @@ mod crash;
 mod doublewrite;
 mod faults;
 mod hook;
+mod panics;
 mod prefetch;
 mod stream;
 mod threads;

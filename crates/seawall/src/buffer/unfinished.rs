@@ -1,0 +1,91 @@
+//! Work that must not be left half done: a panic in the middle of it, or a forgotten step, poisons the database.
+//!
+//! 1. The guard exists from before the first step that others depend on until [`Unfinished::done`]. Dropped without that, it poisons: what others
+//!    wait for will never come, and waiting for it would stop them for ever.
+//! 2. A failure that has poisoned already keeps its own error.
+//! 3. Work that begins while its thread unwinds from another panic is like any other: only whether it is finished counts.
+
+use crate::error::{Error, Health};
+
+/// Poisons when dropped before [`Unfinished::done`].
+#[derive(Debug)]
+pub(crate) struct Unfinished<'h> {
+    health: &'h Health,
+    what: &'static str,
+    /// The thread unwinds from a panic of somebody else.
+    panicking: bool,
+}
+
+impl<'h> Unfinished<'h> {
+    /// Begins the work that `what` names.
+    pub(crate) fn begin(health: &'h Health, what: &'static str) -> Self {
+        Self { health, what, panicking: std::thread::panicking() }
+    }
+
+    /// The work is done.
+    pub(crate) fn done(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if self.health.check().is_err() {
+            return;
+        }
+        let how = if std::thread::panicking() && !self.panicking { "panicked" } else { "was given up half-way" };
+        // The error itself goes to the next user of the database.
+        drop(self.health.poison(Error::Usage(format!("{} {how}: this is a bug, please report it", self.what))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    fn first_error(health: &Health) -> Option<String> {
+        health.first_error().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn finished_work_leaves_no_trace_and_unfinished_work_poisons() {
+        let health = Health::default();
+        Unfinished::begin(&health, "a test").done();
+        health.check().unwrap();
+        drop(Unfinished::begin(&health, "a test"));
+        assert!(first_error(&health).unwrap().contains("a test was given up half-way"));
+
+        let health = Health::default();
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _unfinished = Unfinished::begin(&health, "a test");
+            panic!("in the middle");
+        }));
+        assert!(panicked.is_err());
+        assert!(first_error(&health).unwrap().contains("a test panicked"));
+    }
+
+    /// Work in a `Drop` that runs because of a panic elsewhere.
+    #[test]
+    fn work_that_begins_while_its_thread_unwinds_is_judged_by_whether_it_is_finished() {
+        struct Works<'h>(&'h Health, bool);
+        impl Drop for Works<'_> {
+            fn drop(&mut self) {
+                let work = Unfinished::begin(self.0, "a test");
+                if self.1 {
+                    work.done();
+                }
+            }
+        }
+        for finishes in [true, false] {
+            let health = Health::default();
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                let _works = Works(&health, finishes);
+                panic!("elsewhere");
+            }));
+            assert!(panicked.is_err());
+            assert_eq!(health.check().is_ok(), finishes);
+            assert!(first_error(&health).is_none_or(|error| error.contains("given up")));
+        }
+    }
+}
