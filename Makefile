@@ -5,7 +5,7 @@ CARGO ?= cargo
 LAB ?= target/lab-scratch
 LAB_ARGS ?=
 
-.PHONY: run test test-peers crash lint fmt docs msrv compare-fio need-rust need-linker need-peers
+.PHONY: run test test-peers crash mutants lint fmt docs msrv compare-fio need-rust need-linker need-peers
 
 run: need-rust
 	$(CARGO) build --release --locked -p seawall-cli
@@ -30,6 +30,11 @@ SEEDS ?= 10000
 FROM ?= 0
 crash: need-rust
 	SEEDS=$(SEEDS) FROM=$(FROM) $(CARGO) test --release --locked -q -p seawall --test crash -- --nocapture
+
+# Defects planted in the engine, each of which the crash tests must find: how many seeds that takes, from several beginnings.
+BEGINNINGS ?= 5
+mutants: need-rust
+	SEEDS=1000 FROM=$(FROM) BEGINNINGS=$(BEGINNINGS) $(CARGO) test --release --locked -q -p seawall --test crash every_mutant -- --ignored --nocapture
 
 lint: need-rust
 	$(CARGO) fmt --all --check

@@ -5,6 +5,7 @@
 //! 3. Damage carries its evidence: file, page or position, expected and found.
 
 use crate::format::{Lsn, PageId, TreeId, TxnId};
+use crate::mutants::{Mutant, Planted};
 use seawall_io::IoError;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -305,20 +306,29 @@ impl From<Corruption> for Stop {
 }
 
 /// Whether the database still may write. Shared by all layers.
-#[derive(Debug, Default)]
-pub struct Health(OnceLock<Arc<Error>>);
+#[derive(Debug)]
+pub struct Health {
+    first: OnceLock<Arc<Error>>,
+    planted: Planted,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { first: OnceLock::new(), planted: Planted::here() }
+    }
+}
 
 impl Health {
     /// Remembers the first failure; returns the error for whoever met it.
     pub fn poison(&self, error: Error) -> Error {
-        let first = self.0.get_or_init(|| Arc::new(error));
+        let first = self.first.get_or_init(|| Arc::new(error));
         Error::Poisoned { first_error: first.clone() }
     }
 
     /// # Errors
     /// [`Error::Poisoned`] with the first failure, if there was one.
     pub fn check(&self) -> Result<()> {
-        match self.0.get() {
+        match self.first.get() {
             None => Ok(()),
             Some(first) => Err(Error::Poisoned { first_error: first.clone() }),
         }
@@ -326,6 +336,12 @@ impl Health {
 
     /// The first failure.
     pub fn first_error(&self) -> Option<Arc<Error>> {
-        self.0.get().cloned()
+        self.first.get().cloned()
+    }
+
+    /// Whether a test has planted this defect; `false` in every ordinary build.
+    #[inline]
+    pub(crate) fn has(&self, mutant: Mutant) -> bool {
+        self.planted.has(mutant)
     }
 }

@@ -1,6 +1,6 @@
 //! An embedded, ordered, multi-writer, MVCC, crash-safe key-value store. docs/engine.md says how it works.
 //!
-//! Modules import leftward only: `format <- log <- buffer <- space <- btree <- txn <- recovery <- db`; `error` is below them all.
+//! Modules import leftward only: `format <- log <- buffer <- space <- btree <- txn <- recovery <- db`; `error` and `mutants` are below them all.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -16,6 +16,11 @@ mod error;
 pub mod format;
 #[doc(hidden)]
 pub mod log;
+#[cfg(not(feature = "mutants"))]
+mod mutants;
+#[cfg(feature = "mutants")]
+#[doc(hidden)]
+pub mod mutants;
 #[doc(hidden)]
 pub mod recovery;
 #[doc(hidden)]

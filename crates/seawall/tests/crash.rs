@@ -53,6 +53,7 @@ mod api {
 }
 
 use api::Options;
+use seawall::mutants::{Mutant, plant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -91,6 +92,114 @@ fn one(seed: u64, compactions: u64, aloud: bool) -> Result<(Tally, u64), String>
     let answer =
         catch_unwind(AssertUnwindSafe(|| run(seed, mode(seed), size(compactions), &Options::default(), aloud)));
     answer.unwrap_or_else(|_| Err(format!("seed {seed}: the engine panics, see above")))
+}
+
+/// How many seeds from `from` on it takes to find a defect, and what showed it.
+fn until_found(mutant: Mutant, from: u64, at_most: u64) -> Option<(u64, String)> {
+    (0..at_most).find_map(|nth| {
+        let seed = from + nth;
+        let answer = plant(Some(mutant), || one(seed, compactions(seed), false));
+        answer.err().map(|why| (nth + 1, symptom(&why)))
+    })
+}
+
+/// What went wrong, without the particulars.
+fn symptom(why: &str) -> String {
+    let line = why.lines().next().unwrap_or_default();
+    let known = [
+        ("the engine panics", "a panic"),
+        ("after the opening: lost", "an acknowledged commit is lost"),
+        ("after the opening: no prefix", "after an opening the contents are of no moment"),
+        ("it does not open", "the database does not open"),
+        ("check finds", "`check` finds damage"),
+        ("unexpected error", "an operation fails for no reason"),
+        ("unexpected:", "an operation fails for no reason"),
+    ];
+    let found = known.iter().find(|(text, _)| line.contains(text));
+    found.map_or_else(|| "a read or a lock answers wrongly".into(), |(_, symptom)| (*symptom).into())
+}
+
+/// The mutants that few seeds show; the others are for `make mutants`.
+#[test]
+fn some_mutants_are_found() {
+    for mutant in [
+        Mutant::NoDoublewrite,
+        Mutant::LosersStay,
+        Mutant::EarlyAcknowledgement,
+        Mutant::PurgeEarly,
+        Mutant::RevivedPurged,
+        Mutant::GhostTail,
+    ] {
+        assert!(until_found(mutant, number("FROM").unwrap_or(0), 60).is_some(), "{mutant:?} is not found");
+    }
+}
+
+/// The feature is on in this crate's tests and nowhere else: a defect cannot be reached in any other build.
+#[test]
+fn only_tests_can_plant_mutants() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    for crate_dir in std::fs::read_dir(root).unwrap() {
+        let manifest = crate_dir.unwrap().path().join("Cargo.toml");
+        let text = std::fs::read_to_string(&manifest).unwrap();
+        let manifest: toml::Table = text.parse().unwrap_or_else(|e| panic!("{}: {e}", manifest.display()));
+        let on = |value: &toml::Value| value.get("features").is_some_and(|all| all.to_string().contains("mutants"));
+        let name = manifest["package"]["name"].as_str().unwrap();
+        for section in ["dependencies", "build-dependencies"] {
+            let table = manifest.get(section).and_then(toml::Value::as_table);
+            for (dependency, value) in table.into_iter().flatten() {
+                assert!(!on(value), "{name} turns the mutants of {dependency} on in ordinary builds");
+            }
+        }
+        let default = manifest.get("features").and_then(|features| features.get("default"));
+        assert!(!default.is_some_and(|default| default.to_string().contains("mutants")), "{name} has them by default");
+    }
+}
+
+/// Every mutant, from several beginnings: how many seeds it takes. `make mutants`.
+#[test]
+#[ignore = "takes minutes in a release build: make mutants"]
+fn every_mutant_is_found() {
+    let (from, at_most) = (number("FROM").unwrap_or(0), number("SEEDS").unwrap_or(1000));
+    let beginnings = number("BEGINNINGS").unwrap_or(5);
+    let wanted = std::env::var("MUTANT").ok();
+    let mutants: Vec<Mutant> = Mutant::ALL
+        .into_iter()
+        .filter(|mutant| wanted.as_ref().is_none_or(|wanted| format!("{mutant:?}") == *wanted))
+        .collect();
+    let jobs: Vec<(usize, u64)> = (0..mutants.len()).flat_map(|m| (0..beginnings).map(move |b| (m, b))).collect();
+    let (next, found) = (AtomicU64::new(0), Mutex::new(vec![Vec::new(); mutants.len()]));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some((mutant, nth)) = jobs.get(next.fetch_add(1, Ordering::SeqCst) as usize) {
+                    let one = until_found(mutants[*mutant], from + nth * at_most, at_most);
+                    if wanted.is_some() {
+                        println!("{:?} from {}: {one:?}", mutants[*mutant], from + nth * at_most);
+                    }
+                    found.lock().unwrap()[*mutant].push(one);
+                }
+            });
+        }
+    });
+    println!("| mutant | seeds until it is found, median | at most | what shows it most often |\n|---|---|---|---|");
+    let mut missed = Vec::new();
+    for (mutant, mut runs) in mutants.iter().zip(found.into_inner().unwrap()) {
+        runs.sort_by_key(|run| run.as_ref().map_or(u64::MAX, |(seeds, _)| *seeds));
+        let seeds = |run: &Option<(u64, String)>| run.as_ref().map_or("-".into(), |(seeds, _)| seeds.to_string());
+        let mut symptoms: Vec<(usize, &String)> = Vec::new();
+        for (_, symptom) in runs.iter().flatten() {
+            match symptoms.iter_mut().find(|(_, known)| *known == symptom) {
+                Some((times, _)) => *times += 1,
+                None => symptoms.push((1, symptom)),
+            }
+        }
+        let most = symptoms.iter().max_by_key(|(times, _)| *times).map_or("", |(_, symptom)| symptom);
+        println!("| `{mutant:?}` | {} | {} | {most} |", seeds(&runs[runs.len() / 2]), seeds(&runs[runs.len() - 1]));
+        if runs.iter().any(Option::is_none) {
+            missed.push(mutant);
+        }
+    }
+    assert!(missed.is_empty(), "not found within {at_most} seeds from every beginning: {missed:?}");
 }
 
 fn replay(seed: u64) -> String {

@@ -15,6 +15,7 @@ use super::stats::count;
 use super::unfinished::Unfinished;
 use crate::error::Result;
 use crate::format::{Lsn, TxnId};
+use crate::mutants::Mutant;
 use seawall_io::Cause;
 use std::sync::atomic::Ordering;
 
@@ -27,7 +28,10 @@ impl Pool {
     pub fn checkpoint(&self) -> Result<Lsn> {
         let _role = self.checkpointing.take();
         self.health().check()?;
-        let lsn = self.oldest_needed();
+        let mut lsn = self.oldest_needed();
+        if self.health().has(Mutant::CheckpointTooNew) {
+            lsn = self.log().oldest_unpublished();
+        }
         let current = self.checkpoint_lsn();
         if lsn <= current {
             return Ok(current);
@@ -46,7 +50,11 @@ impl Pool {
     fn write_checkpoint(&self, lsn: Lsn, clean: bool) -> Result<()> {
         // After a panic in a flush or a control write nobody knows what is durable.
         let unfinished = Unfinished::begin(self.health(), "writing a checkpoint");
-        self.data.checkpoint_barrier().map_err(|e| self.failed(e))?;
+        if !self.health().has(Mutant::CheckpointUnflushed) {
+            let barrier = self.data.checkpoint_barrier();
+            let again = barrier.is_err() && self.health().has(Mutant::FlushRetried);
+            if again { self.data.checkpoint_barrier() } else { barrier }.map_err(|e| self.failed(e))?;
+        }
         // Recovery begins to read here: what it finds must not be shorter than that.
         self.log().flush_to(lsn).map_err(|e| self.failed_log(e))?;
         let log_end = self.log().durable();

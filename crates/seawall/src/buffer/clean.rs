@@ -27,6 +27,8 @@ use super::stats::count;
 use super::unfinished::Unfinished;
 use crate::error::Result;
 use crate::format::{Lsn, PageId, page};
+use crate::log::Durability;
+use crate::mutants::Mutant;
 use parking_lot::Mutex;
 use seawall_io::{Arena, Cause, FileRequest, IoBuf};
 use std::ops::Range;
@@ -240,8 +242,13 @@ impl Pool {
         // would see it here.
         self.health().check()?;
         batch.sort_unstable_by_key(|copied| copied.page);
-        self.log().flush_to(newest).map_err(|e| self.failed_log(e))?;
-        debug_assert!(self.log().durable() >= newest, "no page is written before its log is flushed");
+        let early = self.health().has(Mutant::PageBeforeLog);
+        let level = if self.health().has(Mutant::WrittenIsFlushed) { Durability::Written } else { Durability::Flushed };
+        if !early {
+            self.log().wait(newest, level).map_err(|e| self.failed_log(e))?;
+        }
+        let flushed = early || level != Durability::Flushed || self.log().durable() >= newest;
+        debug_assert!(flushed, "no page is written before its log is flushed");
         if let Some(doublewrite) = self.doublewrite.as_ref().filter(|_| self.protects()) {
             let protected: Vec<(PageId, &[u8])> =
                 batch.iter().filter(|copied| !copied.bare).map(|copied| (copied.page, &*copied.bytes)).collect();
@@ -306,7 +313,7 @@ impl Pool {
 
     /// Whether pages go through the doublewrite file. (It is opened to restore pages even when new ones do not use it.)
     fn protects(&self) -> bool {
-        self.config.torn == crate::format::control::Torn::Doublewrite
+        self.config.torn == crate::format::control::Torn::Doublewrite && !self.health().has(Mutant::NoDoublewrite)
     }
 
     /// The log could not be flushed: the pages in flight cannot be written, now or ever. Keeps the first error.

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::format::control::Torn;
 use crate::format::page::{set_u32, set_u64, u32_at};
 use crate::format::{Lsn, PageId, page};
+use crate::mutants::Mutant;
 use parking_lot::Mutex;
 use seawall_io::{AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, FileRequest, IoErrorKind};
 use std::collections::BTreeMap;
@@ -106,7 +107,7 @@ impl Doublewrite {
             let state = self.state.lock();
             (state.next, state.sequence + 1, state.unflushed[state.next])
         };
-        if unflushed {
+        if unflushed && !pool.health().has(Mutant::DoublewriteReused) {
             // All home writes so far have returned: one flush covers both areas' (2).
             pool.data.sync(Cause::Clean)?;
             self.state.lock().unflushed = [false; AREAS];
@@ -126,7 +127,11 @@ impl Doublewrite {
         parts.push(&header);
         parts.extend(pages.iter().map(|(_, bytes)| *bytes));
         let at = area as u64 * area_bytes(self.page_bytes);
-        self.file.write_durable_vectored_at(at, &parts, Cause::Clean)?;
+        if pool.health().has(Mutant::DoublewriteUnflushed) {
+            self.file.write_vectored_at(at, &parts, Cause::Clean)?;
+        } else {
+            self.file.write_durable_vectored_at(at, &parts, Cause::Clean)?;
+        }
         count(&pool.counters.doublewrite_flushes, 1);
         let mut state = self.state.lock();
         state.sequence = sequence;

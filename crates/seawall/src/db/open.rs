@@ -22,6 +22,7 @@ use crate::error::{Corruption, Error, Health, Result};
 use crate::format::control::{ControlBlock, Torn};
 use crate::format::{Lsn, PageId, TreeId, TxnId};
 use crate::log::{Log, LogConfig, LogReader};
+use crate::mutants::{Mutant, Planted};
 use crate::recovery;
 use crate::space::{Purpose, Space};
 use crate::txn::{ActiveSet, Engine, LockConfig, LockTable, OpenState, OpenStream, Trees, Txn, UndoStore};
@@ -265,10 +266,12 @@ impl Opening {
         let made = control.current();
         options.adopt(u64::from(made.page_bytes), made.segment_bytes)?;
         options.settle(memory)?;
-        let incarnation = control.begin_incarnation()?;
+        let ghosts = Planted::here().has(Mutant::GhostTail);
+        let incarnation = if ghosts { made.incarnation } else { control.begin_incarnation()? };
         let block = control.current();
         let log_config = Self::log_config(&env, path, options, &block, &stats);
-        let mut reader = LogReader::open(disk.clone(), &log_config, block.checkpoint, incarnation - 1)?;
+        let mut reader =
+            LogReader::open(disk.clone(), &log_config, block.checkpoint, incarnation - u32::from(!ghosts))?;
         let mut again = reader.again();
         if made.clean {
             reader.closed_at(made.checkpoint);
@@ -295,7 +298,10 @@ impl Opening {
     fn finish(self, options: Options) -> Result<Database> {
         let Self { env, path, space, undo, next_txn, open } = self;
         let active = ActiveSet::new(env.clock.clone());
-        let ids: Vec<TxnId> = open.iter().map(|stream| stream.txn).collect();
+        let forgotten = |stream: &&OpenStream| {
+            matches!(stream.state, OpenState::Active) && space.pool().health().has(Mutant::LosersStay)
+        };
+        let ids: Vec<TxnId> = open.iter().filter(|stream| !forgotten(stream)).map(|stream| stream.txn).collect();
         active.restore(next_txn, &ids);
         space.pool().note_next_txn(next_txn.0);
         let may_wait = env.background == Background::Threads;
@@ -323,6 +329,7 @@ impl Opening {
         let (mut losers, mut prepared) = (Vec::new(), BTreeMap::new());
         for OpenStream { stream, txn, state } in open {
             match state {
+                OpenState::Active if engine.health().has(Mutant::LosersStay) => {}
                 OpenState::Active => losers.push(Txn::resume(engine.clone(), txn, stream)),
                 OpenState::Prepared { xid } => {
                     let resumed = Txn::resume_prepared(engine.clone(), txn, stream)?;

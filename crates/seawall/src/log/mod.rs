@@ -45,6 +45,7 @@ pub use stats::LogStats;
 
 use crate::error::{Error, Health, Result};
 use crate::format::Lsn;
+use crate::mutants::Mutant;
 use frame::{HEADER_BYTES, Seal};
 use ring::{Full, Place, Promise, Ring};
 use seawall_io::{Clock, Disk, EffectiveMode, FlushMethod, IoStats, SystemClock};
@@ -275,7 +276,8 @@ impl Log {
     /// [`Error::NoSpace`], [`Error::Io`].
     pub fn open(disk: Arc<dyn Disk>, config: LogConfig, health: Arc<Health>, tail: LogTail) -> Result<Self> {
         config.check()?;
-        if config.incarnation <= tail.last_incarnation {
+        let ghosts = health.has(Mutant::GhostTail);
+        if config.incarnation <= tail.last_incarnation && !ghosts {
             return Err(Error::Usage(format!(
                 "the log was written by incarnation {}: {} cannot go on with it",
                 tail.last_incarnation, config.incarnation
@@ -286,7 +288,7 @@ impl Log {
         // A killed process may have renamed a segment without having made that durable.
         disk.sync_dir(&config.dir)?;
         let log = Self::start(disk, config, health, from.0, end.0, &prefix, files, None);
-        log.begin_incarnation(durable, ghosts_end)?;
+        log.begin_incarnation(durable, if ghosts { 0 } else { ghosts_end })?;
         Ok(log)
     }
 

@@ -21,6 +21,7 @@ use super::segments::{self, How};
 use super::{LogConfig, MTR_BYTES_MAX};
 use crate::error::{Corruption, Result};
 use crate::format::Lsn;
+use crate::mutants::{Mutant, Planted};
 use seawall_io::{AlignedBuf, BUFFER_ALIGN, Disk, File};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -86,6 +87,7 @@ pub struct LogReader {
     /// Where the log ends if the database was closed in order.
     closed_at: Option<u64>,
     tail: Option<Tail>,
+    planted: Planted,
 }
 
 /// What was found at the end.
@@ -153,6 +155,7 @@ impl LogReader {
             ahead: ReadAhead::default(),
             closed_at: None,
             tail: None,
+            planted: Planted::here(),
         })
     }
 
@@ -196,7 +199,11 @@ impl LogReader {
         if self.tail.is_some() {
             return Ok(None);
         }
-        let Some(header) = self.frame_at(self.at, self.last_incarnation.max(1))? else {
+        let mut found = self.frame_at(self.at, self.last_incarnation.max(1))?;
+        if found.is_none() && self.planted.has(Mutant::EndTooFar) {
+            found = self.header_at(self.at)?;
+        }
+        let Some(header) = found else {
             self.look_beyond()?;
             return Ok(None);
         };
@@ -255,15 +262,19 @@ impl LogReader {
     /// Where the refused frame at `lsn` ends, by its own word if that can be taken. A flush can end inside a frame, where a segment ends: what
     /// it covered then proves nothing about the frame as a whole.
     fn refused_end(&mut self, lsn: u64) -> Result<u64> {
-        let header_end = lsn + HEADER_BYTES as u64;
-        if !self.load_from(lsn, header_end)? {
-            return Ok(header_end);
+        let header = self.header_at(lsn)?;
+        Ok(lsn + header.map_or(HEADER_BYTES as u64, |header| header.frame_bytes()))
+    }
+
+    /// The header of the frame at `lsn`, whole or not, by its own mark; the bytes it tells of are in the window.
+    fn header_at(&mut self, lsn: u64) -> Result<Option<Header>> {
+        if !self.load_from(lsn, lsn + HEADER_BYTES as u64)? {
+            return Ok(None);
         }
         let mut bytes = [0; HEADER_BYTES];
         bytes.copy_from_slice(self.window.get(lsn, HEADER_BYTES));
         let header = Header::decode(&bytes, &(1..=self.incarnation_max));
-        let header = header.filter(|header| self.seal.marked(lsn, header));
-        Ok(header.map_or(header_end, |header| lsn + header.frame_bytes()))
+        Ok(header.filter(|header| self.seal.marked(lsn, header)))
     }
 
     /// What lies beyond the first refused frame: proof of damage, ghosts, or nothing.

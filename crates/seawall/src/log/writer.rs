@@ -21,6 +21,7 @@ use super::stats::count;
 use super::waiters::{Turn, Waiter};
 use super::{Durability, Log};
 use crate::error::{Error, Result};
+use crate::mutants::Mutant;
 use seawall_io::{AlignedBuf, Cause, File, FlushMethod, STEP_BYTES};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -290,7 +291,7 @@ impl Log {
         let end = match self.ring.group(&mut pen.scribe, cut) {
             None if !flush || durable == written => return Ok(false),
             None => {
-                sync_all(&mut pen.dirty).map_err(poisoned)?;
+                self.sync_all(&mut pen.dirty).map_err(poisoned)?;
                 written
             }
             Some(group) => {
@@ -302,12 +303,13 @@ impl Log {
                 let filled = group.parts.iter().filter(|part| !part.is_empty());
                 let parts: smallvec::SmallVec<[&[u8]; 3]> = filled.copied().collect();
                 if flush && pen.dirty.is_empty() {
-                    file.write_durable_vectored_at(offset, &parts, Cause::Commit).map_err(poisoned)?;
+                    let done = file.write_durable_vectored_at(offset, &parts, Cause::Commit);
+                    self.or_again(done, || file.sync(Cause::Commit)).map_err(poisoned)?;
                 } else {
                     file.write_vectored_at(offset, &parts, Cause::Commit).map_err(poisoned)?;
                     mark_dirty(&mut pen.dirty, file);
                     if flush {
-                        sync_all(&mut pen.dirty).map_err(poisoned)?;
+                        self.sync_all(&mut pen.dirty).map_err(poisoned)?;
                     }
                 }
                 drop(parts);
@@ -326,6 +328,24 @@ impl Log {
         self.durable.0.store(end, Ordering::Release);
         self.note_age(pen, end, (now, head));
         Ok(true)
+    }
+
+    /// Makes the unflushed writes of these files durable.
+    fn sync_all(&self, dirty: &mut Vec<Arc<File>>) -> seawall_io::Result<()> {
+        let done = sync_all(dirty);
+        self.or_again(done, || sync_all(dirty))
+    }
+
+    /// What a flush answered; a planted defect asks again.
+    fn or_again(
+        &self,
+        done: seawall_io::Result<()>,
+        again: impl FnOnce() -> seawall_io::Result<()>,
+    ) -> seawall_io::Result<()> {
+        match done {
+            Err(e) if self.health.has(Mutant::FlushRetried) && e.op == seawall_io::Op::Sync => again(),
+            done => done,
+        }
     }
 
     /// Everything before `end` is durable: how old can be what is not?

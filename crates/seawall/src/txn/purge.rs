@@ -15,6 +15,7 @@ use crate::btree::{DELETED, HEADER, Node, OVERFLOW, OverflowRef, Remove, Tree, f
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TxnId, UndoPtr, page};
+use crate::mutants::Mutant;
 
 /// Where purge goes on: one stream after the other.
 #[derive(Debug, Default)]
@@ -41,7 +42,10 @@ impl Purge {
                 return Ok(true);
             }
             let found = engine.undo.heads(stream, records)?;
-            let seen = found.iter().take_while(|record| oldest.sees(record.txn)).count();
+            let sees = |record: &Unpurged| oldest.sees(record.txn);
+            let early = found.iter().find(|record| !sees(record)).map(|record| record.txn);
+            let early = early.filter(|_| engine.health().has(Mutant::PurgeEarly));
+            let seen = found.iter().take_while(|record| sees(record) || Some(record.txn) == early).count();
             if seen > 0 {
                 engine.purge_records(&found[..seen])?;
                 return Ok(true);
@@ -141,7 +145,9 @@ impl Engine {
             }
             let slot = at.slot;
             let entry = node.entry(slot)?;
-            if entry.flags & (DELETED | HEADER) != DELETED | HEADER || entry.writer != writer || entry.undo != undo {
+            let same =
+                entry.flags & (DELETED | HEADER) == DELETED | HEADER && entry.writer == writer && entry.undo == undo;
+            if !same && !self.health().has(Mutant::RevivedPurged) {
                 return Ok(false);
             }
             mtr.run(leaf, &Remove::new(slot));

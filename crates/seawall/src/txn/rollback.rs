@@ -14,6 +14,7 @@ use crate::btree::{
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
 use crate::format::{TxnId, UndoPtr};
+use crate::mutants::Mutant;
 use crate::space::Purpose;
 
 impl Txn {
@@ -103,14 +104,23 @@ impl Engine {
         match record {
             UndoRecord::Insert { tree, root, key } => {
                 let tree = Tree { id: tree, root };
+                let apart = self.health().has(Mutant::UndoTwice);
                 self.pool().retry(|| {
                     let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
                     let (leaf, slot) = self.own_entry(&mut mtr, tree, key, me, at)?;
+                    if apart {
+                        mtr.run(leaf, &Remove::new(slot));
+                        mtr.commit();
+                        return Ok(());
+                    }
                     self.undo.cut(stream, &mut mtr)?;
                     mtr.run(leaf, &Remove::new(slot));
                     mtr.commit();
                     Ok(())
                 })?;
+                if apart {
+                    self.cut(stream)?;
+                }
                 self.tidy(tree, key)
             }
             UndoRecord::Update { tree, root, key, previous, value } => {

@@ -23,6 +23,7 @@ use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result};
 use crate::format::{Lsn, TreeId, TxnId, UndoPtr};
 use crate::log::Durability;
+use crate::mutants::Mutant;
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -330,7 +331,10 @@ impl Txn {
     ///
     /// # Errors
     /// Poisoned, or no room in the log: nothing of the commit is in the log, and the transaction is rolled back.
-    pub fn commit_start(mut self, level: Durability) -> Result<Committing> {
+    pub fn commit_start(mut self, mut level: Durability) -> Result<Committing> {
+        if self.engine.health().has(Mutant::EarlyAcknowledgement) {
+            level = level.min(Durability::Written);
+        }
         let end = self.log_commit()?;
         Ok(Committing { txn: self, end, level })
     }

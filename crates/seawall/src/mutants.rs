@@ -1,0 +1,118 @@
+//! Defects planted on purpose, one at a time: what the crash rig must find (docs/recovery.md, "Planted defects").
+//!
+//! 1. Without the cargo feature `mutants`, [`Planted`] has no bytes and [`Planted::has`] is a constant `false`: nothing of a defect is compiled. Only
+//!    this crate's own tests turn the feature on, through its dev-dependency on itself, so that they need no second build of it.
+//! 2. With it a defect belongs to a database: the one that a thread opens inside of `plant` has it, in all its threads, until it is closed.
+//! 3. A defect is one condition at the place where the right thing is done. It never fails or panics by itself: to notice it is the rig's business.
+
+/// A defect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "mutants"), allow(unreachable_pub, reason = "its module is private then"))]
+pub enum Mutant {
+    /// A page is written home without its log being flushed.
+    PageBeforeLog,
+    /// A page is written home when its log is written, not flushed.
+    WrittenIsFlushed,
+    /// The doublewrite file is not used, though the control block claims that it is.
+    NoDoublewrite,
+    /// Copies of pages are written and not flushed before their pages go home.
+    DoublewriteUnflushed,
+    /// An area of the doublewrite file is used again before the home writes of its last batch were flushed.
+    DoublewriteReused,
+    /// A checkpoint passes pages that are still dirty.
+    CheckpointTooNew,
+    /// A checkpoint is written before the data file is flushed.
+    CheckpointUnflushed,
+    /// The frame behind the end of the log is taken by its header alone.
+    EndTooFar,
+    /// Transactions that were open at a crash stay as they are and nobody rolls them back.
+    LosersStay,
+    /// A flush of the log or of the data file that failed is asked for again, and its second answer believed.
+    FlushRetried,
+    /// The directory is not synced after a segment of the log got its name.
+    DirectoryUnsynced,
+    /// A commit is acknowledged when it is written.
+    EarlyAcknowledgement,
+    /// Purge takes the oldest transaction that some view does not see for one that all see.
+    PurgeEarly,
+    /// Purge removes the row of a key without asking whether it is still the one that was deleted.
+    RevivedPurged,
+    /// An insert that is undone and the end of its undo are two mini-transactions.
+    UndoTwice,
+    /// An opening takes the incarnation of the one before, and leaves what that wrote beyond the end of the log.
+    GhostTail,
+}
+
+impl Mutant {
+    /// All there are.
+    #[cfg(feature = "mutants")]
+    pub const ALL: [Self; 16] = [
+        Self::PageBeforeLog,
+        Self::WrittenIsFlushed,
+        Self::NoDoublewrite,
+        Self::DoublewriteUnflushed,
+        Self::DoublewriteReused,
+        Self::CheckpointTooNew,
+        Self::CheckpointUnflushed,
+        Self::EndTooFar,
+        Self::LosersStay,
+        Self::FlushRetried,
+        Self::DirectoryUnsynced,
+        Self::EarlyAcknowledgement,
+        Self::PurgeEarly,
+        Self::RevivedPurged,
+        Self::UndoTwice,
+        Self::GhostTail,
+    ];
+}
+
+/// What is planted in one database.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Planted(#[cfg(feature = "mutants")] Option<Mutant>);
+
+#[cfg(not(feature = "mutants"))]
+impl Planted {
+    pub(crate) const fn here() -> Self {
+        Self()
+    }
+
+    #[inline]
+    pub(crate) const fn has(self, _: Mutant) -> bool {
+        false
+    }
+}
+
+#[cfg(feature = "mutants")]
+mod planting {
+    use super::{Mutant, Planted};
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANT: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    impl Planted {
+        /// What `plant` gives to a database that this thread opens now.
+        pub(crate) fn here() -> Self {
+            Self(PLANT.get())
+        }
+
+        pub(crate) fn has(self, mutant: Mutant) -> bool {
+            self.0 == Some(mutant)
+        }
+    }
+
+    /// Runs `work`; the databases that it opens on this thread have the defect.
+    pub fn plant<T>(mutant: Option<Mutant>, work: impl FnOnce() -> T) -> T {
+        struct Before(Option<Mutant>);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                PLANT.set(self.0);
+            }
+        }
+        let _before = Before(PLANT.replace(mutant));
+        work()
+    }
+}
+#[cfg(feature = "mutants")]
+pub use planting::plant;
