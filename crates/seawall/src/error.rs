@@ -274,6 +274,12 @@ impl From<Corruption> for Error {
 }
 
 impl Error {
+    /// Whether the transaction that met it is to be rolled back and run again: [`Error::Deadlock`] or [`Error::WriteConflict`].
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Deadlock { .. } | Self::WriteConflict { .. })
+    }
+
     /// A page whose checksum holds but whose contents do not make sense.
     pub fn bad_page(page: PageId, why: impl Into<String>) -> Self {
         Corruption::Page { page, why: why.into() }.into()

@@ -295,6 +295,16 @@ fn g0_dirty_write() {
         assert!(outcome.waited(1), "T1 waits for T0:\n{}", outcome.show());
         assert!(outcome.committed(0));
     }
+    assert!(outcomes.iter().all(|outcome| outcome.committed(1)), "T1 has read nothing that it could conflict with");
+}
+
+/// The same when T1 has a snapshot from before T0's commit.
+#[test]
+fn g0_dirty_write_after_a_read() {
+    let script =
+        [(1, Get(2)), (0, Put(1, 11)), (1, Put(1, 12)), (0, Put(2, 21)), (0, Commit), (1, Put(2, 22)), (1, Commit)];
+    let mixed = |outcome: &Outcome| !last(outcome, &[(1, 11), (2, 21)]) && !last(outcome, &[(1, 12), (2, 22)]);
+    let outcomes = table(&script, [NO; 4], mixed);
     assert!(outcomes[0].committed(1) && outcomes[1].committed(1));
     assert!(outcomes[2].failed(1).is_some_and(|why| why.contains("write conflict")), "{}", outcomes[2].show());
 }

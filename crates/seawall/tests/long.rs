@@ -205,6 +205,7 @@ fn commit(dir: &Path) {
     let db = open(dir);
     let tree = db.open_tree("t").unwrap();
     let before = db.begin().unwrap();
+    before.take_snapshot().unwrap();
     let mut tx = db.begin().unwrap();
     change_everything(&mut tx, &tree);
     let own = contents(&tx, &tree);

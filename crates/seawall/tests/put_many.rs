@@ -38,6 +38,7 @@ proptest! {
         for (rows, keep, isolation) in batches {
             let isolation = [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable][usize::from(isolation)];
             let before = db.begin().unwrap();
+            before.take_snapshot().unwrap();
             let mut tx = db.begin_with(TxOptions { isolation, ..TxOptions::default() }).unwrap();
             // One part alone, the next on top of it in the same transaction.
             let (one, two) = rows.split_at(rows.len() / 2);

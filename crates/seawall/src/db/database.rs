@@ -16,7 +16,8 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// An open database. Clones share it; it closes with the last clone and transaction.
 #[derive(Debug, Clone)]
@@ -62,6 +63,13 @@ impl Tree {
     }
 }
 
+/// Spreads the bits of a number (the finalizer of SplitMix64).
+fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
 /// What handles and transactions share.
 #[derive(Debug)]
 pub(super) struct Inner {
@@ -73,7 +81,16 @@ pub(super) struct Inner {
     threads: Mutex<Option<Threads>>,
     publisher: Mutex<Option<Publisher>>,
     closed: AtomicBool,
+    /// Counts waits before a transaction is run again: what the length of the next one is drawn from.
+    backed_off: AtomicU64,
 }
+
+/// How often [`Database::transact`] runs a transaction, at most.
+const ATTEMPTS_MAX: u32 = 1000;
+/// It waits no longer than this before the second attempt, us, doubled for each further one, ...
+const BACK_OFF_US: u64 = 50;
+/// ... up to this.
+const BACK_OFF_US_MAX: u64 = 10_000;
 
 impl Inner {
     pub(super) fn new(
@@ -93,7 +110,18 @@ impl Inner {
             threads: Mutex::new(threads),
             publisher: Mutex::default(),
             closed: AtomicBool::new(false),
+            backed_off: AtomicU64::new(0),
         }
+    }
+
+    /// Waits before a transaction is run again: a random time up to a bound that doubles from attempt to attempt, so that transactions that met
+    /// once do not meet again. Nothing is locked meanwhile.
+    fn back_off(&self, attempts: u32) {
+        let bound_us = (BACK_OFF_US << (attempts - 1).min(16)).min(BACK_OFF_US_MAX);
+        let clock = &self.engine().clock;
+        let drawn = self.backed_off.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let wait_us = mix(drawn ^ clock.now().as_nanos() as u64) % (bound_us + 1);
+        clock.sleep(Duration::from_micros(wait_us));
     }
 
     /// Lets other processes see the statistics.
@@ -237,7 +265,8 @@ impl Database {
         self.inner.engine().get_with(&tree.state, key, f)
     }
 
-    /// Begins a transaction: repeatable read on a snapshot taken now, and a conflict fails.
+    /// Begins a transaction: repeatable read on a snapshot that is taken at its first read without a lock (or by
+    /// [`Transaction::take_snapshot`]), and a conflict with that snapshot fails.
     ///
     /// # Errors
     /// None today; the result leaves room for limits.
@@ -255,7 +284,8 @@ impl Database {
         Ok(Transaction::new(self.inner.clone(), txn, durability))
     }
 
-    /// Runs `f` in a transaction and commits it. When it met a deadlock or a conflict it is rolled back and run again.
+    /// Runs `f` in a transaction and commits it. When `f` returns a deadlock or a write conflict, the transaction is rolled back, and after a
+    /// short random wait `f` runs again in a new one: it may run more than once.
     ///
     /// # Errors
     /// The first other error of `f` or of the commit; [`Error::Deadlock`] or [`Error::WriteConflict`] when a thousand attempts met one.
@@ -269,10 +299,55 @@ impl Database {
     /// })?;
     /// # Ok::<(), seawall::Error>(())
     /// ```
-    pub fn transact<T>(&self, mut f: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
-        let mut attempts = 0;
-        loop {
-            let mut tx = self.begin()?;
+    pub fn transact<T>(&self, f: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.attempts(TxOptions::default(), f, |error, _| error.is_retryable())
+    }
+
+    /// As [`Database::transact`], with options for the transaction and any error type that can hold an [`Error`]. `f` runs again when it returns
+    /// an error after one of the transaction's operations failed with a deadlock or a write conflict, whatever `f` made of that.
+    ///
+    /// # Errors
+    /// As [`Database::transact`].
+    ///
+    /// ```
+    /// use seawall::{Isolation, TxOptions};
+    /// #[derive(Debug)]
+    /// enum Refused {
+    ///     NotEnough,
+    ///     Store(seawall::Error),
+    /// }
+    /// impl From<seawall::Error> for Refused {
+    ///     fn from(error: seawall::Error) -> Self {
+    ///         Self::Store(error)
+    ///     }
+    /// }
+    /// # let db = seawall::Database::in_memory()?;
+    /// let stock = db.create_tree("stock")?;
+    /// let options = TxOptions { isolation: Isolation::Serializable, ..TxOptions::default() };
+    /// let taken = db.transact_with(options, |tx| {
+    ///     let left = tx.get(&stock, b"apples")?.map_or(0, |v| v[0]);
+    ///     let left = left.checked_sub(1).ok_or(Refused::NotEnough)?;
+    ///     Ok(tx.put(&stock, b"apples", &[left])?)
+    /// });
+    /// assert!(matches!(taken, Err(Refused::NotEnough)));
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn transact_with<T, E: From<Error>>(
+        &self,
+        options: TxOptions,
+        f: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.attempts(options, f, |_, tx| tx.txn().gave_way())
+    }
+
+    fn attempts<T, E: From<Error>>(
+        &self,
+        options: TxOptions,
+        mut f: impl FnMut(&mut Transaction) -> Result<T, E>,
+        may_retry: impl Fn(&E, &Transaction) -> bool,
+    ) -> Result<T, E> {
+        for attempt in 1.. {
+            let mut tx = self.begin_with(options)?;
             let error = match f(&mut tx) {
                 Ok(value) => {
                     tx.commit()?;
@@ -280,12 +355,14 @@ impl Database {
                 }
                 Err(error) => error,
             };
+            let retry = attempt < ATTEMPTS_MAX && may_retry(&error, &tx);
             tx.rollback()?;
-            attempts += 1;
-            if attempts >= 1000 || !matches!(error, Error::Deadlock { .. } | Error::WriteConflict { .. }) {
+            if !retry {
                 return Err(error);
             }
+            self.inner.back_off(attempt);
         }
+        unreachable!("the last attempt returns")
     }
 
     /// The names of the prepared transactions, in order.

@@ -76,6 +76,17 @@ impl Transaction {
         Some(self.txn.id()).filter(|&id| id != TxnId::NONE)
     }
 
+    /// Takes the snapshot now, where the first read without a lock would: all later reads without a lock see what is committed at this moment, and
+    /// with [`OnConflict::Fail`](crate::OnConflict::Fail) a change of what is committed after it conflicts. Does nothing if the snapshot is taken, and at the other isolation
+    /// levels, which have none.
+    ///
+    /// # Errors
+    /// None today; the result leaves room for limits.
+    pub fn take_snapshot(&self) -> Result<()> {
+        self.txn.take_snapshot();
+        Ok(())
+    }
+
     /// The value of `key`.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //!    `trees`). Rolling a drop back only opens the tree again (trap 15).
 
 use super::locks::Mode;
-use super::transaction::{LockWait, Txn};
+use super::transaction::{Isolation, LockWait, Txn};
 use super::trees::{CatalogRow, TreeState};
 use super::undo::UndoRecord;
 use super::write::Change;
@@ -28,12 +28,16 @@ impl Txn {
         self.engine.trees.state(CatalogRow { tree: TreeId::CATALOG, root: self.engine.catalog_root })
     }
 
-    /// The tree of that name, as this transaction sees it.
+    /// The tree of that name, as this transaction sees it. No read of rows: it takes no snapshot.
     ///
     /// # Errors
     /// [`Error::NoSuchTree`].
     pub fn open_tree(&self, name: &str) -> Result<Arc<TreeState>> {
-        let row = self.get(&self.catalog(), name.as_bytes())?;
+        let (catalog, name_bytes) = (self.catalog(), name.as_bytes());
+        let row = match self.options.isolation {
+            Isolation::Serializable => self.get(&catalog, name_bytes)?,
+            _ => self.get_seen_by(&self.pin(), &catalog, name_bytes, <[u8]>::to_vec)?,
+        };
         let row = row.ok_or_else(|| Error::NoSuchTree { name: name.into() })?;
         Ok(self.engine.trees.state(self.row(&row)?))
     }

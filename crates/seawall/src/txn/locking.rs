@@ -4,7 +4,7 @@ use super::locks::{Converted, Mode, Request, WaitPolicy};
 use super::transaction::{Isolation, LockWait, OnConflict, Txn};
 use super::trees::TreeState;
 use crate::btree::Entry;
-use crate::error::Result;
+use crate::error::{Error, LockedOn, Result};
 use crate::format::TxnId;
 use std::ops::Bound;
 
@@ -41,7 +41,7 @@ impl Txn {
     pub(super) fn stale(&self, entry: &Entry<'_>) -> Option<TxnId> {
         let strict =
             self.options.isolation == Isolation::RepeatableRead && self.options.on_conflict == OnConflict::Fail;
-        (strict && self.reading(|reader| !reader.sees_entry(entry))).then_some(entry.writer)
+        (strict && self.snapshot_misses(entry)).then_some(entry.writer)
     }
 
     fn policy(&self, wait: LockWait) -> WaitPolicy {
@@ -51,16 +51,26 @@ impl Txn {
         }
     }
 
+    fn wait(&self, request: &Request<'_>, wait: LockWait) -> Result<()> {
+        let waited = self.engine.locks.wait(&self.owner, request, self.policy(wait));
+        waited.map_err(|error| self.note(error))
+    }
+
+    /// The error of acting on a version that the snapshot does not see.
+    pub(super) fn conflict(&self, writer: TxnId, tree: &TreeState, key: &[u8]) -> Error {
+        self.note(Error::WriteConflict { writer, on: LockedOn { tree: tree.at.id, key: key.into() } })
+    }
+
     /// Waits, with no latch held, until the row could be changed.
     pub(super) fn wait_to_write(&self, tree: &TreeState, key: &[u8]) -> Result<()> {
         let request = Request::Write { tree: tree.at.id, key };
-        self.engine.locks.wait(&self.owner, &request, self.policy(self.options.wait))
+        self.wait(&request, self.options.wait)
     }
 
     /// Waits, with no latch held, until the key could be locked.
     pub(super) fn wait_to_lock(&self, tree: &TreeState, key: &[u8], mode: Mode, wait: LockWait) -> Result<()> {
         let request = Request::Point { tree: tree.at.id, key, mode };
-        self.engine.locks.wait(&self.owner, &request, self.policy(wait))
+        self.wait(&request, wait)
     }
 
     /// Locks a key that is no row's.
@@ -82,7 +92,7 @@ impl Txn {
     ) -> Result<()> {
         let locks = &self.engine.locks;
         while locks.add_range(&self.owner, tree.at.id, lo, hi, mode).is_err() {
-            locks.wait(&self.owner, &Request::Range { tree: tree.at.id, lo, hi, mode }, self.policy(wait))?;
+            self.wait(&Request::Range { tree: tree.at.id, lo, hi, mode }, wait)?;
         }
         tree.is_there(self.id(), &self.engine.active)
     }

@@ -6,9 +6,10 @@ use super::locks::Mode;
 use super::transaction::{Isolation, LockWait, TxOptions, Txn};
 use super::trees::TreeState;
 use super::version::{Image, Reader, Stored};
+use super::views::View;
 use crate::btree::{DELETED, Node, OVERFLOW, read_overflow_into};
 use crate::buffer::lend;
-use crate::error::{Error, LockedOn, Result};
+use crate::error::Result;
 use crate::format::TxnId;
 use std::sync::Arc;
 
@@ -47,9 +48,19 @@ impl Txn {
         if self.options.isolation == Isolation::Serializable {
             return Ok(self.lock_row(tree, key, Mode::Shared)?.map(|value| f(&value)));
         }
+        self.get_seen_by(&self.view(), tree, key, f)
+    }
+
+    /// The value of `key` as `view` sees it.
+    pub(super) fn get_seen_by<T>(
+        &self,
+        view: &View,
+        tree: &Arc<TreeState>,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
         let mut f = Some(f);
-        let view = self.view();
-        let reader = Reader { me: self.id(), view: &view };
+        let reader = Reader { me: self.id(), view };
         tree.usable(reader.me, reader.view)?;
         let engine = &*self.engine;
         let stored = engine.pool().retry(|| {
@@ -110,7 +121,7 @@ impl Txn {
         wait: LockWait,
     ) -> Result<Option<Vec<u8>>> {
         // Kept to the end: the pages of a tree that is dropped meanwhile stay until the lock is there, or the answer that the tree is not.
-        let view = self.view();
+        let view = self.pin();
         tree.usable(self.id(), &view)?;
         let engine = &*self.engine;
         loop {
@@ -147,9 +158,7 @@ impl Txn {
                 Latest::Absent => return Ok(None),
                 Latest::There(stored) => return Ok(Some(self.fetch(tree, stored)?)),
                 Latest::Blocked => self.wait_to_lock(tree, key, mode, wait)?,
-                Latest::Stale(writer) => {
-                    return Err(Error::WriteConflict { writer, on: LockedOn { tree: tree.at.id, key: key.into() } });
-                }
+                Latest::Stale(writer) => return Err(self.conflict(writer, tree, key)),
             }
         }
     }

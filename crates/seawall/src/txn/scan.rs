@@ -96,7 +96,7 @@ impl Txn {
             tree: tree.clone(),
             lock,
             wait,
-            view: self.view(),
+            view: if lock == ScanLock::None { self.view() } else { self.pin() },
             limit: (Bound::Unbounded, Bound::Unbounded),
             cursor: Cursor::new(tree.at),
             changes: 0,

@@ -19,6 +19,7 @@ use super::trees::CatalogRow;
 use super::undo::{Stream, UndoRecord};
 use super::version::Reader;
 use super::views::View;
+use crate::btree::Entry;
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result};
 use crate::format::{Lsn, TreeId, TxnId, UndoPtr};
@@ -34,7 +35,7 @@ use std::sync::atomic::Ordering;
 pub enum Isolation {
     /// Each statement sees what was committed when it began.
     ReadCommitted,
-    /// All statements see what was committed when the transaction began.
+    /// All statements see what was committed when the transaction first read without a lock, or took its snapshot.
     #[default]
     RepeatableRead,
     /// As if transactions ran one after the other: what is read is locked, ranges included.
@@ -108,8 +109,10 @@ pub struct Txn {
     pub(super) engine: Arc<Engine>,
     pub(super) options: TxOptions,
     pub(super) owner: Arc<LockOwner>,
-    /// The snapshot: from the beginning, or of the statement (read committed).
+    /// The snapshot: repeatable read, from the first read without a lock to the end; read committed, of the statement.
     view: RefCell<Option<Arc<View>>>,
+    /// A lock or a conflict made it give way to another: it is to be rolled back, and can be run again.
+    gave_way: Cell<bool>,
     pub(super) writing: Option<Writing>,
     /// Counts changes, so that a cursor knows that its copy of a leaf is old.
     pub(super) changes: u64,
@@ -189,15 +192,15 @@ pub struct Committing {
 }
 
 impl Txn {
-    /// Begins; takes the snapshot unless each statement has its own.
+    /// Begins, without a snapshot.
     pub fn begin(engine: Arc<Engine>, options: TxOptions) -> Self {
-        let view = (options.isolation != Isolation::ReadCommitted).then(|| Arc::new(engine.active.view()));
         let owner = engine.locks.owner();
         Self {
             engine,
             options,
             owner,
-            view: RefCell::new(view),
+            view: RefCell::new(None),
+            gave_way: Cell::new(false),
             writing: None,
             changes: 0,
             rolled_back: Vec::new(),
@@ -264,21 +267,46 @@ impl Txn {
         self.writing.as_ref().map_or(TxnId::NONE, |w| w.id)
     }
 
-    /// The view of the statement or transaction.
+    /// Repeatable read: takes the snapshot, unless it is taken.
+    pub fn take_snapshot(&self) {
+        if self.options.isolation == Isolation::RepeatableRead {
+            let mut view = self.view.borrow_mut();
+            view.get_or_insert_with(|| Arc::new(self.engine.active.view()));
+        }
+    }
+
+    /// What a read without a lock sees. Repeatable read takes its snapshot here.
     pub(super) fn view(&self) -> ViewRef {
+        self.take_snapshot();
+        self.pin()
+    }
+
+    /// The snapshot if there is one, else a view of now: keeps the pages of a dropped tree where they are while it lives.
+    pub(super) fn pin(&self) -> ViewRef {
         match &*self.view.borrow() {
             Some(view) => ViewRef::Kept(view.clone()),
             None => ViewRef::New(self.engine.active.view()),
         }
     }
 
-    /// Runs `f` with who reads.
-    pub(super) fn reading<T>(&self, f: impl FnOnce(Reader<'_>) -> T) -> T {
+    /// Whether the snapshot, if there is one, was taken before the entry's latest version was committed. With no snapshot there is nothing that a
+    /// later version could conflict with.
+    pub(super) fn snapshot_misses(&self, entry: &Entry<'_>) -> bool {
         let me = self.id();
-        match &*self.view.borrow() {
-            Some(view) => f(Reader { me, view }),
-            None => f(Reader { me, view: &self.engine.active.view() }),
+        self.view.borrow().as_ref().is_some_and(|view| !Reader { me, view }.sees_entry(entry))
+    }
+
+    /// Notes whether an error says that it gave way to another transaction.
+    pub(super) fn note(&self, error: Error) -> Error {
+        if error.is_retryable() {
+            self.gave_way.set(true);
         }
+        error
+    }
+
+    /// Whether one of its operations failed with an error after which it is to be rolled back and run again.
+    pub fn gave_way(&self) -> bool {
+        self.gave_way.get()
     }
 
     /// Read committed: takes a snapshot that lasts until the next call of this or of [`Txn::end_statement`].
@@ -480,6 +508,7 @@ impl Txn {
             options,
             owner,
             view: RefCell::new(None),
+            gave_way: Cell::new(false),
             writing,
             changes: 0,
             rolled_back: Vec::new(),

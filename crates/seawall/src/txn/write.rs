@@ -12,7 +12,7 @@
 use super::engine::Engine;
 use super::locking::Writer;
 use super::locks::Mode;
-use super::transaction::{Isolation, Txn, Writing};
+use super::transaction::{Isolation, OnConflict, Txn, Writing};
 use super::trees::TreeState;
 use super::undo::{Previous, UndoRecord};
 use crate::btree::{
@@ -86,6 +86,9 @@ impl Txn {
         // Locked before pages are taken: a tree that is dropped meanwhile, and purged, takes none. Nor is it written out for nothing when the
         // answer is known to be no.
         let there = self.lock_row(tree, key, Mode::Exclusive)?.is_some();
+        if (there && change == Change::Insert) || (!there && change == Change::Update) {
+            self.tells();
+        }
         if there && change == Change::Insert {
             return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key: key.into() } });
         }
@@ -117,9 +120,7 @@ impl Txn {
                 Attempt::Exists => {
                     return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key: key.into() } });
                 }
-                Attempt::Stale(writer) => {
-                    return Err(Error::WriteConflict { writer, on: LockedOn { tree: tree.at.id, key: key.into() } });
-                }
+                Attempt::Stale(writer) => return Err(self.conflict(writer, tree, key)),
                 Attempt::Blocked => self.wait_to_write(tree, key)?,
                 Attempt::NoRoom(payload_bytes) => {
                     engine.make_room(tree.at, key, payload_bytes, Purpose::Grow)?;
@@ -251,8 +252,17 @@ impl Txn {
         }
     }
 
-    /// An answer that changes nothing but tells what is there. To a serializable transaction that is a read: it has to stay true.
+    /// Before a change is answered that changes nothing but tells what is there. That is a read: where conflicts fail it has to be what the
+    /// snapshot shows, so the snapshot is taken now if it was not before.
+    fn tells(&self) {
+        if self.options.on_conflict == OnConflict::Fail {
+            self.take_snapshot();
+        }
+    }
+
+    /// The answer of a change that changes nothing. To a serializable transaction it has to stay true.
     fn told(&self, tree: &TreeState, key: &[u8], answer: Attempt) -> Attempt {
+        self.tells();
         let stays = self.options.isolation != Isolation::Serializable
             || self.engine.locks.try_point(&self.owner, tree.at.id, key, Mode::Shared).is_ok();
         if stays { answer } else { Attempt::Blocked }

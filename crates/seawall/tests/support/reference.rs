@@ -13,6 +13,7 @@ pub(crate) use seawall::{Error, LockedOn, Result};
 use seawall::format::{TreeId, TxnId};
 pub(crate) use seawall::log::Durability;
 use seawall_io::{Clock, Create, Disk, Handle, OpenHow, SyncHow, WriteHow};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::ops::{Bound, RangeBounds};
@@ -161,9 +162,8 @@ pub(crate) struct Transaction {
     db: Database,
     id: u64,
     options: TxOptions,
-    snapshot: u64,
-    /// The snapshot is of a statement of read committed.
-    statement: bool,
+    /// Repeatable read: from the first read without a lock; read committed: of a statement.
+    snapshot: Cell<Option<u64>>,
     changes: Changes,
 }
 
@@ -237,8 +237,8 @@ impl Database {
     pub(crate) fn begin_with(&self, options: TxOptions) -> Result<Transaction> {
         let mut inner = self.lock();
         inner.next_txn += 1;
-        let (id, snapshot) = (inner.next_txn, inner.commits);
-        Ok(Transaction { db: self.clone(), id, options, snapshot, statement: false, changes: Changes::new() })
+        let id = inner.next_txn;
+        Ok(Transaction { db: self.clone(), id, options, snapshot: Cell::new(None), changes: Changes::new() })
     }
 
     fn ddl<T>(&self, f: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
@@ -424,13 +424,23 @@ fn conflict(tree: TreeId, key: &[u8]) -> Error {
 }
 
 impl Transaction {
+    fn snapshot(&self, inner: &Inner) {
+        if self.options.isolation == Isolation::RepeatableRead && self.snapshot.get().is_none() {
+            self.snapshot.set(Some(inner.commits));
+        }
+    }
+
+    pub(crate) fn take_snapshot(&self) -> Result<()> {
+        self.snapshot(&self.db.lock());
+        Ok(())
+    }
+
     fn visible(&self, inner: &Inner, row: &Row) -> Option<Vec<u8>> {
         if let Some(own) = self.changes.get(row) {
             return own.clone();
         }
-        let repeatable = self.options.isolation == Isolation::RepeatableRead || self.statement;
-        let latest = !repeatable || inner.options.mutant == Mutant::NoSnapshot;
-        let since = if latest { u64::MAX } else { self.snapshot };
+        let latest = inner.options.mutant == Mutant::NoSnapshot;
+        let since = self.snapshot.get().filter(|_| !latest).unwrap_or(u64::MAX);
         inner.rows.get(row)?.iter().rev().find(|(commit, _)| *commit <= since)?.1.clone()
     }
 
@@ -453,7 +463,8 @@ impl Transaction {
         let strict = self.options.isolation == Isolation::RepeatableRead
             && self.options.on_conflict == OnConflict::Fail
             && mutant != Mutant::LostUpdate;
-        if strict && inner.latest(row).is_some_and(|(commit, _)| *commit > self.snapshot) {
+        let since = self.snapshot.get().unwrap_or(u64::MAX);
+        if strict && inner.latest(row).is_some_and(|(commit, _)| *commit > since) {
             let on = LockedOn { tree: row.0, key: row.1.clone() };
             return Err(Error::WriteConflict { writer: TxnId::NONE, on });
         }
@@ -463,6 +474,7 @@ impl Transaction {
 
     pub(crate) fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut inner = self.db.lock();
+        self.snapshot(&inner);
         self.read_lock(&mut inner, tree.id)?;
         Ok(self.visible(&inner, &(tree.id, key.into())))
     }
@@ -495,6 +507,7 @@ impl Transaction {
         let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let bounds = (own(range.start_bound()), own(range.end_bound()));
         let mut inner = self.db.lock();
+        self.snapshot(&inner);
         if let Err(error) = self.read_lock(&mut inner, tree.id) {
             return vec![Err(error)].into_iter();
         }
@@ -525,6 +538,9 @@ impl Transaction {
         if want.is_some_and(|want| want != there) {
             if !had_lock {
                 inner.written.remove(&row);
+            }
+            if self.options.on_conflict == OnConflict::Fail {
+                self.snapshot(&inner);
             }
             return Ok(there);
         }
@@ -587,6 +603,7 @@ impl Transaction {
     }
     pub(crate) fn trees(&self) -> Result<Vec<String>> {
         let inner = self.db.lock();
+        self.snapshot(&inner);
         let names: BTreeSet<&Row> =
             inner.rows.keys().chain(self.changes.keys()).filter(|(tree, _)| *tree == CATALOG).collect();
         let named = names.into_iter().filter(|row| self.visible(&inner, row).is_some());
@@ -604,12 +621,13 @@ impl Transaction {
     }
     pub(crate) fn begin_statement(&mut self) {
         if self.options.isolation == Isolation::ReadCommitted {
-            self.snapshot = self.db.lock().commits;
-            self.statement = true;
+            self.snapshot.set(Some(self.db.lock().commits));
         }
     }
     pub(crate) fn end_statement(&mut self) {
-        self.statement = false;
+        if self.options.isolation == Isolation::ReadCommitted {
+            self.snapshot.set(None);
+        }
     }
 
     pub(crate) fn commit(self) -> Result<()> {

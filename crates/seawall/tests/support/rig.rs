@@ -113,7 +113,8 @@ pub(crate) struct Open {
     pub(crate) number: u64,
     pub(crate) tx: Option<Transaction>,
     pub(crate) options: TxOptions,
-    pub(crate) snapshot: Seq,
+    /// Repeatable read: once it has read without a lock.
+    pub(crate) snapshot: Option<Seq>,
     pub(crate) own: Changes,
     pub(crate) savepoints: Vec<(Savepoint, Changes)>,
     /// What a serializable transaction has read.

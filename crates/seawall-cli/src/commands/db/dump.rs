@@ -63,6 +63,7 @@ type Failed = Box<dyn std::error::Error>;
 fn write<W: Write>(db: &Database, names: &[String], out: W, args: &DumpArgs, stop: &AtomicBool) -> Result<W, Failed> {
     let failed = |error: seawall::dump::DumpError| error.of_file(&args.out, Op::Write);
     let tx = db.begin()?;
+    tx.take_snapshot()?;
     let mut writer = DumpWriter::new(out).map_err(failed)?;
     for name in names {
         let tree = tx.open_tree(name)?;

@@ -39,7 +39,17 @@ impl Open {
         self.repeatable() && self.options.on_conflict == OnConflict::Fail
     }
     fn sees(&self, now: Seq) -> Seq {
-        if self.repeatable() { self.snapshot } else { now }
+        self.snapshot.unwrap_or(now)
+    }
+    /// A read without a lock: repeatable read takes its snapshot, if it has none.
+    fn reads(&mut self, now: Seq) {
+        if self.repeatable() {
+            self.snapshot.get_or_insert(now);
+        }
+    }
+    /// Whether what was committed at `seq` came after the snapshot that a change of it would conflict with.
+    fn misses(&self, seq: Seq) -> bool {
+        self.strict() && self.snapshot.is_some_and(|snapshot| seq > snapshot)
     }
 }
 

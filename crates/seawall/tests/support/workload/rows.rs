@@ -26,7 +26,7 @@ impl Rig {
         };
         let blocked = self.written_by_other(live, me, uid, &key)
             || (effective && Self::read_by_other(live, me, uid, &key, false));
-        let stale = open.strict() && !own && self.model.row_newest(uid, &key) > open.snapshot;
+        let stale = !own && open.misses(self.model.row_newest(uid, &key));
         let (tree_there, tree_seen) = self.there(open, uid);
         let company = self.company(live, me);
         self.say(|| format!("T{me} {kind:?} {} of tree {uid}, {} bytes", show(&key), new.len()));
@@ -57,6 +57,10 @@ impl Rig {
                 if found != there {
                     return fail(format!("it says the key was there: {found}, and it was: {there}"));
                 }
+                if !effective && live.txs[at].strict() {
+                    // What it tells is a read.
+                    live.txs[at].reads(now);
+                }
                 if effective {
                     let value = (kind != Write::Delete).then_some(new);
                     live.txs[at].own.rows.insert((uid, key), value);
@@ -75,9 +79,10 @@ impl Rig {
 
     pub(super) fn delete_range(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
         let (from, to) = self.bounds();
+        let now = self.model.seq();
+        live.txs[at].reads(now);
         let open = &live.txs[at];
         let me = open.number;
-        let now = self.model.seq();
         let (tree_there, tree_seen) = self.there(open, uid);
         // The rows that are found are those it sees; what is removed is their latest version.
         let seen = self.expected_rows(open, uid, &from, &to, open.sees(now));
@@ -85,12 +90,10 @@ impl Rig {
         let blocked = gone
             .iter()
             .any(|key| self.written_by_other(live, me, uid, key) || Self::read_by_other(live, me, uid, key, false));
-        let strict = open.strict();
-        let newer = strict && self.model.newer(uid, as_slice(&from), as_slice(&to), open.snapshot);
-        let stale = strict
-            && gone.iter().any(|key| {
-                !open.own.rows.contains_key(&(uid, key.clone())) && self.model.row_newest(uid, key) > open.snapshot
-            });
+        let newer = open.strict() && self.model.newer(uid, as_slice(&from), as_slice(&to), open.sees(now));
+        let stale = gone.iter().any(|key| {
+            !open.own.rows.contains_key(&(uid, key.clone())) && open.misses(self.model.row_newest(uid, key))
+        });
         let company = self.company(live, me);
         self.say(|| format!("T{me} delete {from:?}..{to:?} of tree {uid}: {} rows", gone.len()));
 
@@ -137,9 +140,11 @@ impl Rig {
 
     pub(super) fn get(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
         let keys: Vec<Key> = (0..if self.dice.percent(20) { 4 } else { 1 }).map(|_| self.key()).collect();
+        let now = self.model.seq();
+        live.txs[at].reads(now);
         let open = &live.txs[at];
         let me = open.number;
-        let seq = open.sees(self.model.seq());
+        let seq = open.sees(now);
         let expected: Vec<Option<Value>> = keys.iter().map(|key| self.expected(open, uid, key, seq)).collect();
         let serializable = open.serializable();
         let blocked = serializable
@@ -189,10 +194,12 @@ impl Rig {
     pub(super) fn scan(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
         let (from, to) = self.bounds();
         let limit = if self.dice.percent(50) { usize::MAX } else { 1 + self.dice.below(20) as usize };
+        let now = self.model.seq();
+        live.txs[at].reads(now);
         let open = &live.txs[at];
         let (me, serializable) = (open.number, open.serializable());
         let way = self.dice.below(if serializable { 2 } else { 3 });
-        let rows = self.expected_rows(open, uid, &from, &to, open.sees(self.model.seq()));
+        let rows = self.expected_rows(open, uid, &from, &to, open.sees(now));
         let may = self.may_read(live, at, uid);
         self.say(|| format!("T{me} scan {from:?}..{to:?} of tree {uid}, way {way}: {} rows", rows.len()));
         let mut left: VecDeque<(Key, Value)> = rows.into_iter().collect();
@@ -266,7 +273,7 @@ impl Rig {
         let me = open.number;
         let expected = self.expected(open, uid, &key, self.model.seq());
         let own = open.own.rows.contains_key(&(uid, key.clone()));
-        let stale = open.strict() && !own && self.model.row_newest(uid, &key) > open.snapshot;
+        let stale = !own && open.misses(self.model.row_newest(uid, &key));
         let blocked =
             self.written_by_other(live, me, uid, &key) || Self::read_by_other(live, me, uid, &key, !exclusive);
         let (there, seen) = self.there(open, uid);
