@@ -189,7 +189,7 @@ fn a_drop_meanwhile_ends_it_and_no_page_is_lost() {
     for when in 0..8 {
         let db = open(&disk(), Background::Steps);
         let (tree, other) = (db.create_tree("t").unwrap(), db.create_tree("other").unwrap());
-        fill(&db, &tree, 3000, 3);
+        fill(&db, &tree, 6000, 3);
         let model = fill(&db, &other, 300, 4);
         let mut calls = 0;
         let error = db.compact_with(&tree, CompactOptions::default(), |_| {
@@ -275,6 +275,10 @@ fn a_full_disk_stops_it_and_the_tree_is_whole() {
     let mut model = fill(&db, &tree, 8000, 7);
     tend(&db);
     disk.inject(Fault::enospc().on(Op::Grow).path("/db/data"));
+    // Another tree takes all extents that are wholly free.
+    let other = db.create_tree("other").unwrap();
+    let full = (0..100_000u32).find_map(|key| db.transact(|tx| tx.put(&other, &key.to_be_bytes(), &[1; 900])).err());
+    assert!(matches!(full, Some(Error::NoSpace { .. })), "{full:?}");
     let error = db.compact(&tree).unwrap_err();
     assert!(matches!(error, Error::NoSpace { .. }), "{error}");
     whole(&db);

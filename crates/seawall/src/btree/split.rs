@@ -237,7 +237,7 @@ impl Tree {
 /// Eliding is worth a mini-transaction when it makes room for this entry and some more.
 fn is_worth_eliding(node: &Node<'_>, entry_bytes: usize, horizon: TxnId) -> Result<bool, Damaged> {
     let gain = elidable_bytes(node, horizon)?;
-    Ok(gain >= node.page_bytes() / 16 && node.free_bytes() + gain >= SLOT_BYTES + entry_bytes)
+    Ok(gain >= node.page_bytes() / 32 && node.free_bytes() + gain >= SLOT_BYTES + entry_bytes)
 }
 
 /// Where to split a node that lacks room for `key`, or for a separator on the way to it.
@@ -288,7 +288,7 @@ const LEAVES_AHEAD: u64 = 16;
 
 /// Whether a prefix of that many bytes makes the leaf so much smaller that it is worth an empty leaf beside it.
 fn is_worth_a_fence(node: &Node<'_>, prefix_len: usize) -> bool {
-    node.count() * prefix_len >= node.page_bytes() / 16
+    node.count() * prefix_len >= node.page_bytes() / 64
 }
 
 /// Eight bytes of a key as a number that compares like them; what is missing counts as zeroes.

@@ -18,6 +18,12 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Most bytes of one step of growth, unless set otherwise.
 pub(super) const GROW_BYTES_MAX: u64 = 64 << 20;
 
+/// What is made ahead is at most one page in so many of the file,
+const GROW_ONE_IN: u32 = 64;
+
+/// but at least so many bytes, if so much is used up.
+const GROW_BYTES_MIN: u64 = 4 << 20;
+
 /// Groups that one mini-transaction adds.
 const GROUPS_AT_ONCE: u32 = 4;
 
@@ -57,15 +63,27 @@ impl Space {
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`]; nothing is changed then.
     pub fn grow_step(&self) -> Result<bool> {
         let _role = self.growing.take();
-        let free = self.free_pages();
+        let (free, open_to_all) = {
+            let index = self.index.lock();
+            (index.free(), index.open_to_all())
+        };
         let ahead = STEPS_AHEAD * self.growth.lock().expect(u64::from(self.pages()) - free);
-        let most = u64::from(self.grow_pages_max.load(Relaxed));
-        let wanted = self.kept_for_rollback() + u64::from(self.shape.extent_pages) + ahead.min(most);
-        if free >= wanted {
+        let (ahead, extent) =
+            (ahead.min(u64::from(self.step_pages_max(self.pages()))), u64::from(self.shape.extent_pages));
+        let short = (self.kept_for_rollback() + extent + ahead).saturating_sub(free);
+        // Pages of extents that trees have already are of no use to the tree that needs an extent next.
+        let short = short.max(ahead.saturating_sub(open_to_all));
+        if short == 0 {
             return Ok(false);
         }
-        self.grow_by((wanted - free).max(ahead.min(most)))?;
+        self.grow_by(short.max(ahead))?;
         Ok(true)
+    }
+
+    /// The most pages of a step of growth of a file of `pages` that was not asked for: a small file does not grow by half at once.
+    fn step_pages_max(&self, pages: u32) -> u32 {
+        let least = (GROW_BYTES_MIN / self.pool.page_bytes() as u64) as u32;
+        self.grow_pages_max.load(Relaxed).min((pages / GROW_ONE_IN).max(least))
     }
 
     /// Grows for somebody who found too little among `seen` pages.
@@ -77,7 +95,7 @@ impl Space {
         // An extent more than asked for: what is needed may have to be a whole one.
         let short = (needed as u64 + self.kept_for_rollback()).saturating_sub(self.free_pages());
         let needed = short.max(needed as u64) + u64::from(self.shape.extent_pages);
-        let ample = needed.max(u64::from((seen / 16).min(self.grow_pages_max.load(Relaxed))));
+        let ample = needed.max(u64::from(self.step_pages_max(seen)));
         match self.grow_by(ample) {
             Err(Error::NoSpace { .. }) if ample > needed => self.grow_by(needed),
             other => other,

@@ -2,10 +2,11 @@
 //!
 //! 1. `free` of an extent = pages without an owner in its map, less those claimed or set aside. So whoever claimed `k`
 //!    pages finds at least `k` in the map that are neither owned nor set aside by another.
-//! 2. An extent belongs to one tree, is shared by small trees, or is wholly free. That is policy: it guides who is
-//!    given what, and whoever frees or owns a page never depends on it.
-//! 3. `whole` holds exactly the wholly free extents; a partial set holds exactly the extents of its owner with a free
-//!    page.
+//! 2. An extent belongs to one tree, is shared by small trees, or is wholly free: no tree owns a page of it. The map at
+//!    an extent's beginning belongs to no tree, so an extent with a map is given away like any other, a page shorter.
+//!    That is policy: it guides who is given what, and whoever frees or owns a page never depends on it.
+//! 3. `whole` and `headed` hold exactly the wholly free extents, without and with a map; a partial set holds exactly the
+//!    extents of its owner with a free page.
 //! 4. Nothing here waits: the mutex around it is innermost, and is never held across a latch or a read.
 
 use super::map::Shape;
@@ -57,6 +58,7 @@ pub(super) struct Index {
     shape: Shape,
     extents: Vec<Extent>,
     whole: BTreeSet<u32>,
+    headed: BTreeSet<u32>,
     shared: BTreeSet<u32>,
     trees: HashMap<TreeId, Tree>,
     /// Set aside, and not owned yet.
@@ -75,6 +77,7 @@ impl Index {
             shape,
             extents: Vec::new(),
             whole: BTreeSet::new(),
+            headed: BTreeSet::new(),
             shared: BTreeSet::new(),
             trees: HashMap::new(),
             aside: HashSet::new(),
@@ -99,6 +102,9 @@ impl Index {
                 (last, run) = (owner, 0);
             }
             run += 1;
+            if owner == TreeId::SYSTEM {
+                continue;
+            }
             extent.owner = match extent.owner {
                 Owner::NOBODY => Owner(owner.0),
                 same if same == Owner(owner.0) => same,
@@ -122,7 +128,7 @@ impl Index {
             let mut owner = self.extents[number as usize].owner;
             if owner != Owner::NOBODY && owner != Owner::SHARED {
                 let large = self.trees.get(&TreeId(owner.0)).is_some_and(|t| t.pages > SMALL_TREE_PAGES);
-                if !large || self.shape.has_map(number) {
+                if !large {
                     owner = Owner::SHARED;
                 }
             }
@@ -141,6 +147,11 @@ impl Index {
     /// Pages that are neither owned nor claimed.
     pub(super) fn free(&self) -> u64 {
         self.free
+    }
+
+    /// Free pages that any tree is given: those of wholly free extents.
+    pub(super) fn open_to_all(&self) -> u64 {
+        (self.whole.len() + self.headed.len()) as u64 * u64::from(self.shape.extent_pages - 2)
     }
 
     /// Pages set aside.
@@ -180,8 +191,9 @@ impl Index {
         Some(claims)
     }
 
-    /// Claims pages for a run, all in one extent: `pages` of a wholly free one, the next behind `after`; for a small tree first of a shared
-    /// one that has as many, unless it is among `tried`, or none is to be looked into. `keep` pages stay free afterwards.
+    /// Claims pages for a run, all in one extent: `pages` of a wholly free one, the next behind `after`, or as many as it has in a row; for a
+    /// small tree first of a shared one that has as many, unless it is among `tried`, or none is to be looked into. `keep` pages stay free
+    /// afterwards. Returns the extent and how many.
     pub(super) fn claim_run(
         &mut self,
         tree: TreeId,
@@ -189,7 +201,7 @@ impl Index {
         pages: u16,
         keep: u64,
         tried: Option<&[u32]>,
-    ) -> Option<u32> {
+    ) -> Option<(u32, u16)> {
         debug_assert!(u32::from(pages) <= self.shape.extent_pages);
         if self.free < u64::from(pages) + keep {
             return None;
@@ -198,10 +210,18 @@ impl Index {
         let has_room =
             |extent: u32, tried: &[u32]| self.extents[extent as usize].free >= pages && !tried.contains(&extent);
         let shared = || tried.and_then(|tried| self.shared.iter().copied().find(|&extent| has_room(extent, tried)));
-        let whole = || nearest(&self.whole, self.shape.extent_of(after));
+        let whole = || self.nearest_whole(self.shape.extent_of(after));
         let extent = if small { shared().or_else(whole) } else { whole() }?;
-        self.occupy(extent, tree, pages);
-        Some(extent)
+        let count = pages.min(self.shape.run_max(extent));
+        self.occupy(extent, tree, count);
+        Some((extent, count))
+    }
+
+    /// The wholly free extent nearest behind `at`, else the nearest before.
+    fn nearest_whole(&self, at: u32) -> Option<u32> {
+        let behind = [&self.whole, &self.headed].into_iter().filter_map(|set| set.range(at..).next()).min();
+        let before = || [&self.whole, &self.headed].into_iter().filter_map(|set| set.range(..at).next_back()).max();
+        behind.or_else(before).copied()
     }
 
     /// Claims up to `pages` pages of the extent of `page`, if it is the tree's, nobody's, or a shared one and the tree small. `keep` pages
@@ -229,8 +249,10 @@ impl Index {
         let own = self.trees.get(&tree);
         let large = own.map_or(0, |t| t.pages as usize) + wanted > SMALL_TREE_PAGES as usize;
         let own = || own.and_then(|t| nearest(&t.partial, at));
-        let (whole, shared) = (|| nearest(&self.whole, at), || nearest(&self.shared, at));
-        let chosen = if large { own().or_else(whole) } else { shared().or_else(own).or_else(whole) };
+        let (whole, shared) = (|| self.nearest_whole(at), || nearest(&self.shared, at));
+        // Small trees begin to share where a map breaks a run anyway.
+        let headed = || nearest(&self.headed, at);
+        let chosen = if large { own().or_else(whole) } else { shared().or_else(own).or_else(headed).or_else(whole) };
         match reach {
             Reach::Own => chosen,
             // Only a full disk comes here, so a scan does no harm.
@@ -257,14 +279,14 @@ impl Index {
     /// Puts an extent into the set where it is looked for.
     fn file(&mut self, number: u32) {
         let extent = &mut self.extents[number as usize];
+        if u32::from(extent.free) == self.shape.usable(number) {
+            extent.owner = Owner::NOBODY;
+        }
         if extent.free == 0 {
             return;
         }
-        if u32::from(extent.free) == self.shape.extent_pages {
-            extent.owner = Owner::NOBODY;
-        }
         if extent.owner == Owner::NOBODY {
-            self.whole.insert(number);
+            if self.shape.has_map(number) { &mut self.headed } else { &mut self.whole }.insert(number);
             return;
         }
         match self.trees.get_mut(&TreeId(extent.owner.0)) {
@@ -280,7 +302,7 @@ impl Index {
     /// Takes an extent out of that set, before it changes.
     fn unfile(&mut self, number: u32) {
         match self.extents[number as usize].owner {
-            Owner::NOBODY => self.whole.remove(&number),
+            Owner::NOBODY => self.whole.remove(&number) || self.headed.remove(&number),
             Owner::SHARED => self.shared.remove(&number),
             Owner(tree) => self.trees.get_mut(&TreeId(tree)).is_some_and(|t| t.partial.remove(&number)),
         };
@@ -290,7 +312,7 @@ impl Index {
     pub(super) fn release(&mut self, tree: TreeId, extent: u32, count: u16) {
         self.unfile(extent);
         self.extents[extent as usize].free += count;
-        debug_assert!(u32::from(self.extents[extent as usize].free) <= self.shape.extent_pages, "(1)");
+        debug_assert!(u32::from(self.extents[extent as usize].free) <= self.shape.usable(extent), "(1)");
         self.free += u64::from(count);
         self.file(extent);
         if let Some(own) = self.trees.get_mut(&tree) {
@@ -361,7 +383,7 @@ impl Index {
         if known.count() != pages.len() {
             return Some("the maps know a tree that the index does not".into());
         }
-        let (mut whole, mut shared, mut free) = (BTreeSet::new(), BTreeSet::new(), 0);
+        let (mut whole, mut headed, mut shared, mut free) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), 0);
         for (number, (extent, owners)) in (0..).zip(self.extents.iter().zip(owners.chunks_exact(per))) {
             let count = owners.iter().filter(|&&o| o == TreeId::FREE).count();
             free += count as u64;
@@ -373,13 +395,14 @@ impl Index {
             }
             match extent.owner {
                 _ if count == 0 => {}
+                Owner::NOBODY if self.shape.has_map(number) => drop(headed.insert(number)),
                 Owner::NOBODY => drop(whole.insert(number)),
                 Owner::SHARED => drop(shared.insert(number)),
                 Owner(tree) if self.trees.get(&TreeId(tree)).is_some_and(|t| t.partial.contains(&number)) => {}
                 Owner(tree) => return Some(format!("extent {number} of tree {tree} cannot be found")),
             }
         }
-        if (whole != self.whole) || (shared != self.shared) || free != self.free {
+        if (whole != self.whole) || (headed != self.headed) || (shared != self.shared) || free != self.free {
             return Some("the sets of the index are not those of its extents".into());
         }
         None
@@ -413,6 +436,9 @@ mod tests {
                 if SHAPE.has_map(extent) {
                     owners[1] = TreeId::SYSTEM;
                 }
+                if extent == 0 {
+                    owners[0] = TreeId::SYSTEM;
+                }
                 self.index.add(owners.iter().copied());
                 self.owners.extend(owners);
             }
@@ -443,8 +469,9 @@ mod tests {
             let (extent, count) = if behind {
                 self.index.claim_in(tree, PageId(after.0 + 1), pages, 0)?
             } else {
-                (self.index.claim_run(tree, after, pages, 0, Some(&[]))?, pages)
+                self.index.claim_run(tree, after, pages, 0, Some(&[]))?
             };
+            let pages = if behind { pages } else { count };
             let begin = if behind { after.0 + 1 } else { extent * 8 };
             let free = |page: &u32| self.owners[*page as usize] == TreeId::FREE;
             let run: Vec<PageId> = if behind {
@@ -521,7 +548,7 @@ mod tests {
     fn a_large_tree_gets_contiguous_extents_and_small_ones_share() {
         let mut both = Both::new(30);
         let large = both.take(TreeId(16), PageId(0), 40, 0, Reach::Own).expect("room");
-        assert!(large.iter().all(|p| !SHAPE.has_map(SHAPE.extent_of(*p))));
+        assert_eq!(large.iter().filter(|p| SHAPE.has_map(SHAPE.extent_of(**p))).count(), 13, "extents 0 and 3 too");
         let next = both.take(TreeId(16), large[39], 1, 0, Reach::Own).expect("room")[0];
         assert!(
             large.windows(2).filter(|w| w[0].0 + 1 != w[1].0).count() <= 2,
@@ -536,12 +563,14 @@ mod tests {
     #[test]
     fn a_full_disk_gives_what_is_left_but_for_the_reserve() {
         let mut both = Both::new(6);
+        let small = both.take(TreeId(17), PageId(0), 1, 0, Reach::Own).expect("room")[0];
         assert!(
             both.take(TreeId(16), PageId(0), 40, 0, Reach::Own).is_none(),
             "a large tree leaves shared extents alone"
         );
-        assert!(both.take(TreeId(16), PageId(0), 43, 4, Reach::Any).is_none());
-        assert!(both.take(TreeId(16), PageId(0), 42, 4, Reach::Any).is_some());
+        both.free(small);
+        assert!(both.take(TreeId(16), PageId(0), 42, 4, Reach::Any).is_none());
+        assert!(both.take(TreeId(16), PageId(0), 41, 4, Reach::Any).is_some());
         assert!(both.take(TreeId(17), PageId(0), 4, 0, Reach::Any).is_some());
         assert_eq!(both.index.free(), 0);
     }

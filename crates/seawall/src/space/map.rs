@@ -60,9 +60,19 @@ impl Shape {
         PageId(extent * self.extent_pages)
     }
 
-    /// Whether an extent begins with a map, and so can never be given to one tree whole.
+    /// Whether an extent begins with a map.
     pub(super) fn has_map(self, extent: u32) -> bool {
         (extent * self.extent_pages) % self.group_pages == 0
+    }
+
+    /// Pages of an extent that a tree can own: all but its map, and the header page.
+    pub(super) fn usable(self, extent: u32) -> u32 {
+        self.extent_pages - u32::from(self.has_map(extent)) - u32::from(extent == 0)
+    }
+
+    /// The longest run of usable pages of an extent, from its end backward: what lies behind its map, or all of it.
+    pub(super) fn run_max(self, extent: u32) -> u16 {
+        (if self.has_map(extent) { self.extent_pages - 2 } else { self.extent_pages }) as u16
     }
 
     /// Groups of which at least one page is among the first `pages`.

@@ -23,7 +23,7 @@ const FAILED_MAX: usize = 64;
 
 impl Space {
     /// Sets up to `pages` pages aside for `tree` that follow each other: those right behind `after` if some are free there, else as many as
-    /// were asked for or as an extent has. May grow the file. No latch may be held.
+    /// were asked for or as an extent has in a row (two fewer where a map lies in it). May grow the file. No latch may be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`], also when there are single free pages; [`Error::Io`] and [`Error::Corrupt`] when a map cannot be read. Nothing is
@@ -41,7 +41,7 @@ impl Space {
             let (seen, keep) = (self.pages.load(Relaxed), self.kept_for_rollback());
             let shared = (tried.len() < TRIED_MAX).then_some(&tried[..]);
             let claimed = self.index.lock().claim_run(tree, after, wanted, keep, shared);
-            let Some(extent) = claimed else {
+            let Some((extent, wanted)) = claimed else {
                 self.grow_for(usize::from(wanted), seen)?;
                 continue;
             };

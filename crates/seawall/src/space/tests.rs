@@ -161,13 +161,15 @@ fn runs_are_pages_in_a_row_and_single_free_pages_are_none() {
     let space = create(&running, 2048);
     let (large, small) = (TreeId(16), TreeId(17));
     let first = take_all(&space, space.reserve_run(large, PageId::NONE, usize::MAX).expect("room"), large);
-    assert!(in_a_row(&first) && first.len() == 256, "a whole extent of 1 MiB");
-    let next = take_all(&space, space.reserve_run(large, first[255], 100).expect("room"), large);
-    assert!(in_a_row(&next) && next.len() == 100 && next[0] > first[255]);
+    assert!(in_a_row(&first) && first.len() == 254, "all that lies behind the map");
+    let next = take_all(&space, space.reserve_run(large, first[253], 100).expect("room"), large);
+    assert!(in_a_row(&next) && next.len() == 100 && next[0] > first[253]);
     // It goes on where the other ended, as long as there are free pages.
     let behind = take_all(&space, space.reserve_run(large, next[99], 500).expect("room"), large);
     assert_eq!((behind[0].0, behind.len()), (next[99].0 + 1, 156));
     assert!(in_a_row(&behind));
+    let whole = take_all(&space, space.reserve_run(large, behind[155], usize::MAX).expect("room"), large);
+    assert!(in_a_row(&whole) && whole.len() == 256, "a whole extent of 1 MiB");
     // Small trees take a stretch of what others share, and nobody's whole extents.
     let one = take(&space, small, PageId::NONE, 1, Purpose::Grow).expect("room");
     let free_before = space.free_pages();

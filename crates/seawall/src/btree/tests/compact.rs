@@ -7,7 +7,7 @@ use crate::btree::{
 };
 use crate::error::Error;
 use crate::format::tag::{Layer, layer};
-use crate::format::{PageId, TxnId, UndoPtr, page};
+use crate::format::{PageId, TreeId, TxnId, UndoPtr, page};
 use crate::log::{FIRST_LSN, LogReader, Records};
 use crate::space::{self, Purpose};
 use rand::seq::{IndexedRandom, SliceRandom};
@@ -419,6 +419,11 @@ fn a_full_disk_stops_it_and_harms_nothing() {
     let rig = Rig::with_log(4096, 64, 64 << 20);
     let model = shuffled(&rig, 20_000, 60, 8);
     rig.disk.inject(Fault::enospc().on(Op::Grow).path("/db/data"));
+    // Another tree has all extents that are wholly free.
+    let mut others = Vec::new();
+    while let Ok(run) = rig.space.reserve_run(TreeId(99), PageId::NONE, usize::MAX) {
+        others.push(run);
+    }
     let mut compaction = Compaction::new(rig.tree, &rig.space, FILL);
     let error = loop {
         match compaction.step(TxnId::NONE) {
@@ -430,7 +435,7 @@ fn a_full_disk_stops_it_and_harms_nothing() {
     assert!(matches!(compaction.step(TxnId::NONE), Err(Error::NoSpace { .. })));
     rig.verify(&model);
     // What is kept for rollback is there.
-    drop(compaction);
+    drop((compaction, others));
     drop(begin_long_for(&rig, Purpose::Undo));
     rig.disk.clear_faults();
     compact(&rig);
