@@ -145,7 +145,7 @@ impl Frames {
         assert!(frame < self.max, "frame {frame} exists");
         // SAFETY: inside the mapping, as just checked.
         let dirt = unsafe { self.dirt.base.cast::<Dirt>().add(frame as usize) };
-        // SAFETY: zeroes are two atomic integers of value 0; mappings are aligned to pages, and a Dirt is shared only.
+        // SAFETY: zeroes are atomic integers of value 0; mappings are aligned to pages, and a Dirt is shared only.
         unsafe { dirt.as_ref() }
     }
 

@@ -1,11 +1,11 @@
 //! Checkpoints: from where recovery has to read the log.
 //!
 //! 1. A checkpoint is no later than the start of any mini-transaction whose pages are not all in the data file.
-//! 2. It is found in this order: the oldest unpublished mini-transaction; then for every frame its dirt, then its write
-//!    in flight. A mini-transaction marks its pages before it publishes, so one that the first look finds published is
-//!    seen by the second (trap 2: the other way round, one that marks and publishes between the two looks is seen by
-//!    neither). A write in flight is set before the dirt is cleared, so a page on its way home is seen as one or the
-//!    other, or its write has returned.
+//! 2. It is found in this order: the oldest unpublished mini-transaction; then the oldest of what is dirty (`dirty.rs`), where a page's
+//!    dirt is read before its write in flight. Frames that are clean are not looked at. A mini-transaction marks its pages before it
+//!    publishes, so one that the first look finds published is seen by the second (trap 2: the other way round, one that marks and
+//!    publishes between the two looks is seen by neither). A write in flight is set before the dirt is cleared, so a page on its way home
+//!    is seen as one or the other, or its write has returned.
 //! 3. Only then the data file's barrier: it covers every write that had returned. Only then the control block; only
 //!    then may the log before it be reused.
 //! 4. One checkpoint at a time. It holds no latch and stops nobody.
@@ -43,7 +43,7 @@ impl Pool {
     /// The start of the oldest mini-transaction that recovery would need now (2).
     fn oldest_needed(&self) -> Lsn {
         let unpublished = self.log().oldest_unpublished();
-        let dirty = (0..self.frames.span()).filter_map(|frame| self.frames.dirt(frame).oldest()).min();
+        let dirty = self.ordered(|ordered| ordered.oldest(|frame| self.frames.dirt(frame)));
         dirty.map_or(unpublished, |dirty| unpublished.min(Lsn(dirty)))
     }
 

@@ -11,14 +11,15 @@
 //! 2. Before anything of a batch is written, the log is *flushed* up to the newest of its pages (trap 10).
 //! 3. One batch at a time ([`super::role::Role`]), so one write in flight per page. No latch and no mutex is held
 //!    across its I/O.
-//! 4. A failed write or flush poisons: the pages stay in flight for ever, and no checkpoint passes them. So does a panic between the begin and
-//!    the end of a write ([`Unfinished`]).
+//! 4. A failed write or flush poisons: the pages stay in flight for ever, and no checkpoint passes them. So does a panic between the begin
+//!    and the end of a write ([`Unfinished`]).
 //! 5. A page that the log makes from nothing, and that nothing in the log since the checkpoint touches before that,
 //!    needs no doublewrite: should its write tear, recovery does not read it. Its `rec_lsn` is in flight and holds the
 //!    checkpoint until it is written. "Nothing before that" is known when the checkpoint lies in this opening and the
 //!    page was not in memory before in this opening.
 //! 6. Whoever cleans holds no latch, and may wait for one: those who hold latches never wait for the cleaner.
 
+use super::dirty::Ordered;
 use super::doublewrite::BATCH;
 use super::frame::{REMADE, RETIRED};
 use super::pool::Pool;
@@ -40,6 +41,9 @@ use std::time::Duration;
 const CALM_PERCENT: u64 = 25;
 /// Above it, cleaning does not pause.
 const URGENT_PERCENT: u64 = 75;
+
+/// Frames ahead of the hand in which dirty pages are looked for before any other.
+const NEAR_HAND: u64 = 8192;
 
 /// What a step of cleaning did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,6 +68,7 @@ pub(super) struct Cleaner {
     pub(super) hand: AtomicU64,
     /// Frames still to be written of the last look at what is old, by falling page number.
     round: Mutex<Vec<u32>>,
+    ordered: Mutex<Ordered>,
 }
 
 impl Cleaner {
@@ -74,6 +79,7 @@ impl Cleaner {
             copies: Arena::new(page_bytes, slots),
             hand: AtomicU64::new(0),
             round: Mutex::default(),
+            ordered: Mutex::default(),
         }
     }
 }
@@ -82,6 +88,8 @@ impl Cleaner {
 struct Copied {
     frame: u32,
     page: PageId,
+    /// Since when it was dirty.
+    since: u64,
     /// It needs no doublewrite (5).
     bare: bool,
     bytes: IoBuf,
@@ -157,12 +165,31 @@ impl Pool {
         self.write_batch(&batch, false, Cause::Clean)
     }
 
-    /// Frames whose oldest change lies before `lsn`, by rising page number.
+    /// Works with what is dirty now, in the order of since when.
+    pub(super) fn ordered<T>(&self, work: impl FnOnce(&mut Ordered) -> T) -> T {
+        let mut ordered = self.cleaner.ordered.lock();
+        ordered.drain(&self.dirtied, |frame| self.frames.dirt(frame));
+        let done = work(&mut ordered);
+        let looked = ordered.take_looked();
+        if looked > 0 {
+            count(&self.counters.dirty_looked, looked);
+        }
+        done
+    }
+
+    /// Frames whose oldest change that is not on its way lies before `lsn`, by rising page number.
     fn older_than(&self, lsn: Lsn) -> Vec<u32> {
-        let mut old: Vec<(u32, u32)> = (0..self.frames.span())
-            .filter(|&frame| (1..lsn.0).contains(&self.frames.dirt(frame).rec_lsn.load(Ordering::Acquire)))
-            .filter_map(|frame| Some((self.frames.get(frame).page()?, frame)))
-            .collect();
+        let mut old: Vec<(u32, u32)> = Vec::new();
+        self.ordered(|ordered| {
+            ordered.dirty_before(
+                lsn.0,
+                |frame| self.frames.dirt(frame),
+                |frame| {
+                    old.extend(self.frames.get(frame).page().map(|page| (page, frame)));
+                    true
+                },
+            )
+        });
         old.sort_unstable();
         old.into_iter().map(|(_, frame)| frame).collect()
     }
@@ -191,18 +218,33 @@ impl Pool {
         if self.frames.free_count() >= enough {
             return Ok(1);
         }
+        if self.dirty_count() == 0 {
+            return Ok(0);
+        }
         let span = u64::from(self.frames.span());
         let hand = self.cleaner.hand.load(Ordering::Relaxed);
         let mut batch: Vec<(u32, u32)> = Vec::with_capacity(BATCH);
-        for step in 0..span {
-            if batch.len() == BATCH || (step > 8192 && !batch.is_empty()) {
-                break;
-            }
-            let frame = ((hand + step) % span) as u32;
+        let mut take = |frame: u32| {
             let known = self.frames.get(frame);
             if self.frames.dirt(frame).rec_lsn.load(Ordering::Acquire) != 0 && !known.is_pinned() {
                 batch.extend(known.page().map(|page| (page, frame)));
             }
+            batch.len()
+        };
+        let mut found = 0;
+        let looks = span.min(NEAR_HAND);
+        for step in 0..looks {
+            if found == BATCH {
+                break;
+            }
+            found = take(((hand + step) % span) as u32);
+        }
+        count(&self.counters.dirty_looked, looks as usize);
+        if found == 0 {
+            // None near the hand: any will do.
+            self.ordered(|ordered| {
+                ordered.dirty_before(u64::MAX, |frame| self.frames.dirt(frame), |frame| take(frame) < BATCH)
+            });
         }
         batch.sort_unstable();
         let batch: Vec<u32> = batch.into_iter().map(|(_, frame)| frame).collect();
@@ -257,13 +299,14 @@ impl Pool {
                 doublewrite.write(self, &protected).map_err(|e| self.failed(e))?;
             }
         }
-        let frames: Vec<u32> = batch.iter().map(|copied| copied.frame).collect();
+        let frames: Vec<(u64, u32)> = batch.iter().map(|copied| (copied.since, copied.frame)).collect();
         self.write_home(batch, cause)?;
-        for &frame in &frames {
+        for &(_, frame) in &frames {
             self.frames.dirt(frame).end_write();
         }
+        self.ordered(|ordered| ordered.written(&frames, |frame| self.frames.dirt(frame)));
         unfinished.done();
-        self.dirtied.fetch_sub(frames.len() as i64, Ordering::Relaxed);
+        self.cleaned.fetch_add(frames.len() as u64, Ordering::Release);
         count(&self.counters.pages_written, frames.len());
         count(&self.counters.batches, 1);
         Ok(frames.len())
@@ -274,9 +317,7 @@ impl Pool {
         // The slot first: once the write has begun there is no way back.
         let mut bytes = self.cleaner.copies.claim()?;
         let latched = self.shared_frame(frame, wait)?;
-        if !self.frames.dirt(frame).begin_write() {
-            return None;
-        }
+        let since = self.frames.dirt(frame).begin_write()?;
         bytes.copy_from_slice(&latched);
         let number = latched.id();
         let flags = self.frames.get(frame).flags.fetch_and(!REMADE, Ordering::AcqRel);
@@ -284,7 +325,7 @@ impl Pool {
         drop(latched);
         page::seal(&mut bytes, number);
         let bare = flags & REMADE != 0 && self.checkpoint_lsn() >= self.opened_at;
-        Some((page::lsn(&bytes), Copied { frame, page: number, bare, bytes }))
+        Some((page::lsn(&bytes), Copied { frame, page: number, since, bare, bytes }))
     }
 
     /// Writes a batch, sorted by page, to its places; contiguous pages in one write, all writes at once.

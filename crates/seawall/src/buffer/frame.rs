@@ -75,15 +75,33 @@ pub(super) struct Dirt {
     pub(super) rec_lsn: AtomicU64,
     /// The same of the write in flight; 0 when there is none.
     pub(super) writing: AtomicU64,
+    /// 1 while the frame is on a stripe of what became dirty (`dirty.rs`).
+    pub(super) listed: AtomicU32,
+    /// The frame below it there + 1.
+    pub(super) link: AtomicU32,
 }
 
 impl Dirt {
+    /// For the model; the pool's come into being as zeroes.
+    #[cfg(test)]
+    #[allow(dead_code)]
+    pub(super) fn new() -> Self {
+        Self {
+            rec_lsn: AtomicU64::new(0),
+            writing: AtomicU64::new(0),
+            listed: AtomicU32::new(0),
+            link: AtomicU32::new(0),
+        }
+    }
+
     pub(super) fn is_clean(&self) -> bool {
         // In this order, as everybody who asks: a write in flight is set before the dirt is cleared.
         self.rec_lsn.load(Ordering::Acquire) == 0 && self.writing.load(Ordering::Acquire) == 0
     }
 
-    /// The oldest change that is not in the data file; `None` when there is none.
+    /// The oldest change that is not in the data file; `None` when there is none. For the model: a checkpoint asks `dirty.rs`.
+    #[cfg(test)]
+    #[allow(dead_code)]
     pub(super) fn oldest(&self) -> Option<u64> {
         let rec_lsn = self.rec_lsn.load(Ordering::Acquire);
         let writing = self.writing.load(Ordering::Acquire);
@@ -99,15 +117,15 @@ impl Dirt {
         was_clean
     }
 
-    /// Begins a write, under the page's shared latch and by the only cleaner. Whether there is something to write.
-    pub(super) fn begin_write(&self) -> bool {
+    /// Begins a write, under the page's shared latch and by the only cleaner. Since when the page was dirty, if there is something to write.
+    pub(super) fn begin_write(&self) -> Option<u64> {
         let rec_lsn = self.rec_lsn.load(Ordering::Acquire);
         if rec_lsn == 0 || self.writing.load(Ordering::Acquire) != 0 {
-            return false;
+            return None;
         }
         self.writing.store(rec_lsn, Ordering::Release);
         self.rec_lsn.store(0, Ordering::Release);
-        true
+        Some(rec_lsn)
     }
 
     /// The write has returned: what it carried is in the data file.

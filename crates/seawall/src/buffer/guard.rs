@@ -305,8 +305,9 @@ impl<'p> PageWrite<'p> {
                 known.flags.fetch_or(REMADE, Ordering::Relaxed);
             }
         }
-        if self.pool.frames.dirt(self.frame).mark(start.0) {
-            self.pool.note_dirtied();
+        let dirt = self.pool.frames.dirt(self.frame);
+        if dirt.mark(start.0) {
+            self.pool.dirtied.push(ROW.with(|row| *row), self.frame, dirt);
         }
     }
 

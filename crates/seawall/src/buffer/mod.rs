@@ -4,7 +4,7 @@
 //! - `frame`: the protocol by which frames change hands. `arena`, `translate`, `guard`: its memory, its map, what one
 //!   can hold of it.
 //! - `read`, `evict`: pages into memory and out of it. `ahead`, `stream`: before they are needed. `mtr`: changes.
-//! - `clean`, `doublewrite`, `checkpoint`, `control`: pages and positions onto the disk.
+//! - `dirty`, `clean`, `doublewrite`, `checkpoint`, `control`: pages and positions onto the disk.
 //!
 //! 1. Latched code never does I/O: it says what it needs ([`crate::Stop`]), lets go, and starts over ([`Pool::retry`]).
 //! 2. A page is written only when its log is flushed; a checkpoint is no later than the oldest change that is not
@@ -17,6 +17,7 @@ mod bias;
 mod checkpoint;
 mod clean;
 mod control;
+mod dirty;
 mod doublewrite;
 mod evict;
 mod frame;

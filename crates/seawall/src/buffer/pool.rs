@@ -9,6 +9,7 @@ use super::arena::Frames;
 use super::bias::Bias;
 use super::clean::Cleaner;
 use super::control::Control;
+use super::dirty::Stripes;
 use super::doublewrite::Doublewrite;
 use super::read::{Loads, Turn};
 use super::role::Role;
@@ -24,7 +25,7 @@ use seawall_io::{
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The fewest frames a pool can work with.
@@ -76,7 +77,9 @@ pub struct Pool {
     pub(super) loads: Loads,
     pub(super) turn: Turn,
     pub(super) counters: Counters,
-    pub(super) dirtied: AtomicI64,
+    /// What became dirty, and how many writes of such pages have ended.
+    pub(super) dirtied: Stripes,
+    pub(super) cleaned: AtomicU64,
     pub(super) cleaner: Cleaner,
     pub(super) doublewrite: Option<Doublewrite>,
     pub(super) control: Control,
@@ -200,7 +203,8 @@ impl Pool {
             cleaner: Cleaner::new(page_bytes, max),
             turn: Turn::default(),
             counters: Counters::default(),
-            dirtied: AtomicI64::new(0),
+            dirtied: Stripes::new(),
+            cleaned: AtomicU64::new(0),
             checkpoint: AtomicU64::new(block.checkpoint.0),
             opened_at: log.head(),
             max_dirty_percent: AtomicU32::new(u32::from(config.max_dirty_percent)),
@@ -386,12 +390,11 @@ impl Pool {
         u64::from(page.0) * self.page_bytes as u64
     }
 
-    pub(super) fn note_dirtied(&self) {
-        self.dirtied.fetch_add(1, Ordering::Relaxed);
-    }
-
+    /// Pages that are dirty or on their way home, about.
     pub(super) fn dirty_count(&self) -> u64 {
-        u64::try_from(self.dirtied.load(Ordering::Relaxed)).unwrap_or(0)
+        // In this order the second is never ahead.
+        let cleaned = self.cleaned.load(Ordering::Acquire);
+        self.dirtied.marked().saturating_sub(cleaned)
     }
 
     pub(super) fn file_damage(&self, why: String) -> Error {

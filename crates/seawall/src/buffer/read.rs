@@ -7,8 +7,8 @@
 //! 3. What was read is checked: checksum, page number, and that its log is there (a page newer than the log's head:
 //!    flushed log was lost).
 //! 4. A thread that found no frame, or that loads more than it can keep pinned, gives up the pins it has gathered, and
-//!    takes the *turn*: until it is done only it is given frames. Those who wait for the turn hold no gathered pins, so the turn always gets what it needs, however
-//!    small the pool.
+//!    takes the *turn*: until it is done only it is given frames. Those who wait for the turn hold no gathered pins, so the turn always
+//!    gets what it needs, however small the pool.
 
 use super::ahead::Ahead;
 use super::frame::{REFERENCED, Where};
@@ -57,7 +57,8 @@ impl Drop for Demanded<'_> {
     }
 }
 
-/// A page that this thread loads: dropped before it is published, the page is nowhere again. The threads that wait for it are woken either way.
+/// A page that this thread loads: dropped before it is published, the page is nowhere again. The threads that wait for it are woken either
+/// way.
 struct Loading<'p> {
     pool: &'p Pool,
     page: PageId,

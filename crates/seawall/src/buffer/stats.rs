@@ -73,6 +73,8 @@ counters! {
     doublewrite_flushes,
     /// Checkpoints written.
     checkpoints,
+    /// Frames that checkpoints and the cleaner looked at, to find what is dirty.
+    dirty_looked,
     /// Times somebody had to wait for a frame while all were pinned.
     frame_waits,
     /// Times a mini-transaction had to wait for a checkpoint.

@@ -1,7 +1,7 @@
 //! Work that must not be left half done: a panic in the middle of it, or a forgotten step, poisons the database.
 //!
-//! 1. The guard exists from before the first step that others depend on until [`Unfinished::done`]. Dropped without that, it poisons: what others
-//!    wait for will never come, and waiting for it would stop them for ever.
+//! 1. The guard exists from before the first step that others depend on until [`Unfinished::done`]. Dropped without that, it poisons: what
+//!    others wait for will never come, and waiting for it would stop them for ever.
 //! 2. A failure that has poisoned already keeps its own error.
 //! 3. Work that begins while its thread unwinds from another panic is like any other: only whether it is finished counts.
 

@@ -100,3 +100,40 @@ fn free_frames_are_made_ahead_of_need() {
     assert!(step.freed >= 2 && step.written > 0 && step.pause.is_zero(), "{step:?}");
     assert!(db.stats().free >= 2);
 }
+
+/// A checkpoint costs what is dirty, not what the pool could hold.
+#[test]
+fn a_checkpoint_looks_at_dirty_pages_only() {
+    let machine = Machine { frames: 256, ..Machine::new(21) };
+    let db = machine.create();
+    db.grow_file(200).unwrap();
+    for number in 0..200 {
+        db.make(number, 1);
+    }
+    db.flush_all().unwrap();
+    let looked = || db.stats().dirty_looked;
+    let before = looked();
+    for _ in 0..100 {
+        db.checkpoint().unwrap();
+        db.clean_step().unwrap();
+    }
+    assert_eq!(looked() - before, 0, "nothing is dirty: no frame is looked at");
+    for number in [3, 50, 199] {
+        db.set(number, 0, 1);
+    }
+    let first = db.log().head();
+    db.set(50, 1, 1);
+    let before = looked();
+    let stays = db.checkpoint().unwrap();
+    assert!(stays < first && looked() - before <= 4, "{} frames for 3 dirty pages", looked() - before);
+    let before = looked();
+    for _ in 0..100 {
+        assert_eq!(db.checkpoint().unwrap(), stays);
+    }
+    assert!(looked() - before <= 100, "an attempt in vain looks at the oldest page alone, {}", looked() - before);
+    let before = looked();
+    db.flush_all().unwrap();
+    assert!(looked() - before <= 16, "{} frames to write 3 pages", looked() - before);
+    assert_eq!(db.stats().dirty, 0);
+    assert_eq!(db.checkpoint_lsn(), db.log().head());
+}
