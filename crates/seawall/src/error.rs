@@ -75,6 +75,16 @@ pub enum Error {
         /// How long, ms.
         waited_ms: u64,
     },
+    /// A read committed transaction has as many locks on keys as it may have. Rows that it has written need none.
+    #[error(
+        "this transaction has {locks} locks on keys, all that {max_bytes} bytes hold: commit it and go on in another, lock fewer rows at a time, or raise lock_memory_per_transaction"
+    )]
+    TooManyLocks {
+        /// The locks that it has.
+        locks: usize,
+        /// The memory that it may use for them, bytes.
+        max_bytes: u64,
+    },
     /// Another transaction changed this after this one's snapshot was taken.
     #[error(
         "write conflict on {on}: transaction {writer} changed it after this snapshot was taken. Roll back and run it again"

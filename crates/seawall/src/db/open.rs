@@ -311,11 +311,13 @@ impl Opening {
             ..LockConfig::new(env.clock.clone())
         };
         let catalog_root = space.catalog_root()?;
+        let locks = LockTable::new(lock_config);
+        locks.set_point_bytes(options.lock_memory_per_transaction());
         let engine = Arc::new(Engine {
             catalog_root,
             space,
             undo,
-            locks: LockTable::new(lock_config),
+            locks,
             active,
             trees: Trees::default(),
             resumed: AtomicU64::new(0),

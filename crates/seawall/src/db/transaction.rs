@@ -123,7 +123,8 @@ impl Transaction {
     /// The latest value of `key`, locked against readers for share and writers until the transaction ends. A key that is not there is locked too.
     ///
     /// # Errors
-    /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`], and as [`Transaction::get`].
+    /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`], [`Error::TooManyLocks`] at read committed, and as
+    /// [`Transaction::get`].
     pub fn get_for_update(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.noted(self.txn.lock_row(&tree.state, key, Mode::Exclusive))
     }

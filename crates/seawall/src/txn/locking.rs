@@ -12,15 +12,17 @@ use std::ops::Bound;
 pub(super) enum Writer {
     /// This transaction: it has the row.
     Me,
-    /// Another active one, which holds it explicitly now.
+    /// Another active one, which holds it explicitly now: wait for it.
     Other,
+    /// Another active one, and the request does not wait: its lock was left as it is.
+    Busy(TxnId),
     /// Nobody any more.
     Nobody,
 }
 
 impl Txn {
     /// Who holds the row of an entry through having written it. Under the latch of its leaf.
-    pub(super) fn writer_of(&self, tree: &TreeState, key: &[u8], entry: &Entry<'_>) -> Writer {
+    pub(super) fn writer_of(&self, tree: &TreeState, key: &[u8], entry: &Entry<'_>, wait: LockWait) -> Writer {
         if !entry.has_header() || entry.writer == TxnId::NONE {
             return Writer::Nobody;
         }
@@ -29,6 +31,10 @@ impl Txn {
         }
         if !self.engine.active.is_active(entry.writer) {
             return Writer::Nobody;
+        }
+        if !self.waits(wait) {
+            let busy = self.engine.locks.is_held_by(entry.writer);
+            return if busy { Writer::Busy(entry.writer) } else { Writer::Nobody };
         }
         match self.engine.locks.convert(entry.writer, tree.at.id, key) {
             Converted::Held(_) => Writer::Other,
@@ -42,6 +48,11 @@ impl Txn {
         let strict =
             self.options.isolation == Isolation::RepeatableRead && self.options.on_conflict == OnConflict::Fail;
         (strict && self.snapshot_misses(entry)).then_some(entry.writer)
+    }
+
+    /// Whether a request waits at all.
+    fn waits(&self, wait: LockWait) -> bool {
+        wait == LockWait::Wait && self.engine.may_wait && !self.engine.lock_wait_timeout().is_zero()
     }
 
     fn policy(&self, wait: LockWait) -> WaitPolicy {
@@ -73,10 +84,28 @@ impl Txn {
         self.wait(&request, wait)
     }
 
-    /// Locks a key that is no row's.
-    pub(super) fn lock_point(&self, tree: &TreeState, key: &[u8], mode: Mode) -> Result<()> {
-        while self.engine.locks.try_point(&self.owner, tree.at.id, key, mode).is_err() {
+    /// Locks a key that is no row's. Whether this transaction had no lock there before: then it may give it back.
+    pub(super) fn lock_point(&self, tree: &TreeState, key: &[u8], mode: Mode) -> Result<bool> {
+        let (locks, id) = (&self.engine.locks, tree.at.id);
+        if let Ok(new) = locks.try_new_point(&self.owner, id, key, mode) {
+            return Ok(new);
+        }
+        let new = !locks.holds(&self.owner, id, key);
+        loop {
             self.wait_to_lock(tree, key, mode, self.options.wait)?;
+            if locks.try_point(&self.owner, id, key, mode).is_ok() {
+                return Ok(new);
+            }
+        }
+    }
+
+    /// Waits, with no latch held, until the row could be locked, and holds nothing of it afterwards: the caller looks at it again.
+    pub(super) fn wait_for_row(&self, tree: &TreeState, key: &[u8], mode: Mode) -> Result<()> {
+        let locks = &self.engine.locks;
+        let new = !locks.holds(&self.owner, tree.at.id, key);
+        self.wait_to_lock(tree, key, mode, self.options.wait)?;
+        if new {
+            locks.give_back(&self.owner, tree.at.id, key);
         }
         Ok(())
     }

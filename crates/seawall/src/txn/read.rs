@@ -18,15 +18,20 @@ use std::sync::Arc;
 pub(super) enum RowLock {
     /// By itself.
     Point,
+    /// By itself, if it is there: one that is not there is not locked.
+    IfThere,
     /// By a range that this transaction holds over it already.
     InRange,
 }
 
 /// How the latest version of a row was found.
-enum Latest {
+pub(super) enum Latest {
     Absent,
     There(Stored),
+    /// Another transaction is in the way, and is to be waited for.
     Blocked,
+    /// Another has written it, and the request does not wait.
+    Busy(TxnId),
     Stale(TxnId),
 }
 
@@ -123,44 +128,57 @@ impl Txn {
         // Kept to the end: the pages of a tree that is dropped meanwhile stay until the lock is there, or the answer that the tree is not.
         let view = self.pin();
         tree.usable(self.id(), &view)?;
-        let engine = &*self.engine;
         loop {
-            let latest = engine.pool().retry(|| {
-                let leaf = tree.at.leaf_shared(engine.pool(), key)?;
-                let node = Node::open(&leaf)?;
-                let at = node.search_inside(key)?;
-                let entry = if at.found { Some(node.entry(at.slot)?) } else { None };
-                let writer = entry.as_ref().map_or(Writer::Nobody, |entry| self.writer_of(tree, key, entry));
-                let locked = match (writer, how) {
-                    (Writer::Me, _) => true,
-                    (Writer::Other, _) => false,
-                    (Writer::Nobody, RowLock::Point) => {
-                        engine.locks.try_point(&self.owner, tree.at.id, key, mode).is_ok()
-                    }
-                    (Writer::Nobody, RowLock::InRange) => {
-                        engine.locks.check_point(&self.owner, tree.at.id, key, mode).is_ok()
-                    }
-                };
-                if !locked {
-                    return Ok(Latest::Blocked);
-                }
-                tree.is_there(self.id(), &engine.active)?;
-                let Some(entry) = entry else { return Ok(Latest::Absent) };
-                if let Some(writer) = self.stale(&entry) {
-                    return Ok(Latest::Stale(writer));
-                }
-                if entry.flags & DELETED != 0 {
-                    return Ok(Latest::Absent);
-                }
-                Ok(Latest::There(Stored::of(entry.flags, entry.value)?))
-            })?;
-            match latest {
+            match self.lock_latest(tree, key, mode, how, wait)? {
                 Latest::Absent => return Ok(None),
                 Latest::There(stored) => return Ok(Some(self.fetch(tree, stored)?)),
                 Latest::Blocked => self.wait_to_lock(tree, key, mode, wait)?,
+                Latest::Busy(writer) => return Err(self.engine.locks.refused(writer, tree.at.id, key)),
                 Latest::Stale(writer) => return Err(self.conflict(writer, tree, key)),
             }
         }
+    }
+
+    /// One attempt at it, which waits for nothing. The caller has a view, which keeps the pages of a tree that is dropped.
+    pub(super) fn lock_latest(
+        &self,
+        tree: &TreeState,
+        key: &[u8],
+        mode: Mode,
+        how: RowLock,
+        wait: LockWait,
+    ) -> Result<Latest> {
+        let engine = &*self.engine;
+        engine.pool().retry(|| {
+            let leaf = tree.at.leaf_shared(engine.pool(), key)?;
+            let node = Node::open(&leaf)?;
+            let at = node.search_inside(key)?;
+            let entry = if at.found { Some(node.entry(at.slot)?) } else { None };
+            let there = entry.as_ref().is_some_and(|entry| !entry.is_deleted());
+            let writer = entry.as_ref().map_or(Writer::Nobody, |entry| self.writer_of(tree, key, entry, wait));
+            let locked = match writer {
+                Writer::Me => true,
+                Writer::Other => false,
+                Writer::Busy(writer) => return Ok(Latest::Busy(writer)),
+                Writer::Nobody if how == RowLock::Point || (how == RowLock::IfThere && there) => {
+                    engine.locks.room(&self.owner, tree.at.id, key)?;
+                    engine.locks.try_point(&self.owner, tree.at.id, key, mode).is_ok()
+                }
+                Writer::Nobody => engine.locks.check_point(&self.owner, tree.at.id, key, mode).is_ok(),
+            };
+            if !locked {
+                return Ok(Latest::Blocked);
+            }
+            tree.is_there(self.id(), &engine.active)?;
+            let Some(entry) = entry else { return Ok(Latest::Absent) };
+            if let Some(writer) = self.stale(&entry) {
+                return Ok(Latest::Stale(writer));
+            }
+            if !there {
+                return Ok(Latest::Absent);
+            }
+            Ok(Latest::There(Stored::of(entry.flags, entry.value)?))
+        })
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::engine::Engine;
 use super::locks::Mode;
-use super::transaction::{SavepointAt, Txn, Writing};
+use super::transaction::{Isolation, SavepointAt, Txn, Writing};
 use super::undo::{Stream, UndoRecord};
 use crate::btree::{
     DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, Node, Patch, Remove, Replace, Tree, free_overflow_body,
@@ -18,7 +18,8 @@ use crate::mutants::Mutant;
 use crate::space::Purpose;
 
 impl Txn {
-    /// Undoes what was done after `savepoint`, and goes on: the rows stay locked, for what was learned by changing them stays known.
+    /// Undoes what was done after `savepoint`, and goes on: the rows stay locked, for what was learned by changing them stays known. But at read
+    /// committed, where nothing that was learned has to stay true.
     ///
     /// # Errors
     /// [`Error::Usage`] when the transaction was rolled back to an earlier savepoint since, with which this one went. What stopped it; what was
@@ -31,8 +32,12 @@ impl Txn {
             return Err(Error::Usage(why.into()));
         }
         let before = self.changes;
+        // What was locked before the savepoint stays locked. At read committed the lock of a row that was only written goes with the write: only after
+        // it has given back locks of rows that it wrote, the two are not told apart, and all stay.
+        let read_committed = self.options.isolation == Isolation::ReadCommitted;
+        let rows = if read_committed && !self.owner.gave_back() { Rows::GoWithTheChange } else { Rows::StayLocked };
         let undone = loop {
-            match self.undo_last(savepoint, Rows::StayLocked) {
+            match self.undo_last(savepoint, rows) {
                 Ok(true) => {}
                 Ok(false) => break Ok(()),
                 Err(error) => break Err(error),
@@ -62,7 +67,7 @@ impl Txn {
     /// # Errors
     /// As [`Txn::roll_back_to`].
     pub fn undo_one(&mut self, savepoint: SavepointAt) -> Result<bool> {
-        self.undo_last(savepoint, Rows::GoWithTheTransaction)
+        self.undo_last(savepoint, Rows::GoWithTheChange)
     }
 
     fn undo_last(&mut self, savepoint: SavepointAt, rows: Rows) -> Result<bool> {
@@ -77,10 +82,15 @@ impl Txn {
         self.changes += 1;
         if rows == Rows::StayLocked {
             // While the row still bears this transaction's id: no moment without a lock.
-            if let UndoRecord::Insert { tree, key, .. }
-            | UndoRecord::Update { tree, key, .. }
-            | UndoRecord::Delete { tree, key, .. } = record.get()
-            {
+            let row = match record.get() {
+                UndoRecord::Insert { tree, key, .. } => Some((tree, key)),
+                // A row that it changed before stays locked by that change.
+                UndoRecord::Update { tree, key, previous, .. } | UndoRecord::Delete { tree, key, previous, .. } => {
+                    Some((tree, key)).filter(|_| previous.writer != *id)
+                }
+                _ => None,
+            };
+            if let Some((tree, key)) = row {
                 if engine.locks.try_point(&self.owner, tree, key, Mode::Exclusive).is_err() {
                     // Others wait for it. Nobody but this transaction ends it: it is there to be locked for.
                     drop(engine.locks.convert(*id, tree, key));
@@ -96,7 +106,7 @@ impl Txn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rows {
     StayLocked,
-    GoWithTheTransaction,
+    GoWithTheChange,
 }
 
 impl Engine {

@@ -195,6 +195,9 @@ impl Txn {
     /// Begins, without a snapshot.
     pub fn begin(engine: Arc<Engine>, options: TxOptions) -> Self {
         let owner = engine.locks.owner();
+        if options.isolation == Isolation::ReadCommitted {
+            owner.keep_points();
+        }
         Self {
             engine,
             options,

@@ -1,16 +1,30 @@
 //! Unique prefixes: a secondary index whose entries are its columns followed by the primary key.
 //!
-//! The prefix itself is locked as a point, so that of two transactions that insert entries with one prefix the second waits for the
-//! first. Then every entry that begins with it is locked for share and looked at in its latest version: those of unended transactions
-//! are waited for.
+//! 1. An attempt locks the prefix itself as a point, so that of two transactions that insert entries with one prefix the second begins when the first
+//!    has its entry in. Then every entry that begins with it is looked at in its latest version: those of unended transactions are waited
+//!    for, one that is there is locked for share.
+//! 2. When the entry is in, the prefix is given back: whoever inserts under it finds the entry, and waits for its writer. A rollback takes entry and
+//!    protection away together. At serializable the prefix stays locked: that nothing was there was an answer, which outlives a rollback to a savepoint.
+//! 3. Nobody waits for a row with the prefix locked. Otherwise the row's writer, who comes back for the same prefix, would close a circle. What it
+//!    waited for it gives back, and begins a new attempt.
 
 use super::locks::Mode;
-use super::transaction::Txn;
+use super::read::{Latest, RowLock};
+use super::transaction::{Isolation, Txn};
 use super::trees::TreeState;
-use super::write::Change;
+use crate::btree::inline_value_max;
 use crate::error::{Error, LockedOn, Result};
 use std::ops::Bound;
 use std::sync::Arc;
+
+/// How an attempt ended.
+enum Attempt {
+    Inserted,
+    /// Another transaction is in the way at this key: on an entry that is to be looked at, or on the place of the new one.
+    Blocked(Vec<u8>, Mode),
+    /// This key is there.
+    Exists(Vec<u8>),
+}
 
 impl Txn {
     /// Inserts unless another live key begins with the first `prefix_bytes` of `key`.
@@ -24,18 +38,59 @@ impl Txn {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
+        self.check_lengths(key, value)?;
         self.start()?;
         let prefix = &key[..prefix_bytes];
-        self.lock_point(tree, prefix, Mode::Exclusive)?;
+        if value.len() > inline_value_max(self.engine.pool().page_bytes(), key.len()) {
+            // Many steps, of which none may wait: the place is locked first.
+            self.lock_row(tree, key, Mode::Exclusive)?;
+        }
+        loop {
+            // Kept to the end of the attempt, as for every locking read.
+            let view = self.pin();
+            tree.usable(self.id(), &view)?;
+            let new = self.lock_point(tree, prefix, Mode::Exclusive)?;
+            let attempt = self.insert_under(tree, prefix, key, value);
+            if new && self.options.isolation != Isolation::Serializable {
+                let locks = &self.engine.locks;
+                match &attempt {
+                    // It is that row's lock as well.
+                    Ok(Attempt::Exists(there)) if there == prefix => {}
+                    // Those who wait for the prefix would only find the entry, and wait for it.
+                    Ok(Attempt::Inserted) => locks.give_back_unless_awaited(&self.owner, tree.at.id, prefix),
+                    _ => locks.give_back(&self.owner, tree.at.id, prefix),
+                }
+            }
+            match attempt? {
+                Attempt::Inserted => return Ok(()),
+                Attempt::Exists(key) => {
+                    self.tells();
+                    return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key } });
+                }
+                Attempt::Blocked(at, mode) => self.wait_for_row(tree, &at, mode)?,
+            }
+        }
+    }
+
+    /// One attempt, with the prefix locked. It waits for no other transaction.
+    fn insert_under(&mut self, tree: &Arc<TreeState>, prefix: &[u8], key: &[u8], value: &[u8]) -> Result<Attempt> {
         // Who drops it waits for that lock from now on, or has ended.
         tree.is_there(self.id(), &self.engine.active)?;
+        let how = if self.options.isolation == Isolation::Serializable { RowLock::Point } else { RowLock::IfThere };
         let mut from = Bound::Included(prefix.to_vec());
         while let Some(there) = self.neighbour(tree, &from, true)?.filter(|there| there.starts_with(prefix)) {
-            if self.lock_row(tree, &there, Mode::Shared)?.is_some() {
-                return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key: there } });
+            match self.lock_latest(tree, &there, Mode::Shared, how, self.options.wait)? {
+                Latest::Absent => {}
+                Latest::There(_) => return Ok(Attempt::Exists(there)),
+                Latest::Blocked => return Ok(Attempt::Blocked(there, Mode::Shared)),
+                Latest::Busy(writer) => return Err(self.engine.locks.refused(writer, tree.at.id, &there)),
+                Latest::Stale(writer) => return Err(self.conflict(writer, tree, &there)),
             }
             from = Bound::Excluded(there);
         }
-        self.change(tree, key, value, Change::Insert).map(|_| ())
+        if self.try_insert(tree, key, value)? {
+            return Ok(Attempt::Inserted);
+        }
+        Ok(Attempt::Blocked(key.to_vec(), Mode::Exclusive))
     }
 }

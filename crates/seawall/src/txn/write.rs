@@ -46,6 +46,8 @@ enum Attempt {
     Exists,
     /// Somebody else holds it.
     Blocked,
+    /// Another has written it, and this transaction does not wait.
+    Busy(TxnId),
     /// The snapshot does not see its latest version, written by this transaction.
     Stale(TxnId),
     /// The leaf has no room for a payload of this many bytes.
@@ -71,18 +73,43 @@ impl Txn {
     /// [`Error::KeyExists`], [`Error::KeyTooLong`], [`Error::ValueTooLong`], lock errors, [`Error::WriteConflict`],
     /// [`Error::NoSpace`], [`Error::Poisoned`].
     pub fn change(&mut self, tree: &Arc<TreeState>, key: &[u8], value: &[u8], change: Change) -> Result<bool> {
+        self.check_lengths(key, value)?;
         let page_bytes = self.engine.pool().page_bytes();
-        let key_max = btree::key_bytes_max(page_bytes);
+        self.start()?;
+        if value.len() <= inline_value_max(page_bytes, key.len()) {
+            return self.change_stored(tree, key, &NewValue { flags: 0, bytes: value }, change);
+        }
+        self.change_long(tree, key, value, change)
+    }
+
+    /// Whether key and value are short enough.
+    pub(super) fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let key_max = btree::key_bytes_max(self.engine.pool().page_bytes());
         if key.len() > key_max {
             return Err(Error::KeyTooLong { len_bytes: key.len(), max_bytes: key_max });
         }
         if value.len() as u64 > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong { len_bytes: value.len() as u64, max_bytes: VALUE_BYTES_MAX });
         }
-        self.start()?;
-        if value.len() <= inline_value_max(page_bytes, key.len()) {
-            return self.change_stored(tree, key, &NewValue { flags: 0, bytes: value }, change);
+        Ok(())
+    }
+
+    /// An insertion of a key that may be inserted, as far as that goes without waiting for another transaction: `false` where it would have to, and
+    /// nothing is changed then. The length of key and value are allowed.
+    ///
+    /// # Errors
+    /// As [`Txn::change`].
+    pub(super) fn try_insert(&mut self, tree: &Arc<TreeState>, key: &[u8], value: &[u8]) -> Result<bool> {
+        if value.len() > inline_value_max(self.engine.pool().page_bytes(), key.len()) {
+            // The caller has locked the row.
+            self.change_long(tree, key, value, Change::Insert)?;
+            return Ok(true);
         }
+        let new = NewValue { flags: 0, bytes: value };
+        Ok(self.change_unless_blocked(tree, key, &new, Change::Insert)?.is_some())
+    }
+
+    fn change_long(&mut self, tree: &Arc<TreeState>, key: &[u8], value: &[u8], change: Change) -> Result<bool> {
         // Locked before pages are taken: a tree that is dropped meanwhile, and purged, takes none. Nor is it written out for nothing when the
         // answer is known to be no.
         let there = self.lock_row(tree, key, Mode::Exclusive)?.is_some();
@@ -103,6 +130,22 @@ impl Txn {
     }
 
     fn change_stored(&mut self, tree: &Arc<TreeState>, key: &[u8], new: &NewValue<'_>, change: Change) -> Result<bool> {
+        loop {
+            match self.change_unless_blocked(tree, key, new, change)? {
+                Some(was_there) => return Ok(was_there),
+                None => self.wait_to_write(tree, key)?,
+            }
+        }
+    }
+
+    /// The same, but where another transaction is in the way: `None` then, with nothing changed.
+    fn change_unless_blocked(
+        &mut self,
+        tree: &Arc<TreeState>,
+        key: &[u8],
+        new: &NewValue<'_>,
+        change: Change,
+    ) -> Result<Option<bool>> {
         let undo_bytes = UndoRecord::room_for_row(key.len(), self.engine.pool().page_bytes());
         let engine = self.engine.clone();
         loop {
@@ -115,13 +158,14 @@ impl Txn {
                 Attempt::Done { was_there } => {
                     self.changes += 1;
                     self.owner.add_weight(1);
-                    return Ok(was_there);
+                    return Ok(Some(was_there));
                 }
                 Attempt::Exists => {
                     return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key: key.into() } });
                 }
                 Attempt::Stale(writer) => return Err(self.conflict(writer, tree, key)),
-                Attempt::Blocked => self.wait_to_write(tree, key)?,
+                Attempt::Blocked => return Ok(None),
+                Attempt::Busy(writer) => return Err(engine.locks.refused(writer, tree.at.id, key)),
                 Attempt::NoRoom(payload_bytes) => {
                     engine.make_room(tree.at, key, payload_bytes, Purpose::Grow)?;
                 }
@@ -201,20 +245,19 @@ impl Txn {
         match at.found {
             true => {
                 let entry = node.entry(slot)?;
-                let blocked = match self.writer_of(tree, key, &entry) {
-                    Writer::Me => false,
-                    Writer::Other => true,
-                    Writer::Nobody => engine.locks.check_write(&self.owner, tree.at.id, key).is_err(),
+                let may = match self.writer_of(tree, key, &entry, self.options.wait) {
+                    Writer::Me => Some(false),
+                    Writer::Other => None,
+                    Writer::Busy(writer) => return Ok(Attempt::Busy(writer)),
+                    Writer::Nobody => engine.locks.check_write(&self.owner, tree.at.id, key).ok(),
                 };
-                if blocked {
-                    return Ok(Attempt::Blocked);
-                }
+                let Some(has_point) = may else { return Ok(Attempt::Blocked) };
                 tree.is_there(self.id(), &engine.active)?;
                 if let Some(writer) = self.stale(&entry) {
                     return Ok(Attempt::Stale(writer));
                 }
                 let there = entry.flags & DELETED == 0;
-                match change {
+                let done = match change {
                     Change::Insert if there => Ok(self.told(tree, key, Attempt::Exists)),
                     Change::Update | Change::Delete if !there => {
                         Ok(self.told(tree, key, Attempt::Done { was_there: false }))
@@ -227,12 +270,16 @@ impl Txn {
                         }
                         self.overwrite(mtr, leaf, slot, tree, key, new, there)
                     }
+                }?;
+                if has_point && self.bears_its_id(mtr, leaf, slot)? {
+                    engine.locks.written(&self.owner, tree.at.id, key);
                 }
+                Ok(done)
             }
             false => {
-                if engine.locks.check_write(&self.owner, tree.at.id, key).is_err() {
+                let Ok(has_point) = engine.locks.check_write(&self.owner, tree.at.id, key) else {
                     return Ok(Attempt::Blocked);
-                }
+                };
                 tree.is_there(self.id(), &engine.active)?;
                 if matches!(change, Change::Update | Change::Delete) {
                     return Ok(self.told(tree, key, Attempt::Done { was_there: false }));
@@ -247,6 +294,9 @@ impl Txn {
                 let undo = engine.undo.append(stream, mtr, &record)?;
                 new.encode(*id, undo, payload);
                 mtr.run(leaf, &Insert::new(slot, prefix_len, key, payload));
+                if has_point {
+                    engine.locks.written(&self.owner, tree.at.id, key);
+                }
                 Ok(Attempt::Done { was_there: false })
             }
         }
@@ -254,10 +304,15 @@ impl Txn {
 
     /// Before a change is answered that changes nothing but tells what is there. That is a read: where conflicts fail it has to be what the
     /// snapshot shows, so the snapshot is taken now if it was not before.
-    fn tells(&self) {
+    pub(super) fn tells(&self) {
         if self.options.on_conflict == OnConflict::Fail {
             self.take_snapshot();
         }
+    }
+
+    /// Whether this transaction wrote the entry: others who meet it wait for this one.
+    fn bears_its_id(&self, mtr: &Mtr<'_>, leaf: Held, slot: usize) -> Result<bool, Stop> {
+        Ok(Node::open(mtr.page(leaf))?.entry(slot)?.writer == self.id())
     }
 
     /// The answer of a change that changes nothing. To a serializable transaction it has to stay true.

@@ -278,6 +278,12 @@ options! {
         "How long a transaction waits for a lock; 0 for not at all.",
         "Then the statement fails and the transaction may go on. Deadlocks are found at once, whatever this is.";
 
+    lock_memory_per_transaction, with_lock_memory_per_transaction: u64 as Size = 32 * MIB,
+        Range::Between(64 * KIB, TIB), Running, "bytes", [],
+        "The most memory that one transaction uses for locks on keys; a lock counts as 256 bytes.",
+        "Rows that it has written need no lock. Beyond it a read committed transaction is refused further locks (`TooManyLocks`) and keeps \
+         those it has; at the other levels its locks on the keys of one tree become one range, which locks what lies between them, too.";
+
     stats_interval, with_stats_interval: Duration as Time = Duration::from_secs(1),
         Range::Between(Duration::ZERO, Duration::from_secs(3600)), Running, "time", [],
         "How often the statistics are written where `seawall stat` and `seawall doctor` find them; 0 for not before the end.",

@@ -3,10 +3,11 @@
 //! 1. The active writer of a row holds it exclusively without an entry here. Who meets such a row makes the lock explicit on the writer's
 //!    behalf (`convert`) and waits for that.
 //! 2. Whatever is asked under a page latch never waits: it is granted or answered with a [`Conflict`]. Waiting is `wait`, with no latch held.
-//! 3. All locks of an owner go at its end, together. Rolling back to a savepoint releases none: a lock too many keeps others waiting, one too few
-//!    breaks isolation.
-//! 4. Memory is bounded per owner and tree: too many points become a range that covers them, too many ranges are joined. More may be locked than
-//!    was asked for, never less.
+//! 3. The locks of an owner go at its end, together. Rolling back to a savepoint releases none: a lock too many keeps others waiting, one too few
+//!    breaks isolation. Two kinds of points go before: that of a row which its owner has written (the row's writer is the lock from then on,
+//!    `written`), and that of a statement which needed it for one moment (`give_back`).
+//! 4. Memory is bounded per owner: too many points become a range that covers them, too many ranges are joined. More may be locked than
+//!    was asked for, never less. An owner that keeps its points (`LockOwner::keep_points`) gets no range: it is refused more ([`LockTable::room`]).
 //! 5. Order, each only after those before it: page latch | graph, held list of an owner, shard of points, shard of trees, list of owners,
 //!    wait cell. The graph's mutex and a latch are never held together.
 
@@ -19,17 +20,18 @@ mod range;
 mod span;
 mod wait;
 
+use crate::error::{Error, LockedOn};
 use crate::format::{TreeId, TxnId};
 use deadlock::Graph;
 use owner::{Held, Owners};
 use parking_lot::Mutex;
-use point::{Points, Taken};
+use point::{KeyMark, Points, Taken};
 use range::{Ask, Ranges};
 use seawall_io::Clock;
 use span::{Span, Want};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -161,7 +163,7 @@ pub enum Converted {
 pub struct LockConfig {
     /// The longest wait.
     pub timeout: Duration,
-    /// Points of one owner in one tree before they become a range.
+    /// Points of one owner before they become a range, or before it is refused more. Whoever opens the table says it in bytes.
     pub point_max: usize,
     /// Ranges of one owner in one tree and mode before neighbours are joined.
     pub range_max: usize,
@@ -178,6 +180,9 @@ impl LockConfig {
         Self { timeout: Duration::from_secs(50), point_max: 4096, range_max: 128, clock, blocking: true }
     }
 }
+
+/// What a point costs, at most: its place in the map of a shard, which may be half empty, and in its owner's set.
+pub const POINT_BYTES: u64 = 256;
 
 /// Counts since the table was made, and of now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -206,6 +211,8 @@ pub struct LockTable {
     graph: Mutex<Graph>,
     /// Waits that had begun may have closed a cycle: the next that begins searches from all of them.
     search_all: AtomicBool,
+    /// `point_max` of the configuration, which may be changed later.
+    point_max: AtomicUsize,
     waits: AtomicU64,
     deadlocks: AtomicU64,
     timeouts: AtomicU64,
@@ -223,6 +230,7 @@ impl LockTable {
             owners: Owners::new(),
             graph: Mutex::default(),
             search_all: AtomicBool::new(false),
+            point_max: AtomicUsize::new(config.point_max),
             waits: AtomicU64::new(0),
             deadlocks: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
@@ -233,6 +241,34 @@ impl LockTable {
 
     fn hash(&self, tree: TreeId, key: &[u8]) -> u64 {
         xxh3_64_with_seed(key, u64::from(tree.0)) & self.hash_mask
+    }
+
+    /// Gives each owner memory for locks on keys, bytes, from now on.
+    pub fn set_point_bytes(&self, bytes: u64) {
+        let points = usize::try_from(bytes / POINT_BYTES).unwrap_or(usize::MAX);
+        self.point_max.store(points.max(1), Ordering::Relaxed);
+    }
+
+    fn point_max(&self) -> usize {
+        self.point_max.load(Ordering::Relaxed)
+    }
+
+    /// Whether the owner may lock `key`: always, if its points become a range when there are too many. To be asked before [`Self::try_point`].
+    ///
+    /// # Errors
+    /// [`Error::TooManyLocks`].
+    pub fn room(&self, owner: &LockOwner, tree: TreeId, key: &[u8]) -> Result<(), Error> {
+        let (points, max) = (owner.points(), self.point_max());
+        if points < max || owner.may_grow() || self.holds(owner, tree, key) {
+            return Ok(());
+        }
+        Err(Error::TooManyLocks { locks: points, max_bytes: max as u64 * POINT_BYTES })
+    }
+
+    /// Whether the owner has a point for the key, or for another with the same hash.
+    #[must_use]
+    pub fn holds(&self, owner: &LockOwner, tree: TreeId, key: &[u8]) -> bool {
+        owner.points() > 0 && self.points.holds(owner, self.hash(tree, key))
     }
 
     /// A new owner, without locks. Costs the table nothing until it asks for one.
@@ -269,6 +305,20 @@ impl LockTable {
     /// # Errors
     /// [`Conflict`] with somebody in the way.
     pub fn try_point(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8], mode: Mode) -> Result<(), Conflict> {
+        self.try_new_point(owner, tree, key, mode).map(drop)
+    }
+
+    /// The same; whether the owner had no point there before, and has one now.
+    ///
+    /// # Errors
+    /// [`Conflict`] with somebody in the way.
+    pub fn try_new_point(
+        &self,
+        owner: &Arc<LockOwner>,
+        tree: TreeId,
+        key: &[u8],
+        mode: Mode,
+    ) -> Result<bool, Conflict> {
         let hash = self.hash(tree, key);
         let taken = self.using(owner, tree, |uses| {
             self.points.shard(hash).change(hash, |point| {
@@ -279,15 +329,15 @@ impl LockTable {
                 match self.ranges.check(&ask, &self.owners) {
                     Err(blocker) => Err(Conflict { blocker }),
                     Ok(true) => Ok(None),
-                    Ok(false) => Ok(Some(point.hold(owner, mode))),
+                    Ok(false) => Ok(Some(point.hold(owner, mode, KeyMark::of(tree, key)))),
                 }
             })
         })?;
         // A point it had may have been another key's with the same hash: this key is remembered, too.
-        if let Some(taken) = taken {
-            self.remember_point(owner, tree, hash, key, mode, taken == Taken::New);
+        if taken.is_some() {
+            self.remember_point(owner, tree, hash, key, mode);
         }
-        Ok(())
+        Ok(taken == Some(Taken::New))
     }
 
     /// What [`Self::try_point`] would answer, without locking: for rows met by a scan that holds a range over them already. Same conditions.
@@ -310,21 +360,22 @@ impl LockTable {
 
     /// Whether a key may be changed. To be called under the exclusive latch of the leaf where the key is or would be, before the change, unless
     /// the row's active writer is the owner itself: then it has the row already, and must not ask. Leaves no lock of its own: the change is the lock.
+    /// Says whether the owner has a point there, to be given to [`Self::written`] when the change is made.
     ///
     /// # Errors
     /// [`Conflict`] with somebody in the way.
-    pub fn check_write(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) -> Result<(), Conflict> {
+    pub fn check_write(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) -> Result<bool, Conflict> {
         let hash = self.hash(tree, key);
-        let more = self.using(owner, tree, |uses| {
+        let had = self.using(owner, tree, |uses| {
             let ask = Ask { owner, tree, want: Want::Key(key), mode: Mode::Exclusive, uses };
             let ranges = || self.ranges.check(&ask, &self.owners).map(drop).map_err(|blocker| Conflict { blocker });
             let shard = self.points.shard(hash);
             if shard.is_empty() {
-                return ranges().map(|()| false);
+                return ranges().map(|()| None);
             }
             let mut map = shard.map.lock();
             let Some(point) = map.get_mut(&hash) else {
-                return ranges().map(|()| false);
+                return ranges().map(|()| None);
             };
             if let Some(blocker) = point.blocker(owner, Mode::Exclusive) {
                 return Err(Conflict { blocker: blocker.clone() });
@@ -334,10 +385,52 @@ impl LockTable {
             // who waits for it could be let in beside the change.
             Ok(point.raise(owner))
         })?;
-        if more {
-            self.remember_point(owner, tree, hash, key, Mode::Exclusive, false);
+        if had == Some(Mode::Shared) {
+            self.remember_point(owner, tree, hash, key, Mode::Exclusive);
         }
-        Ok(())
+        Ok(had.is_some())
+    }
+
+    /// The owner has changed a row of which it has the point, and its leaf is still latched: from now on the row's writer is the lock. The point
+    /// stays if another owner waits for it, which could only find the row's writer and wait again.
+    pub fn written(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) {
+        if self.forget_point(owner, tree, key, true) {
+            owner.note_gave_back();
+        }
+    }
+
+    /// Gives back the point of a key that a statement of this owner has locked, which had no point there before. Those who wait for it are let in.
+    /// Does nothing if the point serves another key, too.
+    pub fn give_back(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) {
+        self.forget_point(owner, tree, key, false);
+    }
+
+    /// The same, unless another owner waits for it: that one waits on, until this one ends.
+    pub fn give_back_unless_awaited(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) {
+        self.forget_point(owner, tree, key, true);
+    }
+
+    fn forget_point(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8], stays_if_awaited: bool) -> bool {
+        let hash = self.hash(tree, key);
+        let mut held = owner.held.lock();
+        let gone = self.points.give_back(owner, hash, KeyMark::of(tree, key), stays_if_awaited);
+        if gone && held.remove(tree, hash) {
+            owner.set_points(owner.points().saturating_sub(1));
+        }
+        gone
+    }
+
+    /// Whether the writer of a row has not ended, for those who do not wait for it: nothing is made explicit. Same conditions as [`Self::convert`].
+    #[must_use]
+    pub fn is_held_by(&self, writer: TxnId) -> bool {
+        self.owners.writer(writer).is_some_and(|owner| !owner.held.lock().ended)
+    }
+
+    /// What a request that does not wait is told about a row that `holder` has written.
+    #[must_use]
+    pub fn refused(&self, holder: TxnId, tree: TreeId, key: &[u8]) -> Error {
+        self.timeouts.fetch_add(1, Ordering::Relaxed);
+        Error::LockTimeout { holder, on: LockedOn { tree, key: key.into() }, waited_ms: 0 }
     }
 
     /// Makes explicit that `writer` holds a row it has changed. To be called under the latch of the leaf, when the row's writer is active and not
@@ -352,7 +445,7 @@ impl LockTable {
                 return Converted::Gone;
             }
             let (taken, awaited) = self.points.shard(hash).change(hash, |point| {
-                let taken = point.hold(&blocker, Mode::Exclusive);
+                let taken = point.hold(&blocker, Mode::Exclusive, KeyMark::of(tree, key));
                 (taken, point.is_awaited())
             });
             blocker.contend();
@@ -362,7 +455,9 @@ impl LockTable {
                 self.search_all.store(true, Ordering::Release);
             }
             // May go over the limit: the owner's own next point makes up for it.
-            held.add(tree, hash, key, Mode::Exclusive, taken == Taken::New, self.config.point_max);
+            if held.add(tree, hash, key, Mode::Exclusive, blocker.may_grow()) {
+                blocker.set_points(blocker.points() + 1);
+            }
         }
         Converted::Held(Conflict { blocker })
     }
@@ -443,14 +538,19 @@ impl LockTable {
         }
     }
 
-    /// Enters a point in the owner's list; makes its points a range when they are too many.
-    fn remember_point(&self, owner: &Arc<LockOwner>, tree: TreeId, hash: u64, key: &[u8], mode: Mode, new: bool) {
+    /// Enters a point in the owner's list; makes the points of a tree a range when they are too many.
+    fn remember_point(&self, owner: &Arc<LockOwner>, tree: TreeId, hash: u64, key: &[u8], mode: Mode) {
         let mut held = owner.held.lock();
-        let at = held.add(tree, hash, key, mode, new, self.config.point_max);
-        let points = &mut held.trees[at];
-        if points.hashes.len() <= points.limit {
+        if held.add(tree, hash, key, mode, owner.may_grow()) {
+            owner.set_points(owner.points() + 1);
+        }
+        let max = self.point_max();
+        if owner.points() <= max.max(held.limit) || !owner.may_grow() {
             return;
         }
+        // The tree that gives most.
+        let Some(points) = held.trees.iter_mut().max_by_key(|points| points.hashes.len()) else { return };
+        let tree = points.tree;
         let ends = [(points.shared.take(), Mode::Shared), (points.exclusive.take(), Mode::Exclusive)];
         for (ends, mode) in ends {
             if let Some((lo, hi)) = ends {
@@ -460,14 +560,12 @@ impl LockTable {
         }
         // The range is there before the first point goes: no moment without a lock.
         points.hashes.retain(|&hash| !self.points.release_quiet(owner, hash));
-        points.limit = self.config.point_max.max(points.hashes.len() * 2);
+        points.hashes.shrink_to(64);
+        let left = held.trees.iter().map(|points| points.hashes.len()).sum();
+        owner.set_points(left);
+        // Those that are waited for stay: not each further one is to look through all of them again.
+        held.limit = if left > max / 2 { left * 2 } else { 0 };
         held.add_ranged(tree);
-    }
-
-    /// Enters a point that a wait was granted.
-    fn keep_point(&self, owner: &Arc<LockOwner>, tree: TreeId, hash: u64, key: &[u8], mode: Mode) {
-        let new = !owner.held.lock().trees.iter().any(|points| points.tree == tree && points.hashes.contains(&hash));
-        self.remember_point(owner, tree, hash, key, mode, new);
     }
 }
 

@@ -12,10 +12,10 @@ use super::{Mode, hash_map::ByHash};
 use crate::format::{TreeId, TxnId};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const USED_SLOTS: usize = 6;
 
@@ -28,6 +28,12 @@ pub struct LockOwner {
     doomed: AtomicBool,
     contended: AtomicBool,
     listed: AtomicBool,
+    /// Its points never become a range.
+    points_only: AtomicBool,
+    /// It has given a point back because it wrote the row.
+    gave_back: AtomicBool,
+    /// How many points it has, in all trees. Written with `held` locked.
+    points: AtomicUsize,
     used: [AtomicU32; USED_SLOTS],
     used_more: Mutex<Vec<TreeId>>,
     pub(super) held: Mutex<Held>,
@@ -39,6 +45,8 @@ pub(super) struct Held {
     /// Releasing has begun: nothing may be added.
     pub(super) ended: bool,
     pub(super) trees: SmallVec<[TreePoints; 2]>,
+    /// Points become a range when there are more than this, and more than the table allows.
+    pub(super) limit: usize,
     /// Trees with ranges of this owner.
     pub(super) ranged: SmallVec<[TreeId; 2]>,
 }
@@ -47,11 +55,9 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct TreePoints {
     pub(super) tree: TreeId,
-    /// Their hashes, each once.
-    pub(super) hashes: Vec<u64>,
-    /// They become a range when there are more than this.
-    pub(super) limit: usize,
-    /// The lowest and highest key of each mode since points last became a range.
+    /// Their hashes.
+    pub(super) hashes: HashSet<u64, BuildHasherDefault<ByHash>>,
+    /// The lowest and highest key of each mode since points last became a range, or since there was none. Not kept for points that never do.
     pub(super) shared: Option<(Vec<u8>, Vec<u8>)>,
     pub(super) exclusive: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -79,18 +85,27 @@ impl TreePoints {
 }
 
 impl Held {
-    /// Remembers a point; `new` when the owner had none there. Returns its tree's place in `trees`.
-    pub(super) fn add(&mut self, tree: TreeId, hash: u64, key: &[u8], mode: Mode, new: bool, limit: usize) -> usize {
+    /// Remembers a point. Only an owner whose points may `grow` into a range remembers where they lie.
+    pub(super) fn add(&mut self, tree: TreeId, hash: u64, key: &[u8], mode: Mode, grow: bool) -> bool {
         let at = self.trees.iter().position(|points| points.tree == tree).unwrap_or_else(|| {
-            self.trees.push(TreePoints { tree, hashes: Vec::new(), limit, shared: None, exclusive: None });
+            self.trees.push(TreePoints { tree, hashes: HashSet::default(), shared: None, exclusive: None });
             self.trees.len() - 1
         });
         let points = &mut self.trees[at];
-        if new {
-            points.hashes.push(hash);
+        if grow {
+            points.cover(key, mode);
         }
-        points.cover(key, mode);
-        at
+        points.hashes.insert(hash)
+    }
+
+    /// Forgets a point.
+    pub(super) fn remove(&mut self, tree: TreeId, hash: u64) -> bool {
+        let Some(points) = self.trees.iter_mut().find(|points| points.tree == tree) else { return false };
+        let there = points.hashes.remove(&hash);
+        if points.hashes.is_empty() {
+            (points.shared, points.exclusive) = (None, None);
+        }
+        there
     }
 
     pub(super) fn add_ranged(&mut self, tree: TreeId) {
@@ -110,6 +125,36 @@ impl LockOwner {
     /// Counts changes made: of a cycle of waits the owner with the least has to give way.
     pub fn add_weight(&self, changes: u64) {
         self.weight.fetch_add(changes, Ordering::Relaxed);
+    }
+
+    /// Says that its points never become a range: it has to be told when they are too many.
+    pub fn keep_points(&self) {
+        self.points_only.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its points may become a range.
+    pub(super) fn may_grow(&self) -> bool {
+        !self.points_only.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has given back the lock of a row that it wrote: a row whose change is taken back may have been locked before.
+    #[must_use]
+    pub fn gave_back(&self) -> bool {
+        self.gave_back.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_gave_back(&self) {
+        self.gave_back.store(true, Ordering::Relaxed);
+    }
+
+    /// How many points it has.
+    pub(super) fn points(&self) -> usize {
+        self.points.load(Ordering::Relaxed)
+    }
+
+    /// With `held` locked.
+    pub(super) fn set_points(&self, points: usize) {
+        self.points.store(points, Ordering::Relaxed);
     }
 
     /// Changes made.
@@ -204,6 +249,9 @@ impl Owners {
             doomed: AtomicBool::new(false),
             contended: AtomicBool::new(false),
             listed: AtomicBool::new(false),
+            points_only: AtomicBool::new(false),
+            gave_back: AtomicBool::new(false),
+            points: AtomicUsize::new(0),
             used: std::array::from_fn(|_| AtomicU32::new(0)),
             used_more: Mutex::default(),
             held: Mutex::default(),

@@ -6,19 +6,22 @@
 //!    the point already and wants more goes ahead of those who hold nothing: they wait for it anyway.
 //! 3. After every change of its holders or its queue a point is granted on, from the front, as far as it goes; nobody who could have it waits.
 //! 4. A point that nobody holds and nobody waits for is not in the map.
-//! 5. `entries` of a shard is at least the number of points in its map, and is raised before ranges are looked at on behalf of a new point: who adds a
+//! 5. A holder goes before its owner ends only if it holds the point for one key ([`KeyMark`]), and that key needs it no longer.
+//! 6. `entries` of a shard is at least the number of points in its map, and is raised before ranges are looked at on behalf of a new point: who adds a
 //!    range and then finds `entries` zero has no point there to fear.
 
 use super::hash_map::ByHash;
 use super::owner::LockOwner;
 use super::wait::{Place, Waiter};
 use super::{Mode, cell::Outcome};
+use crate::format::TreeId;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Those who were granted and are to be woken once the shard is let go.
 pub(super) type Wakes = SmallVec<[Arc<Waiter>; 4]>;
@@ -27,6 +30,21 @@ pub(super) type Wakes = SmallVec<[Arc<Waiter>; 4]>;
 struct Holder {
     owner: Arc<LockOwner>,
     mode: Mode,
+    /// The key that it holds.
+    mark: KeyMark,
+}
+
+/// A second hash, by which a holder knows its key: a point is given back for a key only if no other key with the same hash needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeyMark(u64);
+
+impl KeyMark {
+    /// Two keys or more: never given back before the end.
+    const SEVERAL: Self = Self(0);
+
+    pub(super) fn of(tree: TreeId, key: &[u8]) -> Self {
+        Self(xxh3_64_with_seed(key, !u64::from(tree.0)).max(1))
+    }
 }
 
 /// One locked key.
@@ -66,15 +84,20 @@ impl Point {
     }
 
     /// Makes `owner` a holder, whoever else is one.
-    pub(super) fn hold(&mut self, owner: &Arc<LockOwner>, mode: Mode) -> Taken {
+    pub(super) fn hold(&mut self, owner: &Arc<LockOwner>, mode: Mode, mark: KeyMark) -> Taken {
         match self.holders.iter_mut().find(|holder| holder.owner.serial == owner.serial) {
-            Some(holder) if holder.mode >= mode => Taken::Had,
             Some(holder) => {
+                if holder.mark != mark {
+                    holder.mark = KeyMark::SEVERAL;
+                }
+                if holder.mode >= mode {
+                    return Taken::Had;
+                }
                 holder.mode = mode;
                 Taken::More
             }
             None => {
-                self.holders.push(Holder { owner: owner.clone(), mode });
+                self.holders.push(Holder { owner: owner.clone(), mode, mark });
                 // It may be waiting here for another key with the same hash, behind somebody who waits for it now.
                 if let Some(at) = self.queue.iter().position(|waiter| waiter.owner.serial == owner.serial) {
                     if let Some(waiter) = self.queue.remove(at) {
@@ -86,10 +109,17 @@ impl Point {
         }
     }
 
-    /// Makes exclusive what `owner` holds here, if it holds anything; says whether it was less.
-    pub(super) fn raise(&mut self, owner: &LockOwner) -> bool {
-        let own = self.holders.iter_mut().find(|holder| holder.owner.serial == owner.serial);
-        own.is_some_and(|own| std::mem::replace(&mut own.mode, Mode::Exclusive) == Mode::Shared)
+    /// Makes exclusive what `owner` holds here, if it holds anything. Returns what it held.
+    pub(super) fn raise(&mut self, owner: &LockOwner) -> Option<Mode> {
+        let own = self.holders.iter_mut().find(|holder| holder.owner.serial == owner.serial)?;
+        Some(std::mem::replace(&mut own.mode, Mode::Exclusive))
+    }
+
+    /// Takes `owner` off the point if it holds it for this key alone.
+    fn give_back(&mut self, owner: &LockOwner, mark: KeyMark) -> bool {
+        let before = self.holders.len();
+        self.holders.retain(|holder| holder.owner.serial != owner.serial || holder.mark != mark);
+        self.holders.len() < before
     }
 
     /// Somebody waits here.
@@ -118,7 +148,7 @@ impl Point {
             let Some(first) = self.queue.pop_front() else { return };
             // Who was doomed or timed out in between is gone for good.
             if first.cell.settle(Outcome::Granted) {
-                self.hold(&first.owner, first.mode);
+                self.hold(&first.owner, first.mode, KeyMark::of(first.tree, &first.key));
                 wakes.push(first);
             }
         }
@@ -212,6 +242,18 @@ impl Points {
             }
             quiet
         })
+    }
+
+    /// Whether `owner` holds a point.
+    pub(super) fn holds(&self, owner: &LockOwner, hash: u64) -> bool {
+        let shard = self.shard(hash);
+        !shard.is_empty() && shard.map.lock().get(&hash).is_some_and(|point| point.own(owner).is_some())
+    }
+
+    /// Takes `owner` off a point that it holds for one key, which needs the lock no longer. If the lock `stays_if_awaited` and another owner waits
+    /// for it, nothing is done. Says whether it was given back.
+    pub(super) fn give_back(&self, owner: &LockOwner, hash: u64, mark: KeyMark, stays_if_awaited: bool) -> bool {
+        self.shard(hash).change(hash, |point| !(stays_if_awaited && point.is_awaited()) && point.give_back(owner, mark))
     }
 
     /// Puts `waiter` in the queue of its point if it has to wait there. Says whether it has.

@@ -85,7 +85,8 @@ impl TreeRanges {
     fn add(&mut self, owner: &Arc<LockOwner>, span: Span, mode: Mode, range_max: usize) {
         let spans = self.holder(owner).spans(mode);
         spans.add(span);
-        if spans.join_to(range_max) {
+        // Of an owner that keeps its points they are single keys for which it waited, and no more than that is to be locked.
+        if owner.may_grow() && spans.join_to(range_max) {
             // What lies between them was waited for by others, perhaps; from now on they wait for this owner.
             owner.contend();
         }

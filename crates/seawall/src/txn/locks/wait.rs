@@ -166,7 +166,7 @@ impl LockTable {
     /// Enters what a waiter was granted in its owner's list.
     pub(super) fn keep(&self, waiter: &Arc<Waiter>) {
         match waiter.place {
-            Place::Point { hash } => self.keep_point(&waiter.owner, waiter.tree, hash, &waiter.key, waiter.mode),
+            Place::Point { hash } => self.remember_point(&waiter.owner, waiter.tree, hash, &waiter.key, waiter.mode),
             Place::Tree { .. } => waiter.owner.held.lock().add_ranged(waiter.tree),
         }
     }

@@ -17,6 +17,7 @@ fn mode() -> impl Strategy<Value = Mode> {
 enum Step {
     Point(usize, u8, Mode),
     Write(usize, u8),
+    Briefly(usize, u8, Mode),
     Range(usize, u8, u8, Mode),
     Convert(usize),
     End(usize),
@@ -28,6 +29,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (owner.clone(), key.clone(), mode()).prop_map(|(owner, key, mode)| Step::Point(owner, key, mode)),
         3 => (owner.clone(), key.clone()).prop_map(|(owner, key)| Step::Write(owner, key)),
+        2 => (owner.clone(), key.clone(), mode()).prop_map(|(owner, key, mode)| Step::Briefly(owner, key, mode)),
         3 => (owner.clone(), key.clone(), 0..6_u8, mode()).prop_map(|(owner, lo, len, mode)| Step::Range(owner, lo, lo + len, mode)),
         1 => (0..24_usize).prop_map(Step::Convert),
         1 => owner.prop_map(Step::End),
@@ -111,11 +113,30 @@ proptest! {
                         continue;
                     }
                     let taken = has.iter().enumerate().any(|(other, has)| other != me && has.keeps_point_from(key, X));
-                    let answer = table.check_write(&owners[me], TREE, &[key]).is_ok();
-                    prop_assert!(!(answer && taken), "{:?} was granted", step);
-                    prop_assert!(!exact || answer != taken, "{:?} was refused", step);
-                    if answer {
+                    let answer = table.check_write(&owners[me], TREE, &[key]);
+                    prop_assert!(!(answer.is_ok() && taken), "{:?} was granted", step);
+                    prop_assert!(!exact || answer.is_ok() != taken, "{:?} was refused", step);
+                    if let Ok(has_point) = answer {
                         rows.insert(key, me);
+                        if has_point {
+                            table.written(&owners[me], TREE, &[key]);
+                            prop_assert!(!exact || !table.holds(&owners[me], TREE, &[key]), "the row is the lock");
+                        }
+                    }
+                }
+                Step::Briefly(me, key, mode) => {
+                    if rows.contains_key(&key) {
+                        continue;
+                    }
+                    let taken = has.iter().enumerate().any(|(other, has)| other != me && has.keeps_point_from(key, mode));
+                    let before = table.stats().points;
+                    let answer = table.try_new_point(&owners[me], TREE, &[key], mode);
+                    prop_assert!(!(answer.is_ok() && taken), "{:?} was granted", step);
+                    if let Ok(true) = answer {
+                        table.give_back(&owners[me], TREE, &[key]);
+                        prop_assert!(!exact || table.stats().points == before, "nothing is left");
+                    } else if answer.is_ok() {
+                        has[me].points.push((key, mode));
                     }
                 }
                 Step::Range(me, lo, hi, mode) => {
@@ -208,11 +229,14 @@ impl Queues {
             Request::Point { tree, key, mode } => self.table.try_point(owner, tree, key, mode).is_ok(),
             Request::Range { tree, lo, hi, mode } => self.table.add_range(owner, tree, lo, hi, mode).is_ok(),
             Request::Write { tree, key } => {
-                let may = self.table.check_write(owner, tree, key).is_ok();
-                if may {
+                let may = self.table.check_write(owner, tree, key);
+                if let Ok(has_point) = may {
                     self.rows.insert(key[0], me);
+                    if has_point {
+                        self.table.written(owner, tree, key);
+                    }
                 }
-                may
+                may.is_ok()
             }
         }
     }

@@ -101,18 +101,53 @@ impl<'w> Txn<'w> {
         loop {
             let mut row = self.world.rows[at].write();
             let answer = match self.row(at, *row) {
-                Some(answer) => answer,
+                Some(answer) => answer.map(|()| false),
                 None => self.world.table.check_write(&self.owner, TREE, &key(at)),
             };
-            if answer.is_ok() {
+            if let Ok(has_point) = answer {
                 self.undo.push((at, *row));
                 *row = self.owner.txn();
+                if has_point {
+                    self.world.table.written(&self.owner, TREE, &key(at));
+                }
                 self.owner.add_weight(1);
                 self.enter(at, X);
                 return Ok(());
             }
             drop(row);
             self.world.table.wait(&self.owner, &Request::Write { tree: TREE, key: &key(at) }, WaitPolicy::Wait)?;
+        }
+    }
+
+    /// Locks a key for one moment, and keeps nothing of what it was granted.
+    fn lock_briefly(&mut self, at: usize) -> crate::Result<()> {
+        let (table, key) = (&self.world.table, key(at));
+        let mut new = !table.holds(&self.owner, TREE, &key);
+        loop {
+            let row = self.world.rows[at].read();
+            // With its row written by another, it is only waited for.
+            let granted = match self.row(at, *row) {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(_)) => false,
+                None => table.try_point(&self.owner, TREE, &key, X).is_ok(),
+            };
+            if granted {
+                let entered = self.world.register[at].lock();
+                let me = self.owner.serial;
+                assert!(entered.alone.is_none_or(|other| other == me), "{at}: beside an exclusive one");
+                assert!(entered.reads.iter().all(|&other| other == me), "{at}: exclusive beside a shared one");
+            }
+            drop(row);
+            if !granted {
+                table.wait(&self.owner, &Request::Point { tree: TREE, key: &key, mode: X }, WaitPolicy::Wait)?;
+            }
+            if std::mem::take(&mut new) {
+                table.give_back(&self.owner, TREE, &key);
+                new = !granted;
+            }
+            if granted {
+                return Ok(());
+            }
         }
     }
 
@@ -143,7 +178,8 @@ impl<'w> Txn<'w> {
             let mode = if dice.random() { S } else { X };
             match dice.random_range(0..8) {
                 0..3 => self.lock(at, mode, false)?,
-                3..7 => self.write(at)?,
+                3..6 => self.write(at)?,
+                6 => self.lock_briefly(at)?,
                 _ => self.scan(at, (at + dice.random_range(1..4)).min(KEYS), mode)?,
             }
             if dice.random_ratio(1, 4) {
