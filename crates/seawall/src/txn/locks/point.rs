@@ -131,6 +131,10 @@ impl Point {
         let upgrades = self.own(&waiter.owner).is_some();
         let ahead = |other: &Arc<Waiter>| !upgrades || self.own(&other.owner).is_some();
         let at = self.queue.iter().position(|other| !ahead(other)).unwrap_or(self.queue.len());
+        if at < self.queue.len() {
+            // Those behind it wait for it from now on, also those who wanted to share the point with it and waited for another.
+            waiter.owner.contend();
+        }
         self.queue.insert(at, waiter.clone());
     }
 
