@@ -26,6 +26,7 @@ mod method;
 mod os;
 mod prealloc;
 pub mod probe;
+mod process;
 mod stats;
 
 pub use buf::{AlignedBuf, Arena, BUFFER_ALIGN, IoBuf};
@@ -40,6 +41,7 @@ pub use file::{Barrier, File, FileOptions, FileRequest, Pending};
 pub use method::{EffectiveMode, FlushMethod, UnknownFlushMethod};
 pub use os::{Backend, BackendUnavailable, OsDisk, UnknownBackend};
 pub use prealloc::{FILLING, Fill, FillOptions, FillStep, STEP_BYTES, recycle, sweep};
+pub use process::Process;
 pub use stats::{CellSnapshot, GROUPING_POWER, IoSnapshot, IoStats, MAX_VALUE_POWER};
 
 /// The README's example, tested.

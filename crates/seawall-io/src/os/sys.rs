@@ -3,6 +3,8 @@
 
 use rustix::fd::{AsRawFd as _, BorrowedFd};
 use rustix::io::Errno;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `RWF_DONTCACHE` (Linux 6.14).
 pub(crate) const RWF_DONTCACHE: u32 = 0x80;
@@ -12,6 +14,28 @@ pub(crate) const FALLOC_FL_WRITE_ZEROES: u32 = 0x80;
 pub(crate) const STATX_WRITE_ATOMIC: u32 = 0x1_0000;
 /// `cachestat(2)` has the same number on every architecture (Linux 6.5).
 const SYS_CACHESTAT: libc::c_long = 451;
+
+/// How often the C library has forked on the way from the process in which counting began to this one.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// How many forks were counted between the first process that counted and this one.
+#[inline]
+pub(crate) fn forks() -> u64 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Has forks counted from now on.
+pub(crate) fn count_forks() {
+    extern "C" fn in_child() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handler does nothing but to add to an atomic, which is allowed in a child of a process with threads, and it is never unloaded.
+        let answer = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        assert_eq!(answer, 0, "no memory for a handler of fork");
+    });
+}
 
 #[repr(C)]
 struct Range {

@@ -110,6 +110,7 @@ impl Database {
     /// # Ok::<(), seawall::Error>(())
     /// ```
     pub fn check(&self) -> Result<Vec<Finding>> {
+        self.here()?;
         let work = &*self.inner.work;
         for look in 1..=LOOKS_MAX {
             let held = work.hold();

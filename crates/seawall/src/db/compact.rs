@@ -75,6 +75,7 @@ impl Database {
     /// ```
     pub fn fragmentation(&self, tree: &Tree) -> Result<Fragmentation> {
         let engine = self.inner.engine();
+        engine.admit(&tree.state)?;
         let view = engine.active.view();
         tree.state.usable(TxnId::NONE, &view)?;
         tree.state.at.fragmentation(engine.pool())
@@ -143,6 +144,7 @@ impl Database {
 
     /// The tree is one that cannot be rolled back any more.
     fn must_be_committed(&self, tree: &Tree) -> Result<()> {
+        self.inner.engine().admit(&tree.state)?;
         let tx = self.begin()?;
         match tx.open_tree(tree.name()) {
             Ok(found) if found.id() == tree.id() => return Ok(()),

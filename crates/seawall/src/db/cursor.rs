@@ -3,7 +3,8 @@
 use super::database::Tree;
 use super::transaction::Transaction;
 use crate::btree::LookAhead;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::format::TreeId;
 use crate::txn::{LockWait, Mode, Scan, ScanLock, Seek};
 use std::ops::{Bound, RangeBounds};
 
@@ -43,6 +44,8 @@ pub struct Cursor<'t>(Scan<'t>);
 /// A position to come back to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
+    /// The tree, and the opening of the database.
+    of: (TreeId, u64),
     key: Vec<u8>,
     on_entry: bool,
 }
@@ -112,14 +115,19 @@ impl<'t> Cursor<'t> {
     /// Where it stands.
     #[must_use]
     pub fn position(&self) -> Position {
-        Position { key: self.0.key().to_vec(), on_entry: self.0.is_on_entry() }
+        Position { of: self.0.tree(), key: self.0.key().to_vec(), on_entry: self.0.is_on_entry() }
     }
 
     /// Goes back to where it stood: true when that very entry is there, else it stands on the first one behind, if any.
     ///
     /// # Errors
-    /// As [`Cursor::seek`].
+    /// As [`Cursor::seek`]; [`Error::Usage`] for a position in another tree or of another database.
     pub fn restore(&mut self, position: &Position) -> Result<bool> {
+        if position.of != self.0.tree() {
+            let ((there, owner), (here, me)) = (position.of, self.0.tree());
+            let whose = if owner == me { "" } else { " of another database, or of an earlier opening of this one" };
+            return Err(Error::Usage(format!("a position in tree {there}{whose} for a cursor over tree {here}")));
+        }
         let found = self.0.seek(Seek::AtLeast(&position.key))?;
         Ok(found && position.on_entry && self.0.key() == position.key)
     }

@@ -20,6 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// An open database. Clones share it; it closes with the last clone and transaction.
+///
+/// It is of the process that opened it. After a `fork` the child has copies of all handles: each call on them is an [`Error::Usage`] (or empty,
+/// where the answer is no `Result`), and dropping them touches nothing.
 #[derive(Debug, Clone)]
 pub struct Database {
     pub(super) inner: Arc<Inner>,
@@ -181,8 +184,20 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// In a process forked from its own: leaves everything as it is. Threads are not joined (they are not here), files not closed, and what
+    /// would do any of that when dropped is kept for ever.
+    fn leave(&mut self) {
+        std::mem::forget((self.threads.get_mut().take(), self.publisher.get_mut().take()));
+        std::mem::forget((self.work.clone(), self.counts.clone(), self.prepared.clone()));
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
+        if !self.engine().instance.is_here() {
+            return self.leave();
+        }
         for txn in self.prepared.lock().values_mut().flatten() {
             txn.keep();
         }
@@ -193,6 +208,12 @@ impl Drop for Inner {
 }
 
 impl Database {
+    /// Refuses what is asked for in a process that was forked from the one that opened it.
+    #[inline]
+    pub(super) fn here(&self) -> Result<()> {
+        self.inner.engine().instance.here()
+    }
+
     /// Makes a tree, or opens it when it is there.
     ///
     /// # Errors
@@ -262,7 +283,9 @@ impl Database {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn get_with<T>(&self, tree: &Tree, key: &[u8], f: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        self.inner.engine().get_with(&tree.state, key, f)
+        let engine = self.inner.engine();
+        engine.admit(&tree.state)?;
+        engine.get_with(&tree.state, key, f)
     }
 
     /// Begins a transaction: repeatable read on a snapshot that is taken at its first read without a lock (or by
@@ -279,6 +302,7 @@ impl Database {
     /// # Errors
     /// As [`Database::begin`].
     pub fn begin_with(&self, options: TxOptions) -> Result<Transaction> {
+        self.here()?;
         let durability = options.durability.unwrap_or_else(|| self.inner.work.durability());
         let txn = Txn::begin(self.inner.engine().clone(), options);
         Ok(Transaction::new(self.inner.clone(), txn, durability))
@@ -365,9 +389,12 @@ impl Database {
         unreachable!("the last attempt returns")
     }
 
-    /// The names of the prepared transactions, in order.
+    /// The names of the prepared transactions, in order; none in a forked process.
     #[must_use]
     pub fn prepared(&self) -> Vec<Xid> {
+        if self.here().is_err() {
+            return Vec::new();
+        }
         let prepared = self.inner.prepared.lock();
         prepared.iter().filter(|(_, txn)| txn.is_some()).map(|(xid, _)| xid.clone()).collect()
     }
@@ -377,6 +404,7 @@ impl Database {
     /// # Errors
     /// [`Error::Unknown`], [`Error::Poisoned`] and [`Error::NoSpace`] (it stays prepared), [`Error::OutcomeUnknown`].
     pub fn commit_prepared(&self, xid: &Xid) -> Result<()> {
+        self.here()?;
         self.inner.engine().health().check()?;
         let txn = self.inner.take_prepared(xid)?;
         let begun = self.inner.counts.now();
@@ -399,6 +427,7 @@ impl Database {
     /// # Errors
     /// [`Error::Unknown`], [`Error::Poisoned`]; [`Error::NoSpace`] and reading errors: it is decided then, and completed in the background.
     pub fn rollback_prepared(&self, xid: &Xid) -> Result<()> {
+        self.here()?;
         self.inner.engine().health().check()?;
         let taken = self.inner.take_prepared(xid)?;
         let log = self.inner.engine().log();
@@ -414,6 +443,7 @@ impl Database {
     /// # Errors
     /// [`Error::Poisoned`].
     pub fn checkpoint(&self) -> Result<()> {
+        self.here()?;
         self.inner.work.engine.pool().flush_all().map(drop)
     }
 
@@ -435,6 +465,7 @@ impl Database {
     /// # Errors
     /// What stopped it.
     pub fn step_task(&self, task: Task) -> Result<bool> {
+        self.here()?;
         self.inner.work.step(task)
     }
 
@@ -449,6 +480,7 @@ impl Database {
     /// # Errors
     /// [`Error::Usage`] while another handle or transaction is alive; else what stopped it: nothing committed is lost.
     pub fn close(self) -> Result<()> {
+        self.here()?;
         match Arc::try_unwrap(self.inner) {
             Ok(inner) => inner.close(),
             Err(_) => {

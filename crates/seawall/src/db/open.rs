@@ -25,7 +25,7 @@ use crate::log::{Log, LogConfig, LogReader};
 use crate::mutants::{Mutant, Planted};
 use crate::recovery;
 use crate::space::{Purpose, Space};
-use crate::txn::{ActiveSet, Engine, LockConfig, LockTable, OpenState, OpenStream, Trees, Txn, UndoStore};
+use crate::txn::{ActiveSet, Engine, Instance, LockConfig, LockTable, OpenState, OpenStream, Trees, Txn, UndoStore};
 use parking_lot::Mutex;
 use seawall_io::{Clock, Disk, FlushMethod, IoStats, OsDisk, SystemClock};
 use std::collections::BTreeMap;
@@ -313,13 +313,15 @@ impl Opening {
         let catalog_root = space.catalog_root()?;
         let locks = LockTable::new(lock_config);
         locks.set_point_bytes(options.lock_memory_per_transaction());
+        let instance = Instance::new();
         let engine = Arc::new(Engine {
+            instance,
             catalog_root,
             space,
             undo,
             locks,
             active,
-            trees: Trees::default(),
+            trees: Trees::new(instance.number()),
             resumed: AtomicU64::new(0),
             unfinished: Mutex::default(),
             purge: Mutex::default(),

@@ -35,6 +35,7 @@ pub struct RangeEstimate {
 }
 
 pub(super) fn estimate(tx: &Transaction, tree: &Tree, (start, end): &Bounds) -> Result<RangeEstimate> {
+    tx.txn().admit(&tree.state)?;
     if is_empty(start, end) {
         return Ok(RangeEstimate::default());
     }
@@ -103,7 +104,9 @@ impl<'t> Ranges<'t> {
             first_leaves: Stream::default(),
             failed: None,
         };
+        ranges.failed = tx.txn().admit(&tree.state).err();
         match order {
+            _ if ranges.failed.is_some() => {}
             RangeOrder::Key => {
                 for range in &ranges.coming {
                     ranges.ahead.then(&range.start, &range.end);

@@ -18,7 +18,11 @@ impl Database {
     /// The options in use.
     #[must_use]
     pub fn options(&self) -> Options {
-        self.inner.options.lock().clone()
+        match self.here() {
+            Ok(()) => self.inner.options.lock().clone(),
+            // The thread that has it locked may not be here.
+            Err(_) => self.inner.options.try_lock().map(|options| options.clone()).unwrap_or_default(),
+        }
     }
 
     /// Changes an option while the database is open. It is in effect from now on, and forgotten when the database is closed: `seawall.toml` is for
@@ -37,6 +41,7 @@ impl Database {
     /// # Ok::<(), seawall::Error>(())
     /// ```
     pub fn set(&self, option: &str, value: &str) -> Result<()> {
+        self.here()?;
         let mut options = self.inner.options.lock();
         let mut changed = options.clone();
         changed.set_running(option, value)?;
@@ -78,6 +83,7 @@ impl Database {
     /// [`Error::NoSpace`] before anything is done when the disk has too little room, or when it fills up meanwhile: what was made stays.
     /// [`Error::Usage`] when no file of pages can be that large.
     pub fn grow(&self, bytes: u64) -> Result<u64> {
+        self.here()?;
         let pool = self.inner.engine().pool();
         let page_bytes = pool.page_bytes() as u64;
         let size = || u64::from(pool.file_pages()) * page_bytes;

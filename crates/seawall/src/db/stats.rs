@@ -313,7 +313,7 @@ fn ns(time: Duration) -> u64 {
 }
 
 impl Database {
-    /// What the engine counts, now. Cheap enough for once a second.
+    /// What the engine counts, now; nothing in a forked process. Cheap enough for once a second.
     ///
     /// ```
     /// let db = seawall::Database::in_memory()?;
@@ -325,12 +325,15 @@ impl Database {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.inner.counts.gather()
+        if self.here().is_ok() { self.inner.counts.gather() } else { Stats::default() }
     }
 
-    /// Space that a tree owns, bytes. Looks nothing up.
+    /// Space that a tree owns, bytes; 0 for a tree of another database or opening, and in a forked process. Looks nothing up.
     #[must_use]
     pub fn tree_bytes(&self, tree: &super::database::Tree) -> u64 {
+        if self.inner.engine().admit(&tree.state).is_err() {
+            return 0;
+        }
         let space = &self.inner.engine().space;
         u64::from(space.pages_of(tree.id())) * space.pool().page_bytes() as u64
     }

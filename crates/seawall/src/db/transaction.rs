@@ -8,8 +8,10 @@ use crate::error::{Error, Result};
 use crate::format::TxnId;
 use crate::log::Durability;
 use crate::txn::{Change, Committing, Mode, SavepointAt, Txn};
+use std::cell::Cell;
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A transaction. Dropped without [`Transaction::commit`], it is rolled back.
@@ -32,11 +34,29 @@ pub struct Transaction {
     txn: Txn,
     inner: Arc<Inner>,
     durability: Durability,
+    /// Whose savepoints they are: unique in this process, 0 before the first.
+    number: u64,
 }
 
 /// A point that a transaction can be rolled back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Savepoint(SavepointAt);
+pub struct Savepoint {
+    /// [`Transaction::number`].
+    of: u64,
+    at: SavepointAt,
+}
+
+/// A number that no other transaction of this process has. Threads share nothing for it but one count of themselves.
+fn next_number() -> u64 {
+    static THREADS: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NEXT: Cell<u64> = Cell::new(THREADS.fetch_add(1, Ordering::Relaxed) << 40);
+    }
+    NEXT.with(|next| {
+        next.set(next.get() + 1);
+        next.get()
+    })
+}
 
 /// A commit that was submitted; see [`Transaction::commit_start`]. Dropped, it is waited for.
 #[derive(Debug)]
@@ -50,7 +70,7 @@ pub struct Commit {
 
 impl Transaction {
     pub(super) fn new(inner: Arc<Inner>, txn: Txn, durability: Durability) -> Self {
-        Self { inner, txn, durability }
+        Self { inner, txn, durability, number: 0 }
     }
 
     /// Counts what went wrong.
@@ -62,6 +82,7 @@ impl Transaction {
     }
 
     fn change(&mut self, tree: &Tree, key: &[u8], value: &[u8], change: Change) -> Result<bool> {
+        self.txn.admit(&tree.state)?;
         let changed = self.txn.change(&tree.state, key, value, change);
         self.noted(changed)
     }
@@ -83,6 +104,7 @@ impl Transaction {
     /// # Errors
     /// None today; the result leaves room for limits.
     pub fn take_snapshot(&self) -> Result<()> {
+        self.txn.here()?;
         self.txn.take_snapshot();
         Ok(())
     }
@@ -92,6 +114,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::TreeDropped`]; [`Error::Io`] and [`Error::Corrupt`] when a page cannot be read; when serializable also lock errors.
     pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.txn.admit(&tree.state)?;
         self.txn.get(&tree.state, key)
     }
 
@@ -101,6 +124,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn get_with<T>(&self, tree: &Tree, key: &[u8], f: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.txn.admit(&tree.state)?;
         self.txn.get_with(&tree.state, key, f)
     }
 
@@ -117,6 +141,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.txn.admit(&tree.state)?;
         self.txn.get_many(&tree.state, keys)
     }
 
@@ -126,6 +151,7 @@ impl Transaction {
     /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`], [`Error::TooManyLocks`] at read committed, and as
     /// [`Transaction::get`].
     pub fn get_for_update(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.txn.admit(&tree.state)?;
         self.noted(self.txn.lock_row(&tree.state, key, Mode::Exclusive))
     }
 
@@ -134,6 +160,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get_for_update`].
     pub fn get_for_share(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.txn.admit(&tree.state)?;
         self.noted(self.txn.lock_row(&tree.state, key, Mode::Shared))
     }
 
@@ -201,6 +228,7 @@ impl Transaction {
         if prefix_bytes > key.len() {
             return Err(Error::Usage(format!("a prefix of {prefix_bytes} bytes of a key of {} bytes", key.len())));
         }
+        self.txn.admit(&tree.state)?;
         let inserted = self.txn.insert_unique_prefix(&tree.state, prefix_bytes, key, value);
         self.noted(inserted)
     }
@@ -228,6 +256,7 @@ impl Transaction {
     /// # Ok::<(), seawall::Error>(())
     /// ```
     pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&mut self, tree: &Tree, rows: &[(K, V)]) -> Result<()> {
+        self.txn.admit(&tree.state)?;
         let put = self.txn.put_many(&tree.state, rows);
         self.noted(put)
     }
@@ -281,6 +310,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::TreeExists`], and as [`Transaction::insert`].
     pub fn create_tree(&mut self, name: &str) -> Result<Tree> {
+        self.txn.here()?;
         Ok(Tree::new(self.txn.create_tree(name)?, name))
     }
 
@@ -289,6 +319,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::NoSuchTree`].
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
+        self.txn.here()?;
         Ok(Tree::new(self.txn.open_tree(name)?, name))
     }
 
@@ -297,6 +328,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] while another transaction has written to it and not ended.
     pub fn drop_tree(&mut self, name: &str) -> Result<()> {
+        self.txn.here()?;
         self.txn.drop_tree(name)
     }
 
@@ -305,6 +337,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::NoSuchTree`], [`Error::TreeExists`].
     pub fn rename_tree(&mut self, from: &str, to: &str) -> Result<()> {
+        self.txn.here()?;
         self.txn.rename_tree(from, to)
     }
 
@@ -313,21 +346,29 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn trees(&self) -> Result<Vec<String>> {
+        self.txn.here()?;
         Ok(self.txn.trees()?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// A point to roll back to.
     pub fn savepoint(&mut self) -> Savepoint {
-        Savepoint(self.txn.savepoint())
+        if self.number == 0 {
+            self.number = next_number();
+        }
+        Savepoint { of: self.number, at: self.txn.savepoint() }
     }
 
     /// Takes back what was changed after the savepoint, which stays. Locks stay too.
     ///
     /// # Errors
-    /// [`Error::Usage`] when the savepoint is gone, because the transaction was rolled back to an earlier one since. Reading errors,
-    /// [`Error::Poisoned`].
+    /// [`Error::Usage`] when the savepoint is another transaction's, or gone because the transaction was rolled back to an earlier one since. Reading
+    /// errors, [`Error::Poisoned`].
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
-        self.txn.roll_back_to(savepoint.0)
+        self.txn.here()?;
+        if savepoint.of != self.number {
+            return Err(Error::Usage("the savepoint is of another transaction".into()));
+        }
+        self.txn.roll_back_to(savepoint.at)
     }
 
     /// Forgets a savepoint. It costs nothing to keep one.
@@ -365,7 +406,8 @@ impl Transaction {
     /// # Errors
     /// [`Error::Poisoned`].
     pub fn commit_start(self) -> Result<Commit> {
-        let Self { inner, txn, durability } = self;
+        let Self { inner, txn, durability, .. } = self;
+        txn.here()?;
         let begun = (txn.id() != TxnId::NONE).then(|| inner.counts.now());
         Ok(Commit { committing: txn.commit_start(durability)?, begun, inner })
     }
@@ -375,6 +417,7 @@ impl Transaction {
     /// # Errors
     /// What stopped it; the next opening completes it.
     pub fn rollback(self) -> Result<()> {
+        self.txn.here()?;
         self.txn.rollback()
     }
 
@@ -385,6 +428,7 @@ impl Transaction {
     /// [`Error::Usage`] when the name is taken or too long, [`Error::Poisoned`], [`Error::OutcomeUnknown`].
     pub fn prepare(self, xid: &Xid) -> Result<()> {
         let Self { inner, mut txn, .. } = self;
+        txn.here()?;
         inner.prepare(xid, move || {
             txn.prepare(&xid.0)?;
             Ok(txn)
@@ -395,6 +439,9 @@ impl Transaction {
 impl Commit {
     /// Whether it is done: `None` while nobody knows.
     pub fn poll(&mut self) -> Option<Result<()>> {
+        if let Err(error) = self.inner.engine().instance.here() {
+            return Some(Err(error));
+        }
         let done = self.committing.poll();
         if let (Some(Ok(())), Some(begun)) = (&done, self.begun) {
             self.inner.counts.committed(self.inner.counts.now().saturating_sub(begun));
@@ -409,6 +456,7 @@ impl Commit {
     /// [`Error::OutcomeUnknown`].
     pub fn wait(self) -> Result<()> {
         let Self { committing, inner, begun } = self;
+        inner.engine().instance.here()?;
         committing.wait()?;
         if let Some(begun) = begun {
             inner.counts.committed(inner.counts.now().saturating_sub(begun));

@@ -14,7 +14,8 @@
 //!    the committing threads fall into two halves of which one always comes just too late, and each waits for two writes. A slow write is
 //!    waited for by a share of its time only: who has not come by then waits for a lock of those who have. Where they do not come, because
 //!    they do other things between two commits, nobody waits for them ([`Gathering`]).
-//! 7. The pen comes back, whatever happens: a leader that panics poisons the database first.
+//! 7. The pen comes back, whatever happens: a leader that panics poisons the database first. A thread that was unwinding before it led has not
+//!    panicked here.
 
 use super::ring::Scribe;
 use super::stats::count;
@@ -125,9 +126,15 @@ impl Progress {
 struct Leading<'l> {
     log: &'l Log,
     pen: Option<Box<Pen>>,
+    /// The thread was unwinding before it led: a commit is waited for, or a transaction rolled back, in a `Drop`. That panic is not the leader's.
+    unwinding: bool,
 }
 
-impl Leading<'_> {
+impl<'l> Leading<'l> {
+    fn new(log: &'l Log, pen: Box<Pen>) -> Self {
+        Self { log, pen: Some(pen), unwinding: std::thread::panicking() }
+    }
+
     fn pen(&mut self) -> &mut Pen {
         self.pen.as_mut().expect("the pen is there until the leader is dropped")
     }
@@ -136,7 +143,7 @@ impl Leading<'_> {
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
         let Some(pen) = self.pen.take() else { return };
-        if std::thread::panicking() {
+        if std::thread::panicking() && !self.unwinding {
             drop(
                 self.log
                     .health
@@ -199,7 +206,7 @@ impl Log {
             match WAITER.with(|waiter| self.waiters.enter(wanted, waiter, over)) {
                 Turn::Look => {}
                 Turn::Lead(pen) => {
-                    let mut leading = Leading { log: self, pen: Some(pen) };
+                    let mut leading = Leading::new(self, pen);
                     self.lead(leading.pen(), wanted)?;
                     count(&self.counters.led, 1);
                 }
@@ -262,7 +269,7 @@ impl Log {
     /// [`Error::Poisoned`].
     pub fn write_group(&self, flush: bool) -> Result<bool> {
         let Some(pen) = self.waiters.try_lead() else { return Ok(false) };
-        let mut leading = Leading { log: self, pen: Some(pen) };
+        let mut leading = Leading::new(self, pen);
         self.write_one(leading.pen(), flush)
     }
 
@@ -272,7 +279,7 @@ impl Log {
         let never = Wanted { lsn: u64::MAX, level: Durability::Flushed };
         loop {
             if let Turn::Lead(pen) = WAITER.with(|waiter| self.waiters.enter(never, waiter, || self.is_poisoned())) {
-                let _leading = Leading { log: self, pen: Some(pen) };
+                let _leading = Leading::new(self, pen);
                 return work();
             }
             self.health.check()?;
@@ -377,7 +384,7 @@ impl Log {
             return self.write_group(false);
         }
         let Some(pen) = self.waiters.try_lead() else { return Ok(false) };
-        let mut leading = Leading { log: self, pen: Some(pen) };
+        let mut leading = Leading::new(self, pen);
         self.whiten(leading.pen())
     }
 

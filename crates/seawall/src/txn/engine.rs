@@ -3,23 +3,76 @@
 use super::locks::LockTable;
 use super::purge::Purge;
 use super::transaction::Unfinished;
-use super::trees::Trees;
+use super::trees::{TreeState, Trees};
 use super::undo::UndoStore;
 use super::views::ActiveSet;
 use crate::buffer::Pool;
-use crate::error::{Health, Result};
+use crate::error::{Error, Health, Result};
 use crate::format::PageId;
 use crate::log::Log;
 use crate::space::Space;
 use parking_lot::Mutex;
-use seawall_io::Clock;
+use seawall_io::{Clock, Process};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// One opening of a database by one process: whom handles belong to.
+#[derive(Debug, Clone, Copy)]
+pub struct Instance {
+    number: u64,
+    process: Process,
+}
+
+impl Instance {
+    /// A new one.
+    #[expect(clippy::new_without_default, reason = "each is another")]
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), process: Process::current() }
+    }
+
+    /// Unique in this process.
+    #[inline]
+    pub fn number(self) -> u64 {
+        self.number
+    }
+
+    /// Whether this process opened it. In any other, which was forked, nothing of it may be touched: not the files, not the log, and no lock, for the
+    /// threads that held it are not there.
+    #[inline]
+    pub fn is_here(self) -> bool {
+        self.process.is_current()
+    }
+
+    /// # Errors
+    /// [`Error::Usage`] in another process than the one that opened it.
+    #[inline]
+    pub fn here(self) -> Result<()> {
+        if self.is_here() { Ok(()) } else { Err(elsewhere()) }
+    }
+}
+
+#[cold]
+fn elsewhere() -> Error {
+    let why = "the database was opened by another process, from which this one was forked: its handles cannot be used here. Open the database \
+               after the fork, in the process that is to use it";
+    Error::Usage(why.into())
+}
+
+#[cold]
+fn foreign(tree: &TreeState) -> Error {
+    Error::Usage(format!(
+        "the handle of tree {} is of another database, or of an earlier opening of this one: open the tree by its name here",
+        tree.at.id
+    ))
+}
+
 /// What all transactions share.
 #[derive(Debug)]
 pub struct Engine {
+    /// Which opening this is.
+    pub instance: Instance,
     /// Pages and their owners.
     pub space: Arc<Space>,
     /// Undo records.
@@ -49,6 +102,16 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Whether this process may use the tree with this database.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a tree of another database or opening, and in a forked process.
+    #[inline]
+    pub fn admit(&self, tree: &TreeState) -> Result<()> {
+        self.instance.here()?;
+        if tree.owner == self.instance.number { Ok(()) } else { Err(foreign(tree)) }
+    }
+
     /// The pool.
     pub fn pool(&self) -> &Pool {
         self.space.pool()

@@ -19,7 +19,7 @@ mod write;
 
 pub use crate::btree::Seek;
 pub use catalog::TREE_NAME_BYTES_MAX;
-pub use engine::Engine;
+pub use engine::{Engine, Instance};
 pub use locks::{LockConfig, LockTable, Mode};
 pub use purge::Purge;
 pub use scan::{Scan, ScanLock};

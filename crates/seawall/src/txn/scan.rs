@@ -14,8 +14,10 @@ use super::read::RowLock;
 use super::transaction::{Isolation, LockWait, Txn, ViewRef};
 use super::trees::TreeState;
 use super::version::{Reader, Stored};
+use super::views::View;
 use crate::btree::{Cursor, Entry, LookAhead, Node, OVERFLOW, Seek};
 use crate::error::{Error, Result, Stop};
+use crate::format::TreeId;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -56,6 +58,8 @@ pub struct Scan<'t> {
     lock: ScanLock,
     wait: LockWait,
     view: ViewRef,
+    /// Why it cannot be moved: its tree is not of this database, or the process is another.
+    refused: Option<Box<Error>>,
     /// Where a locking scan ends: it locks nothing beyond.
     limit: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     /// Where a snapshot scan is: on entries seen or not.
@@ -91,12 +95,19 @@ impl Txn {
             LockWait::SkipLocked if implied => LockWait::NoWait,
             wait => wait,
         };
+        let refused = self.admit(tree).err().map(Box::new);
+        let view = match lock {
+            _ if refused.is_some() => ViewRef::New(View::of_nothing()),
+            ScanLock::None => self.view(),
+            ScanLock::Rows(_) => self.pin(),
+        };
         Scan {
             txn: self,
             tree: tree.clone(),
             lock,
             wait,
-            view: if lock == ScanLock::None { self.view() } else { self.pin() },
+            view,
+            refused,
             limit: (Bound::Unbounded, Bound::Unbounded),
             cursor: Cursor::new(tree.at),
             changes: 0,
@@ -134,6 +145,18 @@ impl<'t> Scan<'t> {
         self
     }
 
+    fn admitted(&self) -> Result<()> {
+        match &self.refused {
+            Some(why) => Err((**why).clone()),
+            None => self.txn.here(),
+        }
+    }
+
+    /// The tree, and the opening that it is of.
+    pub fn tree(&self) -> (TreeId, u64) {
+        (self.tree.at.id, self.tree.owner)
+    }
+
     /// Whether it stands on an entry.
     pub fn is_on_entry(&self) -> bool {
         self.on_entry
@@ -149,6 +172,7 @@ impl<'t> Scan<'t> {
     /// # Errors
     /// [`Error::Usage`] when it stands on none; reading errors.
     pub fn value(&mut self) -> Result<&[u8]> {
+        self.admitted()?;
         if !self.on_entry {
             return Err(Error::Usage("the cursor stands on no entry".into()));
         }
@@ -176,6 +200,7 @@ impl<'t> Scan<'t> {
     /// # Errors
     /// Reading errors; lock errors when it locks; [`Error::TreeDropped`].
     pub fn seek(&mut self, to: Seek<'_>) -> Result<bool> {
+        self.admitted()?;
         if self.lock != ScanLock::None {
             self.tree.usable(self.txn.id(), &self.view)?;
             self.rows_in_leaf = 0;
@@ -206,6 +231,7 @@ impl<'t> Scan<'t> {
     }
 
     fn step(&mut self, forward: bool) -> Result<bool> {
+        self.admitted()?;
         if !self.on_entry && self.lost.is_none() {
             return Ok(false);
         }

@@ -15,7 +15,7 @@
 
 use super::engine::{Engine, HELP_EVERY};
 use super::locks::{Conflict, LockOwner, Mode};
-use super::trees::CatalogRow;
+use super::trees::{CatalogRow, TreeState};
 use super::undo::{Stream, UndoRecord};
 use super::version::Reader;
 use super::views::View;
@@ -307,6 +307,24 @@ impl Txn {
         error
     }
 
+    /// Whether this process may use the transaction.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] in a forked process.
+    #[inline]
+    pub fn here(&self) -> Result<()> {
+        self.engine.instance.here()
+    }
+
+    /// Whether the tree may be used with this transaction, in this process.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a tree of another database or opening, and in a forked process.
+    #[inline]
+    pub fn admit(&self, tree: &TreeState) -> Result<()> {
+        self.engine.admit(tree)
+    }
+
     /// Whether one of its operations failed with an error after which it is to be rolled back and run again.
     pub fn gave_way(&self) -> bool {
         self.gave_way.get()
@@ -314,7 +332,7 @@ impl Txn {
 
     /// Read committed: takes a snapshot that lasts until the next call of this or of [`Txn::end_statement`].
     pub fn begin_statement(&mut self) {
-        if self.options.isolation == Isolation::ReadCommitted {
+        if self.options.isolation == Isolation::ReadCommitted && self.engine.instance.is_here() {
             let view = Arc::new(self.engine.active.view());
             *self.view.borrow_mut() = Some(view);
         }
@@ -471,8 +489,18 @@ impl Txn {
     }
 }
 
+impl Txn {
+    /// In a process forked from its own: leaves everything as it is. What it would give back or close when dropped is kept for ever.
+    fn leave(&mut self) {
+        std::mem::forget((self.writing.take(), self.view.take(), self.owner.clone(), self.engine.clone()));
+    }
+}
+
 impl Drop for Txn {
     fn drop(&mut self) {
+        if !self.engine.instance.is_here() {
+            return self.leave();
+        }
         if self.ended || self.kept || self.rollback_all().is_ok() {
             return;
         }
@@ -567,7 +595,7 @@ impl Committing {
 
 impl Drop for Committing {
     fn drop(&mut self) {
-        if !self.txn.ended {
+        if !self.txn.ended && self.txn.engine.instance.is_here() {
             // A commit in the log cannot be taken back. Whoever let go of it does not want to know.
             if self.end == Lsn::ZERO || self.txn.engine.log().wait(self.end, self.level).is_ok() {
                 self.txn.end();

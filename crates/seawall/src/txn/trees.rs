@@ -55,13 +55,15 @@ const GONE: u64 = u64::MAX;
 pub struct TreeState {
     /// Where it is.
     pub at: Btree,
+    /// The number of the opening whose tree it is ([`super::engine::Instance`]).
+    pub owner: u64,
     /// Who drops it: a transaction's id, 0 for nobody, or [`GONE`].
     dropper: AtomicU64,
 }
 
 impl TreeState {
-    fn new(row: CatalogRow) -> Self {
-        Self { at: Btree { id: row.tree, root: row.root }, dropper: AtomicU64::new(0) }
+    fn new(owner: u64, row: CatalogRow) -> Self {
+        Self { at: Btree { id: row.tree, root: row.root }, owner, dropper: AtomicU64::new(0) }
     }
 
     /// Says that `txn`, which has locked the whole tree, drops it.
@@ -110,26 +112,34 @@ impl TreeState {
 }
 
 /// All trees in use, by id.
-#[derive(Debug, Default)]
-pub struct Trees(RwLock<HashMap<TreeId, Arc<TreeState>>>);
+#[derive(Debug)]
+pub struct Trees {
+    owner: u64,
+    by_id: RwLock<HashMap<TreeId, Arc<TreeState>>>,
+}
 
 impl Trees {
+    /// Of the opening with this number.
+    pub fn new(owner: u64) -> Self {
+        Self { owner, by_id: RwLock::default() }
+    }
+
     /// The shared state of a tree.
     pub fn state(&self, row: CatalogRow) -> Arc<TreeState> {
-        if let Some(state) = self.0.read().get(&row.tree) {
+        if let Some(state) = self.by_id.read().get(&row.tree) {
             return state.clone();
         }
-        self.0.write().entry(row.tree).or_insert_with(|| Arc::new(TreeState::new(row))).clone()
+        self.by_id.write().entry(row.tree).or_insert_with(|| Arc::new(TreeState::new(self.owner, row))).clone()
     }
 
     /// The shared state, if anybody uses the tree.
     pub fn known(&self, tree: TreeId) -> Option<Arc<TreeState>> {
-        self.0.read().get(&tree).cloned()
+        self.by_id.read().get(&tree).cloned()
     }
 
     /// Forgets a tree whose pages are freed.
     pub fn forget(&self, tree: TreeId) {
-        let forgotten = self.0.write().remove(&tree);
+        let forgotten = self.by_id.write().remove(&tree);
         if let Some(state) = forgotten {
             state.gone();
         }

@@ -11,7 +11,7 @@
 
 use crate::format::TxnId;
 use parking_lot::RwLock;
-use seawall_io::Clock;
+use seawall_io::{Clock, Process};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Weak};
@@ -28,6 +28,8 @@ struct Shared {
     state: RwLock<State>,
     horizon: AtomicU64,
     clock: Arc<dyn Clock>,
+    /// In a process forked from this one a view holds back nothing, and the lock may be held by a thread that is not there.
+    process: Process,
 }
 
 #[derive(Debug)]
@@ -79,6 +81,14 @@ fn sees(low: u64, next: u64, ids: &[u64], id: u64) -> bool {
 }
 
 impl View {
+    /// One that sees nothing, made without a look at the active set and without its lock.
+    #[must_use]
+    pub fn of_nothing() -> Self {
+        let (ids, stale) = (Arc::from([]), AtomicBool::new(false));
+        let snapshot = Snapshot { ids, low: 0, next: 0, stale, since_us: AtomicU64::new(0), set: Weak::new() };
+        Self { low: 0, next: 0, snapshot: Arc::new(snapshot) }
+    }
+
     /// Whether what `id` wrote is seen. [`TxnId::NONE`], the writer of what everybody sees, always is.
     #[inline]
     #[must_use]
@@ -110,6 +120,7 @@ impl Drop for View {
             // Above the horizon it is not the oldest, and moves nothing either.
             let shared =
                 self.snapshot.set.upgrade().filter(|shared| shared.horizon.load(Ordering::Acquire) >= self.low);
+            let shared = shared.filter(|shared| shared.process.is_current());
             if let Some(shared) = shared {
                 let gone = shared.state.write().prune(Some(&self.snapshot), &shared.horizon);
                 // Freed with no lock held.
@@ -193,7 +204,14 @@ impl ActiveSet {
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let state = State { next: 1, active: Vec::new(), live: VecDeque::new(), fresh: false, sweep_at: 64 };
-        Self { shared: Arc::new(Shared { state: RwLock::new(state), horizon: AtomicU64::new(1), clock }) }
+        Self {
+            shared: Arc::new(Shared {
+                state: RwLock::new(state),
+                horizon: AtomicU64::new(1),
+                clock,
+                process: Process::current(),
+            }),
+        }
     }
 
     fn now_us(&self) -> u64 {
