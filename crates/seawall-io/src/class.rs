@@ -66,7 +66,7 @@ dimension! {
         Grow = "grow",
         /// Opening a file, or changing how it is open.
         Open = "open",
-        /// Directory work: create, rename, remove, sync of the directory.
+        /// Directory work: list, rename, remove. The sync of a directory is `sync`.
         Directory = "directory",
         /// Asking about a file, or about the page cache it holds.
         Inspect = "inspect",

@@ -76,10 +76,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn remove(&self, path: &Path) -> Result<()>;
-    /// Makes creations, renames and removals in a directory durable.
+    /// Makes creations, renames and removals in a directory durable. A disk that has synced a directory once needs no further
+    /// descriptor to sync it again.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// With [`Op::Sync`] when the sync failed: as for [`Disk::sync`], it must not be retried. With [`Op::Open`] when the directory
+    /// could not be opened: nothing was asked of it yet.
     fn sync_dir(&self, path: &Path) -> Result<()>;
     /// Everything in a directory, sorted by name.
     ///

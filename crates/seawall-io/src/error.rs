@@ -119,6 +119,7 @@ impl IoError {
             IoErrorKind::Os(libc::ENOENT) => "check that the path exists and is spelled right",
             IoErrorKind::Os(libc::EEXIST) => "nothing is overwritten: remove the file yourself or give another path",
             IoErrorKind::Os(libc::EMFILE | libc::ENFILE) => "raise the limit of open files (ulimit -n)",
+            IoErrorKind::Os(libc::ENOMEM) => "the system has no memory for this now: try again, or give it more",
             IoErrorKind::Os(libc::EIO) => {
                 "the device or its path failed: look at the kernel log (dmesg), and do not trust what was written since the last good sync"
             }
@@ -160,6 +161,24 @@ impl IoError {
                 self.kind,
                 IoErrorKind::Misaligned { .. } | IoErrorKind::Cancelled | IoErrorKind::Reserve { .. }
             )
+    }
+}
+
+impl IoError {
+    /// Whether the disk could not be asked for the moment (no free descriptor, no memory, interrupted, locked by another): nothing
+    /// was done and nothing is lost, so the same may be asked again later. Never true for writes and syncs.
+    ///
+    /// ```
+    /// # use seawall_io::{IoError, Op};
+    /// const EMFILE: i32 = 24;
+    /// assert!(IoError::os(Op::Open, "redo.1", EMFILE).is_not_now());
+    /// assert!(!IoError::os(Op::Sync, "redo.1", EMFILE).is_not_now(), "a flush has one answer");
+    /// ```
+    #[must_use]
+    pub fn is_not_now(&self) -> bool {
+        const NOT_NOW: [i32; 5] = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EINTR, libc::EAGAIN];
+        let asked = matches!(self.op, Op::Write | Op::DurableWrite | Op::Sync);
+        !asked && (self.kind == IoErrorKind::Locked || self.errno().is_some_and(|errno| NOT_NOW.contains(&errno)))
     }
 }
 

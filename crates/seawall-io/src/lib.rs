@@ -39,6 +39,7 @@ pub use disk::{
 pub use error::{IoError, IoErrorKind, Result};
 pub use file::{Barrier, File, FileOptions, FileRequest, Pending};
 pub use method::{EffectiveMode, FlushMethod, UnknownFlushMethod};
+pub use os::limits::raise_descriptor_limit;
 pub use os::{Backend, BackendUnavailable, OsDisk, UnknownBackend};
 pub use prealloc::{FILLING, Fill, FillOptions, FillStep, STEP_BYTES, recycle, sweep};
 pub use process::Process;

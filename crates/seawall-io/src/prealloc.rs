@@ -215,6 +215,46 @@ impl Fill {
             self.done += len as u64;
             return Ok(FillStep::Filling(self));
         }
+        self.take_name()?;
+        self.disk.sync_dir(directory(&self.target))?;
+        let options = FileOptions {
+            known_written: true,
+            ..FileOptions::new(self.options.class, FlushMethod::ODirect).stats(&self.options.stats)
+        };
+        File::open(self.disk.clone(), &self.target, options).map(FillStep::Ready)
+    }
+
+    /// Ends a fill whose bytes are all written ([`Fill::progress`]): syncs the file and gives it its final name, which is durable only
+    /// after the next [`Disk::sync_dir`] of its directory. For callers that open the file themselves, and tell a failure before the
+    /// name apart from one after it.
+    ///
+    /// # Errors
+    /// [`IoErrorKind::Cancelled`] when bytes are missing; else as [`Fill::step`]. The final name then does not lead to this file, and
+    /// the `.filling` file is removed.
+    ///
+    /// ```
+    /// use seawall_io::{Disk, FileClass, Fill, FillOptions, FillStep, OsDisk};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let disk = std::sync::Arc::new(OsDisk::synchronous());
+    /// let target = dir.path().join("log.000004");
+    /// let mut fill = Fill::begin(disk.clone(), &target, FillOptions::new(FileClass::Redo, 1 << 20))?;
+    /// while fill.progress().0 < fill.progress().1 {
+    ///     let FillStep::Filling(more) = fill.step()? else { unreachable!("the last step is left to us") };
+    ///     fill = more;
+    /// }
+    /// fill.name()?;
+    /// disk.sync_dir(dir.path())?;
+    /// assert!(target.exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn name(mut self) -> Result<()> {
+        if self.done < self.options.len {
+            return Err(IoError::new(Op::Directory, &self.target, IoErrorKind::Cancelled));
+        }
+        self.take_name()
+    }
+
+    fn take_name(&mut self) -> Result<()> {
         self.file.sync(Cause::Preallocate)?;
         if !self.file.mode().direct {
             // The zeroes went through the page cache. What stays there (in a memory file system, all) does no harm.
@@ -223,12 +263,7 @@ impl Fill {
         self.disk.rename_new(&self.filling, &self.target)?;
         // From here on there is no `.filling` to remove.
         self.renamed = true;
-        self.disk.sync_dir(directory(&self.target))?;
-        let options = FileOptions {
-            known_written: true,
-            ..FileOptions::new(self.options.class, FlushMethod::ODirect).stats(&self.options.stats)
-        };
-        File::open(self.disk.clone(), &self.target, options).map(FillStep::Ready)
+        Ok(())
     }
 
     /// Drives the fill to its end at the stated rate.

@@ -12,7 +12,7 @@ use crate::queue::InFlight;
 use crate::state::{About, Errno, State, error, joined};
 use crate::trace::{Call, Trace};
 use seawall_io::{
-    Allocate, BackendInfo, Cached, Completer, Completion, Disk, Handle, OpenHow, Request, Result, SyncHow, Ticket,
+    Allocate, BackendInfo, Cached, Completer, Completion, Disk, Handle, Op, OpenHow, Request, Result, SyncHow, Ticket,
     WriteHow,
 };
 use std::io::IoSlice;
@@ -422,7 +422,12 @@ impl Disk for SimDisk {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.on_path(Call::SyncDir, path, |state| state.sync_dir(path))
+        let about = About { call: Call::SyncDir, path, offset: 0, len: 0, asynchronous: false };
+        // A file is found out at the open, before anything could be synced.
+        let label = |e: seawall_io::IoError| {
+            if e.errno() == Some(libc::ENOTDIR) { seawall_io::IoError { op: Op::Open, ..e } } else { e }
+        };
+        self.state().perform(about, |state, fault| state.sync_dir(path, fault)).map_err(label)
     }
 
     fn list(&self, path: &Path) -> Result<Vec<PathBuf>> {

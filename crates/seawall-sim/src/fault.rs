@@ -41,8 +41,8 @@ pub enum Legality {
 #[non_exhaustive]
 pub enum FaultKind {
     /// Legal, on anything: the operation fails with this errno. A write that fails with `EIO` leaves any mixture of old and new
-    /// units behind. A sync that fails loses at least one page of what was pending, marks all of it clean, and the next
-    /// sync succeeds, as on Linux.
+    /// units behind. A sync that fails loses at least one page of what was pending (of a directory: one change of a name), marks
+    /// all of it clean, and the next sync succeeds, as on Linux.
     Errno(i32),
     /// Legal, on reads and writes: fewer bytes are transferred than asked for.
     Short,
@@ -104,6 +104,7 @@ pub struct Fault {
     kind: FaultKind,
     op: Option<Op>,
     path: Option<PathBuf>,
+    exactly: bool,
     when: When,
     left: u64,
     matched: u64,
@@ -118,7 +119,7 @@ impl Fault {
     /// assert_eq!(Fault::new(FaultKind::Errno(EROFS)).once().kind(), FaultKind::Errno(EROFS));
     /// ```
     pub fn new(kind: FaultKind) -> Self {
-        Self { kind, op: None, path: None, when: When::Always, left: u64::MAX, matched: 0 }
+        Self { kind, op: None, path: None, exactly: false, when: When::Always, left: u64::MAX, matched: 0 }
     }
 
     /// The device fails.
@@ -268,6 +269,25 @@ impl Fault {
         self
     }
 
+    /// Only this file or directory itself, nothing in it.
+    ///
+    /// ```
+    /// # use seawall_io::{Create, Disk as _, OpenHow, SyncHow};
+    /// use seawall_io::Op;
+    /// use seawall_sim::{Fault, SimDisk, SimOptions};
+    /// # let disk = SimDisk::new(SimOptions::default());
+    /// # let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+    /// # let file = disk.open("/db/f".as_ref(), how)?;
+    /// disk.inject(Fault::eio().on(Op::Sync).exactly("/db"));
+    /// disk.sync(&file, SyncHow::Data)?;
+    /// assert!(disk.sync_dir("/db".as_ref()).is_err());
+    /// # Ok::<(), seawall_io::IoError>(())
+    /// ```
+    pub fn exactly(mut self, path: impl AsRef<Path>) -> Self {
+        self.exactly = true;
+        self.path(path)
+    }
+
     /// Only the `n`th matching operation from now, counted from 1.
     pub fn nth(mut self, n: u64) -> Self {
         self.when = When::Nth(n);
@@ -311,7 +331,10 @@ impl Fault {
             Some(wanted) => wanted == op,
         };
         let fits = op_fits
-            && self.path.as_ref().is_none_or(|wanted| path.starts_with(wanted))
+            && self
+                .path
+                .as_ref()
+                .is_none_or(|wanted| if self.exactly { path == wanted } else { path.starts_with(wanted) })
             && self.kind.can_hit(call, asynchronous);
         if !fits || self.left == 0 {
             return false;

@@ -3,7 +3,9 @@
 //! 1. A creation, rename or removal is seen at once and pending until its directory is synced; a rename between two directories
 //!    until both are. Syncing the file itself promises nothing about its name.
 //! 2. At a power cut any subset of the pending changes persists, but each wholly: a rename never leaves both names or neither.
-//! 3. Every directory exists: the seam to the disk cannot make one.
+//! 3. After a failed sync of a directory at least one of its pending changes is lost: it is still seen, no later sync makes it stable,
+//!    and no power cut keeps it.
+//! 4. Every directory exists: the seam to the disk cannot make one.
 
 use crate::crash::Fates;
 use std::collections::BTreeMap;
@@ -21,6 +23,8 @@ struct PendingName {
     seq: u64,
     inode: u64,
     change: Change,
+    /// A failed sync gave it up.
+    lost: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -52,12 +56,12 @@ fn parent(path: &Path) -> &Path {
 impl Names {
     pub(crate) fn create(&mut self, seq: u64, path: PathBuf, inode: u64) {
         self.seen.insert(path.clone(), inode);
-        self.pending.push(PendingName { seq, inode, change: Change::Create(path) });
+        self.pending.push(PendingName { seq, inode, change: Change::Create(path), lost: false });
     }
 
     pub(crate) fn remove(&mut self, seq: u64, path: PathBuf) -> Option<u64> {
         let inode = self.seen.remove(&path)?;
-        self.pending.push(PendingName { seq, inode, change: Change::Remove(path) });
+        self.pending.push(PendingName { seq, inode, change: Change::Remove(path), lost: false });
         Some(inode)
     }
 
@@ -65,7 +69,7 @@ impl Names {
         let inode = self.seen.remove(&from)?;
         self.seen.insert(to.clone(), inode);
         let change = Change::Rename { from, to, from_synced: false, to_synced: false };
-        self.pending.push(PendingName { seq, inode, change });
+        self.pending.push(PendingName { seq, inode, change, lost: false });
         Some(inode)
     }
 
@@ -95,13 +99,23 @@ impl Names {
         }
         let all = std::mem::take(&mut self.pending);
         for (pending, chosen) in all.into_iter().zip(chosen) {
-            if chosen { self.settle(&pending) } else { self.pending.push(pending) }
+            if chosen && !pending.lost { self.settle(&pending) } else { self.pending.push(pending) }
+        }
+    }
+
+    /// The sync of a directory fails: of its pending changes those that `keep` does not name are lost, at least the last.
+    pub(crate) fn sync_dir_failed(&mut self, dir: &Path, mut keep: impl FnMut() -> bool) {
+        let of_dir = |change: &Change| change.names().iter().any(|name| parent(name) == dir);
+        let mut last = true;
+        for pending in self.pending.iter_mut().rev().filter(|pending| of_dir(&pending.change)) {
+            pending.lost |= last || !keep();
+            last = false;
         }
     }
 
     pub(crate) fn cut(&mut self, fates: &mut Fates<'_>) {
         for pending in std::mem::take(&mut self.pending) {
-            if fates.whole(pending.seq) {
+            if fates.whole(pending.seq) && !pending.lost {
                 self.settle(&pending);
             }
         }

@@ -129,7 +129,9 @@ impl State {
         let mut blocked = None;
         match fault {
             Some(FaultKind::Slow(by)) => self.now += by,
-            Some(FaultKind::Errno(errno)) if !matches!(about.call, Call::Write | Call::DurableWrite | Call::Sync) => {
+            Some(FaultKind::Errno(errno))
+                if !matches!(about.call, Call::Write | Call::DurableWrite | Call::Sync | Call::SyncDir) =>
+            {
                 blocked = Some(Errno(errno));
             }
             _ => {}
@@ -246,10 +248,15 @@ impl State {
         Ok(((), 0))
     }
 
-    pub(crate) fn sync_dir(&mut self, path: &Path) -> Answer<((), u64)> {
+    pub(crate) fn sync_dir(&mut self, path: &Path, fault: Option<FaultKind>) -> Answer<((), u64)> {
         let path = normal(path);
         if self.names.seen.contains_key(&path) {
             return Err(Errno(libc::ENOTDIR));
+        }
+        if let Some(FaultKind::Errno(errno)) = fault {
+            let dice = &mut self.dice;
+            self.names.sync_dir_failed(&path, || dice.percent(50));
+            return Err(Errno(errno));
         }
         if !self.lying {
             self.names.sync_dir(&path);
@@ -317,7 +324,7 @@ impl State {
 
     pub(crate) fn set_len(&mut self, id: u64, len: u64) -> Answer<((), u64)> {
         if i64::try_from(len).is_err() {
-            return Err(Errno(libc::EFBIG));
+            return Err(Errno(libc::EINVAL));
         }
         let seq = self.next_seq();
         self.writable(id, libc::EINVAL)?.set_len(seq, len);
@@ -325,7 +332,7 @@ impl State {
     }
 
     pub(crate) fn allocate(&mut self, id: u64, how: Allocate, offset: u64, len: u64) -> Answer<((), u64)> {
-        if len == 0 {
+        if len == 0 || i64::try_from(offset).is_err() || i64::try_from(len).is_err() {
             return Err(Errno(libc::EINVAL));
         }
         let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok());
@@ -455,6 +462,9 @@ impl State {
     }
 
     fn check_range(&self, offset: u64, len: u64, direct: bool, too_far: i32) -> Answer<()> {
+        if i64::try_from(offset).is_err() {
+            return Err(Errno(libc::EINVAL));
+        }
         if offset.checked_add(len).is_none_or(|end| i64::try_from(end).is_err()) {
             return Err(Errno(too_far));
         }

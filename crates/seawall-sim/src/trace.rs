@@ -10,7 +10,7 @@ use std::time::Duration;
 /// An operation of the disk, or something that happened to it.
 ///
 /// ```
-/// assert_eq!(seawall_sim::Call::SyncDir.op(), Some(seawall_io::Op::Directory));
+/// assert_eq!(seawall_sim::Call::SyncDir.op(), Some(seawall_io::Op::Sync));
 /// assert_eq!(seawall_sim::Call::PowerCut.op(), None);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,13 +45,13 @@ impl Call {
         use seawall_io::Op;
         Some(match self {
             Self::Open | Self::Lock => Op::Open,
-            Self::Rename | Self::Remove | Self::SyncDir | Self::List => Op::Directory,
+            Self::Rename | Self::Remove | Self::List => Op::Directory,
             Self::FreeBytes | Self::Len | Self::Cached | Self::DropCache => Op::Inspect,
             Self::SetLen | Self::Allocate => Op::Grow,
             Self::Read => Op::Read,
             Self::Write => Op::Write,
             Self::DurableWrite => Op::DurableWrite,
-            Self::Sync => Op::Sync,
+            Self::Sync | Self::SyncDir => Op::Sync,
             Self::LateWrite | Self::PowerCut | Self::ProcessDeath => return None,
         })
     }

@@ -77,7 +77,12 @@ fn a_cut_inside_the_last_step_leaves_a_whole_file_or_none() {
                 }
             }
             // The rename, the directory's sync, or neither fails; then the power goes.
-            disk.inject(Fault::eio().on(Op::Directory).nth(nth).once());
+            disk.inject(match nth {
+                1 => Fault::eio().on(Op::Directory).nth(2).once(),
+                // The file's own sync comes first.
+                2 => Fault::eio().on(Op::Sync).nth(2).once(),
+                _ => Fault::eio().on(Op::Sync).nth(3).once(),
+            });
             drop(fill.step());
             disk.power_cut();
             match disk.seen(target) {

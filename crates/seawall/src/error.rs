@@ -44,12 +44,17 @@ pub enum Error {
         why: String,
     },
     /// There is no room for more data.
-    #[error("no space: {path} cannot grow by {needed_bytes} bytes. Free space on that file system, then try again")]
+    #[error(
+        "no space: {path} cannot grow by {needed_bytes} bytes{}. Free space on that file system, then try again",
+        kept_free(*kept_free_bytes)
+    )]
     NoSpace {
         /// Which file.
         path: PathBuf,
         /// By how much it had to grow, bytes.
         needed_bytes: u64,
+        /// How much free space the option `log_space_reserve` keeps from it, bytes; 0 when it is kept from nothing.
+        kept_free_bytes: u64,
     },
     /// Waiting would never end: this transaction was chosen to give way and is to be rolled back and run again.
     #[error(
@@ -165,6 +170,17 @@ pub enum Error {
         /// The one this program reads.
         supported: u32,
     },
+    /// The system starts no more threads.
+    #[error(
+        "{path} was not opened: the system starts no thread for background work ({why}). Raise the limit of processes (ulimit -u) or of \
+         the container (pids.max), or give it more memory"
+    )]
+    NoThread {
+        /// The database.
+        path: PathBuf,
+        /// What the system said.
+        why: String,
+    },
     /// Another process has it open.
     #[error("{path} is open in another process: exactly one may have it open. Close the other first")]
     Locked {
@@ -194,6 +210,11 @@ pub enum Error {
     /// This use of the interface makes no sense.
     #[error("{0}")]
     Usage(String),
+}
+
+/// What is said of space that is kept free.
+fn kept_free(bytes: u64) -> String {
+    if bytes == 0 { String::new() } else { format!(" and leave {bytes} free (option log_space_reserve)") }
 }
 
 /// What a lock is on, for messages.

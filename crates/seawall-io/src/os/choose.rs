@@ -1,5 +1,6 @@
 //! Picking a backend by trial, and keeping the reason.
 
+use super::dirs::Dirs;
 use super::{OsDisk, Queue, pool::Pool, uring::Uring};
 use crate::buf::Arena;
 use crate::disk::BackendInfo;
@@ -85,7 +86,11 @@ pub struct BackendUnavailable {
 
 pub(super) fn synchronous() -> OsDisk {
     let registered_buffers = Err("only io_uring registers buffers".to_owned());
-    OsDisk { queue: Queue::Sync, info: BackendInfo { name: "sync", reason: "asked for".into(), registered_buffers } }
+    OsDisk {
+        queue: Queue::Sync,
+        info: BackendInfo { name: "sync", reason: "asked for".into(), registered_buffers },
+        dirs: Dirs::default(),
+    }
 }
 
 pub(super) fn choose(
@@ -95,15 +100,22 @@ pub(super) fn choose(
 ) -> Result<OsDisk, BackendUnavailable> {
     let unregistered = || Err("only io_uring registers buffers".to_owned());
     let info = |name, reason: &str, registered_buffers| BackendInfo { name, reason: reason.into(), registered_buffers };
-    let threads =
-        |reason: &str| OsDisk { queue: Queue::Threads(Pool::new()), info: info("threads", reason, unregistered()) };
+    let threads = |reason: &str| OsDisk {
+        queue: Queue::Threads(Pool::new()),
+        info: info("threads", reason, unregistered()),
+        dirs: Dirs::default(),
+    };
     match backend {
         Backend::Threads => Ok(threads("asked for")),
         Backend::Sync => Ok(synchronous()),
         Backend::Auto | Backend::IoUring => match (Uring::new(arena, cooperative), backend) {
             (Ok((ring, registered)), _) => {
                 let reason = if backend == Backend::Auto { "works here, by trial" } else { "asked for" };
-                Ok(OsDisk { queue: Queue::Uring(Box::new(ring)), info: info("io_uring", reason, registered) })
+                Ok(OsDisk {
+                    queue: Queue::Uring(Box::new(ring)),
+                    info: info("io_uring", reason, registered),
+                    dirs: Dirs::default(),
+                })
             }
             (Err(e), Backend::Auto) => Ok(threads(&format!("io_uring does not work here: {e}"))),
             (Err(e), _) => Err(BackendUnavailable { backend, reason: e.to_string(), hint: hint(&e) }),

@@ -4,8 +4,11 @@
 //!    the write at low concurrency).
 //! 2. `EINTR` and `EAGAIN` never leave this module.
 //! 3. The backend is picked by trial at creation and never changes; the reason is kept.
+//! 4. A directory that was synced once stays open ([`dirs`]): its later syncs need no descriptor.
 
 mod choose;
+mod dirs;
+pub(crate) mod limits;
 mod pool;
 mod raw;
 pub(crate) mod sys;
@@ -43,6 +46,7 @@ use std::sync::Arc;
 pub struct OsDisk {
     queue: Queue,
     info: BackendInfo,
+    dirs: dirs::Dirs,
 }
 
 #[derive(Debug)]
@@ -169,10 +173,8 @@ impl Disk for OsDisk {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = uninterrupted(|| rustix::fs::open(path, flags, Mode::empty()))
-            .map_err(|e| Self::errno(Op::Directory, path, e))?;
-        match uninterrupted(|| rustix::fs::fsync(&dir)) {
+        let dir = self.dirs.open(path).map_err(|e| Self::errno(Op::Open, path, e))?;
+        match uninterrupted(|| rustix::fs::fsync(&*dir)) {
             // A file system that cannot sync directories says so with EINVAL; there is nothing more to be had from it.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(e) => Err(Self::errno(Op::Sync, path, e)),

@@ -180,7 +180,7 @@ impl Uring {
                 }
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR)) => {}
                 // The kernel is short of memory or of completion slots for the moment: completions make room.
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY)) => {
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) => {
                     if self.waiting.try_turn() {
                         let again = self.fetch(false).1;
                         self.waiting.fetched();

@@ -218,7 +218,7 @@ impl Disk for FaultyDisk {
         self.inner.remove(path)
     }
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.at(Op::Directory, path)?;
+        self.at(Op::Sync, path)?;
         self.inner.sync_dir(path)
     }
     fn list(&self, path: &Path) -> Result<Vec<PathBuf>> {

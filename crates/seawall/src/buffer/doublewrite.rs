@@ -89,7 +89,7 @@ impl Doublewrite {
             match file.grow(Allocate::Unwritten, whole, Cause::Preallocate) {
                 Ok(()) => {}
                 Err(e) if e.errno() == Some(28) => {
-                    return Err(Error::NoSpace { path, needed_bytes: whole - before });
+                    return Err(Error::NoSpace { path, needed_bytes: whole - before, kept_free_bytes: 0 });
                 }
                 // No fallocate here: the first batches take the room.
                 Err(e) if matches!(e.errno(), Some(22 | 38 | 95)) => {}

@@ -282,7 +282,7 @@ impl Pool {
         }
         let refused = |error: seawall_io::IoError| {
             if is_full(&error) {
-                Error::NoSpace { path: self.data.path().into(), needed_bytes: len - before }
+                Error::NoSpace { path: self.data.path().into(), needed_bytes: len - before, kept_free_bytes: 0 }
             } else {
                 Error::Io(error)
             }

@@ -105,6 +105,7 @@ impl Database {
     /// As [`Database::open`]; [`Error::InvalidOption`].
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let path = path.as_ref();
+        seawall_io::raise_descriptor_limit();
         let directory = |dir: &Path| {
             std::fs::create_dir_all(dir).map_err(|e| {
                 Error::Io(seawall_io::IoError::os(seawall_io::Op::Directory, dir, e.raw_os_error().unwrap_or(0)))
@@ -181,6 +182,7 @@ impl Opening {
             block_bytes: options.log_block_bytes() as usize,
             segment_bytes: block.segment_bytes,
             capacity_bytes: options.log_capacity(),
+            reserve_bytes: options.log_space_reserve(),
             buffer_bytes: options.log_buffer_size() as usize,
             database: block.database,
             incarnation: block.incarnation,
@@ -357,7 +359,7 @@ impl Opening {
 
 /// The system starts no more threads.
 fn no_thread(path: &Path, error: &std::io::Error) -> Error {
-    Error::Io(seawall_io::IoError::os(seawall_io::Op::Open, path, error.raw_os_error().unwrap_or(0)))
+    Error::NoThread { path: path.into(), why: error.to_string() }
 }
 
 /// Threads that redo: one where everything is to happen in one order.

@@ -51,6 +51,7 @@ impl Database {
             "pool_size" => engine.pool().set_bytes(changed.pool_size())?,
             "data_growth_step" => engine.space.set_grow_step(changed.data_growth_step()),
             "log_capacity" => engine.log().set_capacity(changed.log_capacity())?,
+            "log_space_reserve" => engine.log().set_space_reserve(changed.log_space_reserve()),
             "log_flush_method" => engine.log().set_method(self.inner.counts.method(changed.log_flush_method()))?,
             "durability" => work.set_durability(changed.durability()),
             "flush_interval" => work.set_flush_interval(changed.flush_interval()),
@@ -95,7 +96,7 @@ impl Database {
         };
         let missing = wanted.saturating_sub(size());
         if missing > self.inner.counts.disk_free_bytes()? {
-            return Err(Error::NoSpace { path: pool.data_path().into(), needed_bytes: missing });
+            return Err(Error::NoSpace { path: pool.data_path().into(), needed_bytes: missing, kept_free_bytes: 0 });
         }
         while size() < wanted {
             let next = wanted.min(size() + GROW_STEP_BYTES);
@@ -115,6 +116,7 @@ mod tests {
         for (name, value) in [
             ("pool_size", "8M"),
             ("log_capacity", "32M"),
+            ("log_space_reserve", "1M"),
             ("durability", "written"),
             ("flush_interval", "100ms"),
             ("io_capacity", "777"),

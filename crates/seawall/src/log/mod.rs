@@ -21,6 +21,7 @@
 //! | `waiters` | who leads, who sleeps |
 //! | `writer` | a group: one write, one flush |
 //! | `segments` | the files |
+//! | `shelf` | which of them are open |
 //! | `reader` | reading it back |
 
 mod frame;
@@ -31,6 +32,7 @@ mod reader;
 mod record;
 mod ring;
 mod segments;
+mod shelf;
 mod slots;
 mod stats;
 mod sync;
@@ -49,9 +51,10 @@ use crate::mutants::Mutant;
 use frame::{HEADER_BYTES, Seal};
 use ring::{Full, Place, Promise, Ring};
 use seawall_io::{Clock, Disk, EffectiveMode, FlushMethod, IoStats, SystemClock};
-use segments::{SEGMENTS_MIN, Segments};
+use segments::{How, SEGMENTS_MIN, Segments};
+use shelf::Shelf;
 use stats::{Counters, count};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -86,6 +89,8 @@ pub struct LogConfig {
     pub segment_bytes: u64,
     /// Most log kept, bytes; at least three segments, and at least one segment and 4 x [`MTR_BYTES_MAX`].
     pub capacity_bytes: u64,
+    /// Free space on the log's file system that no further segment takes, bytes.
+    pub reserve_bytes: u64,
     /// Size of the buffer in memory, bytes; a power of two, at least 4 x [`MTR_BYTES_MAX`].
     pub buffer_bytes: usize,
     /// The longest that log acknowledged below [`Durability::Flushed`] stays unflushed.
@@ -116,6 +121,7 @@ impl LogConfig {
             block_bytes: 4096,
             segment_bytes: 16 << 20,
             capacity_bytes: 1 << 30,
+            reserve_bytes: 64 << 20,
             buffer_bytes: 16 << 20,
             flush_interval: Duration::from_secs(1),
             database,
@@ -249,11 +255,13 @@ impl Log {
         }
         let at = FIRST_LSN.0;
         let number = at / config.segment_bytes;
-        let (file, written) = Segments::create_first(&disk, &config, number)?;
+        let written = Segments::create_first(&disk, &config, number)?;
         let blank = (!written).then(|| Blank::new(number, config.segment_bytes));
         let floor = at & !(config.block_bytes as u64 - 1);
         let prefix = vec![0; (at - floor) as usize];
-        let log = Self::start(disk, config, health, at, at, &prefix, BTreeMap::from([(number, Arc::new(file))]), blank);
+        let shelf = Arc::new(Shelf::new(disk.clone(), &config.dir, How::of(&config)));
+        let log = Self::start(disk, config, health, at, at, &prefix, (shelf, BTreeSet::from([number])), blank);
+        log.segments.make_up_to(at + 1, &log.counters)?;
         Ok(log)
     }
 
@@ -283,11 +291,11 @@ impl Log {
                 tail.last_incarnation, config.incarnation
             )));
         }
-        let LogTail { from, end, last_incarnation: _, durable, prefix, ghosts_end, files } = tail;
+        let LogTail { from, end, last_incarnation: _, durable, prefix, ghosts_end, shelf, numbers } = tail;
         segments::remove_unfinished(&*disk, &config.dir)?;
         // A killed process may have renamed a segment without having made that durable.
         disk.sync_dir(&config.dir)?;
-        let log = Self::start(disk, config, health, from.0, end.0, &prefix, files, None);
+        let log = Self::start(disk, config, health, from.0, end.0, &prefix, (shelf, numbers), None);
         log.begin_incarnation(durable, if ghosts { 0 } else { ghosts_end })?;
         Ok(log)
     }
@@ -300,11 +308,11 @@ impl Log {
         checkpoint: u64,
         at: u64,
         prefix: &[u8],
-        files: BTreeMap<u64, Arc<seawall_io::File>>,
+        (shelf, numbers): (Arc<Shelf>, BTreeSet<u64>),
         blank: Option<Blank>,
     ) -> Self {
         let (ring, scribe) = Ring::new(config.buffer_bytes, config.block_bytes, at, prefix);
-        let segments = Segments::new(disk, &config, health.clone(), checkpoint, files);
+        let segments = Segments::new(disk, &config, health.clone(), (checkpoint, at), shelf, numbers);
         let now = ns(config.clock.now());
         Self {
             seal: Seal::new(&config.database),
@@ -461,6 +469,11 @@ impl Log {
         self.config.check_capacity(bytes)?;
         self.segments.set_capacity(bytes);
         Ok(())
+    }
+
+    /// Changes how much free space no further segment takes, bytes.
+    pub fn set_space_reserve(&self, bytes: u64) {
+        self.segments.set_reserve(bytes);
     }
 
     /// How much log is kept at most, bytes.

@@ -4,9 +4,10 @@
 //! 2. Whoever asks for another place than the next in order begins a new sequence. What was asked for ahead of it is dropped.
 //! 3. No read outlives this: one in flight keeps its segment open, and so locked, however short the database was open.
 
+use super::shelf::Shelf;
 use crate::error::Result;
 use seawall_io::{AlignedBuf, Cause, File, FileRequest, IoBuf, Pending};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Reads in flight.
@@ -32,7 +33,7 @@ pub(super) struct ReadAhead {
 /// Where the stream's bytes are.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stream<'a> {
-    pub(super) files: &'a BTreeMap<u64, Arc<File>>,
+    pub(super) shelf: &'a Shelf,
     pub(super) segment_bytes: u64,
     /// No segment holds what lies from here on.
     pub(super) end: u64,
@@ -85,7 +86,7 @@ impl ReadAhead {
             let whole = len as u64 == stream.chunk.min(stream.segment_bytes);
             let buf = if whole { self.spare.pop() } else { None };
             let buf = buf.unwrap_or_else(|| AlignedBuf::zeroed(len).into());
-            let file = stream.files[&(next / stream.segment_bytes)].clone();
+            let file = stream.shelf.get(next / stream.segment_bytes)?;
             let offset = next % stream.segment_bytes;
             let request = FileRequest { write: false, offset, bufs: vec![buf], cause: Cause::Recovery };
             let pending = file.submit(vec![request])?.pop().expect("one for each request");

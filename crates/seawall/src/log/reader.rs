@@ -10,7 +10,7 @@
 //!    not persist. They are reported, for the next opening to erase.
 //! 4. What was read is not thereby durable: it may be in a cache that a failed flush has given up. Only what a later
 //!    frame says was flushed is known to be; the rest is written again at the next opening.
-//! 5. All segments are locked before anything is read: a killed process's last writes have landed, and none comes later
+//! 5. All segments are locked, each for a moment, before anything is read: a killed process's last writes have landed, and none comes later
 //!    (trap 7).
 //! 6. A segment that is missing after the last is how a log ends. One that is missing before, or has another length, is
 //!    named.
@@ -18,12 +18,13 @@
 use super::frame::{FRAME_BYTES_MAX, HEADER_BYTES, Header, INCARNATION_END, Seal};
 use super::read_ahead::{ReadAhead, Stream};
 use super::segments::{self, How};
+use super::shelf::Shelf;
 use super::{LogConfig, MTR_BYTES_MAX};
 use crate::error::{Corruption, Result};
 use crate::format::Lsn;
 use crate::mutants::{Mutant, Planted};
-use seawall_io::{AlignedBuf, BUFFER_ALIGN, Disk, File};
-use std::collections::BTreeMap;
+use seawall_io::{AlignedBuf, BUFFER_ALIGN, Disk};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -62,13 +63,15 @@ pub struct LogTail {
     pub(super) prefix: Vec<u8>,
     /// Where the last ghost ends; `end` when there is none.
     pub(super) ghosts_end: u64,
-    pub(super) files: BTreeMap<u64, Arc<File>>,
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) numbers: BTreeSet<u64>,
 }
 
 /// Reads frames in order.
 #[derive(Debug)]
 pub struct LogReader {
-    files: BTreeMap<u64, Arc<File>>,
+    shelf: Arc<Shelf>,
+    numbers: BTreeSet<u64>,
     seal: Seal,
     segment_bytes: u64,
     block_bytes: usize,
@@ -115,11 +118,11 @@ impl LogReader {
     #[allow(clippy::needless_pass_by_value)] // as everywhere: a disk is handed over
     pub fn open(disk: Arc<dyn Disk>, config: &LogConfig, from: Lsn, incarnation_max: u32) -> Result<Self> {
         config.check()?;
-        let how = How::of(config);
-        let mut files = BTreeMap::new();
-        for (number, path) in segments::list(&*disk, &config.dir)? {
-            // What is known to be written matters to none of the methods the log is flushed by.
-            files.insert(number, Arc::new(segments::open(&disk, &path, &how, false)?));
+        let numbers: BTreeSet<u64> = segments::list(&*disk, &config.dir)?.into_keys().collect();
+        let shelf = Arc::new(Shelf::new(disk, &config.dir, How::of(config)));
+        // The last first: it is the one that another database would have open.
+        for number in numbers.iter().rev() {
+            shelf.get(*number)?;
         }
         let first = from.0 / config.segment_bytes;
         let missing = |number: u64, why: &str| -> Result<Self> {
@@ -128,18 +131,19 @@ impl LogReader {
             Err(Corruption::File { path, why }.into())
         };
         // A checkpoint at the very end of the last segment: the next one was never needed.
-        let at_the_end = from.0 % config.segment_bytes == 0 && first > 0 && files.contains_key(&(first - 1));
-        if !files.contains_key(&first) && !at_the_end {
+        let at_the_end = from.0 % config.segment_bytes == 0 && first > 0 && numbers.contains(&(first - 1));
+        if !numbers.contains(&first) && !at_the_end {
             return missing(first, &format!("the checkpoint at {from} lies in it"));
         }
         let contiguous =
-            (first..).zip(files.range(first..)).take_while(|(expected, (found, _))| expected == *found).count() as u64;
-        if let Some((last, _)) = files.last_key_value().filter(|(last, _)| **last >= first + contiguous) {
+            (first..).zip(numbers.range(first..)).take_while(|(expected, found)| expected == *found).count() as u64;
+        if let Some(last) = numbers.last().filter(|last| **last >= first + contiguous) {
             return missing(first + contiguous, &format!("there is a later one, number {last:#x}"));
         }
         let (from, files_end) = (from.0, (first + contiguous) * config.segment_bytes);
         Ok(Self {
-            files,
+            shelf,
+            numbers,
             seal: Seal::new(&config.database),
             segment_bytes: config.segment_bytes,
             block_bytes: config.block_bytes,
@@ -163,7 +167,8 @@ impl LogReader {
     #[must_use]
     pub fn again(&self) -> Self {
         Self {
-            files: self.files.clone(),
+            shelf: self.shelf.clone(),
+            numbers: self.numbers.clone(),
             seal: self.seal,
             last_incarnation: 0,
             at: self.from,
@@ -238,7 +243,8 @@ impl LogReader {
             durable: self.durable,
             prefix,
             ghosts_end,
-            files: self.files,
+            shelf: self.shelf,
+            numbers: self.numbers,
         })
     }
 
@@ -335,7 +341,7 @@ impl LogReader {
     fn load(&mut self, upto: u64) -> Result<()> {
         while self.window.end() < upto {
             let stream = Stream {
-                files: &self.files,
+                shelf: &self.shelf,
                 segment_bytes: self.segment_bytes,
                 end: self.files_end,
                 chunk: READ_BYTES as u64,

@@ -6,23 +6,27 @@
 //!                                 or, while there are fewer than the capacity: filled anew ──^
 //! ```
 //!
-//! 1. `limit` is never beyond the end of the last file that is whole and synced under its name: what is admitted has
-//!    its place on disk already, so no commit creates, extends, renames or waits for a file, and a full disk is met at
-//!    admission (before any latch) and never at a write. It is no further than one segment less than the capacity
-//!    beyond the checkpoint.
+//! 1. `limit` is never beyond the end of the last file that is whole, synced under its name, open and locked, with no gap from the one that
+//!    is written to: what is admitted has its place on disk already, so no commit creates, extends, renames, opens or waits for a file. A
+//!    full disk and a process without descriptors are met at admission (before any latch) and never at a write. It is no further than one
+//!    segment less than the capacity beyond the checkpoint, and no further than [`window`] beyond what is written.
 //! 2. Live files and those ahead have consecutive numbers: they are made in order, each durable before the next is
 //!    begun, and only spares are removed. So a hole in the numbers after the checkpoint is damage.
-//! 3. Every file is locked through the handle that writes it (trap 7), spares too. A spare is renamed only when nobody
-//!    else holds its handle.
+//! 3. Files between the one that is written to and the last that is ready are open; all others are closed (`shelf.rs` says what protects
+//!    those). A spare is renamed only when it is not open.
 //! 4. Files are filled with real zeroes and synced before they get their name (`seawall_io::Fill`): commits overwrite
 //!    written extents. The one exception is the first file of a new database, which is only allocated, so that creating
 //!    one is quick: commits into it are correct but pay for converting unwritten extents (trap 5: it is opened as not
 //!    known to be written, and durable writes cover the conversion) until background work has written zeroes over what
 //!    lies ahead (`Log::whiten`). From then on nothing on the commit path grows, allocates or converts.
 //! 5. One thread at a time makes files. It takes the job out of the mutex; nobody holds the mutex across I/O.
+//! 6. A sync of the directory that failed is final, whoever asked for it: it poisons. A directory or a file that could not be opened
+//!    (no descriptor, no memory) is asked for again later, from the state that was reached (trap 24).
+//! 7. There are as many files as were needed of late ([`Recent`]): spares beyond that are removed.
 
+use super::shelf::{Shelf, is_not_now};
 use super::stats::{Counters, count};
-use super::{LogConfig, NoRoom};
+use super::{LogConfig, MTR_BYTES_MAX, NoRoom};
 use crate::error::{Corruption, Error, Health, Result};
 use crate::format::Lsn;
 use crate::mutants::Mutant;
@@ -31,7 +35,7 @@ use seawall_io::{
     Allocate, Cause, Create, Disk, EffectiveMode, File, FileClass, FileOptions, Fill, FillOptions, FillStep,
     FlushMethod, IoError, IoErrorKind, IoStats, Op, Pace, STEP_BYTES,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +49,20 @@ const FILL_BYTES_PER_SECOND: f64 = 100e6;
 pub(super) const SEGMENTS_MIN: u64 = 3;
 /// After a full disk, making a file is tried again no sooner than this.
 const FULL_AGAIN: Duration = Duration::from_secs(1);
+/// An admission that cannot open a file tries again so often, after such a time.
+const NOT_NOW_TRIES: u32 = 50;
+const NOT_NOW_PAUSE: Duration = Duration::from_millis(10);
+/// Segments that may be admitted into and not be written: each is open.
+const WINDOW: u64 = 20;
+/// Files removed by one step, and by one sync of the directory.
+const REMOVED_AT_ONCE: usize = 8;
+/// The log is as large as it had to be within the last one to two of these.
+pub(super) const RECENT: Duration = Duration::from_secs(300);
+
+/// How many segments beyond the one that is written to may be open. Four of the largest mini-transactions always have room.
+fn window(segment_bytes: u64) -> u64 {
+    WINDOW.max(4 * MTR_BYTES_MAX as u64 / segment_bytes + 2)
+}
 
 const PREFIX: &str = "redo.";
 
@@ -123,6 +141,8 @@ pub(super) struct How {
     pub(super) io: Arc<IoStats>,
     pub(super) segment_bytes: u64,
     pub(super) block_bytes: usize,
+    /// Free space that is left alone once the log can go round in what it has, bytes.
+    pub(super) reserve_bytes: u64,
 }
 
 impl How {
@@ -132,6 +152,7 @@ impl How {
             io: config.stats.clone(),
             segment_bytes: config.segment_bytes,
             block_bytes: config.block_bytes,
+            reserve_bytes: config.reserve_bytes,
         }
     }
 }
@@ -141,21 +162,47 @@ impl How {
 enum Job {
     Idle,
     Filling(Box<Fill>),
-    /// The file has its name; it is to be opened.
-    Named,
+    /// The file has its name, which is to be made durable.
+    Named {
+        filled: bool,
+    },
     /// Somebody has taken the job out and is at it.
     Busy,
 }
 
+/// How many segments were in use of late: the most in this period, and in the one before.
+#[derive(Debug)]
+struct Recent {
+    since: Duration,
+    now: u64,
+    before: u64,
+}
+
+impl Recent {
+    fn note(&mut self, now: Duration, used: u64) {
+        match now.saturating_sub(self.since).as_nanos() / RECENT.as_nanos() {
+            0 => {}
+            1 => (self.since, self.before, self.now) = (now, self.now, 0),
+            _ => (self.since, self.before, self.now) = (now, 0, 0),
+        }
+        self.now = self.now.max(used);
+    }
+}
+
 #[derive(Debug)]
 struct State {
-    how: How,
-    /// Live files and those ahead, by number, without holes.
-    files: BTreeMap<u64, Arc<File>>,
+    /// Live files and those ahead, by number, without holes; with their descriptor from the one that is written to up to `open_end`.
+    files: BTreeMap<u64, Option<Arc<File>>>,
     /// Files before the checkpoint.
-    spares: BTreeMap<u64, Arc<File>>,
+    spares: BTreeSet<u64>,
+    /// The segment that the next group begins in.
+    writing: u64,
+    /// The first at or after `writing` that is not open.
+    open_end: u64,
+    segment_bytes: u64,
     checkpoint: u64,
     capacity_bytes: u64,
+    recent: Recent,
     job: Job,
     pace: Pace,
     /// The next fill step is due.
@@ -171,15 +218,16 @@ pub(super) struct Segments {
     bytes: u64,
     clock: Arc<dyn seawall_io::Clock>,
     health: Arc<Health>,
+    shelf: Arc<Shelf>,
     state: Mutex<State>,
     job_put_back: Condvar,
     limit: AtomicU64,
 }
 
 impl State {
-    /// One beyond the last file that is ready.
+    /// One beyond the last file there is.
     fn next_number(&self) -> u64 {
-        self.files.last_key_value().map_or(self.checkpoint / self.how.segment_bytes, |(last, _)| last + 1)
+        self.files.last_key_value().map_or(self.checkpoint / self.segment_bytes, |(last, _)| last + 1)
     }
 
     fn total(&self) -> u64 {
@@ -188,12 +236,24 @@ impl State {
 
     /// The most log kept: the capacity, or what the files there are hold when there is no room for more.
     fn capacity(&self) -> u64 {
-        let there = self.total() * self.how.segment_bytes;
+        let there = self.total() * self.segment_bytes;
         if self.full_since.is_some() && self.total() >= SEGMENTS_MIN {
             self.capacity_bytes.min(there)
         } else {
             self.capacity_bytes
         }
+    }
+
+    /// Notes how many segments are in use: from the checkpoint's to the last one ready.
+    fn note_use(&mut self, now: Duration) {
+        let used = self.open_end.saturating_sub(self.checkpoint / self.segment_bytes);
+        self.recent.note(now, used);
+    }
+
+    /// The most files worth keeping: what was in use of late, and one to go on with.
+    fn files_wanted(&self) -> u64 {
+        let max = (self.capacity_bytes / self.segment_bytes).max(SEGMENTS_MIN);
+        (self.recent.now.max(self.recent.before) + 1).clamp(SEGMENTS_MIN, max)
     }
 }
 
@@ -208,6 +268,7 @@ fn is_unsupported(error: &IoError) -> bool {
 
 /// Linux's numbers for the refusals that are told apart here.
 mod errno {
+    pub(super) const ENOENT: i32 = 2;
     pub(super) const EEXIST: i32 = 17;
     pub(super) const EINVAL: i32 = 22;
     pub(super) const ENOSPC: i32 = 28;
@@ -217,21 +278,29 @@ mod errno {
 }
 
 impl Segments {
-    /// The files of a log whose checkpoint is `checkpoint`: `files` from the checkpoint's on, `spares` before it.
+    /// The files of a log whose checkpoint is `checkpoint` and that is written from `at` on: by number, those from the checkpoint's on, and
+    /// spares before it.
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         config: &LogConfig,
         health: Arc<Health>,
-        checkpoint: u64,
-        mut files: BTreeMap<u64, Arc<File>>,
+        (checkpoint, at): (u64, u64),
+        shelf: Arc<Shelf>,
+        mut numbers: BTreeSet<u64>,
     ) -> Self {
-        let live = files.split_off(&(checkpoint / config.segment_bytes));
+        let live = numbers.split_off(&(checkpoint / config.segment_bytes));
+        let writing = at / config.segment_bytes;
+        let all = (live.len() + numbers.len()) as u64;
         let state = State {
-            how: How::of(config),
-            files: live,
-            spares: files,
+            files: live.into_iter().map(|number| (number, None)).collect(),
+            spares: numbers,
+            writing,
+            open_end: writing,
+            segment_bytes: config.segment_bytes,
             checkpoint,
             capacity_bytes: config.capacity_bytes,
+            // What was there was needed, until there is more to go by.
+            recent: Recent { since: config.clock.now(), now: all, before: 0 },
             job: Job::Idle,
             pace: Pace::new(FILL_BYTES_PER_SECOND),
             due: Duration::ZERO,
@@ -243,6 +312,7 @@ impl Segments {
             bytes: config.segment_bytes,
             clock: config.clock.clone(),
             health,
+            shelf,
             state: Mutex::new(state),
             job_put_back: Condvar::new(),
             limit: AtomicU64::new(0),
@@ -253,7 +323,7 @@ impl Segments {
 
     /// Makes the first file of a new database: allocated, not filled (4). It is written already where the kernel can do
     /// that.
-    pub(super) fn create_first(disk: &Arc<dyn Disk>, config: &LogConfig, number: u64) -> Result<(File, bool)> {
+    pub(super) fn create_first(disk: &Arc<dyn Disk>, config: &LogConfig, number: u64) -> Result<bool> {
         let path = path_of(&config.dir, number);
         let how = How::of(config);
         let options = FileOptions::new(FileClass::Redo, how.method).create(Create::New).stats(&how.io);
@@ -270,20 +340,19 @@ impl Segments {
                     let zeroes = seawall_io::AlignedBuf::zeroed(STEP_BYTES);
                     for at in (0..how.segment_bytes).step_by(STEP_BYTES) {
                         let len = (how.segment_bytes - at).min(STEP_BYTES as u64) as usize;
-                        file.write_at(at, &zeroes[..len], Cause::Preallocate)
-                            .map_err(|e| no_space(&path, how.segment_bytes, e))?;
+                        file.write_at(at, &zeroes[..len], Cause::Preallocate).map_err(|e| no_space(&path, &how, e))?;
                     }
                     written = true;
                 }
-                Err(e) => return Err(no_space(&path, how.segment_bytes, e)),
+                Err(e) => return Err(no_space(&path, &how, e)),
             },
-            Err(e) => return Err(no_space(&path, how.segment_bytes, e)),
+            Err(e) => return Err(no_space(&path, &how, e)),
         }
         file.sync(Cause::Preallocate)?;
         disk.sync_dir(&config.dir)?;
-        // Opened anew: alignment and length are checked as at every opening.
+        // It is opened anew when it is needed: alignment and length are checked as at every opening.
         drop(file);
-        Ok((open(disk, &path, &how, written)?, written))
+        Ok(written)
     }
 
     /// What may be promised, up to here.
@@ -292,27 +361,48 @@ impl Segments {
     }
 
     fn set_limit(&self, state: &State) {
-        let ready = state.next_number() * self.bytes;
+        let ready = state.open_end * self.bytes;
         let ring = state.checkpoint + state.capacity() - self.bytes;
         self.limit.store(ready.min(ring), Ordering::Release);
     }
 
-    /// The file that holds `lsn`.
+    /// The file that holds `lsn`, for the writer.
     ///
     /// # Panics
-    /// When there is none: what was admitted has its place (1).
+    /// When it is not open: what was admitted has its place (1).
     pub(super) fn file_at(&self, lsn: u64) -> Arc<File> {
-        self.state.lock().files.get(&(lsn / self.bytes)).cloned().expect("what was admitted has its place on disk")
+        let state = self.state.lock();
+        state.files.get(&(lsn / self.bytes)).cloned().flatten().expect("what was admitted has its place on disk")
+    }
+
+    /// The same of any `lsn` that has a file, opened if it is not open.
+    pub(super) fn open_at(&self, lsn: u64) -> Result<Arc<File>> {
+        self.shelf.get(lsn / self.bytes)
+    }
+
+    /// The next group begins at `written`: files before it are not written any more.
+    pub(super) fn written_to(&self, written: u64) {
+        let mut state = self.state.lock();
+        let writing = (written / self.bytes).max(state.writing);
+        let before = std::mem::replace(&mut state.writing, writing);
+        state.open_end = state.open_end.max(writing);
+        for (_, file) in state.files.range_mut(before..writing) {
+            *file = None;
+        }
+        drop(state);
+        self.shelf.trim();
     }
 
     /// The log before `checkpoint` is not needed any more.
     pub(super) fn release_before(&self, checkpoint: u64) {
         let mut state = self.state.lock();
+        // The most is in use just before.
+        state.note_use(self.clock.now());
         state.checkpoint = state.checkpoint.max(checkpoint);
         let first = state.checkpoint / self.bytes;
         let keep = state.files.split_off(&first);
         let released = std::mem::replace(&mut state.files, keep);
-        state.spares.extend(released);
+        state.spares.extend(released.into_keys());
         self.set_limit(&state);
     }
 
@@ -322,37 +412,40 @@ impl Segments {
         self.set_limit(&state);
     }
 
+    pub(super) fn set_reserve(&self, bytes: u64) {
+        self.shelf.set_reserve(bytes);
+        // Whether the disk is full is found out anew.
+        let mut state = self.state.lock();
+        state.full_since = None;
+        self.set_limit(&state);
+    }
+
     pub(super) fn capacity(&self) -> u64 {
         self.state.lock().capacity_bytes
     }
 
     /// Changes how the files are flushed: those there are, and those to come. Nobody is writing to them.
     pub(super) fn set_method(&self, method: FlushMethod) -> Result<()> {
-        let files: Vec<Arc<File>> = {
-            let mut state = self.state.lock();
-            state.how.method = method;
-            // A spare is opened anew when its turn comes.
-            state.files.values().cloned().collect()
-        };
-        for file in files {
-            if let Err(e) = file.set_method(method) {
-                // Writes of before are lost only when their last sync failed.
-                return Err(if e.is_fatal() { self.health.poison(e.into()) } else { e.into() });
-            }
-        }
-        Ok(())
+        // Writes of before are lost only when their last sync failed.
+        self.shelf.set_method(method).map_err(|e| if e.is_fatal() { self.health.poison(e.into()) } else { e.into() })
     }
 
-    /// What is in effect for the file that holds `lsn`.
+    /// What is in effect for the file that holds `lsn`, if it is open.
     pub(super) fn mode(&self, lsn: u64) -> Option<EffectiveMode> {
-        Some(self.state.lock().files.get(&(lsn / self.bytes))?.mode())
+        Some(self.state.lock().files.get(&(lsn / self.bytes))?.as_ref()?.mode())
     }
 
-    /// Files there are, and bytes of each.
+    /// The numbers of the spares, and of the live files and those ahead.
     #[cfg(test)]
     pub(super) fn numbers(&self) -> (Vec<u64>, Vec<u64>) {
         let state = self.state.lock();
-        (state.spares.keys().copied().collect(), state.files.keys().copied().collect())
+        (state.spares.iter().copied().collect(), state.files.keys().copied().collect())
+    }
+
+    /// Descriptors of segments that are open.
+    #[cfg(test)]
+    pub(super) fn open_count(&self) -> usize {
+        self.shelf.count()
     }
 
     /// An admission up to `after` found the limit: makes the file it needs, or says what has to happen first. `None`:
@@ -371,10 +464,16 @@ impl Segments {
                 // Not even a checkpoint at the head would do: the few files that there are hold no such mini-transaction.
                 if after.saturating_sub(head) > state.capacity() - self.bytes {
                     let path = path_of(&self.dir, state.next_number());
-                    return Err(Error::NoSpace { path, needed_bytes: self.bytes });
+                    let kept_free_bytes = self.shelf.how().reserve_bytes;
+                    return Err(Error::NoSpace { path, needed_bytes: self.bytes, kept_free_bytes });
                 }
                 count(&counters.waits_for_checkpoint, 1);
                 return Ok(Some(checkpoint(after - (ring - state.checkpoint))));
+            }
+            if after > (state.writing + window(self.bytes)) * self.bytes {
+                // What is admitted has to be written first: no more files than these are open at once.
+                count(&counters.waits_for_buffer, 1);
+                return Ok(Some(NoRoom::Buffer));
             }
             let first = state.checkpoint / self.bytes;
             if !std::mem::replace(&mut counted, true) {
@@ -398,16 +497,23 @@ impl Segments {
         total >= SEGMENTS_MIN && head >= (first + 1) * self.bytes && fits
     }
 
-    /// Makes the next file, whole; or waits while somebody else is at it, and returns at each of their steps.
+    /// Makes the next file ready, whole and open; or waits while somebody else is at it, and returns at each of their steps.
     fn make_one<'s>(&'s self, mut state: MutexGuard<'s, State>, counters: &Counters) -> Result<()> {
-        let number = state.next_number();
-        while state.next_number() == number {
+        let number = state.open_end;
+        let mut tries = 0;
+        while state.open_end == number {
             if matches!(state.job, Job::Busy) {
                 self.job_put_back.wait(&mut state);
                 continue;
             }
             drop(state);
-            self.step_job(counters)?;
+            match self.step_job(counters) {
+                Err(e) if is_not_now(&e) && tries < NOT_NOW_TRIES => {
+                    tries += 1;
+                    self.clock.sleep(NOT_NOW_PAUSE);
+                }
+                done => done?,
+            }
             state = self.state.lock();
         }
         Ok(())
@@ -415,51 +521,57 @@ impl Segments {
 
     /// One bounded step towards the next file. Does nothing while somebody else is at it.
     fn step_job(&self, counters: &Counters) -> Result<()> {
-        let (job, number, how, spare) = {
+        let (job, number, spare, total, closed) = {
             let mut state = self.state.lock();
             if matches!(state.job, Job::Busy) {
                 return Ok(());
             }
             let job = std::mem::replace(&mut state.job, Job::Busy);
+            // A file that is there has only to be opened.
+            let closed = (matches!(job, Job::Idle) && state.open_end < state.next_number()).then_some(state.open_end);
             // A spare in use a moment longer (a group's last handle) is left for the next time (3).
-            let free = state.spares.iter().find(|(_, file)| Arc::strong_count(file) == 1).map(|(n, _)| *n);
-            let spare = match (&job, free) {
-                (Job::Idle, Some(n)) => state.spares.remove_entry(&n),
+            let spare = match (&job, closed) {
+                (Job::Idle, None) => state.spares.iter().copied().find(|spare| self.shelf.close(*spare)),
                 _ => None,
             };
-            (job, state.next_number(), state.how.clone(), spare)
-        };
-        let named = matches!(job, Job::Named);
-        let filling = matches!(job, Job::Filling(..));
-        let spare_number = spare.as_ref().map(|(n, _)| *n);
-        // The handle goes first: its lock would be in the way of the one that is to come.
-        drop(spare);
-        let done = self.advance_job(job, number, &how, spare_number);
-        // A spare that could not be renamed is a spare still.
-        let kept = match (&done, spare_number) {
-            (Err(_), Some(n)) => {
-                open(&self.disk, &path_of(&self.dir, n), &how, true).ok().map(|file| (n, Arc::new(file)))
+            if let Some(spare) = spare {
+                state.spares.remove(&spare);
             }
-            _ => None,
+            (job, state.next_number(), spare, state.total() + u64::from(spare.is_some()), closed)
+        };
+        let named = if let Job::Named { filled } = job { Some(filled) } else { None };
+        let done = match closed {
+            Some(number) => self.shelf.get(number).map(|file| Step::Open(number, file)),
+            None => self.advance_job(job, number, spare, total),
         };
         let mut state = self.state.lock();
         state.job = Job::Idle;
-        state.spares.extend(kept);
         let result = match done {
-            Ok(Step::Ready(file)) => {
-                state.files.insert(number, Arc::new(file));
+            Ok(Step::Open(number, file)) => {
+                state.files.insert(number, Some(file));
+                state.open_end = number + 1;
+                state.note_use(self.clock.now());
+                Ok(())
+            }
+            Ok(Step::Durable { filled }) => {
+                state.files.insert(number, None);
                 state.full_since = None;
-                count(if filling { &counters.segments_made } else { &counters.segments_recycled }, 1);
+                count(if filled { &counters.segments_made } else { &counters.segments_recycled }, 1);
                 Ok(())
             }
             Ok(Step::More(job)) => {
+                // One that was found under the next name already has not taken this one's place.
+                state.spares.extend(spare.filter(|_| matches!(job, Job::Named { filled: true })));
                 state.job = job;
                 Ok(())
             }
             Err(e) => {
-                if named {
-                    // It has its name already: the next try is to open it.
-                    state.job = Job::Named;
+                // A spare that could not be renamed is a spare still, unless its name is gone.
+                let gone = matches!(&e, Error::Io(e) if e.errno() == Some(errno::ENOENT));
+                state.spares.extend(spare.filter(|_| !gone));
+                if let Some(filled) = named {
+                    // It has its name already: the next try is to make that durable.
+                    state.job = Job::Named { filled };
                 }
                 if matches!(e, Error::NoSpace { .. }) {
                     state.full_since = Some(self.clock.now());
@@ -474,59 +586,72 @@ impl Segments {
     }
 
     /// The step itself, with nothing locked.
-    fn advance_job(&self, job: Job, number: u64, how: &How, spare: Option<u64>) -> Result<Step> {
+    fn advance_job(&self, job: Job, number: u64, spare: Option<u64>, total: u64) -> Result<Step> {
         let target = path_of(&self.dir, number);
+        let how = self.shelf.how();
+        let no_space = |e| no_space(&target, &how, e);
+        // A step before this one gave it its name and was told that it had failed.
+        let is_named = |e: &IoError| e.errno() == Some(errno::EEXIST) && e.path == target;
         match job {
             Job::Idle => {
                 if let Some(spare) = spare {
-                    self.disk.rename_new(&path_of(&self.dir, spare), &target)?;
-                    return Ok(Step::More(Job::Named));
+                    return match self.disk.rename_new(&path_of(&self.dir, spare), &target) {
+                        Ok(()) => Ok(Step::More(Job::Named { filled: false })),
+                        Err(e) if is_named(&e) => Ok(Step::More(Job::Named { filled: true })),
+                        Err(e) => Err(e.into()),
+                    };
                 }
-                let options =
-                    FillOptions { stats: how.io.clone(), ..FillOptions::new(FileClass::Redo, how.segment_bytes) };
+                // Below this number the log cannot go round, and nothing can be changed or deleted: it may have the reserve.
+                let reserve = if total < SEGMENTS_MIN { 0 } else { how.reserve_bytes };
+                let usual = FillOptions::new(FileClass::Redo, how.segment_bytes);
+                let options = FillOptions { stats: how.io.clone(), reserve, ..usual };
                 match Fill::begin(self.disk.clone(), &target, options) {
                     Ok(fill) => Ok(Step::More(Job::Filling(Box::new(fill)))),
-                    // A step before this one gave it its name and could not open it.
-                    Err(e) if e.errno() == Some(errno::EEXIST) && e.path == target => Ok(Step::More(Job::Named)),
-                    Err(e) => Err(no_space(&target, how.segment_bytes, e)),
+                    Err(e) if is_named(&e) => Ok(Step::More(Job::Named { filled: true })),
+                    Err(e) => Err(no_space(e)),
                 }
             }
-            Job::Filling(fill) => match fill.step() {
-                Ok(FillStep::Filling(fill)) => Ok(Step::More(Job::Filling(Box::new(fill)))),
-                // Filled as a direct file; from here on it is open the way the log is flushed.
-                Ok(FillStep::Ready(file)) => {
-                    drop(file);
-                    Ok(Step::Ready(open(&self.disk, &target, how, true)?))
-                }
-                Err(e) if e.op == Op::Directory && e.errno() != Some(errno::EEXIST) => {
-                    Err(self.health.poison(e.into()))
-                }
-                Err(e) => Err(no_space(&target, how.segment_bytes, e)),
+            Job::Filling(fill) if fill.progress().0 < fill.progress().1 => match fill.step().map_err(no_space)? {
+                FillStep::Filling(fill) => Ok(Step::More(Job::Filling(Box::new(fill)))),
+                FillStep::Ready(_) => unreachable!("a fill with bytes to write is not ready"),
             },
-            Job::Named => {
-                // The name is durable before the first byte is written under it. A directory that cannot be synced is
-                // not asked again: the second answer could be a lie.
+            // What fails before it has its name is removed: nothing was trusted to it.
+            Job::Filling(fill) => match fill.name() {
+                Ok(()) => Ok(Step::More(Job::Named { filled: true })),
+                Err(e) if is_named(&e) => Ok(Step::More(Job::Named { filled: true })),
+                Err(e) => Err(no_space(e)),
+            },
+            Job::Named { filled } => {
+                // The name is durable before the first byte is written under it.
                 if !self.health.has(Mutant::DirectoryUnsynced) {
-                    self.disk.sync_dir(&self.dir).map_err(|e| self.health.poison(e.into()))?;
+                    self.sync_dir()?;
                 }
-                Ok(Step::Ready(open(&self.disk, &target, how, true)?))
+                Ok(Step::Durable { filled })
             }
             Job::Busy => unreachable!("a job that somebody is at is not taken"),
         }
     }
 
-    /// One bounded step of background work: a file ahead, or one less. Whether there is more to do now.
+    /// Makes names durable. A sync that failed is not asked again: the second answer could be a lie (6).
+    fn sync_dir(&self) -> Result<()> {
+        let sorted = |e: IoError| if e.op == Op::Sync { self.health.poison(e.into()) } else { e.into() };
+        self.disk.sync_dir(&self.dir).map_err(sorted)
+    }
+
+    /// One bounded step of background work: a file ahead, or some less. Whether there is more to do now.
     pub(super) fn tend(&self, promised: u64, counters: &Counters) -> Result<bool> {
         enum Need {
             Nothing,
             Make,
-            Remove(u64),
+            Remove(Vec<u64>),
         }
         let need = {
             let mut state = self.state.lock();
-            let files_max = (state.capacity_bytes / self.bytes).max(SEGMENTS_MIN);
-            let ahead = state.next_number().saturating_sub(promised / self.bytes + 1);
             let now = self.clock.now();
+            state.note_use(now);
+            let files_max = (state.capacity_bytes / self.bytes).max(SEGMENTS_MIN);
+            let ahead = state.open_end.saturating_sub(promised / self.bytes + 1);
+            let is_there = !state.spares.is_empty() || state.open_end < state.next_number();
             if matches!(state.job, Job::Busy) {
                 Need::Nothing
             } else if ahead < AHEAD && !matches!(state.job, Job::Idle) {
@@ -539,27 +664,29 @@ impl Segments {
                     state.due = now + delay;
                 }
                 Need::Make
-            } else if ahead < AHEAD && (!state.spares.is_empty() || state.total() < files_max) {
+            } else if ahead < AHEAD && (is_there || state.total() < files_max) {
                 let full = state.full_since.is_some_and(|since| now.saturating_sub(since) < FULL_AGAIN);
-                if full && state.spares.is_empty() { Need::Nothing } else { Need::Make }
+                if full && !is_there { Need::Nothing } else { Need::Make }
             } else {
-                let removable = state.spares.iter().find(|(_, file)| Arc::strong_count(file) == 1).map(|(n, _)| *n);
-                match removable {
-                    Some(spare) if state.total() > files_max => {
-                        state.spares.remove(&spare);
-                        Need::Remove(spare)
-                    }
-                    _ => Need::Nothing,
-                }
+                let surplus = state.total().saturating_sub(state.files_wanted()).min(REMOVED_AT_ONCE as u64) as usize;
+                let closed = state.spares.iter().copied().filter(|spare| self.shelf.close(*spare));
+                let remove: Vec<u64> = closed.take(surplus).collect();
+                state.spares.retain(|spare| !remove.contains(spare));
+                if remove.is_empty() { Need::Nothing } else { Need::Remove(remove) }
             }
         };
         match need {
             Need::Nothing => return Ok(false),
             Need::Make => self.step_job(counters)?,
-            Need::Remove(spare) => {
-                self.disk.remove(&path_of(&self.dir, spare))?;
-                self.disk.sync_dir(&self.dir)?;
-                count(&counters.segments_removed, 1);
+            Need::Remove(spares) => {
+                for (i, spare) in spares.iter().enumerate() {
+                    if let Err(e) = self.disk.remove(&path_of(&self.dir, *spare)) {
+                        self.state.lock().spares.extend(&spares[i..]);
+                        return Err(e.into());
+                    }
+                    count(&counters.segments_removed, 1);
+                }
+                self.sync_dir()?;
             }
         }
         Ok(true)
@@ -569,7 +696,7 @@ impl Segments {
     pub(super) fn make_up_to(&self, lsn: u64, counters: &Counters) -> Result<()> {
         loop {
             let state = self.state.lock();
-            if lsn <= state.next_number() * self.bytes {
+            if lsn <= state.open_end * self.bytes {
                 return Ok(());
             }
             self.make_one(state, counters)?;
@@ -579,10 +706,19 @@ impl Segments {
 
 enum Step {
     More(Job),
-    Ready(File),
+    /// The file is whole and its name is durable.
+    Durable {
+        filled: bool,
+    },
+    /// This one is open.
+    Open(u64, Arc<File>),
 }
 
 /// A full disk by its name, anything else as it is.
-fn no_space(path: &Path, needed_bytes: u64, error: IoError) -> Error {
-    if is_full(&error) { Error::NoSpace { path: path.into(), needed_bytes } } else { error.into() }
+fn no_space(path: &Path, how: &How, error: IoError) -> Error {
+    if !is_full(&error) {
+        return error.into();
+    }
+    let kept_free_bytes = if let IoErrorKind::Reserve { reserve, .. } = error.kind { reserve } else { 0 };
+    Error::NoSpace { path: path.into(), needed_bytes: how.segment_bytes, kept_free_bytes }
 }

@@ -31,6 +31,8 @@ use std::sync::atomic::Ordering;
 const GATHER_NS: u64 = 200_000;
 /// ... or such a share of what the last one took, if that is more.
 const GATHER_SHARE: u64 = 8;
+/// Segments with unflushed writes, at most.
+const DIRTY_SEGMENTS_MAX: usize = 8;
 
 /// Whether those who were waited for came: where they do not, because they have other things to do between two commits, waiting stops,
 /// and is tried again now and then.
@@ -70,11 +72,13 @@ pub(super) struct Blank {
     /// Written up to here, bytes of the stream.
     next: u64,
     end: u64,
+    /// Held open as long as zeroes are written to it without a flush.
+    file: Option<Arc<File>>,
 }
 
 impl Blank {
     pub(super) fn new(number: u64, segment_bytes: u64) -> Self {
-        Self { number, next: number * segment_bytes, end: (number + 1) * segment_bytes }
+        Self { number, next: number * segment_bytes, end: (number + 1) * segment_bytes, file: None }
     }
 }
 
@@ -303,7 +307,10 @@ impl Log {
             }
             Some(group) => {
                 let end = group.end;
-                let flush = flush || end - durable > self.config.buffer_bytes as u64 / 2;
+                // A segment with unflushed writes stays open: there are few of them.
+                let flush = flush
+                    || end - durable > self.config.buffer_bytes as u64 / 2
+                    || pen.dirty.len() + 1 >= DIRTY_SEGMENTS_MAX;
                 let file = self.segments.file_at(group.from);
                 let offset = group.from % self.config.segment_bytes;
                 let bytes: usize = group.parts.iter().map(|part| part.len()).sum();
@@ -322,6 +329,9 @@ impl Log {
                 drop(parts);
                 pen.write_ns = self.now_ns().saturating_sub(now);
                 self.ring.advance(&mut pen.scribe);
+                if end == cut {
+                    self.segments.written_to(end);
+                }
                 count(&self.counters.groups, 1);
                 count(&self.counters.bytes, end - written);
                 count(&self.counters.bytes_written, bytes as u64);
@@ -397,7 +407,11 @@ impl Log {
         let to = (from + STEP_BYTES as u64).min(blank.end);
         let poisoned = |e: seawall_io::IoError| self.health.poison(e.into());
         if from / self.config.segment_bytes == blank.number {
-            let file = self.segments.file_at(from);
+            let file = match &blank.file {
+                Some(file) => file.clone(),
+                None => self.segments.open_at(from)?,
+            };
+            let file = blank.file.insert(file);
             let zeroes = AlignedBuf::zeroed((to - from) as usize);
             file.write_at(from % self.config.segment_bytes, &zeroes, Cause::Preallocate).map_err(poisoned)?;
             if to == blank.end {
@@ -442,7 +456,8 @@ impl Log {
             let offset = at % self.config.segment_bytes;
             let len = (end - at).min(STEP_BYTES as u64).min(self.config.segment_bytes - offset);
             let mut buf = AlignedBuf::zeroed(len as usize);
-            visit(&self.segments.file_at(at), offset, &mut buf).map_err(|e| self.health.poison(e.into()))?;
+            let file = self.segments.open_at(at)?;
+            visit(&file, offset, &mut buf).map_err(|e| self.health.poison(e.into()))?;
             at += len;
         }
         Ok(())

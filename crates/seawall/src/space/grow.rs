@@ -177,7 +177,11 @@ impl Space {
     /// The error of a file that has all pages it can have.
     pub(super) fn no_more_pages(&self, more: usize) -> Error {
         let needed_bytes = more as u64 * self.pool.page_bytes() as u64;
-        Error::NoSpace { path: "the data file, which has as many pages as page numbers reach and".into(), needed_bytes }
+        Error::NoSpace {
+            path: "the data file, which has as many pages as page numbers reach and".into(),
+            needed_bytes,
+            kept_free_bytes: 0,
+        }
     }
 
     /// What of the index differs from the maps, if nothing is going on.

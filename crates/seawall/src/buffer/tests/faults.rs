@@ -121,7 +121,7 @@ fn a_full_disk_refuses_growth_and_nothing_else() {
     let db = ten_pages(&machine);
     machine.disk.inject(Fault::enospc().on(Op::Grow).once());
     match db.grow_file(1000).unwrap_err() {
-        Error::NoSpace { path, needed_bytes } => {
+        Error::NoSpace { path, needed_bytes, .. } => {
             assert_eq!((path, needed_bytes), (data(), 990 * PAGE_BYTES as u64));
         }
         other => panic!("{other}"),

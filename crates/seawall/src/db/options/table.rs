@@ -209,6 +209,12 @@ options! {
         "More of it merges more changes of a page into one write, and makes start-up after a crash longer. At least \
          three log files.";
 
+    log_space_reserve, with_log_space_reserve: u64 as Size = 64 * MIB,
+        Range::Between(0, TIB), Running, "bytes", [],
+        "Free space on the log's file system that the log does not take.",
+        "The log stops growing there and goes round in the files it has. The first three files may use it: without them \
+         nothing can be changed, and nothing deleted.";
+
     log_buffer_size, with_log_buffer_size: u64 as Size = 16 * MIB,
         Range::PowerOfTwo(MIB, GIB), Opening, "bytes", [],
         "Memory for log that is not yet written.",

@@ -222,8 +222,8 @@ fn a_full_disk_is_met_at_admission_and_the_log_goes_round_in_what_it_has() {
     let (_, log, bodies) = machine.reopen(from, 2).unwrap();
     assert_eq!(bodies.last(), Some(&body(199, 30_000)));
     drop(log);
-    // Too small even for that: an error with a name, and nothing poisoned.
-    let machine = Machine::with(SimOptions { capacity_bytes: (64 << 20) + (64 << 10), ..SimOptions::default() });
+    // Too small even for that: an error with a name, and nothing poisoned. Two files are fewer than the log can go round in.
+    let machine = Machine::with(SimOptions { capacity_bytes: 2 * (64 << 10), ..SimOptions::default() });
     let (_process, log) = machine.create();
     let error = loop {
         match log.try_admit(30_000) {

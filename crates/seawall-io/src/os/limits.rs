@@ -1,0 +1,25 @@
+//! The process's limit of open files.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::sync::OnceLock;
+
+/// Raises the process's soft limit of open files to its hard limit, once in its life. Returns the limit then, `None` for no limit.
+/// Where the system refuses, the limit stays as it is.
+///
+/// ```
+/// let limit = seawall_io::raise_descriptor_limit();
+/// assert_eq!(seawall_io::raise_descriptor_limit(), limit);
+/// ```
+pub fn raise_descriptor_limit() -> Option<u64> {
+    static LIMIT: OnceLock<Option<u64>> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        if current == maximum {
+            return current;
+        }
+        match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+            Ok(()) => maximum,
+            Err(_) => current,
+        }
+    })
+}

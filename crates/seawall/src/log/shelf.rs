@@ -1,0 +1,152 @@
+//! The open segments: a bounded number of descriptors, however many segments there are.
+//!
+//! 1. A segment is open at most once, and one thread at a time opens it: a second descriptor would meet the lock of the first.
+//! 2. Beyond [`KEPT`] open segments, those whose last use is the longest ago are closed, but none that is in use. The writer uses a
+//!    segment until what it wrote is flushed (`writer.rs`, `Pen::dirty`), so no descriptor is closed that could still report a failed
+//!    write (trap 18).
+//! 3. What protects a segment that is not open, and so not locked itself (trap 7): the control file is locked as long as the database is
+//!    open; no write to the segment is in flight, because the log is written by synchronous calls; and the segment that is written to is
+//!    open and locked, so that another database with the same log directory is refused.
+//! 4. At an opening every segment is locked once before the first byte is read (`reader.rs`): a killed process's writes have landed.
+
+use super::segments::{self, How};
+use crate::error::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+use seawall_io::{Disk, File, FlushMethod};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Segments kept open that nobody uses at the moment.
+pub(super) const KEPT: usize = 4;
+
+#[derive(Debug, Default)]
+struct Open {
+    /// By number, the one used last at the end.
+    files: Vec<(u64, Arc<File>)>,
+    /// Being opened.
+    opening: BTreeSet<u64>,
+}
+
+impl Open {
+    /// Takes out what is to be closed so that at most `keep` remain.
+    fn surplus(&mut self, keep: usize) -> Vec<Arc<File>> {
+        let mut more = self.files.len().saturating_sub(keep);
+        let mut closed = Vec::new();
+        self.files.retain(|(_, file)| {
+            // Clones are made under the mutex, of what is on the shelf: one that is not in use now cannot come into use.
+            let close = more > 0 && Arc::strong_count(file) == 1;
+            if close {
+                more -= 1;
+                closed.push(file.clone());
+            }
+            !close
+        });
+        closed
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Shelf {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    how: Mutex<How>,
+    open: Mutex<Open>,
+    opened: Condvar,
+}
+
+impl Shelf {
+    pub(super) fn new(disk: Arc<dyn Disk>, dir: &Path, how: How) -> Self {
+        Self { disk, dir: dir.into(), how: Mutex::new(how), open: Mutex::default(), opened: Condvar::new() }
+    }
+
+    pub(super) fn how(&self) -> How {
+        self.how.lock().clone()
+    }
+
+    /// The segment of this number, opened and locked if it is not open.
+    ///
+    /// # Errors
+    /// As [`segments::open`].
+    pub(super) fn get(&self, number: u64) -> Result<Arc<File>> {
+        let closed = {
+            let mut open = self.open.lock();
+            loop {
+                if let Some(at) = open.files.iter().position(|(known, _)| *known == number) {
+                    let one = open.files.remove(at);
+                    let file = one.1.clone();
+                    open.files.push(one);
+                    return Ok(file);
+                }
+                if !open.opening.contains(&number) {
+                    break;
+                }
+                self.opened.wait(&mut open);
+            }
+            open.opening.insert(number);
+            open.surplus(KEPT - 1)
+        };
+        // First the descriptors that are not needed any more: the process may have no other left.
+        drop(closed);
+        let file = segments::open(&self.disk, &segments::path_of(&self.dir, number), &self.how(), false).map(Arc::new);
+        let mut open = self.open.lock();
+        open.opening.remove(&number);
+        if let Ok(file) = &file {
+            open.files.push((number, file.clone()));
+        }
+        drop(open);
+        self.opened.notify_all();
+        file
+    }
+
+    /// Closes the segment, which is about to change its name or to be removed. `false` when it is in use.
+    pub(super) fn close(&self, number: u64) -> bool {
+        let mut open = self.open.lock();
+        if open.opening.contains(&number) {
+            return false;
+        }
+        let Some(at) = open.files.iter().position(|(known, _)| *known == number) else { return true };
+        if Arc::strong_count(&open.files[at].1) > 1 {
+            return false;
+        }
+        let one = open.files.remove(at);
+        drop(open);
+        drop(one);
+        true
+    }
+
+    /// Closes what need not be open.
+    pub(super) fn trim(&self) {
+        let closed = self.open.lock().surplus(KEPT);
+        drop(closed);
+    }
+
+    /// Changes how segments are flushed: those that are open, and those that will be. Nobody is writing to them.
+    ///
+    /// # Errors
+    /// As [`File::set_method`]: one that is fatal says that writes of before may be lost.
+    pub(super) fn set_method(&self, method: FlushMethod) -> seawall_io::Result<()> {
+        self.how.lock().method = method;
+        let files: Vec<Arc<File>> = self.open.lock().files.iter().map(|(_, file)| file.clone()).collect();
+        files.iter().try_for_each(|file| file.set_method(method).map(drop))
+    }
+
+    pub(super) fn set_reserve(&self, bytes: u64) {
+        self.how.lock().reserve_bytes = bytes;
+    }
+
+    /// Segments that are open now.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.open.lock().files.len()
+    }
+}
+
+/// Whether nothing was done and nothing is lost: the same may be asked again later (trap 24).
+pub(super) fn is_not_now(error: &Error) -> bool {
+    match error {
+        Error::Io(e) => e.is_not_now(),
+        Error::Locked { .. } => true,
+        _ => false,
+    }
+}

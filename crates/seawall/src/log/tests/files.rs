@@ -1,0 +1,275 @@
+//! The files of the log when the system refuses: no descriptor, no directory sync, no space; and how many there are.
+
+use super::*;
+use crate::log::segments::RECENT;
+use seawall_io::{IoError, Op};
+use seawall_sim::{Call, Fault, FaultKind};
+
+const EMFILE: i32 = 24;
+const ENOMEM: i32 = 12;
+
+/// Appends and flushes bodies of 30,000 bytes; checkpoints at the end of the log when `release`.
+fn work(log: &Log, bodies: usize, release: bool) -> Result<()> {
+    for i in 0..bodies {
+        log.tend()?;
+        let body = body(i, 30_000);
+        let credit = loop {
+            match log.try_admit(body.len())? {
+                Ok(credit) => break credit,
+                Err(NoRoom::Buffer) => log.make_room()?,
+                Err(NoRoom::Checkpoint(lsn)) => {
+                    log.flush_to(lsn)?;
+                    log.release_before(lsn);
+                }
+            }
+        };
+        let reservation = log.reserve(credit, body.len());
+        let end = reservation.end;
+        reservation.publish(&body);
+        log.flush_to(end)?;
+        if release {
+            log.release_before(end);
+        }
+    }
+    Ok(())
+}
+
+fn tend_all(log: &Log) {
+    while log.tend().unwrap() {}
+}
+
+#[test]
+fn few_segments_are_open_however_many_there_are() {
+    let machine = Machine::new(1);
+    let (_process, log) = machine.create();
+    let mut most = 0;
+    for round in 0..60 {
+        work(&log, 5, false).unwrap();
+        // Not flushed: many segments have unflushed writes.
+        for i in 0..20 {
+            let end = append(&log, &body(i, 30_000));
+            log.wait(end, Durability::Written).unwrap();
+            most = most.max(log.segments.open_count());
+        }
+        if round % 7 == 0 {
+            log.flush_to(log.head()).unwrap();
+        }
+        tend_all(&log);
+        most = most.max(log.segments.open_count());
+    }
+    let (spares, live) = log.segments.numbers();
+    assert!(spares.len() + live.len() >= 31, "the log is as large as it may be");
+    assert!(most <= 16, "{most} segments were open at once");
+}
+
+#[test]
+fn an_opening_holds_few_of_many_segments() {
+    let machine = Machine::new(2);
+    let (process, log) = machine.create();
+    let ends: Vec<Lsn> = (0..40)
+        .map(|i| {
+            let end = append(&log, &body(i, 30_000));
+            log.flush_to(end).unwrap();
+            end
+        })
+        .collect();
+    drop(log);
+    process.dies_of(SimDisk::power_cut);
+    let opens = |machine: &Machine| machine.disk.trace().entries().filter(|entry| entry.call == Call::Open).count();
+    let before = opens(&machine);
+    let (_process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
+    assert_eq!(bodies.len(), ends.len());
+    assert!(log.segments.open_count() <= 6, "{}", log.segments.open_count());
+    // Each to be locked, and each to be read, and a few more.
+    assert!(opens(&machine) - before <= 2 * 20 + 6, "{}", opens(&machine) - before);
+}
+
+#[test]
+fn a_segment_with_its_name_that_cannot_be_opened_wedges_nothing() {
+    for errno in [EMFILE, ENOMEM] {
+        for recycled in [false, true] {
+            let machine = Machine::new(3);
+            let (_process, log) = machine.create();
+            if recycled {
+                work(&log, 20, true).unwrap();
+            }
+            let next = log.segments.numbers().1.last().unwrap() + 1;
+            let path = segments::path_of(DIR.as_ref(), next);
+            let fault = Fault::new(FaultKind::Errno(errno)).on(Op::Open).path(&path);
+            machine.disk.inject(fault);
+            // The background tells nobody and tries again; an admission waits a little and then says what is missing.
+            let refused = (0..200).find_map(|_| work(&log, 1, recycled).err()).expect("this segment is needed");
+            let Error::Io(e) = &refused else { panic!("{refused}") };
+            assert!(e.is_not_now() && e.path == path && e.errno() == Some(errno), "{e}");
+            assert!(machine.disk.seen(&path).is_some(), "it has its name");
+            machine.disk.clear_faults();
+            work(&log, 50, true).unwrap();
+        }
+    }
+}
+
+#[test]
+fn no_descriptor_for_anything_new_stops_no_commit_that_was_admitted() {
+    let machine = Machine::new(4);
+    let (_process, log) = machine.create();
+    work(&log, 8, true).unwrap();
+    tend_all(&log);
+    machine.disk.inject(Fault::new(FaultKind::Errno(EMFILE)).on(Op::Open));
+    let mut ends = Vec::new();
+    let refused = loop {
+        drop(log.tend());
+        match log.try_admit(30_000) {
+            Ok(Ok(credit)) => {
+                let reservation = log.reserve(credit, 30_000);
+                ends.push(reservation.end);
+                reservation.publish(&body(1, 30_000)[..30_000]);
+            }
+            Ok(Err(no_room)) => panic!("{no_room:?}"),
+            Err(e) => break e,
+        }
+    };
+    assert!(matches!(&refused, Error::Io(e) if e.is_not_now()), "{refused}");
+    assert!(ends.len() >= 4, "two segments are ready ahead: {ends:?}");
+    for end in ends {
+        log.flush_to(end).unwrap();
+    }
+    machine.disk.clear_faults();
+    work(&log, 50, true).unwrap();
+}
+
+/// Works until the database is poisoned; the first error is the sync of the log's directory, and it stays.
+fn poisoned_by_directory(machine: &Machine, log: &Log, mut step: impl FnMut(&Log) -> Result<()>) {
+    let is_dir = |e: &IoError| e.op == Op::Sync && e.path == std::path::Path::new(DIR);
+    let error = (0..400).find_map(|_| step(log).err()).expect("the directory is synced");
+    let Error::Poisoned { first_error } = &error else { panic!("{error}") };
+    assert!(matches!(&**first_error, Error::Io(e) if is_dir(e)), "{first_error}");
+    machine.disk.clear_faults();
+    // Though the directory's next sync would succeed.
+    machine.disk.sync_dir(DIR.as_ref()).unwrap();
+    for _ in 0..3 {
+        assert!(matches!(log.tend(), Err(Error::Poisoned { .. })));
+        assert!(matches!(work(log, 1, true), Err(Error::Poisoned { .. })));
+    }
+}
+
+/// A fault of the sync of the log's directory and of nothing else: syncs of files are by their own paths.
+fn fail_directory(machine: &Machine) {
+    machine.disk.inject(Fault::eio().on(Op::Sync).exactly(DIR));
+}
+
+#[test]
+fn a_failed_sync_of_the_directory_poisons_whoever_asked() {
+    // A new file takes its name.
+    let machine = Machine::new(5);
+    let (_process, log) = machine.create();
+    fail_directory(&machine);
+    poisoned_by_directory(&machine, &log, |log| work(log, 1, false));
+    // A used one takes its next name.
+    let machine = Machine::new(6);
+    let (_process, log) = machine.create();
+    work(&log, 30, true).unwrap();
+    tend_all(&log);
+    fail_directory(&machine);
+    poisoned_by_directory(&machine, &log, |log| work(log, 1, true));
+    // Files are removed.
+    let machine = Machine::new(7);
+    let (_process, log) = machine.create();
+    work(&log, 100, false).unwrap();
+    tend_all(&log);
+    log.flush_to(log.head()).unwrap();
+    log.release_before(log.head());
+    tend_all(&log);
+    log.set_capacity(segments::SEGMENTS_MIN * machine.segment_bytes + 4 * MTR_BYTES_MAX as u64).unwrap();
+    fail_directory(&machine);
+    poisoned_by_directory(&machine, &log, |log| log.tend().map(drop));
+}
+
+#[test]
+fn a_name_that_a_failed_sync_lost_is_not_relied_on() {
+    for seed in 0..20 {
+        let machine = Machine::new(seed);
+        let (process, log) = machine.create();
+        work(&log, 4, true).unwrap();
+        fail_directory(&machine);
+        let mut kept = 0;
+        while let Ok(()) = work(&log, 1, false) {
+            kept += 1;
+        }
+        machine.disk.clear_faults();
+        drop(work(&log, 10, false));
+        drop(log);
+        process.dies_of(SimDisk::power_cut);
+        let (_, _log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
+        assert_eq!(bodies.len(), 4 + kept, "seed {seed}: what was acknowledged is there");
+    }
+}
+
+#[test]
+fn the_log_returns_to_its_need() {
+    let machine = Machine::new(8);
+    let (_process, log) = machine.create();
+    let files = |log: &Log| {
+        let (spares, live) = log.segments.numbers();
+        spares.len() + live.len()
+    };
+    // A peak: nothing is released until the log is full.
+    work(&log, 80, false).unwrap();
+    tend_all(&log);
+    let peak = files(&log);
+    assert!(peak >= 31, "{peak}");
+    // Little use: it keeps what it had as long as the peak was of late, and then returns.
+    let quiet = |log: &Log| {
+        for _ in 0..10 {
+            work(log, 2, true).unwrap();
+            tend_all(log);
+        }
+    };
+    quiet(&log);
+    machine.clock.advance(RECENT);
+    quiet(&log);
+    assert_eq!(files(&log), peak, "the peak was within the last two periods");
+    machine.clock.advance(RECENT);
+    quiet(&log);
+    let after = files(&log);
+    assert!(after <= 6, "{after}");
+    let removed = log.stats().segments_removed;
+    assert_eq!(removed as usize, peak - after);
+    // And goes on, with steady use, without making or removing any.
+    machine.clock.advance(RECENT);
+    quiet(&log);
+    machine.clock.advance(RECENT);
+    quiet(&log);
+    assert_eq!((files(&log), log.stats().segments_removed), (after, removed));
+    // The next peak makes them again.
+    work(&log, 80, false).unwrap();
+    assert!(files(&log) >= 31);
+}
+
+#[test]
+fn the_reserve_is_for_what_the_log_cannot_do_without() {
+    let reserve = 1 << 20;
+    // Room for the first three files, and none that the reserve would allow.
+    let machine = Machine::with(SimOptions { capacity_bytes: reserve / 2, ..SimOptions::default() });
+    let process = Arc::new(Process::new(&machine.disk));
+    let config = LogConfig { reserve_bytes: reserve, ..machine.config(1) };
+    let log = Log::create(process, config, Arc::default()).unwrap();
+    work(&log, 40, true).unwrap();
+    let files = |log: &Log| log.segments.numbers().0.len() + log.segments.numbers().1.len();
+    assert!(files(&log) <= 3);
+    // Three files and no more: the log goes round in them, and a mini-transaction that they cannot hold is told the option's name.
+    let mut admitted = Vec::new();
+    let refused = loop {
+        match log.try_admit(30_000) {
+            Ok(Ok(credit)) => admitted.push(credit),
+            Ok(Err(no_room)) => panic!("{no_room:?}"),
+            Err(e) => break e.to_string(),
+        }
+    };
+    assert!(refused.contains("and leave 1048576 free (option log_space_reserve)"), "{refused}");
+    assert_eq!(files(&log), 3);
+    drop(admitted);
+    // Without the reserve there is room for more.
+    log.set_space_reserve(0);
+    work(&log, 10, false).unwrap();
+    assert!(files(&log) > 3);
+}
