@@ -181,9 +181,23 @@ pub(super) fn build(page: &mut [u8], new: &NewNode<'_>) -> Result<(), Malformed>
     layout.finish()
 }
 
-/// Makes the root of a dropped tree nobody's way into it.
-pub(super) fn retire(page: &mut [u8], id: PageId, tree: TreeId) {
-    init(page, id, tree, PageKind::Freed, 0);
+/// Makes the root of a dropped tree nobody's way into it. Its contents stay.
+pub(super) fn retire(page: &mut [u8]) -> Result<(), Malformed> {
+    if !matches!(page::kind(page), Some(PageKind::Leaf | PageKind::Branch | PageKind::Freed)) {
+        return Err(Malformed("the root of a dropped tree is no node"));
+    }
+    page[page::KIND] = PageKind::Freed as u8;
+    Ok(())
+}
+
+/// Takes the children from slot `keep` on out of a branch of a dropped tree. Its heap is not tidied: nothing is put there any more.
+pub(super) fn shed(page: &mut [u8], keep: usize) -> Result<(), Malformed> {
+    let node = Node::open_dropped(page).map_err(|damaged| Malformed(damaged.why))?;
+    if node.is_leaf() || keep > node.count() {
+        return Err(Malformed("more children are kept than a branch has"));
+    }
+    set_u16(page, COUNT, keep as u16);
+    Ok(())
 }
 
 fn push_packed(layout: &mut Layout<'_>, count: usize, entries: &[u8]) -> Result<(), Malformed> {

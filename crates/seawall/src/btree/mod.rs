@@ -12,6 +12,7 @@
 mod check;
 mod compact;
 mod cursor;
+mod dismantle;
 mod edit;
 mod entry;
 mod estimate;
@@ -32,14 +33,15 @@ mod tests;
 pub use check::{Finding, check, check_overflow};
 pub use compact::{Compaction, Moved};
 pub use cursor::Cursor;
+pub use dismantle::Dismantling;
 pub use entry::{DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, OVERFLOW, OverflowRef, inline_value_max};
 pub use estimate::{Estimate, Level1};
 pub use fragmentation::Fragmentation;
 pub use lookahead::LookAhead;
 pub use node::{Node, Position, SLOT_BYTES, entry_bytes_max, key_bytes_max};
 pub use overflow::{
-    OVERFLOW_VALUE_BYTES_MAX, OverflowWriter, free_overflow_body, free_overflow_head, read_overflow,
-    read_overflow_into, read_overflow_many,
+    OVERFLOW_VALUE_BYTES_MAX, OverflowWriter, free_overflow_body, free_overflow_head, free_overflow_some,
+    read_overflow, read_overflow_into, read_overflow_many,
 };
 pub use redo::{Insert, Patch, Remove, Replace, redo};
 pub use seek::Seek;

@@ -128,12 +128,21 @@ impl<'a> Node<'a> {
     /// # Errors
     /// [`Damaged`] when it is none, or its header contradicts itself.
     pub fn open(page: &'a [u8]) -> Result<Self, Damaged> {
-        let node =
-            Self { page, count: usize::from(u16_at(page, COUNT)), prefix_len: usize::from(u16_at(page, PREFIX_LEN)) };
         let kind = if page::level(page) == 0 { PageKind::Leaf } else { PageKind::Branch };
         if page[page::KIND] != kind as u8 {
-            return Err(node.damaged("it is no node of a tree"));
+            return Err(Damaged { page: page::number(page), why: "it is no node of a tree" });
         }
+        Self::of(page)
+    }
+
+    /// The same for a node of a dropped tree, whose root is retired.
+    pub(super) fn open_dropped(page: &'a [u8]) -> Result<Self, Damaged> {
+        if page[page::KIND] == PageKind::Freed as u8 { Self::of(page) } else { Self::open(page) }
+    }
+
+    fn of(page: &'a [u8]) -> Result<Self, Damaged> {
+        let node =
+            Self { page, count: usize::from(u16_at(page, COUNT)), prefix_len: usize::from(u16_at(page, PREFIX_LEN)) };
         let heap = node.heap();
         if heap > page.len() || SLOTS + node.count * SLOT_BYTES > heap || node.garbage() > page.len() - heap {
             return Err(node.damaged("slots and heap overlap"));

@@ -521,6 +521,20 @@ pub fn free_overflow_body(space: &Space, tree: TreeId, head: PageId) -> Result<(
     Ok(())
 }
 
+/// The same in at most `budget` mini-transactions, which it counts down. Whether only the head is left.
+///
+/// # Errors
+/// Those of reading.
+pub fn free_overflow_some(space: &Space, tree: TreeId, head: PageId, budget: &mut usize) -> Result<bool> {
+    while *budget > 0 {
+        if space.pool().retry(|| free_step(space, tree, head))? {
+            return Ok(true);
+        }
+        *budget -= 1;
+    }
+    Ok(false)
+}
+
 /// Frees the head of a long value whose body is freed, in a mini-transaction of the caller's that also forgets the head. After all other
 /// latches.
 ///

@@ -285,24 +285,37 @@ impl TryApply<'_> for Elide {
 
 /// The root of a dropped tree: no way into the tree any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Retire {
-    pub id: PageId,
-    pub tree: TreeId,
-}
+pub(super) struct Retire;
 
-redo_record!(Retire, 0x28 | INITIALISES, |self, out| {
-    out.extend_from_slice(&self.id.0.to_le_bytes());
-    out.extend_from_slice(&self.tree.0.to_le_bytes());
-});
+redo_record!(Retire, 0x28, |self, _out| {});
 
 impl TryApply<'_> for Retire {
-    fn decode(body: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Self { id: PageId(body.u32()?), tree: TreeId(body.u32()?) })
+    fn decode(_: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self)
     }
 
     fn try_apply(&self, page: &mut [u8]) -> Result<(), Malformed> {
-        edit::retire(page, self.id, self.tree);
-        Ok(())
+        edit::retire(page)
+    }
+}
+
+/// Of a branch of a dropped tree: the children behind the first `keep` are freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shed {
+    pub keep: u16,
+}
+
+redo_record!(Shed, 0x29, |self, out| {
+    put_varint(out, self.keep.into());
+});
+
+impl TryApply<'_> for Shed {
+    fn decode(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self { keep: slot(body)? })
+    }
+
+    fn try_apply(&self, page: &mut [u8]) -> Result<(), Malformed> {
+        edit::shed(page, self.keep.into())
     }
 }
 
@@ -330,6 +343,7 @@ pub fn redo(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
         Append::TAG => run::<Append<'_>>(body, page),
         Elide::TAG => run::<Elide>(body, page),
         Retire::TAG => run::<Retire>(body, page),
+        Shed::TAG => run::<Shed>(body, page),
         overflow::NewList::TAG => run::<overflow::NewList>(body, page),
         overflow::NewData::TAG => run::<overflow::NewData<'_>>(body, page),
         overflow::ListPush::TAG => run::<overflow::ListPush<'_>>(body, page),

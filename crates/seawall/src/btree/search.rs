@@ -56,13 +56,14 @@ impl Tree {
         Ok(Self { id, root })
     }
 
-    /// Marks the root of a dropped tree, so that a stale handle finds no way into it. Its pages are freed by their owner.
+    /// Marks the root of a dropped tree, so that a stale handle finds no way into it. Its pages are freed by [`super::Dismantling`].
     ///
     /// # Errors
     /// [`Stop::Load`]; nothing is changed then.
     pub fn retire(&self, mtr: &mut Mtr<'_>) -> Result<(), Stop> {
         let held = mtr.latch(self.root)?;
-        mtr.run(held, &Retire { id: self.root, tree: self.id });
+        self.open_root(mtr.page(held))?;
+        mtr.run(held, &Retire);
         Ok(())
     }
 

@@ -323,8 +323,9 @@ impl Look<'_> {
             self.find(Part::Undo, PageId::NONE, None, what);
         }
         for (tree, head) in held {
-            // A drop can be purged before older records of the same tree are: they refer to what is gone, and purge knows it.
-            let gone = self.unclear.contains(&tree) || !self.names.contains_key(&tree);
+            // A drop can be purged before older records of the same tree are: what they refer to is gone with the tree, or is freed with them.
+            let unnamed = !self.names.contains_key(&tree);
+            let gone = self.unclear.contains(&tree) || (unnamed && !engine.space.is_owner(tree, head).unwrap_or(false));
             if gone || !self.values.insert(head) {
                 continue;
             }
@@ -499,6 +500,36 @@ mod tests {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         assert_eq!(db.check().unwrap(), []);
+    }
+
+    /// Damage in a tree that is dropped keeps no page: what the tree does not name any more, the space maps do.
+    #[test]
+    fn a_damaged_tree_is_dropped_too() {
+        for every in [1, 7] {
+            let sim = SimDisk::new(SimOptions { seed: 6, ..SimOptions::default() });
+            let db = open(&sim);
+            let tree = db.create_tree("t").unwrap();
+            for i in 0..600u32 {
+                let len = if i % 20 == 0 { 9_000 } else { 100 };
+                db.transact(|tx| tx.put(&tree, &i.to_be_bytes(), &vec![7; len])).unwrap();
+            }
+            let mut pages = Vec::new();
+            let owned = db.inner.engine().space.for_each_owned(tree.id(), |page| {
+                pages.push(page);
+                Ok(())
+            });
+            owned.unwrap();
+            db.close().unwrap();
+            for page in pages.iter().step_by(every) {
+                sim.flip_bit("/db/data", u64::from(page.0) * 4096 + 3_001, 5).unwrap();
+            }
+            let db = open(&sim);
+            assert!(!db.check().unwrap().is_empty());
+            db.drop_tree("t").unwrap();
+            while db.step().unwrap() {}
+            assert_eq!(db.stats().purge.history, 0);
+            assert_eq!(db.check().unwrap(), [], "every {every}");
+        }
     }
 
     #[test]

@@ -4,14 +4,18 @@
 //!    it early.
 //! 2. The index learns of it at once, while the map is still latched: whoever reserves the page has to wait for the
 //!    map.
-//! 3. A dropped tree is freed by what the maps say, a bounded piece at a time. No cursor is on disk: after a crash the
-//!    sweep begins anew and finds what is left.
+//! 3. A dropped tree whose pages cannot be read is freed by what the maps say, a bounded piece at a time. No cursor is on
+//!    disk: after a crash the sweep begins anew and finds what is left. Other trees are freed by what they name
+//!    (`btree/dismantle.rs`).
 
 use super::Space;
 use super::map::{self, MarkFreed, SetOwner};
 use crate::buffer::{Held, Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId};
+
+/// Most maps that one step of a sweep reads.
+const SWEPT_GROUPS_MAX: u32 = 64;
 
 /// Most pages that one mini-transaction of a sweep gives back.
 const SWEPT_AT_ONCE_MAX: usize = 2048;
@@ -89,20 +93,25 @@ impl Space {
         Ok(())
     }
 
-    /// Frees up to `upto` pages that a dropped tree still owns, in one mini-transaction of its own, and says whether
-    /// none is left. The pages are found by their owner, so it may be called again after a crash, or for a tree that
-    /// has nothing. No latch may be held.
+    /// Frees up to `upto` pages that a damaged tree still owns but `spare`, in one mini-transaction of its own, and says
+    /// whether none is left. The pages are found by their owner, so it may be called again after a crash, or for a tree
+    /// that has nothing. Looks at a bounded number of maps. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`], [`Error::Poisoned`]; what was freed stays freed.
-    pub fn free_tree_step(&self, tree: TreeId, upto: usize) -> Result<bool> {
+    pub fn free_tree_step(&self, tree: TreeId, spare: PageId, upto: usize) -> Result<bool> {
         if tree < TreeId::FIRST_USER {
             return Err(Error::Usage(format!("tree {tree} is part of the database and cannot be freed")));
         }
         let begin = self.sweeps.lock().get(&tree).copied().unwrap_or(0);
         let groups = self.shape.groups(self.pages());
         for group in begin..groups {
+            if group >= begin.saturating_add(SWEPT_GROUPS_MAX) {
+                self.sweeps.lock().insert(tree, group);
+                return Ok(false);
+            }
             let mut owned = self.owned_of(tree, group)?;
+            owned.retain(|&page| page != spare);
             if owned.is_empty() {
                 continue;
             }

@@ -264,6 +264,23 @@ impl Space {
         })
     }
 
+    /// The map that has a page's owner.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the file has no such page.
+    pub fn map_of(&self, page: PageId) -> Result<PageId> {
+        self.known(page)?;
+        Ok(self.shape.map_of(page))
+    }
+
+    /// Whether `tree` owns a page; a page that the file does not have is nobody's. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn is_owner(&self, tree: TreeId, page: PageId) -> Result<bool> {
+        Ok(page.0 < self.pages() && self.owner(page)? == tree)
+    }
+
     /// Calls `visit` with every page that `tree` owns, in order. No latch may be held, none is while `visit` runs.
     ///
     /// # Errors

@@ -266,7 +266,7 @@ fn change(space: &Space, model: &mut Model, dice: &mut Dice) {
         }
         _ => {
             let upto = 10;
-            let done = space.free_tree_step(tree, upto).expect("the maps are read");
+            let done = space.free_tree_step(tree, PageId::NONE, upto).expect("the maps are read");
             assert_eq!(done, pages.is_empty());
             // In order of pages, from wherever the last sweep of the tree had come to.
             let left = owned(space);
@@ -338,7 +338,7 @@ fn a_dropped_tree_is_freed_in_pieces_whatever_comes_between() {
     }
     let free_before = space.free_pages();
     for _ in 0..5 {
-        assert!(!space.free_tree_step(TreeId(16), 50).expect("the maps are read"));
+        assert!(!space.free_tree_step(TreeId(16), PageId::NONE, 50).expect("the maps are read"));
     }
     assert_eq!(space.free_pages(), free_before + 250);
     running.flush_log();
@@ -346,15 +346,15 @@ fn a_dropped_tree_is_freed_in_pieces_whatever_comes_between() {
     let again = machine.recover(redo_stamped).expect("it is recovered");
     let space = Space::open(again.pool.clone()).expect("it opens");
     let mut steps = 0;
-    while !space.free_tree_step(TreeId(16), 100).expect("the maps are read") {
+    while !space.free_tree_step(TreeId(16), PageId::NONE, 100).expect("the maps are read") {
         steps += 1;
     }
     assert_eq!(steps, (1200 - 250usize).div_ceil(100) + usize::from(space.shape.groups(space.pages()) > 2));
-    assert!(space.free_tree_step(TreeId(16), 100).expect("the maps are read"), "again does no harm");
+    assert!(space.free_tree_step(TreeId(16), PageId::NONE, 100).expect("the maps are read"), "again does no harm");
     assert_eq!(owned(&space).keys().copied().collect::<BTreeSet<_>>(), other);
     assert_eq!(space.free_pages(), free_before + 1200);
     assert_sound(&space);
-    assert!(space.free_tree_step(TreeId::UNDO, 1).is_err());
+    assert!(space.free_tree_step(TreeId::UNDO, PageId::NONE, 1).is_err());
 }
 
 #[test]

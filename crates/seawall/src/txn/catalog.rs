@@ -86,8 +86,9 @@ impl Txn {
             mtr.commit();
             Ok(id)
         })?;
-        self.log_undo(UndoRecord::CreateTree { tree: id, root: PageId::NONE })?;
         let mut reserved = engine.space.reserve(id, PageId::NONE, 1, Purpose::Grow)?;
+        // Rollback asks who owns the root: the tree, or it was not made yet.
+        self.log_undo(UndoRecord::CreateTree { tree: id, root: reserved.peek().unwrap_or(PageId::NONE) })?;
         let root = engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
             let root = Tree::create(id, &mut mtr, &mut reserved)?.root;

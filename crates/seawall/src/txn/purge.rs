@@ -7,24 +7,28 @@
 //!    its number may be given to another value at once.
 //! 4. The value of a row's version is freed by the record that superseded it: an update's, or a deletion's. A revival's record frees
 //!    nothing, for the deletion before it does.
-//! 5. A record may be of a tree that was dropped and freed since. Ids are never reused, and a freed root says so.
+//! 5. A record may be of a tree that was dropped and freed since. Ids are never reused, and a freed root says so. Long values that only such a
+//!    record refers to are freed with it: who owns the head tells whether they were freed with the tree.
+//! 6. A drop is a record that many steps work at (`btree/dismantle.rs`); the root is freed by the mini-transaction that moves past it. The other
+//!    streams are purged between two steps.
 
 use super::engine::Engine;
 use super::undo::{UndoRecord, Unpurged};
-use crate::btree::{DELETED, HEADER, Node, OVERFLOW, OverflowRef, Remove, Tree, free_overflow_body};
+use crate::btree::{DELETED, Dismantling, HEADER, Node, OVERFLOW, OverflowRef, Remove, Tree, free_overflow_body};
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
-use crate::format::{PageId, TxnId, UndoPtr, page};
+use crate::format::{PageId, TreeId, TxnId, UndoPtr, page};
 use crate::mutants::Mutant;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Where purge goes on: one stream after the other.
 #[derive(Debug, Default)]
 pub struct Purge {
     next_stream: u32,
+    /// Dropped trees that are being freed.
+    drops: HashMap<TreeId, Dismantling>,
 }
-
-/// Pages of a dropped tree freed by one mini-transaction.
-pub(super) const PAGES_A_STEP: usize = 512;
 
 impl Purge {
     /// Purges up to `records` records of the next stream that has some; false when nothing can be purged now.
@@ -47,7 +51,7 @@ impl Purge {
             let early = early.filter(|_| engine.health().has(Mutant::PurgeEarly));
             let seen = found.iter().take_while(|record| sees(record) || Some(record.txn) == early).count();
             if seen > 0 {
-                engine.purge_records(&found[..seen])?;
+                engine.purge_records(&found[..seen], &mut self.drops)?;
                 return Ok(true);
             }
         }
@@ -57,7 +61,7 @@ impl Purge {
 
 impl Engine {
     /// Purges records of one page of a stream, in order.
-    fn purge_records(&self, records: &[Unpurged]) -> Result<()> {
+    fn purge_records(&self, records: &[Unpurged], drops: &mut HashMap<TreeId, Dismantling>) -> Result<()> {
         let mut rest = records;
         while let Some(first) = rest.first() {
             // What asks for nothing is passed together.
@@ -67,8 +71,14 @@ impl Engine {
                 rest = &rest[idle..];
                 continue;
             }
-            let freed = self.purge_record(first)?;
-            self.move_past(&rest[..1], freed)?;
+            if let UndoRecord::DropTree { tree, root } = first.record.get() {
+                if !self.purge_drop(Tree { id: tree, root }, first, drops)? {
+                    return Ok(());
+                }
+            } else {
+                let freed = self.purge_record(first)?;
+                self.move_past(&rest[..1], freed)?;
+            }
             rest = &rest[1..];
         }
         Ok(())
@@ -79,29 +89,58 @@ impl Engine {
         match record.record.get() {
             UndoRecord::Delete { tree, root, key, overflow, .. } => {
                 let tree = Tree { id: tree, root };
-                if !self.is_tree(tree)? {
-                    return Ok(None);
+                let there = self.is_tree(tree)?;
+                if there {
+                    self.remove_marked(tree, key, record.txn, record.ptr)?;
                 }
-                self.remove_marked(tree, key, record.txn, record.ptr)?;
-                if overflow.is_empty() { Ok(None) } else { self.free_overflow(tree, record.ptr, overflow) }
+                if overflow.is_empty() { Ok(None) } else { self.free_overflow(tree, there, record.ptr, overflow) }
             }
             UndoRecord::Update { tree, root, value, .. } => {
                 let tree = Tree { id: tree, root };
-                if self.is_tree(tree)? { self.free_overflow(tree, record.ptr, value) } else { Ok(None) }
-            }
-            UndoRecord::DropTree { tree, root } => {
-                self.retire(Tree { id: tree, root })?;
-                self.trees.forget(tree);
-                while !self.space.free_tree_step(tree, PAGES_A_STEP)? {}
-                Ok(None)
+                self.free_overflow(tree, self.is_tree(tree)?, record.ptr, value)
             }
             _ => Ok(None),
         }
     }
 
-    fn free_overflow(&self, tree: Tree, at: UndoPtr, reference: &[u8]) -> Result<Option<PageId>> {
+    /// A piece of the work of a drop; whether it is done, and purge moved past it.
+    fn purge_drop(&self, tree: Tree, record: &Unpurged, drops: &mut HashMap<TreeId, Dismantling>) -> Result<bool> {
+        if let Entry::Vacant(place) = drops.entry(tree.id) {
+            match self.retire(tree) {
+                // There is no way in through a root that cannot be read either.
+                Err(Error::Corrupt(_) | Error::Io(_)) => self.health().check()?,
+                retired => retired?,
+            }
+            self.trees.forget(tree.id);
+            place.insert(Dismantling::new(tree));
+        }
+        let there = self.space.is_owner(tree.id, tree.root)?;
+        let dismantling = drops.get_mut(&tree.id).expect("it is there, or was just put there");
+        if there && !dismantling.step(&self.space)? {
+            return Ok(false);
+        }
+        self.pool().retry(|| {
+            let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
+            mtr.latch(record.ptr.page())?;
+            if there {
+                self.space.ready_to_free(&mut mtr, &[tree.root])?;
+                self.space.free_many(&mut mtr, tree.id, &[tree.root])?;
+            }
+            self.undo.advance(&mut mtr, record)?;
+            mtr.commit();
+            Ok(())
+        })?;
+        drops.remove(&tree.id);
+        Ok(true)
+    }
+
+    /// Frees the body of a long value; returns its head. Nothing when the tree is gone and the value went with it.
+    fn free_overflow(&self, tree: Tree, there: bool, at: UndoPtr, reference: &[u8]) -> Result<Option<PageId>> {
         let reference = OverflowRef::decode(reference);
         let head = reference.map_err(|why| Error::bad_page(at.page(), why.to_string()))?.head;
+        if !there && !self.space.is_owner(tree.id, head)? {
+            return Ok(None);
+        }
         free_overflow_body(&self.space, tree.id, head)?;
         Ok(Some(head))
     }
@@ -126,12 +165,17 @@ impl Engine {
     }
 
     /// Whether the tree is still one.
-    fn is_tree(&self, tree: Tree) -> Result<bool> {
-        self.pool().retry(|| {
+    pub(super) fn is_tree(&self, tree: Tree) -> Result<bool> {
+        let found = self.pool().retry(|| {
             let root = self.pool().shared(tree.root)?;
             let node = matches!(page::kind(&root), Some(page::PageKind::Leaf | page::PageKind::Branch));
             Ok(node && page::tree(&root) == tree.id)
-        })
+        });
+        match found {
+            // A page that was freed may have gone with the end of the file, and need not be readable.
+            Err(Error::Corrupt(_)) if !self.space.is_owner(tree.id, tree.root)? => Ok(false),
+            found => found,
+        }
     }
 
     fn remove_marked(&self, tree: Tree, key: &[u8], writer: TxnId, undo: UndoPtr) -> Result<()> {
@@ -158,7 +202,7 @@ impl Engine {
     }
 
     /// A stale handle finds no way into the tree any more.
-    fn retire(&self, tree: Tree) -> Result<()> {
+    pub(super) fn retire(&self, tree: Tree) -> Result<()> {
         if !self.is_tree(tree)? {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use super::locks::Mode;
 use super::transaction::{Isolation, SavepointAt, Txn, Writing};
 use super::undo::{Stream, UndoRecord};
 use crate::btree::{
-    DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, Node, Patch, Remove, Replace, Tree, free_overflow_body,
+    DELETED, Dismantling, ENTRY_HEADER_BYTES, Entry, HEADER, Node, Patch, Remove, Replace, Tree, free_overflow_body,
 };
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
@@ -186,10 +186,24 @@ impl Engine {
                     Ok(())
                 })
             }
-            UndoRecord::CreateTree { tree, .. } => {
+            UndoRecord::CreateTree { tree, root } => {
                 self.trees.forget(tree);
-                while !self.space.free_tree_step(tree, super::purge::PAGES_A_STEP)? {}
-                self.cut(stream)
+                // Its rows are undone: the tree is a few pages, which are freed as those of a dropped one.
+                let tree = Tree { id: tree, root };
+                self.retire(tree)?;
+                let there = self.space.is_owner(tree.id, root)?;
+                let mut dismantling = Dismantling::new(tree);
+                while there && !dismantling.step(&self.space)? {}
+                self.pool().retry(|| {
+                    let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
+                    mtr.latch(at.page())?;
+                    if there {
+                        self.space.free_many(&mut mtr, tree.id, &[root])?;
+                    }
+                    self.undo.cut(stream, &mut mtr)?;
+                    mtr.commit();
+                    Ok(())
+                })
             }
             UndoRecord::DropTree { tree, .. } => {
                 self.cut(stream)?;

@@ -390,6 +390,6 @@ fn checksum_and_lsn_survive_every_record() {
     page[..4].copy_from_slice(&[1, 2, 3, 4]);
     page[8..16].copy_from_slice(&[5; 8]);
     build(0, &[], None, &Packed::default()).apply(&mut page);
-    Retire { id: ID, tree: TREE }.apply(&mut page);
+    Retire.apply(&mut page);
     assert_eq!((&page[..4], &page[8..16]), (&[1, 2, 3, 4][..], &[5; 8][..]));
 }

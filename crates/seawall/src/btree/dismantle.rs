@@ -1,0 +1,234 @@
+//! Freeing a dropped tree, a bounded piece at a time.
+//!
+//! ```text
+//!   counting ──all branches seen──> freeing ──the root has no children──> done
+//!       └────────────┴──a page is damaged or cannot be read──> sweeping ──no map has a page of it──> done
+//! ```
+//!
+//! 1. The root was retired ([`Tree::retire`]): nobody but this finds a way into the tree, and nobody changes it. Its contents stay, so a crash
+//!    leaves a tree with fewer children, and freeing is begun again from there. No progress is kept on disk.
+//! 2. Children go from the right: one mini-transaction frees the last ones of a branch by number and takes them out of the branch; a branch
+//!    without children is a last child itself. Branches name their children, so leaves are not read.
+//! 3. But for long values: branches are counted first, and where the tree owns no more pages than they name, there are none. Else each leaf is
+//!    read, and its long values are freed before the leaf goes. A value that is freed is known by the owner of its head: ids of trees are
+//!    never given again.
+//! 4. The root goes last, by number, in a mini-transaction of the caller's that also forgets the tree.
+//! 5. Long values that only undo records refer to are freed with those records.
+//! 6. A damaged tree is freed by what the space maps say, all of it but the root.
+
+use super::node::Node;
+use super::overflow::{free_overflow_head, free_overflow_some};
+use super::redo::Shed;
+use super::{OverflowRef, Tree};
+use crate::buffer::{Mtr, MtrSize};
+use crate::error::{Error, Result};
+use crate::format::PageId;
+use crate::space::Space;
+
+/// Branches that are counted in one step.
+const COUNTED_A_STEP: usize = 64;
+/// The most pages that one mini-transaction frees.
+const FREED_AT_ONCE_MAX: usize = 512;
+/// The most space maps that one mini-transaction latches.
+const MAPS_AT_ONCE_MAX: usize = 8;
+/// Mini-transactions of one step.
+const MTRS_A_STEP: usize = 32;
+/// Leaves with long values that go in one mini-transaction.
+const READ_AT_ONCE_MAX: usize = 8;
+
+#[derive(Debug)]
+enum State {
+    /// Branches still to be looked at, and pages named so far.
+    Counting {
+        todo: Vec<PageId>,
+        pages: u64,
+    },
+    /// Whether leaves may have long values.
+    Freeing {
+        values: bool,
+    },
+    Sweeping,
+    Done,
+}
+
+/// A dropped tree on its way to being free pages.
+#[derive(Debug)]
+pub struct Dismantling {
+    tree: Tree,
+    state: State,
+}
+
+/// What a node of the tree names.
+struct Look {
+    level: u8,
+    children: Vec<PageId>,
+    values: Vec<OverflowRef>,
+}
+
+impl Dismantling {
+    /// Of a tree whose root is retired.
+    #[must_use]
+    pub fn new(tree: Tree) -> Self {
+        Self { tree, state: State::Counting { todo: vec![tree.root], pages: 1 } }
+    }
+
+    /// A bounded piece of work: some tens of mini-transactions at most. Whether only the root is left, which the caller frees by number.
+    /// No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], and what stops a mini-transaction; it may be called again. A page that cannot be read is no error.
+    pub fn step(&mut self, space: &Space) -> Result<bool> {
+        let swept = matches!(self.state, State::Sweeping);
+        let stepped = match &self.state {
+            State::Counting { .. } => self.count(space),
+            &State::Freeing { values } => self.free(space, values),
+            State::Sweeping => self.sweep(space),
+            State::Done => return Ok(true),
+        };
+        match stepped {
+            Ok(()) => {}
+            Err(Error::Corrupt(_) | Error::Io(_)) if !swept => {
+                space.pool().health().check()?;
+                self.state = State::Sweeping;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(matches!(self.state, State::Done))
+    }
+
+    fn count(&mut self, space: &Space) -> Result<()> {
+        let State::Counting { mut todo, mut pages } = std::mem::replace(&mut self.state, State::Sweeping) else {
+            return Ok(());
+        };
+        for _ in 0..COUNTED_A_STEP {
+            let Some(branch) = todo.pop() else {
+                self.state = State::Freeing { values: u64::from(space.pages_of(self.tree.id)) > pages };
+                return Ok(());
+            };
+            let look = self.look(space, branch, false)?;
+            pages += look.children.len() as u64;
+            if look.level > 1 {
+                space.pool().prefetch(&look.children);
+                todo.extend(look.children.iter().rev());
+            }
+        }
+        self.state = State::Counting { todo, pages };
+        Ok(())
+    }
+
+    fn free(&mut self, space: &Space, values: bool) -> Result<()> {
+        let mut budget = MTRS_A_STEP;
+        while budget > 0 {
+            budget -= 1;
+            // The way to the last branch that has children, or to the last that has none.
+            let (mut parent, mut at) = (None, self.tree.root);
+            let mut look = self.look(space, at, values)?;
+            while look.level > 1 {
+                let Some(&last) = look.children.last() else { break };
+                parent = Some((at, look.children.len()));
+                at = last;
+                look = self.look(space, at, values)?;
+            }
+            if look.children.is_empty() {
+                let Some((parent, children)) = parent else {
+                    // The root, a leaf perhaps.
+                    if self.free_values(space, &look.values, &mut budget)? {
+                        self.state = State::Done;
+                    }
+                    return Ok(());
+                };
+                self.shed(space, parent, children - 1, &[at])?;
+                continue;
+            }
+            let count = look.children.len();
+            let most = if values { READ_AT_ONCE_MAX } else { FREED_AT_ONCE_MAX };
+            let (mut last, mut maps) = (Vec::new(), Vec::new());
+            for &leaf in look.children.iter().rev().take(most) {
+                let map = space.map_of(leaf)?;
+                if !maps.contains(&map) {
+                    maps.push(map);
+                }
+                if maps.len() > MAPS_AT_ONCE_MAX {
+                    break;
+                }
+                last.push(leaf);
+            }
+            if values {
+                space.pool().prefetch(&last);
+                for &leaf in &last {
+                    let leaf = self.look(space, leaf, true)?;
+                    if !self.free_values(space, &leaf.values, &mut budget)? {
+                        return Ok(());
+                    }
+                }
+            }
+            self.shed(space, at, count - last.len(), &last)?;
+        }
+        Ok(())
+    }
+
+    /// Frees long values; false when the budget was not enough.
+    fn free_values(&self, space: &Space, values: &[OverflowRef], budget: &mut usize) -> Result<bool> {
+        let tree = self.tree.id;
+        for value in values {
+            if space.owner(value.head)? != tree {
+                continue;
+            }
+            if !free_overflow_some(space, tree, value.head, budget)? {
+                return Ok(false);
+            }
+            space.pool().retry(|| {
+                let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
+                free_overflow_head(space, &mut mtr, tree, value.head)?;
+                mtr.commit();
+                Ok(())
+            })?;
+        }
+        Ok(true)
+    }
+
+    /// Takes the children behind the first `keep` out of a branch, and frees them.
+    fn shed(&self, space: &Space, branch: PageId, keep: usize, children: &[PageId]) -> Result<()> {
+        space.pool().retry(|| {
+            let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
+            let held = mtr.latch(branch)?;
+            let count = Node::open_dropped(mtr.page(held))?.count();
+            if count != keep + children.len() {
+                let why = format!("it has {count} children where {} were to go and {keep} to stay", children.len());
+                return Err(Error::bad_page(branch, why).into());
+            }
+            space.free_many(&mut mtr, self.tree.id, children)?;
+            mtr.run(held, &Shed { keep: keep as u16 });
+            mtr.commit();
+            Ok(())
+        })
+    }
+
+    /// What a node says, copied; the values of a leaf only where they are asked for.
+    fn look(&self, space: &Space, id: PageId, values: bool) -> Result<Look> {
+        let tree = self.tree;
+        space.pool().retry(|| {
+            let page = space.pool().shared(id)?;
+            let node = Node::open_dropped(&page)?;
+            if node.tree() != tree.id || node.id() != id {
+                return Err(node.damaged("a dropped tree leads to it, but it is another's").into());
+            }
+            let mut look = Look { level: node.level(), children: Vec::new(), values: Vec::new() };
+            for slot in 0..node.count() {
+                if !node.is_leaf() {
+                    look.children.push(node.child(slot)?);
+                } else if values {
+                    look.values.extend(node.entry(slot)?.overflow().map_err(|why| node.damaged(why.0))?);
+                }
+            }
+            Ok(look)
+        })
+    }
+
+    fn sweep(&mut self, space: &Space) -> Result<()> {
+        if space.free_tree_step(self.tree.id, self.tree.root, FREED_AT_ONCE_MAX)? {
+            self.state = State::Done;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! Dropping a tree costs what the tree costs, in bounded steps, whenever the machine dies.
+
+use seawall::{Background, Database, Durability, Env, Options, Task};
+use seawall_io::SystemClock;
+use seawall_sim::{Call, SimDisk, SimOptions};
+use std::sync::Arc;
+
+#[allow(dead_code)] // each test uses a part of it
+mod support {
+    pub(crate) mod doomed;
+}
+use support::doomed::{Doomed, End};
+
+fn options() -> Options {
+    Options::default()
+        .with_page_size(4096)
+        .with_pool_size(1 << 20)
+        .with_data_initial_size(1 << 20)
+        .with_data_growth_step(1 << 20)
+        .with_log_segment_size(256 << 10)
+        .with_log_capacity(8 << 20)
+        .with_log_buffer_size(1 << 20)
+}
+
+fn open(disk: Arc<Doomed>, options: Options) -> Database {
+    let env = Env { disk, clock: Arc::new(SystemClock::default()), seed: 5, background: Background::Steps };
+    Database::open_in(env, "/db", options).unwrap()
+}
+
+fn tend(db: &Database) {
+    for &task in Task::ALL {
+        while db.step_task(task).unwrap() {}
+    }
+}
+
+fn value(key: u32, long_one_in: u32, round: u8) -> Vec<u8> {
+    let len = if key % long_one_in == 0 { 3000 + key as usize % 9000 } else { 60 };
+    vec![round; len]
+}
+
+fn load(db: &Database, name: &str, rows: u32, long_one_in: u32) -> seawall::Tree {
+    let tree = db.create_tree(name).unwrap();
+    for first in (0..rows).step_by(100) {
+        let mut tx = db.begin().unwrap();
+        for key in first..rows.min(first + 100) {
+            let key = key.wrapping_mul(0x9e37_79b1);
+            tx.put(&tree, &key.to_be_bytes(), &value(key, long_one_in, 1)).unwrap();
+        }
+        tx.commit_with(Durability::Written).unwrap();
+    }
+    tree
+}
+
+#[test]
+fn the_cost_of_a_drop_follows_the_tree_and_not_the_file() {
+    let sim = SimDisk::new(SimOptions { seed: 1, trace_entries_max: 10_000, ..SimOptions::default() });
+    // 86 groups of pages.
+    let db = open(Doomed::new(&sim, End::PowerCut, None), options().with_data_initial_size(256 << 20));
+    load(&db, "t", 200, 50);
+    // What was in memory goes: the maps too.
+    load(&db, "other", 20_000, u32::MAX);
+    tend(&db);
+    db.drop_tree("t").unwrap();
+    let before = sim.trace().len();
+    while db.step_task(Task::Purge).unwrap() {}
+    let trace = sim.trace();
+    let reads = trace.since(before).filter(|entry| entry.call == Call::Read && entry.path.ends_with("data")).count();
+    assert!(reads <= 40, "{reads} pages are read to free a tree of some 30");
+    assert_eq!(db.check().unwrap(), []);
+}
+
+#[test]
+fn a_step_of_purge_frees_a_bounded_piece() {
+    let sim = SimDisk::new(SimOptions { seed: 2, trace_entries_max: 0, ..SimOptions::default() });
+    let db = open(Doomed::new(&sim, End::PowerCut, None), options());
+    let plain = load(&db, "plain", 40_000, u32::MAX);
+    let long = load(&db, "long", 3_000, 3);
+    tend(&db);
+    for (tree, name) in [(plain, "plain"), (long, "long")] {
+        let own = db.tree_bytes(&tree);
+        assert!(own > 3 << 20, "{own}");
+        db.drop_tree(name).unwrap();
+        let (mut left, mut steps) = (own, 0);
+        while db.step_task(Task::Purge).unwrap() {
+            let now = db.tree_bytes(&tree);
+            assert!(left - now <= 1200 * 4096, "{} pages are freed in one step", (left - now) / 4096);
+            steps += u32::from(now < left);
+            left = now;
+            // Others are served meanwhile.
+            db.transact(|tx| tx.get(&db.open_tree("x").or_else(|_| db.create_tree("x"))?, b"k").map(drop)).unwrap();
+        }
+        assert!(left == 0 && steps > 3, "{left} bytes are left after {steps} steps");
+    }
+    assert_eq!(db.check().unwrap(), []);
+}
+
+/// Whenever the power goes, what was dropped is freed in the end, and nothing else is.
+#[test]
+fn a_drop_goes_on_after_a_crash_at_any_operation() {
+    for long_one_in in [u32::MAX, 7] {
+        let mut deaths = 0;
+        let mut after = 3;
+        loop {
+            let sim = SimDisk::new(SimOptions { seed: after, trace_entries_max: 0, ..SimOptions::default() });
+            {
+                let db = open(Doomed::new(&sim, End::PowerCut, None), options());
+                load(&db, "t", 1500, long_one_in);
+                let kept = load(&db, "kept", 100, 7);
+                // Older versions that only undo records refer to, in another stream than the drop's.
+                let t = db.open_tree("t").unwrap();
+                let snapshot = db.begin().unwrap();
+                let seen = snapshot.get(&kept, &0u32.to_be_bytes()).unwrap().is_some();
+                assert!(seen);
+                let mut other = db.begin().unwrap();
+                other.put(&kept, &1u32.to_be_bytes(), &[1; 5000]).unwrap();
+                for key in (0..700u32).step_by(7) {
+                    db.transact(|tx| tx.put(&t, &key.wrapping_mul(0x9e37_79b1).to_be_bytes(), &value(0, 1, 2)))
+                        .unwrap();
+                }
+                other.commit().unwrap();
+                drop(snapshot);
+                db.drop_tree("t").unwrap();
+                db.close().unwrap();
+            }
+            let doomed = Doomed::new(&sim, End::PowerCut, Some(after));
+            let env = Env {
+                disk: doomed.clone(),
+                clock: Arc::new(SystemClock::default()),
+                seed: 5,
+                background: Background::Steps,
+            };
+            if let Ok(db) = Database::open_in(env, "/db", options()) {
+                while let Ok(true) = db.step() {}
+                drop(db);
+            }
+            let died = doomed.is_dead();
+            doomed.dies_now();
+            let db = open(Doomed::new(&sim, End::PowerCut, None), options());
+            assert_eq!(db.check().unwrap(), [], "death at {after}, and nothing done since");
+            tend(&db);
+            assert_eq!(db.check().unwrap(), [], "death at {after}");
+            assert_eq!(db.stats().purge.history, 0);
+            assert_eq!(db.begin().unwrap().iter(&db.open_tree("kept").unwrap()).count(), 101);
+            deaths += u32::from(died);
+            if !died {
+                break;
+            }
+            after += 1 + after / 4;
+        }
+        assert!(deaths > 10, "{deaths}");
+    }
+}
