@@ -54,6 +54,21 @@ msrv: need-rust
 ROUNDS ?= 20
 kill9: need-rust
 	SEAWALL_KILL9_ROUNDS=$(ROUNDS) $(CARGO) test --release --locked -q -p seawall --test kill9 -- --nocapture
+
+# Power cuts below ext4, xfs and btrfs, on a disk that records every write and flush; needs root, FUSE and loop devices, and says what is missing.
+# POWERCUT_ARGS="--seed 5 --fs xfs" and more: crates/seawall-powercut/README.md. With the defects planted: how many rounds until each is found.
+POWERCUT_ARGS ?=
+.PHONY: powercut powercut-mutants
+powercut: need-rust need-mkfs
+	$(CARGO) clippy --locked -q -p seawall-powercut --all-targets -- -D warnings
+	$(CARGO) test --release --locked -q -p seawall-powercut
+	$(CARGO) build --release --locked -q -p seawall-powercut
+	target/release/seawall-powercut --rounds $(ROUNDS) $(POWERCUT_ARGS)
+
+powercut-mutants: need-rust need-mkfs
+	$(CARGO) build --release --locked -q -p seawall-powercut --features mutants
+	target/release/seawall-powercut --mutants --rounds 200 $(POWERCUT_ARGS)
+
 .PHONY: fuzz long cgroup-test nightly
 
 # Looks for bytes that break what reads them, SECONDS for each target; what it found before is begun with.
@@ -116,6 +131,11 @@ need-peers: need-linker
 	done; \
 	echo '#include <rocksdb/options.h>' | c++ -std=c++17 -x c++ -E - >/dev/null 2>&1 || missing=1; \
 	test -z "$$missing" || scripts/apt-install g++ librocksdb-dev liblmdb-dev libsqlite3-dev libwiredtiger-dev
+
+# Without root nothing can be mounted: then they are not missed.
+need-mkfs:
+	@[ "$$(id -u)" != 0 ] || { command -v mkfs.ext4 && command -v mkfs.xfs && command -v mkfs.btrfs; } >/dev/null || \
+	  scripts/apt-install e2fsprogs xfsprogs btrfs-progs || echo 'make: not all file systems can be made here'
 
 need-linker:
 	@command -v cc >/dev/null || scripts/apt-install gcc libc6-dev
