@@ -107,6 +107,20 @@ impl IoError {
         }
     }
 
+    /// Whether the device could not give the bytes that were asked for: they are lost where they were, and may be there elsewhere. Some drives
+    /// answer so for a sector whose write was cut. Other errors say nothing about the bytes.
+    ///
+    /// ```
+    /// # use seawall_io::{IoError, Op};
+    /// assert!(IoError::os(Op::Read, "data", 5).is_unreadable()); // EIO
+    /// assert!(!IoError::os(Op::Read, "data", 24).is_unreadable()); // EMFILE
+    /// ```
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        // The block layer's names for a medium error and for a failed integrity check beside EIO.
+        self.op == Op::Read && matches!(self.errno(), Some(libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO))
+    }
+
     /// What the person who reads this can do.
     #[must_use]
     pub fn advice(&self) -> &'static str {

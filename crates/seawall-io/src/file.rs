@@ -22,6 +22,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+/// How often a direct read that the kernel cuts short inside a block is asked for again.
+const SHORT_READS_MAX: u32 = 64;
+
 /// How to open a [`File`].
 ///
 /// ```
@@ -326,11 +329,17 @@ impl File {
                 let next = whole_blocks(done + n, len, &open.mode);
                 if next == done {
                     // Inside a block, and not at the end of the file: a direct read that was cut short, to be asked for again.
-                    if n > 0 && cut_short < 3 && offset + ((done + n) as u64) < self.len() {
+                    let inside = offset + ((done + n) as u64) < self.len();
+                    if n > 0 && cut_short < SHORT_READS_MAX && inside {
                         cut_short += 1;
                         continue;
                     }
-                    let kind = IoErrorKind::UnexpectedEof { got: (done + n) as u64 };
+                    // The file is longer than that: it is not the file that ends here.
+                    let kind = if n > 0 && inside {
+                        IoErrorKind::Os(libc::EIO)
+                    } else {
+                        IoErrorKind::UnexpectedEof { got: (done + n) as u64 }
+                    };
                     return Err(IoError::new(Op::Read, &self.path, kind).at(offset, len as u64));
                 }
                 done = next;

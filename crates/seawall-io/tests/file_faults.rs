@@ -77,6 +77,25 @@ fn interruptions_and_cancelled_submitters_are_no_errors() {
     assert!(back.iter().all(|&b| b == 9));
 }
 
+/// The kernel may cut a direct read short again and again: that says nothing about where the file ends.
+#[test]
+fn a_direct_read_that_is_cut_short_inside_a_block_is_no_end_of_the_file() {
+    let (disk, dir) = (passing(), dir());
+    let file = open(&disk, &dir, FlushMethod::ODirect, false);
+    file.write_at(0, &block(7), Cause::Other).unwrap();
+    let mut reads = 0;
+    disk.script(move |call| {
+        reads += u32::from(call.op == Op::Read);
+        if call.op == Op::Read && reads < 9 { Verdict::Short(512) } else { Verdict::Pass }
+    });
+    let mut back = block(0);
+    file.read_at(0, &mut back, Cause::Other).unwrap();
+    assert_eq!(back[..], block(7)[..]);
+    disk.script(|call| if call.op == Op::Read { Verdict::Short(512) } else { Verdict::Pass });
+    let e = file.read_at(0, &mut back, Cause::Other).unwrap_err();
+    assert_eq!(e.errno(), Some(libc::EIO), "it gives up, and does not say that the file is too short: {e}");
+}
+
 #[test]
 fn a_write_without_progress_ends() {
     let (disk, dir) = (passing(), dir());

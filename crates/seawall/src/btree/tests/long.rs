@@ -105,6 +105,32 @@ fn what_was_written_of_a_long_value_is_freed_by_its_head() {
     rig.verify(&Model::new());
 }
 
+/// What a page that cannot be read would have held is unknown: `check` names that page, and does not say that the value is too short.
+#[test]
+fn a_page_of_a_long_value_that_cannot_be_read_is_all_that_is_found() {
+    let rig = Rig::new(4096, 64);
+    // Longer than the pool: each check reads most of it.
+    let reference = write_long(&rig, &vec![1; 800_000]);
+    let entry = Entry { flags: OVERFLOW, writer: TxnId::NONE, undo: UndoPtr::NONE, value: &reference.encode() };
+    let mut payload = Vec::new();
+    entry.encode_into(&mut payload);
+    rig.put(b"key", &payload);
+    assert_eq!(rig.check().0, []);
+    rig.pool.flush_all().unwrap();
+    let mut of_data = 0;
+    for _ in 0..10 {
+        rig.disk.inject(seawall_sim::Fault::eio().on(seawall_io::Op::Read).probability(0.2));
+        let (found, _) = rig.check();
+        rig.disk.clear_faults();
+        for finding in found {
+            assert!(finding.why.contains("os error 5"), "{finding}");
+            of_data += u32::from(finding.page != rig.tree.root && finding.page != reference.head);
+        }
+        assert_eq!(rig.check().0, [], "the next time it can be read");
+    }
+    assert!(of_data > 0, "one of the pages was of data");
+}
+
 #[test]
 fn a_reference_that_lies_is_an_error() {
     let rig = Rig::new(4096, 64);

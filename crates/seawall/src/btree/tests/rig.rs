@@ -56,6 +56,8 @@ impl Rig {
             checkpoint: FIRST_LSN,
             log_end: FIRST_LSN,
             next_txn: TxnId(1),
+            log_incarnation: 0,
+            log_buffer: 1 << 20,
         };
         let config = PoolConfig {
             dir: DIR.into(),
