@@ -5,10 +5,11 @@
 //! 2. At a power cut any subset of the pending changes persists, but each wholly: a rename never leaves both names or neither.
 //! 3. After a failed sync of a directory at least one of its pending changes is lost: it is still seen, no later sync makes it stable,
 //!    and no power cut keeps it.
-//! 4. Every directory exists: the seam to the disk cannot make one.
+//! 4. Every directory exists: the seam to the disk cannot make one. When directories can be lost, one comes into being with the first file in it,
+//!    and its own name is pending until the directory above is synced; a power cut that takes it takes everything below it.
 
 use crate::crash::Fates;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 #[derive(Debug, Clone)]
@@ -32,6 +33,10 @@ pub(crate) struct Names {
     pub(crate) seen: BTreeMap<PathBuf, u64>,
     pub(crate) stable: BTreeMap<PathBuf, u64>,
     pending: Vec<PendingName>,
+    /// Directories whose name is stable; `None` when none can be lost.
+    dirs: Option<BTreeSet<PathBuf>>,
+    /// Directories that came into being, and when.
+    pending_dirs: Vec<(u64, PathBuf)>,
 }
 
 /// The path without `.` and `..`.
@@ -54,7 +59,33 @@ fn parent(path: &Path) -> &Path {
 }
 
 impl Names {
+    pub(crate) fn new(lose_directories: bool) -> Self {
+        Self { dirs: lose_directories.then(BTreeSet::new), ..Self::default() }
+    }
+
+    /// The directories above `path` come into being, if they are not there.
+    fn make_dirs(&mut self, seq: u64, path: &Path) {
+        let Some(stable) = &self.dirs else { return };
+        for dir in path.ancestors().skip(1).filter(|dir| dir.parent().is_some() && !dir.as_os_str().is_empty()) {
+            if !stable.contains(dir) && !self.pending_dirs.iter().any(|(_, pending)| pending == dir) {
+                self.pending_dirs.push((seq, dir.to_owned()));
+            }
+        }
+    }
+
+    /// Every directory that `keep` does not keep is gone, and what is below it.
+    fn cut_dirs(&mut self, mut keep: impl FnMut(u64) -> bool) {
+        for (seq, dir) in std::mem::take(&mut self.pending_dirs) {
+            if !keep(seq) {
+                self.stable.retain(|name, _| !name.starts_with(&dir));
+            } else if let Some(stable) = &mut self.dirs {
+                stable.insert(dir);
+            }
+        }
+    }
+
     pub(crate) fn create(&mut self, seq: u64, path: PathBuf, inode: u64) {
+        self.make_dirs(seq, &path);
         self.seen.insert(path.clone(), inode);
         self.pending.push(PendingName { seq, inode, change: Change::Create(path), lost: false });
     }
@@ -67,6 +98,7 @@ impl Names {
 
     pub(crate) fn rename(&mut self, seq: u64, from: PathBuf, to: PathBuf) -> Option<u64> {
         let inode = self.seen.remove(&from)?;
+        self.make_dirs(seq, &to);
         self.seen.insert(to.clone(), inode);
         let change = Change::Rename { from, to, from_synced: false, to_synced: false };
         self.pending.push(PendingName { seq, inode, change, lost: false });
@@ -88,6 +120,15 @@ impl Names {
     }
 
     pub(crate) fn sync_dir(&mut self, dir: &Path) {
+        if let Some(stable) = &mut self.dirs {
+            self.pending_dirs.retain(|(_, pending)| {
+                let synced = parent(pending) == dir;
+                if synced {
+                    stable.insert(pending.clone());
+                }
+                !synced
+            });
+        }
         let mut chosen: Vec<bool> = self.pending.iter_mut().map(|pending| pending.change.synced(dir)).collect();
         // A change cannot be stable before an earlier one of the same name or file.
         for late in (0..chosen.len()).rev() {
@@ -119,16 +160,18 @@ impl Names {
                 self.settle(&pending);
             }
         }
+        self.cut_dirs(|seq| fates.whole(seq));
         self.seen = self.stable.clone();
     }
 
     pub(crate) fn forget_pending(&mut self) {
         self.pending.clear();
+        self.cut_dirs(|_| false);
         self.seen = self.stable.clone();
     }
 
     pub(crate) fn seqs(&self) -> impl Iterator<Item = u64> + '_ {
-        self.pending.iter().map(|pending| pending.seq)
+        self.pending.iter().map(|pending| pending.seq).chain(self.pending_dirs.iter().map(|(seq, _)| *seq))
     }
 
     /// Whether a file can still be reached by a name, now or after a power cut.

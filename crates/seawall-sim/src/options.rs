@@ -29,6 +29,9 @@ pub struct SimOptions {
     /// What [`seawall_io::Disk::lock`] does while writes of a killed process hold the lock: `false` waits for them (as a caller would who
     /// tries again until it succeeds), `true` refuses with `Locked`, as one call of flock(2) does.
     pub late_lock_refuses: bool,
+    /// Whether a power cut can take a directory, with everything in it, whose name was not made durable in the directory above. A directory
+    /// comes into being with the first file in it. `false`: every directory was there before the disk was made.
+    pub lose_directories: bool,
     /// Operations of which the trace keeps the details; tallies and hash cover all.
     pub trace_entries_max: usize,
 }
@@ -45,6 +48,7 @@ impl Default for SimOptions {
             faults: FaultPlan::new(),
             late_within_ops: 64,
             late_lock_refuses: false,
+            lose_directories: false,
             trace_entries_max: 100_000,
         }
     }

@@ -90,7 +90,7 @@ impl State {
             trace: Trace::new(options.trace_entries_max),
             lying: false,
             queue: Queue::default(),
-            names: Names::default(),
+            names: Names::new(options.lose_directories),
             ops: 0,
             seq: 0,
             next_inode: 0,

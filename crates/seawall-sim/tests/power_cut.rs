@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use seawall_io::{Allocate, Disk as _, OpenHow, SyncHow};
+use seawall_io::{Allocate, Create, Disk as _, OpenHow, SyncHow};
 use seawall_sim::{SimDisk, SimOptions};
 use std::collections::BTreeSet;
 
@@ -330,4 +330,26 @@ fn clone_stable_is_the_worst_that_can_happen() {
     assert_eq!((worst.seen("/g"), disk.stable("/g")), (None, None));
     assert_eq!(disk.seen("/f"), Some(vec![2; 100]), "the original goes on undisturbed");
     sync(&disk, &file);
+}
+
+/// A file and its name are durable; the directory that holds it is found only if its own name is.
+#[test]
+fn a_directory_is_lost_with_all_in_it_until_its_name_is_synced() {
+    let mut found = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let disk = SimDisk::new(SimOptions { seed, lose_directories: true, ..SimOptions::default() });
+        let file = disk.open("/a/b/f".as_ref(), OpenHow { create: Create::New, ..RW }).unwrap();
+        sync(&disk, &file);
+        disk.sync_dir("/a/b".as_ref()).unwrap();
+        assert_eq!(disk.clone_stable().seen("/a/b/f"), None);
+        disk.sync_dir("/a".as_ref()).unwrap();
+        assert_eq!(disk.clone_stable().seen("/a/b/f"), None, "its directory is durable in one that is not");
+        let cut = disk.fork(seed);
+        cut.power_cut();
+        found.insert(cut.seen("/a/b/f").is_some());
+        disk.sync_dir("/".as_ref()).unwrap();
+        disk.power_cut();
+        assert!(disk.seen("/a/b/f").is_some(), "seed {seed}");
+    }
+    assert_eq!(found, BTreeSet::from([false, true]));
 }
