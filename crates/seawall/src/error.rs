@@ -6,9 +6,10 @@
 
 use crate::format::{Lsn, PageId, TreeId, TxnId};
 use crate::mutants::{Mutant, Planted};
-use seawall_io::IoError;
+use seawall_io::{Clock, IoError};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -314,6 +315,26 @@ impl Error {
     /// A page whose checksum holds but whose contents do not make sense.
     pub fn bad_page(page: PageId, why: impl Into<String>) -> Self {
         Corruption::Page { page, why: why.into() }.into()
+    }
+}
+
+/// How long an opening waits for a lock: the kernel lets go of a killed process's files only when it has ended its requests, some of them
+/// after the process itself is gone.
+const LOCKED_PATIENCE: Duration = Duration::from_secs(3);
+/// Between two tries.
+const LOCKED_STEP: Duration = Duration::from_millis(20);
+
+/// Tries again while another process has the file locked, for a few seconds of `clock`.
+///
+/// # Errors
+/// Those of `attempt`; [`Error::Locked`] when the time is over.
+pub(crate) fn while_locked<T>(clock: &dyn Clock, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let until = clock.now() + LOCKED_PATIENCE;
+    loop {
+        match attempt() {
+            Err(Error::Locked { .. }) if clock.now() < until => clock.sleep(LOCKED_STEP),
+            done => return done,
+        }
     }
 }
 

@@ -23,6 +23,9 @@ mod api {
     };
     use std::ops::ControlFlow;
 
+    /// Steps between two commits of a burst; the longest ends with a checkpoint.
+    pub(crate) const BETWEEN: [&[Task]; 4] = [&[Task::Log], &[Task::Log, Task::Checkpoint], &[Task::Clean], &[]];
+
     /// Everything that is not as it must be.
     pub(crate) fn check(db: &Database) -> Result<Vec<String>, Error> {
         Ok(db.check()?.into_iter().map(|finding| format!("{finding:?}")).collect())
@@ -78,9 +81,15 @@ fn compactions(seed: u64) -> u64 {
     number("COMPACTIONS").unwrap_or(if seed % 4 == 1 { 40 } else { 2 })
 }
 
-fn size(compactions: u64) -> Size {
+/// How often a burst of deferred commits comes.
+fn bursts(seed: u64) -> u64 {
+    number("BURSTS").unwrap_or(if seed % 3 == 2 { 8 } else { 0 })
+}
+
+fn size(seed: u64, compactions: u64) -> Size {
     let (rounds, steps) = if cfg!(debug_assertions) { (4, 2000) } else { (6, 6000) };
-    Size { rounds, steps, compactions }
+    // Seeds from before compactions are from before bursts.
+    Size { rounds, steps, compactions, bursts: if compactions == 0 { 0 } else { bursts(seed) } }
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -90,7 +99,7 @@ fn number(name: &str) -> Option<u64> {
 
 fn one(seed: u64, compactions: u64, aloud: bool) -> Result<(Tally, u64), String> {
     let answer =
-        catch_unwind(AssertUnwindSafe(|| run(seed, mode(seed), size(compactions), &Options::default(), aloud)));
+        catch_unwind(AssertUnwindSafe(|| run(seed, mode(seed), size(seed, compactions), &Options::default(), aloud)));
     answer.unwrap_or_else(|_| Err(format!("seed {seed}: the engine panics, see above")))
 }
 

@@ -18,7 +18,7 @@ use support::checker::{Level, check};
 use support::histories::{Load, record};
 use support::rig::{Mode, Size, run};
 
-const SIZE: Size = Size { rounds: 4, steps: 1000, compactions: 0 };
+const SIZE: Size = Size { rounds: 4, steps: 1000, compactions: 0, bursts: 0 };
 
 #[test]
 fn a_right_engine_passes() {

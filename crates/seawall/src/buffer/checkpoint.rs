@@ -57,7 +57,10 @@ impl Pool {
         }
         // Recovery begins to read here: what it finds must not be shorter than that.
         self.log().flush_to(lsn).map_err(|e| self.failed_log(e))?;
-        let log_end = self.log().durable();
+        // Not the durable position: that can lie inside an entry, of which a crash may leave nothing whole (trap 23).
+        let log_end = self.log().durable_whole();
+        debug_assert!(log_end >= lsn, "a checkpoint is the start of an entry, and so the end of the one before");
+        let log_buffer = self.log().config().buffer_bytes as u64;
         // Read after the position was found: a transaction that logged before it has told its id before that.
         let next_txn = TxnId(self.next_txn.load(Ordering::Acquire));
         self.control
@@ -67,6 +70,11 @@ impl Pool {
                 block.next_txn = next_txn;
                 block.torn = self.config.torn;
                 block.clean = clean;
+                // From its own first entry on the log is this opening's alone. What lies before was read whole by this opening, so that no ghost
+                // is in it; but other buffers may have written it.
+                let own = lsn >= self.opened_at;
+                block.log_incarnation = if own { block.incarnation } else { block.log_incarnation };
+                block.log_buffer = if own { log_buffer } else { block.log_buffer.max(log_buffer) };
             })
             .map_err(|e| self.failed(e))?;
         self.checkpoint.store(lsn.0, Ordering::Release);

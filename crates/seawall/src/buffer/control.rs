@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   create ──slot 0──> open(incarnation 0)            open ──newest valid slot──> open
-//!   open ──begin_incarnation──> open(incarnation + 1, not clean)
+//!   open ──flush, begin_incarnation──> open(incarnation + 1, not clean)
 //!   open ──write──> open: always into the slot that does not hold the truth
 //! ```
 //!
@@ -11,6 +11,9 @@
 //! 2. A write has returned only when it is durable. After a failed one nothing is written any more: which slot is valid
 //!    is not known until the file is opened again.
 //! 3. The file is locked for as long as it is open: one process has the database (trap 7).
+//! 4. What was read is not thereby durable: the process that wrote it may have been killed before its flush. [`Control::make_durable`] flushes
+//!    it before anything that depends on it is written, the other slot included.
+//! 5. A slot that cannot be read counts as torn: some drives answer EIO for a sector whose write was cut (trap 26). The next write goes there.
 
 use super::pool::open_error;
 use super::role::Role;
@@ -73,8 +76,9 @@ impl Control {
         };
         let mut newest: Option<State> = None;
         let mut bad = Vec::new();
+        let mut unreadable = None;
         for slot in 0..SLOTS {
-            match Self::read_slot(&file, slot)? {
+            match Self::read_slot(&file, slot, &mut unreadable)? {
                 Ok((epoch, block)) => {
                     if newest.as_ref().is_none_or(|newest| newest.epoch < epoch) {
                         newest = Some(State { block, epoch, slot, failed: None });
@@ -89,7 +93,10 @@ impl Control {
         }
         match newest {
             Some(state) => Ok(Self { file, writing: Role::default(), state: Mutex::new(state) }),
-            None if bad.iter().all(|bad| *bad == BadSlot::NoMagic) => {
+            // Without the other slot nothing is known: the disk's refusal is what there is to say. A file that ends before its second slot is
+            // that of a database whose making was interrupted.
+            None if unreadable.is_some() && !bad.contains(&BadSlot::Missing) => Err(unreadable.expect("it is").into()),
+            None if bad.iter().all(|bad| matches!(bad, BadSlot::NoMagic | BadSlot::Missing)) => {
                 let why = "it does not begin as a control file".into();
                 Err(Error::NotADatabase { path: path.into(), why })
             }
@@ -110,12 +117,21 @@ impl Control {
         Ok(file)
     }
 
-    fn read_slot(file: &File, slot: u64) -> Result<Result<(u64, ControlBlock), BadSlot>> {
+    fn read_slot(
+        file: &File,
+        slot: u64,
+        unreadable: &mut Option<seawall_io::IoError>,
+    ) -> Result<Result<(u64, ControlBlock), BadSlot>> {
         let mut bytes = AlignedBuf::zeroed(SLOT_BYTES);
         match file.read_at(slot * SLOT_STRIDE, &mut bytes, Cause::Recovery) {
             Ok(()) => Ok(ControlBlock::decode(&bytes)),
             // The second slot comes into being with the second write.
-            Err(e) if matches!(e.kind, IoErrorKind::UnexpectedEof { .. }) => Ok(Err(BadSlot::NoMagic)),
+            Err(e) if matches!(e.kind, IoErrorKind::UnexpectedEof { .. }) => Ok(Err(BadSlot::Missing)),
+            Err(e) if e.is_unreadable() => {
+                let why = BadSlot::Unreadable(e.to_string());
+                *unreadable = Some(e);
+                Ok(Err(why))
+            }
             Err(e) => Err(e.into()),
         }
     }
@@ -161,22 +177,40 @@ impl Control {
         }
     }
 
-    /// Counts this opening: the next incarnation, durable when this returns; the log may be appended to from then on.
-    /// Returns it.
+    /// Makes durable what was read (4).
+    ///
+    /// # Errors
+    /// The disk's refusal; the same ever after.
+    pub fn make_durable(&self) -> Result<()> {
+        let _role = self.writing.take();
+        let failed = self.state.lock().failed.clone();
+        failed.map_or(Ok(()), Err)?;
+        self.file.sync(Cause::Recovery).map_err(|e| {
+            let error = Error::from(e);
+            self.state.lock().failed = Some(error.clone());
+            error
+        })
+    }
+
+    /// Counts this opening: the next incarnation, durable when this returns; the log may be appended to from then on, with a buffer of
+    /// `log_buffer` bytes. Returns it.
     ///
     /// # Errors
     /// [`Error::Usage`] when the numbers are used up; the disk's refusal.
-    pub fn begin_incarnation(&self) -> Result<u32> {
+    pub fn begin_incarnation(&self, log_buffer: u64) -> Result<u32> {
         let Some(next) = self.current().incarnation.checked_add(1) else {
             return Err(Error::Usage(
                 "this database was opened 4 294 967 295 times: dump it and load it into a new one".into(),
             ));
         };
+        self.make_durable()?;
         // Into both slots: should one rot, the other must not take the log of this opening for one from the future.
         for _ in 0..SLOTS {
             self.update(|block| {
                 block.incarnation = next;
                 block.clean = false;
+                // What is in the log now was written by the buffer before; what is written from now on, by this one.
+                block.log_buffer = block.log_buffer.max(log_buffer);
             })?;
         }
         Ok(next)

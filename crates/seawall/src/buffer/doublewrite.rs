@@ -9,10 +9,12 @@
 //!    copy is newer. (An older one would bring an old page back, and what was changed since is not in the log any
 //!    more.)
 //! 5. Only the one who has the cleaner's role writes here.
+//! 6. What the disk cannot read counts as torn: some drives answer EIO for a sector whose write was cut (trap 26). A home page is restored from
+//!    its copy; a copy or a header is one that was being written, whose pages were not yet on their way home.
 
 use super::pool::{Pool, PoolConfig, open_error};
 use super::stats::count;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, while_locked};
 use crate::format::control::Torn;
 use crate::format::page::{set_u32, set_u64, u32_at};
 use crate::format::{Lsn, PageId, page};
@@ -80,7 +82,7 @@ impl Doublewrite {
             Err(e) if !wanted && e.errno() == Some(2) => return Ok(None),
             opened => opened.map_err(open_error)?,
         };
-        file.lock().map_err(open_error)?;
+        while_locked(&*config.clock, || file.lock().map_err(open_error))?;
         let whole = area_bytes(config.page_bytes) * AREAS as u64;
         if wanted && file.len() < whole {
             // Room is taken now, so that no page write finds the disk full. The blocks stay unwritten: every write here
@@ -167,11 +169,11 @@ impl Doublewrite {
     }
 }
 
-/// Fills `buf`; `false` when the file ends before that.
+/// Fills `buf`; `false` when the file ends before that, or the disk cannot read it (6).
 fn read_if_there(file: &File, at: u64, buf: &mut [u8]) -> Result<bool> {
     match file.read_at(at, buf, Cause::Recovery) {
         Ok(()) => Ok(true),
-        Err(e) if matches!(e.kind, IoErrorKind::UnexpectedEof { .. }) => Ok(false),
+        Err(e) if matches!(e.kind, IoErrorKind::UnexpectedEof { .. }) || e.is_unreadable() => Ok(false),
         Err(e) => Err(e.into()),
     }
 }
@@ -218,7 +220,7 @@ impl Pool {
         Ok(restored)
     }
 
-    /// Of these pages, those whose home fails its check or is not there.
+    /// Of these pages, those whose home fails its check, cannot be read or is not there.
     fn torn_homes(&self, numbers: Vec<PageId>) -> Result<Vec<PageId>> {
         let (there, mut torn): (Vec<_>, Vec<_>) = numbers.into_iter().partition(|n| n.0 < self.file_pages());
         let read = |number: &PageId| FileRequest {
@@ -233,8 +235,10 @@ impl Pool {
             // All are waited for, also after an error: their order says which page each is.
             let homes: Vec<_> = pending.into_iter().map(|pending| self.data.wait(pending)).collect();
             for (&number, home) in some.iter().zip(homes) {
-                if page::verify(&home?[0], number, self.data.path()).is_err() {
-                    torn.push(number);
+                match home {
+                    Ok(home) if page::verify(&home[0], number, self.data.path()).is_ok() => {}
+                    Err(e) if !e.is_unreadable() => return Err(e.into()),
+                    _ => torn.push(number),
                 }
             }
         }

@@ -16,7 +16,7 @@ use super::role::Role;
 use super::stats::Counters;
 use super::translate::Translation;
 use super::unfinished::Unfinished;
-use crate::error::{Corruption, Error, Health, Result};
+use crate::error::{Corruption, Error, Health, Result, while_locked};
 use crate::format::control::{Torn, page_bytes_are_valid};
 use crate::format::{Lsn, PageId};
 use crate::log::Log;
@@ -182,7 +182,7 @@ impl Pool {
         frames.grow(now);
         let options = FileOptions::new(FileClass::Data, config.method).create(create).stats(&config.stats);
         let data = File::open(disk.clone(), &config.dir.join(DATA_FILE), options).map_err(open_error)?;
-        data.lock().map_err(open_error)?;
+        while_locked(&*config.clock, || data.lock().map_err(open_error))?;
         let doublewrite = Doublewrite::open(&disk, &config, create)?;
         if create == Create::New {
             disk.sync_dir(&config.dir)?;

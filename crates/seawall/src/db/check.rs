@@ -301,7 +301,12 @@ impl Look<'_> {
     /// The streams themselves, and what their records still hold on to.
     fn undo(&mut self, check: &mut Check) -> Result<()> {
         let engine = self.engine;
+        let before = check.findings().len();
         engine.undo.check(check)?;
+        if check.findings().len() > before {
+            // Behind a page that could not be read or is damaged there are others, to which the way is lost.
+            self.unclear.insert(TreeId::UNDO);
+        }
         let mut held = Vec::new();
         let dropped = &mut self.unclear;
         let visited = engine.undo.for_each_record(|txn, record| match record {

@@ -426,13 +426,18 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::Poisoned`]; [`Error::NoSpace`] and reading errors: it is decided then, and completed in the background.
+    /// [`Error::OutcomeUnknown`] when the log failed meanwhile: after the next opening it is prepared, or it is gone.
     pub fn rollback_prepared(&self, xid: &Xid) -> Result<()> {
         self.here()?;
         self.inner.engine().health().check()?;
         let taken = self.inner.take_prepared(xid)?;
         let log = self.inner.engine().log();
         // Flushed, as all that a coordinator is told: it forgets the transaction, and must not find it prepared again after a crash.
-        let rolled_back = taken.rollback().and_then(|()| log.flush_to(log.head()));
+        let rolled_back = taken.rollback().and_then(|()| log.flush_to(log.head())).map_err(|cause| match cause {
+            // What of it was logged before that may be durable or not: the transaction is found prepared again, or is gone.
+            cause @ Error::Poisoned { .. } => Error::OutcomeUnknown { cause: Arc::new(cause) },
+            cause => cause,
+        });
         // It is decided either way: a rollback that stopped on the way is completed in the background, or by the next opening.
         self.inner.prepared.lock().remove(xid);
         rolled_back

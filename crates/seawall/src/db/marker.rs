@@ -6,7 +6,8 @@
 //!    nothing in it is worth keeping.
 //! 3. Nothing is ever removed but beside a marker whose lock is held, without a whole control block, and only files by the names of a
 //!    database; of a log directory apart, the one the marker names.
-//! 4. A marker beside a whole database is left from a crash between the last two steps, and goes when that is opened.
+//! 4. The names of the directory and of the log's, and those of the directories above them, are durable before the database is whole.
+//! 5. A marker beside a whole database is left from a crash between the last two steps, and goes when that is opened.
 
 use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, DOUBLEWRITE_FILE};
 use crate::error::{Error, Result};
@@ -55,7 +56,12 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
 /// Whether the control block says that the database was made to the end.
 fn is_whole(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
     match Control::open(disk.clone(), &dir.join(CONTROL_FILE), &Arc::new(IoStats::new())) {
-        Ok(control) => Ok(control.current().checkpoint > Lsn::ZERO),
+        Ok(control) if control.current().checkpoint > Lsn::ZERO => {
+            // Its maker may have been killed before the flush: the marker goes only when no power cut can take the block back.
+            control.make_durable()?;
+            Ok(true)
+        }
+        Ok(_) => Ok(false),
         Err(Error::NotADatabase { .. } | Error::Corrupt(_)) => Ok(false),
         Err(error) => Err(error),
     }
@@ -78,7 +84,12 @@ impl Marker {
         let path = dir.join(MARKER);
         let found = disk.list(dir)?.contains(&path);
         if !found {
-            refuse_foreign_log(&**disk, log_dir)?;
+            if let Err(foreign) = refuse_foreign_log(&**disk, log_dir) {
+                // The log may be that of another opening, which has begun or ended the making since the list: look again.
+                let now = disk.list(dir)?;
+                let made = now.contains(&path) || now.contains(&dir.join(CONTROL_FILE));
+                return if made { Ok(None) } else { Err(foreign) };
+            }
         }
         let how = OpenHow { write: true, create: Create::IfMissing, ..OpenHow::default() };
         let marker = disk.open(&path, how)?;
@@ -108,6 +119,15 @@ impl Marker {
         Ok(Some(Self { disk: disk.clone(), dir: dir.into(), _locked: marker }))
     }
 
+    /// Makes durable that the directory and `log_dir` can be found. Comes before the database is whole.
+    ///
+    /// # Errors
+    /// The disk's refusal.
+    pub(super) fn make_names_durable(&self, log_dir: &Path) -> Result<()> {
+        make_name_durable(&*self.disk, &self.dir)?;
+        make_name_durable(&*self.disk, log_dir)
+    }
+
     /// The database is made.
     ///
     /// # Errors
@@ -116,6 +136,24 @@ impl Marker {
         self.disk.remove(&self.dir.join(MARKER))?;
         Ok(self.disk.sync_dir(&self.dir)?)
     }
+}
+
+/// Makes durable that `dir` can be found: its name, and those of the directories that it lies in. Any of them may be new, made by this opening
+/// or by one that was killed before it came here.
+fn make_name_durable(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    // What was there long ago need not be ours to open, nor on a file system that can be written: a name in it is not new then.
+    const EPERM_EACCES_EINVAL_EROFS: [i32; 4] = [1, 13, 22, 30];
+    const ENOENT: i32 = 2;
+    for (above, parent) in dir.ancestors().skip(1).enumerate() {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        match disk.sync_dir(parent) {
+            Err(e) if e.errno().is_some_and(|errno| EPERM_EACCES_EINVAL_EROFS.contains(&errno)) => {}
+            // The nearest ones; further up a name may have been removed and made again by another.
+            Err(e) if above > 0 && e.errno() == Some(ENOENT) => {}
+            done => done?,
+        }
+    }
+    Ok(())
 }
 
 fn is_redo(file: &Path) -> bool {

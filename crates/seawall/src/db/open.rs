@@ -18,7 +18,7 @@ use super::options::{FlushChoice, MemoryLimit, Options, TornPages};
 use super::stats::Counts;
 use crate::btree::Tree as Btree;
 use crate::buffer::{CONTROL_FILE, Control, Mtr, MtrSize, Pool, PoolConfig};
-use crate::error::{Corruption, Error, Health, Result};
+use crate::error::{Corruption, Error, Health, Result, while_locked};
 use crate::format::control::{ControlBlock, Torn};
 use crate::format::{Lsn, PageId, TreeId, TxnId};
 use crate::log::{Log, LogConfig, LogReader};
@@ -27,6 +27,7 @@ use crate::recovery;
 use crate::space::{Purpose, Space};
 use crate::txn::{ActiveSet, Engine, Instance, LockConfig, LockTable, OpenState, OpenStream, Trees, Txn, UndoStore};
 use parking_lot::Mutex;
+use seawall_io::probe::{self, BlockDevice, Finding};
 use seawall_io::{Clock, Disk, FlushMethod, IoStats, OsDisk, SystemClock};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -114,6 +115,10 @@ impl Database {
         directory(path)?;
         let options = options.with_file_of(path)?;
         directory(&options.log_dir_of(path))?;
+        let log_dir = options.log_dir_of(path);
+        if let Finding::Known(device) = probe::block_device_of(&log_dir.canonicalize().unwrap_or(log_dir)) {
+            refuse_small_blocks(options.log_block_bytes(), &device)?;
+        }
         let env = Env::system(options.io_backend())?;
         let db = Self::open_settled(env, path, options, &MemoryLimit::read())?;
         db.inner.publish().map_err(|e| no_thread(path, &e))?;
@@ -151,12 +156,13 @@ impl Database {
 
     fn open_settled(env: Env, path: &Path, mut options: Options, memory: &MemoryLimit) -> Result<Self> {
         refuse_atomic(&options)?;
+        let clock = env.clock.clone();
         loop {
-            if marker::look(&env.disk, path)? == Found::Whole {
+            if while_locked(&*clock, || marker::look(&env.disk, path))? == Found::Whole {
                 return Opening::existing(env, path, &mut options, memory)?.finish(options);
             }
             options.settle(memory)?;
-            if let Some(marker) = Marker::take(&env.disk, path, &options.log_dir_of(path))? {
+            if let Some(marker) = while_locked(&*clock, || Marker::take(&env.disk, path, &options.log_dir_of(path)))? {
                 return Opening::new(env, path, &options, marker)?.finish(options);
             }
         }
@@ -238,6 +244,8 @@ impl Opening {
             checkpoint: Lsn(0),
             log_end: Lsn(0),
             next_txn: TxnId(1),
+            log_incarnation: 1,
+            log_buffer: options.log_buffer_size(),
         };
         let log_config = Self::log_config(&env, path, options, &block, &stats);
         let pool_config = Self::pool_config(&env, path, options, &block, &stats);
@@ -255,7 +263,10 @@ impl Opening {
             Ok(())
         })?;
         let undo = UndoStore::create(space.clone())?;
+        marker.make_names_durable(&options.log_dir_of(path))?;
         pool.flush_all()?;
+        // Into the other slot too: either can be lost from now on.
+        pool.control().write(&pool.control().current())?;
         marker.remove()?;
         Ok(Self { env, path: path.into(), space, undo, next_txn: TxnId(1), open: Vec::new() })
     }
@@ -264,16 +275,18 @@ impl Opening {
         let disk = env.disk.clone();
         let stats = Arc::new(IoStats::new());
         let health = Arc::new(Health::default());
-        let control = Control::open(disk.clone(), &path.join(CONTROL_FILE), &stats)?;
+        let control = while_locked(&*env.clock, || Control::open(disk.clone(), &path.join(CONTROL_FILE), &stats))?;
         let made = control.current();
         options.adopt(u64::from(made.page_bytes), made.segment_bytes)?;
         options.settle(memory)?;
         let ghosts = Planted::here().has(Mutant::GhostTail);
-        let incarnation = if ghosts { made.incarnation } else { control.begin_incarnation()? };
+        let incarnation =
+            if ghosts { made.incarnation } else { control.begin_incarnation(options.log_buffer_size())? };
         let block = control.current();
         let log_config = Self::log_config(&env, path, options, &block, &stats);
         let mut reader =
             LogReader::open(disk.clone(), &log_config, block.checkpoint, incarnation - u32::from(!ghosts))?;
+        reader.written_by(block.log_incarnation, block.log_buffer);
         let mut again = reader.again();
         if made.clean {
             reader.closed_at(made.checkpoint);
@@ -282,7 +295,10 @@ impl Opening {
         let tail = reader.finish()?;
         let end = tail.end;
         if end < block.log_end {
-            let why = format!("it ends at {end}, but was durable up to {} when the checkpoint was made", block.log_end);
+            let why = format!(
+                "it ends at {end}, but was whole and durable up to {} when the checkpoint was made",
+                block.log_end
+            );
             return Err(Corruption::Log { at: end, why }.into());
         }
         let log = Arc::new(Log::open(disk.clone(), log_config.clone(), health.clone(), tail)?);
@@ -375,6 +391,21 @@ fn torn(options: &Options) -> Torn {
         TornPages::Off => Torn::Off,
         // `auto` is this until atomic writes can be proven for a file.
         _ => Torn::Doublewrite,
+    }
+}
+
+/// A write of less than the device's physical sector makes the device write what lies beside it again: a power cut can tear log that was
+/// durable.
+fn refuse_small_blocks(block_bytes: u64, device: &BlockDevice) -> Result<()> {
+    match device.physical_block_bytes {
+        Finding::Known(physical) if block_bytes < u64::from(physical) => {
+            let why = format!(
+                "the log's device {} has physical sectors of {physical} bytes: at least that much, else a power cut can tear log that was durable",
+                device.name
+            );
+            Err(Error::InvalidOption { name: "log_block_bytes".into(), value: block_bytes.to_string(), why })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -18,6 +18,8 @@ pub const SLOT_BYTES: usize = 4096;
 pub const SLOT_STRIDE: u64 = 16 << 10;
 /// Slots.
 pub const SLOTS: u64 = 2;
+/// No log buffer is larger, bytes.
+const LOG_BUFFER_MAX: u64 = 1 << 40;
 
 const CRC: usize = 8;
 const VERSION: usize = 12;
@@ -32,7 +34,10 @@ const CLEAN: usize = 61;
 const CHECKPOINT: usize = 64;
 const LOG_END: usize = 72;
 const NEXT_TXN: usize = 80;
-const END: usize = 88;
+const LOG_INCARNATION: usize = 88;
+/// Four bytes of zeroes lie between.
+const LOG_BUFFER: usize = 96;
+const END: usize = 104;
 
 const _: () = assert!(CRC == MAGIC.len() && VERSION == CRC + 4 && DATABASE + 16 == PAGE_BYTES);
 const _: () = assert!(END <= 512, "the part in use fits the smallest sector");
@@ -75,11 +80,16 @@ pub struct ControlBlock {
     pub clean: bool,
     /// Recovery begins reading the log here.
     pub checkpoint: Lsn,
-    /// The log was durable up to here when the checkpoint was made: a log that ends before it has lost what was
-    /// flushed.
+    /// The end of the last whole entry of the log that was durable when the checkpoint was made: a log that ends before it has lost what was
+    /// flushed. The durable position itself can lie inside the next entry, where a segment ends.
     pub log_end: Lsn,
     /// Every transaction that wrote before the checkpoint has a lower id.
     pub next_txn: TxnId,
+    /// No entry of the log from the checkpoint on was written by an earlier opening than this one.
+    pub log_incarnation: u32,
+    /// The largest log buffer, bytes, by which entries from the checkpoint on may have been written: how far beyond the end of the log
+    /// recovery looks for entries.
+    pub log_buffer: u64,
 }
 
 /// Why a slot is no control block.
@@ -87,6 +97,10 @@ pub struct ControlBlock {
 pub enum BadSlot {
     /// It does not begin as one.
     NoMagic,
+    /// The file ends before it.
+    Missing,
+    /// The disk did not give it, for this reason.
+    Unreadable(String),
     /// Its checksum does not match.
     Checksum {
         /// Computed.
@@ -94,7 +108,7 @@ pub enum BadSlot {
         /// Stored.
         found: u32,
     },
-    /// A newer program wrote it.
+    /// A program of another format version wrote it.
     Version(u32),
     /// The checksum holds, but this field has a value it cannot have.
     Field(&'static str),
@@ -104,6 +118,8 @@ impl std::fmt::Display for BadSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NoMagic => f.write_str("does not begin as a control block"),
+            Self::Missing => f.write_str("is missing"),
+            Self::Unreadable(why) => write!(f, "could not be read ({why})"),
             Self::Checksum { expected, found } => {
                 write!(f, "has checksum {found:#010x} where {expected:#010x} was expected")
             }
@@ -134,6 +150,8 @@ impl ControlBlock {
         set_u64(slot, CHECKPOINT, self.checkpoint.0);
         set_u64(slot, LOG_END, self.log_end.0);
         set_u64(slot, NEXT_TXN, self.next_txn.0);
+        set_u32(slot, LOG_INCARNATION, self.log_incarnation);
+        set_u64(slot, LOG_BUFFER, self.log_buffer);
         let crc = checksum(slot);
         set_u32(slot, CRC, crc);
     }
@@ -169,6 +187,8 @@ impl ControlBlock {
             checkpoint: Lsn(u64_at(slot, CHECKPOINT)),
             log_end: Lsn(u64_at(slot, LOG_END)),
             next_txn: TxnId(u64_at(slot, NEXT_TXN)),
+            log_incarnation: u32_at(slot, LOG_INCARNATION),
+            log_buffer: u64_at(slot, LOG_BUFFER),
         };
         if !page_bytes_are_valid(block.page_bytes as usize) {
             return Err(BadSlot::Field("page size"));
@@ -178,6 +198,12 @@ impl ControlBlock {
         }
         if block.segment_bytes == 0 || block.segment_bytes % u64::from(block.block_bytes) != 0 {
             return Err(BadSlot::Field("log segment size"));
+        }
+        if !block.log_buffer.is_power_of_two() || block.log_buffer > LOG_BUFFER_MAX {
+            return Err(BadSlot::Field("log buffer size"));
+        }
+        if block.log_incarnation > block.incarnation {
+            return Err(BadSlot::Field("incarnation of the log"));
         }
         Ok((u64_at(slot, EPOCH), block))
     }
@@ -206,6 +232,8 @@ mod tests {
             checkpoint: Lsn(12345),
             log_end: Lsn(23456),
             next_txn: TxnId(99),
+            log_incarnation: 5,
+            log_buffer: 1 << 20,
         }
     }
 
@@ -213,12 +241,13 @@ mod tests {
         #[test]
         fn what_is_encoded_is_decoded(
             database in any::<[u8; 16]>(), page in 12u32..=15, incarnation in any::<u32>(), numbers in any::<[u64; 3]>(),
-            epoch in any::<u64>(), off in any::<bool>(), clean in any::<bool>(),
+            log_incarnation in any::<u32>(), buffer in 0u32..40, epoch in any::<u64>(), off in any::<bool>(), clean in any::<bool>(),
         ) {
             let torn = if off { Torn::Off } else { Torn::Doublewrite };
             let block = ControlBlock {
                 database, page_bytes: 1 << page, incarnation, clean, torn,
-                checkpoint: Lsn(numbers[0]), log_end: Lsn(numbers[1]), next_txn: TxnId(numbers[2]), ..block()
+                checkpoint: Lsn(numbers[0]), log_end: Lsn(numbers[1]), next_txn: TxnId(numbers[2]),
+                log_incarnation: log_incarnation.min(incarnation), log_buffer: 1 << buffer, ..block()
             };
             let mut slot = vec![0xff; SLOT_BYTES];
             block.encode(epoch, &mut slot);
@@ -262,6 +291,9 @@ mod tests {
             (ControlBlock { page_bytes: 5000, ..block() }, "page size"),
             (ControlBlock { block_bytes: 0, ..block() }, "log block size"),
             (ControlBlock { segment_bytes: 4097, ..block() }, "log segment size"),
+            (ControlBlock { log_buffer: 3 << 20, ..block() }, "log buffer size"),
+            (ControlBlock { log_buffer: 1 << 50, ..block() }, "log buffer size"),
+            (ControlBlock { log_incarnation: 8, ..block() }, "incarnation of the log"),
         ] {
             let mut slot = vec![0; SLOT_BYTES];
             block.encode(1, &mut slot);

@@ -12,4 +12,4 @@ pub use bytes::{Malformed, Reader, put_bytes, put_u48, put_varint};
 pub use ids::{Lsn, PageId, TreeId, TxnId, UndoPtr};
 
 /// The version of all formats together. A newer program opens an older file or says exactly what to do.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;

@@ -13,6 +13,7 @@ use super::MTR_BYTES_MAX;
 
 /// Offsets in the header, bytes. Little-endian. The length has the header's mark in its high bits.
 const LEN: usize = 0;
+const _: () = assert!(LEN == 0, "a header begins with its length: `Header::frame_bytes_of`");
 const CRC: usize = 4;
 const INCARNATION: usize = 8;
 /// Where the incarnation ends, which is never 0.
@@ -110,6 +111,11 @@ impl Header {
         };
         let plausible = header.len as usize <= MTR_BYTES_MAX && incarnations.contains(&header.incarnation);
         plausible.then_some(header)
+    }
+
+    /// Bytes of the whole frame whose header begins with `first`. Only for frames of this process: nothing is checked.
+    pub(super) fn frame_bytes_of(first: [u8; 4]) -> u64 {
+        HEADER_BYTES as u64 + u64::from(u32::from_le_bytes(first) & ((1 << LEN_BITS) - 1))
     }
 
     /// Bytes of the whole frame.

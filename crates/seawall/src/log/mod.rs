@@ -3,8 +3,8 @@
 //! 1. *Admit, reserve, publish, wait.* Room is promised before any latch is taken ([`Log::try_admit`]); a position is
 //!    taken while all pages are latched ([`Log::reserve`]); bytes and CRC are made by the publishing thread
 //!    ([`Reservation::publish`]); durability is waited for with no latch held ([`Log::wait`]).
-//! 2. `durable <= written <= oldest_unpublished <= head`, each only growing. `written` is what reads of the files see;
-//!    `durable` is what was written and then flushed by a call that succeeded.
+//! 2. `durable_whole <= durable <= written <= oldest_unpublished <= head`, each only growing. `written` is what reads of the files see;
+//!    `durable` is what was written and then flushed by a call that succeeded; `durable_whole` is the end of the last frame before it.
 //! 3. The first failed write or flush poisons the database; nothing is written after it, and whoever waits gets that
 //!    error.
 //! 4. Whatever is acknowledged below `Flushed` became part of the log less than the flush interval ago, or is durable:
@@ -136,7 +136,7 @@ impl LogConfig {
             Err(Error::InvalidOption { name: name.into(), value: value.to_string(), why: why.into() })
         };
         let block = self.block_bytes as u64;
-        if !self.block_bytes.is_power_of_two() || !(512..=64 << 10).contains(&block) {
+        if !self.block_bytes.is_power_of_two() || !(512..=BLOCK_BYTES_MAX).contains(&block) {
             return refuse("log_block_bytes", block, "a power of two from 512 to 65536");
         }
         if self.segment_bytes == 0 || self.segment_bytes % block.max(4096) != 0 {
@@ -162,6 +162,9 @@ impl LogConfig {
     }
 }
 
+/// The largest unit of writing, bytes.
+const BLOCK_BYTES_MAX: u64 = 64 << 10;
+
 /// The most bytes one mini-transaction may log.
 pub const MTR_BYTES_MAX: usize = 256 << 10;
 
@@ -176,6 +179,8 @@ pub struct Log {
     health: Arc<Health>,
     ring: Ring,
     durable: Padded<AtomicU64>,
+    /// The end of the last whole frame before `durable`.
+    durable_whole: AtomicU64,
     /// Every byte that is not durable was reserved at this time (of the clock, ns) or later.
     fresh_since_ns: Padded<AtomicU64>,
     waiters: Waiters<Box<Pen>, Wanted>,
@@ -319,6 +324,7 @@ impl Log {
             health,
             ring,
             durable: Padded(AtomicU64::new(at)),
+            durable_whole: AtomicU64::new(at),
             fresh_since_ns: Padded(AtomicU64::new(now)),
             waiters: Waiters::new(Box::new(Pen::new(scribe, blank))),
             segments,
@@ -408,6 +414,12 @@ impl Log {
     /// Everything before this is durable.
     pub fn durable(&self) -> Lsn {
         Lsn(self.durable.0.load(Ordering::Acquire))
+    }
+
+    /// The end of the last mini-transaction that is durable as a whole. [`Log::durable`] can lie inside the next one, where a segment ends, and
+    /// is nothing that a crash leaves to be found.
+    pub fn durable_whole(&self) -> Lsn {
+        Lsn(self.durable_whole.load(Ordering::Acquire))
     }
 
     /// Whether a commit whose mini-transaction ends at `lsn` is done at `level`, now. Never true for what is not

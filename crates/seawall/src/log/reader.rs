@@ -12,18 +12,20 @@
 //!    frame says was flushed is known to be; the rest is written again at the next opening.
 //! 5. All segments are locked, each for a moment, before anything is read: a killed process's last writes have landed, and none comes later
 //!    (trap 7).
-//! 6. A segment that is missing after the last is how a log ends. One that is missing before, or has another length, is
+//! 6. What the disk cannot read is taken for zeroes, and remembered. If the log ends with a frame in it the disk's refusal is named: that frame
+//!    may have been acknowledged. Beyond that frame it is stale, of an older turn of the ring or of a write that a crash cut (trap 26).
+//! 7. A segment that is missing after the last is how a log ends. One that is missing before, or has another length, is
 //!    named.
 
 use super::frame::{FRAME_BYTES_MAX, HEADER_BYTES, Header, INCARNATION_END, Seal};
 use super::read_ahead::{ReadAhead, Stream};
 use super::segments::{self, How};
 use super::shelf::Shelf;
-use super::{LogConfig, MTR_BYTES_MAX};
-use crate::error::{Corruption, Result};
+use super::{BLOCK_BYTES_MAX, LogConfig, MTR_BYTES_MAX};
+use crate::error::{Corruption, Error, Result, while_locked};
 use crate::format::Lsn;
 use crate::mutants::{Mutant, Planted};
-use seawall_io::{AlignedBuf, BUFFER_ALIGN, Disk};
+use seawall_io::{AlignedBuf, BUFFER_ALIGN, Cause, Disk, File, IoError};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -77,6 +79,8 @@ pub struct LogReader {
     block_bytes: usize,
     search_bytes: u64,
     from: u64,
+    /// No frame is of an earlier incarnation.
+    incarnation_min: u32,
     incarnation_max: u32,
     last_incarnation: u32,
     /// The next frame begins here.
@@ -91,6 +95,8 @@ pub struct LogReader {
     closed_at: Option<u64>,
     tail: Option<Tail>,
     planted: Planted,
+    /// Pieces of the stream that the disk did not give, with its refusal.
+    unreadable: Vec<(u64, IoError)>,
 }
 
 /// What was found at the end.
@@ -122,7 +128,7 @@ impl LogReader {
         let shelf = Arc::new(Shelf::new(disk, &config.dir, How::of(config)));
         // The last first: it is the one that another database would have open.
         for number in numbers.iter().rev() {
-            shelf.get(*number)?;
+            while_locked(&*config.clock, || shelf.get(*number))?;
         }
         let first = from.0 / config.segment_bytes;
         let missing = |number: u64, why: &str| -> Result<Self> {
@@ -147,9 +153,9 @@ impl LogReader {
             seal: Seal::new(&config.database),
             segment_bytes: config.segment_bytes,
             block_bytes: config.block_bytes,
-            // Half a buffer unflushed, a buffer not yet written, and a frame (writer.rs, 5).
-            search_bytes: (config.buffer_bytes / 2 + config.buffer_bytes + FRAME_BYTES_MAX + config.block_bytes) as u64,
+            search_bytes: search_bytes(config.buffer_bytes as u64),
             from,
+            incarnation_min: 1,
             incarnation_max,
             last_incarnation: 0,
             at: from,
@@ -160,7 +166,15 @@ impl LogReader {
             closed_at: None,
             tail: None,
             planted: Planted::here(),
+            unreadable: Vec::new(),
         })
+    }
+
+    /// What the control block says of the log from the checkpoint on: no frame is of an earlier incarnation than `incarnation`, and none was
+    /// written by a larger buffer than `buffer_bytes`, or than this opening's own.
+    pub fn written_by(&mut self, incarnation: u32, buffer_bytes: u64) {
+        self.incarnation_min = incarnation.max(1);
+        self.search_bytes = self.search_bytes.max(search_bytes(buffer_bytes));
     }
 
     /// Another reader of the same files from the same position: they can be locked only once.
@@ -179,6 +193,7 @@ impl LogReader {
             },
             ahead: ReadAhead::default(),
             tail: None,
+            unreadable: Vec::new(),
             ..*self
         }
     }
@@ -204,7 +219,7 @@ impl LogReader {
         if self.tail.is_some() {
             return Ok(None);
         }
-        let mut found = self.frame_at(self.at, self.last_incarnation.max(1))?;
+        let mut found = self.frame_at(self.at, self.last_incarnation.max(self.incarnation_min))?;
         if found.is_none() && self.planted.has(Mutant::EndTooFar) {
             found = self.header_at(self.at)?;
         }
@@ -286,6 +301,11 @@ impl LogReader {
     /// What lies beyond the first refused frame: proof of damage, ghosts, or nothing.
     fn look_beyond(&mut self) -> Result<()> {
         let end = self.at;
+        let whole_at = self.refused_end(end)?;
+        let refused = |(piece, _): &&(u64, IoError)| *piece < whole_at && end < *piece + BUFFER_ALIGN as u64;
+        if let Some((_, error)) = self.unreadable.iter().find(refused).filter(|_| self.closed_at != Some(end)) {
+            return Err(error.clone().into());
+        }
         if let Some(closed_at) = self.closed_at.filter(|closed_at| *closed_at != end) {
             let why = format!("the database was closed with its log ending at lsn {closed_at}");
             return Err(Corruption::Log { at: Lsn(end), why }.into());
@@ -294,7 +314,6 @@ impl LogReader {
             self.tail = Some(Tail { ghosts_end: end });
             return Ok(());
         }
-        let whole_at = self.refused_end(end)?;
         let mut ghosts_end = end;
         let mut at = end + 1;
         let stop = (end + self.search_bytes).min(self.files_end);
@@ -346,11 +365,48 @@ impl LogReader {
                 end: self.files_end,
                 chunk: READ_BYTES as u64,
             };
+            let at = self.window.base + self.window.len as u64;
             let into = &mut self.window.buf[self.window.len..];
-            self.window.len += self.ahead.read(stream, self.window.base + self.window.len as u64, into)?;
+            self.window.len += match self.ahead.read(stream, at, into) {
+                Err(Error::Io(e)) if e.is_unreadable() => {
+                    let len = stream.len_at(at);
+                    let file = self.shelf.get(at / self.segment_bytes)?;
+                    read_in_pieces(&file, at, at % self.segment_bytes, &mut into[..len], &mut self.unreadable)?;
+                    len
+                }
+                read => read?,
+            };
         }
         Ok(())
     }
+}
+
+/// How far beyond the end something can lie that a buffer of this size has written: half a buffer unflushed, a buffer not yet written, a frame
+/// (writer.rs, 5) and a block.
+fn search_bytes(buffer_bytes: u64) -> u64 {
+    buffer_bytes / 2 + buffer_bytes + FRAME_BYTES_MAX as u64 + BLOCK_BYTES_MAX
+}
+
+/// Fills `into` with what can be read from `offset` of `file`, where the stream is at `lsn`, and the rest with zeroes (6).
+fn read_in_pieces(
+    file: &File,
+    lsn: u64,
+    offset: u64,
+    into: &mut [u8],
+    unreadable: &mut Vec<(u64, IoError)>,
+) -> Result<()> {
+    let mut piece = AlignedBuf::zeroed(BUFFER_ALIGN);
+    for (into, done) in into.chunks_mut(BUFFER_ALIGN).zip((0..).step_by(BUFFER_ALIGN)) {
+        match file.read_at(offset + done, &mut piece[..into.len()], Cause::Recovery) {
+            Ok(()) => into.copy_from_slice(&piece[..into.len()]),
+            Err(e) if e.is_unreadable() => {
+                into.fill(0);
+                unreadable.push((lsn + done, e));
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
 }
 
 impl Window {

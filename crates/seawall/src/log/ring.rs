@@ -24,7 +24,7 @@
 //! This is one of the modules in which `unsafe` is allowed.
 #![allow(unsafe_code)]
 
-use super::frame::HEADER_BYTES;
+use super::frame::{HEADER_BYTES, Header};
 use super::slots::{Claim, Slots};
 use super::sync::Padded;
 use seawall_io::{AlignedBuf, BUFFER_ALIGN};
@@ -85,6 +85,10 @@ pub(super) struct Scribe {
     tail_filled: usize,
     /// Published and handed out up to here.
     taken: u64,
+    /// The end of the last frame that lies wholly before `taken`: a group that is cut where its segment ends can end inside a frame.
+    whole: u64,
+    /// Where the frame after that one ends; `whole` when `taken` is there.
+    next: u64,
 }
 
 // SAFETY: the pointer is compared, never followed.
@@ -116,7 +120,8 @@ impl Ring {
         let offset = floor as usize & (bytes - 1);
         owner[offset..offset + prefix.len()].copy_from_slice(prefix);
         let memory = NonNull::new(owner.as_mut_ptr()).expect("an allocation is not at address zero");
-        let scribe = Scribe { ring: memory, tail: AlignedBuf::zeroed(block), tail_filled: 0, taken: at };
+        let scribe =
+            Scribe { ring: memory, tail: AlignedBuf::zeroed(block), tail_filled: 0, taken: at, whole: at, next: at };
         let ring = Self {
             memory,
             _owner: owner,
@@ -229,11 +234,21 @@ impl Ring {
         assert_eq!(scribe.ring, self.memory, "a scribe belongs to one ring");
         debug_assert_eq!(cut % self.block, 0);
         let written = self.written();
-        let end = self.oldest_unpublished().min(cut);
+        let published = self.oldest_unpublished();
+        let end = published.min(cut);
         if end <= written {
             return None;
         }
         scribe.taken = end;
+        if end == published {
+            // No place begins before and ends behind it (slots.rs, 3).
+            (scribe.whole, scribe.next) = (end, end);
+        } else {
+            while scribe.next <= end {
+                scribe.whole = scribe.next;
+                scribe.next += self.frame_bytes_at(scribe.next);
+            }
+        }
         let from = self.floor(written);
         let whole_end = self.floor(end);
         // The tail block, if the group does not fill it: a copy, because the rest of it belongs to others.
@@ -259,10 +274,25 @@ impl Ring {
         Some(Group { from, end, parts: [one, two, three] })
     }
 
+    /// Bytes of the frame that begins at `lsn`, which is published and not released.
+    fn frame_bytes_at(&self, lsn: u64) -> u64 {
+        debug_assert!((self.written()..self.oldest_unpublished()).contains(&lsn));
+        // SAFETY: published and not released, so the scribe's, for whom this is asked; one byte never goes around the ring's end.
+        let first = std::array::from_fn(|i| unsafe { self.get(lsn + i as u64, 1) }[0]);
+        Header::frame_bytes_of(first)
+    }
+
     /// The last group is written: its room may be used again.
     pub(super) fn advance(&self, scribe: &mut Scribe) {
         assert_eq!(scribe.ring, self.memory, "a scribe belongs to one ring");
         self.written.0.store(scribe.taken, Ordering::Release);
+    }
+}
+
+impl Scribe {
+    /// The end of the last frame that lies wholly before the end of the last group.
+    pub(super) fn whole(&self) -> u64 {
+        self.whole
     }
 }
 
@@ -346,6 +376,43 @@ mod tests {
             write(&stream);
             prop_assert_eq!(ring.head(), base + stream.len() as u64);
             prop_assert_eq!(ring.promised(), ring.head(), "what was not needed is given back");
+        }
+    }
+
+    proptest! {
+        /// Groups cut at every kind of place: what is said to be whole is the last end of a frame before the cut.
+        #[test]
+        fn a_cut_group_knows_its_last_whole_frame(
+            steps in proptest::collection::vec((16usize..3000, 0u8..3), 1..80), at in 0u64..100_000,
+        ) {
+            const BLOCK: u64 = 512;
+            const SEGMENT: u64 = 2048;
+            let (ring, mut scribe) = Ring::new(1 << 14, BLOCK as usize, at, &vec![0xee; (at % BLOCK) as usize]);
+            let limit = AtomicU64::new(u64::MAX);
+            let seal = crate::log::frame::Seal::new(&[7; 16]);
+            let mut ends = vec![at];
+            let mut write = |ends: &Vec<u64>| {
+                let cut = (ring.written() / SEGMENT + 1) * SEGMENT;
+                let Some(end) = ring.group(&mut scribe, cut).map(|group| group.end) else { return false };
+                assert_eq!(scribe.whole(), *ends.iter().rev().find(|frame| **frame <= end).unwrap());
+                ring.advance(&mut scribe);
+                true
+            };
+            for (len, writes) in steps {
+                while ring.promise(len as u64, &limit).is_err() {
+                    write(&ends);
+                }
+                let body = vec![0x5a; len - HEADER_BYTES];
+                let place = ring.place(ring.promise(len as u64, &limit).unwrap(), len as u64);
+                let header = seal.encode(place.start(), 1, at.min(place.start()), &body);
+                ends.push(place.end());
+                place.publish(&header, &body);
+                for _ in 0..writes {
+                    write(&ends);
+                }
+            }
+            while write(&ends) {}
+            prop_assert_eq!(ring.written(), ring.head());
         }
     }
 

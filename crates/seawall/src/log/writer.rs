@@ -3,7 +3,8 @@
 //!
 //! 1. Only who has the [`Pen`] writes to the segments, erases or flushes them: two writes never overlap, the tail block
 //!    is never in flight twice.
-//! 2. A group is cut at the end of its segment; the next one follows at once if anybody waits for it.
+//! 2. A group is cut at the end of its segment; the next one follows at once if anybody waits for it. `written` and `durable` then lie inside
+//!    a frame: what recovery is to trust is [`Log::durable_whole`] (trap 23).
 //! 3. The tail block is written whole from memory, with the prefix it had before: a write torn at a sector leaves every
 //!    earlier frame in it as it was (trap 6), and the device is never read (trap 19).
 //! 4. `durable` moves only after a flush that covers everything before it: segments written without a flush are
@@ -23,7 +24,7 @@ use super::waiters::{Turn, Waiter};
 use super::{Durability, Log};
 use crate::error::{Error, Result};
 use crate::mutants::Mutant;
-use seawall_io::{AlignedBuf, Cause, File, FlushMethod, STEP_BYTES};
+use seawall_io::{AlignedBuf, BUFFER_ALIGN, Cause, File, FlushMethod, STEP_BYTES};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -342,6 +343,8 @@ impl Log {
             }
         };
         count(&self.counters.flushes, 1);
+        // First: who finds `end` durable finds every frame before it whole.
+        self.durable_whole.store(pen.scribe.whole(), Ordering::Release);
         self.durable.0.store(end, Ordering::Release);
         self.note_age(pen, end, (now, head));
         Ok(true)
@@ -429,8 +432,15 @@ impl Log {
     /// Writes the blocks of `from..to` once more, as they are read, durably. A flush alone would not do: after one that
     /// failed, the bytes may be readable and yet lost, and the next flush says nothing about them.
     pub(super) fn write_again(&self, from: u64, to: u64) -> Result<()> {
-        self.for_blocks(from & !(self.config.block_bytes as u64 - 1), to, |file, offset, buf| {
-            file.read_at(offset, buf, Cause::Recovery)?;
+        if from >= to {
+            return Ok(());
+        }
+        let mut at = from & !(self.config.block_bytes as u64 - 1);
+        self.for_blocks(at, to, |file, offset, buf| {
+            // Nothing is read beyond the end: the disk may not be able to (reader.rs, 6), and zeroes belong there.
+            let needed = to.next_multiple_of(BUFFER_ALIGN as u64).saturating_sub(at).min(buf.len() as u64);
+            at += buf.len() as u64;
+            file.read_at(offset, &mut buf[..needed as usize], Cause::Recovery)?;
             file.write_durable_at(offset, buf, Cause::Recovery)
         })
     }

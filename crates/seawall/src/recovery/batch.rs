@@ -40,7 +40,10 @@ impl Batch {
     pub(super) fn fill(&mut self, reader: &mut LogReader, end: Lsn) -> Result<bool> {
         // Behind `end` this opening writes already.
         while !self.is_full() && reader.at() < end {
-            let Some(frame) = reader.next()? else { break };
+            let Some(frame) = reader.next()? else {
+                let why = format!("it was whole up to {end} a moment ago, when its end was looked for");
+                return Err(Corruption::Log { at: reader.at(), why }.into());
+            };
             self.mini_transactions += 1;
             self.add(&frame)?;
         }

@@ -92,6 +92,8 @@ impl Machine {
             checkpoint: FIRST_LSN,
             log_end: FIRST_LSN,
             next_txn: TxnId(1),
+            log_incarnation: 0,
+            log_buffer: 1 << 20,
         };
         let path = Path::new(DIR).join(CONTROL_FILE);
         let control = Control::create(process.clone(), &path, &Arc::default(), block).expect("control");
@@ -105,7 +107,7 @@ impl Machine {
         let path = Path::new(DIR).join(CONTROL_FILE);
         let control = Control::open(process.clone(), &path, &Arc::default())?;
         let checkpoint = control.current().checkpoint;
-        let incarnation = control.begin_incarnation()?;
+        let incarnation = control.begin_incarnation(1 << 20)?;
         let config = self.log_config(incarnation);
         let mut reader = LogReader::open(process.clone(), &config, checkpoint, incarnation - 1)?;
         let mut frames = Vec::new();

@@ -42,6 +42,9 @@ impl Task {
     pub(crate) const ALL: &'static [Self] = &[Self::Clean];
 }
 
+/// Steps between two commits of a burst.
+pub(crate) const BETWEEN: [&[Task]; 2] = [&[Task::Clean], &[]];
+
 /// A promise that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mutant {

@@ -162,6 +162,7 @@ pub(crate) struct Rig {
     rounds: u64,
     steps: u64,
     pub(crate) compactions: u64,
+    pub(crate) bursts: u64,
 }
 
 /// How much one seed does.
@@ -171,6 +172,9 @@ pub(crate) struct Size {
     pub(crate) steps: u64,
     /// How often a tree is compacted, beside other operations. 0 leaves the seeds of before compactions as they were.
     pub(crate) compactions: u64,
+    /// How often a burst of deferred commits comes, with single steps of background work between them, beside other operations. 0 leaves the
+    /// seeds of before bursts as they were.
+    pub(crate) bursts: u64,
 }
 
 /// Runs one seed. Returns what it did, and a hash of everything that was asked of the disk and answered.
@@ -202,8 +206,12 @@ impl Rig {
             trace_entries_max: 200,
             ..SimOptions::default()
         });
-        let page_bytes = dice.pick(&[4096, 4096, 8192, 16384]);
-        let segment_bytes: u64 = dice.pick(&[64 << 10, 128 << 10, 256 << 10]);
+        let mut page_bytes = dice.pick(&[4096, 4096, 8192, 16384]);
+        let mut segment_bytes: u64 = dice.pick(&[64 << 10, 128 << 10, 256 << 10]);
+        if size.bursts > 0 {
+            // Segments end as often as can be.
+            (page_bytes, segment_bytes) = (4096, 64 << 10);
+        }
         let fixed = vec![
             ("page_size", page_bytes.to_string()),
             ("log_segment_size", segment_bytes.to_string()),
@@ -212,7 +220,7 @@ impl Rig {
         let log_dir = dice.percent(25);
         let (durability, flush_interval) = (Durability::Flushed, Duration::from_millis(1));
         let names = 0;
-        let Size { rounds, steps, compactions } = size;
+        let Size { rounds, steps, compactions, bursts } = size;
         Self {
             dice,
             mode,
@@ -236,6 +244,7 @@ impl Rig {
             rounds,
             steps,
             compactions,
+            bursts,
         }
     }
 
@@ -262,6 +271,9 @@ impl Rig {
             Durability::Deferred => "deferred",
         };
         self.flush_interval = Duration::from_millis(dice.pick(&[1, 10, 100, 1000]));
+        if self.bursts > 0 {
+            self.flush_interval = self.flush_interval.min(Duration::from_millis(10));
+        }
         let pool = (self.page_bytes * dice.pick(&[64, 64, 80, 128, 512])).max(256 << 10);
         let mut pairs = self.fixed.clone();
         pairs.extend([

@@ -25,6 +25,8 @@ fn block() -> ControlBlock {
         checkpoint: FIRST_LSN,
         log_end: FIRST_LSN,
         next_txn: TxnId(1),
+        log_incarnation: 0,
+        log_buffer: 1 << 20,
     }
 }
 
@@ -47,7 +49,7 @@ fn overwrite(disk: &SimDisk, offset: u64, bytes: &[u8]) {
 fn what_was_written_last_is_read() {
     let disk = SimDisk::new(SimOptions::default());
     let control = created(&disk);
-    assert_eq!(control.begin_incarnation().unwrap(), 1);
+    assert_eq!(control.begin_incarnation(1 << 20).unwrap(), 1);
     for lsn in 0..5 {
         control.write(&ControlBlock { checkpoint: Lsn(5000 + lsn), ..control.current() }).unwrap();
         let read = open(&disk.clone_stable()).unwrap().current();
@@ -63,10 +65,10 @@ fn a_torn_write_leaves_the_block_before_or_the_one_after() {
         let control = Control::create(process.clone(), &path(), &Arc::default(), block()).unwrap();
         let mut durable = 0;
         disk.inject(Fault::eio().on([Op::Write, Op::Sync][seed as usize % 2]).nth(1 + seed / 2 % 4));
-        while control.begin_incarnation().is_ok() {
+        while control.begin_incarnation(1 << 20).is_ok() {
             durable += 1;
         }
-        let again = control.begin_incarnation().unwrap_err();
+        let again = control.begin_incarnation(1 << 20).unwrap_err();
         assert!(matches!(again, Error::Io(_)), "which slot is valid is not known: {again}");
         process.dies_of(SimDisk::power_cut);
         disk.clear_faults();
@@ -76,7 +78,7 @@ fn a_torn_write_leaves_the_block_before_or_the_one_after() {
         // The next write does not touch the slot that holds the truth, whichever that is.
         let before = read.current().incarnation;
         disk.inject(Fault::eio().on(Op::Write).once());
-        assert!(read.begin_incarnation().is_err());
+        assert!(read.begin_incarnation(1 << 20).is_err());
         drop(read);
         disk.power_cut();
         assert!([before, before + 1].contains(&open(&disk).unwrap().current().incarnation), "seed {seed}");
@@ -87,7 +89,7 @@ fn a_torn_write_leaves_the_block_before_or_the_one_after() {
 fn damage_to_one_slot_is_survived_and_to_both_is_named() {
     let disk = SimDisk::new(SimOptions::default());
     let control = created(&disk);
-    control.begin_incarnation().unwrap();
+    control.begin_incarnation(1 << 20).unwrap();
     drop(control);
     overwrite(&disk, SLOT_STRIDE + 100, b"damage");
     assert_eq!(open(&disk).unwrap().current().incarnation, 1, "the other slot knows of the opening, too");
@@ -114,7 +116,9 @@ fn what_is_no_control_file_is_told_from_a_newer_one() {
     page::set_u32(&mut slot, 8, crc);
     overwrite(&disk, 0, &slot);
     match open(&disk) {
-        Err(Error::OtherFormat { found, supported, .. }) => assert_eq!((found, supported), (3, 2)),
+        Err(Error::OtherFormat { found, supported, .. }) => {
+            assert_eq!((found, supported), (FORMAT_VERSION + 1, FORMAT_VERSION));
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -195,9 +195,11 @@ impl Machine {
             checkpoint: FIRST_LSN,
             log_end: FIRST_LSN,
             next_txn: TxnId(1),
+            log_incarnation: 0,
+            log_buffer: 1 << 20,
         };
         let control = Control::create(disk.clone(), &Path::new(DIR).join(CONTROL_FILE), &Arc::default(), block)?;
-        let incarnation = control.begin_incarnation()?;
+        let incarnation = control.begin_incarnation(1 << 20)?;
         let health = Arc::new(Health::default());
         let log = Arc::new(Log::create(disk.clone(), self.log_config(incarnation), health.clone())?);
         disk.sync_dir(Path::new(DIR))?;
@@ -220,7 +222,7 @@ impl Machine {
         let tail = reader.finish()?;
         let recovered = tail.end;
         assert!(tail.end >= before.log_end, "the log is as long as the control block says");
-        control.begin_incarnation()?;
+        control.begin_incarnation(1 << 20)?;
         let health = Arc::new(Health::default());
         let log = Arc::new(Log::open(disk.clone(), config, health.clone(), tail)?);
         let pool = Pool::open(disk, self.pool_config(), control, log, health)?;

@@ -240,6 +240,69 @@ fn a_ghost_of_an_earlier_opening_is_refused_and_erased() {
     assert_eq!(bodies, [of(1, 4096), of(22, 4096 - HEADER_BYTES as u64)]);
 }
 
+/// An opening with a small buffer after one with a large one: how far ghosts can lie beyond the end is what the old buffer says.
+#[test]
+fn ghosts_are_erased_as_far_as_the_buffer_that_wrote_them_reached() {
+    const BEFORE: u64 = 8 << 20;
+    let machine = Machine { segment_bytes: 1 << 20, ..Machine::new(21) };
+    let process = Arc::new(Process::new(&machine.disk));
+    let config = |incarnation, buffer_bytes: u64| LogConfig {
+        capacity_bytes: 16 << 20,
+        buffer_bytes: buffer_bytes as usize,
+        ..machine.config(incarnation)
+    };
+    let log = Log::create(process.clone(), config(1, BEFORE), Arc::default()).unwrap();
+    let mut ends = vec![FIRST_LSN];
+    for i in 0..20 {
+        while log.tend().unwrap() {}
+        ends.push(append(&log, &body(i + 1, 150_000)));
+        // Written, and not flushed: at most half the buffer.
+        log.write_group(false).unwrap();
+        assert_eq!(log.durable(), FIRST_LSN);
+    }
+    let ghost = ends[19];
+    process.dies_of(SimDisk::process_death);
+    drop(log);
+    // The second block of all was lost.
+    block(&machine.disk, Lsn(FIRST_LSN.0 + 4096), machine.segment_bytes, Some(&[0; 4096]));
+    let small = config(2, 4 * MTR_BYTES_MAX as u64);
+    assert!(ghost.0 > search_bytes_of(small.buffer_bytes), "beyond what the new buffer alone would say");
+    let process = Arc::new(Process::new(&machine.disk));
+    let mut reader = LogReader::open(process.clone(), &small, FIRST_LSN, 1).unwrap();
+    reader.written_by(1, BEFORE);
+    let tail = reader.finish().unwrap();
+    assert_eq!(tail.end, FIRST_LSN);
+    let log = Log::open(process, small, Arc::default(), tail).unwrap();
+    drop(log);
+    let left = block(&machine.disk, Lsn(ghost.0 & !4095), machine.segment_bytes, None);
+    assert!(left.iter().all(|&b| b == 0), "the last ghost is gone");
+}
+
+fn search_bytes_of(buffer_bytes: usize) -> u64 {
+    (buffer_bytes + buffer_bytes / 2 + MTR_BYTES_MAX + (64 << 10)) as u64
+}
+
+/// The first frame after a checkpoint has no predecessor that says of which incarnation it can be: the control block does.
+#[test]
+fn a_ghost_at_the_checkpoint_is_refused_by_its_incarnation() {
+    let machine = Machine::new(22);
+    let (process, log) = machine.create();
+    let end = append(&log, &body(1, 500));
+    log.flush_to(end).unwrap();
+    process.dies_of(SimDisk::process_death);
+    drop(log);
+    let read = |least| {
+        let mut reader = LogReader::open(machine.disk.clone(), &machine.config(7), FIRST_LSN, 6).unwrap();
+        reader.written_by(least, 1 << 20);
+        let again = reader.again();
+        drop(again);
+        let found = reader.next().unwrap().is_some();
+        (found, reader.again().next().unwrap().is_some())
+    };
+    assert_eq!(read(1), (true, true));
+    assert_eq!(read(2), (false, false), "written by incarnation 1, where the log is of incarnation 2 and later");
+}
+
 /// A process that dies while the log goes round leaves files in any stage of being made.
 #[test]
 fn half_made_segments_do_no_harm() {

@@ -97,6 +97,7 @@ impl Rig {
             Names,
             Check,
             Compact,
+            Burst,
         }
         let open = live.txs.len();
         if live.trees.is_empty() && open == 0 {
@@ -125,6 +126,7 @@ impl Rig {
             (1, Do::Names),
             (1, Do::Check),
             (self.compactions, Do::Compact),
+            (self.bursts, Do::Burst),
         ];
         let action = self.dice.weighted(&choices);
         let at = if open == 0 { 0 } else { self.dice.index(open) };
@@ -146,6 +148,7 @@ impl Rig {
             }
             Do::Names => self.names(live),
             Do::Compact => self.compact(live),
+            Do::Burst => self.burst(live),
             Do::Check if self.dice.percent(30) => {
                 self.say(|| "check".into());
                 self.check(live)

@@ -1,6 +1,7 @@
 //! Transactions begin, prepare and end, whole and in part.
 
 use super::*;
+use crate::api::BETWEEN;
 
 impl Rig {
     pub(super) fn begin(&mut self, live: &mut Live) -> Step {
@@ -13,9 +14,13 @@ impl Rig {
         let durability =
             self.dice.weighted(&[(6, None), (1, Some(Durability::Written)), (1, Some(Durability::Deferred))]);
         let options = TxOptions { isolation, on_conflict, durability, wait: LockWait::NoWait, ..TxOptions::default() };
+        self.begin_as(live, options)
+    }
+
+    fn begin_as(&mut self, live: &mut Live, options: TxOptions) -> Step {
         self.stamps += 1;
         let number = self.stamps;
-        self.say(|| format!("T{number} begin {isolation:?} {on_conflict:?}"));
+        self.say(|| format!("T{number} begin {:?} {:?}", options.isolation, options.on_conflict));
         let tx = live.db.begin_with(options);
         let tx = match tx {
             Ok(tx) => tx,
@@ -102,6 +107,46 @@ impl Rig {
             }
             Ok(()) => self.alive(live),
         }
+    }
+
+    /// Deferred commits one after the other, with single steps of background work between them: groups that are larger than what is left of
+    /// their segment are cut there, and for as long as no other step follows the flush has ended inside an entry. Sometimes it dies just then.
+    pub(super) fn burst(&mut self, live: &mut Live) -> Step {
+        let mut names: Vec<Uid> = self.model.names(self.model.seq()).into_values().collect();
+        let taken = self.in_change(live, 0);
+        names.retain(|uid| !taken.contains(uid) && live.trees.contains_key(uid));
+        if names.is_empty() || live.txs.len() >= TXS_MAX {
+            return Ok(());
+        }
+        let uid = self.dice.pick(&names);
+        for _ in 0..self.dice.log_uniform(60) {
+            let before = live.txs.len();
+            let durability = Some(Durability::Deferred);
+            self.begin_as(live, TxOptions { durability, wait: LockWait::NoWait, ..TxOptions::default() })?;
+            if live.txs.len() == before {
+                return Ok(());
+            }
+            let at = before;
+            for _ in 0..=self.dice.below(3) {
+                if self.write_one(live, at, uid)?.is_some() {
+                    return self.roll_back(live, at);
+                }
+            }
+            self.commit(live, at)?;
+            let tasks = self.dice.pick(&BETWEEN);
+            for &task in tasks {
+                self.sim.advance(Duration::from_micros(self.dice.log_uniform(8000)));
+                self.say(|| format!("step {task:?}"));
+                let answer = live.db.step_task(task);
+                self.explained(live, answer.err(), May::default())?;
+            }
+            if tasks.len() == 2 && self.dice.percent(12) {
+                self.say(|| "dies".into());
+                live.process.dies_now();
+                return Err(Stop::Dead);
+            }
+        }
+        Ok(())
     }
 
     /// After an error that left the transaction as it was: roll back, or go on.

@@ -1,0 +1,540 @@
+//! Openings after crashes at chosen moments, on disks that cannot read everything.
+//!
+//! Each test is a defect that a seed of `tests/crash.rs`, a run on a real file system or a review once found.
+
+mod support {
+    pub(crate) mod doomed;
+}
+
+use seawall::{Background, Database, Durability, Env, Error, Options, Task, TxOptions, Xid};
+use seawall_io::{
+    Allocate, BackendInfo, Cached, Clock, Disk, Handle, IoError, Op, OpenHow, Request, RequestKind, Result, SyncHow,
+    SystemClock, Ticket, WriteHow,
+};
+use seawall_sim::{Fault, Process, SimDisk, SimOptions};
+use std::io::IoSlice;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::doomed::{DiskClock, Doomed, End};
+
+const DIR: &str = "/db";
+const SLOT_STRIDE: u64 = 16 << 10;
+const SEGMENT: u64 = 64 << 10;
+
+fn small() -> Options {
+    Options::default()
+        .with_page_size(4096)
+        .with_pool_size(512 << 10)
+        .with_data_initial_size(1 << 20)
+        .with_log_segment_size(SEGMENT)
+        .with_log_capacity(2 << 20)
+        .with_log_buffer_size(1 << 20)
+}
+
+fn try_open(sim: &Arc<SimDisk>, disk: Arc<dyn Disk>, options: Options) -> seawall::Result<Database> {
+    let env = Env { disk, clock: Arc::new(DiskClock(sim.clone())), seed: 1, background: Background::Steps };
+    Database::open_in(env, DIR, options)
+}
+
+fn sim(seed: u64) -> Arc<SimDisk> {
+    SimDisk::new(SimOptions { seed, trace_entries_max: 100, ..SimOptions::default() })
+}
+
+/// A disk that cannot read some bytes of some files until they are written again.
+#[derive(Debug)]
+struct Unreadable {
+    inner: Arc<dyn Disk>,
+    bad: Mutex<Vec<(PathBuf, Range<u64>)>>,
+}
+
+impl Unreadable {
+    fn new(inner: Arc<dyn Disk>, bad: Vec<(PathBuf, Range<u64>)>) -> Arc<Self> {
+        Arc::new(Self { inner, bad: Mutex::new(bad) })
+    }
+
+    fn refuses(&self, path: &Path, offset: u64, len: usize) -> bool {
+        let meets =
+            |(of, bad): &(PathBuf, Range<u64>)| of == path && bad.start < offset + len as u64 && offset < bad.end;
+        self.bad.lock().unwrap().iter().any(meets)
+    }
+
+    fn written(&self, path: &Path, offset: u64, len: usize) {
+        let end = offset + len as u64;
+        let mut left = Vec::new();
+        for (of, bad) in self.bad.lock().unwrap().drain(..) {
+            if of != path || bad.start >= end || bad.end <= offset {
+                left.push((of, bad));
+                continue;
+            }
+            for part in [bad.start..offset.max(bad.start), end.min(bad.end)..bad.end] {
+                if !part.is_empty() {
+                    left.push((of.clone(), part));
+                }
+            }
+        }
+        *self.bad.lock().unwrap() = left;
+    }
+}
+
+impl Disk for Unreadable {
+    fn backend(&self) -> &BackendInfo {
+        self.inner.backend()
+    }
+    fn open(&self, path: &Path, how: OpenHow) -> Result<Handle> {
+        self.inner.open(path, how)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.inner.remove(path)
+    }
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.inner.sync_dir(path)
+    }
+    fn list(&self, path: &Path) -> Result<Vec<PathBuf>> {
+        self.inner.list(path)
+    }
+    fn free_bytes(&self, path: &Path) -> Result<u64> {
+        self.inner.free_bytes(path)
+    }
+    fn lock(&self, file: &Handle) -> Result<()> {
+        self.inner.lock(file)
+    }
+    fn len(&self, file: &Handle) -> Result<u64> {
+        self.inner.len(file)
+    }
+    fn set_len(&self, file: &Handle, len: u64) -> Result<()> {
+        self.inner.set_len(file, len)
+    }
+    fn allocate(&self, file: &Handle, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.inner.allocate(file, how, offset, len)
+    }
+    fn read_at(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if self.refuses(file.path(), offset, buf.len()) {
+            return Err(IoError::os(Op::Read, file.path(), 5));
+        }
+        self.inner.read_at(file, offset, buf)
+    }
+    fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize> {
+        let written = self.inner.write_at(file, offset, bufs, how)?;
+        self.written(file.path(), offset, written);
+        Ok(written)
+    }
+    fn sync(&self, file: &Handle, how: SyncHow) -> Result<()> {
+        self.inner.sync(file, how)
+    }
+    fn cached(&self, file: &Handle, len: u64) -> Result<Cached> {
+        self.inner.cached(file, len)
+    }
+    fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> Result<()> {
+        self.inner.drop_cache(file, offset, len)
+    }
+    fn submit(&self, batch: Vec<Request>) -> Vec<Ticket> {
+        let tickets = batch.into_iter().map(|request| {
+            let (path, offset, len) = (request.file.path().to_owned(), request.offset, request.len());
+            match request.kind {
+                RequestKind::Read if self.refuses(&path, offset, len) => {
+                    let (ticket, completer) = Ticket::new();
+                    let result = Err(IoError::os(Op::Read, &path, 5).at(offset, len as u64));
+                    completer.complete(seawall_io::Completion { result, bufs: request.bufs });
+                    ticket
+                }
+                kind => {
+                    if matches!(kind, RequestKind::Write(_)) {
+                        self.written(&path, offset, len);
+                    }
+                    self.inner.submit(vec![request]).pop().expect("one for each")
+                }
+            }
+        });
+        tickets.collect()
+    }
+    fn drive(&self, block: bool) -> usize {
+        self.inner.drive(block)
+    }
+}
+
+/// Row `i` and its value.
+fn row(i: usize) -> ([u8; 2], Vec<u8>) {
+    ((i as u16).to_be_bytes(), vec![i as u8; 50 + (i * 397) % 3000])
+}
+
+fn put(db: &Database, i: usize, durability: Durability) {
+    let tree = db.create_tree("t").unwrap();
+    let mut tx = db.begin_with(TxOptions { durability: Some(durability), ..TxOptions::default() }).unwrap();
+    let (key, value) = row(i);
+    tx.put(&tree, &key, &value).unwrap();
+    tx.commit().unwrap();
+}
+
+fn assert_rows(db: &Database, rows: usize, about: &str) {
+    let tree = db.open_tree("t").unwrap();
+    let tx = db.begin().unwrap();
+    for i in 0..rows {
+        let (key, value) = row(i);
+        assert!(tx.get(&tree, &key).unwrap().is_some_and(|found| *found == *value), "{about}: row {i} of {rows}");
+    }
+    drop(tx);
+    assert_eq!(db.check().unwrap(), [], "{about}");
+}
+
+/// A database with this many flushed rows that lost its power; some steps were taken between them.
+fn crashed_with(rows: usize, tasks: &[Task]) -> Arc<SimDisk> {
+    let sim = sim(9);
+    let process = Arc::new(Process::new(&sim));
+    let db = try_open(&sim, process.clone(), small()).unwrap();
+    for i in 0..rows {
+        put(&db, i, Durability::Flushed);
+        if i % 10 == 5 {
+            for &task in tasks {
+                db.step_task(task).unwrap();
+            }
+        }
+    }
+    process.dies_of(SimDisk::power_cut);
+    sim
+}
+
+/// Trap 23: a group is cut where its segment ends, so that a flush ends inside an entry; a checkpoint in that moment took the durable position
+/// for the log's proven end, and a crash that lost the rest of the entry made a whole log look damaged.
+#[test]
+fn a_flush_that_ends_inside_an_entry_is_no_end_of_the_log() {
+    let (mut cuts, mut shorter) = (0, 0);
+    for seed in 0..2 {
+        let sim = sim(seed);
+        let process = Arc::new(Process::new(&sim));
+        let options = small().with_flush_interval(Duration::from_millis(10));
+        let db = try_open(&sim, process, options.clone()).unwrap();
+        let tree = db.create_tree("t").unwrap();
+        for step in 0..250u64 {
+            let mut tx =
+                db.begin_with(TxOptions { durability: Some(Durability::Deferred), ..TxOptions::default() }).unwrap();
+            let len = (seed * 7919 + step * 2741) % 6000;
+            tx.put(&tree, &(step % 40).to_be_bytes(), &vec![step as u8; len as usize]).unwrap();
+            tx.commit().unwrap();
+            sim.advance(Duration::from_micros(1 + (seed * 31 + step * 613) % 4000));
+            db.step_task(Task::Log).unwrap();
+            db.step_task(Task::Checkpoint).unwrap();
+            let log = db.stats().log;
+            if log.durable_lsn % SEGMENT != 0 || log.durable_lsn == log.head_lsn {
+                continue;
+            }
+            cuts += 1;
+            for fork in 0..6 {
+                let crashed = sim.fork(fork);
+                crashed.power_cut();
+                let db = try_open(&crashed, Arc::new(Process::new(&crashed)), options.clone())
+                    .unwrap_or_else(|e| panic!("seed {seed}, step {step}, fork {fork}: {e}"));
+                shorter += u64::from(db.stats().log.head_lsn < log.durable_lsn);
+            }
+        }
+    }
+    assert!(cuts > 5 && shorter > 3, "{cuts} cuts inside an entry, and {shorter} ends before one");
+}
+
+/// A maker is killed when it has written the control block and not flushed it; the next process reads the block, takes the database for whole
+/// and removes the marker; then the power fails: the block is gone, and the marker that would have told of it too.
+#[test]
+fn a_making_that_is_killed_and_then_loses_power_leaves_a_place_where_it_can_be_made() {
+    let mut removed = 0;
+    for killed_at in 0..90 {
+        let killed = sim(killed_at);
+        let maker = Doomed::new(&killed, End::Killed, Some(killed_at));
+        assert!(maker.how() == End::Killed && !maker.is_dead());
+        if try_open(&killed, maker.clone(), small()).is_ok() {
+            break;
+        }
+        for cut_at in (killed_at % 2..14).step_by(2) {
+            let sim = killed.fork(cut_at);
+            let second = Doomed::new(&sim, End::PowerCut, Some(cut_at));
+            drop(try_open(&sim, second.clone(), small()));
+            removed += u64::from(!sim.list(DIR.as_ref()).unwrap().contains(&PathBuf::from("/db/creating")));
+            second.dies_now();
+            let db = try_open(&sim, Arc::new(Process::new(&sim)), small())
+                .unwrap_or_else(|e| panic!("killed at {killed_at}, power cut at {cut_at}: {e}"));
+            put(&db, 0, Durability::Flushed);
+        }
+    }
+    assert!(removed > 0);
+}
+
+/// The same block, later in a database's life: whatever was read of a slot, no crash on the way to the next incarnation loses both.
+#[test]
+fn a_control_block_that_was_not_flushed_is_made_durable_before_the_other_slot_is_written() {
+    for killed_at in (0..40).step_by(3) {
+        let first = crashed_with(12, &[Task::Clean]);
+        let second = Doomed::new(&first, End::Killed, Some(15 + killed_at));
+        if let Ok(db) = try_open(&first, second.clone(), small()) {
+            drop(db.checkpoint());
+        }
+        second.dies_now();
+        for cut_at in (killed_at % 2..12).step_by(2) {
+            let sim = first.fork(cut_at);
+            let third = Doomed::new(&sim, End::PowerCut, Some(cut_at));
+            drop(try_open(&sim, third.clone(), small()));
+            third.dies_now();
+            let about = format!("killed at {killed_at}, power cut at {cut_at}");
+            let db = try_open(&sim, Arc::new(Process::new(&sim)), small()).unwrap_or_else(|e| panic!("{about}: {e}"));
+            assert_rows(&db, 12, &about);
+        }
+    }
+}
+
+/// The log cannot be written while a prepared transaction is rolled back: what of it is durable is unknown, and the answer says so.
+#[test]
+fn a_rollback_of_a_prepared_transaction_that_cannot_be_logged_has_an_unknown_outcome() {
+    let (mut gone, mut there) = (0, 0);
+    for seed in 0..40 {
+        let sim = sim(seed);
+        let process = Arc::new(Process::new(&sim));
+        let db = try_open(&sim, process.clone(), small()).unwrap();
+        put(&db, 0, Durability::Flushed);
+        let tree = db.open_tree("t").unwrap();
+        let mut tx = db.begin().unwrap();
+        for i in 1..5 {
+            tx.put(&tree, &row(i).0, &row(i).1).unwrap();
+        }
+        tx.prepare(&Xid(b"x".to_vec())).unwrap();
+        sim.inject(Fault::eio().on([Op::Write, Op::Sync][seed as usize % 2]));
+        let error = db.rollback_prepared(&Xid(b"x".to_vec())).unwrap_err();
+        assert!(matches!(error, Error::OutcomeUnknown { .. }), "seed {seed}: {error}");
+        sim.clear_faults();
+        process.dies_of(SimDisk::power_cut);
+        drop(db);
+        let db = try_open(&sim, Arc::new(Process::new(&sim)), small()).unwrap();
+        match db.prepared().pop() {
+            Some(xid) => {
+                there += 1;
+                db.rollback_prepared(&xid).unwrap();
+            }
+            None => gone += 1,
+        }
+        while db.step().unwrap() {}
+        assert_rows(&db, 1, "after the rollback");
+        assert_eq!(db.begin().unwrap().iter(&db.open_tree("t").unwrap()).count(), 1);
+    }
+    assert!(gone > 0 && there > 0, "{gone} were rolled back, {there} were not");
+}
+
+/// Trap 26: some drives answer EIO for a sector whose write was cut.
+#[test]
+fn a_control_slot_that_cannot_be_read_is_a_torn_one() {
+    let control = || PathBuf::from("/db/control");
+    let slot = |n: u64| (control(), n * SLOT_STRIDE..n * SLOT_STRIDE + 4096);
+    for n in 0..2 {
+        let sim = crashed_with(20, &[Task::Clean, Task::Checkpoint]);
+        let process = Arc::new(Process::new(&sim));
+        let disk = Unreadable::new(process, vec![slot(n)]);
+        let db = try_open(&sim, disk.clone(), small()).unwrap_or_else(|e| panic!("slot {n}: {e}"));
+        assert_rows(&db, 20, "with one slot");
+        assert!(disk.bad.lock().unwrap().is_empty(), "the slot is written again");
+    }
+    let sim = crashed_with(20, &[]);
+    let disk = Unreadable::new(Arc::new(Process::new(&sim)), vec![slot(0), slot(1)]);
+    let error = try_open(&sim, disk, small()).unwrap_err();
+    assert!(matches!(&error, Error::Io(e) if e.errno() == Some(5)), "both are needed by nobody else: {error}");
+}
+
+/// The pages that the doublewrite file has copies of.
+fn copies(sim: &SimDisk) -> Vec<u64> {
+    let bytes = sim.seen("/db/doublewrite").unwrap();
+    let area = bytes.len() / 2;
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let of = |at: usize| (0..word(at + 12) as usize).map(move |i| u64::from(word(at + 64 + 4 * i)));
+    [0, area].into_iter().filter(|at| bytes[*at..].starts_with(b"SWDOUBLE")).flat_map(of).collect()
+}
+
+#[test]
+fn a_home_page_that_cannot_be_read_is_restored_from_its_copy() {
+    // Pages were written home after the last checkpoint: the crash may have cut any of these writes.
+    let sim = crashed_with(60, &[Task::Clean]);
+    let pages = copies(&sim);
+    assert!(pages.len() > 3, "{pages:?}");
+    for page in pages {
+        let sim = sim.fork(page);
+        let bad = vec![(PathBuf::from("/db/data"), page * 4096..page * 4096 + 512)];
+        let disk = Unreadable::new(Arc::new(Process::new(&sim)), bad);
+        let db = try_open(&sim, disk.clone(), small()).unwrap_or_else(|e| panic!("page {page}: {e}"));
+        assert_rows(&db, 60, "restored");
+    }
+}
+
+#[test]
+fn a_doublewrite_header_that_cannot_be_read_was_being_written() {
+    let sim = crashed_with(60, &[Task::Clean]);
+    let len = sim.seen("/db/doublewrite").unwrap().len() as u64;
+    for at in [0, len / 2] {
+        let sim = sim.fork(at);
+        let bad = vec![(PathBuf::from("/db/doublewrite"), at..at + 4096)];
+        let db = try_open(&sim, Unreadable::new(Arc::new(Process::new(&sim)), bad), small()).unwrap();
+        assert_rows(&db, 60, "without a copy");
+    }
+}
+
+/// The segments, and the position behind the last byte that is not zero.
+fn log_end(sim: &SimDisk) -> (Vec<(PathBuf, u64)>, u64) {
+    let names = sim.list(DIR.as_ref()).unwrap().into_iter();
+    let segments: Vec<(PathBuf, u64)> = names
+        .filter_map(|path| {
+            let number = path.file_name()?.to_str()?.strip_prefix("redo.")?.to_owned();
+            Some((path, u64::from_str_radix(&number, 16).ok()? * SEGMENT))
+        })
+        .collect();
+    let last = segments.iter().filter_map(|(path, base)| {
+        let bytes = sim.seen(path)?;
+        Some(base + bytes.iter().rposition(|byte| *byte != 0)? as u64 + 1)
+    });
+    let end = last.max().unwrap();
+    (segments, end)
+}
+
+/// All 4096-byte blocks of the log in this range of positions.
+fn blocks(segments: &[(PathBuf, u64)], range: Range<u64>) -> Vec<(PathBuf, Range<u64>)> {
+    let mut all = Vec::new();
+    for (path, base) in segments {
+        let at = range.start.max(*base)..range.end.min(base + SEGMENT);
+        if !at.is_empty() {
+            all.push((path.clone(), at.start - base..at.end - base));
+        }
+    }
+    all
+}
+
+#[test]
+fn stale_log_beyond_the_end_that_cannot_be_read_is_not_needed() {
+    // In the first segment of a new database, and after the log went on to others; with blocks as large as several sectors.
+    for (rows, block) in [(5, 4096), (60, 4096), (60, 16 << 10)] {
+        let sim = crashed_with(rows, &[Task::Log]);
+        let (segments, end) = log_end(&sim);
+        let stale = blocks(&segments, end.next_multiple_of(4096)..u64::MAX);
+        assert!(!stale.is_empty());
+        let options = small().with_log_block_bytes(block);
+        let disk = Unreadable::new(Arc::new(Process::new(&sim)), stale);
+        let db = try_open(&sim, disk, options.clone()).unwrap_or_else(|e| panic!("{rows} rows: {e}"));
+        assert_rows(&db, rows, "beyond the end");
+        // And it goes on over these blocks.
+        for i in rows..rows + 40 {
+            put(&db, i, Durability::Flushed);
+        }
+        drop(db);
+        sim.power_cut();
+        let db = try_open(&sim, Arc::new(Process::new(&sim)), options).unwrap();
+        assert_rows(&db, rows + 40, "after going on");
+    }
+}
+
+#[test]
+fn log_that_is_needed_and_cannot_be_read_is_named() {
+    let sim = crashed_with(40, &[Task::Log]);
+    let (segments, end) = log_end(&sim);
+    let mut named = 0;
+    for at in (4096..end).step_by(4096) {
+        let sim = sim.fork(at);
+        let bad = blocks(&segments, at..at + 4096);
+        let path = bad[0].0.clone();
+        match try_open(&sim, Unreadable::new(Arc::new(Process::new(&sim)), bad), small()) {
+            Err(Error::Io(e)) => {
+                assert!(e.errno() == Some(5) && e.path == path && e.op == Op::Read, "{e}");
+                named += 1;
+            }
+            other => panic!("block at {at} of {end}: {:?}", other.map(|db| db.stats().log.head_lsn)),
+        }
+    }
+    assert!(named > 5);
+}
+
+/// The clock of an opening that waits: after some sleeps something happens.
+#[derive(Debug)]
+struct Waiting {
+    clock: SystemClock,
+    slept: Mutex<(Duration, u32)>,
+    after: u32,
+    held: Mutex<Option<Handle>>,
+}
+
+impl Clock for Waiting {
+    fn now(&self) -> Duration {
+        self.clock.now() + self.slept.lock().unwrap().0
+    }
+    fn sleep(&self, by: Duration) {
+        let mut slept = self.slept.lock().unwrap();
+        *slept = (slept.0 + by, slept.1 + 1);
+        if slept.1 == self.after {
+            drop(self.held.lock().unwrap().take());
+        }
+    }
+}
+
+/// After kill -9 the kernel ends the requests of io_uring, and holds their files and so the locks, when the process is gone already.
+#[test]
+fn a_lock_that_a_killed_process_still_holds_is_waited_for_and_not_for_ever() {
+    for name in ["control", "redo.0000000000000000", "data", "doublewrite"] {
+        for (after, opens) in [(5, true), (u32::MAX, false)] {
+            let sim = crashed_with(3, &[]);
+            let killed = Process::new(&sim);
+            let file = killed.open(&Path::new(DIR).join(name), OpenHow { write: true, ..OpenHow::default() }).unwrap();
+            killed.lock(&file).unwrap();
+            let clock = Arc::new(Waiting {
+                clock: SystemClock::default(),
+                slept: Mutex::default(),
+                after,
+                held: Mutex::new(Some(file)),
+            });
+            let disk = Arc::new(Process::new(&sim));
+            let env = Env { disk, clock: clock.clone(), seed: 1, background: Background::Steps };
+            match Database::open_in(env, DIR, small()) {
+                Ok(db) if opens => assert_rows(&db, 3, name),
+                Err(Error::Locked { path }) if !opens => {
+                    assert_eq!(path, Path::new(DIR).join(name));
+                    let waited = clock.slept.lock().unwrap().0;
+                    assert!((1..10).contains(&waited.as_secs()), "{name}: waited for {waited:?}");
+                }
+                other => panic!("{name}, after {after} sleeps: {:?}", other.map(drop)),
+            }
+        }
+    }
+}
+
+/// A commit that was acknowledged is found by its path, whatever the power cut takes: the names above the database are durable too.
+#[test]
+fn the_name_of_a_new_database_and_of_its_log_is_durable() {
+    for seed in 0..60 {
+        let sim = SimDisk::new(SimOptions { seed, lose_directories: true, ..SimOptions::default() });
+        let open = |process: &Arc<Process>| {
+            let clock = Arc::new(DiskClock(sim.clone()));
+            let env = Env { disk: process.clone(), clock, seed: 1, background: Background::Steps };
+            Database::open_in(env, "/srv/of/db", small().with_log_dir("/srv/log/of/db".into()))
+        };
+        let process = Arc::new(Process::new(&sim));
+        // Sometimes the first maker is killed on its way: what it had made is there, and need not be durable.
+        if seed % 2 == 1 {
+            let killed = Arc::new(Process::new(&sim));
+            sim.inject(Fault::eio().at_op(seed % 40));
+            drop(open(&killed));
+            sim.clear_faults();
+            killed.dies_of(SimDisk::process_death);
+        }
+        let db = open(&process).unwrap();
+        put(&db, 0, Durability::Flushed);
+        process.dies_of(SimDisk::power_cut);
+        let db = open(&Arc::new(Process::new(&sim))).unwrap();
+        assert_rows(&db, 1, "found by its name");
+    }
+}
+
+/// The real disk, with directories that this opening makes and relative paths.
+#[test]
+fn a_database_can_be_made_where_directories_are_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a/b/c");
+    let options = small().with_log_dir(dir.path().join("x/y"));
+    drop(Database::open_with(&path, options.clone()).unwrap());
+    assert!(path.join("control").exists() && dir.path().join("x/y").read_dir().unwrap().next().is_some());
+    let inside = PathBuf::from(format!("target-of-this-test-{}", std::process::id()));
+    let made = Database::open_with(inside.join("db"), small()).and_then(Database::close);
+    std::fs::remove_dir_all(&inside).unwrap();
+    made.unwrap();
+}
