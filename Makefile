@@ -14,8 +14,11 @@ run: need-rust
 	sync
 	target/release/seawall lab $(LAB) --out target/lab --force $(LAB_ARGS)
 
+# Crash tests of every commit begin at seeds of its own, of every night at the date's; they print FROM.
+COMMIT_SEED = $(shell printf %d 0x$$(git rev-parse --short=8 HEAD 2>/dev/null | cut -c1-8))
+DATE_SEED = $(shell date +%Y%m%d00000)
 test: need-rust lint
-	$(CARGO) test --locked
+	FROM=$(COMMIT_SEED) $(CARGO) test --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --quiet
 	scripts/msrv
 	$(MAKE) test-peers
@@ -87,7 +90,7 @@ cgroup-test: need-rust
 
 # What takes too long for every change; stops at the first failure.
 nightly: need-rust
-	$(MAKE) crash SEEDS=10000
+	$(MAKE) crash SEEDS=10000 FROM=$(DATE_SEED)
 	$(MAKE) kill9 ROUNDS=100
 	$(MAKE) fuzz SECONDS=60
 	$(MAKE) long ROWS=10000000

@@ -86,12 +86,16 @@ fn a_direct_read_that_is_cut_short_inside_a_block_is_no_end_of_the_file() {
     let mut reads = 0;
     disk.script(move |call| {
         reads += u32::from(call.op == Op::Read);
-        if call.op == Op::Read && reads < 9 { Verdict::Short(512) } else { Verdict::Pass }
+        if call.op == Op::Read && reads < 9 { Verdict::Short(100) } else { Verdict::Pass }
     });
     let mut back = block(0);
     file.read_at(0, &mut back, Cause::Other).unwrap();
     assert_eq!(back[..], block(7)[..]);
-    disk.script(|call| if call.op == Op::Read { Verdict::Short(512) } else { Verdict::Pass });
+    if file.mode().align_bytes == 1 {
+        // No direct I/O here: every byte is progress.
+        return;
+    }
+    disk.script(|call| if call.op == Op::Read { Verdict::Short(100) } else { Verdict::Pass });
     let e = file.read_at(0, &mut back, Cause::Other).unwrap_err();
     assert_eq!(e.errno(), Some(libc::EIO), "it gives up, and does not say that the file is too short: {e}");
 }
