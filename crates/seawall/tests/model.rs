@@ -33,6 +33,8 @@ enum Step {
     Range(u8, Bound<Vec<u8>>, Bound<Vec<u8>>, Vec<bool>),
     Prefix(u8, Vec<u8>),
     Cursor(u8, bool, Vec<Move>),
+    Pop(u8, bool, bool, u8),
+    Sweep(u8, bool, Vec<(Move, bool)>),
     Savepoint,
     RollBackTo(usize),
     CreateTree(u8),
@@ -117,6 +119,10 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(tree, prefix)| Step::Prefix(tree, prefix)),
         4 => (tree(), any::<bool>(), prop::collection::vec(moves(), 1..20))
             .prop_map(|(tree, locked, moves)| Step::Cursor(tree, locked, moves)),
+        2 => (tree(), any::<bool>(), any::<bool>(), 1..60u8)
+            .prop_map(|(tree, front, locked, count)| Step::Pop(tree, front, locked, count)),
+        2 => (tree(), any::<bool>(), prop::collection::vec((moves(), any::<bool>()), 1..40))
+            .prop_map(|(tree, locked, moves)| Step::Sweep(tree, locked, moves)),
         2 => Just(Step::Savepoint),
         2 => (0..4usize).prop_map(Step::RollBackTo),
         2 => (0..5u8).prop_map(Step::CreateTree),
@@ -335,6 +341,28 @@ impl Run {
                 let lock = locked.then_some(LockMode::Shared);
                 walk(self.tx(), &tree, &rows, CursorOptions { lock, ..CursorOptions::default() }, moves);
             }
+            Step::Pop(number, front, locked, count) => {
+                let tree = self.tree(number);
+                let options = CursorOptions { lock: locked.then_some(LockMode::Exclusive), ..CursorOptions::default() };
+                for _ in 0..count {
+                    let rows = self.rows(number);
+                    let expected = if front { rows.pop_first() } else { rows.pop_last() };
+                    let mut cursor = self.tx().cursor_mut(&tree, options);
+                    let found = cursor.seek(if front { Seek::First } else { Seek::Last }).unwrap();
+                    let found = found.then(|| (cursor.key().to_vec(), cursor.value().unwrap().to_vec()));
+                    assert_eq!(found, expected);
+                    if found.is_some() {
+                        assert!(cursor.delete().unwrap());
+                    }
+                }
+            }
+            Step::Sweep(number, locked, moves) => {
+                let tree = self.tree(number);
+                let options = CursorOptions { lock: locked.then_some(LockMode::Exclusive), ..CursorOptions::default() };
+                let mut rows = self.rows(number).clone();
+                sweep(self.tx(), &tree, &mut rows, options, moves);
+                *self.rows(number) = rows;
+            }
             Step::Savepoint => {
                 let savepoint = self.tx().savepoint();
                 self.savepoints.push((savepoint, self.now.clone()));
@@ -462,6 +490,41 @@ fn walk(tx: &Transaction, tree: &Tree, rows: &Rows, options: CursorOptions, move
         if let Some(at) = at {
             assert_eq!(cursor.key(), &rows[at].0[..]);
             assert_eq!(cursor.value().unwrap(), &rows[at].1[..]);
+        }
+    }
+}
+
+/// Walks a cursor about that deletes some of the entries it comes to.
+fn sweep(tx: &mut Transaction, tree: &Tree, rows: &mut Rows, options: CursorOptions, moves: Vec<(Move, bool)>) {
+    let mut cursor = tx.cursor_mut(tree, options);
+    // Where it stands, or stood when it deleted that; `None` when it stands nowhere.
+    let mut at: Option<Vec<u8>> = None;
+    for (step, delete) in moves {
+        let within = |from: Bound<&Vec<u8>>, to: Bound<&Vec<u8>>, rows: &Rows| {
+            let (from, to) = (from.cloned(), to.cloned());
+            inside(rows, &from, &to).into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+        };
+        use Bound::{Excluded, Included, Unbounded};
+        let (found, mut keys, forward) = match (&step, &at) {
+            (Move::First, _) => (cursor.seek(Seek::First), within(Unbounded, Unbounded, rows), true),
+            (Move::Last, _) => (cursor.seek(Seek::Last), within(Unbounded, Unbounded, rows), false),
+            (Move::AtLeast(key), _) => (cursor.seek(Seek::AtLeast(key)), within(Included(key), Unbounded, rows), true),
+            (Move::After(key), _) => (cursor.seek(Seek::After(key)), within(Excluded(key), Unbounded, rows), true),
+            (Move::AtMost(key), _) => (cursor.seek(Seek::AtMost(key)), within(Unbounded, Included(key), rows), false),
+            (Move::Before(key), _) => (cursor.seek(Seek::Before(key)), within(Unbounded, Excluded(key), rows), false),
+            (Move::Next, Some(key)) => (cursor.next(), within(Excluded(key), Unbounded, rows), true),
+            (Move::Prev, Some(key)) => (cursor.prev(), within(Unbounded, Excluded(key), rows), false),
+            _ => continue,
+        };
+        at = if forward { keys.drain(..).next() } else { keys.pop() };
+        assert_eq!(found.unwrap(), at.is_some());
+        if let Some(key) = &at {
+            assert_eq!(cursor.key(), &key[..]);
+            assert_eq!(cursor.value().unwrap(), &rows[key][..]);
+            if delete {
+                assert!(cursor.delete().unwrap());
+                rows.remove(key);
+            }
         }
     }
 }

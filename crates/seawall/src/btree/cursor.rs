@@ -102,6 +102,12 @@ impl Cursor {
         self.slot.is_some()
     }
 
+    /// Its slot in the leaf that it last copied.
+    #[must_use]
+    pub fn slot(&self) -> Option<usize> {
+        self.slot
+    }
+
     /// The key it stands on; empty when it stands on none.
     #[must_use]
     pub fn key(&self) -> &[u8] {
@@ -161,8 +167,8 @@ impl Cursor {
         let (tree, copy) = (self.tree, &mut self.copy);
         pool.retry(|| {
             let leaf = to.leaf(&tree, pool)?;
-            copy.resize(leaf.len(), 0);
-            copy.copy_from_slice(&leaf);
+            copy.clear();
+            copy.extend_from_slice(&leaf);
             Ok::<_, Stop>(())
         })
     }

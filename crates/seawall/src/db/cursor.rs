@@ -1,12 +1,12 @@
 //! Cursors and iterators.
 
-use super::database::Tree;
+use super::database::{Inner, Tree};
 use super::transaction::Transaction;
 use crate::btree::LookAhead;
 use crate::error::{Error, Result};
 use crate::format::TreeId;
-use crate::txn::{LockWait, Mode, Scan, ScanLock, Seek};
-use std::ops::{Bound, RangeBounds};
+use crate::txn::{LockWait, Mode, Scan, ScanLock, Seek, Txn};
+use std::ops::{Bound, Deref, RangeBounds};
 
 /// A lock's strength.
 pub type LockMode = Mode;
@@ -24,6 +24,25 @@ pub struct CursorOptions {
     pub long: bool,
 }
 
+impl CursorOptions {
+    fn scan_lock(&self) -> ScanLock {
+        self.lock.map_or(ScanLock::None, ScanLock::Rows)
+    }
+
+    fn apply<T: Deref<Target = Txn>>(&self, mut scan: Scan<T>) -> Scan<T> {
+        if self.long {
+            scan.look_ahead().long();
+        }
+        if let Some(rows) = self.limit {
+            scan.look_ahead().limit(rows);
+        }
+        match self.wait {
+            Some(wait) => scan.waiting(wait),
+            None => scan,
+        }
+    }
+}
+
 /// A position in a tree that can be moved.
 ///
 /// ```
@@ -39,7 +58,34 @@ pub struct CursorOptions {
 /// # Ok::<(), seawall::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Cursor<'t>(Scan<'t>);
+pub struct Cursor<'t>(Scan<&'t Txn>);
+
+/// A position in a tree that can be moved, and whose entry can be deleted: [`Transaction::cursor_mut`].
+///
+/// ```
+/// use seawall::{CursorOptions, Seek};
+/// # let db = seawall::Database::in_memory()?;
+/// # let tree = db.create_tree("t")?;
+/// # db.transact(|tx| (0..100u8).try_for_each(|n| tx.put(&tree, &[n], b"job")))?;
+/// let mut tx = db.begin()?;
+/// let mut cursor = tx.cursor_mut(&tree, CursorOptions::default());
+/// let mut there = cursor.seek(Seek::First)?;
+/// while there {
+///     if cursor.key()[0] % 2 == 0 {
+///         cursor.delete()?;
+///     }
+///     there = cursor.next()?;
+/// }
+/// drop(cursor);
+/// assert_eq!(tx.iter(&tree).count(), 50);
+/// tx.commit()?;
+/// # Ok::<(), seawall::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct CursorMut<'t> {
+    scan: Scan<&'t mut Txn>,
+    inner: &'t Inner,
+}
 
 /// A position to come back to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,17 +98,7 @@ pub struct Position {
 
 impl<'t> Cursor<'t> {
     pub(super) fn new(tx: &'t Transaction, tree: &Tree, options: CursorOptions) -> Self {
-        let mut scan = tx.txn().scan(&tree.state, options.lock.map_or(ScanLock::None, ScanLock::Rows));
-        if options.long {
-            scan.look_ahead().long();
-        }
-        if let Some(rows) = options.limit {
-            scan.look_ahead().limit(rows);
-        }
-        Self(match options.wait {
-            Some(wait) => scan.waiting(wait),
-            None => scan,
-        })
+        Self(options.apply(tx.txn().scan(&tree.state, options.scan_lock())))
     }
 
     /// Says that nothing outside these bounds is wanted: it reads no leaf that lies beyond, and may or may not find an entry there. A cursor that
@@ -133,11 +169,79 @@ impl<'t> Cursor<'t> {
     }
 }
 
+impl<'t> CursorMut<'t> {
+    pub(super) fn new(txn: &'t mut Txn, inner: &'t Inner, tree: &Tree, options: CursorOptions) -> Self {
+        let scan = txn.scan_mut(&tree.state, options.scan_lock());
+        Self { scan: options.apply(scan), inner }
+    }
+
+    /// As [`Cursor::within`].
+    #[must_use]
+    pub fn within<K: AsRef<[u8]>>(self, range: impl RangeBounds<K>) -> Self {
+        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let (start, end) = (own(range.start_bound()), own(range.end_bound()));
+        Self { scan: self.scan.within(start, end), ..self }
+    }
+
+    /// As [`Cursor::seek`].
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn seek(&mut self, to: Seek<'_>) -> Result<bool> {
+        self.scan.seek(to)
+    }
+
+    /// Goes to the next entry, after a deletion to the one behind it; whether there is one.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    #[expect(clippy::should_implement_trait, reason = "its entries borrow from it")]
+    pub fn next(&mut self) -> Result<bool> {
+        self.scan.next()
+    }
+
+    /// Goes to the previous entry, after a deletion to the one before it; whether there is one.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek`].
+    pub fn prev(&mut self) -> Result<bool> {
+        self.scan.prev()
+    }
+
+    /// The key it stands on, or stood on last.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.scan.key()
+    }
+
+    /// As [`Cursor::value`].
+    ///
+    /// # Errors
+    /// As [`Cursor::value`].
+    pub fn value(&mut self) -> Result<&[u8]> {
+        self.scan.value()
+    }
+
+    /// Deletes the entry it stands on, in one descent. The cursor stands on none afterwards; [`CursorMut::next`] and [`CursorMut::prev`] go on from
+    /// where the entry was. False, with nothing done, when another transaction has deleted the row since the cursor read it: not with a cursor that
+    /// locks, nor where conflicts fail.
+    ///
+    /// # Errors
+    /// [`crate::Error::Usage`] when it stands on no entry; as [`Transaction::delete`], and it stands on the entry as before then.
+    pub fn delete(&mut self) -> Result<bool> {
+        let deleted = self.scan.delete();
+        if let Err(error) = &deleted {
+            self.inner.counts.failed(error);
+        }
+        deleted
+    }
+}
+
 /// The entries of a range, from both ends.
 #[derive(Debug)]
 pub struct Range<'t> {
-    front: Scan<'t>,
-    back: Scan<'t>,
+    front: Scan<&'t Txn>,
+    back: Scan<&'t Txn>,
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
     front_began: bool,

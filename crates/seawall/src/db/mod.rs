@@ -23,7 +23,7 @@ mod transaction;
 pub use background::{Background, Task};
 pub use check::{Finding, Part, check_pages};
 pub use compact::{CompactOptions, CompactProgress, Compacted};
-pub use cursor::{Cursor, CursorOptions, KeyValue, LockMode, Position, Range};
+pub use cursor::{Cursor, CursorMut, CursorOptions, KeyValue, LockMode, Position, Range};
 pub use database::{Database, Tree, XID_BYTES_MAX, Xid};
 pub use metrics::Stats;
 pub use open::Env;

@@ -1,6 +1,6 @@
 //! The transaction as its user sees it.
 
-use super::cursor::{Cursor, CursorOptions, Range};
+use super::cursor::{Cursor, CursorMut, CursorOptions, Range};
 use super::database::{Inner, Tree, Xid};
 use super::ranges::{RangeEstimate, RangeOrder, Ranges};
 use crate::btree::LookAhead;
@@ -207,6 +207,11 @@ impl Transaction {
     /// A cursor over a tree.
     pub fn cursor<'t>(&'t self, tree: &Tree, options: CursorOptions) -> Cursor<'t> {
         Cursor::new(self, tree, options)
+    }
+
+    /// A cursor over a tree that can delete the entry it stands on. No other call uses the transaction while there is one.
+    pub fn cursor_mut<'t>(&'t mut self, tree: &Tree, options: CursorOptions) -> CursorMut<'t> {
+        CursorMut::new(&mut self.txn, &self.inner, tree, options)
     }
 
     /// Inserts.

@@ -7,6 +7,18 @@ use crate::btree::Entry;
 use crate::error::{Error, LockedOn, Result};
 use crate::format::TxnId;
 use std::ops::Bound;
+use std::sync::Arc;
+
+/// What a scan sees, as far as dead rows go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sight {
+    /// Its transaction, which sees its own deletions.
+    pub(super) me: TxnId,
+    /// The serial number of its view; `None` when it looks at the latest versions.
+    pub(super) view: Option<u64>,
+    /// It locks what it finds.
+    pub(super) locks: bool,
+}
 
 /// Who a row's latest version belongs to, as far as locks go.
 pub(super) enum Writer {
@@ -48,6 +60,26 @@ impl Txn {
         let strict =
             self.options.isolation == Isolation::RepeatableRead && self.options.on_conflict == OnConflict::Fail;
         (strict && self.snapshot_misses(entry)).then_some(entry.writer)
+    }
+
+    /// Whether the entry is dead for a locking read: its deletion is committed, or this transaction's own.
+    pub(super) fn is_dead(&self, entry: &Entry<'_>) -> bool {
+        entry.is_deleted()
+            && (entry.writer == self.id()
+                || (!self.engine.active.is_active(entry.writer) && self.stale(entry).is_none()))
+    }
+
+    /// What a locking scan sees.
+    pub(super) fn locking_sight(&self) -> Sight {
+        Sight { me: self.id(), view: self.strict_serial(), locks: true }
+    }
+
+    /// Remembers that this transaction has runs of its own in the tree.
+    pub(super) fn note_dead_in(&self, tree: &Arc<TreeState>) {
+        let mut dead_in = self.dead_in.borrow_mut();
+        if !dead_in.iter().any(|known| Arc::ptr_eq(known, tree)) {
+            dead_in.push(tree.clone());
+        }
     }
 
     /// Whether a request waits at all.

@@ -1,6 +1,7 @@
 //! Transactions: who sees what, who waits for whom, what is undone and what is purged.
 
 mod catalog;
+mod dead;
 mod engine;
 mod locking;
 pub mod locks;

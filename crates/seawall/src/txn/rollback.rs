@@ -73,6 +73,10 @@ impl Txn {
     fn undo_last(&mut self, savepoint: SavepointAt, rows: Rows) -> Result<bool> {
         let engine = self.engine.clone();
         let Some(Writing { id, stream, .. }) = &mut self.writing else { return Ok(false) };
+        // What it had deleted comes back.
+        for tree in self.dead_in.get_mut().drain(..) {
+            tree.dead.forget(*id);
+        }
         // At the very beginning, too, there may be pages to give back before the transaction can end.
         if stream.last() == savepoint.last && savepoint != SavepointAt::BEGIN {
             return Ok(false);

@@ -5,20 +5,26 @@
 //! 2. An entry that is not seen as it is in the copy is looked up in the live tree, where its older versions are reached under the latch.
 //! 3. There are no sibling links: the next leaf is the one with the upper fence, the previous one lies below the lower fence. Splits and
 //!    merges in between lose and repeat nothing, because the scan goes on by key.
-//! 4. A locking scan reads the live tree row by row. It locks the interval up to the next key, looks again whether that is still the
-//!    next key, and only then locks the row: from then on nothing can appear in the interval. It looks ahead where it crosses from
+//! 4. Rows that are dead for it are passed over together where that is known ([`super::dead`]), and made known where it is not. It reads its view
+//!    first and the runs of dead rows afterwards: what was put there later, it does not see.
+//! 5. A locking scan reads the live tree row by row. It locks the interval up to the next key, looks again whether that is still the
+//!    next key, and only then locks the row: from then on nothing can appear in the interval. The next key is the next that is not
+//!    dead: a row whose deletion is committed is as good as purged, and is not locked by itself. It looks ahead where it crosses from
 //!    leaf to leaf, as a snapshot scan does.
 
+use super::dead::{Beyond, For, stretch};
+use super::locking::Sight;
 use super::locks::Mode;
 use super::read::RowLock;
 use super::transaction::{Isolation, LockWait, Txn, ViewRef};
 use super::trees::TreeState;
 use super::version::{Reader, Stored};
 use super::views::View;
+use super::write::Change;
 use crate::btree::{Cursor, Entry, LookAhead, Node, OVERFLOW, Seek};
 use crate::error::{Error, Result, Stop};
-use crate::format::TreeId;
-use std::ops::Bound;
+use crate::format::{TreeId, TxnId, page};
+use std::ops::{Bound, Deref};
 use std::sync::Arc;
 
 /// What a scan locks.
@@ -50,10 +56,15 @@ enum Value {
     Bytes(Vec<u8>),
 }
 
-/// A scan.
+/// Dead rows in a row after which a scan asks whether more is known of them, and has learned something worth knowing at a leaf's end.
+const DEAD_MIN: usize = 4;
+/// Dead rows in a row after which it has learned something worth knowing within a leaf.
+const DEAD_ROWS: usize = 16;
+
+/// A scan, in a transaction that it borrows: for reading, or for deleting what it stands on.
 #[derive(Debug)]
-pub struct Scan<'t> {
-    txn: &'t Txn,
+pub struct Scan<T> {
+    txn: T,
     tree: Arc<TreeState>,
     lock: ScanLock,
     wait: LockWait,
@@ -67,13 +78,35 @@ pub struct Scan<'t> {
     /// The transaction's changes when the scan last moved.
     changes: u64,
     on_entry: bool,
-    /// After an error: from where to go on.
+    /// After an error, or the deletion of its entry: from where to go on.
     lost: Option<Lost>,
+    /// Its copy of the leaf is good but for entries that it deleted itself, behind it as long as it goes on in one direction.
+    deleted: Option<Deleted>,
     /// Where a locking scan stands.
     locked_key: Vec<u8>,
     /// Rows a locking scan came to since it last left a leaf.
     rows_in_leaf: usize,
     value: Value,
+}
+
+/// What a scan has deleted from the leaf of which it has a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Deleted {
+    /// It stands where the last of it was.
+    here: bool,
+    /// Where it went since the first; `None` before it went on.
+    forward: Option<bool>,
+}
+
+/// What a scan has met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Met {
+    /// A row that it sees.
+    Row,
+    /// A row whose deletion it sees.
+    Dead,
+    /// A row of which it sees no version.
+    Nothing,
 }
 
 /// Where a step that failed is taken up again.
@@ -87,22 +120,32 @@ enum Lost {
 
 impl Txn {
     /// A scan of `tree`, which stands on nothing yet.
-    pub fn scan(&self, tree: &Arc<TreeState>, lock: ScanLock) -> Scan<'_> {
-        let implied = lock == ScanLock::None && self.options.isolation == Isolation::Serializable;
+    pub fn scan(&self, tree: &Arc<TreeState>, lock: ScanLock) -> Scan<&Self> {
+        Scan::new(self, tree, lock)
+    }
+
+    /// The same, which can delete what it stands on.
+    pub fn scan_mut(&mut self, tree: &Arc<TreeState>, lock: ScanLock) -> Scan<&mut Self> {
+        Scan::new(self, tree, lock)
+    }
+}
+
+impl<T: Deref<Target = Txn>> Scan<T> {
+    fn new(txn: T, tree: &Arc<TreeState>, lock: ScanLock) -> Self {
+        let implied = lock == ScanLock::None && txn.options.isolation == Isolation::Serializable;
         let lock = if implied { ScanLock::Rows(Mode::Shared) } else { lock };
-        let wait = match self.options.wait {
+        let wait = match txn.options.wait {
             // A plain read leaves nothing out.
             LockWait::SkipLocked if implied => LockWait::NoWait,
             wait => wait,
         };
-        let refused = self.admit(tree).err().map(Box::new);
+        let refused = txn.admit(tree).err().map(Box::new);
         let view = match lock {
             _ if refused.is_some() => ViewRef::New(View::of_nothing()),
-            ScanLock::None => self.view(),
-            ScanLock::Rows(_) => self.pin(),
+            ScanLock::None => txn.view(),
+            ScanLock::Rows(_) => txn.pin(),
         };
-        Scan {
-            txn: self,
+        Self {
             tree: tree.clone(),
             lock,
             wait,
@@ -113,14 +156,14 @@ impl Txn {
             changes: 0,
             on_entry: false,
             lost: None,
+            deleted: None,
             locked_key: Vec::new(),
             rows_in_leaf: 0,
             value: Value::Bytes(Vec::new()),
+            txn,
         }
     }
-}
 
-impl<'t> Scan<'t> {
     /// Says that nothing outside these bounds will be asked for.
     pub fn within(mut self, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
         self.cursor.look_ahead().within(&start, &end);
@@ -212,12 +255,15 @@ impl<'t> Scan<'t> {
     /// The same, as a step of a scan that is under way or its beginning.
     fn go(&mut self, to: Seek<'_>) -> Result<bool> {
         self.tree.usable(self.txn.id(), &self.view)?;
-        (self.on_entry, self.lost) = (false, None);
+        (self.on_entry, self.lost, self.deleted) = (false, None, None);
         if let ScanLock::Rows(mode) = self.lock {
             return self.step_locked(mode, bound_of(to), to.is_forward());
         }
         self.changes = self.txn.changes;
-        let there = self.cursor.seek(self.txn.engine.pool(), to)?;
+        let there = match self.beyond_dead(to) {
+            None => self.cursor.seek(self.txn.engine.pool(), to)?,
+            Some(beyond) => self.seek_beyond(&beyond, to.is_forward())?,
+        };
         self.settle(there, to.is_forward())
     }
 
@@ -232,10 +278,11 @@ impl<'t> Scan<'t> {
 
     fn step(&mut self, forward: bool) -> Result<bool> {
         self.admitted()?;
-        if !self.on_entry && self.lost.is_none() {
+        if !self.on_entry && self.lost.is_none() && !self.deleted.is_some_and(|deleted| deleted.here) {
             return Ok(false);
         }
-        let old = self.changes != self.txn.changes;
+        let back = self.deleted.is_some_and(|deleted| deleted.forward == Some(!forward));
+        let old = self.changes != self.txn.changes || back;
         let moved = if old || self.lock != ScanLock::None || self.lost.is_some() {
             let (key, lost) = (self.key().to_vec(), self.lost);
             let moved = self.go(match (lost, forward) {
@@ -250,6 +297,9 @@ impl<'t> Scan<'t> {
             moved
         } else {
             self.on_entry = false;
+            if let Some(deleted) = &mut self.deleted {
+                (deleted.here, deleted.forward) = (false, Some(forward));
+            }
             let (cursor, pool) = (&mut self.cursor, self.txn.engine.pool());
             let there = if forward { cursor.next(pool) } else { cursor.prev(pool) };
             there.and_then(|there| self.settle(there, forward))
@@ -271,25 +321,86 @@ impl<'t> Scan<'t> {
 
     // --- by snapshot ---------------------------------------------------------------------------------------------------
 
+    /// Where a scan from here goes on if that is among dead rows.
+    fn beyond_dead(&self, to: Seek<'_>) -> Option<Beyond> {
+        let from = match to {
+            Seek::First | Seek::Last => Bound::Unbounded,
+            Seek::AtLeast(key) | Seek::AtMost(key) => Bound::Included(key),
+            Seek::After(key) | Seek::Before(key) => Bound::Excluded(key),
+        };
+        self.tree.dead.beyond(from, to.is_forward(), self.sight())
+    }
+
+    fn sight(&self) -> Sight {
+        Sight { me: self.txn.id(), view: Some(self.view.serial()), locks: false }
+    }
+
+    fn seek_beyond(&mut self, beyond: &Beyond, forward: bool) -> Result<bool> {
+        match beyond {
+            Beyond::End => Ok(false),
+            Beyond::Key(key) if forward => self.cursor.seek(self.txn.engine.pool(), Seek::AtLeast(key)),
+            Beyond::Key(key) => self.cursor.seek(self.txn.engine.pool(), Seek::Before(key)),
+        }
+    }
+
     /// Stands on the cursor's entry, or the next one of which the reader sees a version.
     fn settle(&mut self, mut there: bool, forward: bool) -> Result<bool> {
-        let pool = self.txn.engine.pool();
+        let mut dead = 0;
         while there {
-            if self.take_if_seen()? {
-                return Ok(true);
+            match self.take_if_seen()? {
+                Met::Row => return Ok(true),
+                Met::Nothing => dead = 0,
+                Met::Dead => dead += 1,
             }
+            if dead >= DEAD_MIN && (dead % DEAD_ROWS == 0 || self.is_at_edge(forward)?) {
+                self.remember_dead()?;
+                let at = self.cursor.key();
+                let to = if forward { Seek::After(at) } else { Seek::Before(at) };
+                if let Some(beyond) = self.beyond_dead(to) {
+                    there = self.seek_beyond(&beyond, forward)?;
+                    continue;
+                }
+            }
+            let pool = self.txn.engine.pool();
             there = if forward { self.cursor.next(pool)? } else { self.cursor.prev(pool)? };
         }
         Ok(false)
     }
 
+    /// Whether the cursor's entry is the last of its leaf on its way.
+    fn is_at_edge(&self, forward: bool) -> Result<bool> {
+        let count = self.cursor.leaf()?.map_or(0, |node| node.count());
+        Ok(self.cursor.slot().is_some_and(|slot| if forward { slot + 1 == count } else { slot == 0 }))
+    }
+
+    /// Makes known where the dead entries around the cursor's lie, if the leaf is still as in the copy.
+    fn remember_dead(&self) -> Result<()> {
+        let (Some(node), Some(slot)) = (self.cursor.leaf()?, self.cursor.slot()) else { return Ok(()) };
+        let me = self.txn.id();
+        let reader = Reader { me, view: &self.view };
+        let is_dead = |entry: &Entry<'_>| {
+            (entry.is_deleted() && reader.sees_entry(entry)).then_some(me != TxnId::NONE && entry.writer == me)
+        };
+        let (lo, hi, own) = stretch(&node, slot, is_dead)?;
+        // No page is read for this.
+        let Ok(leaf) = self.txn.engine.pool().shared(self.cursor.leaf_page()) else { return Ok(()) };
+        if page::lsn(&leaf) == self.cursor.leaf_lsn() {
+            if own {
+                self.txn.note_dead_in(&self.tree);
+            }
+            let serves = if own { For::Only(me) } else { For::Views(self.view.serial()) };
+            self.tree.dead.add(lo, hi, serves);
+        }
+        Ok(())
+    }
+
     /// Stands on the cursor's entry if the reader sees a version of it.
-    fn take_if_seen(&mut self) -> Result<bool> {
+    fn take_if_seen(&mut self) -> Result<Met> {
         let reader = Reader { me: self.txn.id(), view: &self.view };
-        let Some(entry) = self.cursor.entry()? else { return Ok(false) };
+        let Some(entry) = self.cursor.entry()? else { return Ok(Met::Nothing) };
         if reader.sees_entry(&entry) {
             if entry.is_deleted() {
-                return Ok(false);
+                return Ok(Met::Dead);
             }
             self.value = match entry.flags & OVERFLOW {
                 0 => Value::InLeaf,
@@ -298,7 +409,7 @@ impl<'t> Scan<'t> {
         } else {
             match self.txn.stored_version(&self.tree, self.cursor.key(), reader) {
                 Ok(Some(stored)) => self.value = Value::Stored(stored),
-                Ok(None) => return Ok(false),
+                Ok(None) => return Ok(Met::Nothing),
                 Err(error) => {
                     self.lost = Some(Lost::At);
                     return Err(error);
@@ -306,7 +417,7 @@ impl<'t> Scan<'t> {
             }
         }
         self.on_entry = true;
-        Ok(true)
+        Ok(Met::Row)
     }
 
     // --- with locks ----------------------------------------------------------------------------------------------------
@@ -316,7 +427,7 @@ impl<'t> Scan<'t> {
         let ranges = self.txn.options.isolation != Isolation::ReadCommitted && self.wait != LockWait::SkipLocked;
         loop {
             let ahead = Some((self.cursor.look_ahead(), &mut self.rows_in_leaf));
-            let mut next = self.txn.neighbour_ahead(&self.tree, &from, forward, ahead)?;
+            let mut next = self.txn.next_alive(&self.tree, &from, forward, ahead)?;
             let limit = if forward { &self.limit.1 } else { &self.limit.0 };
             let beyond = next.as_ref().is_none_or(|key| is_beyond(key, limit, forward));
             if ranges {
@@ -327,7 +438,7 @@ impl<'t> Scan<'t> {
                 let near = from.as_ref().map(|key| &key[..]);
                 let (low, high) = if forward { (near, far) } else { (far, near) };
                 self.txn.lock_range(&self.tree, low, high, mode, self.wait)?;
-                let again = self.txn.neighbour(&self.tree, &from, forward)?;
+                let again = self.txn.next_alive(&self.tree, &from, forward, None)?;
                 if again != next {
                     continue;
                 }
@@ -337,7 +448,7 @@ impl<'t> Scan<'t> {
             }
             self.rows_in_leaf += 1;
             let key = next.take().expect("it is not beyond");
-            let how = if ranges { RowLock::InRange } else { RowLock::Point };
+            let how = if ranges { RowLock::InRange } else { RowLock::IfThere };
             match self.txn.lock_row_how(&self.tree, &key, mode, how, self.wait) {
                 Ok(Some(value)) => {
                     self.value = Value::Bytes(value);
@@ -351,6 +462,30 @@ impl<'t> Scan<'t> {
             }
             from = Bound::Excluded(key);
         }
+    }
+}
+
+impl Scan<&mut Txn> {
+    /// Deletes the entry it stands on; false when that is gone by now, which only a scan without locks can find. It stands on none afterwards,
+    /// and goes on from where the entry was.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when it stands on none; those of [`Txn::change`]: it still stands on the entry then.
+    pub fn delete(&mut self) -> Result<bool> {
+        if !self.on_entry {
+            return Err(Error::Usage("the cursor stands on no entry".into()));
+        }
+        let is_copy = self.lock == ScanLock::None;
+        let current = is_copy && self.changes == self.txn.changes;
+        let key = if is_copy { self.cursor.last_key() } else { &self.locked_key };
+        let was_there = self.txn.change(&self.tree, key, &[], Change::Delete)?;
+        self.on_entry = false;
+        let forward = self.deleted.and_then(|deleted| deleted.forward);
+        self.deleted = Some(Deleted { here: true, forward });
+        if current {
+            self.changes = self.txn.changes;
+        }
+        Ok(was_there)
     }
 }
 
@@ -376,17 +511,61 @@ fn is_beyond(key: &[u8], limit: &Bound<Vec<u8>>, forward: bool) -> bool {
 
 impl Txn {
     /// The key beyond `from` in the live tree, whatever its version. Read under the latch: no leaf is copied.
-    pub(super) fn neighbour(&self, tree: &TreeState, from: &Bound<Vec<u8>>, forward: bool) -> Result<Option<Vec<u8>>> {
-        self.neighbour_ahead(tree, from, forward, None)
+    pub(super) fn neighbour(
+        &self,
+        tree: &Arc<TreeState>,
+        from: &Bound<Vec<u8>>,
+        forward: bool,
+    ) -> Result<Option<Vec<u8>>> {
+        self.neighbour_ahead(tree, from, forward, None, None)
     }
 
-    /// The same for a scan, which looks ahead and has come to so many rows of its leaf.
+    /// The key beyond `from` that is not dead for a locking read. A scan looks ahead and has come to so many rows of its leaf.
+    fn next_alive(
+        &self,
+        tree: &Arc<TreeState>,
+        from: &Bound<Vec<u8>>,
+        forward: bool,
+        scan: Option<(&mut LookAhead, &mut usize)>,
+    ) -> Result<Option<Vec<u8>>> {
+        self.neighbour_ahead(tree, from, forward, scan, Some(self.locking_sight()))
+    }
+
+    /// Passes over the entries of a leaf, which is latched, that are dead for a locking read: from `slot`, the first to look at going forward, or the
+    /// one after the first to look at going backward. Returns such a slot again.
+    fn pass_dead(&self, tree: &Arc<TreeState>, node: &Node<'_>, slot: usize, forward: bool) -> Result<usize> {
+        let mut at = slot;
+        if forward {
+            while at < node.count() && self.is_dead(&node.entry(at)?) {
+                at += 1;
+            }
+        } else {
+            while at > 0 && self.is_dead(&node.entry(at - 1)?) {
+                at -= 1;
+            }
+        }
+        if at.abs_diff(slot) >= DEAD_MIN {
+            let me = self.id();
+            let is_dead = |entry: &Entry<'_>| self.is_dead(entry).then_some(me != TxnId::NONE && entry.writer == me);
+            let (lo, hi, own) = stretch(node, at.min(slot), is_dead)?;
+            if own {
+                self.note_dead_in(tree);
+            }
+            // They have ended, or are this one: whoever takes a snapshot from now on sees those that have ended.
+            let serves = if own { For::OnlyLocking(me) } else { For::Views(self.engine.active.next_serial()) };
+            tree.dead.add(lo, hi, serves);
+        }
+        Ok(at)
+    }
+
+    /// The key beyond `from`; with a `sight`, that is not dead.
     fn neighbour_ahead(
         &self,
-        tree: &TreeState,
+        tree: &Arc<TreeState>,
         from: &Bound<Vec<u8>>,
         forward: bool,
         mut scan: Option<(&mut LookAhead, &mut usize)>,
+        sight: Option<Sight>,
     ) -> Result<Option<Vec<u8>>> {
         enum Met {
             Key(Vec<u8>),
@@ -396,6 +575,18 @@ impl Txn {
         let pool = self.engine.pool();
         let mut edge: Option<Vec<u8>> = None;
         loop {
+            if let Some(sight) = sight {
+                let here = match &edge {
+                    Some(edge) if forward => Bound::Included(&edge[..]),
+                    Some(edge) => Bound::Excluded(&edge[..]),
+                    None => from.as_ref().map(|key| &key[..]),
+                };
+                match tree.dead.beyond(here, forward, sight) {
+                    Some(Beyond::End) => return Ok(None),
+                    Some(Beyond::Key(key)) => edge = Some(key),
+                    None => {}
+                }
+            }
             let to = match (&edge, from, forward) {
                 (Some(edge), _, true) => Seek::AtLeast(edge),
                 (Some(edge), _, false) => Seek::Before(edge),
@@ -410,6 +601,7 @@ impl Txn {
                 let page = to.leaf(&tree.at, pool)?;
                 let node = Node::open(&page)?;
                 let slot = to.slot(&node)?;
+                let slot = if sight.is_some() { self.pass_dead(tree, &node, slot, forward)? } else { slot };
                 let met = match (forward, slot) {
                     (true, _) if slot < node.count() => Met::Key(node.key(slot)?),
                     (true, _) => node.upper().map_or(Met::End, |upper| Met::Edge(upper.to_vec())),

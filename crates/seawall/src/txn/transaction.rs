@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::format::{Lsn, TreeId, TxnId, UndoPtr};
 use crate::log::Durability;
 use crate::mutants::Mutant;
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -114,6 +115,8 @@ pub struct Txn {
     /// A lock or a conflict made it give way to another: it is to be rolled back, and can be run again.
     gave_way: Cell<bool>,
     pub(super) writing: Option<Writing>,
+    /// Trees that have runs of dead rows for this transaction alone.
+    pub(super) dead_in: RefCell<SmallVec<[Arc<TreeState>; 1]>>,
     /// Counts changes, so that a cursor knows that its copy of a leaf is old.
     pub(super) changes: u64,
     /// Rollbacks to savepoints: the count of changes after one, and at its savepoint. Both rise: an earlier rollback to a later savepoint tells
@@ -205,6 +208,7 @@ impl Txn {
             view: RefCell::new(None),
             gave_way: Cell::new(false),
             writing: None,
+            dead_in: RefCell::default(),
             changes: 0,
             rolled_back: Vec::new(),
             ended: false,
@@ -290,6 +294,14 @@ impl Txn {
             Some(view) => ViewRef::Kept(view.clone()),
             None => ViewRef::New(self.engine.active.view()),
         }
+    }
+
+    /// The serial number of the snapshot, where a later version would be a conflict.
+    pub(super) fn strict_serial(&self) -> Option<u64> {
+        let strict =
+            self.options.isolation == Isolation::RepeatableRead && self.options.on_conflict == OnConflict::Fail;
+        let view = self.view.borrow();
+        view.as_ref().filter(|_| strict).map(|view| view.serial())
     }
 
     /// Whether the snapshot, if there is one, was taken before the entry's latest version was committed. With no snapshot there is nothing that a
@@ -477,6 +489,10 @@ impl Txn {
         *self.view.borrow_mut() = None;
         if let Some(writing) = self.writing.take() {
             self.engine.active.end(writing.id);
+            // After a rollback it has none.
+            for tree in self.dead_in.get_mut().drain(..) {
+                tree.dead.committed(writing.id, self.engine.active.next_serial());
+            }
             if writing.resumed {
                 self.engine.resumed.fetch_sub(1, Ordering::SeqCst);
             }
@@ -541,6 +557,7 @@ impl Txn {
             view: RefCell::new(None),
             gave_way: Cell::new(false),
             writing,
+            dead_in: RefCell::default(),
             changes: 0,
             rolled_back: Vec::new(),
             ended: false,

@@ -10,6 +10,7 @@
 //!    ^──────reopen (rollback)──┘
 //! ```
 
+use super::dead::Dead;
 use super::views::{ActiveSet, View};
 use crate::btree::Tree as Btree;
 use crate::error::{Error, Result};
@@ -59,11 +60,14 @@ pub struct TreeState {
     pub owner: u64,
     /// Who drops it: a transaction's id, 0 for nobody, or [`GONE`].
     dropper: AtomicU64,
+    /// Where dead rows lie.
+    pub(super) dead: Dead,
 }
 
 impl TreeState {
     fn new(owner: u64, row: CatalogRow) -> Self {
-        Self { at: Btree { id: row.tree, root: row.root }, owner, dropper: AtomicU64::new(0) }
+        let at = Btree { id: row.tree, root: row.root };
+        Self { at, owner, dropper: AtomicU64::new(0), dead: Dead::default() }
     }
 
     /// Says that `txn`, which has locked the whole tree, drops it.

@@ -38,6 +38,8 @@ struct State {
     active: Vec<u64>,
     live: VecDeque<Arc<Snapshot>>,
     fresh: bool,
+    /// Snapshots made so far.
+    made: u64,
     /// When `live` has this many, those without views are cleared out of its middle.
     sweep_at: usize,
 }
@@ -48,6 +50,8 @@ struct Snapshot {
     ids: Arc<[u64]>,
     low: u64,
     next: u64,
+    /// Which one it is, in the order of their making.
+    serial: u64,
     /// No new view will be made of it.
     stale: AtomicBool,
     /// When the first of the views that now have it was opened, microseconds of the clock.
@@ -85,7 +89,8 @@ impl View {
     #[must_use]
     pub fn of_nothing() -> Self {
         let (ids, stale) = (Arc::from([]), AtomicBool::new(false));
-        let snapshot = Snapshot { ids, low: 0, next: 0, stale, since_us: AtomicU64::new(0), set: Weak::new() };
+        let snapshot =
+            Snapshot { ids, low: 0, next: 0, serial: 0, stale, since_us: AtomicU64::new(0), set: Weak::new() };
         Self { low: 0, next: 0, snapshot: Arc::new(snapshot) }
     }
 
@@ -109,6 +114,12 @@ impl View {
     #[must_use]
     pub fn low(&self) -> TxnId {
         TxnId(self.low)
+    }
+
+    /// Of two views the one with the larger number sees all that the other sees.
+    #[must_use]
+    pub fn serial(&self) -> u64 {
+        self.snapshot.serial
     }
 }
 
@@ -151,7 +162,9 @@ impl State {
     }
 
     fn snapshot(&mut self, set: &Arc<Shared>, now_us: u64) -> Arc<Snapshot> {
+        self.made += 1;
         let snapshot = Arc::new(Snapshot {
+            serial: self.made,
             ids: self.active.as_slice().into(),
             low: self.low(),
             next: self.next,
@@ -203,7 +216,7 @@ impl ActiveSet {
     /// An empty one, whose first id is 1.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let state = State { next: 1, active: Vec::new(), live: VecDeque::new(), fresh: false, sweep_at: 64 };
+        let state = State { next: 1, active: Vec::new(), live: VecDeque::new(), fresh: false, made: 0, sweep_at: 64 };
         Self {
             shared: Arc::new(Shared {
                 state: RwLock::new(state),
@@ -281,6 +294,12 @@ impl ActiveSet {
             _ => state.snapshot(&self.shared, now_us),
         };
         View { low: snapshot.low, next: snapshot.next, snapshot }
+    }
+
+    /// Views with this serial number and later ones see all transactions that have ended by now.
+    #[must_use]
+    pub fn next_serial(&self) -> u64 {
+        self.shared.state.read().made + 1
     }
 
     /// Every id below it is seen by every view that exists or will be made. May lag behind a dropped view, never runs ahead.

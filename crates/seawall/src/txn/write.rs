@@ -242,6 +242,9 @@ impl Txn {
         let node = Node::open(mtr.page(leaf))?;
         let at = node.search_inside(key)?;
         let slot = at.slot;
+        if matches!(change, Change::Insert | Change::Put) {
+            tree.dead.revive(key);
+        }
         match at.found {
             true => {
                 let entry = node.entry(slot)?;
