@@ -16,11 +16,11 @@ mod support {
     pub(crate) mod workload;
 }
 mod api {
-    use seawall::CompactOptions;
     pub(crate) use seawall::{
         Background, Database, Durability, Env, Error, Isolation, LockWait, OnConflict, Options, Savepoint, Task,
         Transaction, Tree, TxOptions, Xid,
     };
+    use seawall::{CompactOptions, CursorOptions, Seek};
     use std::ops::ControlFlow;
 
     /// Steps between two commits of a burst; the longest ends with a checkpoint.
@@ -49,6 +49,19 @@ mod api {
         })?;
         failed.map_or(Ok(done.done.moved), Err)
     }
+
+    /// Deletes the first or last row that it sees: its key, and whether it was still there.
+    pub(crate) fn pop(tx: &mut Transaction, tree: &Tree, front: bool) -> Result<Option<Popped>, Error> {
+        let mut cursor = tx.cursor_mut(tree, CursorOptions::default());
+        if !cursor.seek(if front { Seek::First } else { Seek::Last })? {
+            return Ok(None);
+        }
+        let key = cursor.key().to_vec();
+        Ok(Some((key, cursor.delete())))
+    }
+
+    /// The key of a row that was found, and whether it was there to be deleted.
+    pub(crate) type Popped = (Vec<u8>, Result<bool, Error>);
 
     pub(crate) fn set(db: &Database, option: &str, value: &str) -> Result<(), Error> {
         db.set(option, value)

@@ -672,6 +672,15 @@ impl Drop for Transaction {
     }
 }
 
+/// Deletes the first or last row that it sees: its key, and whether it was still there.
+pub(crate) fn pop(tx: &mut Transaction, tree: &Tree, front: bool) -> Result<Option<(Vec<u8>, Result<bool>)>> {
+    let mut range = tx.range::<Vec<u8>>(tree, ..);
+    let Some(found) = (if front { range.next() } else { range.next_back() }) else { return Ok(None) };
+    let (key, _) = found?;
+    let deleted = tx.delete(tree, &key);
+    Ok(Some((key, deleted)))
+}
+
 /// It has nothing to bring into order.
 pub(crate) fn compact(
     _db: &Database,

@@ -163,7 +163,12 @@ pub(crate) struct Rig {
     steps: u64,
     pub(crate) compactions: u64,
     pub(crate) bursts: u64,
+    /// How often rows are taken from an end of a tree, beside other operations.
+    pub(crate) pops: u64,
 }
+
+/// From this seed on rows are taken from the ends of trees. It leaves the seeds before it as they were.
+const POPS_FROM: u64 = 100_000;
 
 /// How much one seed does.
 #[derive(Debug, Clone, Copy)]
@@ -245,6 +250,7 @@ impl Rig {
             steps,
             compactions,
             bursts,
+            pops: if seed >= POPS_FROM { 4 } else { 0 },
         }
     }
 

@@ -79,6 +79,7 @@ impl Rig {
             Write,
             Many,
             DeleteRange,
+            Pop,
             Get,
             Scan,
             LockingGet,
@@ -108,6 +109,7 @@ impl Rig {
             (40, Do::Write),
             (4, Do::Many),
             (2, Do::DeleteRange),
+            (self.pops, Do::Pop),
             (20, Do::Get),
             (8, Do::Scan),
             (5, Do::LockingGet),
@@ -161,7 +163,7 @@ impl Rig {
             Do::RollBack => self.roll_back(live, at),
             Do::Prepare => self.prepare(live, at),
             Do::TreeInside => self.tree_inside(live, at),
-            Do::Write | Do::Many | Do::DeleteRange | Do::Get | Do::Scan | Do::LockingGet => {
+            Do::Write | Do::Many | Do::DeleteRange | Do::Pop | Do::Get | Do::Scan | Do::LockingGet => {
                 let Some(uid) = self.some_tree(live, at) else { return self.make_tree(live) };
                 match action {
                     Do::Write => self.write(live, at, uid),
@@ -174,6 +176,9 @@ impl Rig {
                         Ok(())
                     }
                     Do::DeleteRange => self.delete_range(live, at, uid),
+                    // What a serializable one looks for it locks: the other operations have that.
+                    Do::Pop if live.txs[at].serializable() => self.delete_range(live, at, uid),
+                    Do::Pop => self.pop(live, at, uid),
                     Do::Get => self.get(live, at, uid),
                     Do::Scan => self.scan(live, at, uid),
                     _ => self.locking_get(live, at, uid),

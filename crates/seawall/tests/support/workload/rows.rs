@@ -77,6 +77,73 @@ impl Rig {
         }
     }
 
+    /// Takes rows from an end of a tree, each found from there anew, by a cursor that deletes what it stands on.
+    pub(super) fn pop(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
+        let front = self.dice.percent(70);
+        for _ in 0..self.dice.log_uniform(30) {
+            let now = self.model.seq();
+            live.txs[at].reads(now);
+            let open = &live.txs[at];
+            let me = open.number;
+            let seen = self.expected_rows(open, uid, &Bound::Unbounded, &Bound::Unbounded, open.sees(now));
+            let key = if front { seen.into_keys().next() } else { seen.into_keys().next_back() };
+            // What is removed is the latest version.
+            let there = key.as_ref().is_some_and(|key| self.expected(open, uid, key, now).is_some());
+            let blocked = key.as_ref().is_some_and(|key| {
+                self.written_by_other(live, me, uid, key) || (there && Self::read_by_other(live, me, uid, key, false))
+            });
+            let stale = key.as_ref().is_some_and(|key| {
+                !open.own.rows.contains_key(&(uid, key.clone())) && open.misses(self.model.row_newest(uid, key))
+            });
+            let (tree_there, tree_seen) = self.there(open, uid);
+            let (company, may_read) = (self.company(live, me), self.may_read(live, at, uid));
+            self.say(|| format!("T{me} pop {} of tree {uid}", key.as_ref().map_or("nothing".into(), |key| show(key))));
+
+            let tree = live.trees[&uid].clone();
+            let tx = live.txs[at].tx.as_mut().expect("it is open");
+            let (found, deleted) = match crate::api::pop(tx, &tree, front) {
+                Ok(popped) => popped.unzip(),
+                Err(error) => {
+                    self.explained(live, Some(error), may_read)?;
+                    return self.after_refusal(live, at);
+                }
+            };
+            if found != key {
+                let show = |key: Option<Key>| key.map(|key| show(&key).to_string());
+                return fail(format!("the end of the tree is {:?}, and must be {:?}", show(found), show(key)));
+            }
+            let (Some(key), Some(deleted)) = (key, deleted) else { return self.alive(live) };
+            match deleted {
+                Ok(was_there) => {
+                    if blocked || stale || !tree_there {
+                        return fail(format!(
+                            "unnoticed: a lock {blocked}, a newer version {stale}, a drop {}",
+                            !tree_there
+                        ));
+                    }
+                    if was_there != there {
+                        return fail(format!("it says the key was there: {was_there}, and it was: {there}"));
+                    }
+                    if there {
+                        live.txs[at].own.rows.insert((uid, key), None);
+                        live.txs[at].used.insert(uid);
+                    }
+                }
+                Err(error) => {
+                    let may = May { lock: company, conflict: stale || !tree_seen, no_tree: !tree_there || !tree_seen };
+                    self.explained(live, Some(error), may)?;
+                    return self.after_refusal(live, at);
+                }
+            }
+            self.alive(live)?;
+            if !there {
+                // The same row would be met again.
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn delete_range(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
         let (from, to) = self.bounds();
         let now = self.model.seq();
