@@ -34,6 +34,8 @@ pub enum MtrSize {
     Small,
     /// A split or merge: at most [`crate::log::MTR_BYTES_MAX`].
     Large,
+    /// At most so many bytes, where that is known: the log's buffer has room for as many mini-transactions at a time as their promises fit.
+    Bytes(usize),
 }
 
 impl MtrSize {
@@ -43,6 +45,7 @@ impl MtrSize {
         match self {
             Self::Small => MTR_BYTES_SMALL,
             Self::Large => MTR_BYTES_MAX,
+            Self::Bytes(bytes) => bytes.min(MTR_BYTES_MAX),
         }
     }
 }
@@ -92,7 +95,7 @@ impl<'p> Mtr<'p> {
             match pool.log().try_admit(size.bytes())? {
                 Ok(credit) => break credit,
                 Err(NoRoom::Checkpoint(lsn)) => pool.make_log_room(lsn)?,
-                Err(NoRoom::Buffer) => pool.log().make_room()?,
+                Err(NoRoom::Buffer) => pool.log().make_room(size.bytes())?,
             }
         };
         let body = BODY.take();

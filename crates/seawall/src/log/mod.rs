@@ -452,16 +452,16 @@ impl Log {
         self.wait(lsn, Durability::Flushed)
     }
 
-    /// Writes out what is published, so that the buffer has room again: for whoever was refused with
-    /// [`NoRoom::Buffer`]. No latch may be held.
+    /// Makes room in the buffer for a mini-transaction of `bytes`, or waits for some: for a thread that was refused with
+    /// [`NoRoom::Buffer`], and asks again afterwards. Writes out what is published; where all that is written, the room is promised to
+    /// others, and this sleeps until one of them gives some back. No latch may be held.
     ///
     /// # Errors
     /// As [`Log::wait`].
-    pub fn make_room(&self) -> Result<()> {
+    pub fn make_room(&self, bytes: usize) -> Result<()> {
         let target = self.ring.oldest_unpublished();
         if target <= self.ring.written() {
-            // The room is promised to others, who are about to use it or to give it back.
-            std::thread::yield_now();
+            self.ring.wait_for_room((HEADER_BYTES + bytes) as u64);
             return self.health.check();
         }
         self.wait_for(Wanted { lsn: target, level: Durability::Written })

@@ -21,15 +21,33 @@
 //! promised has claimed earlier (else the place would lie lower), and one claim's `fetch_add` on `head` acquires from
 //! those before it.
 //!
+//! A thread that waits for room sleeps. It counts itself in `waiting` before it asks once more; those who free room do that first and then
+//! look at `waiting`, all of it sequentially consistent, so one of the two sees the other. Room also comes by publishing, which lets the
+//! waiting thread write a group: for that it wakes by itself after [`ROOM_PATIENCE`].
+//!
 //! This is one of the modules in which `unsafe` is allowed.
 #![allow(unsafe_code)]
 
 use super::frame::{HEADER_BYTES, Header};
 use super::slots::{Claim, Slots};
-use super::sync::Padded;
+use super::sync::{AtomicU32, Mutex, Padded};
+use parking_lot::Condvar;
 use seawall_io::{AlignedBuf, BUFFER_ALIGN};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The longest sleep of a thread that waits for room without asking again.
+const ROOM_PATIENCE: Duration = Duration::from_millis(1);
+
+/// Where threads wait for room.
+#[derive(Debug, Default)]
+struct Room {
+    /// How many wait: written by them alone.
+    waiting: Padded<AtomicU32>,
+    mutex: Mutex<()>,
+    freed: Condvar,
+}
 
 #[derive(Debug)]
 pub(super) struct Ring {
@@ -43,6 +61,7 @@ pub(super) struct Ring {
     slots: Slots,
     promised: Padded<AtomicU64>,
     written: Padded<AtomicU64>,
+    room: Room,
 }
 
 // SAFETY: the memory behind the pointer is owned by the ring; who may touch which byte when is the module's rules 1 to
@@ -130,6 +149,7 @@ impl Ring {
             slots: Slots::new(at),
             promised: Padded(AtomicU64::new(at)),
             written: Padded(AtomicU64::new(at)),
+            room: Room::default(),
         };
         (ring, scribe)
     }
@@ -156,6 +176,28 @@ impl Ring {
         }
     }
 
+    /// Sleeps until room was given back, or there is something to write, or a while. Returns at once when there is room for `bytes`.
+    pub(super) fn wait_for_room(&self, bytes: u64) {
+        self.room.waiting.0.fetch_add(1, Ordering::SeqCst);
+        let mut guard = self.room.mutex.lock();
+        let full = self.promised.0.load(Ordering::SeqCst) + bytes > self.floor(self.written()) + self.bytes;
+        if full && self.oldest_unpublished() <= self.written() {
+            self.room.freed.wait_for(&mut guard, ROOM_PATIENCE);
+        }
+        drop(guard);
+        self.room.waiting.0.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Room was freed.
+    #[inline]
+    fn wake_waiting(&self) {
+        if self.room.waiting.0.load(Ordering::SeqCst) > 0 {
+            // A thread that has asked and not yet slept holds the mutex.
+            drop(self.room.mutex.lock());
+            self.room.freed.notify_all();
+        }
+    }
+
     /// The place of a frame of `bytes`.
     ///
     /// # Panics
@@ -166,7 +208,8 @@ impl Ring {
         let claim = self.slots.claim(bytes);
         // Only what was not needed: the rest of the promise is in `head` now.
         let promised = std::mem::ManuallyDrop::new(promise).bytes;
-        self.promised.0.fetch_sub(promised - bytes, Ordering::AcqRel);
+        self.promised.0.fetch_sub(promised - bytes, Ordering::SeqCst);
+        self.wake_waiting();
         Place { ring: self, claim }
     }
 
@@ -285,7 +328,8 @@ impl Ring {
     /// The last group is written: its room may be used again.
     pub(super) fn advance(&self, scribe: &mut Scribe) {
         assert_eq!(scribe.ring, self.memory, "a scribe belongs to one ring");
-        self.written.0.store(scribe.taken, Ordering::Release);
+        self.written.0.store(scribe.taken, Ordering::SeqCst);
+        self.wake_waiting();
     }
 }
 
@@ -298,7 +342,8 @@ impl Scribe {
 
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
-        self.ring.promised.0.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.ring.promised.0.fetch_sub(self.bytes, Ordering::SeqCst);
+        self.ring.wake_waiting();
     }
 }
 

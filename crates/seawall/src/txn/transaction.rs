@@ -194,6 +194,9 @@ pub struct Committing {
     level: Durability,
 }
 
+/// The most that the record of a commit takes in the log.
+const COMMIT_BYTES: usize = 128;
+
 impl Txn {
     /// Begins, without a snapshot.
     pub fn begin(engine: Arc<Engine>, options: TxOptions) -> Self {
@@ -422,7 +425,7 @@ impl Txn {
             return Ok(Lsn::ZERO);
         }
         engine.pool().retry(|| {
-            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Bytes(COMMIT_BYTES))?;
             engine.undo.commit(&mut writing.stream, &mut mtr)?;
             Ok(mtr.commit())
         })

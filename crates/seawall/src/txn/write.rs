@@ -60,6 +60,14 @@ struct NewValue<'a> {
     bytes: &'a [u8],
 }
 
+/// What redo records have beside keys and values, of one change of a row: the leaf's, the undo record's, and that of the transaction's `Begin`.
+const RECORD_BYTES: usize = 128;
+
+/// The most that one change of a row logs: an undo record with whatever the row was before, and the leaf's with what it becomes.
+fn logged_max(key_bytes: usize, payload_bytes: usize, page_bytes: usize) -> usize {
+    UndoRecord::room_for_row(key_bytes, page_bytes) + key_bytes + payload_bytes + RECORD_BYTES
+}
+
 /// The most rows of one mini-transaction: with the largest that share two pages it stays below what one may log.
 const RUN_ROWS_MAX: usize = 64;
 
@@ -185,8 +193,12 @@ impl Txn {
         self.start()?;
         let writing = self.writing.as_mut().expect("started");
         engine.undo.ensure_room(&mut writing.stream, UndoRecord::room_for_row(first.0.len(), page_bytes))?;
+        // All undo records go into one page: what they are changed from takes no more than that.
+        let new_bytes = |(key, value): &(&[u8], &[u8])| 2 * key.len() + ENTRY_HEADER_BYTES + value.len() + RECORD_BYTES;
+        let run = rows.iter().take(RUN_ROWS_MAX).take_while(|row| is_plain(row));
+        let size = MtrSize::Bytes(page_bytes + run.map(new_bytes).sum::<usize>());
         let attempt = engine.pool().retry(|| {
-            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Large)?;
+            let mut mtr = Mtr::begin(engine.pool(), size)?;
             let leaf = tree.at.leaf_for_change(engine.pool(), &mut mtr, first.0)?;
             let mut done = 0;
             for (key, value) in rows.iter().take(RUN_ROWS_MAX).take_while(|row| is_plain(row)) {
@@ -220,7 +232,14 @@ impl Txn {
         new: &NewValue<'_>,
         change: Change,
     ) -> Result<Attempt, Stop> {
-        let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+        let page_bytes = engine.pool().page_bytes();
+        let payload_bytes = match change {
+            // The entry with its mark, which may be its first header.
+            Change::Delete => btree::entry_bytes_max(page_bytes),
+            Change::Insert | Change::Put | Change::Update => ENTRY_HEADER_BYTES + new.bytes.len(),
+        };
+        let size = MtrSize::Bytes(logged_max(key.len(), payload_bytes, page_bytes));
+        let mut mtr = Mtr::begin(engine.pool(), size)?;
         let leaf = tree.at.leaf_for_change(engine.pool(), &mut mtr, key)?;
         let attempt = self.attempt_at(engine, &mut mtr, leaf, tree, key, new, change)?;
         mtr.commit();

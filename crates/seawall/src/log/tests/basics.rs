@@ -90,7 +90,7 @@ fn the_capacity_grows_and_shrinks_while_the_log_is_in_use() {
             let admitted = loop {
                 match log.try_admit(body.len()).unwrap() {
                     Ok(credit) => break credit,
-                    Err(NoRoom::Buffer) => log.make_room().unwrap(),
+                    Err(NoRoom::Buffer) => log.make_room(body.len()).unwrap(),
                     Err(NoRoom::Checkpoint(lsn)) => {
                         assert!(log.head() >= lsn && lsn > from);
                         log.flush_to(log.head()).unwrap();
@@ -166,7 +166,7 @@ fn waiting_for_what_does_not_exist_is_an_error() {
     let (_process, log) = Machine::new(4).create();
     assert!(matches!(log.flush_to(Lsn(log.head().0 + 1)), Err(Error::Usage(_))));
     log.flush_to(log.head()).unwrap();
-    log.make_room().unwrap();
+    log.make_room(1).unwrap();
 }
 
 #[test]

@@ -200,7 +200,7 @@ fn a_full_disk_is_met_at_admission_and_the_log_goes_round_in_what_it_has() {
         let credit = loop {
             match log.try_admit(body.len()).unwrap() {
                 Ok(credit) => break credit,
-                Err(NoRoom::Buffer) => log.make_room().unwrap(),
+                Err(NoRoom::Buffer) => log.make_room(body.len()).unwrap(),
                 Err(NoRoom::Checkpoint(lsn)) => {
                     refused += 1;
                     log.flush_to(lsn).unwrap();

@@ -122,7 +122,7 @@ pub(super) fn append(log: &Log, body: &[u8]) -> Lsn {
                 reservation.publish(body);
                 return end;
             }
-            Err(NoRoom::Buffer) => log.make_room().unwrap(),
+            Err(NoRoom::Buffer) => log.make_room(body.len()).unwrap(),
             Err(NoRoom::Checkpoint(lsn)) => {
                 log.flush_to(lsn).unwrap();
                 log.release_before(lsn);

@@ -122,3 +122,32 @@ fn everybody_learns_of_the_failure() {
         }
     });
 }
+
+/// All room is promised, and nothing is there to be written.
+#[test]
+fn a_thread_that_waits_for_promised_room_sleeps() {
+    let (_process, log) = Machine::new(9).create();
+    log.flush_to(log.head()).unwrap();
+    let mut credits = Vec::new();
+    while let Ok(credit) = log.try_admit(MTR_BYTES_MAX).unwrap() {
+        credits.push(credit);
+    }
+    assert!(credits.len() >= 3);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let (began, mut asked) = (std::time::Instant::now(), 0_u128);
+            while log.try_admit(MTR_BYTES_MAX).unwrap().is_err() {
+                asked += 1;
+                log.make_room(MTR_BYTES_MAX).unwrap();
+            }
+            (asked, began.elapsed().as_millis())
+        });
+        while log.stats().waits_for_buffer < 50 {
+            std::thread::yield_now();
+        }
+        drop(credits);
+        let (asked, millis) = waiter.join().unwrap();
+        // A thread that spins asks thousands of times a millisecond, however slow the machine is.
+        assert!(asked >= 48 && asked <= 10 + 2 * millis, "asked {asked} times in {millis} ms");
+    });
+}
