@@ -120,6 +120,13 @@ goals-build: need-rust need-peers
 	@# The build just before keeps the disk busy: let it settle.
 	sync
 
+# What threads that work on different rows still share: cache lines that both write, mutexes, allocations. DETAIL=1 says where.
+.PHONY: contention
+contention: need-rust
+	@command -v valgrind >/dev/null || scripts/apt-install valgrind
+	$(CARGO) build --release --locked -p seawall --features contention --example contention
+	target/release/examples/contention
+
 need-rust: need-linker
 	@command -v $(CARGO) >/dev/null || { \
 	  echo 'Rust is missing. This line installs it:'; \

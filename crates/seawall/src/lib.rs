@@ -10,6 +10,7 @@ struct Readme;
 pub mod btree;
 #[doc(hidden)]
 pub mod buffer;
+mod counted;
 mod db;
 mod error;
 #[doc(hidden)]
@@ -29,6 +30,9 @@ pub mod space;
 pub mod txn;
 
 pub use btree::Fragmentation;
+#[cfg(feature = "contention")]
+#[doc(hidden)]
+pub use counted::locks_taken;
 pub use db::*;
 pub use error::{Corruption, Error, Health, LockedOn, Result, Stop};
 pub use format::{PageId, TreeId, TxnId};

@@ -1,4 +1,4 @@
-//! Modules import leftward only: `(error, format, mutants) <- log <- buffer <- space <- btree <- txn <- recovery <- db`.
+//! Modules import leftward only: `(counted, error, format, mutants) <- log <- buffer <- space <- btree <- txn <- recovery <- db`.
 //!
 //! 1. What counts is every path in code that starts at the crate's root, `crate::` and chains of `super::` alike; comments, strings and
 //!    modules under `#[cfg(test)]` at a file's end do not count.
@@ -8,8 +8,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The order, lowest first. Modules of one row may import each other.
-const ORDER: [&[&str]; 8] =
-    [&["error", "format", "mutants"], &["log"], &["buffer"], &["space"], &["btree"], &["txn"], &["recovery"], &["db"]];
+const ORDER: [&[&str]; 8] = [
+    &["counted", "error", "format", "mutants"],
+    &["log"],
+    &["buffer"],
+    &["space"],
+    &["btree"],
+    &["txn"],
+    &["recovery"],
+    &["db"],
+];
 
 fn rank(module: &str) -> Option<usize> {
     ORDER.iter().position(|row| row.contains(&module))

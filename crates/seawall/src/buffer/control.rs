@@ -17,10 +17,10 @@
 
 use super::pool::open_error;
 use super::role::Role;
+use crate::counted::Mutex;
 use crate::error::{Corruption, Error, Result};
 use crate::format::FORMAT_VERSION;
 use crate::format::control::{BadSlot, ControlBlock, SLOT_BYTES, SLOT_STRIDE, SLOTS};
-use parking_lot::Mutex;
 use seawall_io::{AlignedBuf, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoErrorKind, IoStats};
 use std::path::Path;
 use std::sync::Arc;

@@ -14,12 +14,12 @@
 
 use super::pool::{Pool, PoolConfig, open_error};
 use super::stats::count;
+use crate::counted::Mutex;
 use crate::error::{Error, Result, while_locked};
 use crate::format::control::Torn;
 use crate::format::page::{set_u32, set_u64, u32_at};
 use crate::format::{Lsn, PageId, page};
 use crate::mutants::Mutant;
-use parking_lot::Mutex;
 use seawall_io::{AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, FileRequest, IoErrorKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;

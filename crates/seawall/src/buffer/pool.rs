@@ -30,6 +30,8 @@ use std::time::Duration;
 
 /// The fewest frames a pool can work with.
 pub const FRAMES_MIN: u64 = 16;
+/// Transaction ids noted ahead as given out.
+const IDS_NOTED: u64 = 63;
 /// Name of the data file.
 pub const DATA_FILE: &str = "data";
 
@@ -377,8 +379,14 @@ impl Pool {
 
     /// Remembers that every transaction id given out so far is below `next`; for the checkpoint. To be called before a
     /// transaction with such an id logs anything.
+    ///
+    /// Some ids more are noted as given out, so that not every transaction writes what all read; after a crash they are left out.
     pub fn note_next_txn(&self, next: u64) {
-        self.next_txn.fetch_max(next, Ordering::AcqRel);
+        // A transaction that finds its id noted has seen the note before it logs; a checkpoint that finds it published reads the note
+        // after that, and never an older one.
+        if self.next_txn.load(Ordering::Acquire) < next {
+            self.next_txn.fetch_max(next + IDS_NOTED, Ordering::AcqRel);
+        }
     }
 
     /// Where recovery would begin now.

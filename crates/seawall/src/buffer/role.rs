@@ -4,7 +4,8 @@
 //!    is done.
 //! 2. It is given up when its guard is dropped, after a panic too.
 
-use parking_lot::{Condvar, Mutex};
+use crate::counted::Mutex;
+use parking_lot::Condvar;
 
 /// Work for one thread at a time.
 #[derive(Debug, Default)]

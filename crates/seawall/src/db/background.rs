@@ -2,10 +2,11 @@
 
 use super::options::Options;
 use crate::buffer::Progress;
+use crate::counted::Mutex;
 use crate::error::Result;
 use crate::log::Durability;
 use crate::txn::{Engine, Purge, SavepointAt, Txn};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;

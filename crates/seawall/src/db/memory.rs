@@ -1,6 +1,6 @@
 //! A disk in memory, for databases that end with their process: no faults, no waiting, no durability.
 
-use parking_lot::{Mutex, RwLock};
+use crate::counted::{Mutex, RwLock};
 use seawall_io::{
     Allocate, BackendInfo, Cached, Completion, Create, Disk, Handle, IoBuf, IoError, IoErrorKind, Op, OpenHow, Request,
     RequestKind, Result, SyncHow, Ticket, WriteHow,

@@ -6,8 +6,9 @@
 
 use super::metrics::Stats;
 use super::stats::{Counts, SAMPLE_EVERY};
+use crate::counted::Mutex;
 use crate::error::{Corruption, Error, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Condvar;
 use seawall_io::{IoError, Op};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

@@ -12,11 +12,11 @@ use super::metrics::{
 };
 use super::options::FlushChoice;
 use crate::buffer::{DOUBLEWRITE_FILE, Pool};
+use crate::counted::{Mutex, Padded, thread_number};
 use crate::error::{Error, Result};
 use crate::format::TreeId;
 use crate::format::control::Torn;
 use crate::txn::Txn;
-use parking_lot::Mutex;
 use seawall_io::{Cause, CellSnapshot, Disk, File, FileClass, FileOptions, FlushMethod, IoSnapshot, Op};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,17 @@ const FILES_LOOKED_AT_MAX: usize = 256;
 /// The prepared transactions by name; `None` while one is on its way in or out.
 pub(super) type Prepared = Arc<Mutex<BTreeMap<Xid, Option<Txn>>>>;
 
+/// Stripes of what every commit counts.
+const STRIPES: usize = 16;
+
+/// Commits of some threads.
+#[derive(Debug, Default)]
+struct Commits {
+    all: AtomicU64,
+    waits: AtomicU64,
+    wait_ns: AtomicU64,
+}
+
 /// What is counted above the layers, and where the rest is found.
 #[derive(Debug)]
 pub(super) struct Counts {
@@ -44,9 +55,8 @@ pub(super) struct Counts {
     opened: Duration,
     first_txn: u64,
     history_at_open: u64,
-    commits: AtomicU64,
-    commit_waits: AtomicU64,
-    commit_wait_ns: AtomicU64,
+    /// By thread: nothing that every commit writes is shared.
+    commits: Vec<Padded<Commits>>,
     conflicts: AtomicU64,
     lock_wait_ns: AtomicU64,
     rollbacks: AtomicU64,
@@ -63,9 +73,7 @@ impl Counts {
             opened: engine.clock.now(),
             first_txn: engine.active.next_id().0,
             history_at_open: engine.undo.history_length(),
-            commits: AtomicU64::new(0),
-            commit_waits: AtomicU64::new(0),
-            commit_wait_ns: AtomicU64::new(0),
+            commits: (0..STRIPES).map(|_| Padded::default()).collect(),
             conflicts: AtomicU64::new(0),
             lock_wait_ns: AtomicU64::new(0),
             rollbacks: AtomicU64::new(0),
@@ -77,11 +85,16 @@ impl Counts {
 
     /// A transaction that wrote has committed, and waited for the log meanwhile if `waited` is not zero.
     pub(super) fn committed(&self, waited: Duration) {
-        self.commits.fetch_add(1, Relaxed);
+        let commits = &self.commits[thread_number() % STRIPES].0;
+        commits.all.fetch_add(1, Relaxed);
         if !waited.is_zero() {
-            self.commit_waits.fetch_add(1, Relaxed);
-            self.commit_wait_ns.fetch_add(ns(waited), Relaxed);
+            commits.waits.fetch_add(1, Relaxed);
+            commits.wait_ns.fetch_add(ns(waited), Relaxed);
         }
+    }
+
+    fn commits(&self, of: impl Fn(&Commits) -> &AtomicU64) -> u64 {
+        self.commits.iter().map(|some| of(&some.0).load(Relaxed)).sum()
     }
 
     /// Counts an error on its way to the user.
@@ -191,9 +204,9 @@ impl Counts {
             bytes: stats.bytes,
             written_bytes: stats.bytes_written,
             flushes: stats.flushes,
-            commits: self.commits.load(Relaxed),
-            commit_waits: self.commit_waits.load(Relaxed),
-            commit_wait_ns: self.commit_wait_ns.load(Relaxed),
+            commits: self.commits(|some| &some.all),
+            commit_waits: self.commits(|some| &some.waits),
+            commit_wait_ns: self.commits(|some| &some.wait_ns),
             checkpoints: pool.stats().checkpoints,
             checkpoint_waits: stats.waits_for_checkpoint,
             buffer_waits: stats.waits_for_buffer,
@@ -209,7 +222,7 @@ impl Counts {
     fn txn(&self) -> TxnStats {
         let active_set = &self.work.engine.active;
         let (active, prepared) = (active_set.active_len() as u64, self.prepared.lock().len() as u64);
-        let (commits, losers) = (self.commits.load(Relaxed), self.work.losers() as u64);
+        let (commits, losers) = (self.commits(|some| &some.all), self.work.losers() as u64);
         let begun = active_set.next_id().0.saturating_sub(self.first_txn);
         self.rollbacks.fetch_max(begun.saturating_sub(commits + active), Relaxed);
         TxnStats {
@@ -227,7 +240,7 @@ impl Counts {
     fn purge(&self, page_bytes: u64) -> PurgeStats {
         let engine = &self.work.engine;
         let history = engine.undo.history_length();
-        let ever = self.history_at_open + self.commits.load(Relaxed);
+        let ever = self.history_at_open + self.commits(|some| &some.all);
         self.purged.fetch_max(ever.saturating_sub(history), Relaxed);
         PurgeStats {
             history,

@@ -27,10 +27,11 @@
 use super::shelf::{Shelf, is_not_now};
 use super::stats::{Counters, count};
 use super::{LogConfig, MTR_BYTES_MAX, NoRoom};
+use crate::counted::Mutex;
 use crate::error::{Corruption, Error, Health, Result};
 use crate::format::Lsn;
 use crate::mutants::Mutant;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, MutexGuard};
 use seawall_io::{
     Allocate, Cause, Create, Disk, EffectiveMode, File, FileClass, FileOptions, Fill, FillOptions, FillStep,
     FlushMethod, IoError, IoErrorKind, IoStats, Op, Pace, STEP_BYTES,

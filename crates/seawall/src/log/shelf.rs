@@ -10,8 +10,9 @@
 //! 4. At an opening every segment is locked once before the first byte is read (`reader.rs`): a killed process's writes have landed.
 
 use super::segments::{self, How};
+use crate::counted::Mutex;
 use crate::error::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Condvar;
 use seawall_io::{Disk, File, FlushMethod};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

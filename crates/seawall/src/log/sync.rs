@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 
-pub(super) use parking_lot::Mutex;
+pub(super) use crate::counted::Mutex;
 pub(super) use std::sync::Arc;
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(super) use std::thread::{Thread, current, park, yield_now};

@@ -34,13 +34,13 @@ pub use reserve::{Purpose, Reserved, TAKEN_AT_ONCE_MAX};
 
 use crate::buffer::role::Role;
 use crate::buffer::{Held, Mtr, Pool, Redo};
+use crate::counted::Mutex;
 use crate::error::{Error, Result, Stop};
 use crate::format::{Malformed, PageId, TreeId};
 use grow::Growth;
 use header::{Field, InitHeader, SetHeaderField};
 use index::Index;
 use map::{InitMap, MarkFreed, SetOwner, Shape};
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

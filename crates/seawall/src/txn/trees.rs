@@ -13,9 +13,9 @@
 use super::dead::Dead;
 use super::views::{ActiveSet, View};
 use crate::btree::Tree as Btree;
+use crate::counted::RwLock;
 use crate::error::{Error, Result};
 use crate::format::{Malformed, PageId, Reader, TreeId, TxnId};
-use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,8 +9,8 @@
 //! 5. `horizon` is the `low` of the oldest live snapshot or of now, as of some earlier moment. By (3) it never falls, so an old value is only
 //!    too careful: every id below it is seen by every view that exists or will be made.
 
+use crate::counted::RwLock;
 use crate::format::TxnId;
-use parking_lot::RwLock;
 use seawall_io::{Clock, Process};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};

@@ -16,7 +16,7 @@ fn work(log: &Log, bodies: usize, release: bool) -> Result<()> {
         let credit = loop {
             match log.try_admit(body.len())? {
                 Ok(credit) => break credit,
-                Err(NoRoom::Buffer) => log.make_room()?,
+                Err(NoRoom::Buffer) => log.make_room(body.len())?,
                 Err(NoRoom::Checkpoint(lsn)) => {
                     log.flush_to(lsn)?;
                     log.release_before(lsn);

@@ -20,11 +20,11 @@ mod range;
 mod span;
 mod wait;
 
+use crate::counted::Mutex;
 use crate::error::{Error, LockedOn};
 use crate::format::{TreeId, TxnId};
 use deadlock::Graph;
 use owner::{Held, Owners};
-use parking_lot::Mutex;
 use point::{KeyMark, Points, Taken};
 use range::{Ask, Ranges};
 use seawall_io::Clock;
@@ -39,7 +39,8 @@ pub use owner::LockOwner;
 
 /// What `cell` waits with.
 mod sync {
-    pub(super) use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub(super) use crate::counted::Mutex;
+    pub(super) use parking_lot::{Condvar, MutexGuard};
     pub(super) use std::time::Instant;
 
     /// Gives up the mutex until woken or late; says whether it is late.

@@ -9,8 +9,8 @@
 //! 4. `contended` is never false while somebody waits for the owner, directly or because of a lock that grew. It may stay true for nothing.
 
 use super::{Mode, hash_map::ByHash};
+use crate::counted::Mutex;
 use crate::format::{TreeId, TxnId};
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;

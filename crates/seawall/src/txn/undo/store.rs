@@ -1,6 +1,8 @@
 //! All streams: making them, finding them again, handing them out.
 //!
-//! 1. Streams that nobody has are handed out last in, first out: few of them stay warm, and old ones are left to purge.
+//! 1. Streams that nobody has are handed out last in, first out: few of them stay warm, and old ones are left to purge. A thread gets those
+//!    first that it gave back itself: the stream's pages are warm in its processor's cache, and no other thread writes them meanwhile. Then
+//!    those that were found at open, then other threads'.
 //! 2. Making a stream is rare (there are as many as ever wrote at once); one thread makes one at a time.
 
 use super::directory::{self, InitDirectory, SetDirectoryNext, SetSlot};
@@ -9,18 +11,22 @@ use super::record::UndoRecord;
 use super::stream::Stream;
 use crate::buffer::role::Role;
 use crate::buffer::{Mtr, MtrSize};
+use crate::counted::{Mutex, Padded, RwLock, thread_number};
 use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId, TxnId, UndoPtr};
 use crate::space::{Purpose, Space};
-use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Most transactions that can write at one time.
 pub const STREAMS_MAX: usize = 8192;
 
+/// Lists of idle streams, beside the one of those found at open.
+const STRIPES: usize = 32;
+
 /// What purge and the stream's owner know of it in memory. Pages say the same, once their latches are let go of.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Slot {
     /// Its first page; moved by purge.
     pub(super) head: AtomicU32,
@@ -58,7 +64,8 @@ pub struct UndoStore {
     /// The directory's pages, in order.
     directory: RwLock<Vec<PageId>>,
     slots: RwLock<Vec<Arc<Slot>>>,
-    idle: Mutex<Vec<Stream>>,
+    /// Streams that nobody has: by the thread that gave them back, and behind all those the ones found at open.
+    idle: Vec<Padded<Mutex<Vec<Stream>>>>,
     making: Role,
 }
 
@@ -113,7 +120,7 @@ impl UndoStore {
             space,
             directory: RwLock::new(directory),
             slots: RwLock::default(),
-            idle: Mutex::default(),
+            idle: (0..=STRIPES).map(|_| Padded::default()).collect(),
             making: Role::default(),
         }
     }
@@ -158,7 +165,7 @@ impl UndoStore {
             }
         }
         idle.reverse();
-        *store.idle.lock() = idle;
+        *store.idle[STRIPES].0.lock() = idle;
         Ok((store, open, txn_max))
     }
 
@@ -215,7 +222,9 @@ impl UndoStore {
     }
 
     fn pop_idle(&self) -> Option<Stream> {
-        self.idle.lock().pop()
+        let own = thread_number() % STRIPES;
+        let others = (0..STRIPES).filter(|&stripe| stripe != own);
+        [own, STRIPES].into_iter().chain(others).find_map(|stripe| self.idle[stripe].0.lock().pop())
     }
 
     /// Gives a stream back whose transaction has ended. A committed one is durable by then: what comes next into the
@@ -228,7 +237,7 @@ impl UndoStore {
         if stream.txn() != TxnId::NONE {
             return Err(Error::Usage(format!("the stream of {} is given back before it has ended", stream.txn())));
         }
-        self.idle.lock().push(stream);
+        self.idle[thread_number() % STRIPES].0.lock().push(stream);
         Ok(())
     }
 

@@ -1,0 +1,325 @@
+//! What threads that work on different rows still share: cache lines that both write, mutexes, allocations. `make contention` runs it.
+//!
+//! Two threads do the same on rows of different leaves, the one after the other while the first sleeps. Background work stands still
+//! meanwhile.
+//!
+//! - *Shared writes* are taken from the machine code, not from annotations: the run is repeated under valgrind's lackey, which names each
+//!   store that the program makes. A cache line counts as shared when both threads write to it during their operations; counted is how many
+//!   such lines an operation writes (each has to come from the other processor), and how many stores it makes to them. So locks, reference
+//!   counts, latches and the data under a mutex all count, and a thread's own stripe, slot, leaf, undo page, stack or heap does not. Writes
+//!   that the kernel makes are not seen.
+//! - *Locks* are counted by the feature `contention` (`src/counted.rs`), *allocations* by this program's allocator.
+//!
+//! ```text
+//! cargo run --release -p seawall --features contention --example contention
+//! DETAIL=1 cargo run ...        # and where the shared lines are written
+//! ```
+#![allow(unsafe_code)]
+
+use seawall::{Background, Database, Durability, Env, Options, Result, Tree, TxOptions, locks_taken};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+
+/// Operations of each thread that are counted, after as many that are not.
+const OPS: usize = 32;
+const THREADS: usize = 2;
+const ROWS: u64 = 1000;
+const VALUE: [u8; 100] = [7; 100];
+
+/// What is measured, with the most that an operation may need: shared lines, locks, allocations.
+const KINDS: [(&str, [f64; 3]); 3] = [
+    ("point read", [0.0, 0.0, 0.0]),
+    ("one-row update and commit, deferred", [6.0, 4.0, 4.0]),
+    ("one-row update and commit, flushed", [6.0, 4.0, 4.0]),
+];
+
+thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
+
+struct Counting;
+
+// SAFETY: forwards to the system's allocator; what it adds touches a number of the thread's own.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Written before and after each counted operation: `[kind][thread][begin, end]`. Apart from everything else.
+#[repr(align(128))]
+struct Marks([AtomicU64; KINDS.len() * THREADS * 2]);
+static MARKS: Marks = Marks([const { AtomicU64::new(0) }; KINDS.len() * THREADS * 2]);
+
+fn mark(kind: usize, thread: usize, end: usize) {
+    MARKS.0[(kind * THREADS + thread) * 2 + end].store(1, Ordering::Relaxed);
+}
+
+fn key(thread: usize, i: usize) -> [u8; 8] {
+    // Each thread has its half of the leaves, and goes through them.
+    (thread as u64 * (ROWS / 2) + (i as u64 * 37) % (ROWS / 2)).to_be_bytes()
+}
+
+fn once(db: &Database, tree: &Tree, kind: usize, thread: usize, i: usize) -> Result<()> {
+    if kind == 0 {
+        assert_eq!(db.get_with(tree, &key(thread, i), <[u8]>::len)?, Some(VALUE.len()));
+        return Ok(());
+    }
+    let durability = if kind == 1 { Durability::Deferred } else { Durability::Flushed };
+    let mut tx = db.begin_with(TxOptions { durability: Some(durability), ..TxOptions::default() })?;
+    tx.put(tree, &key(thread, i), &VALUE)?;
+    tx.commit()
+}
+
+/// What the operations of one thread took: locks, allocations. It begins when it is told to, and tells when it is done; then it sleeps,
+/// alive, so that nothing of its own goes to the other.
+fn work(
+    db: &Database,
+    tree: &Tree,
+    kind: usize,
+    thread: usize,
+    go: &Receiver<()>,
+    done: &Sender<()>,
+) -> Result<[u64; 2]> {
+    go.recv().expect("it is told to begin");
+    let mut sums = [0; 2];
+    for i in 0..2 * OPS {
+        let before = [locks_taken(), ALLOCATIONS.get()];
+        if i >= OPS {
+            mark(kind, thread, 0);
+        }
+        let result = once(db, tree, kind, thread, i);
+        if i >= OPS {
+            mark(kind, thread, 1);
+            sums = [sums[0] + locks_taken() - before[0], sums[1] + ALLOCATIONS.get() - before[1]];
+        }
+        result?;
+    }
+    done.send(()).expect("somebody waits for it");
+    go.recv().expect("it is told to end");
+    Ok(sums)
+}
+
+/// Runs all kinds; locks and allocations of an operation of each.
+fn run(dir: &Path) -> Result<Vec<[f64; 2]>> {
+    let env = Env { background: Background::Steps, ..Env::system(seawall_io::Backend::Sync)? };
+    let options = Options::default().with_pool_size(64 << 20);
+    let dir = dir.join("db");
+    std::fs::create_dir(&dir).expect("a directory of our own");
+    let db = Database::open_in(env, dir, options)?;
+    let tree = db.create_tree("t")?;
+    let rows: Vec<([u8; 8], [u8; 100])> = (0..ROWS).map(|i| (i.to_be_bytes(), VALUE)).collect();
+    db.transact(|tx| tx.put_many(&tree, &rows))?;
+    while db.step()? {}
+    let mut all = Vec::new();
+    for kind in 0..KINDS.len() {
+        let sums = std::thread::scope(|scope| {
+            let (db, tree) = (&db, &tree);
+            let threads: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    let ((go, told), (done, is_done)) = (channel(), channel());
+                    let thread = scope.spawn(move || work(db, tree, kind, thread, &told, &done));
+                    (thread, go, is_done)
+                })
+                .collect();
+            // One that failed says nothing, and its result says why.
+            for (_, go, done) in &threads {
+                go.send(()).ok();
+                done.recv().ok();
+            }
+            for (_, go, _) in &threads {
+                go.send(()).ok();
+            }
+            threads
+                .into_iter()
+                .map(|(one, _, _)| one.join().expect("a thread does not panic"))
+                .collect::<Result<Vec<_>>>()
+        })?;
+        let mean = |at: usize| sums.iter().map(|sum| sum[at]).sum::<u64>() as f64 / (THREADS * OPS) as f64;
+        all.push([mean(0), mean(1)]);
+    }
+    db.close()?;
+    Ok(all)
+}
+
+/// Where this program lies in memory.
+fn base() -> u64 {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let exe = std::env::current_exe().unwrap_or_default();
+    let line = maps.lines().find(|line| line.ends_with(&*exe.to_string_lossy()));
+    line.and_then(|line| u64::from_str_radix(line.split('-').next()?, 16).ok()).unwrap_or(0)
+}
+
+/// Stores to a cache line by each thread, the operations of both that made one, and the instructions that did.
+#[derive(Default)]
+struct Line {
+    stores: [usize; THREADS],
+    ops: usize,
+    by: BTreeMap<u64, usize>,
+}
+
+type Lines = HashMap<u64, Line>;
+
+fn hex(bytes: &[u8]) -> Option<u64> {
+    let end = bytes.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(bytes.len());
+    u64::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?, 16).ok()
+}
+
+/// Reads lackey's trace: `I  <address>,<bytes>` for an instruction, ` S`, ` L`, ` M <address>,<bytes>` for what it stores, loads, changes.
+fn read_trace(trace: impl BufRead, marks: &OnceLock<(u64, u64)>) -> std::io::Result<Vec<Lines>> {
+    let mut kinds: Vec<Lines> = (0..KINDS.len()).map(|_| Lines::new()).collect();
+    let (mut inside, mut at, mut touched) = (None, 0, HashSet::new());
+    for line in trace.split(b'\n') {
+        let line = line?;
+        let (Some(&(first, _)), Some(what)) = (marks.get(), line.get(..3)) else { continue };
+        if what == b"I  " {
+            at = hex(&line[3..]).unwrap_or(0);
+            continue;
+        }
+        if what != b" S " && what != b" M " {
+            continue;
+        }
+        let Some(address) = hex(&line[3..]) else { continue };
+        let index = address.wrapping_sub(first) / 8;
+        if index < MARKS.0.len() as u64 {
+            let index = index as usize;
+            inside = (index % 2 == 0).then_some((index / 2 / THREADS, index / 2 % THREADS));
+            touched.clear();
+        } else if let Some((kind, thread)) = inside {
+            let line = kinds[kind].entry(address >> 6).or_default();
+            line.stores[thread] += 1;
+            line.ops += usize::from(touched.insert(address >> 6));
+            *line.by.entry(at).or_default() += 1;
+        }
+    }
+    Ok(kinds)
+}
+
+/// The run under lackey: for each kind what is written by both threads, and where this program lay.
+fn traced() -> std::io::Result<(Vec<Lines>, u64)> {
+    let mut child = Command::new("valgrind")
+        .args(["-q", "--tool=lackey", "--trace-mem=yes", "--basic-counts=no"])
+        .arg(std::env::current_exe()?)
+        .arg("traced")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let (Some(out), Some(trace)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(std::io::ErrorKind::BrokenPipe.into());
+    };
+    let marks = Arc::new(OnceLock::new());
+    let said = marks.clone();
+    let reader = std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(std::io::Result::ok) {
+            let mut numbers = line.split(' ').filter_map(|number| number.parse().ok());
+            if let (Some(marks), Some(base)) = (numbers.next(), numbers.next()) {
+                said.get_or_init(|| (marks, base));
+            }
+        }
+    });
+    let mut kinds = read_trace(BufReader::with_capacity(1 << 20, trace), &marks)?;
+    reader.join().expect("the reader does not panic");
+    let status = child.wait()?;
+    if !status.success() {
+        return Err(std::io::Error::other(format!("the run under valgrind ended with {status}")));
+    }
+    for lines in &mut kinds {
+        if lines.is_empty() {
+            return Err(std::io::Error::other("the trace has no operation in it"));
+        }
+        lines.retain(|_, line| line.stores.iter().all(|&stores| stores > 0));
+    }
+    Ok((kinds, marks.get().map_or(0, |&(_, base)| base)))
+}
+
+/// Where shared lines are written, the most written first.
+fn detail(lines: &Lines, base: u64) {
+    let mut sorted: Vec<_> = lines.iter().collect();
+    sorted.sort_by_key(|(_, line)| std::cmp::Reverse(line.stores.iter().sum::<usize>()));
+    let exe = std::env::current_exe().unwrap_or_default();
+    for (at, line) in sorted.into_iter().take(24) {
+        let per_op = line.stores.iter().sum::<usize>() as f64 / (THREADS * OPS) as f64;
+        println!("  line {:#x}: {per_op:.2} stores an operation", at << 6);
+        for (instruction, times) in &line.by {
+            let place = Command::new("addr2line")
+                .arg("-pfiCs")
+                .arg("-e")
+                .arg(&exe)
+                .arg(format!("{:#x}", instruction.wrapping_sub(base)))
+                .output();
+            let place = place
+                .map(|out| String::from_utf8_lossy(&out.stdout).replace("\n (inlined by)", " <").trim().to_owned());
+            println!("    {times:4} x {}", place.unwrap_or_default());
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let dir = match tempfile::tempdir() {
+        Ok(dir) => dir,
+        Err(error) => {
+            eprintln!("no directory to work in: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if std::env::args().nth(1).as_deref() == Some("traced") {
+        println!("{} {}", MARKS.0.as_ptr() as usize, base());
+    }
+    let counted = match run(dir.path()) {
+        Ok(counted) => counted,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if std::env::args().nth(1).as_deref() == Some("traced") {
+        return ExitCode::SUCCESS;
+    }
+    let (kinds, base) = match traced() {
+        Ok(traced) => traced,
+        Err(error) => {
+            eprintln!("the run under valgrind: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!(
+        "| operation | shared lines written | stores to them | locks taken | allocations |\n|---|---|---|---|---|"
+    );
+    for ((name, goals), (lines, [locks, allocations])) in KINDS.iter().zip(kinds.iter().zip(&counted)) {
+        let per_op = |sum: usize| sum as f64 / (THREADS * OPS) as f64;
+        let written = per_op(lines.values().map(|line| line.ops).sum());
+        let stores = per_op(lines.values().flat_map(|line| line.stores).sum());
+        let [a, b, c] = goals;
+        println!(
+            "| {name} | {written:.2} (goal {a}) | {stores:.2} | {locks:.2} (goal {b}) | {allocations:.2} (goal {c}) |"
+        );
+    }
+    if std::env::var_os("DETAIL").is_some() {
+        for ((name, _), lines) in KINDS.iter().zip(&kinds) {
+            println!("\n{name}");
+            detail(lines, base);
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,101 @@
+//! What threads share, and the means not to share: mutexes, memory apart from other memory, a number for each thread.
+//!
+//! The locks are parking_lot's own types. A build with the feature `contention` wraps them: each attempt to lock adds to a count of the
+//! calling thread, which no other thread writes. The latch of a page is not counted here (`buffer/sync.rs`).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+#[cfg(not(feature = "contention"))]
+pub(crate) use parking_lot::{Mutex, RwLock};
+
+#[cfg(feature = "contention")]
+pub use counting::locks_taken;
+#[cfg(feature = "contention")]
+pub(crate) use counting::{Mutex, RwLock};
+
+/// Alone on its cache lines (two, because they are fetched in pairs).
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+/// A number of the calling thread, counted from 0: for a choice among stripes, which may change nothing but who shares a cache line with
+/// whom.
+#[inline]
+pub(crate) fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed));
+    MINE.with(|mine| *mine)
+}
+
+#[cfg(feature = "contention")]
+#[allow(dead_code, missing_docs, unreachable_pub)] // as what they stand for
+mod counting {
+    use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+    use std::cell::Cell;
+
+    thread_local!(static TAKEN: Cell<u64> = const { Cell::new(0) });
+
+    fn count() {
+        TAKEN.set(TAKEN.get() + 1);
+    }
+
+    /// Mutexes and read-write locks that the calling thread has taken, or tried to.
+    #[must_use]
+    pub fn locks_taken() -> u64 {
+        TAKEN.get()
+    }
+
+    #[derive(Debug, Default)]
+    pub struct Mutex<T: ?Sized>(parking_lot::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub const fn new(value: T) -> Self {
+            Self(parking_lot::const_mutex(value))
+        }
+    }
+
+    impl<T: ?Sized> Mutex<T> {
+        #[inline]
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            count();
+            self.0.lock()
+        }
+
+        #[inline]
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            count();
+            self.0.try_lock()
+        }
+
+        pub fn get_mut(&mut self) -> &mut T {
+            self.0.get_mut()
+        }
+    }
+
+    #[derive(Debug, Default)]
+    pub struct RwLock<T: ?Sized>(parking_lot::RwLock<T>);
+
+    impl<T> RwLock<T> {
+        pub const fn new(value: T) -> Self {
+            Self(parking_lot::const_rwlock(value))
+        }
+    }
+
+    impl<T: ?Sized> RwLock<T> {
+        #[inline]
+        pub fn read(&self) -> RwLockReadGuard<'_, T> {
+            count();
+            self.0.read()
+        }
+
+        #[inline]
+        pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+            count();
+            self.0.write()
+        }
+
+        pub fn get_mut(&mut self) -> &mut T {
+            self.0.get_mut()
+        }
+    }
+}
