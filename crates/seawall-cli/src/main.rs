@@ -154,7 +154,7 @@ fn main() -> ExitCode {
         Command::Init(args) => db::entries::init(&args),
         Command::Trees(args) => db::entries::trees(&args),
         Command::Get(args) => db::entries::get(&args),
-        Command::Put(args) => db::entries::put(&args),
+        Command::Put(args) => db::entries::put(&args, &stop),
         Command::Del(args) => db::entries::del(&args),
         Command::Scan(args) => db::entries::scan(&args, &stop),
         Command::Dump(args) => db::dump::dump(&args, &stop),

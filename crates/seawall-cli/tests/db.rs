@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{command, scratch, seawall, spawn, wait_until};
+use common::{command, scratch, seawall, signal, spawn, wait_until};
+use rustix::process::Signal;
 use seawall::{Database, Options};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// Small and quick to make.
@@ -79,6 +80,39 @@ fn values_come_from_standard_input() {
     assert!(child.wait().unwrap().success());
     let got = command(dir).args(["get", "db", "blobs", "k", "--raw"]).output().unwrap();
     assert_eq!(got.stdout, blob);
+}
+
+/// Standard input is a pipe that stays open and says nothing.
+#[test]
+fn ctrl_c_on_an_idle_pipe_ends_at_once() {
+    let dir = scratch();
+    let dir = dir.path();
+    made(dir);
+    let idle = |args: &[&str], first: &[u8], said: &str| {
+        let mut idle = command(dir);
+        idle.args(args).stdin(Stdio::piped());
+        let mut child = spawn(idle);
+        let mut pipe = child.stdin.take().unwrap();
+        pipe.write_all(first).unwrap();
+        // It reads on a thread of its own, so that there are two of them when it waits for the pipe.
+        let tasks = PathBuf::from(format!("/proc/{}/task", child.id()));
+        let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        wait_until(&mut child, || {
+            std::fs::read_dir(&tasks).is_ok_and(|tasks| tasks.flatten().any(|task| name(task).trim() == "stdin"))
+        });
+        signal(child, Signal::INT).exits(130).says(said);
+        drop(pipe);
+    };
+    idle(&["put", "db", "blobs", "k", "-", "--create"], b"", "interrupted: nothing was put");
+    idle(&["put", "db", "blobs", "k", "-", "--create"], b"half of it", "interrupted: nothing was put");
+    idle(&["load", "db"], b"", "interrupted: nothing was loaded");
+    let mut dump = seawall::dump::DumpWriter::new(Vec::new()).unwrap();
+    dump.tree("t").unwrap();
+    dump.entry(b"k", b"v").unwrap();
+    dump.tree("u").unwrap();
+    let begun = dump.finish().unwrap();
+    idle(&["load", "db"], &begun[..begun.len() / 2], "interrupted");
+    seawall(dir, ["check", "db"]).exits(0).shows("nothing found");
 }
 
 #[test]

@@ -115,6 +115,14 @@ pub enum Error {
         /// The most, bytes.
         max_bytes: usize,
     },
+    /// The name of a tree is too long.
+    #[error("a tree's name of {len_bytes} bytes is too long: it may have {max_bytes}")]
+    NameTooLong {
+        /// Its length, bytes.
+        len_bytes: usize,
+        /// The most, bytes.
+        max_bytes: usize,
+    },
     /// A value is longer than 1 GiB.
     #[error("a value of {len_bytes} bytes is too long: the most is {max_bytes}")]
     ValueTooLong {

@@ -245,3 +245,20 @@ fn a_drop_that_commits_while_the_thread_unwinds() {
     put(&db, &tree, b"after", b"v");
     db.close().unwrap();
 }
+
+// --- what messages say -----------------------------------------------------------------------------------------------------------
+
+#[test]
+fn messages_name_what_is_meant() {
+    let db = Database::in_memory().unwrap();
+    let long = "n".repeat(513);
+    db.create_tree("t").unwrap();
+    for refused in [db.create_tree(&long).map(drop), db.rename_tree("t", &long)] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::NameTooLong { len_bytes: 513, max_bytes: 512 }), "{error:?}");
+        assert!(error.to_string().contains("a tree's name of 513 bytes"), "{error}");
+    }
+    // Options are called what they are called.
+    let refused = db.set("pool_size", "900G").unwrap_err().to_string();
+    assert!(refused.contains("pool_size_max") && Options::info("pool_size_max").is_ok(), "{refused}");
+}

@@ -86,7 +86,7 @@ pub(super) struct Frames {
 impl Frames {
     /// Room for `max` frames, none of them in use yet.
     pub(super) fn reserve(page_bytes: usize, max: u32) -> Result<Self> {
-        let option = "buffer_pool_bytes_max";
+        let option = "pool_size_max";
         let bytes = Mapping::reserve(page_bytes * max as usize, option)?;
         if bytes.len >= HUGE_FROM_BYTES {
             bytes.advise(0, bytes.len, Advice::LinuxHugepage);

@@ -177,8 +177,8 @@ impl Pool {
             let why = "a page has 4, 8, 16 or 32 KiB".to_owned();
             return Err(Error::InvalidOption { name: "page_bytes".into(), value: page_bytes.to_string(), why });
         }
-        let max = frames_of(config.pool_bytes_max.max(config.pool_bytes), page_bytes, "buffer_pool_bytes_max")?;
-        let now = frames_of(config.pool_bytes, page_bytes, "buffer_pool_bytes")?;
+        let max = frames_of(config.pool_bytes_max.max(config.pool_bytes), page_bytes, "pool_size_max")?;
+        let now = frames_of(config.pool_bytes, page_bytes, "pool_size")?;
         let frames = Frames::reserve(page_bytes, max)?;
         let map = Translation::new()?;
         frames.grow(now);
@@ -326,14 +326,12 @@ impl Pool {
     /// size stayed pinned for longer than the pool's patience (they go as soon as they are let go). A failed write
     /// poisons.
     pub fn set_bytes(&self, bytes: u64) -> Result<()> {
-        let name = "buffer_pool_bytes";
+        let name = "pool_size";
         let refused = |why: String| Error::InvalidOption { name: name.into(), value: bytes.to_string(), why };
         let limit = frames_of(bytes, self.page_bytes, name)?;
         if limit > self.frames.max() {
             let most = u64::from(self.frames.max()) * self.page_bytes as u64;
-            return Err(refused(format!(
-                "at most buffer_pool_bytes_max = {most}, which is set when the database is opened"
-            )));
+            return Err(refused(format!("at most pool_size_max = {most}, which is set when the database is opened")));
         }
         let _role = self.resizing.take();
         if limit >= self.frames.limit() {

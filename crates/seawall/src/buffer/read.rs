@@ -348,7 +348,7 @@ impl Pool {
 
     fn too_small(&self) -> Error {
         Error::InvalidOption {
-            name: "buffer_pool_bytes".into(),
+            name: "pool_size".into(),
             value: self.bytes().to_string(),
             why: format!("all {} pages of the pool are in use at once: make it larger", self.frames.limit()),
         }

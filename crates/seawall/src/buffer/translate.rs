@@ -26,7 +26,7 @@ pub(super) struct Translation {
 
 impl Translation {
     pub(super) fn new() -> Result<Self> {
-        let top = Mapping::reserve(CHUNKS * size_of::<AtomicPtr<Entry>>(), "buffer_pool_bytes_max")?;
+        let top = Mapping::reserve(CHUNKS * size_of::<AtomicPtr<Entry>>(), "pool_size_max")?;
         Ok(Self { top, used: AtomicUsize::new(0) })
     }
 

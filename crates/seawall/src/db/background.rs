@@ -184,6 +184,20 @@ impl Work {
         let mut losers = self.losers.lock();
         let unfinished = std::mem::take(&mut *self.engine.unfinished.lock());
         losers.extend(unfinished.into_iter().map(|one| Txn::take_up(self.engine.clone(), one)));
+        if self.engine.resumed_asked.load(Ordering::SeqCst) {
+            // One whose undo cannot be read is met again by its rollback, and holds up no other.
+            let learned = losers.iter_mut().try_fold(false, |any, loser| match any {
+                true => Ok(true),
+                false => loser.learn_trees(RECORDS_A_STEP),
+            });
+            match learned {
+                Ok(true) => return Ok(true),
+                all => {
+                    self.engine.resumed_asked.store(false, Ordering::SeqCst);
+                    all?;
+                }
+            }
+        }
         let Some(loser) = losers.last_mut() else { return Ok(false) };
         for _ in 0..RECORDS_A_STEP {
             match loser.undo_one(SavepointAt::BEGIN) {
@@ -304,5 +318,57 @@ impl Work {
             self.rest(rest);
         }
         Ok(more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Background, Task};
+    use crate::{Database, Env, Options};
+    use seawall_sim::{SimDisk, SimOptions};
+    use std::sync::Arc;
+
+    /// While a snapshot pins everything, who asks again learns without a look at any stream that nothing is to be done.
+    #[test]
+    fn purge_looks_at_no_stream_while_every_view_sees_what_it_saw() {
+        let disk = SimDisk::new(SimOptions { seed: 3, ..SimOptions::default() });
+        let clock = Arc::new(seawall_io::SystemClock::default());
+        let env = Env { disk, clock, seed: 1, background: Background::Steps };
+        let small = Options::default().with_pool_size(1 << 20).with_data_initial_size(1 << 20);
+        let db = Database::open_in(env, "/db", small).unwrap();
+        let tree = db.create_tree("t").unwrap();
+        // Several streams.
+        let mut open: Vec<_> = (0..20).map(|_| db.begin().unwrap()).collect();
+        for (tx, n) in open.iter_mut().zip(0u32..) {
+            tx.put(&tree, &n.to_be_bytes(), b"v").unwrap();
+        }
+        open.into_iter().for_each(|tx| tx.commit().unwrap());
+        let looked = || db.inner.engine().purge.lock().looked;
+        let change = |n: u32| {
+            db.transact(|tx| tx.delete(&tree, &(n % 20).to_be_bytes())).unwrap();
+            db.transact(|tx| tx.put(&tree, &(n % 20).to_be_bytes(), b"w")).unwrap();
+        };
+        let held = db.begin().unwrap();
+        held.take_snapshot().unwrap();
+        change(0);
+        while db.step_task(Task::Purge).unwrap() {}
+        let before = looked();
+        for n in 0..100 {
+            change(n);
+            assert!(!db.step_task(Task::Purge).unwrap());
+        }
+        assert_eq!(looked(), before);
+        drop(held);
+        while db.step_task(Task::Purge).unwrap() {}
+        assert!(looked() > before);
+        assert_eq!(db.stats().purge.history, 0, "it has caught up");
+        // And so it is when what holds purge back is a transaction that writes.
+        let mut writer = db.begin().unwrap();
+        writer.put(&tree, b"held", b"v").unwrap();
+        change(1);
+        while db.step_task(Task::Purge).unwrap() {}
+        writer.commit().unwrap();
+        while db.step_task(Task::Purge).unwrap() {}
+        assert_eq!(db.stats().purge.history, 0);
     }
 }

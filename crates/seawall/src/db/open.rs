@@ -32,7 +32,7 @@ use seawall_io::{Clock, Disk, FlushMethod, IoStats, OsDisk, SystemClock};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 /// What a database runs on: the seams of a deterministic test.
@@ -341,6 +341,7 @@ impl Opening {
             active,
             trees: Trees::new(instance.number()),
             resumed: AtomicU64::new(0),
+            resumed_asked: AtomicBool::new(false),
             unfinished: Mutex::default(),
             purge: Mutex::default(),
             compacting: Mutex::default(),

@@ -45,7 +45,7 @@ pub(super) fn estimate(tx: &Transaction, tree: &Tree, (start, end): &Bounds) -> 
         Bound::Included(key) => key.clone(),
         Bound::Unbounded => Vec::new(),
     };
-    let found = tree.state.at.estimate(tx.txn().pool(), &low, end.as_ref().map(|key| &key[..]))?;
+    let found = tx.txn().estimate(&tree.state, &low, end.as_ref().map(|key| &key[..]))?;
     Ok(RangeEstimate { rows: found.entries, pages: found.leaves })
 }
 
@@ -119,7 +119,7 @@ impl<'t> Ranges<'t> {
 
     fn name_first_leaves(&mut self) -> Result<()> {
         let keys: Vec<&[u8]> = self.coming.iter().map(|range| first_key(&range.start)).collect();
-        let leaves = self.tree.state.at.leaves_of(self.tx.txn().pool(), &keys)?;
+        let leaves = self.tx.txn().leaves_of(&self.tree.state, &keys)?;
         for (range, &leaf) in self.coming.iter_mut().zip(&leaves) {
             range.first_leaf = leaf;
         }

@@ -469,3 +469,87 @@ impl Commit {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Database, Error};
+    use rand::{Rng as _, SeedableRng as _};
+
+    #[test]
+    fn rollbacks_that_take_no_savepoint_with_them_are_not_remembered() {
+        let db = Database::in_memory().unwrap();
+        let tree = db.create_tree("t").unwrap();
+        let mut tx = db.begin().unwrap();
+        for n in 0..16_000u32 {
+            let savepoint = tx.savepoint();
+            tx.put(&tree, b"k", &n.to_le_bytes()).unwrap();
+            tx.rollback_to(&savepoint).unwrap();
+        }
+        assert_eq!(tx.txn.remembered_rollbacks(), 0, "pairs");
+        // A statement that passes over rows: every other row stays.
+        let before = tx.savepoint();
+        for n in 0..2000u32 {
+            let row = tx.savepoint();
+            tx.put(&tree, &n.to_be_bytes(), b"v").unwrap();
+            if n % 2 == 0 {
+                tx.rollback_to(&row).unwrap();
+            }
+        }
+        assert_eq!(tx.txn.remembered_rollbacks(), 0, "rows");
+        // Statements, each with savepoints of its own, of which every other fails.
+        for n in 0..2000u32 {
+            let statement = tx.savepoint();
+            tx.put(&tree, &n.to_be_bytes(), b"w").unwrap();
+            let within = tx.savepoint();
+            tx.put(&tree, b"within", &n.to_le_bytes()).unwrap();
+            if n % 2 == 0 {
+                tx.rollback_to(&statement).unwrap();
+                assert!(matches!(tx.rollback_to(&within), Err(Error::Usage(_))));
+            }
+        }
+        assert!(tx.txn.remembered_rollbacks() <= 1000, "one each for those that took a savepoint with them");
+        tx.rollback_to(&before).unwrap();
+        assert!(tx.txn.remembered_rollbacks() <= 1, "and none for what is gone with an earlier one");
+        assert_eq!(tx.iter(&tree).count(), 0);
+    }
+
+    /// A savepoint is there as long as everything that was there when it was made.
+    #[test]
+    fn a_savepoint_is_gone_exactly_when_the_transaction_went_back_beyond_it() {
+        for seed in 0..60 {
+            let mut dice = rand_pcg::Pcg64::seed_from_u64(seed);
+            let db = Database::in_memory().unwrap();
+            let tree = db.create_tree("t").unwrap();
+            let mut tx = db.begin().unwrap();
+            let (mut now, mut given): (Vec<u32>, Vec<_>) = (Vec::new(), Vec::new());
+            for n in 0..300u32 {
+                match dice.random_range(0..10) {
+                    0..=3 => {
+                        tx.put(&tree, &n.to_be_bytes(), b"").unwrap();
+                        now.push(n);
+                    }
+                    4..=6 => given.push((tx.savepoint(), now.clone())),
+                    7 => {
+                        // One of several steps that fails, and takes itself back.
+                        assert!(matches!(tx.create_tree("t"), Err(Error::TreeExists { .. })));
+                    }
+                    _ if given.is_empty() => {}
+                    _ => {
+                        let late = given.len() - 1 - dice.random_range(0..given.len().min(4));
+                        let at = if dice.random_range(0..4) == 0 { dice.random_range(0..given.len()) } else { late };
+                        let (savepoint, then) = &given[at];
+                        let is_there = now.starts_with(then);
+                        let back = tx.rollback_to(savepoint);
+                        assert_eq!(back.is_ok(), is_there, "seed {seed}, step {n}: {back:?}");
+                        if is_there {
+                            now.truncate(then.len());
+                        }
+                    }
+                }
+            }
+            let keys: Vec<u32> =
+                tx.iter(&tree).map(|entry| u32::from_be_bytes(entry.unwrap().0.try_into().unwrap())).collect();
+            assert_eq!(keys, now, "seed {seed}");
+        }
+    }
+}

@@ -72,7 +72,7 @@ impl Txn {
 
     fn create_tree_in_steps(&mut self, name: &str) -> Result<Arc<TreeState>> {
         if name.len() > TREE_NAME_BYTES_MAX {
-            return Err(Error::KeyTooLong { len_bytes: name.len(), max_bytes: TREE_NAME_BYTES_MAX });
+            return Err(Error::NameTooLong { len_bytes: name.len(), max_bytes: TREE_NAME_BYTES_MAX });
         }
         let catalog = self.catalog();
         self.start()?;
@@ -127,9 +127,13 @@ impl Txn {
         Ok(())
     }
 
-    /// Which trees the transactions of an earlier opening have written to is not known: a drop waits until they have ended.
+    /// Which trees the transactions of an earlier opening have written to is not known at first: a drop has it looked up, and waits for that. For those
+    /// that have written to its tree it waits as for any other user of the tree.
     fn wait_for_resumed(&self, tree: &TreeState) -> Result<()> {
         let (engine, begun) = (&self.engine, self.engine.clock.now());
+        if engine.resumed.load(Ordering::SeqCst) > 0 {
+            engine.resumed_asked.store(true, Ordering::SeqCst);
+        }
         while engine.resumed.load(Ordering::SeqCst) > 0 {
             let waited = engine.clock.now().saturating_sub(begun);
             let may_wait = engine.may_wait && self.options.wait == LockWait::Wait;
@@ -153,7 +157,7 @@ impl Txn {
 
     fn rename_tree_in_steps(&mut self, from: &str, to: &str) -> Result<()> {
         if to.len() > TREE_NAME_BYTES_MAX {
-            return Err(Error::KeyTooLong { len_bytes: to.len(), max_bytes: TREE_NAME_BYTES_MAX });
+            return Err(Error::NameTooLong { len_bytes: to.len(), max_bytes: TREE_NAME_BYTES_MAX });
         }
         let catalog = self.catalog();
         self.start()?;

@@ -14,7 +14,7 @@ use crate::log::Log;
 use crate::space::Space;
 use seawall_io::{Clock, Process};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// One opening of a database by one process: whom handles belong to.
@@ -85,8 +85,10 @@ pub struct Engine {
     pub trees: Trees,
     /// The root of the tree of names.
     pub catalog_root: PageId,
-    /// Transactions taken over from an earlier opening that have not ended.
+    /// Transactions taken over from an earlier opening that have not ended, and of which it is not known which trees they have written to.
     pub resumed: AtomicU64,
+    /// Somebody waits to know, to drop a tree: before anything more is rolled back, it is looked up.
+    pub resumed_asked: AtomicBool,
     /// Rollbacks that stopped on the way, for background work to take up.
     pub unfinished: Mutex<Vec<Unfinished>>,
     /// Where purge is.

@@ -8,10 +8,11 @@ use super::transaction::{Isolation, Txn};
 use super::trees::TreeState;
 use super::version::{Reader, Stored};
 use super::write::Change;
-use crate::btree::{OverflowRef, read_overflow_many};
+use crate::btree::{Estimate, OverflowRef, read_overflow_many};
 use crate::buffer::{Pool, Stream};
 use crate::error::Result;
 use crate::format::PageId;
+use std::ops::Bound;
 use std::sync::Arc;
 
 impl Txn {
@@ -31,7 +32,7 @@ impl Txn {
         let sorted: Vec<&[u8]> = order.iter().map(|&i| rows[i].0.as_ref()).collect();
         let engine = self.engine.clone();
         let pool = engine.pool();
-        let leaves = tree.at.leaves_of(pool, &sorted)?;
+        let leaves = self.leaves_of(tree, &sorted)?;
         let mut stream = Stream::of(leaves.iter().copied().filter(|&leaf| leaf != PageId::NONE));
         let rows: Vec<(&[u8], &[u8])> = order.iter().map(|&i| (rows[i].0.as_ref(), rows[i].1.as_ref())).collect();
         let (mut at, mut last) = (0, PageId::NONE);
@@ -55,6 +56,27 @@ impl Txn {
             at += done.max(1);
         }
         Ok(())
+    }
+
+    /// The leaves of sorted keys, as far as they are known without reading leaves. Whatever the isolation, a view keeps the tree's pages while it looks:
+    /// without it, those of a tree that is dropped could be given away under the descent.
+    ///
+    /// # Errors
+    /// [`Error::TreeDropped`](crate::Error::TreeDropped); reading errors.
+    pub fn leaves_of(&self, tree: &TreeState, keys: &[&[u8]]) -> Result<Vec<PageId>> {
+        let view = self.pin();
+        tree.usable(self.id(), &view)?;
+        tree.at.leaves_of(self.pool(), keys)
+    }
+
+    /// About how much lies between two keys; with a view, as [`Txn::leaves_of`].
+    ///
+    /// # Errors
+    /// [`Error::TreeDropped`](crate::Error::TreeDropped); reading errors.
+    pub fn estimate(&self, tree: &TreeState, low: &[u8], end: Bound<&[u8]>) -> Result<Estimate> {
+        let view = self.pin();
+        tree.usable(self.id(), &view)?;
+        tree.at.estimate(self.pool(), low, end)
     }
 
     /// The values of many keys, in the order of `keys`.

@@ -14,11 +14,13 @@
 
 use super::engine::Engine;
 use super::undo::{UndoRecord, Unpurged};
+use super::views::OldestView;
 use crate::btree::{DELETED, Dismantling, HEADER, Node, OVERFLOW, OverflowRef, Remove, Tree, free_overflow_body};
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId, TxnId, UndoPtr, page};
 use crate::mutants::Mutant;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -28,6 +30,11 @@ pub struct Purge {
     next_stream: u32,
     /// Dropped trees that are being freed.
     drops: HashMap<TreeId, Dismantling>,
+    /// What every view saw when nothing was left to purge. While they see no more, nothing is: a transaction ends after all of its undo is in its stream.
+    done_for: Option<OldestView>,
+    /// Streams looked at.
+    #[cfg(test)]
+    pub looked: u64,
 }
 
 impl Purge {
@@ -38,23 +45,35 @@ impl Purge {
     pub fn step(&mut self, engine: &Engine, records: usize) -> Result<bool> {
         engine.health().check()?;
         let oldest = engine.active.oldest_view();
+        if self.done_for.as_ref().is_some_and(|done| done.is_same(&oldest)) {
+            return Ok(false);
+        }
+        self.done_for = None;
         let streams = engine.undo.streams();
         for _ in 0..streams {
             let stream = self.next_stream % streams;
             self.next_stream = (stream + 1) % streams;
+            #[cfg(test)]
+            {
+                self.looked += 1;
+            }
             if engine.undo.pass(stream, is_idle, |txn| oldest.sees(txn))? {
                 return Ok(true);
             }
-            let found = engine.undo.heads(stream, records)?;
-            let sees = |record: &Unpurged| oldest.sees(record.txn);
-            let early = found.iter().find(|record| !sees(record)).map(|record| record.txn);
-            let early = early.filter(|_| engine.health().has(Mutant::PurgeEarly));
-            let seen = found.iter().take_while(|record| sees(record) || Some(record.txn) == early).count();
-            if seen > 0 {
-                engine.purge_records(&found[..seen], &mut self.drops)?;
+            let early = Cell::new(None);
+            let found = engine.undo.heads(stream, records, |txn| {
+                oldest.sees(txn)
+                    || (engine.health().has(Mutant::PurgeEarly) && early.get().is_none_or(|first| first == txn) && {
+                        early.set(Some(txn));
+                        true
+                    })
+            })?;
+            if !found.is_empty() {
+                engine.purge_records(&found, &mut self.drops)?;
                 return Ok(true);
             }
         }
+        self.done_for = Some(oldest);
         Ok(false)
     }
 }

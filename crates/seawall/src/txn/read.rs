@@ -125,13 +125,33 @@ impl Txn {
         how: RowLock,
         wait: LockWait,
     ) -> Result<Option<Vec<u8>>> {
+        let stored = self.lock_stored(tree, key, mode, how, wait)?;
+        stored.map(|stored| self.fetch(tree, stored)).transpose()
+    }
+
+    /// Locks the row of `key`, there or not; whether it is there. A long value is not read.
+    ///
+    /// # Errors
+    /// As [`Txn::lock_row`].
+    pub(super) fn lock_key(&self, tree: &Arc<TreeState>, key: &[u8], mode: Mode) -> Result<bool> {
+        Ok(self.lock_stored(tree, key, mode, RowLock::Point, self.options.wait)?.is_some())
+    }
+
+    fn lock_stored(
+        &self,
+        tree: &Arc<TreeState>,
+        key: &[u8],
+        mode: Mode,
+        how: RowLock,
+        wait: LockWait,
+    ) -> Result<Option<Stored>> {
         // Kept to the end: the pages of a tree that is dropped meanwhile stay until the lock is there, or the answer that the tree is not.
         let view = self.pin();
         tree.usable(self.id(), &view)?;
         loop {
             match self.lock_latest(tree, key, mode, how, wait)? {
                 Latest::Absent => return Ok(None),
-                Latest::There(stored) => return Ok(Some(self.fetch(tree, stored)?)),
+                Latest::There(stored) => return Ok(Some(stored)),
                 Latest::Blocked => self.wait_to_lock(tree, key, mode, wait)?,
                 Latest::Busy(writer) => return Err(self.engine.locks.refused(writer, tree.at.id, key)),
                 Latest::Stale(writer) => return Err(self.conflict(writer, tree, key)),

@@ -17,6 +17,58 @@ use crate::format::{TxnId, UndoPtr};
 use crate::mutants::Mutant;
 use crate::space::Purpose;
 
+/// Which savepoints of a transaction are gone, because it was rolled back to an earlier one since.
+///
+/// 1. A savepoint bears a label: the count of changes and undone changes when it was made. A rollback at count `after` to label `to` takes those with
+///    it whose labels lie between the two.
+/// 2. Right after a rollback the transaction is where it was at the savepoint, so a savepoint made then bears that one's label.
+/// 3. An interval is kept only if a savepoint was given out in it, and until a rollback goes back beyond it: statements that set a savepoint, fail and
+///    are rolled back leave nothing behind, however many they are.
+#[derive(Debug, Default)]
+pub(super) struct Gone {
+    /// `to` and `after` of rollbacks; both rise.
+    intervals: Vec<(u64, u64)>,
+    /// The last rollback: its `to` and `after`.
+    last: Option<(u64, u64)>,
+    /// The highest label that was given out and is not gone.
+    given_out: u64,
+}
+
+impl Gone {
+    /// The label of a savepoint that is made after so many changes.
+    pub(super) fn label(&self, changes: u64) -> u64 {
+        self.last.filter(|(_, after)| *after == changes).map_or(changes, |(to, _)| to)
+    }
+
+    /// A savepoint with this label may be rolled back to at any time.
+    pub(super) fn give_out(&mut self, label: u64) {
+        self.given_out = self.given_out.max(label);
+    }
+
+    /// Whether a savepoint with this label is gone.
+    pub(super) fn contains(&self, label: u64) -> bool {
+        // Of the rollbacks after it the first went back furthest.
+        let at = self.intervals.partition_point(|(_, after)| *after <= label);
+        self.intervals.get(at).is_some_and(|(to, _)| *to < label)
+    }
+
+    /// The transaction was rolled back to label `to`, or some of the way, and has counted `after` changes now.
+    pub(super) fn rolled_back(&mut self, to: u64, after: u64, all_of_it: bool) {
+        let kept = self.intervals.partition_point(|(earlier, _)| *earlier < to);
+        if self.given_out > to || kept < self.intervals.len() {
+            self.intervals.truncate(kept);
+            self.intervals.push((to, after));
+        }
+        self.given_out = self.given_out.min(to);
+        self.last = all_of_it.then_some((to, after));
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.intervals.len()
+    }
+}
+
 impl Txn {
     /// Undoes what was done after `savepoint`, and goes on: the rows stay locked, for what was learned by changing them stays known. But at read
     /// committed, where nothing that was learned has to stay true.
@@ -25,9 +77,7 @@ impl Txn {
     /// [`Error::Usage`] when the transaction was rolled back to an earlier savepoint since, with which this one went. What stopped it; what was
     /// undone until then stays undone.
     pub fn roll_back_to(&mut self, savepoint: SavepointAt) -> Result<()> {
-        // Of the rollbacks after it the first went back furthest.
-        let since = self.rolled_back.iter().find(|(after, _)| *after > savepoint.changes);
-        if savepoint.changes > self.changes || since.is_some_and(|(_, to)| *to < savepoint.changes) {
+        if savepoint.changes > self.changes || self.gone.contains(savepoint.changes) {
             let why = "the savepoint is gone: the transaction was rolled back to an earlier one since";
             return Err(Error::Usage(why.into()));
         }
@@ -44,15 +94,14 @@ impl Txn {
             }
         };
         if self.changes > before {
-            self.rolled_back.retain(|(_, to)| *to < savepoint.changes);
-            self.rolled_back.push((self.changes, savepoint.changes));
+            self.gone.rolled_back(savepoint.changes, self.changes, undone.is_ok());
         }
         undone
     }
 
     /// Runs a change of several steps: all of it is done, or nothing. If what was done cannot be taken back the transaction cannot go on.
     pub(super) fn atomically<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let before = self.savepoint();
+        let before = self.savepoint_within();
         let changed = change(self);
         if changed.is_err() {
             self.half_done = true;

@@ -15,6 +15,7 @@
 
 use super::engine::{Engine, HELP_EVERY};
 use super::locks::{Conflict, LockOwner, Mode};
+use super::rollback::Gone;
 use super::trees::{CatalogRow, TreeState};
 use super::undo::{Stream, UndoRecord};
 use super::version::Reader;
@@ -95,7 +96,7 @@ pub struct TxOptions {
 pub struct SavepointAt {
     /// The last undo record then.
     pub(super) last: UndoPtr,
-    /// [`Txn::changes`] then.
+    /// [`Txn::changes`] then, or at the savepoint that the transaction had just been rolled back to.
     pub(super) changes: u64,
 }
 
@@ -119,9 +120,8 @@ pub struct Txn {
     pub(super) dead_in: RefCell<SmallVec<[Arc<TreeState>; 1]>>,
     /// Counts changes, so that a cursor knows that its copy of a leaf is old.
     pub(super) changes: u64,
-    /// Rollbacks to savepoints: the count of changes after one, and at its savepoint. Both rise: an earlier rollback to a later savepoint tells
-    /// nothing more.
-    pub(super) rolled_back: Vec<(u64, u64)>,
+    /// The savepoints that are gone, and where this one stands: see [`super::rollback::Gone`].
+    pub(super) gone: Gone,
     ended: bool,
     /// A change of several steps was stopped halfway and could not be taken back: it can only be rolled back.
     pub(super) half_done: bool,
@@ -136,6 +136,8 @@ pub(super) struct Writing {
     pub stream: Stream,
     /// Taken over from an earlier opening: which trees it has written to is not known.
     pub resumed: bool,
+    /// The last record when its trees began to be looked for, and the next to be looked at.
+    pub learning: Option<(UndoPtr, UndoPtr)>,
     /// Where entries are put together; kept for its capacity, as `old` is.
     pub payload: Vec<u8>,
     /// The value that a change supersedes.
@@ -153,7 +155,7 @@ thread_local! {
 impl Writing {
     fn new(id: TxnId, stream: Stream, resumed: bool) -> Self {
         let (payload, old) = SPARE.take();
-        Self { id, stream, resumed, payload, old }
+        Self { id, stream, resumed, learning: None, payload, old }
     }
 
     /// Its stream; the buffers are kept for the thread's next transaction, unless they have become large.
@@ -213,7 +215,7 @@ impl Txn {
             writing: None,
             dead_in: RefCell::default(),
             changes: 0,
-            rolled_back: Vec::new(),
+            gone: Gone::default(),
             ended: false,
             half_done: false,
             kept: false,
@@ -229,6 +231,33 @@ impl Txn {
         // If opening fails now, the next one finds it as it is.
         txn.kept = true;
         txn
+    }
+
+    /// Looks through up to `records` records of a transaction of an earlier opening for the trees that it has written to, and enters it as their
+    /// user; false when all are known, as they are of any other transaction.
+    ///
+    /// # Errors
+    /// Reading errors. Its trees stay unknown until it has ended.
+    pub fn learn_trees(&mut self, records: usize) -> Result<bool> {
+        let Some(writing) = self.writing.as_mut().filter(|writing| writing.resumed) else { return Ok(false) };
+        let last = writing.stream.last();
+        // What was rolled back since it was begun has taken with it the record to go on from, perhaps.
+        let mut at = writing.learning.filter(|(begun_at, _)| *begun_at == last).map_or(last, |(_, next)| next);
+        let mut known: Option<TreeId> = None;
+        for _ in 0..records {
+            let Some((record, before)) = self.engine.undo.record_of(at)? else {
+                (writing.resumed, writing.learning) = (false, None);
+                self.engine.resumed.fetch_sub(1, Ordering::SeqCst);
+                return Ok(true);
+            };
+            if let Some(tree) = record.get().tree().filter(|tree| known != Some(*tree)) {
+                self.engine.locks.use_tree(&self.owner, tree);
+                known = Some(tree);
+            }
+            at = before;
+        }
+        writing.learning = Some((last, at));
+        Ok(true)
     }
 
     /// Takes up a transaction that was prepared when the last process ended, and keeps it. It may stay for days, so what it needs to keep others
@@ -385,10 +414,23 @@ impl Txn {
         Ok(())
     }
 
-    /// A point to roll back to.
-    pub fn savepoint(&self) -> SavepointAt {
+    /// A point to roll back to, for the transaction's user: one that is gone after a rollback to an earlier one is refused.
+    pub fn savepoint(&mut self) -> SavepointAt {
+        let savepoint = self.savepoint_within();
+        self.gone.give_out(savepoint.changes);
+        savepoint
+    }
+
+    /// The same for a change of several steps, which does not give it away.
+    pub(super) fn savepoint_within(&self) -> SavepointAt {
         let last = self.writing.as_ref().map_or(UndoPtr::NONE, |w| w.stream.last());
-        SavepointAt { last, changes: self.changes }
+        SavepointAt { last, changes: self.gone.label(self.changes) }
+    }
+
+    /// How many rollbacks to savepoints are remembered.
+    #[cfg(test)]
+    pub fn remembered_rollbacks(&self) -> usize {
+        self.gone.len()
     }
 
     /// Puts the commit into the log.
@@ -562,7 +604,7 @@ impl Txn {
             writing,
             dead_in: RefCell::default(),
             changes: 0,
-            rolled_back: Vec::new(),
+            gone: Gone::default(),
             ended: false,
             half_done: false,
             kept: false,

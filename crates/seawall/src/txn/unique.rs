@@ -43,7 +43,7 @@ impl Txn {
         let prefix = &key[..prefix_bytes];
         if value.len() > inline_value_max(self.engine.pool().page_bytes(), key.len()) {
             // Many steps, of which none may wait: the place is locked first.
-            self.lock_row(tree, key, Mode::Exclusive)?;
+            self.lock_key(tree, key, Mode::Exclusive)?;
         }
         loop {
             // Kept to the end of the attempt, as for every locking read.

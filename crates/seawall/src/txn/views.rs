@@ -154,6 +154,12 @@ impl OldestView {
     pub fn low(&self) -> TxnId {
         TxnId(self.low)
     }
+
+    /// Whether it sees what the other sees.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.low, self.next) == (other.low, other.next) && self.ids == other.ids
+    }
 }
 
 impl State {

@@ -120,7 +120,7 @@ impl Txn {
     fn change_long(&mut self, tree: &Arc<TreeState>, key: &[u8], value: &[u8], change: Change) -> Result<bool> {
         // Locked before pages are taken: a tree that is dropped meanwhile, and purged, takes none. Nor is it written out for nothing when the
         // answer is known to be no.
-        let there = self.lock_row(tree, key, Mode::Exclusive)?.is_some();
+        let there = self.lock_key(tree, key, Mode::Exclusive)?;
         if (there && change == Change::Insert) || (!there && change == Change::Update) {
             self.tells();
         }

@@ -5,6 +5,7 @@
 //! - `load` commits in batches. Of a block nothing is loaded before its checksum was compared; a failed load says what is committed.
 
 use super::entries::{shown, trees_of};
+use super::input::Input;
 use super::{Place, is_database};
 use crate::{Ended, Outcome, note, units};
 use clap::Args;
@@ -101,13 +102,19 @@ pub(crate) struct LoadArgs {
 
 pub(crate) fn load(args: &LoadArgs, stop: &AtomicBool) -> Outcome {
     let from_stdin = args.input == Path::new("-");
-    let input: Box<dyn Read> = if from_stdin {
-        Box::new(std::io::stdin().lock())
+    let input: Box<dyn Read + '_> = if from_stdin {
+        Box::new(Input::new(stop)?)
     } else {
         Box::new(File::open(&args.input).map_err(|e| format!("cannot read {}: {e}", args.input.display()))?)
     };
     // Before a database is made for it.
-    let mut reader = DumpReader::new(input).map_err(|e| e.of_file(&args.input, Op::Read))?;
+    let mut reader = match DumpReader::new(input) {
+        Err(_) if stop.load(Ordering::Relaxed) => {
+            note(format_args!("interrupted: nothing was loaded"));
+            return Ok(Ended::Interrupted);
+        }
+        begun => begun.map_err(|e| e.of_file(&args.input, Op::Read))?,
+    };
     let made = !is_database(&args.place.dir);
     let db = args.place.open_or_make()?;
     if made {
@@ -167,7 +174,11 @@ impl Loading<'_> {
             if stop.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            let item = reader.read().map_err(|e| e.of_file(&self.args.input, Op::Read))?;
+            let item = match reader.read() {
+                // Standard input was given up.
+                Err(_) if stop.load(Ordering::Relaxed) => return Ok(false),
+                item => item.map_err(|e| e.of_file(&self.args.input, Op::Read))?,
+            };
             let value_bytes = match item {
                 None => break,
                 Some(Item::Tree(name)) => {
@@ -195,7 +206,10 @@ impl Loading<'_> {
                     key.clear();
                     key.extend_from_slice(entry);
                     long.clear();
-                    reader.value(&mut long).map_err(|e| e.of_file(&self.args.input, Op::Read))?;
+                    match reader.value(&mut long) {
+                        Err(_) if stop.load(Ordering::Relaxed) => return Ok(false),
+                        read => read.map_err(|e| e.of_file(&self.args.input, Op::Read))?,
+                    }
                     let Some(tree) = &tree else { continue };
                     self.put(tree, &key, &long)?;
                     value_bytes

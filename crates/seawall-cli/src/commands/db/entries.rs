@@ -1,6 +1,7 @@
 //! `seawall init|trees|get|put|del|scan`: a database, its trees, its entries.
 
 use super::care::{lies, lies_json};
+use super::input::Input;
 use super::{Notation, Place, is_database};
 use crate::{Ended, Outcome, Reader, note, print, units};
 use clap::Args;
@@ -128,11 +129,17 @@ pub(crate) struct PutArgs {
     new: bool,
 }
 
-pub(crate) fn put(args: &PutArgs) -> Outcome {
+pub(crate) fn put(args: &PutArgs, stop: &AtomicBool) -> Outcome {
     let key = args.notation.read(&args.key)?;
     let value = if args.value == "-" {
         let mut value = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut value).map_err(|e| format!("cannot read standard input: {e}"))?;
+        match Input::new(stop).and_then(|mut input| input.read_to_end(&mut value)) {
+            Err(_) if stop.load(Ordering::Relaxed) => {
+                note(format_args!("interrupted: nothing was put"));
+                return Ok(Ended::Interrupted);
+            }
+            read => read.map_err(|e| format!("cannot read standard input: {e}"))?,
+        };
         value
     } else {
         args.notation.read(&args.value)?

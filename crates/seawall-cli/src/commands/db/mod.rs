@@ -8,6 +8,7 @@ pub(crate) mod care;
 pub(crate) mod doctor;
 pub(crate) mod dump;
 pub(crate) mod entries;
+mod input;
 pub(crate) mod stat;
 
 use crate::note;

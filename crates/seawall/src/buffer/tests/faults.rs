@@ -181,7 +181,7 @@ fn sizes_that_make_no_sense_are_refused() {
         other => panic!("{other}"),
     };
     let (name, why) = refused(&Machine { frames: FRAMES_MIN - 1, ..Machine::new(8) });
-    assert!(name == "buffer_pool_bytes" && why.contains("16 pages"), "{why}");
+    assert!(name == "pool_size" && why.contains("16 pages"), "{why}");
     let machine = Machine::new(8);
     let db = machine.create();
     let resize = |frames: u64| db.set_bytes(frames * PAGE_BYTES as u64);
@@ -203,7 +203,7 @@ fn a_pool_whose_pages_are_all_pinned_says_so() {
     let pins: Vec<_> = (0..16).map(|number| db.load(PageId(number)).unwrap()).collect();
     match db.load(PageId(30)).unwrap_err() {
         Error::InvalidOption { name, why, .. } => {
-            assert!(name == "buffer_pool_bytes" && why.contains("16 pages"), "{why}");
+            assert!(name == "pool_size" && why.contains("16 pages"), "{why}");
         }
         other => panic!("{other}"),
     }

@@ -284,6 +284,11 @@ impl LockTable {
         self.owners.register(owner, txn);
     }
 
+    /// Enters the owner as a user of the tree: whoever wants the whole tree waits until the owner has ended.
+    pub fn use_tree(&self, owner: &Arc<LockOwner>, tree: TreeId) {
+        self.owners.use_tree(owner, tree);
+    }
+
     /// Enters the owner as a user of the tree, asks, and takes the entry back if the answer is no and it was new.
     fn using<T>(
         &self,

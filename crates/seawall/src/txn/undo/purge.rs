@@ -40,28 +40,36 @@ impl UndoStore {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`], [`Error::Poisoned`].
     pub fn head(&self, stream: u32) -> Result<Option<Unpurged>> {
-        Ok(self.heads(stream, 1)?.pop())
+        Ok(self.heads(stream, 1, |_| true)?.pop())
     }
 
-    /// The next records, in order: at least one if there is any, at most `upto`, all in one page.
+    /// The next records, in order: at least one if there is any, at most `upto`, all in one page, and all of transactions that `sees`. The first
+    /// record of any other ends it, without being decoded.
     ///
     /// # Errors
     /// As [`UndoStore::head`].
-    pub fn heads(&self, stream: u32, upto: usize) -> Result<Vec<Unpurged>> {
+    pub fn heads(&self, stream: u32, upto: usize, sees: impl Fn(TxnId) -> bool) -> Result<Vec<Unpurged>> {
         let slot = self.slot(stream)?;
         loop {
             let head = slot.head();
             if slot.waiting.load(Relaxed) == 0 && slot.tail.load(Acquire) == head.0 {
                 return Ok(Vec::new());
             }
-            match self.space.pool().retry(|| self.look(&slot, stream, head, upto))? {
+            match self.space.pool().retry(|| self.look(&slot, stream, head, upto, &sees))? {
                 Found::Records(records) => return Ok(records),
                 Found::Done(next) => self.free_head(&slot, stream, head, next)?,
             }
         }
     }
 
-    fn look(&self, slot: &Slot, stream: u32, head: PageId, upto: usize) -> Result<Found, Stop> {
+    fn look(
+        &self,
+        slot: &Slot,
+        stream: u32,
+        head: PageId,
+        upto: usize,
+        sees: &impl Fn(TxnId) -> bool,
+    ) -> Result<Found, Stop> {
         let bytes = self.space.pool().shared(head)?;
         page::verify(&bytes).map_err(|why| page::bad(head, why))?;
         let (mut at, mut txn) = (page::purged_to(&bytes), page::purge_txn(&bytes));
@@ -71,9 +79,12 @@ impl UndoStore {
         let mut records = Vec::new();
         while at < page::end(&bytes) && records.len() < upto.max(1) {
             let raw = page::record_at(&bytes, at).map_err(|why| page::bad(head, why))?;
+            if raw.kind != kind::BEGIN && !sees(txn) {
+                break;
+            }
             let record = OwnedRecord::new(raw.kind, raw.body).map_err(|why| page::bad(head, why))?;
             if let UndoRecord::Begin { txn: new } = record.get() {
-                if slot.active.load(Acquire) == new.0 {
+                if slot.active.load(Acquire) == new.0 || !sees(new) {
                     break;
                 }
                 txn = new;
@@ -108,6 +119,9 @@ impl UndoStore {
             let (mut records, mut commits) = (0, 0);
             while at < page::end(&bytes) {
                 let raw = page::record_at(&bytes, at).map_err(|why| page::bad(head, why))?;
+                if raw.kind != kind::BEGIN && !sees(txn) {
+                    break;
+                }
                 let record = UndoRecord::decode(raw.kind, raw.body).map_err(|why| page::bad(head, why))?;
                 if let UndoRecord::Begin { txn: new } = record {
                     if slot.active.load(Acquire) == new.0 {

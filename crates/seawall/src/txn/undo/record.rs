@@ -117,6 +117,19 @@ pub(super) mod kind {
 }
 
 impl<'a> UndoRecord<'a> {
+    /// The tree that it has changed something in.
+    pub fn tree(&self) -> Option<TreeId> {
+        match *self {
+            Self::Begin { .. } | Self::Commit { .. } | Self::Prepared { .. } => None,
+            Self::Insert { tree, .. }
+            | Self::Update { tree, .. }
+            | Self::Delete { tree, .. }
+            | Self::OverflowWritten { tree, .. }
+            | Self::CreateTree { tree, .. }
+            | Self::DropTree { tree, .. } => Some(tree),
+        }
+    }
+
     pub(super) fn kind(&self) -> u8 {
         match self {
             Self::Begin { .. } => kind::BEGIN,

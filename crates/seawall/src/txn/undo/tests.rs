@@ -283,7 +283,7 @@ impl Run {
     }
 
     fn purge(&mut self, stream: u32, most: usize) -> usize {
-        let records = self.store.heads(stream, most).expect("readable");
+        let records = self.store.heads(stream, most, |_| true).expect("readable");
         for unpurged in &records {
             assert!(self.open.iter().all(|open| open.txn() != unpurged.txn), "only what has ended is purged");
             in_mtr(&self.space, |mtr| self.store.advance(mtr, unpurged));
@@ -418,7 +418,7 @@ fn prepared_survives_and_can_go_either_way() {
         assert_eq!(store.head(stream.number()).expect("readable"), None, "it is not over");
         if commit {
             in_mtr(&space, |mtr| store.commit(&mut stream, mtr));
-            let heads = store.heads(stream.number(), 10).expect("readable");
+            let heads = store.heads(stream.number(), 10, |_| true).expect("readable");
             assert_eq!(heads.len(), 4);
             assert!(heads.iter().all(|unpurged| unpurged.txn == TxnId(41)));
             // A mini-transaction may deal with several.
@@ -570,7 +570,7 @@ fn writers_and_purge_meet_in_pages_only() {
         loop {
             let last_round = workers.iter().all(std::thread::ScopedJoinHandle::is_finished);
             for stream in 0..store.streams() {
-                for unpurged in store.heads(stream, 5).expect("readable") {
+                for unpurged in store.heads(stream, 5, |_| true).expect("readable") {
                     in_mtr(space, |mtr| store.advance(mtr, &unpurged));
                     purged += u64::from(matches!(unpurged.record.get(), UndoRecord::Commit { .. }));
                 }

@@ -15,24 +15,35 @@ impl UndoStore {
     /// [`Error::Corrupt`], [`Error::Io`]; that of `visit`.
     pub fn for_each_of(&self, stream: &Stream, mut visit: impl FnMut(UndoRecord<'_>) -> Result<()>) -> Result<()> {
         let mut at = stream.last();
-        while at != UndoPtr::NONE {
-            let (record, before) = self.space.pool().retry(|| {
-                let bytes = self.space.pool().shared(at.page())?;
-                let raw = page::verify(&bytes).and_then(|()| page::record_at(&bytes, at.offset()));
-                let raw = raw.map_err(|why| page::bad(at.page(), why))?;
-                let record = OwnedRecord::new(raw.kind, raw.body).map_err(|why| page::bad(at.page(), why))?;
-                Ok((record, raw.prev))
-            })?;
-            if record.get().kind() == kind::BEGIN {
-                break;
-            }
-            if before == at {
-                return Err(page::bad(at.page(), Malformed("an undo record that follows itself")));
-            }
+        while let Some((record, before)) = self.record_of(at)? {
             visit(record.get())?;
             at = before;
         }
         Ok(())
+    }
+
+    /// A record of a transaction that has not ended, and where the one before it is; [`None`] at its beginning. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn record_of(&self, at: UndoPtr) -> Result<Option<(OwnedRecord, UndoPtr)>> {
+        if at == UndoPtr::NONE {
+            return Ok(None);
+        }
+        let (record, before) = self.space.pool().retry(|| {
+            let bytes = self.space.pool().shared(at.page())?;
+            let raw = page::verify(&bytes).and_then(|()| page::record_at(&bytes, at.offset()));
+            let raw = raw.map_err(|why| page::bad(at.page(), why))?;
+            let record = OwnedRecord::new(raw.kind, raw.body).map_err(|why| page::bad(at.page(), why))?;
+            Ok((record, raw.prev))
+        })?;
+        if record.get().kind() == kind::BEGIN {
+            return Ok(None);
+        }
+        if before == at {
+            return Err(page::bad(at.page(), Malformed("an undo record that follows itself")));
+        }
+        Ok(Some((record, before)))
     }
 
     /// Calls `visit` with every record that purge is not done with, and the transaction it is of: stream by stream, in order. Nobody may write

@@ -1,0 +1,68 @@
+//! Standard input that can be given up: whoever waits for a pipe that says nothing is to end when asked to.
+//!
+//! A thread of its own reads, so that the one that waits looks at the wish to stop again and again. It is left behind, in its read, when the
+//! process ends.
+
+use std::io::{Error, Read, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// Read at a time, bytes.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Chunks that are read ahead.
+const CHUNKS_AHEAD: usize = 4;
+/// How often the wish to stop is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Standard input; fails when `stop` is raised.
+pub(super) struct Input<'s> {
+    stop: &'s AtomicBool,
+    chunks: Receiver<Result<Vec<u8>>>,
+    chunk: Vec<u8>,
+    at: usize,
+}
+
+impl<'s> Input<'s> {
+    /// Begins to read it: there must be one only.
+    pub(super) fn new(stop: &'s AtomicBool) -> Result<Self> {
+        let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
+        std::thread::Builder::new().name("stdin".into()).spawn(move || {
+            loop {
+                let mut chunk = vec![0; CHUNK_BYTES];
+                let read = std::io::stdin().lock().read(&mut chunk);
+                let is_last = !matches!(read, Ok(1..));
+                let told = sender.send(read.map(|bytes| {
+                    chunk.truncate(bytes);
+                    chunk
+                }));
+                if is_last || told.is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { stop, chunks, chunk: Vec::new(), at: 0 })
+    }
+}
+
+impl Read for Input<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        while self.at == self.chunk.len() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::other("interrupted"));
+            }
+            match self.chunks.recv_timeout(LOOK_EVERY) {
+                Ok(chunk) => (self.chunk, self.at) = (chunk?, 0),
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+            }
+            if self.chunk.is_empty() {
+                return Ok(0);
+            }
+        }
+        let bytes = buf.len().min(self.chunk.len() - self.at);
+        buf[..bytes].copy_from_slice(&self.chunk[self.at..self.at + bytes]);
+        self.at += bytes;
+        Ok(bytes)
+    }
+}
