@@ -81,6 +81,21 @@ pub(crate) fn missing() -> Option<String> {
     None
 }
 
+/// The kernel refuses to mount what a power cut left: no matter of the engine.
+#[derive(Debug)]
+pub(crate) struct Unmountable {
+    pub fs: Fs,
+    why: String,
+}
+
+impl std::fmt::Display for Unmountable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the {} cannot be mounted: {}", self.fs.name(), self.why)
+    }
+}
+
+impl std::error::Error for Unmountable {}
+
 /// Runs a program; its standard output.
 fn run(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
@@ -211,7 +226,7 @@ impl Mounted {
         let mounted = run(Command::new("mount").args(["-t", fs.name(), "-o", &options]).arg(&device).arg(dir));
         // It is busy: the kernel detaches it when it is unmounted.
         run(Command::new("losetup").arg("-d").arg(&device))?;
-        mounted.map_err(|e| format!("the file system cannot be mounted: {e}"))?;
+        mounted.map_err(|e| Unmountable { fs, why: e.to_string() })?;
         let mounted = Self { dir: dir.into(), gone: false };
         let before = recorder.flushes(disk)?;
         let probe = dir.join("probe");

@@ -66,6 +66,13 @@ impl Model {
         if kind == Some("e") {
             return self.errors.push(line[1..].trim().to_owned());
         }
+        if kind == Some("open") {
+            // A new process, also after a kill without a cut: that may have taken what was not flushed.
+            for told in &mut self.threads {
+                told.acked = told.required.max(told.rows.n);
+                told.before.clear();
+            }
+        }
         if !matches!(kind, Some("i" | "a")) {
             return;
         }
@@ -75,6 +82,8 @@ impl Model {
         let told = &mut self.threads[thread as usize];
         if kind == Some("i") {
             let pair = |word: &str| word.split_once(':').map(|(row, v)| Some((row.parse().ok()?, v.parse().ok()?)));
+            // After a kill transactions are run again: what was to follow them is void.
+            drop(told.intents.split_off(&n));
             told.intents.insert(n, words.filter_map(pair).flatten().collect());
             told.before = acked;
             return;
@@ -317,6 +326,22 @@ mod tests {
         found.insert(0, Item::Finding("a page".into()));
         assert!(model.clone().compare(&found).unwrap_err().contains("a page"));
         assert!(model.compare(&dump(&[n + 1, 0], &[])).is_err(), "more than was begun");
+    }
+
+    #[test]
+    fn a_kill_may_take_what_was_not_flushed() {
+        let (a, b) = (commits(0, 1)[0], commits(1, 1)[0]);
+        let killed = [format!("i 0 {a} 3:1"), format!("a 0 {a}"), "open".to_owned()];
+        let next = [format!("i 1 {b} 3:1"), format!("a 1 {b} flushed")];
+        let lines = [&killed[..], &next[..]].concat();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let mut model = told(&lines);
+        assert!(model.clone().compare(&dump(&[0, b], &[(3, 1, 1, b)])).is_ok());
+        assert!(model.clone().compare(&dump(&[0, 0], &[])).is_err());
+        // Run again, it writes the next version.
+        model.line(&format!("i 0 {a} 3:2"));
+        assert!(model.clone().compare(&dump(&[a, b], &[(3, 2, 0, a)])).is_ok());
+        assert!(model.clone().compare(&dump(&[a, b], &[(3, 1, 1, b)])).is_err());
     }
 
     #[test]
