@@ -1,5 +1,5 @@
-//! Fills a pool to its last page and goes on working, for a run inside a memory limit: `full_pool <dir> <pool bytes>`; see
-//! scripts/cgroup-test. Prints the peak of memory and what was swapped.
+//! Fills a pool to its last page and goes on working, large transactions beside small ones, for a run inside a memory limit:
+//! `full_pool <dir> <pool bytes>`; see scripts/cgroup-test. Prints the peak of memory and what was swapped.
 
 use seawall::{Database, Options};
 use std::time::{Duration, Instant};
@@ -10,6 +10,23 @@ use machine::number;
 fn status(of: &str) -> String {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     text.lines().find(|line| line.starts_with(of)).unwrap_or("unknown").to_owned()
+}
+
+/// One transaction after the other that changes `rows` rows of 1000 bytes, every other one rolled back, until the time is over; at least two.
+fn large_transactions(db: &Database, rows: u64, begun: Instant, time: Duration) -> seawall::Result<u64> {
+    let tree = db.create_tree("large")?;
+    let mut done = 0;
+    while done < 2 || begun.elapsed() < time {
+        let mut tx = db.begin()?;
+        (0..rows).try_for_each(|key| tx.put(&tree, &key.to_be_bytes(), &[done as u8; 1000]))?;
+        if done % 2 == 0 {
+            tx.commit()?
+        } else {
+            tx.rollback()?
+        }
+        done += 1;
+    }
+    Ok(done)
 }
 
 fn main() -> seawall::Result<()> {
@@ -31,7 +48,8 @@ fn main() -> seawall::Result<()> {
     }
     println!("{rows} rows in {:.1?}", begun.elapsed());
     let (begun, seconds) = (Instant::now(), number("RUN_SECONDS", 20));
-    std::thread::scope(|scope| {
+    std::thread::scope(|scope| -> seawall::Result<()> {
+        let large = scope.spawn(|| large_transactions(&db, rows / 4, begun, Duration::from_secs(seconds)));
         let workers: Vec<_> = (0..4u64)
             .map(|thread| {
                 let (db, tree) = (&db, &tree);
@@ -54,7 +72,10 @@ fn main() -> seawall::Result<()> {
             .collect();
         let done: seawall::Result<Vec<u64>> =
             workers.into_iter().map(|worker| worker.join().expect("no panic")).collect();
-        done.map(|done| println!("{} transactions in {seconds} s", done.iter().sum::<u64>()))
+        let done: u64 = done?.iter().sum();
+        let large = large.join().expect("no panic")?;
+        println!("{done} transactions in {seconds} s, and {large} of {} rows each beside them", rows / 4);
+        Ok(())
     })?;
     let free = db.stats().pool.frames_free;
     println!("{free} frames free; {}; {}", status("VmHWM"), status("VmSwap"));
