@@ -17,11 +17,18 @@ run: need-rust
 # Crash tests of every commit begin at seeds of its own, of every night at the date's; they print FROM.
 COMMIT_SEED = $(shell printf %d 0x$$(git rev-parse --short=8 HEAD 2>/dev/null | cut -c1-8))
 DATE_SEED = $(shell date +%Y%m%d00000)
+# What tests, scripts and power cuts leave out here, and why, a line each; `make test` and `make nightly` count them at their end.
+SKIPPED = $(CURDIR)/target/skipped
+COUNT_SKIPPED = @sort -u $(SKIPPED) | awk '{ all = all (NR > 1 ? "; " : ": ") $$0 } END { print NR " skipped" all }'
+
+test: export SEAWALL_SKIPPED = $(SKIPPED)
 test: need-rust lint
+	@mkdir -p target && : >$(SKIPPED)
 	FROM=$(COMMIT_SEED) $(CARGO) test --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --quiet
 	scripts/msrv
 	$(MAKE) test-peers
+	$(COUNT_SKIPPED)
 
 # The stores Seawall is measured against do what a store must. Outside the default build: four of them are Debian's libraries, linked.
 test-peers: need-rust need-peers
@@ -89,12 +96,18 @@ cgroup-test: need-rust
 	scripts/cgroup-test
 
 # What takes too long for every change; stops at the first failure.
+nightly: export SEAWALL_SKIPPED = $(SKIPPED)
 nightly: need-rust
+	@mkdir -p target && : >$(SKIPPED)
 	$(MAKE) crash SEEDS=10000 FROM=$(DATE_SEED)
+	$(MAKE) mutants
 	$(MAKE) kill9 ROUNDS=100
 	$(MAKE) fuzz SECONDS=60
 	$(MAKE) long ROWS=10000000
 	$(MAKE) cgroup-test
+	$(MAKE) powercut ROUNDS=50
+	$(MAKE) powercut-mutants
+	$(COUNT_SKIPPED)
 
 # The lab's cells against fio on the same file; exits 1 when they differ by more than 10%.
 compare-fio: need-rust

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::skip::skipped;
 use common::{command, is_memory, scratch, seawall, signal, spawn, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -44,7 +45,7 @@ fn drop_takes_clean_pages_away_and_nothing_else() {
     clean_file(&dir.path().join("a"), 512);
     let before = std::fs::read(dir.path().join("a")).unwrap();
     if is_memory(dir.path()) {
-        eprintln!("skipped: the pages of a memory file system cannot be dropped");
+        skipped("the pages of a memory file system cannot be dropped");
         return;
     }
     seawall(dir.path(), ["cache", "drop", "a"]).exits(0).shows("512.0 KiB dropped of 1 files");
@@ -56,7 +57,7 @@ fn drop_takes_clean_pages_away_and_nothing_else() {
 fn dirty_pages_go_with_sync() {
     let dir = scratch();
     if is_memory(dir.path()) {
-        eprintln!("skipped: the pages of a memory file system cannot be dropped");
+        skipped("the pages of a memory file system cannot be dropped");
         return;
     }
     std::fs::write(dir.path().join("dirty"), vec![1; 256 << 10]).unwrap();
@@ -74,7 +75,7 @@ fn dirty_pages_go_with_sync() {
 #[test]
 fn what_stays_is_said_to_stay() {
     if !Path::new("/dev/shm").is_dir() {
-        eprintln!("skipped: no /dev/shm");
+        skipped("no /dev/shm");
         return;
     }
     // Pages of a memory file system have nowhere to go.
@@ -124,7 +125,7 @@ fn names_that_match_nothing_exit_with_2() {
 fn watch_keeps_later_files_out_and_ends_with_totals() {
     let dir = scratch();
     if is_memory(dir.path()) {
-        eprintln!("skipped: the pages of a memory file system cannot be dropped");
+        skipped("the pages of a memory file system cannot be dropped");
         return;
     }
     for json in [false, true] {

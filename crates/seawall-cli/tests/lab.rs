@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::skip::skipped;
 use common::{Mount, cells, command, lab, lab_command, names, read_json, scratch, seawall, spawn};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -234,7 +235,7 @@ fn a_full_disk_is_refused() {
 #[test]
 fn memory_is_measured_and_called_memory() {
     if !Path::new("/dev/shm").is_dir() {
-        eprintln!("skipped: no /dev/shm");
+        skipped("no /dev/shm");
         return;
     }
     let disk = tempfile::tempdir_in("/dev/shm").unwrap();

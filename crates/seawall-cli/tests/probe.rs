@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::skip::skipped;
 use common::{Mount, names, scratch, seawall};
 use std::path::Path;
 
@@ -30,7 +31,7 @@ fn json_holds_the_findings() {
 #[test]
 fn memory_is_called_memory() {
     if !Path::new("/dev/shm").is_dir() {
-        eprintln!("skipped: no /dev/shm");
+        skipped("no /dev/shm");
         return;
     }
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::skip::skipped;
 use common::{Ran, TINY, command, names, scratch};
 use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ const EPERM: u32 = 1;
 /// Runs the command under a filter that refuses io_uring; `None`, with the reason printed, where no filter can be set.
 fn refused(dir: &Path, args: &[&str]) -> Option<Ran> {
     let arch: TargetArch = std::env::consts::ARCH.try_into().ok().or_else(|| {
-        eprintln!("skipped: no seccomp filters for {}", std::env::consts::ARCH);
+        skipped(format_args!("no seccomp filters for {}", std::env::consts::ARCH));
         None
     })?;
     let rules = BTreeMap::from([(IO_URING_SETUP, Vec::new())]);
@@ -26,7 +27,7 @@ fn refused(dir: &Path, args: &[&str]) -> Option<Ran> {
     let ran = std::thread::spawn(move || match seccompiler::apply_filter(&program) {
         Ok(()) => Some(command.output().unwrap().into()),
         Err(e) => {
-            eprintln!("skipped: no seccomp filter can be set here: {e}");
+            skipped(format_args!("no seccomp filter can be set here: {e}"));
             None
         }
     });

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::skip::skipped;
 use common::{Rng, backends, dir};
 use seawall_io::{
     AlignedBuf, Arena, Backend, Create, Disk, IoBuf, IoErrorKind, Op, OpenHow, OsDisk, Request, SyncHow, Ticket,
@@ -21,7 +22,7 @@ fn writable(direct: bool) -> OpenHow {
 fn direct_works(dir: &Path) -> bool {
     let works = OsDisk::synchronous().open(&dir.join("direct?"), writable(true)).is_ok();
     if !works {
-        eprintln!("skipped direct: {} has no direct I/O", dir.display());
+        skipped(format_args!("{} has no direct I/O", dir.display()));
     }
     works
 }

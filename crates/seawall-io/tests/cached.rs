@@ -3,6 +3,7 @@
 mod common;
 
 use common::dir;
+use common::skip::skipped;
 use seawall_io::{Create, Disk, OpenHow, OsDisk, SyncHow, WriteHow};
 use std::io::IoSlice;
 
@@ -29,7 +30,7 @@ fn cold_file(dir: &tempfile::TempDir, disk: &OsDisk) -> Option<seawall_io::Handl
     disk.sync(&file, SyncHow::Data).unwrap();
     disk.drop_cache(&file, 0, 0).unwrap();
     if disk.cached(&file, LEN).unwrap().resident != 0 {
-        eprintln!("skipped page cache: this file system keeps its pages");
+        skipped("this file system keeps its pages");
         return None;
     }
     Some(file)
@@ -77,7 +78,7 @@ fn uncached_writes_leave_no_pages() {
         Ok(n) => assert_eq!(n, 65536),
         Err(e) => {
             assert_eq!(e.errno(), Some(libc::EOPNOTSUPP), "{e}");
-            return eprintln!("skipped RWF_DONTCACHE: {e}");
+            return skipped(format_args!("RWF_DONTCACHE: {e}"));
         }
     }
     disk.sync(&file, SyncHow::Data).unwrap();

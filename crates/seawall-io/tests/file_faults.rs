@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::skip::skipped;
 use common::{Call, FaultyDisk, Rng, Verdict, dir};
 use seawall_io::{
     AlignedBuf, Allocate, Barrier, Cause, Create, Disk as _, File, FileClass, FileOptions, FileRequest, FlushMethod,
@@ -158,7 +159,7 @@ fn no_fsync_file(disk: &Arc<FaultyDisk>, dir: &tempfile::TempDir, blocks: usize)
     std::fs::write(dir.path().join("f"), vec![0; blocks * BLOCK]).unwrap();
     let file = open(disk, dir, FlushMethod::ODirectNoFsync, true);
     if !file.mode().direct {
-        eprintln!("skipped o_direct_no_fsync: {}", file.mode());
+        skipped(format_args!("o_direct_no_fsync: {}", file.mode()));
         return None;
     }
     disk.calls();

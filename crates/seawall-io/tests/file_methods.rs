@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::skip::skipped;
 use common::{Rng, dir, dir_in_memory};
 use seawall_io::{
     AlignedBuf, Backend, Barrier, Cause, Create, Disk, File, FileClass, FileOptions, FileRequest, FlushMethod,
@@ -107,7 +108,7 @@ fn misaligned_direct_requests_are_named_before_the_disk_is_asked() {
     let file = open(&path, FlushMethod::ODirect, Create::New);
     let mode = file.mode();
     if !mode.direct {
-        eprintln!("skipped misaligned: {mode}");
+        skipped(format_args!("no direct I/O: {mode}"));
         return;
     }
     let needed = mode.align_bytes;

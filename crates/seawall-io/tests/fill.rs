@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::skip::skipped;
 use common::{FaultyDisk, Verdict, dir};
 use seawall_io::{
     Barrier, Cause, Clock, Disk, FILLING, File, FileClass, FileOptions, Fill, FillOptions, FillStep, FlushMethod,
@@ -34,11 +35,11 @@ fn extents(path: &Path) -> Option<Vec<(String, String)>> {
     let out = match std::process::Command::new("filefrag").arg("-v").arg(path).output() {
         Ok(out) if out.status.success() => String::from_utf8_lossy(&out.stdout).into_owned(),
         Ok(out) => {
-            eprintln!("skipped extents: {}", String::from_utf8_lossy(&out.stderr).trim());
+            skipped(format_args!("extents: {}", String::from_utf8_lossy(&out.stderr).trim()));
             return None;
         }
         Err(e) => {
-            eprintln!("skipped extents: filefrag: {e}");
+            skipped(format_args!("extents: filefrag: {e}"));
             return None;
         }
     };

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::skip::skipped;
 use common::{dir, in_child};
 use seawall_io::{
     AlignedBuf, Arena, Backend, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoBuf, OpenHow, OsDisk,
@@ -111,7 +112,7 @@ fn drop_capabilities() {
     // SAFETY: changes this process's identity only; root gives up all capabilities by that.
     let answer = unsafe { libc::setresuid(uid, uid, uid) };
     if answer != 0 {
-        eprintln!("skipped giving up root: {}", std::io::Error::last_os_error());
+        skipped(format_args!("giving up root: {}", std::io::Error::last_os_error()));
     }
 }
 
@@ -135,10 +136,10 @@ fn too_little_locked_memory_degrades_quietly() {
     let arena = Arena::new(4096, 1024);
     let disk = match OsDisk::new(Backend::IoUring, Some(arena.clone())) {
         Ok(disk) => disk,
-        Err(e) => return eprintln!("skipped memlock: {e}"),
+        Err(e) => return skipped(format_args!("memlock: {e}")),
     };
     match &disk.backend().registered_buffers {
-        Ok(()) => return eprintln!("skipped memlock: the limit does not bind here"),
+        Ok(()) => return skipped("memlock: the limit does not bind here"),
         Err(reason) => assert!(reason.contains("RLIMIT_MEMLOCK") && reason.contains("ulimit -l"), "{reason}"),
     }
     // I/O from the arena's slots works, unregistered.
@@ -192,7 +193,7 @@ impl SmallFileSystem {
         // SAFETY: all strings are NUL-terminated and live through the call.
         let answer = unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, data.as_ptr().cast()) };
         if answer != 0 {
-            eprintln!("skipped a full disk: mount: {}", std::io::Error::last_os_error());
+            skipped(format_args!("a full disk: mount: {}", std::io::Error::last_os_error()));
             return None;
         }
         Some(Self(dir))

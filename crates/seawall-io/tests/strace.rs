@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::skip::skipped;
 use common::{dir, in_child};
 use seawall_io::{AlignedBuf, Backend, Cause, Create, File, FileClass, FileOptions, FileRequest, FlushMethod, OsDisk};
 use std::process::Command;
@@ -25,10 +26,12 @@ fn traced(test: &str) -> Option<String> {
             if text.contains("marker-begin") {
                 return Some(text);
             }
-            eprintln!("skipped strace: nothing was traced");
+            skipped("strace: nothing was traced");
         }
-        Ok(run) => eprintln!("skipped strace: {} {}", run.status, String::from_utf8_lossy(&run.stderr).trim()),
-        Err(e) => eprintln!("skipped strace: {e}"),
+        Ok(run) => {
+            skipped(format_args!("strace: {} {}", run.status, String::from_utf8_lossy(&run.stderr).trim()));
+        }
+        Err(e) => skipped(format_args!("strace: {e}")),
     }
     None
 }

@@ -3,6 +3,9 @@
 
 mod common;
 
+#[path = "../../seawall-io/tests/common/skip.rs"]
+mod skip;
+
 use common::{PLAIN, RW};
 use seawall_io::{
     AlignedBuf, Allocate, Backend, Create, Disk, FileClass, Fill, FillOptions, Handle, IoError, Op, OpenHow, OsDisk,
@@ -196,7 +199,7 @@ fn the_simulated_disk_answers_as_the_operating_systems() {
         let disk: Arc<dyn Disk> = match OsDisk::new(backend, None) {
             Ok(disk) => Arc::new(disk),
             Err(why) => {
-                eprintln!("skipped: {backend}: {why}");
+                skip::skipped(format_args!("{backend}: {why}"));
                 continue;
             }
         };

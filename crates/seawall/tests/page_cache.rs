@@ -3,6 +3,9 @@
 //! 1. The default mode on a real directory, whatever the probe chose: the promise is made for that one.
 //! 2. What may stay is small and not on any path of a commit or a page: files that are read or written once per opening, as text.
 
+#[path = "../../seawall-io/tests/common/skip.rs"]
+mod skip;
+
 use seawall::{Database, Options, Task};
 use seawall_io::{Disk, OpenHow, OsDisk};
 use std::path::Path;
@@ -18,7 +21,7 @@ fn is_direct(dir: &Path) -> bool {
     let how = OpenHow { write: true, direct: true, create: seawall_io::Create::New, ..OpenHow::default() };
     let opened = OsDisk::synchronous().open(&path, how);
     if let Err(error) = &opened {
-        println!("skipped: no direct I/O in {}: {error}", dir.display());
+        skip::skipped(format_args!("no direct I/O in {}: {error}", dir.display()));
     }
     opened.is_ok() && std::fs::remove_file(&path).is_ok()
 }

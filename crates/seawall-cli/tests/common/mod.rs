@@ -12,6 +12,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+#[path = "../../../seawall-io/tests/common/skip.rs"]
+pub mod skip;
+
 /// Seconds instead of minutes; the figures mean nothing.
 pub const TINY: [&str; 9] = ["--size", "16M", "--rounds", "2", "--round", "30ms", "--force", "--reserve", "1M"];
 
@@ -162,11 +165,11 @@ impl Mount {
         match mounted {
             Ok(output) if output.status.success() => Some(Self { path, _dir: dir }),
             Ok(output) => {
-                eprintln!("skipped: cannot mount a tmpfs: {}", String::from_utf8_lossy(&output.stderr).trim());
+                skip::skipped(format_args!("cannot mount a tmpfs: {}", String::from_utf8_lossy(&output.stderr).trim()));
                 None
             }
             Err(e) => {
-                eprintln!("skipped: cannot run mount: {e}");
+                skip::skipped(format_args!("cannot run mount: {e}"));
                 None
             }
         }

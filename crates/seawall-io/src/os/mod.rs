@@ -312,6 +312,10 @@ impl Disk for OsDisk {
 }
 
 #[cfg(test)]
+#[path = "../../tests/common/skip.rs"]
+mod skip;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -330,14 +334,14 @@ mod tests {
             assert_eq!(counted, pages);
             match sys::cachestat(fd, 0, len) {
                 Ok(stat) => assert_eq!(stat.cached, pages),
-                Err(e) => eprintln!("skipped cachestat: {e}"),
+                Err(e) => skip::skipped(format_args!("cachestat: {e}")),
             }
         };
         same(101);
         disk.sync(&file, SyncHow::Data).expect("a sync");
         disk.drop_cache(&file, 0, 0).expect("a drop");
         if disk.cached(&file, len).expect("cached").resident > 0 {
-            return eprintln!("skipped: this file system keeps its pages");
+            return skip::skipped("this file system keeps its pages");
         }
         for at in [0, 7, 50, 99] {
             let one = vec![2; page];

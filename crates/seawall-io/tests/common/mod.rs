@@ -10,6 +10,8 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+pub mod skip;
+
 /// Every backend that works here; what does not is named on standard error.
 pub fn backends() -> Vec<Backend> {
     [Backend::IoUring, Backend::Threads, Backend::Sync]
@@ -17,7 +19,7 @@ pub fn backends() -> Vec<Backend> {
         .filter(|&backend| match OsDisk::new(backend, None) {
             Ok(_) => true,
             Err(e) => {
-                eprintln!("skipped {backend}: {e}");
+                skip::skipped(format_args!("{backend}: {e}"));
                 false
             }
         })
@@ -33,7 +35,7 @@ pub fn dir() -> tempfile::TempDir {
 pub fn dir_in_memory() -> Option<tempfile::TempDir> {
     let made = tempfile::tempdir_in("/dev/shm");
     if let Err(e) = &made {
-        eprintln!("skipped tmpfs: /dev/shm: {e}");
+        skip::skipped(format_args!("/dev/shm: {e}"));
     }
     made.ok()
 }
