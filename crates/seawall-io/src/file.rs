@@ -421,7 +421,7 @@ impl File {
 
     fn write_parts(&self, open: &Open, offset: u64, parts: &[&[u8]], len: u64, how: WriteHow) -> Result<()> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let mut done = 0;
+        let (mut done, mut cut_short) = (0, 0);
         while done < len {
             let mut skip = done;
             let slices: Vec<IoSlice<'_>> = parts
@@ -435,6 +435,11 @@ impl File {
             let n = self.disk.write_at(&open.handle, offset + done as u64, &slices, how)?;
             let next = whole_blocks(done + n, len, &open.mode);
             if next == done {
+                // Cut short inside the first block: the whole block is written again.
+                if n > 0 && cut_short < 3 {
+                    cut_short += 1;
+                    continue;
+                }
                 return Err(IoError::new(Op::Write, &self.path, IoErrorKind::NoProgress).at(offset, len as u64));
             }
             done = next;

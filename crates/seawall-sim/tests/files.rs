@@ -212,3 +212,22 @@ fn a_whole_sync_makes_a_length_without_data_durable() {
     disk.power_cut();
     assert_eq!(disk.seen("/db/data").map(|c| c.len() as u64), Some(LEN));
 }
+
+/// A direct write may stop inside its first block, and there it cannot go on: it is written again.
+#[test]
+fn a_write_cut_short_inside_its_first_block_is_completed() {
+    use seawall_io::Op;
+    use seawall_sim::Fault;
+    for seed in 0..20 {
+        let disk = disk(seed);
+        let path = Path::new("/db/log");
+        let options = FileOptions::new(FileClass::Redo, FlushMethod::ODirect).create(Create::New);
+        let file = File::open(disk.clone(), path, options).unwrap();
+        disk.inject(Fault::short().on(Op::Write).times(2));
+        file.write_durable_at(0, &AlignedBuf::copy_of(&[7; BLOCK]), Cause::Commit).unwrap();
+        assert_eq!(disk.stable(path).map_or(0, |bytes| bytes.len()), 0, "the name is not stable yet");
+        disk.sync_dir("/db".as_ref()).unwrap();
+        disk.power_cut();
+        assert_eq!(disk.seen(path).unwrap(), [7; BLOCK], "seed {seed}");
+    }
+}

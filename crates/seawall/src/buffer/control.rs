@@ -34,6 +34,8 @@ pub struct Control {
     file: File,
     writing: Role,
     state: Mutex<State>,
+    /// Why a slot could not be read at the opening.
+    unreadable: Option<seawall_io::IoError>,
 }
 
 #[derive(Debug, Clone)]
@@ -56,7 +58,7 @@ impl Control {
         let file = Self::open_file(disk, path, stats, Create::New)?;
         // The truth is in no slot yet: the first write goes to slot 0.
         let state = Mutex::new(State { block: block.clone(), epoch: 0, slot: 1, failed: None });
-        let control = Self { file, writing: Role::default(), state };
+        let control = Self { file, writing: Role::default(), state, unreadable: None };
         control.update(|current| *current = block)?;
         directory.sync_dir(path.parent().unwrap_or(Path::new(".")))?;
         Ok(control)
@@ -92,7 +94,7 @@ impl Control {
             }
         }
         match newest {
-            Some(state) => Ok(Self { file, writing: Role::default(), state: Mutex::new(state) }),
+            Some(state) => Ok(Self { file, writing: Role::default(), state: Mutex::new(state), unreadable }),
             // Without the other slot nothing is known: the disk's refusal is what there is to say. A file that ends before its second slot is
             // that of a database whose making was interrupted.
             None if unreadable.is_some() && !bad.contains(&BadSlot::Missing) => Err(unreadable.expect("it is").into()),
@@ -134,6 +136,12 @@ impl Control {
             }
             Err(e) => Err(e.into()),
         }
+    }
+
+    /// Why a slot could not be read at the opening: it may have been the newer one.
+    #[must_use]
+    pub fn unreadable(&self) -> Option<&seawall_io::IoError> {
+        self.unreadable.as_ref()
     }
 
     /// What the file says.

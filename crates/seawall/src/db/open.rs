@@ -271,6 +271,25 @@ impl Opening {
         Ok(Self { env, path: path.into(), space, undo, next_txn: TxnId(1), open: Vec::new() })
     }
 
+    /// Whether there is all the log that `block` speaks of. A slot of the control file that could not be read may have been the newer one,
+    /// and the log that the other one needs may have been reused since. That is found out before anything is written: the slot that could
+    /// not be read this time is the only one that leads to the data then.
+    fn reaches(disk: &Arc<dyn Disk>, config: &LogConfig, block: &ControlBlock) -> Result<bool> {
+        let read = || {
+            let mut reader = LogReader::open(disk.clone(), config, block.checkpoint, block.incarnation)?;
+            reader.written_by(block.log_incarnation, block.log_buffer);
+            if block.clean {
+                reader.closed_at(block.checkpoint);
+            }
+            while reader.next()?.is_some() {}
+            Ok(reader.at() >= block.log_end)
+        };
+        match read() {
+            Err(Error::Corrupt(_)) => Ok(false),
+            done => done,
+        }
+    }
+
     fn existing(env: Env, path: &Path, options: &mut Options, memory: &MemoryLimit) -> Result<Self> {
         let disk = env.disk.clone();
         let stats = Arc::new(IoStats::new());
@@ -279,6 +298,12 @@ impl Opening {
         let made = control.current();
         options.adopt(u64::from(made.page_bytes), made.segment_bytes)?;
         options.settle(memory)?;
+        if let Some(unread) = control.unreadable() {
+            let config = Self::log_config(&env, path, options, &made, &stats);
+            if !Self::reaches(&disk, &config, &made)? {
+                return Err(unread.clone().into());
+            }
+        }
         let ghosts = Planted::here().has(Mutant::GhostTail);
         let incarnation =
             if ghosts { made.incarnation } else { control.begin_incarnation(options.log_buffer_size())? };

@@ -483,6 +483,15 @@ impl Log {
         Ok(())
     }
 
+    /// Makes the files that the log goes round in at least, where they are missing: for others that are about to take space on the same
+    /// file system, and without a log could never give it back. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`].
+    pub fn make_least(&self) -> Result<()> {
+        self.segments.make_least(&self.counters)
+    }
+
     /// Changes how much free space no further segment takes, bytes.
     pub fn set_space_reserve(&self, bytes: u64) {
         self.segments.set_reserve(bytes);

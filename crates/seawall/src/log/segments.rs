@@ -693,6 +693,17 @@ impl Segments {
         Ok(true)
     }
 
+    /// Makes the files without which the log cannot go round.
+    pub(super) fn make_least(&self, counters: &Counters) -> Result<()> {
+        loop {
+            let state = self.state.lock();
+            if state.total() >= SEGMENTS_MIN {
+                return Ok(());
+            }
+            self.make_one(state, counters)?;
+        }
+    }
+
     /// Makes files until `lsn` has its place, whatever the capacity. For the opening.
     pub(super) fn make_up_to(&self, lsn: u64, counters: &Counters) -> Result<()> {
         loop {

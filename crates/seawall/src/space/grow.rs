@@ -106,6 +106,8 @@ impl Space {
     fn grow_by(&self, more: u64) -> Result<()> {
         let target = self.shape.whole_extents(u64::from(self.pages()) + more);
         let target = target.ok_or_else(|| self.no_more_pages(more as usize))?;
+        // What data takes here the log could not have any more, and without it nothing can be deleted.
+        self.pool.log().make_least()?;
         self.pool.grow_file(target)?;
         self.extend_to(target)
     }

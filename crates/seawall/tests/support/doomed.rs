@@ -26,13 +26,21 @@ pub(crate) struct Doomed {
     how: End,
     /// Operations left; `u64::MAX`: it does not die by itself.
     left: AtomicU64,
+    /// Batches of requests left; it dies right after it has submitted the last, with all of them in flight.
+    batches_left: AtomicU64,
     dead: AtomicBool,
 }
 
 impl Doomed {
     pub(crate) fn new(disk: &Arc<SimDisk>, how: End, after: Option<u64>) -> Arc<Self> {
         let left = AtomicU64::new(after.unwrap_or(u64::MAX));
-        Arc::new(Self { process: Process::new(disk), how, left, dead: AtomicBool::new(false) })
+        Arc::new(Self {
+            process: Process::new(disk),
+            how,
+            left,
+            batches_left: AtomicU64::new(u64::MAX),
+            dead: AtomicBool::new(false),
+        })
     }
 
     pub(crate) fn how(&self) -> End {
@@ -41,6 +49,18 @@ impl Doomed {
 
     pub(crate) fn is_dead(&self) -> bool {
         self.dead.load(Ordering::SeqCst)
+    }
+
+    /// Dies before the operation that is so many further on.
+    #[allow(dead_code)] // not by every test that has this module
+    pub(crate) fn dies_after(&self, operations: u64) {
+        self.left.store(operations, Ordering::SeqCst);
+    }
+
+    /// Dies with the requests of a batch in flight: of that so many further on.
+    #[allow(dead_code)] // as above
+    pub(crate) fn dies_in_flight(&self, batches: u64) {
+        self.batches_left.store(batches, Ordering::SeqCst);
     }
 
     pub(crate) fn dies_now(&self) {
@@ -111,7 +131,12 @@ impl Disk for Doomed {
         self.alive().drop_cache(file, offset, len)
     }
     fn submit(&self, batch: Vec<Request>) -> Vec<Ticket> {
-        self.alive().submit(batch)
+        let tickets = self.alive().submit(batch);
+        let one_less = |left: u64| (left != u64::MAX).then(|| left.saturating_sub(1));
+        if self.batches_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less) == Ok(0) {
+            self.dies_now();
+        }
+        tickets
     }
     fn drive(&self, block: bool) -> usize {
         self.process.drive(block)

@@ -1,0 +1,111 @@
+//! A database on a disk with little room: what fits is done, what does not is refused with the reason, and deletes go through.
+
+mod support {
+    #[allow(dead_code)]
+    pub(crate) mod doomed;
+}
+
+use seawall::{Background, Database, Env, Error, Options, Task};
+use seawall_io::Disk;
+use seawall_sim::{SimDisk, SimOptions};
+use std::sync::Arc;
+use support::doomed::{DiskClock, Doomed, End};
+
+const MIB: u64 = 1 << 20;
+
+/// The defaults in small: a sixteenth of each size.
+fn options() -> Options {
+    Options::default()
+        .with_page_size(4096)
+        .with_pool_size(2 * MIB)
+        .with_data_initial_size(MIB)
+        .with_data_growth_step(MIB)
+        .with_log_segment_size(MIB)
+        .with_log_capacity(32 * MIB)
+        .with_log_buffer_size(MIB)
+        .with_log_space_reserve(4 * MIB)
+}
+
+fn open(sim: &Arc<SimDisk>) -> (Arc<Doomed>, seawall::Result<Database>) {
+    let disk = Doomed::new(sim, End::PowerCut, None);
+    let clock = Arc::new(DiskClock(sim.clone()));
+    let env = Env { disk: disk.clone(), clock, seed: 1, background: Background::Steps };
+    let db = Database::open_in(env, "/db", options());
+    (disk, db)
+}
+
+fn step(db: &Database) {
+    for &task in Task::ALL {
+        // Growth ahead of need meets the full disk first; that it fails harms nothing.
+        drop(db.step_task(task));
+    }
+    // Old versions take room until they are purged.
+    while db.step_task(Task::Purge).is_ok_and(|more| more) {}
+}
+
+#[test]
+fn with_little_free_space_the_log_goes_round_and_deletes_go_through() {
+    // What a new database takes: data, the first log file, the doublewrite file, the control file.
+    let taken = {
+        let sim = SimDisk::new(SimOptions::default());
+        let (_disk, db) = open(&sim);
+        db.unwrap();
+        SimOptions::default().capacity_bytes - sim.free_bytes("/db".as_ref()).unwrap()
+    };
+    for free in [2 * MIB, 4 * MIB] {
+        let sim = SimDisk::new(SimOptions { capacity_bytes: taken + free, ..SimOptions::default() });
+        let (disk, db) = open(&sim);
+        let db = db.unwrap();
+        let tree = db.create_tree("t").unwrap();
+        // The first of many: there is less free than the reserve, and it goes through.
+        db.transact(|tx| tx.put(&tree, b"first", b"row")).unwrap();
+        let mut kept = 0u32;
+        let refused = loop {
+            match db.transact(|tx| tx.put(&tree, &kept.to_be_bytes(), &[5; 900])) {
+                Ok(()) => kept += 1,
+                Err(error) => break error,
+            }
+            if kept % 50 == 0 {
+                step(&db);
+            }
+            assert!(kept < 100_000, "the disk is never full");
+        };
+        assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
+        step(&db);
+        // A megabyte of data was there from the beginning, and is used.
+        assert!(kept > 300, "free {free}: only {kept} rows, then {refused}");
+        // Deletes go through, and make room; in the end there was more log than its files hold: it goes round.
+        let mut there = kept;
+        for round in 0..2u8 {
+            for i in 0..there {
+                let deleted = db.transact(|tx| tx.delete(&tree, &i.to_be_bytes()));
+                assert!(
+                    deleted.as_ref().is_ok_and(|there| *there),
+                    "free {free}, row {i} of round {round}: {deleted:?}"
+                );
+                if i % 50 == 0 {
+                    step(&db);
+                }
+            }
+            there = kept / 2;
+            for i in 0..there {
+                db.transact(|tx| tx.put(&tree, &i.to_be_bytes(), &[round; 900])).unwrap();
+                step(&db);
+            }
+        }
+        assert!(db.check().unwrap().is_empty());
+        disk.dies_now();
+        drop(db);
+        let db = open(&sim).1.unwrap();
+        let tree = db.open_tree("t").unwrap();
+        assert_eq!(db.begin().unwrap().iter(&tree).count() as u32, kept / 2 + 1, "free {free}");
+    }
+}
+
+#[test]
+fn the_first_files_of_the_log_that_do_not_fit_are_named_at_once() {
+    let sim = SimDisk::new(SimOptions { capacity_bytes: 3 * MIB, ..SimOptions::default() });
+    let refused = open(&sim).1.unwrap_err();
+    assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
+    assert!(refused.to_string().contains("Free space on that file system"), "{refused}");
+}
