@@ -553,6 +553,35 @@ impl File {
         Ok(())
     }
 
+    /// Makes the file `len` bytes long; never longer. Not durable before a barrier. Nobody writes behind that length meanwhile.
+    ///
+    /// # Errors
+    /// The kernel's refusal: the length is what it was.
+    ///
+    /// ```
+    /// use seawall_io::{Allocate, Cause};
+    /// # use seawall_io::{Create, File, FileClass, FileOptions, FlushMethod, OsDisk};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = FileOptions::new(FileClass::Data, FlushMethod::Fsync).create(Create::New);
+    /// # let file = File::open(std::sync::Arc::new(OsDisk::synchronous()), &dir.path().join("data"), options)?;
+    /// file.write_at(0, &seawall_io::AlignedBuf::zeroed(8192), Cause::Other)?;
+    /// file.cut(4096, Cause::Other)?;
+    /// assert_eq!(file.len(), 4096);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cut(&self, len: u64, cause: Cause) -> Result<()> {
+        if len >= self.len() {
+            return Ok(());
+        }
+        let open = self.current();
+        self.counted(Op::Grow, cause, 0, || self.disk.set_len(&open.handle, len))?;
+        // The new length is metadata that the next barrier owes.
+        self.allocations.fetch_add(1, Ordering::AcqRel);
+        self.growth.fetch_add(1, Ordering::AcqRel);
+        self.len.store(len, Ordering::Release);
+        Ok(())
+    }
+
     /// The caller has overwritten every block below the end and synced, and nobody writes at the moment: extents are written
     /// from now on. Said too early, `o_direct_no_fsync` skips a barrier that was needed.
     pub fn declare_written(&self) {

@@ -1,9 +1,16 @@
 //! The data file is not much larger than what lies in it, and gives back what it does not need.
 
-use seawall::{Background, Database, Env, Options, Task};
+use seawall::{Background, Database, Durability, Env, Options, Task, Tree};
 use seawall_io::SystemClock;
 use seawall_sim::{Process, SimDisk, SimOptions};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+#[allow(dead_code)] // each test uses a part of it
+mod support {
+    pub(crate) mod doomed;
+}
+use support::doomed::{Doomed, End};
 
 fn options(page_kib: u64) -> Options {
     Options::default()
@@ -56,4 +63,213 @@ fn after_a_load_in_order_the_file_is_hardly_larger_than_the_tree() {
         let most = own + own / 25 + (4 << 20);
         assert!(file <= most, "pages of {page_kib}K: a file of {file} bytes for a tree of {own}: {most} are allowed");
     }
+}
+
+fn tend(db: &Database) {
+    for &task in Task::ALL {
+        while db.step_task(task).unwrap() {}
+    }
+}
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn value(key: u32) -> Vec<u8> {
+    vec![key as u8; if key % 60 == 0 { 5000 + key as usize % 3000 } else { 150 }]
+}
+
+/// Two trees whose pages lie among each other, of which half the rows have gone.
+fn half_gone(db: &Database, rows: u32) -> (Vec<Tree>, Vec<Model>) {
+    let trees: Vec<Tree> = ["a", "b"].map(|name| db.create_tree(name).unwrap()).into();
+    let mut models = vec![Model::new(), Model::new()];
+    for first in (0..rows).step_by(100) {
+        let mut tx = db.begin().unwrap();
+        for key in first..first + 100 {
+            for (tree, model) in trees.iter().zip(&mut models) {
+                let name = key.wrapping_mul(0x9e37_79b1).to_be_bytes();
+                tx.put(tree, &name, &value(key)).unwrap();
+                model.insert(name.into(), value(key));
+            }
+        }
+        tx.commit_with(Durability::Written).unwrap();
+        background(db);
+    }
+    for (tree, model) in trees.iter().zip(&mut models) {
+        // In some transactions: rows that lie anywhere.
+        let gone: Vec<Vec<u8>> = model.keys().filter(|key| key[3] % 2 == 0).cloned().collect();
+        for some in gone.chunks(200) {
+            let mut tx = db.begin().unwrap();
+            for key in some {
+                assert!(tx.delete(tree, key).unwrap());
+                model.remove(key);
+            }
+            tx.commit_with(Durability::Written).unwrap();
+        }
+    }
+    tend(db);
+    (trees, models)
+}
+
+fn holds(db: &Database, trees: &[Tree], models: &[Model]) {
+    let tx = db.begin().unwrap();
+    for (tree, model) in trees.iter().zip(models) {
+        let found: Model = tx.iter(tree).map(Result::unwrap).collect();
+        assert!(found == *model, "{} rows, {} are expected", found.len(), model.len());
+    }
+}
+
+#[test]
+fn after_half_of_the_rows_went_half_of_the_file_goes() {
+    for page_kib in [4, 16] {
+        let sim = SimDisk::new(SimOptions { seed: 31, trace_entries_max: 0, ..SimOptions::default() });
+        let db = open(&sim, options(page_kib));
+        let (trees, models) = half_gone(&db, 16_000);
+        let file = || sim.seen("/db/data").unwrap().len() as u64;
+        let before = file();
+        for tree in &trees {
+            db.compact(tree).unwrap();
+        }
+        tend(&db);
+        let done = db.shrink().unwrap();
+        assert_eq!((done.before_bytes >= before, done.after_bytes), (true, file()));
+        let own: u64 = trees.iter().map(|tree| db.tree_bytes(tree)).sum();
+        assert!(file() <= before * 65 / 100, "{before} bytes became {} for trees of {own}: {done:?}", file());
+        assert!(file() <= own + own / 8 + (4 << 20), "{} bytes for trees of {own}: {done:?}", file());
+        holds(&db, &trees, &models);
+        assert_eq!(db.check().unwrap(), []);
+        db.close().unwrap();
+        let db = open(&sim, options(page_kib));
+        let trees: Vec<Tree> = ["a", "b"].map(|name| db.open_tree(name).unwrap()).into();
+        holds(&db, &trees, &models);
+        assert_eq!(db.check().unwrap(), []);
+        // What was given back is there again when it is needed.
+        for key in 0..6_000u32 {
+            db.transact(|tx| tx.put(&trees[0], &[&b"more"[..], &key.to_be_bytes()].concat(), &[9; 300])).unwrap();
+            if key % 100 == 0 {
+                background(&db);
+            }
+        }
+        assert_eq!(db.check().unwrap(), []);
+    }
+}
+
+/// A process that dies at every operation of a shrinking, and what the next one finds.
+#[test]
+fn a_crash_at_any_operation_of_shrinking_loses_nothing() {
+    let base = SimDisk::new(SimOptions { seed: 32, trace_entries_max: 0, ..SimOptions::default() });
+    let db = open(&base, options(4));
+    let (trees, models) = half_gone(&db, 2_500);
+    for tree in &trees {
+        db.compact(tree).unwrap();
+    }
+    tend(&db);
+    db.close().unwrap();
+    let before = base.seen("/db/data").unwrap().len();
+    let (mut shrunk, mut deaths) = (0, 0);
+    for how in [End::PowerCut, End::Killed] {
+        // Whether it died at that operation.
+        let mut dies_at = |after: u64| {
+            let sim = base.fork(after);
+            let doomed = Doomed::new(&sim, how, Some(after));
+            let env = Env {
+                disk: doomed.clone(),
+                clock: Arc::new(SystemClock::default()),
+                seed: 5,
+                background: Background::Steps,
+            };
+            if let Ok(db) = Database::open_in(env, "/db", options(4)) {
+                if db.shrink().is_ok() {
+                    // Something behind it that recovery has to redo.
+                    drop(db.transact(|tx| tx.put(&db.open_tree("a")?, b"later", &[1; 2000])));
+                }
+            }
+            let died = doomed.is_dead();
+            doomed.dies_now();
+            shrunk += u32::from(sim.seen("/db/data").unwrap().len() < before);
+            let db = open(&sim, options(4));
+            let trees: Vec<Tree> = ["a", "b"].map(|name| db.open_tree(name).unwrap()).into();
+            assert_eq!(db.check().unwrap(), [], "{how:?} at {after}");
+            let mut models = models.clone();
+            if db.begin().unwrap().get(&trees[0], b"later").unwrap().is_some() {
+                models[0].insert(b"later".to_vec(), vec![1; 2000]);
+            }
+            holds(&db, &trees, &models);
+            db.shrink().unwrap();
+            holds(&db, &trees, &models);
+            assert_eq!(db.check().unwrap(), [], "{how:?} at {after}, shrunk again");
+            deaths += u32::from(died);
+            died
+        };
+        let (mut dead, mut alive) = (0, 1);
+        while dies_at(alive) {
+            (dead, alive) = (alive, alive + 1 + alive / 3);
+        }
+        while alive - dead > 1 {
+            let middle = u64::midpoint(dead, alive);
+            if dies_at(middle) { dead = middle } else { alive = middle }
+        }
+        // The end, with the checkpoint and the shorter file, operation by operation.
+        for after in dead.saturating_sub(30).max(1)..dead {
+            assert!(dies_at(after));
+        }
+    }
+    assert!(shrunk > 2 && deaths > 40, "{shrunk} were shrunk, {deaths} died");
+    drop(trees);
+}
+
+/// Writers, scans and snapshots beside it.
+#[test]
+fn others_go_on_while_the_file_shrinks() {
+    let sim = SimDisk::new(SimOptions { seed: 33, trace_entries_max: 0, ..SimOptions::default() });
+    let env = Env {
+        disk: Arc::new(Process::new(&sim)),
+        clock: Arc::new(SystemClock::default()),
+        seed: 5,
+        background: Background::Threads,
+    };
+    let db = Database::open_in(env, "/db", options(4)).unwrap();
+    let tree = db.create_tree("t").unwrap();
+    for key in 0..6000u32 {
+        let mut tx = db.begin().unwrap();
+        tx.put(&tree, &key.to_be_bytes(), &value(key)).unwrap();
+        tx.commit_with(Durability::Deferred).unwrap();
+    }
+    db.transact(|tx| {
+        (0..6000u32).filter(|key| key % 4 > 1).try_for_each(|key| tx.delete(&tree, &key.to_be_bytes()).map(drop))
+    })
+    .unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0u32.. {
+                if stopped() {
+                    break;
+                }
+                let key = round.wrapping_mul(0x9e37_79b1) % 6000 / 4 * 4;
+                db.transact(|tx| tx.put(&tree, &key.to_be_bytes(), &value(key))).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while !stopped() {
+                let tx = db.begin().unwrap();
+                for row in tx.iter(&tree) {
+                    let (key, found) = row.unwrap();
+                    let key = u32::from_be_bytes(key.try_into().unwrap());
+                    assert!(found == value(key), "row {key}");
+                }
+            }
+        });
+        for round in 0..6 {
+            db.compact(&tree).unwrap();
+            db.shrink().unwrap();
+            if round % 4 == 0 {
+                db.transact(|tx| {
+                    (0..3000u32).try_for_each(|key| tx.put(&tree, &(key * 4 + 1).to_be_bytes(), &value(key * 4 + 1)))
+                })
+                .unwrap();
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(db.check().unwrap(), []);
 }

@@ -23,6 +23,7 @@ mod merge;
 mod node;
 mod overflow;
 mod redo;
+mod relocate;
 mod repack;
 mod search;
 mod seek;
@@ -44,6 +45,7 @@ pub use overflow::{
     read_overflow, read_overflow_into, read_overflow_many,
 };
 pub use redo::{Insert, Patch, Remove, Replace, redo};
+pub use relocate::Children;
 pub use seek::Seek;
 
 use crate::error::{Corruption, Error, Stop};

@@ -313,6 +313,17 @@ impl Pool {
         Ok(())
     }
 
+    /// Makes the data file `pages` pages long, durably; never longer. Nothing beyond is dirty, being written, or named by log behind the
+    /// checkpoint. No latch may be held.
+    ///
+    /// # Errors
+    /// The disk's refusal: the file stays as long as it was; a failed flush poisons the database.
+    pub fn cut_file(&self, pages: u32) -> Result<()> {
+        self.health.check()?;
+        self.data.cut(u64::from(pages) * self.page_bytes as u64, Cause::Preallocate)?;
+        self.data.sync(Cause::Preallocate).map_err(|e| self.health.poison(e.into()))
+    }
+
     /// Size of the pool, bytes.
     pub fn bytes(&self) -> u64 {
         u64::from(self.frames.limit()) * self.page_bytes as u64

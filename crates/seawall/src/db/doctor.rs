@@ -77,7 +77,7 @@ pub fn diagnose(now: &Stats, earlier: Option<&Stats>) -> Vec<Finding> {
 
 type Rule = fn(&Stats) -> Vec<Finding>;
 
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 15] = [
     io_errors,
     disk_space,
     modes,
@@ -90,6 +90,7 @@ const RULES: [Rule; 14] = [
     purge,
     locks,
     growth,
+    reclaimable,
     doublewrite,
     page_cache,
 ];
@@ -427,6 +428,18 @@ fn growth(s: &Stats) -> Vec<Finding> {
             "Raise data_growth_step (it can be changed while running), or make space in quiet hours: `seawall grow`."
                 .into(),
         )
+    })
+}
+
+/// Free space that is not worth a word, bytes.
+const FREE_BYTES_PLENTY: u64 = 256 << 20;
+
+fn reclaimable(s: &Stats) -> Vec<Finding> {
+    let p = &s.space;
+    let much = p.free_bytes > FREE_BYTES_PLENTY && p.free_bytes > p.data_bytes / 4;
+    one(much, "space-reclaimable", Severity::Note, || {
+        let what = format!("{} of the data file's {} are free.", bytes(p.free_bytes), bytes(p.data_bytes));
+        (what, "It is used before the file grows. To give it back to the file system: `seawall compact`.".into())
     })
 }
 

@@ -17,6 +17,7 @@ pub mod options;
 pub mod publish;
 mod ranges;
 mod set;
+mod shrink;
 pub mod stats;
 mod transaction;
 
@@ -32,4 +33,5 @@ pub use options::{
 };
 pub use publish::Published;
 pub use ranges::{RangeEstimate, RangeOrder, Ranges};
+pub use shrink::{ShrinkProgress, Shrunk};
 pub use transaction::{Commit, Savepoint, Transaction};

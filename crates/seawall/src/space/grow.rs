@@ -156,7 +156,7 @@ impl Space {
     }
 
     /// Adds extents that nobody owns a page of, but for maps, to the index.
-    fn index_new(&self, pages: u32) {
+    pub(super) fn index_new(&self, pages: u32) {
         let mut index = self.index.lock();
         let first = index.extents();
         for extent in first..pages / self.shape.extent_pages {

@@ -63,12 +63,17 @@ pub(super) struct Index {
     trees: HashMap<TreeId, Tree>,
     /// Set aside, and not owned yet.
     aside: HashSet<u32>,
+    /// Extents from here on are not given away.
+    fence: u32,
+    /// Where the search for any free page goes on.
+    rover: u32,
     free: u64,
 }
 
-/// The member of `set` nearest behind `at`, else the nearest before.
-fn nearest(set: &BTreeSet<u32>, at: u32) -> Option<u32> {
-    set.range(at..).next().or_else(|| set.range(..at).next_back()).copied()
+/// The member of `set` below `fence` nearest behind `at`, else the nearest before.
+fn nearest(set: &BTreeSet<u32>, at: u32, fence: u32) -> Option<u32> {
+    let at = at.min(fence);
+    set.range(at..fence).next().or_else(|| set.range(..at).next_back()).copied()
 }
 
 impl Index {
@@ -81,6 +86,8 @@ impl Index {
             shared: BTreeSet::new(),
             trees: HashMap::new(),
             aside: HashSet::new(),
+            fence: u32::MAX,
+            rover: 0,
             free: 0,
         }
     }
@@ -184,6 +191,9 @@ impl Index {
                 return None;
             };
             let count = usize::from(self.extents[extent as usize].free).min(left) as u16;
+            if reach == Reach::Any {
+                self.rover = extent;
+            }
             self.occupy(extent, tree, count);
             claims.push((extent, count));
             (left, at) = (left - usize::from(count), extent);
@@ -209,7 +219,8 @@ impl Index {
         let small = self.pages_of(tree) + u32::from(pages) <= SMALL_TREE_PAGES;
         let has_room =
             |extent: u32, tried: &[u32]| self.extents[extent as usize].free >= pages && !tried.contains(&extent);
-        let shared = || tried.and_then(|tried| self.shared.iter().copied().find(|&extent| has_room(extent, tried)));
+        let below = || self.shared.range(..self.fence);
+        let shared = || tried.and_then(|tried| below().copied().find(|&extent| has_room(extent, tried)));
         let whole = || self.nearest_whole(self.shape.extent_of(after));
         let extent = if small { shared().or_else(whole) } else { whole() }?;
         let count = pages.min(self.shape.run_max(extent));
@@ -219,7 +230,8 @@ impl Index {
 
     /// The wholly free extent nearest behind `at`, else the nearest before.
     fn nearest_whole(&self, at: u32) -> Option<u32> {
-        let behind = [&self.whole, &self.headed].into_iter().filter_map(|set| set.range(at..).next()).min();
+        let at = at.min(self.fence);
+        let behind = [&self.whole, &self.headed].into_iter().filter_map(|set| set.range(at..self.fence).next()).min();
         let before = || [&self.whole, &self.headed].into_iter().filter_map(|set| set.range(..at).next_back()).max();
         behind.or_else(before).copied()
     }
@@ -232,7 +244,7 @@ impl Index {
         let count = free.min(pages);
         let small = self.pages_of(tree) + u32::from(count) <= SMALL_TREE_PAGES;
         let mine = owner == Owner::NOBODY || owner == Owner(tree.0) || (owner == Owner::SHARED && small);
-        if count == 0 || !mine || self.free < u64::from(count) + keep {
+        if count == 0 || !mine || number >= self.fence || self.free < u64::from(count) + keep {
             return None;
         }
         self.occupy(number, tree, count);
@@ -248,17 +260,19 @@ impl Index {
     fn choose(&self, tree: TreeId, at: u32, wanted: usize, reach: Reach) -> Option<u32> {
         let own = self.trees.get(&tree);
         let large = own.map_or(0, |t| t.pages as usize) + wanted > SMALL_TREE_PAGES as usize;
-        let own = || own.and_then(|t| nearest(&t.partial, at));
-        let (whole, shared) = (|| self.nearest_whole(at), || nearest(&self.shared, at));
+        let own = || own.and_then(|t| nearest(&t.partial, at, self.fence));
+        let (whole, shared) = (|| self.nearest_whole(at), || nearest(&self.shared, at, self.fence));
         // Small trees begin to share where a map breaks a run anyway.
-        let headed = || nearest(&self.headed, at);
+        let headed = || nearest(&self.headed, at, self.fence);
         let chosen = if large { own().or_else(whole) } else { shared().or_else(own).or_else(headed).or_else(whole) };
         match reach {
             Reach::Own => chosen,
-            // Only a full disk comes here, so a scan does no harm.
-            Reach::Any => {
-                chosen.or_else(shared).or_else(|| self.extents.iter().position(|e| e.free > 0).map(|i| i as u32))
-            }
+            // Only a full disk and a fence come here, so a scan does no harm.
+            Reach::Any => chosen.or_else(shared).or_else(|| {
+                let end = self.extents().min(self.fence);
+                let from = self.rover.min(end);
+                (from..end).chain(0..from).find(|&number| self.extents[number as usize].free > 0)
+            }),
         }
     }
 
@@ -334,6 +348,47 @@ impl Index {
         for &(extent, count) in claims {
             self.release(tree, extent, count);
         }
+    }
+
+    // --- the file's end
+    // --------------------------------------------------------------------------------------------------
+
+    /// From now on extents from `fence` on are not given away; false when there is a fence already.
+    pub(super) fn set_fence(&mut self, fence: u32) -> bool {
+        let free = !self.is_fenced();
+        if free {
+            (self.fence, self.rover) = (fence, 0);
+        }
+        free
+    }
+
+    /// Whether there is a fence.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.fence != u32::MAX
+    }
+
+    /// Takes it away; whether there was one.
+    pub(super) fn lift_fence(&mut self) -> bool {
+        std::mem::replace(&mut self.fence, u32::MAX) != u32::MAX
+    }
+
+    /// Forgets the wholly free extents at the end, down to `least`; returns how many extents there are now.
+    pub(super) fn cut_tail(&mut self, least: u32) -> u32 {
+        while self.extents() > least {
+            let (number, last) = (self.extents() - 1, self.extents[self.extents.len() - 1]);
+            if u32::from(last.free) != self.shape.usable(number) {
+                break;
+            }
+            self.unfile(number);
+            self.extents.pop();
+            self.free -= u64::from(last.free);
+            // Its map was a page of the system's.
+            let maps = self.shape.extent_pages - self.shape.usable(number);
+            if let Some(system) = self.trees.get_mut(&TreeId::SYSTEM) {
+                system.pages -= maps;
+            }
+        }
+        self.extents()
     }
 
     // --- pages set aside

@@ -24,6 +24,7 @@ mod index;
 mod map;
 mod reserve;
 mod run;
+mod shrink;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -31,9 +32,10 @@ mod tests;
 
 pub use check::{Check, Finding};
 pub use reserve::{Purpose, Reserved, TAKEN_AT_ONCE_MAX};
+pub use shrink::{Cut, Fence};
 
 use crate::buffer::role::Role;
-use crate::buffer::{Held, Mtr, Pool, Redo};
+use crate::buffer::{Held, Mtr, Pool, Redo, Stream};
 use crate::counted::Mutex;
 use crate::error::{Error, Result, Stop};
 use crate::format::{Malformed, PageId, TreeId};
@@ -45,8 +47,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Maps that are asked for together while the index is built.
-const MAPS_AHEAD: u32 = 64;
+/// Maps that are named together to the stream that reads them ahead while the index is built.
+const MAPS_NAMED: u32 = 4096;
 
 /// The pages of the data file and their owners.
 #[derive(Debug)]
@@ -121,16 +123,18 @@ impl Space {
         let space = Self::empty(pool, pages);
         let mut index = Index::new(space.shape);
         let groups = space.shape.groups(pages);
+        let mut ahead = Stream::default().sure();
         for group in 0..groups {
-            if group % MAPS_AHEAD == 0 {
-                let ahead = group..groups.min(group + MAPS_AHEAD);
-                space.pool.prefetch(&ahead.map(|g| space.shape.map_of_group(g)).collect::<Vec<_>>());
+            if group % MAPS_NAMED == 0 {
+                ahead.name((group..groups.min(group + MAPS_NAMED)).map(|group| space.shape.map_of_group(group)));
             }
+            ahead.next_is_due(&space.pool, usize::MAX);
             space.with_owners(group, |owners| {
                 for extent in owners.chunks_exact(space.shape.extent_pages as usize) {
                     index.add(extent.iter().copied());
                 }
             })?;
+            ahead.came_to(space.shape.map_of_group(group));
         }
         index.settle(0);
         *space.index.lock() = index;

@@ -64,6 +64,10 @@ impl Space {
             if let Some(claims) = claim(Reach::Own) {
                 return Ok(claims);
             }
+            // The file does not grow while its end is free.
+            if self.index.lock().lift_fence() {
+                continue;
+            }
             match self.grow_for(pages, seen) {
                 Ok(()) => {}
                 Err(no_space @ Error::NoSpace { .. }) => return claim(Reach::Any).ok_or(no_space),
@@ -73,7 +77,7 @@ impl Space {
     }
 
     /// Sets `count` claimed pages of an extent aside: those behind `near` first. All or none.
-    fn pick(&self, extent: u32, count: u16, near: PageId, reserved: &mut Reserved<'_>) -> Result<()> {
+    pub(super) fn pick(&self, extent: u32, count: u16, near: PageId, reserved: &mut Reserved<'_>) -> Result<()> {
         let first = self.shape.first_of_extent(extent);
         let number = self.shape.map_of(first);
         let begin = if self.shape.extent_of(near) == extent { near.0 - first.0 } else { 0 };

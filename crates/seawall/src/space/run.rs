@@ -42,6 +42,9 @@ impl Space {
             let shared = (tried.len() < TRIED_MAX).then_some(&tried[..]);
             let claimed = self.index.lock().claim_run(tree, after, wanted, keep, shared);
             let Some((extent, wanted)) = claimed else {
+                if self.index.lock().lift_fence() {
+                    continue;
+                }
                 self.grow_for(usize::from(wanted), seen)?;
                 continue;
             };

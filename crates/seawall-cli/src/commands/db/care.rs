@@ -89,6 +89,15 @@ pub(crate) fn compact(args: &CompactArgs, stop: &AtomicBool) -> Outcome {
         }));
         Ok::<_, Error>(())
     });
+    if compacted.is_ok() && !broken_off {
+        let go_on = |_: &seawall::ShrinkProgress| {
+            if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let done = db.shrink_with(go_on)?;
+        broken_off = done.broken_off;
+        let (before, after) = (units::bytes(done.before_bytes), units::bytes(done.after_bytes));
+        text += &format!("the data file had {before} and has {after}\n");
+    }
     // What was done stays, whatever stopped it.
     print(&if args.json { format!("{}\n", serde_json::Value::Array(list)) } else { text })?;
     compacted?;

@@ -55,7 +55,7 @@ fn after(change: impl FnOnce(&mut Stats)) -> Vec<&'static str> {
 type Case = (&'static str, fn(&mut Stats), fn(&mut Stats));
 
 /// A finding, what brings it about, and what is just not enough.
-const CASES: [Case; 17] = [
+const CASES: [Case; 18] = [
     ("io-errors", |s| fail(s, FileClass::Redo), |s| fail(s, FileClass::Scratch)),
     ("disk-space", |s| s.space.disk_free_bytes = 500 << 20, |s| s.space.disk_free_bytes = 600 << 20),
     (
@@ -105,6 +105,11 @@ const CASES: [Case; 17] = [
         "growth-cost",
         |s| (s.space.growths, s.space.growth_ns) = (20, SECOND),
         |s| (s.space.growths, s.space.growth_ns) = (20, 1),
+    ),
+    (
+        "space-reclaimable",
+        |s| (s.space.data_bytes, s.space.free_bytes) = (1 << 30, 600 << 20),
+        |s| (s.space.data_bytes, s.space.free_bytes) = (8 << 30, 600 << 20),
     ),
 ];
 

@@ -241,6 +241,33 @@ impl UndoStore {
         Ok(())
     }
 
+    /// Leads the streams without a transaction whose last page lies at `fence` or behind to a new page; purge frees the old one. How many.
+    /// No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`]; the streams are as they were, or moved.
+    pub fn move_idle_tails(&self, fence: PageId) -> Result<u32> {
+        let mut moved = 0;
+        for _ in 0..self.streams() {
+            let found = self.idle.iter().enumerate().find_map(|(stripe, idle)| {
+                let mut idle = idle.0.lock();
+                let at = idle.iter().position(|stream| stream.tail >= fence)?;
+                Some((stripe, idle.remove(at)))
+            });
+            let Some((stripe, mut stream)) = found else { break };
+            let linked = self.link_tail(&mut stream);
+            let still_there = stream.tail >= fence;
+            self.idle[stripe].0.lock().push(stream);
+            linked?;
+            moved += 1;
+            // There was no page below.
+            if still_there {
+                break;
+            }
+        }
+        Ok(moved)
+    }
+
     /// Makes a stream of one empty page.
     fn make(&self) -> Result<Stream> {
         let number = self.slots.read().len() as u32;

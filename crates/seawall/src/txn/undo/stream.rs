@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 pub struct Stream {
     number: u32,
     slot: Arc<Slot>,
-    tail: PageId,
+    pub(super) tail: PageId,
     end: u16,
     state: TailState,
     /// The transaction, from `begin` on; [`TxnId::NONE`] when it is over.
@@ -123,7 +123,7 @@ impl UndoStore {
         bytes + END_RECORD + if stream.has_begun() { 0 } else { END_RECORD }
     }
 
-    fn link_tail(&self, stream: &mut Stream) -> Result<()> {
+    pub(super) fn link_tail(&self, stream: &mut Stream) -> Result<()> {
         let directory = self.directory_page(stream.number);
         let mut reserved = self.space.reserve(TreeId::UNDO, stream.tail, 1, Purpose::Grow)?;
         let new = self.space.pool().retry(|| {

@@ -1,0 +1,97 @@
+//! Moving nodes to pages that lie further down in the file, one at a time.
+//!
+//! 1. A step is one mini-transaction: the node is built as it was in a fresh page, its parent is led there, the old page is freed. Parent and
+//!    node are latched exclusively, as in a split: so the tree is whole before and after, and nobody comes to the old page by the parent.
+//! 2. Nobody keeps the number of a node (`compact.rs`, 4). The root never moves.
+//! 3. Nobody may drop the tree during a step, as for a compaction (`compact.rs`, 7).
+
+use super::Tree;
+use super::edit::{Packed, prefix_between};
+use super::node::Node;
+use super::redo::{Build, Replace};
+use crate::buffer::{Mtr, MtrSize};
+use crate::error::{Result, Stop};
+use crate::format::PageId;
+use crate::space::{Fence, Reserved, Space};
+
+/// Children of a branch, by the keys that lead to them.
+#[derive(Debug, Default)]
+pub struct Children {
+    /// Each child's lower fence and page.
+    pub nodes: Vec<(Vec<u8>, PageId)>,
+    /// Where the next branch of the level begins.
+    pub beyond: Option<Vec<u8>>,
+}
+
+impl Tree {
+    /// The nodes of `level` under the branch on the way to `key`; `None` when the tree has no branch above that level. No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn children_at(&self, space: &Space, key: &[u8], level: u8) -> Result<Option<Children>> {
+        space.pool().retry(|| {
+            let Some(page) = self.descend(space.pool(), super::search::Toward::Key(key), level + 1, |_, _| ())? else {
+                return Ok(None);
+            };
+            let node = Node::open(&page)?;
+            let mut children = Children::default();
+            for slot in 0..node.count() {
+                children.nodes.push((node.child_lower(slot)?, node.child(slot)?));
+            }
+            children.beyond = node.upper().map(<[u8]>::to_vec);
+            Ok(Some(children))
+        })
+    }
+
+    /// Moves the node of `level` on the way to `key` below the fence, close to `near`, if it lies above. Where it is now; `None` when there is no
+    /// page for it below. No latch may be held.
+    ///
+    /// # Errors
+    /// [`crate::Error::TreeDropped`], those of reading, [`crate::Error::Poisoned`]. The tree is whole then.
+    pub fn relocate(
+        &self,
+        space: &Space,
+        fence: &Fence<'_>,
+        key: &[u8],
+        level: u8,
+        near: PageId,
+    ) -> Result<Option<PageId>> {
+        let Some(mut reserved) = space.reserve_below(self.id, near)? else { return Ok(None) };
+        if reserved.peek().is_none_or(|page| page >= fence.page()) {
+            return Ok(None);
+        }
+        space.pool().retry(|| self.try_relocate(space, &mut reserved, fence.page(), key, level)).map(Some)
+    }
+
+    fn try_relocate(
+        &self,
+        space: &Space,
+        reserved: &mut Reserved<'_>,
+        fence: PageId,
+        key: &[u8],
+        level: u8,
+    ) -> Result<PageId, Stop> {
+        let pool = space.pool();
+        let mut mtr = Mtr::begin(pool, MtrSize::Large)?;
+        let Some(parent) = self.latch_on_path(pool, &mut mtr, key, level + 1)? else { return Ok(PageId::NONE) };
+        let above = Node::open(mtr.page(parent))?;
+        let slot = above.child_slot(key)?;
+        let old = above.child(slot)?;
+        if old < fence {
+            return Ok(old);
+        }
+        let held = mtr.latch(old)?;
+        let node = self.open_child(mtr.page(held), old, level)?;
+        node.validate()?;
+        let (lower, upper) = (node.lower().to_vec(), node.upper().map(<[u8]>::to_vec));
+        let packed = Packed::of(&node, 0..node.count(), prefix_between(&lower, upper.as_deref()), level > 0)?;
+        space.ready_to_free(&mut mtr, &[old])?;
+        let (id, new) = reserved.take(&mut mtr)?;
+        let (count, entries) = (packed.count, &packed.bytes[..]);
+        mtr.run(new, &Build { id, tree: self.id, level, lower: &lower, upper: upper.as_deref(), count, entries });
+        mtr.run(parent, &Replace::new(slot, &id.0.to_le_bytes()));
+        space.free_many(&mut mtr, self.id, &[old])?;
+        mtr.commit();
+        Ok(id)
+    }
+}

@@ -1,0 +1,299 @@
+//! Giving back the part of the data file that is not needed, while others work.
+//!
+//! ```text
+//!   fence ─► nodes above it are moved ─► rows with long values above it are written again ─► undo streams go on below ─► purge
+//!     ─► the free end is cut off, checkpointed, given back
+//! ```
+//!
+//! 1. Each step is bounded and crash-safe by itself: what was moved stays moved, and the file is only ever longer than it is said to be
+//!    (`space/shrink.rs`). Between two steps it holds no latch, no lock and no view.
+//! 2. Nodes are moved under the rules of a compaction (`db/compact.rs`, 2). Roots, and the pages of the undo directory, stay: the file is no shorter than
+//!    the highest of them.
+//! 3. A long value is read without its leaf, so it cannot be moved under its readers: its row is written again by a transaction of its own, which
+//!    gives way where another has the row. Purge frees the old one when no view needs it.
+
+use super::background::Task;
+use super::database::{Database, Tree};
+use crate::btree::{self, Cursor, Seek};
+use crate::error::{Error, Result};
+use crate::format::{PageId, TreeId, TxnId};
+use crate::log::Durability;
+use crate::space::Fence;
+use crate::txn::{Engine, LockWait, TxOptions};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+/// Leaves whose long values are looked at in one step.
+const ROWS_A_STEP: usize = 256;
+/// Steps of purge that a step of this does, at most.
+const PURGE_STEPS: usize = 64;
+/// Checkpoints that are tried until one lies behind the cut: a mini-transaction under way holds it up.
+const CHECKPOINTS: usize = 4;
+/// Passes over what is still above the fence.
+const PASSES: usize = 3;
+
+/// How far giving back has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ShrinkProgress {
+    /// Nodes of trees that were moved down.
+    pub moved: u64,
+    /// Rows that were written again because their long values lay high.
+    pub rewritten: u64,
+}
+
+/// What giving back came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shrunk {
+    /// Size of the data file before, bytes.
+    pub before_bytes: u64,
+    /// Its size now, bytes.
+    pub after_bytes: u64,
+    /// What was done.
+    pub done: ShrinkProgress,
+    /// Whether it was broken off.
+    pub broken_off: bool,
+}
+
+impl Database {
+    /// Moves what lies at the end of the data file into free pages further down, and gives the end back to the file system, while others go on
+    /// reading and writing. What cannot be moved now (a root page, a row that another transaction holds, versions that a snapshot
+    /// needs) keeps its part of the file. Compact trees first: half-empty leaves are moved as they are.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Io`], reading errors. What was done until then stays.
+    ///
+    /// ```
+    /// let db = seawall::Database::in_memory()?;
+    /// let tree = db.create_tree("t")?;
+    /// db.transact(|tx| (0..20_000u32).try_for_each(|i| tx.put(&tree, &i.to_be_bytes(), &[7; 400])))?;
+    /// db.transact(|tx| tx.delete_range::<&[u8]>(&tree, ..).map(drop))?;
+    /// let done = db.shrink()?;
+    /// assert!(done.after_bytes <= done.before_bytes);
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn shrink(&self) -> Result<Shrunk> {
+        self.shrink_with(|_| ControlFlow::Continue(()))
+    }
+
+    /// The same; `go_on` is called between steps: `Break` ends it.
+    ///
+    /// # Errors
+    /// As [`Database::shrink`].
+    pub fn shrink_with(&self, mut go_on: impl FnMut(&ShrinkProgress) -> ControlFlow<()>) -> Result<Shrunk> {
+        let engine = &**self.inner.engine();
+        let before_bytes = engine.pool().data_file().len();
+        let mut work = Shrinking { db: self, engine, done: ShrinkProgress::default(), broken_off: false };
+        work.run(&mut |done| go_on(done).is_break())?;
+        let after_bytes = engine.pool().data_file().len();
+        Ok(Shrunk { before_bytes, after_bytes, done: work.done, broken_off: work.broken_off })
+    }
+}
+
+type Broken<'f> = &'f mut dyn FnMut(&ShrinkProgress) -> bool;
+
+struct Shrinking<'d> {
+    db: &'d Database,
+    engine: &'d Engine,
+    done: ShrinkProgress,
+    broken_off: bool,
+}
+
+impl Shrinking<'_> {
+    fn run(&mut self, is_broken: Broken<'_>) -> Result<()> {
+        let space = &self.engine.space;
+        self.purge()?;
+        let mut least = PageId(space.pages());
+        for _ in 0..PASSES {
+            let Some(fence) = space.fence() else { break };
+            least = fence.page();
+            let owners = space.owners_from(least)?;
+            if owners.is_empty() {
+                break;
+            }
+            let moved = self.pass(&fence, &owners, is_broken)?;
+            if self.broken_off || !moved {
+                break;
+            }
+        }
+        // What is free at the end goes, however far it was come.
+        self.cut(least.min(PageId(space.pages_needed())))
+    }
+
+    /// Moves what `owners` have above the fence; whether anything was.
+    fn pass(&mut self, fence: &Fence<'_>, owners: &[TreeId], is_broken: Broken<'_>) -> Result<bool> {
+        let before = self.done;
+        let mut undo_moved = 0;
+        let catalog = btree::Tree { id: TreeId::CATALOG, root: self.engine.catalog_root };
+        if owners.contains(&TreeId::CATALOG) {
+            self.nodes(fence, catalog, None, is_broken)?;
+        }
+        for name in self.db.trees()? {
+            let tree = match self.db.open_tree(&name) {
+                Ok(tree) if owners.contains(&tree.id()) => tree,
+                Ok(_) | Err(Error::NoSuchTree { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            match self.tree(fence, &tree, is_broken) {
+                Ok(()) | Err(Error::TreeDropped { .. } | Error::NoSuchTree { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            if self.broken_off || !fence.stands() {
+                break;
+            }
+        }
+        if owners.contains(&TreeId::UNDO) && fence.stands() {
+            undo_moved = self.engine.undo.move_idle_tails(fence.page())?;
+        }
+        self.purge()?;
+        Ok(self.done != before || undo_moved > 0)
+    }
+
+    fn tree(&mut self, fence: &Fence<'_>, tree: &Tree, is_broken: Broken<'_>) -> Result<()> {
+        self.nodes(fence, tree.state.at, Some(tree), is_broken)?;
+        if self.broken_off || !self.engine.space.owners_from(fence.page())?.contains(&tree.id()) {
+            return Ok(());
+        }
+        self.long_values(fence, tree, is_broken)
+    }
+
+    /// Moves leaves, then branches, of a tree.
+    fn nodes(
+        &mut self,
+        fence: &Fence<'_>,
+        at: btree::Tree,
+        handle: Option<&Tree>,
+        is_broken: Broken<'_>,
+    ) -> Result<()> {
+        let (engine, space) = (self.engine, &self.engine.space);
+        for level in 0..u8::MAX {
+            let (mut key, mut near) = (Vec::new(), PageId::NONE);
+            loop {
+                let Some(children) = at.children_at(space, &key, level)? else { return Ok(()) };
+                for (lower, page) in children.nodes {
+                    if page < fence.page() {
+                        near = page;
+                        continue;
+                    }
+                    let step = engine.compacting.lock();
+                    engine.health().check()?;
+                    let view = engine.active.view();
+                    if let Some(handle) = handle {
+                        handle.state.usable(TxnId::NONE, &view)?;
+                    }
+                    let Some(new) = at.relocate(space, fence, &lower, level, near)? else { return Ok(()) };
+                    drop((view, step));
+                    near = new;
+                    self.done.moved += 1;
+                    if is_broken(&self.done) {
+                        self.broken_off = true;
+                        return Ok(());
+                    }
+                }
+                match children.beyond {
+                    Some(beyond) => key = beyond,
+                    None => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes rows again whose long values have pages above the fence.
+    fn long_values(&mut self, fence: &Fence<'_>, tree: &Tree, is_broken: Broken<'_>) -> Result<()> {
+        let pool = self.engine.pool();
+        let mut from = Some(Vec::new());
+        while let Some(key) = from {
+            let mut high = Vec::new();
+            {
+                let view = self.engine.active.view();
+                tree.state.usable(TxnId::NONE, &view)?;
+                let mut cursor = Cursor::new(tree.state.at);
+                let mut there = cursor.seek(pool, Seek::AtLeast(&key))?;
+                let mut rows = 0;
+                while there && rows < ROWS_A_STEP {
+                    if let Some(entry) = cursor.entry()? {
+                        let reference = entry.overflow().map_err(|why| Error::bad_page(cursor.leaf_page(), why.0))?;
+                        high.extend(reference.map(|reference| (cursor.key().to_vec(), reference.head)));
+                    }
+                    rows += 1;
+                    there = cursor.next(pool)?;
+                }
+                from = if there { Some(cursor.key().to_vec()) } else { None };
+                // The view keeps the values: none is freed while their lists are read.
+                let mut kept = BTreeSet::new();
+                for (key, head) in &high {
+                    let mut is_high = false;
+                    match btree::check_overflow(pool, tree.id(), *head, |page| is_high |= page >= fence.page()) {
+                        Ok(()) if is_high => drop(kept.insert(key.clone())),
+                        // One that was replaced and freed since its leaf was read, or damage that a check names.
+                        Ok(()) | Err(Error::Corrupt(_)) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                high.retain(|(key, _)| kept.contains(key));
+            }
+            for (key, _) in high {
+                self.write_again(tree, &key)?;
+                if is_broken(&self.done) {
+                    self.broken_off = true;
+                    return Ok(());
+                }
+                if !fence.stands() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_again(&mut self, tree: &Tree, key: &[u8]) -> Result<()> {
+        let mut tx = self.db.begin_with(TxOptions { wait: LockWait::NoWait, ..TxOptions::default() })?;
+        let again = match tx.get_for_update(tree, key) {
+            Ok(Some(value)) => tx.put(tree, key, &value),
+            Ok(None) => return tx.rollback(),
+            Err(error) => Err(error),
+        };
+        match again {
+            Ok(()) => {
+                self.done.rewritten += 1;
+                tx.commit_with(Durability::Deferred)
+            }
+            // Another has the row: its value stays where it is.
+            Err(error) if error.is_retryable() || matches!(error, Error::LockTimeout { .. }) => tx.rollback(),
+            Err(error) => {
+                tx.rollback()?;
+                Err(error)
+            }
+        }
+    }
+
+    fn purge(&self) -> Result<()> {
+        for _ in 0..PURGE_STEPS {
+            if !self.db.inner.work.step(Task::Purge)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts the free end off, down to `least`, and gives it back.
+    fn cut(&self, least: PageId) -> Result<()> {
+        let engine = self.engine;
+        let Some(cut) = ({
+            let _step = engine.compacting.lock();
+            engine.space.cut_tail(least)?
+        }) else {
+            return Ok(());
+        };
+        // With the log behind it: the checkpoint must come past the cut.
+        engine.log().flush_to(engine.log().head())?;
+        for _ in 0..CHECKPOINTS {
+            engine.pool().flush_all()?;
+            let _step = engine.compacting.lock();
+            if engine.space.give_back(cut)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

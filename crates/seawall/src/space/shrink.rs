@@ -1,0 +1,189 @@
+//! Giving the end of the data file back.
+//!
+//! ```text
+//!   fence set ──pages above it are moved down by others──> tail free ──cut: header says fewer pages──> known as shorter
+//!     ──checkpoint behind the cut──> file made shorter, durably
+//! ```
+//!
+//! 1. While there is a *fence*, no page of an extent at or above it is given away. It is policy: it is lifted when what lies below does not suffice.
+//! 2. What is cut is wholly free: no tree owns a page of it, nobody has set one aside. It leaves the index before the header says so, under the
+//!    role of growing, so nobody can be given a page of it.
+//! 3. The file is made shorter only when the checkpoint lies behind the mini-transaction that changed the header (trap 5). Then no page of
+//!    the tail is dirty or being written, recovery meets no record of one that is older, and copies in the doublewrite file are older than the
+//!    checkpoint and not used. Until then the file is longer than the header says, which it may always be.
+//! 4. Growth in between is not undone: the file is made shorter under the role of growing, and only if the header still says what the cut said.
+//! 5. A page that comes back by growth is made from nothing, like any free page. Reads ahead of pages that are gone fail, which is nobody's error.
+
+use super::Space;
+use super::header::{Field, SetHeaderField};
+use super::index::Reach;
+use super::reserve::Reserved;
+use crate::buffer::{Mtr, MtrSize};
+use crate::error::Result;
+use crate::format::{Lsn, PageId, TreeId};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Extents that stay free below the end, so that the file does not grow again at once.
+const SPARE_EXTENTS: u64 = 2;
+
+/// As long as it lives, pages from [`Fence::page`] on are not given away, if those below suffice.
+#[derive(Debug)]
+pub struct Fence<'s> {
+    space: &'s Space,
+    page: PageId,
+}
+
+impl Fence<'_> {
+    /// The first page that is not given away.
+    #[must_use]
+    pub fn page(&self) -> PageId {
+        self.page
+    }
+
+    /// Whether it still stands: others may have needed more than lies below.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        self.space.index.lock().is_fenced()
+    }
+}
+
+impl Drop for Fence<'_> {
+    fn drop(&mut self) {
+        self.space.index.lock().lift_fence();
+    }
+}
+
+/// A tail that the header does not count any more.
+#[derive(Debug, Clone, Copy)]
+pub struct Cut {
+    pages: u32,
+    behind: Lsn,
+}
+
+impl Space {
+    /// Pages that the file needs for what is owned, and some to spare.
+    #[must_use]
+    pub fn pages_needed(&self) -> u32 {
+        let (pages, free) = (u64::from(self.pages()), self.free_pages());
+        let used = pages.saturating_sub(free);
+        let spare = (used / 64).clamp(16, 1024) + SPARE_EXTENTS * u64::from(self.shape.extent_pages);
+        // One map for each group.
+        let maps = used / u64::from(self.shape.group_pages) + 1;
+        let needed = self.shape.whole_extents(used + spare + maps).unwrap_or(u32::MAX);
+        needed.min(self.pages())
+    }
+
+    /// Sets the fence behind the pages that are needed. One at a time; `None` when the file is no longer than that.
+    #[must_use]
+    pub fn fence(&self) -> Option<Fence<'_>> {
+        let page = PageId(self.pages_needed());
+        if page.0 >= self.pages() {
+            return None;
+        }
+        self.index.lock().set_fence(self.shape.extent_of(page)).then_some(Fence { space: self, page })
+    }
+
+    /// Sets a page below the fence aside for `tree`, also one of an extent that policy would give to another; `None` when there is none.
+    /// No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading a map.
+    pub fn reserve_below(&self, tree: TreeId, near: PageId) -> Result<Option<Reserved<'_>>> {
+        let claims = {
+            let mut index = self.index.lock();
+            if !index.is_fenced() {
+                return Ok(None);
+            }
+            let own = index.claim(tree, near, 1, 0, Reach::Own);
+            own.or_else(|| index.claim(tree, near, 1, 0, Reach::Any))
+        };
+        let Some(&(extent, count)) = claims.as_ref().and_then(|claims| claims.first()) else { return Ok(None) };
+        let mut reserved = Reserved { space: self, tree, pages: VecDeque::new() };
+        if let Err(error) = self.pick(extent, count, near, &mut reserved) {
+            self.index.lock().give_back(tree, &[(extent, count)]);
+            return Err(error);
+        }
+        Ok(Some(reserved))
+    }
+
+    /// The trees that own pages from `page` on. No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading maps.
+    pub fn owners_from(&self, page: PageId) -> Result<Vec<TreeId>> {
+        let mut found = Vec::new();
+        for group in self.shape.group_of(page)..self.shape.groups(self.pages()) {
+            let first = group * self.shape.group_pages;
+            self.with_owners(group, |owners| {
+                for &owner in owners.iter().skip(page.0.saturating_sub(first) as usize) {
+                    if owner != TreeId::FREE && owner != TreeId::SYSTEM && !found.contains(&owner) {
+                        found.push(owner);
+                    }
+                }
+            })?;
+        }
+        Ok(found)
+    }
+
+    /// Takes the free extents at the file's end out of what the header counts, as far as they lie at or above `from`. `None` when there are none.
+    /// No latch may be held.
+    ///
+    /// # Errors
+    /// What stops the mini-transaction; nothing is changed then.
+    pub fn cut_tail(&self, from: PageId) -> Result<Option<Cut>> {
+        let _role = self.growing.take();
+        let (before, pages) = {
+            let mut index = self.index.lock();
+            let least = self.shape.extent_of(PageId(from.0.max(self.pages_least())));
+            let extents = index.cut_tail(least);
+            let before = self.pages();
+            let pages = extents * self.shape.extent_pages;
+            self.pages.store(pages, Relaxed);
+            (before, pages)
+        };
+        if pages == before {
+            return Ok(None);
+        }
+        let logged = self.pool.retry(|| {
+            let mut mtr = Mtr::begin(&self.pool, MtrSize::Small)?;
+            let header = self.latch_header(&mut mtr)?;
+            mtr.run(header, &SetHeaderField { field: Field::Pages, value: pages });
+            mtr.commit();
+            Ok(())
+        });
+        match logged {
+            Ok(()) => Ok(Some(Cut { pages, behind: self.pool.log().head() })),
+            Err(error) => {
+                self.index_new(before);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes the file as short as the cut said, if nothing grew since and a checkpoint lies behind it; else false, and the file stays
+    /// longer than it is said to be. No latch may be held.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`]; a failed flush poisons.
+    pub fn give_back(&self, cut: Cut) -> Result<bool> {
+        let _role = self.growing.take();
+        if self.pages() != cut.pages || self.pool.checkpoint_lsn() < cut.behind {
+            return Ok(false);
+        }
+        self.pool.cut_file(cut.pages)?;
+        Ok(true)
+    }
+
+    /// The fewest pages that a file has: one extent.
+    fn pages_least(&self) -> u32 {
+        self.shape.extent_pages
+    }
+
+    /// Bytes at most that a compaction of the whole file would give back.
+    #[must_use]
+    pub fn reclaimable_bytes(&self) -> u64 {
+        let pages = self.pool.file_pages().saturating_sub(self.pages_needed());
+        u64::from(pages) * self.pool.page_bytes() as u64
+    }
+}
