@@ -33,7 +33,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use owner::LockOwner;
 
@@ -241,7 +240,7 @@ impl LockTable {
     }
 
     fn hash(&self, tree: TreeId, key: &[u8]) -> u64 {
-        xxh3_64_with_seed(key, u64::from(tree.0)) & self.hash_mask
+        point::hash(tree, key, 0x9E37_79B9_7F4A_7C15) & self.hash_mask
     }
 
     /// Gives each owner memory for locks on keys, bytes, from now on.

@@ -34,16 +34,22 @@ struct Holder {
     mark: KeyMark,
 }
 
+/// Of a tree and a key. XXH3 adds its seed to a constant and combines the sum and a short key by exclusive or: seeds that are near each other make
+/// short keys of different trees collide. So the tree is multiplied by `factor`, which is odd, into all bits.
+pub(super) fn hash(tree: TreeId, key: &[u8], factor: u64) -> u64 {
+    xxh3_64_with_seed(key, (u64::from(tree.0) + 1).wrapping_mul(factor))
+}
+
 /// A second hash, by which a holder knows its key: a point is given back for a key only if no other key with the same hash needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct KeyMark(u64);
+pub(super) struct KeyMark(pub(super) u64);
 
 impl KeyMark {
     /// Two keys or more: never given back before the end.
     const SEVERAL: Self = Self(0);
 
     pub(super) fn of(tree: TreeId, key: &[u8]) -> Self {
-        Self(xxh3_64_with_seed(key, !u64::from(tree.0)).max(1))
+        Self(hash(tree, key, 0xD1B5_4A32_D192_ED03).max(1))
     }
 }
 
@@ -237,14 +243,15 @@ impl Points {
     }
 
     /// Takes `owner` off a point that is covered by its range by now, unless somebody waits there: who waits for this owner must not be
-    /// granted before it ends. Says whether it did.
+    /// granted before it ends; and unless it holds the point for several keys, of which one may be another tree's. Says whether it did.
     pub(super) fn release_quiet(&self, owner: &LockOwner, hash: u64) -> bool {
         self.shard(hash).change(hash, |point| {
-            let quiet = point.queue.is_empty();
-            if quiet {
-                point.holders.retain(|holder| holder.owner.serial != owner.serial);
+            let goes = |holder: &Holder| holder.owner.serial == owner.serial && holder.mark != KeyMark::SEVERAL;
+            let before = point.holders.len();
+            if point.queue.is_empty() {
+                point.holders.retain(|holder| !goes(holder));
             }
-            quiet
+            point.holders.len() < before
         })
     }
 
