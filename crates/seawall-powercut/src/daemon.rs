@@ -6,10 +6,14 @@
 //! 4. A cut is one moment for all disks named in it: after it the old disks fail every request, and the new ones hold what was left.
 //!
 //! Commands come on standard input, one a line; each is answered by one line on standard output, `ok ...` or `failed ...`. A cut says `cut ...`
-//! by itself. The end of the input ends the process.
+//! by itself. At the end of the input all disks fail, what is mounted on them is unmounted, and the process ends.
+//!
+//! 5. It never ends while a file system stands on its disks. The last process of a mount namespace unmounts what is left in it; if that were this
+//!    one, the file system would wait for an answer of the process that waits for it. Signals for the terminal's group do not reach it.
 
 use crate::Result;
 use crate::dice::Dice;
+use crate::drive::DISKS;
 use crate::fuse::{self, What};
 use crate::recorder::{Disk, Honesty, Image, Kept};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,7 +24,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// An answer that is held back.
@@ -44,6 +49,7 @@ struct Armed {
 }
 
 struct Daemon {
+    dir: PathBuf,
     device: OwnedFd,
     disks: HashMap<u64, Disk>,
     names: HashMap<String, u64>,
@@ -64,6 +70,7 @@ pub(crate) fn run(dir: &Path) -> Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("seawall-powercut", dir, "fuse.seawall-powercut", flags, CString::new(data)?.as_c_str())?;
     let mut daemon = Daemon {
+        dir: dir.into(),
         device,
         disks: HashMap::new(),
         names: HashMap::new(),
@@ -81,13 +88,21 @@ impl Daemon {
     fn serve(&mut self) -> Result<()> {
         let mut request = vec![0; fuse::REQUEST_BYTES_MAX];
         let (mut input, mut line) = (std::io::stdin(), Vec::new());
+        // Unmounts, once the driver is gone.
+        let mut last: Option<Child> = None;
         loop {
+            if let Some(unmounting) = &mut last {
+                if unmounting.try_wait()?.is_some() {
+                    return Ok(());
+                }
+            }
             let now = Instant::now();
             while self.held.first_key_value().is_some_and(|(key, _)| key.0 <= now) {
                 let (_, held) = self.held.pop_first().expect("it was just seen");
                 self.complete(held);
             }
             let wait = self.held.keys().next().map(|key| key.0.saturating_duration_since(now));
+            let wait = if last.is_some() { Some(Duration::from_millis(20)) } else { wait };
             let wait = wait.map(Timespec::try_from).transpose()?;
             let (commands, requests) = {
                 let mut fds =
@@ -107,11 +122,13 @@ impl Daemon {
                     Err(error) => return Err(error.into()),
                 }
             }
-            if commands {
+            if commands && last.is_none() {
                 let mut bytes = [0; 4096];
                 let len = input.read(&mut bytes)?;
                 if len == 0 {
-                    return Ok(());
+                    self.disks.values_mut().for_each(|disk| disk.dead = true);
+                    let places = DISKS.map(|disk| self.dir.with_file_name(disk));
+                    last = Some(Command::new("umount").args(["-q", "-l"]).args(places).spawn()?);
                 }
                 for byte in &bytes[..len] {
                     if *byte != b'\n' {

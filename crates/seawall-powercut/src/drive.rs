@@ -104,7 +104,8 @@ struct Driver<'a> {
     lines: Vec<String>,
 }
 
-const DISKS: [&str; 2] = ["a", "b"];
+/// The disks of a database: their names, and where they are mounted beside the directory of the recorder.
+pub(crate) const DISKS: [&str; 2] = ["a", "b"];
 const METHODS: [&str; 5] = ["fsync", "o_dsync", "o_direct", "o_direct_no_fsync", "o_direct_dsync"];
 /// A process that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);

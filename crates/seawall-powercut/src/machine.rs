@@ -6,6 +6,7 @@
 
 use crate::Result;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -122,6 +123,7 @@ impl Recorder {
         let mut child = Command::new(std::env::current_exe()?)
             .arg("disks")
             .arg(dir)
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
