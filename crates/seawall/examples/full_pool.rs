@@ -20,9 +20,9 @@ fn large_transactions(db: &Database, rows: u64, begun: Instant, time: Duration) 
         let mut tx = db.begin()?;
         (0..rows).try_for_each(|key| tx.put(&tree, &key.to_be_bytes(), &[done as u8; 1000]))?;
         if done % 2 == 0 {
-            tx.commit()?
+            tx.commit()?;
         } else {
-            tx.rollback()?
+            tx.rollback()?;
         }
         done += 1;
     }

@@ -651,7 +651,7 @@ fn table() -> String {
     let counts = counted((&sim, &model));
     let mut out = String::from("| class | operation |");
     for (_, name) in Kind::ALL {
-        let _ = write!(out, " {name} |");
+        write!(out, " {name} |").expect("a string takes all");
     }
     out.push_str("\n|---|---|");
     out.push_str(&"---|".repeat(Kind::ALL.len()));
@@ -665,7 +665,8 @@ fn table() -> String {
         for (kind, kind_name) in Kind::ALL {
             let name = format!("{class_name}/{asked_name}/{kind_name}");
             if only.as_ref().is_none_or(|only| name.contains(only.as_str())) {
-                let _ = write!(line, " {} |", phases(&name, (kind, *class, *asked), &counts, (&sim, &model)));
+                write!(line, " {} |", phases(&name, (kind, *class, *asked), &counts, (&sim, &model)))
+                    .expect("a string takes all");
             }
         }
         Some(line + "\n")
@@ -684,7 +685,7 @@ fn table() -> String {
     out.extend(done.into_inner().unwrap().into_values());
     out.push_str("\nn/a: ");
     for (reason, number) in REASONS.iter().zip(1..) {
-        let _ = write!(out, "{}{number}: {reason}", if number == 1 { "" } else { "; " });
+        write!(out, "{}{number}: {reason}", if number == 1 { "" } else { "; " }).expect("a string takes all");
     }
     out.push_str(".\n");
     out
