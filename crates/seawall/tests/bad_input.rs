@@ -106,7 +106,7 @@ fn a_newer_format_names_both_versions() {
     }
     std::fs::write(&control, bytes).unwrap();
     match Database::open_with(dir.path(), small()) {
-        Err(error @ Error::OtherFormat { found: 9, supported: 2, .. }) => {
+        Err(error @ Error::OtherFormat { found: 9, supported: 3, .. }) => {
             assert!(error.to_string().contains("a newer one"), "{error}");
         }
         other => panic!("{other:?}"),
