@@ -30,8 +30,9 @@ pub struct Purge {
     next_stream: u32,
     /// Dropped trees that are being freed.
     drops: HashMap<TreeId, Dismantling>,
-    /// What every view saw when nothing was left to purge. While they see no more, nothing is: a transaction ends after all of its undo is in its stream.
-    done_for: Option<OldestView>,
+    /// What every view saw, and how many tails had been moved, when nothing was left to purge. While they see no more, nothing is: a transaction ends
+    /// after all of its undo is in its stream.
+    done_for: Option<(OldestView, u64)>,
     /// Streams looked at.
     #[cfg(test)]
     pub looked: u64,
@@ -44,8 +45,8 @@ impl Purge {
     /// What stopped it.
     pub fn step(&mut self, engine: &Engine, records: usize) -> Result<bool> {
         engine.health().check()?;
-        let oldest = engine.active.oldest_view();
-        if self.done_for.as_ref().is_some_and(|done| done.is_same(&oldest)) {
+        let (oldest, moved) = (engine.active.oldest_view(), engine.undo.tails_moved());
+        if self.done_for.as_ref().is_some_and(|(done, tails)| done.is_same(&oldest) && *tails == moved) {
             return Ok(false);
         }
         self.done_for = None;
@@ -73,7 +74,7 @@ impl Purge {
                 return Ok(true);
             }
         }
-        self.done_for = Some(oldest);
+        self.done_for = Some((oldest, moved));
         Ok(false)
     }
 }

@@ -67,6 +67,8 @@ pub struct UndoStore {
     /// Streams that nobody has: by the thread that gave them back, and behind all those the ones found at open.
     idle: Vec<Padded<Mutex<Vec<Stream>>>>,
     making: Role,
+    /// Tails led to another page by a shrinking, after which purge has their old pages to free.
+    moved: AtomicU64,
 }
 
 /// First and last page of a stream.
@@ -122,6 +124,7 @@ impl UndoStore {
             slots: RwLock::default(),
             idle: (0..=STRIPES).map(|_| Padded::default()).collect(),
             making: Role::default(),
+            moved: AtomicU64::new(0),
         }
     }
 
@@ -260,12 +263,18 @@ impl UndoStore {
             self.idle[stripe].0.lock().push(stream);
             linked?;
             moved += 1;
+            self.moved.fetch_add(1, Release);
             // There was no page below.
             if still_there {
                 break;
             }
         }
         Ok(moved)
+    }
+
+    /// How many tails [`UndoStore::move_idle_tails`] has moved.
+    pub fn tails_moved(&self) -> u64 {
+        self.moved.load(Acquire)
     }
 
     /// Makes a stream of one empty page.
