@@ -5,6 +5,7 @@
 //!    lock cannot wait for the lock.
 //! 3. Completions are handed out after the lock is released.
 
+use crate::damage::Damage;
 use crate::fault::Fault;
 use crate::image::{BLOCK, blocks_of};
 use crate::options::SimOptions;
@@ -290,6 +291,18 @@ impl SimDisk {
         let path = path.as_ref();
         let about = About { call: Call::Write, path, offset, len: 1, asynchronous: false };
         self.state().flip_bit(path, offset, bit).map(drop).map_err(|errno| error(about, errno))
+    }
+
+    /// What illegal faults have done so far, in the order in which they struck.
+    #[must_use]
+    pub fn damage(&self) -> Vec<Damage> {
+        self.state().damage.clone()
+    }
+
+    /// How many entries [`SimDisk::damage`] has.
+    #[must_use]
+    pub fn damages(&self) -> usize {
+        self.state().damage.len()
     }
 
     // --- looks -----------------------------------------------------------------------------------------------------------

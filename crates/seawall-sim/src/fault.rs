@@ -105,6 +105,7 @@ pub struct Fault {
     op: Option<Op>,
     path: Option<PathBuf>,
     exactly: bool,
+    name: Option<&'static str>,
     when: When,
     left: u64,
     matched: u64,
@@ -119,7 +120,7 @@ impl Fault {
     /// assert_eq!(Fault::new(FaultKind::Errno(EROFS)).once().kind(), FaultKind::Errno(EROFS));
     /// ```
     pub fn new(kind: FaultKind) -> Self {
-        Self { kind, op: None, path: None, exactly: false, when: When::Always, left: u64::MAX, matched: 0 }
+        Self { kind, op: None, path: None, exactly: false, name: None, when: When::Always, left: u64::MAX, matched: 0 }
     }
 
     /// The device fails.
@@ -288,6 +289,22 @@ impl Fault {
         self.path(path)
     }
 
+    /// Only files of this name, without their directory; `?` stands for any one character.
+    ///
+    /// ```
+    /// # use seawall_io::{Create, Disk as _, OpenHow};
+    /// # use seawall_sim::{Fault, SimDisk, SimOptions};
+    /// # let disk = SimDisk::new(SimOptions::default());
+    /// disk.inject(Fault::eio().named("log.??"));
+    /// let open = |path: &str| disk.open(path.as_ref(), OpenHow { create: Create::New, ..OpenHow::default() });
+    /// assert!(open("/db/log.07").is_err());
+    /// assert!(open("/db/log.07.new").is_ok() && open("/db/data").is_ok());
+    /// ```
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
+        self
+    }
+
     /// Only the `n`th matching operation from now, counted from 1.
     pub fn nth(mut self, n: u64) -> Self {
         self.when = When::Nth(n);
@@ -335,6 +352,7 @@ impl Fault {
                 .path
                 .as_ref()
                 .is_none_or(|wanted| if self.exactly { path == wanted } else { path.starts_with(wanted) })
+            && self.name.is_none_or(|wanted| is_named(path, wanted))
             && self.kind.can_hit(call, asynchronous);
         if !fits || self.left == 0 {
             return false;
@@ -349,6 +367,12 @@ impl Fault {
         self.left -= u64::from(strikes);
         strikes
     }
+}
+
+fn is_named(path: &Path, wanted: &str) -> bool {
+    let name = path.file_name().map_or(&[][..], |name| name.as_encoded_bytes());
+    name.len() == wanted.len()
+        && name.iter().zip(wanted.bytes()).all(|(found, wanted)| wanted == b'?' || *found == wanted)
 }
 
 /// Faults in the order in which they are asked.

@@ -82,6 +82,18 @@ impl SimFile {
         bytes
     }
 
+    /// What the device holds of a range, its volatile cache included.
+    pub(crate) fn device(&self, offset: u64, len: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len as usize);
+        for page in blocks_of(offset, len).into_iter().flatten() {
+            let (start, held) = (page * BLOCK, self.device_page(page));
+            let from = offset.max(start) - start;
+            let to = (offset + len).min(start + BLOCK) - start;
+            bytes.extend_from_slice(&held[from as usize..to as usize]);
+        }
+        bytes
+    }
+
     /// Makes a page seen as the device holds it.
     fn reload(&mut self, page: u64) {
         if self.divergent.remove(&page) {

@@ -50,6 +50,7 @@
 mod cache;
 mod clock;
 mod crash;
+mod damage;
 mod dice;
 mod disk;
 mod fault;
@@ -69,6 +70,7 @@ mod trace;
 struct Readme;
 
 pub use clock::Latency;
+pub use damage::{Damage, DamagedRead};
 pub use disk::SimDisk;
 pub use fault::{Fault, FaultKind, FaultPlan, Legality};
 pub use options::SimOptions;

@@ -7,6 +7,7 @@
 
 mod death;
 
+use crate::damage::Damage;
 use crate::dice::Dice;
 use crate::fault::FaultKind;
 use crate::file::{SimFile, Via};
@@ -79,6 +80,7 @@ pub(crate) struct State {
     /// Inode to the handle that holds its lock.
     locks: BTreeMap<u64, u64>,
     late: Vec<LateWrite>,
+    pub(crate) damage: Vec<Damage>,
 }
 
 impl State {
@@ -98,6 +100,7 @@ impl State {
             open: BTreeMap::new(),
             locks: BTreeMap::new(),
             late: Vec::new(),
+            damage: Vec::new(),
             options,
         }
     }
@@ -356,13 +359,17 @@ impl State {
         self.check_range(offset, buf.len() as u64, direct, libc::EINVAL)?;
         if fault == Some(FaultKind::BitRot) && !buf.is_empty() {
             let (at, bit) = (self.dice.below(buf.len() as u64), self.dice.below(8) as u8);
-            let file = self.file(id)?;
-            if offset + at < file.seen.len {
-                file.flip_bit(offset + at, bit);
+            let inode = self.opened(id)?.inode;
+            if offset + at < self.file(id)?.seen.len {
+                self.flip_bit_of(inode, offset + at, bit)?;
             }
         }
         let len = self.short(buf.len(), direct, fault);
         let moved = self.file(id)?.read(offset, &mut buf[..len], direct);
+        let inode = self.opened(id)?.inode;
+        for damage in &mut self.damage {
+            damage.note_read(self.ops, inode, offset, &buf[..moved]);
+        }
         Ok(((), moved as u64))
     }
 
@@ -417,12 +424,22 @@ impl State {
         }
         let bytes = &bytes[..len as usize];
         let via = Via { direct: open.direct, dontcache: how.dontcache };
+        let name = self.names.seen.iter().find(|(_, known)| **known == inode).map_or(Path::new(""), |(name, _)| name);
         match fault {
-            Some(FaultKind::LostWrite) => file.write_lost(seq, offset, bytes, via),
-            Some(FaultKind::MisdirectedWrite) => {
+            Some(kind @ FaultKind::LostWrite) => {
+                let found = file.device(offset, len);
+                self.damage.push(Damage::new(kind, (inode, name), offset, bytes.to_vec(), found));
+                file.write_lost(seq, offset, bytes, via);
+            }
+            Some(kind @ FaultKind::MisdirectedWrite) => {
+                let found = file.device(offset, len);
+                self.damage.push(Damage::new(kind, (inode, name), offset, bytes.to_vec(), found));
                 file.write_lost(seq, offset, bytes, via);
                 let unit = u64::from(self.options.sector_bytes);
                 if let Some(victim) = misdirect(offset, len, file.seen.len, unit, elsewhere) {
+                    let wanted = file.device(victim, len);
+                    let damage = Damage::new(kind, (inode, name), victim, wanted, bytes.to_vec());
+                    self.damage.push(Damage { elsewhere: true, ..damage });
                     file.write(seq, victim, len, Some(bytes), Via { direct: true, dontcache: false });
                 }
             }
@@ -583,6 +600,7 @@ impl State {
             open: BTreeMap::new(),
             locks: BTreeMap::new(),
             late,
+            damage: self.damage.clone(),
         };
         copy.forget_unreachable();
         copy
@@ -599,12 +617,20 @@ impl State {
     }
 
     pub(crate) fn flip_bit(&mut self, path: &Path, offset: u64, bit: u8) -> Answer<((), u64)> {
-        let inode = self.names.seen.get(&normal(path)).ok_or(Errno(libc::ENOENT))?;
-        let file = self.files.get_mut(inode).ok_or(Errno(libc::ENOENT))?;
+        let inode = *self.names.seen.get(&normal(path)).ok_or(Errno(libc::ENOENT))?;
+        self.flip_bit_of(inode, offset, bit)
+    }
+
+    fn flip_bit_of(&mut self, inode: u64, offset: u64, bit: u8) -> Answer<((), u64)> {
+        let name = self.names.seen.iter().find(|(_, known)| **known == inode).map_or(Path::new(""), |(name, _)| name);
+        let file = self.files.get_mut(&inode).ok_or(Errno(libc::ENOENT))?;
         if offset >= file.seen.len {
             return Err(Errno(libc::EINVAL));
         }
+        let wanted = file.device(offset, 1);
         file.flip_bit(offset, bit);
+        let found = file.device(offset, 1);
+        self.damage.push(Damage::new(FaultKind::BitRot, (inode, name), offset, wanted, found));
         Ok(((), 0))
     }
 

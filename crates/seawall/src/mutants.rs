@@ -41,12 +41,16 @@ pub enum Mutant {
     UndoTwice,
     /// An opening takes the incarnation of the one before, and leaves what that wrote beyond the end of the log.
     GhostTail,
+    /// A page that is read is not verified.
+    PageUnchecked,
+    /// The log ends at its first broken frame, though a later one proves that it was flushed.
+    UnprovenEnd,
 }
 
 impl Mutant {
     /// All there are.
     #[cfg(feature = "mutants")]
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::PageBeforeLog,
         Self::WrittenIsFlushed,
         Self::NoDoublewrite,
@@ -63,6 +67,8 @@ impl Mutant {
         Self::RevivedPurged,
         Self::UndoTwice,
         Self::GhostTail,
+        Self::PageUnchecked,
+        Self::UnprovenEnd,
     ];
 }
 

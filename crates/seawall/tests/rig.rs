@@ -2,6 +2,7 @@
 
 mod support {
     pub(crate) mod checker;
+    pub(crate) mod damage;
     pub(crate) mod dice;
     pub(crate) mod doomed;
     pub(crate) mod histories;
@@ -18,7 +19,7 @@ use support::checker::{Level, check};
 use support::histories::{Load, record};
 use support::rig::{Mode, Size, run};
 
-const SIZE: Size = Size { rounds: 4, steps: 1000, compactions: 0, bursts: 0 };
+const SIZE: Size = Size { rounds: 4, steps: 1000, compactions: 0, bursts: 0, kept: false };
 
 #[test]
 fn a_right_engine_passes() {

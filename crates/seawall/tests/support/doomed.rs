@@ -1,10 +1,12 @@
 //! A process on a simulated disk that dies at a given operation, and the clock that goes with it.
 //!
 //! 1. The crash falls *before* the operation with that number: everything earlier happened, that one and all later ones never do.
-//! 2. Reads of the clock and completions that are merely collected are no operations.
+//! 2. If that operation is a write it may also be cut in two, its own durability included: it is in flight when the process dies, and the disk
+//!    decides about each of its sectors, or lets it land late.
+//! 3. Reads of the clock and completions that are merely collected are no operations.
 
 use seawall_io::{
-    Allocate, BackendInfo, Cached, Clock, Disk, Handle, OpenHow, Request, Result, SyncHow, Ticket, WriteHow,
+    AlignedBuf, Allocate, BackendInfo, Cached, Clock, Disk, Handle, OpenHow, Request, Result, SyncHow, Ticket, WriteHow,
 };
 use seawall_sim::{Process, SimDisk};
 use std::io::IoSlice;
@@ -28,17 +30,27 @@ pub(crate) struct Doomed {
     left: AtomicU64,
     /// Batches of requests left; it dies right after it has submitted the last, with all of them in flight.
     batches_left: AtomicU64,
+    /// Whether a write at which it dies is in flight (2).
+    tears: bool,
     dead: AtomicBool,
 }
 
 impl Doomed {
+    #[allow(dead_code)] // each test binary uses some of it
     pub(crate) fn new(disk: &Arc<SimDisk>, how: End, after: Option<u64>) -> Arc<Self> {
+        Self::tearing(disk, how, after, false)
+    }
+
+    /// The same; `tears`: (2).
+    #[allow(dead_code)]
+    pub(crate) fn tearing(disk: &Arc<SimDisk>, how: End, after: Option<u64>, tears: bool) -> Arc<Self> {
         let left = AtomicU64::new(after.unwrap_or(u64::MAX));
         Arc::new(Self {
             process: Process::new(disk),
             how,
             left,
             batches_left: AtomicU64::new(u64::MAX),
+            tears,
             dead: AtomicBool::new(false),
         })
     }
@@ -119,6 +131,11 @@ impl Disk for Doomed {
         self.alive().read_at(file, offset, buf)
     }
     fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize> {
+        if self.tears && self.left.load(Ordering::SeqCst) == 0 && !self.is_dead() {
+            let bufs = bufs.iter().map(|buf| AlignedBuf::copy_of(buf).into()).collect();
+            // Nobody waits for it.
+            drop(self.process.submit(vec![Request::write(file, offset, bufs, how)]));
+        }
         self.alive().write_at(file, offset, bufs, how)
     }
     fn sync(&self, file: &Handle, how: SyncHow) -> Result<()> {

@@ -58,6 +58,8 @@ pub(crate) struct Logged {
     /// Virtual time when it was asked for and when it was acknowledged.
     pub(crate) asked: Duration,
     pub(crate) acknowledged: Duration,
+    /// Where the log ended then, if the rig has asked.
+    pub(crate) end: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -110,7 +112,7 @@ impl Model {
     pub(crate) fn push(&mut self, event: Event, promise: Promise, asked: Duration, acknowledged: Duration) {
         let seq = self.log.len() + 1;
         self.apply(&event, seq);
-        self.log.push(Logged { event, promise, asked, acknowledged });
+        self.log.push(Logged { event, promise, asked, acknowledged, end: 0 });
     }
 
     fn apply(&mut self, event: &Event, seq: Seq) {

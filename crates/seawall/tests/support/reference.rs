@@ -385,6 +385,10 @@ pub(crate) fn check(_db: &Database) -> Result<Vec<String>> {
     Ok(Vec::new())
 }
 
+pub(crate) fn head(_db: &Database) -> u64 {
+    0
+}
+
 pub(crate) fn set(_db: &Database, _option: &str, _value: &str) -> Result<()> {
     Ok(())
 }

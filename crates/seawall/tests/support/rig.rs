@@ -9,25 +9,26 @@
 //!   open ──(crash: again, at most 3 times)──> judge: a permitted prefix of the commits? ──> work ──> crash, kill, close, or poisoned ──> open
 //! ```
 //!
-//! Declared undetectable, and so only held to "no value that was never written" ([`Mode::Wild`]): a write that never reached the disk
-//! though it was acknowledged leaves a page, or a tail of the log, that is old and valid.
+//! A disk that breaks its promise ([`Mode::Rot`], [`Mode::Wild`]) must be *named* by an error of the engine or be *harmless*: then every answer is held to
+//! the same as in the other modes. Neither is only accepted (*undetectable*) for what follows from what was done to the disk, byte by byte
+//! (`damage`): a page was read that is old and valid, or the log ends at the damage and nothing behind it proves that more was flushed.
 
 use crate::api::{
     Background, Database, Durability, Env, Error, Isolation, Options, Savepoint, Transaction, Tree, TxOptions,
 };
+use crate::support::damage::{Class, Damaged};
 use crate::support::dice::Dice;
 use crate::support::doomed::{DiskClock, Doomed, End};
 use crate::support::model::{Changes, Event, Key, Model, Promise, Seq, State, Uid, Value, show};
 use seawall_io::Op;
 use seawall_sim::{Fault, SimDisk, SimOptions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
-use std::path::PathBuf;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const DIR: &str = "/db";
-const LOG_DIR: &str = "/log";
+pub(crate) const LOG_DIR: &str = "/log";
 const OPS_KEPT: usize = 60;
 
 /// What a seed may do to the disk.
@@ -37,10 +38,19 @@ pub(crate) enum Mode {
     Crashes,
     /// Also EIO, ENOSPC and short transfers.
     Faults,
-    /// Bits that flip on the medium between crash and opening: named, or harmless.
+    /// Bits of flushed writes flip on the medium, during work and while the database is closed.
+    #[allow(dead_code)] // the rig's own tests have honest disks
     Rot,
-    /// Lost and misdirected writes.
+    /// Writes are acknowledged, flushed, and were lost, or went to another place of their file.
+    #[allow(dead_code)]
     Wild,
+}
+
+impl Mode {
+    /// Whether the disk breaks its promise.
+    pub(crate) fn is_illegal(self) -> bool {
+        matches!(self, Self::Rot | Self::Wild)
+    }
 }
 
 /// Why a round ends.
@@ -51,7 +61,18 @@ pub(crate) enum Stop {
     Poisoned,
     /// Damage was named, as it must be.
     Named(String),
+    /// Damage that nothing can find has shown itself.
+    Undetectable(Undetectable),
     Failed(String),
+}
+
+/// Why damage could not be named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Undetectable {
+    /// A page was read that is old and valid.
+    OldPage,
+    /// The log ends early, at the damage, and nothing proves that it was longer.
+    EndOfLog,
 }
 
 pub(crate) type Step<T = ()> = Result<T, Stop>;
@@ -87,6 +108,14 @@ pub(crate) struct Tally {
     pub(crate) moved: u64,
     /// Compactions that a crash or an error ended.
     pub(crate) cut_off: u64,
+    /// Seeds whose disk may break its promise, and those of them on which nothing came of that.
+    pub(crate) illegal: u64,
+    pub(crate) illegal_idle: u64,
+    /// What was done to which files, and how that ended.
+    pub(crate) control: Damaged,
+    pub(crate) data: Damaged,
+    pub(crate) doublewrite: Damaged,
+    pub(crate) log: Damaged,
 }
 
 impl Tally {
@@ -105,6 +134,22 @@ impl Tally {
         self.stuck += other.stuck;
         self.moved += other.moved;
         self.cut_off += other.cut_off;
+        self.illegal += other.illegal;
+        self.illegal_idle += other.illegal_idle;
+        for class in Class::ALL {
+            self.of(class).add(*other.clone().of(class));
+        }
+    }
+}
+
+impl Tally {
+    pub(crate) fn of(&mut self, class: Class) -> &mut Damaged {
+        match class {
+            Class::Control => &mut self.control,
+            Class::Data => &mut self.data,
+            Class::Doublewrite => &mut self.doublewrite,
+            Class::Log => &mut self.log,
+        }
     }
 }
 
@@ -165,6 +210,17 @@ pub(crate) struct Rig {
     pub(crate) bursts: u64,
     /// How often rows are taken from an end of a tree, beside other operations.
     pub(crate) pops: u64,
+    kept: bool,
+    /// What was added to the rig after seeds were kept is drawn from this.
+    pub(crate) beside: Dice,
+    /// Operations of the disk before and after the last opening.
+    pub(crate) opening: (u64, u64),
+    /// Where the log ended last time it was asked.
+    pub(crate) head: u64,
+    /// A bit flips after so many steps.
+    rots_after: Option<u64>,
+    /// What of the log was not as it was written when it was opened, by position, since the last judgement.
+    pub(crate) log_damage: Vec<Range<u64>>,
 }
 
 /// From this seed on rows are taken from the ends of trees. It leaves the seeds before it as they were.
@@ -180,6 +236,8 @@ pub(crate) struct Size {
     /// How often a burst of deferred commits comes, with single steps of background work between them, beside other operations. 0 leaves the
     /// seeds of before bursts as they were.
     pub(crate) bursts: u64,
+    /// A seed that was kept: no write is cut in two by a crash, and no second fault is injected.
+    pub(crate) kept: bool,
 }
 
 /// Runs one seed. Returns what it did, and a hash of everything that was asked of the disk and answered.
@@ -188,7 +246,9 @@ pub(crate) struct Size {
 /// What went wrong, and what was done last.
 pub(crate) fn run(seed: u64, mode: Mode, size: Size, base: &Options, aloud: bool) -> Result<(Tally, u64), String> {
     let mut rig = Rig::new(seed, mode, size, base, aloud);
-    match rig.rounds() {
+    let done = rig.rounds();
+    rig.count_damage();
+    match done {
         Ok(()) => Ok((rig.tally, rig.sim.trace().hash())),
         Err(why) => {
             let said: Vec<String> = rig.said.into();
@@ -225,7 +285,7 @@ impl Rig {
         let log_dir = dice.percent(25);
         let (durability, flush_interval) = (Durability::Flushed, Duration::from_millis(1));
         let names = 0;
-        let Size { rounds, steps, compactions, bursts } = size;
+        let Size { rounds, steps, compactions, bursts, kept } = size;
         Self {
             dice,
             mode,
@@ -251,6 +311,12 @@ impl Rig {
             compactions,
             bursts,
             pops: if seed >= POPS_FROM { 4 } else { 0 },
+            kept,
+            beside: Dice::new(seed ^ 0xbe51_de00),
+            opening: (0, 0),
+            head: 0,
+            rots_after: None,
+            log_damage: Vec::new(),
         }
     }
 
@@ -310,15 +376,19 @@ impl Rig {
     }
 
     fn rounds(&mut self) -> Result<(), String> {
-        let rounds = 1 + self.dice.below(self.rounds);
+        let rounds = 1 + self.dice.below(self.rounds) + if self.mode.is_illegal() { 2 } else { 0 };
         for round in 0..=rounds {
             let last = round == rounds;
+            if self.mode == Mode::Wild && self.beside.percent(if self.is_damaged() { 20 } else { 60 }) {
+                self.lose_a_write();
+            }
             let Some(mut live) = self.open(last)? else { return Ok(()) };
             let mut stop = self.judge_opening(&mut live).err();
             if stop.is_none() && !last {
                 self.inject();
                 stop = self.work(&mut live).err();
             }
+            let stop = self.excused(stop);
             if !self.end(live, stop, last)? {
                 return Ok(());
             }
@@ -338,7 +408,7 @@ impl Rig {
             } else {
                 Some(self.dice.log_uniform(4000))
             };
-            let process = Doomed::new(&self.sim, how, after);
+            let process = Doomed::tearing(&self.sim, how, after, !self.kept);
             let options = self.options()?;
             let env = Env {
                 disk: process.clone(),
@@ -347,7 +417,11 @@ impl Rig {
                 background: Background::Steps,
             };
             self.tally.openings += 1;
-            match Database::open_in(env, DIR, options) {
+            self.opening.0 = self.operations();
+            self.note_log_damage();
+            let opened = Database::open_in(env, DIR, options);
+            self.opening.1 = self.operations();
+            match opened {
                 Ok(db) => {
                     return Ok(Some(Live { process, txs: Vec::new(), trees: BTreeMap::new(), losers: true, db }));
                 }
@@ -356,16 +430,20 @@ impl Rig {
                     self.tally.dead_openings += 1;
                     self.crashed(how);
                 }
-                Err(Error::Corrupt(what)) if self.mode == Mode::Rot || self.mode == Mode::Wild => {
-                    self.say(|| format!("  damage is named: {what}"));
-                    self.tally.named += 1;
+                Err(error) if self.names_damage(&error) => {
+                    self.say(|| format!("  damage is named: {error}"));
+                    self.named();
                     return Ok(None);
                 }
                 // A disk that is full may have no room for a database; it has for one that is there.
                 Err(Error::NoSpace { .. } | Error::Io(_)) if self.mode == Mode::Faults && self.model_is_empty() => {
                     return Ok(None);
                 }
-                Err(error) => return Err(format!("it does not open: {error}")),
+                Err(error) => {
+                    let failed = Stop::Failed(format!("it does not open: {error}"));
+                    let Some(Stop::Failed(why)) = self.excused(Some(failed)) else { return Ok(None) };
+                    return Err(why);
+                }
             }
         }
         unreachable!("an opening without a crash answers")
@@ -386,23 +464,17 @@ impl Rig {
     /// Reads everything and compares it with what may be there; then the model is what was found.
     fn judge_opening(&mut self, live: &mut Live) -> Step {
         let found = self.read_all(live)?;
-        if self.mode == Mode::Wild {
-            let prepared: Vec<_> = live.db.prepared();
-            for xid in prepared {
-                let done = live.db.rollback_prepared(&xid);
-                self.explained(live, done.err(), May::default())?;
-            }
-            return Err(Stop::Named("what was lost cannot be told".into()));
-        }
-        let least = if self.mode == Mode::Rot { 0 } else { self.model.least(self.powerless, self.window()) };
+        let least = self.model.least(self.powerless, self.window());
         let seq = match self.model.find(&found, least) {
             Ok(seq) => seq,
+            Err(_) if self.log_ends_at_damage(&found, least) => return Err(Stop::Undetectable(Undetectable::EndOfLog)),
             Err(why) => return fail(format!("after the opening: {why}")),
         };
         let of = self.model.seq();
         self.tally.lost += (of - seq) as u64;
         self.say(|| format!("  opened: {seq} of {of} events are there, {least} had to be"));
         self.model.settle(seq);
+        self.log_damage.clear();
         self.powerless = false;
         let names = self.model.names(0);
         for (name, uid) in names {
@@ -424,9 +496,7 @@ impl Rig {
         let found = crate::api::check(&live.db);
         match found.map(|all| all.into_iter().filter(|one| !refused(one)).collect::<Vec<_>>()) {
             Ok(findings) if findings.is_empty() => self.alive(live),
-            Ok(findings) if self.mode == Mode::Wild || self.mode == Mode::Rot => {
-                Err(Stop::Named(format!("{findings:?}")))
-            }
+            Ok(findings) if self.is_damaged() => Err(Stop::Named(format!("{findings:?}"))),
             Ok(findings) if !live.process.is_dead() => fail(format!("check finds {findings:?}")),
             Ok(_) => Err(Stop::Dead),
             Err(error) => self.explained(live, Some(error), May::default()),
@@ -458,7 +528,7 @@ impl Rig {
                         show(&key)
                     ));
                 }
-                if self.mode == Mode::Wild && !genuine(&value) {
+                if self.mode.is_illegal() && !genuine(&value) {
                     return fail(format!("{name} {} holds {}, which was never written", show(&key), show(&value)));
                 }
                 before = Some(key.clone());
@@ -490,6 +560,9 @@ impl Rig {
             return Err(Stop::Dead);
         }
         self.say(|| format!("    -> {error}"));
+        if self.names_damage(&error) {
+            return Err(Stop::Named(error.to_string()));
+        }
         match error {
             Error::LockTimeout { .. } | Error::Deadlock { .. } if may.lock => {
                 self.tally.conflicts += 1;
@@ -505,9 +578,6 @@ impl Rig {
             // For want of room a change was neither done nor taken back.
             Error::TransactionEnded { .. } if self.faulty || self.full => Ok(()),
             Error::Io(_) if self.faulty => Ok(()),
-            Error::Corrupt(what) if self.mode == Mode::Rot || self.mode == Mode::Wild => {
-                Err(Stop::Named(what.to_string()))
-            }
             error => fail(format!("unexpected error: {error} ({error:?})")),
         }
     }
@@ -530,12 +600,14 @@ impl Rig {
             Ok(()) => {
                 self.tally.commits += 1;
                 self.model.push(event, promise, asked, self.sim.now());
+                self.note_head(live);
                 self.alive(live)?;
                 Ok(true)
             }
             Err(error) => {
                 if live.process.is_dead() || matches!(error, Error::OutcomeUnknown { .. }) {
                     self.model.push(event, Promise::Nothing, asked, self.sim.now());
+                    self.note_head(live);
                 }
                 self.explained(live, Some(error), May { lock: true, conflict: true, no_tree: false })?;
                 Ok(false)
@@ -545,13 +617,21 @@ impl Rig {
 
     /// The faults of this round.
     fn inject(&mut self) {
-        if self.mode == Mode::Wild && self.dice.percent(70) {
-            let fault = if self.dice.percent(50) { Fault::lost_write() } else { Fault::misdirected_write() };
-            let nth = self.dice.log_uniform(300);
-            self.sim.inject(fault.on(Op::Write).nth(nth).once());
-            self.say(|| format!("  the {nth}th write will be lost or misdirected"));
+        match self.mode {
+            Mode::Wild if !self.is_damaged() || self.beside.percent(50) => self.lose_a_write(),
+            Mode::Rot if self.beside.percent(70) => self.rots_after = Some(self.beside.log_uniform(self.steps / 4)),
+            _ => {}
         }
         self.faulty = self.mode == Mode::Faults && self.dice.percent(70);
+        if self.mode == Mode::Faults && !self.kept && self.beside.percent(50) {
+            // A flush of the log that fails: rare among all operations, and what a database must get right.
+            let file = self.beside.pick(&["redo.????????????????", "redo.????????????????", "data", "doublewrite"]);
+            let nth = self.beside.log_uniform(60);
+            self.say(|| format!("  the {nth}th flush of {file} will fail"));
+            self.sim.inject(Fault::eio().on(Op::Sync).named(file).nth(nth).once());
+            self.faulty = true;
+            return;
+        }
         if !self.faulty {
             return;
         }
@@ -569,11 +649,48 @@ impl Rig {
 
     fn work(&mut self, live: &mut Live) -> Step {
         let steps = self.dice.log_uniform(self.steps);
-        for _ in 0..steps {
+        for step in 0..steps {
             self.tally.ops += 1;
+            if self.rots_after == Some(step) {
+                self.flip_a_bit();
+            }
             self.step(live)?;
         }
+        if !self.kept && self.beside.percent(25) {
+            return self.dies_undoing(live);
+        }
         Ok(())
+    }
+
+    /// Rolls back a transaction of its own, of which the model need not know, and dies of the write that takes this to the log: what a rollback
+    /// logs is one step after the other, and the log may end after any of them.
+    fn dies_undoing(&mut self, live: &mut Live) -> Step {
+        let free: Vec<Uid> = live.trees.keys().copied().collect();
+        if free.is_empty() {
+            return Ok(());
+        }
+        let uid = self.beside.pick(&free);
+        let rows = self.beside.log_uniform(200);
+        let len = self.beside.pick(&[0, 0, 10, 100]);
+        self.say(|| format!("{rows} rows are inserted in tree {uid} and rolled back, and the log is written"));
+        let begun = live.db.begin_with(TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() });
+        let Ok(mut tx) = begun else { return self.alive(live) };
+        for row in 0..rows {
+            // The tree may be gone, or locked by another transaction.
+            if tx.insert(&live.trees[&uid], format!("~{row}").as_bytes(), &value(row, len)).is_err() {
+                break;
+            }
+        }
+        if self.beside.percent(50) {
+            // So that the rollback is all that the next group holds.
+            let flushed = live.db.checkpoint();
+            self.explained(live, flushed.err(), May::default())?;
+        }
+        let rolled_back = tx.rollback();
+        self.explained(live, rolled_back.err(), May::default())?;
+        live.process.dies_after(0);
+        let written = live.db.checkpoint();
+        self.explained(live, written.err(), May::default())
     }
 
     /// Ends a life. False: the seed is over.
@@ -584,7 +701,11 @@ impl Rig {
             Some(Stop::Failed(why)) => return Err(why),
             Some(Stop::Named(what)) => {
                 self.say(|| format!("  named: {what}"));
-                self.tally.named += 1;
+                self.named();
+                false
+            }
+            Some(Stop::Undetectable(why)) => {
+                self.undetectable(why);
                 false
             }
             Some(Stop::Poisoned) => {
@@ -604,11 +725,20 @@ impl Rig {
                 match db.close() {
                     Ok(()) => self.model.log.iter_mut().for_each(|logged| logged.promise = logged.promise.kept()),
                     Err(_) if process.is_dead() => self.crashed_of(&process),
+                    Err(error) if self.names_damage(&error) => {
+                        self.say(|| format!("  named: {error}"));
+                        self.named();
+                        return Ok(false);
+                    }
                     Err(error) if self.mode == Mode::Faults => {
                         self.say(|| format!("    -> {error}"));
                         self.powerless = true;
                     }
-                    Err(error) => return Err(format!("it does not close: {error}")),
+                    Err(error) => {
+                        let failed = Stop::Failed(format!("it does not close: {error}"));
+                        let Some(Stop::Failed(why)) = self.excused(Some(failed)) else { return Ok(false) };
+                        return Err(why);
+                    }
                 }
                 self.rot();
                 return Ok(true);
@@ -637,26 +767,18 @@ impl Rig {
         self.crashed(how);
     }
 
-    /// A bit of some file flips on the medium while nobody looks.
+    /// A bit flips while the database is closed.
     fn rot(&mut self) {
-        if self.mode != Mode::Rot || self.dice.percent(50) {
-            return;
-        }
-        let mut files: Vec<PathBuf> = Vec::new();
-        for dir in [DIR, LOG_DIR] {
-            files.extend(seawall_io::Disk::list(&*self.sim, dir.as_ref()).unwrap_or_default());
-        }
-        files.retain(|file| self.sim.stable(file).is_some_and(|bytes| !bytes.is_empty()));
-        if files.is_empty() {
-            return;
-        }
-        let file = self.dice.pick(&files);
-        let len = self.sim.stable(&file).map_or(0, |bytes| bytes.len() as u64);
-        let offset = if self.dice.percent(50) { self.dice.below(len) } else { self.dice.below(len.min(64 << 10)) };
-        let bit = self.dice.below(8) as u8;
-        self.say(|| format!("  bit {bit} at {offset} of {} flips", file.display()));
-        if let Err(error) = self.sim.flip_bit(&file, offset, bit) {
-            self.say(|| format!("    -> {error}"));
+        self.rots_after = None;
+        let percent = match (self.mode, self.is_damaged()) {
+            (Mode::Rot, false) => 80,
+            (Mode::Rot, true) => 30,
+            // The write that was to be lost has not come.
+            (Mode::Wild, false) => 30,
+            _ => 0,
+        };
+        if percent > 0 && self.beside.percent(percent) {
+            self.flip_a_bit();
         }
     }
 }

@@ -1,0 +1,88 @@
+//! What illegal faults have done to the medium, and which programs have read of it: a test that demands "named, or harmless" has to know
+//! what was there to be named.
+//!
+//! 1. A misdirected write is two damages: the place it was meant for and the place it went to.
+//! 2. A read is kept if it came to a damaged range and found other bytes there than it should, newer ones included: what they are is for the
+//!    test to say. The same bytes at the same place are kept once.
+
+use crate::fault::FaultKind;
+use std::path::{Path, PathBuf};
+
+/// One damaged range of one file.
+///
+/// ```
+/// use seawall_io::{Create, Disk as _, OpenHow, SyncHow, WriteHow};
+/// use seawall_sim::{Fault, FaultKind, SimDisk, SimOptions};
+/// let disk = SimDisk::new(SimOptions::default());
+/// let how = OpenHow { write: true, direct: true, create: Create::New, ..OpenHow::default() };
+/// let file = disk.open("/f".as_ref(), how)?;
+/// let mut block = seawall_io::AlignedBuf::zeroed(4096);
+/// block.fill(1);
+/// disk.inject(Fault::lost_write().once());
+/// disk.write_at(&file, 0, &[std::io::IoSlice::new(&block)], WriteHow::default())?;
+/// disk.read_at(&file, 0, &mut block)?;
+/// let damage = &disk.damage()[0];
+/// assert_eq!((damage.kind, damage.wanted[0], damage.found[0]), (FaultKind::LostWrite, 1, 0));
+/// assert_eq!(damage.reads.len(), 1, "somebody has read the old bytes");
+/// # Ok::<(), seawall_io::IoError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// What went wrong.
+    pub kind: FaultKind,
+    /// Whether this is where a misdirected write went.
+    pub elsewhere: bool,
+    /// The file, by the name it had then.
+    pub path: PathBuf,
+    /// Where, bytes.
+    pub offset: u64,
+    /// What should be there.
+    pub wanted: Vec<u8>,
+    /// What was there instead.
+    pub found: Vec<u8>,
+    /// What was read there since and was not as it should be.
+    pub reads: Vec<DamagedRead>,
+    pub(crate) inode: u64,
+}
+
+/// A read that came to a damaged range.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedRead {
+    /// Number of the first such operation in the disk's trace.
+    pub number: u64,
+    /// Where, bytes of the file.
+    pub offset: u64,
+    /// The bytes, as far as they lie in the damaged range.
+    pub bytes: Vec<u8>,
+}
+
+impl Damage {
+    pub(crate) fn new(
+        kind: FaultKind,
+        (inode, path): (u64, &Path),
+        offset: u64,
+        wanted: Vec<u8>,
+        found: Vec<u8>,
+    ) -> Self {
+        Self { kind, elsewhere: false, path: path.into(), offset, wanted, found, reads: Vec::new(), inode }
+    }
+
+    /// Takes in that `bytes` were read at `offset` of file `inode`.
+    pub(crate) fn note_read(&mut self, number: u64, inode: u64, offset: u64, bytes: &[u8]) {
+        let (from, to) = (self.offset.max(offset), self.end().min(offset + bytes.len() as u64));
+        if inode != self.inode || from >= to {
+            return;
+        }
+        let read = &bytes[(from - offset) as usize..(to - offset) as usize];
+        let wanted = &self.wanted[(from - self.offset) as usize..(to - self.offset) as usize];
+        if read != wanted && !self.reads.iter().any(|known| known.offset == from && known.bytes == read) {
+            self.reads.push(DamagedRead { number, offset: from, bytes: read.to_vec() });
+        }
+    }
+
+    /// The first byte behind it.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.offset + self.wanted.len() as u64
+    }
+}

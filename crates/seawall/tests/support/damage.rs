@@ -1,0 +1,321 @@
+//! Disks that break their promise: what is done to them, and what may come of it.
+//!
+//! 1. The simulated disk keeps what every lost, misdirected and rotted write has done, byte by byte ([`Damage`]); all that is said here follows from that.
+//! 2. A wrong answer is excused by a page that is old and valid only if one was *read*: bytes of a lost write's place whose checksum and number are right
+//!    and whose LSN is below that of the write. One that was read by an opening is excused only if the checkpoint had passed it: else recovery
+//!    has all it needs to bring it up to date, and must.
+//! 3. A shorter log is excused only if it ends at a damaged range of the log, and if of the flushed events that are gone at most one lies
+//!    wholly beyond the damage: the one that was written together with what was damaged. The next one's frames say that the log before them was flushed;
+//!    an opening that finds them must not take the log for ended.
+//! 4. Nothing excuses damage to the control file or to the doublewrite file, and nothing excuses a value that was never written.
+
+use crate::api::Error;
+use crate::support::model::{Promise, State};
+use crate::support::rig::{DIR, LOG_DIR, Live, Rig, Stop, Undetectable};
+use seawall::format::control::{ControlBlock, SLOT_BYTES, SLOT_STRIDE, SLOTS};
+use seawall::format::{Lsn, PageId, page};
+use seawall_io::{Disk, Op};
+use seawall_sim::{Damage, Fault, FaultKind};
+use std::path::{Path, PathBuf};
+
+const SECTOR: usize = 512;
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Control,
+    Data,
+    Doublewrite,
+    Log,
+}
+
+impl Class {
+    pub(crate) const ALL: [Self; 4] = [Self::Control, Self::Data, Self::Doublewrite, Self::Log];
+
+    fn of(path: &Path) -> Option<Self> {
+        match path.file_name()?.to_str()? {
+            "control" => Some(Self::Control),
+            "data" => Some(Self::Data),
+            "doublewrite" => Some(Self::Doublewrite),
+            name => (name.len() == Self::Log.pattern().len() && name.starts_with("redo.")).then_some(Self::Log),
+        }
+    }
+
+    fn pattern(self) -> &'static str {
+        match self {
+            Self::Control => "control",
+            Self::Data => "data",
+            Self::Doublewrite => "doublewrite",
+            Self::Log => "redo.????????????????",
+        }
+    }
+}
+
+/// What was done to the files of one class, and how that ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Damaged {
+    pub(crate) lost: u64,
+    pub(crate) misdirected: u64,
+    pub(crate) rotted: u64,
+    pub(crate) named: u64,
+    pub(crate) harmless: u64,
+    /// Undetectable: a page that was read is old and valid.
+    pub(crate) old_page: u64,
+    /// Undetectable: the log ends early, and nothing proves that it was longer.
+    pub(crate) end_of_log: u64,
+}
+
+impl Damaged {
+    #[allow(dead_code)] // the rig's own tests run one seed at a time
+    pub(crate) fn add(&mut self, other: Self) {
+        self.lost += other.lost;
+        self.misdirected += other.misdirected;
+        self.rotted += other.rotted;
+        self.named += other.named;
+        self.harmless += other.harmless;
+        self.old_page += other.old_page;
+        self.end_of_log += other.end_of_log;
+    }
+}
+
+impl Rig {
+    /// One of the next writes of some file will be lost, or go elsewhere.
+    pub(crate) fn lose_a_write(&mut self) {
+        let dice = &mut self.beside;
+        let class = dice.weighted(&[(1, Class::Control), (4, Class::Data), (1, Class::Doublewrite), (4, Class::Log)]);
+        let nth = dice.log_uniform(match class {
+            Class::Control => 3,
+            Class::Data => 20,
+            Class::Doublewrite => 6,
+            Class::Log => 60,
+        });
+        let fault = if dice.percent(60) { Fault::lost_write() } else { Fault::misdirected_write() };
+        let fault = fault.on(Op::Write).named(class.pattern()).nth(nth).once();
+        self.say(|| format!("  the disk will break its promise: {fault:?}"));
+        self.sim.inject(fault);
+    }
+
+    /// A bit flips somewhere in a file, rather where something is than where nothing is.
+    pub(crate) fn flip_a_bit(&mut self) {
+        let mut files: Vec<(Class, PathBuf)> = Vec::new();
+        for dir in [DIR, LOG_DIR] {
+            let all = self.sim.list(dir.as_ref()).unwrap_or_default();
+            files.extend(all.into_iter().filter_map(|path| Some((Class::of(&path)?, path))));
+        }
+        let wanted =
+            self.beside.weighted(&[(1, Class::Control), (4, Class::Data), (1, Class::Doublewrite), (4, Class::Log)]);
+        files.retain(|(class, _)| *class == wanted);
+        if files.is_empty() {
+            return;
+        }
+        let mut file = self.beside.pick(&files).1;
+        let mut at = None;
+        if wanted == Class::Log && self.beside.percent(70) {
+            // The log's last part: the rest is needed by nobody or proven by what follows it.
+            let lsn = self.head.saturating_sub(self.beside.log_uniform(64 << 10));
+            let name = format!("redo.{:016x}", lsn / self.segment_bytes);
+            if let Some((_, there)) = files.iter().find(|(_, path)| path.ends_with(&name)) {
+                (file, at) = (there.clone(), Some(lsn % self.segment_bytes));
+            }
+        }
+        let bytes = self.sim.stable(&file).unwrap_or_default();
+        let offset = at.filter(|at| *at < bytes.len() as u64).unwrap_or_else(|| {
+            let mut offset = 0;
+            for _ in 0..32 {
+                offset = self.beside.index(bytes.len());
+                let sector = offset / SECTOR * SECTOR;
+                if bytes[sector..bytes.len().min(sector + SECTOR)].iter().any(|byte| *byte != 0) {
+                    break;
+                }
+            }
+            offset as u64
+        });
+        if bytes.is_empty() {
+            return;
+        }
+        let bit = self.beside.below(8) as u8;
+        let flipped = self.sim.flip_bit(&file, offset, bit);
+        self.say(|| format!("  bit {bit} at {offset} of {} flips: {flipped:?}", file.display()));
+    }
+
+    pub(crate) fn operations(&self) -> u64 {
+        if self.mode.is_illegal() { self.sim.trace().len() } else { 0 }
+    }
+
+    /// Where the log ends after the last event.
+    pub(crate) fn note_head(&mut self, live: &Live) {
+        if self.mode.is_illegal() {
+            self.head = crate::api::head(&live.db);
+            let head = self.head;
+            if let Some(last) = self.model.log.last_mut() {
+                last.end = head;
+            }
+        }
+    }
+
+    // --- the judgement -------------------------------------------------------------------------------------------------------
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.mode.is_illegal() && self.sim.damages() > 0
+    }
+
+    /// Whether an error says that something is damaged, and something is.
+    pub(crate) fn names_damage(&self, error: &Error) -> bool {
+        self.is_damaged() && is_of_damage(error)
+    }
+
+    /// What failed, unless an old and valid page explains it.
+    pub(crate) fn excused(&mut self, stop: Option<Stop>) -> Option<Stop> {
+        match stop {
+            Some(Stop::Failed(why)) if !why.contains("never written") && self.an_old_page_was_read() => {
+                self.say(|| format!("  excused by an old page: {why}"));
+                Some(Stop::Undetectable(Undetectable::OldPage))
+            }
+            stop => stop,
+        }
+    }
+
+    fn an_old_page_was_read(&self) -> bool {
+        if !self.is_damaged() {
+            return false;
+        }
+        let checkpoint = self.checkpoint();
+        let page_bytes = self.page_bytes;
+        self.sim.damage().iter().filter(|damage| Class::of(&damage.path) == Some(Class::Data)).any(|damage| {
+            let path = &damage.path;
+            let lost = damage.kind != FaultKind::BitRot && !damage.elsewhere;
+            lost && damage.reads.iter().any(|read| {
+                let by_opening = (self.opening.0 + 1..=self.opening.1).contains(&read.number);
+                let from = read.offset.next_multiple_of(page_bytes);
+                (from..read.offset + read.bytes.len() as u64).step_by(page_bytes as usize).any(|at| {
+                    let found = part(&read.bytes, at - read.offset, page_bytes);
+                    let wanted = part(&damage.wanted, at - damage.offset, page_bytes);
+                    let (Some(found), Some(wanted)) = (found, wanted) else { return false };
+                    let number = PageId((at / page_bytes) as u32);
+                    page::verify(found, number, path).is_ok()
+                        && page::lsn(found) < page::lsn(wanted)
+                        && (!by_opening || page::lsn(found) < checkpoint)
+                })
+            })
+        })
+    }
+
+    /// The checkpoint of the control file.
+    fn checkpoint(&self) -> Lsn {
+        let bytes = self.sim.seen(Path::new(DIR).join("control")).unwrap_or_default();
+        let slots = (0..SLOTS).filter_map(|slot| part(&bytes, slot * SLOT_STRIDE, SLOT_BYTES as u64));
+        let newest = slots.filter_map(|slot| ControlBlock::decode(slot).ok()).max_by_key(|(epoch, _)| *epoch);
+        newest.map_or(Lsn::ZERO, |(_, block)| block.checkpoint)
+    }
+
+    /// Whether what is there is a beginning of the log that ends at damage (3). `least` events had to be there.
+    pub(crate) fn log_ends_at_damage(&mut self, found: &State, least: usize) -> bool {
+        self.note_log_damage();
+        let damage = self.log_damage.clone();
+        let Ok(seq) = self.model.find(found, 0) else { return false };
+        if seq >= least || !self.is_damaged() {
+            return false;
+        }
+        let gone = &self.model.log[seq..];
+        let Some(first) = damage.iter().map(|range| range.start).filter(|start| *start < gone[0].end).min() else {
+            return false;
+        };
+        let mut start = if seq == 0 { 0 } else { self.model.log[seq - 1].end };
+        let mut beyond = 0;
+        for event in gone {
+            let whole = !damage.iter().any(|range| range.start < event.end && start < range.end);
+            beyond += usize::from(whole && start >= first && event.promise == Promise::Flushed);
+            start = event.end;
+        }
+        let events = gone.len();
+        self.say(|| {
+            format!("  {events} events are gone, {beyond} of them flushed and beyond the damage at {damage:?}")
+        });
+        beyond <= 1
+    }
+
+    /// What of the log is not as it was written, now: an opening overwrites what lies beyond the end that it finds.
+    pub(crate) fn note_log_damage(&mut self) {
+        if !self.is_damaged() {
+            return;
+        }
+        for damage in self.sim.damage() {
+            let name = damage.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let number = name.strip_prefix("redo.").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            // What is seen may come from a cache that the medium does not agree with.
+            let now = self.sim.stable(&damage.path).or_else(|| self.sim.seen(&damage.path));
+            let (Some(number), Some(now)) = (number, now) else { continue };
+            for (index, wanted) in damage.wanted.chunks(SECTOR).enumerate() {
+                let offset = damage.offset + (index * SECTOR) as u64;
+                if part(&now, offset, wanted.len() as u64) != Some(wanted) {
+                    let from = number * self.segment_bytes + offset;
+                    self.log_damage.push(from..from + wanted.len() as u64);
+                }
+            }
+        }
+    }
+
+    // --- the tally -----------------------------------------------------------------------------------------------------------
+
+    /// The class of what was damaged last.
+    fn last_damaged(&self) -> Option<Class> {
+        self.sim.damage().iter().rev().find_map(|damage| Class::of(&damage.path))
+    }
+
+    pub(crate) fn named(&mut self) {
+        self.tally.named += 1;
+        if let Some(class) = self.last_damaged() {
+            self.tally.of(class).named += 1;
+        }
+    }
+
+    pub(crate) fn undetectable(&mut self, why: Undetectable) {
+        let of = self.sim.damage();
+        let class = match why {
+            Undetectable::OldPage => Class::Data,
+            Undetectable::EndOfLog => Class::Log,
+        };
+        debug_assert!(of.iter().any(|damage| Class::of(&damage.path) == Some(class)), "it was found in one of these");
+        match why {
+            Undetectable::OldPage => self.tally.of(class).old_page += 1,
+            Undetectable::EndOfLog => self.tally.of(class).end_of_log += 1,
+        }
+    }
+
+    /// At the end of a seed: what was done, and that the rest of it did no harm.
+    pub(crate) fn count_damage(&mut self) {
+        if !self.mode.is_illegal() {
+            return;
+        }
+        let all: Vec<Damage> = self.sim.damage().into_iter().filter(|damage| !damage.elsewhere).collect();
+        self.tally.illegal += 1;
+        self.tally.illegal_idle += u64::from(all.is_empty());
+        for damage in &all {
+            let Some(class) = Class::of(&damage.path) else { continue };
+            let of = self.tally.of(class);
+            match damage.kind {
+                FaultKind::LostWrite => of.lost += 1,
+                FaultKind::MisdirectedWrite => of.misdirected += 1,
+                _ => of.rotted += 1,
+            }
+        }
+        for class in Class::ALL {
+            let of = self.tally.of(class);
+            let ended = of.named + of.old_page + of.end_of_log;
+            of.harmless += (of.lost + of.misdirected + of.rotted).saturating_sub(ended);
+        }
+    }
+}
+
+fn is_of_damage(error: &Error) -> bool {
+    match error {
+        Error::Corrupt(_) => true,
+        Error::Poisoned { first_error } => is_of_damage(first_error),
+        Error::OutcomeUnknown { cause } => is_of_damage(cause),
+        _ => false,
+    }
+}
+
+fn part(bytes: &[u8], at: u64, len: u64) -> Option<&[u8]> {
+    bytes.get(at as usize..(at + len) as usize)
+}
