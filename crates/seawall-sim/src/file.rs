@@ -270,12 +270,15 @@ impl SimFile {
             fate = Some((page, lost));
             if lost {
                 self.pending.forget_unit(number);
-                if self.cache.holds(page) {
-                    self.divergent.insert(page);
-                }
+                self.divergent.insert(page);
             }
         }
         self.cache.clean(0..=u64::MAX);
+        // Only the page cache goes on showing what the device has lost. A device that did, and said yes to the next flush, would lie.
+        let uncached: Vec<u64> = self.divergent.iter().copied().filter(|&page| !self.cache.holds(page)).collect();
+        for page in uncached {
+            self.reload(page);
+        }
     }
 
     /// A device flush that does nothing: pages are clean now, but the device's own cache stays volatile.

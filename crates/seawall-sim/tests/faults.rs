@@ -67,6 +67,23 @@ fn after_a_failed_sync_the_second_one_lies() {
     assert!(lost > 0 && partly > 0, "lost {lost}, partly {partly}");
 }
 
+/// Past the page cache nothing goes on showing what the device has lost.
+#[test]
+fn after_a_failed_sync_direct_reads_show_what_the_device_holds() {
+    for seed in 0..50 {
+        let disk = disk(seed);
+        let file = settled(&disk, "/f", DIRECT, 1, 16384);
+        write(&disk, &file, 0, &[2; 16384], PLAIN);
+        disk.inject(Fault::eio().on(Op::Sync).once());
+        assert_eq!(disk.sync(&file, SyncHow::Data).unwrap_err().errno(), Some(libc::EIO));
+        let seen = read(&disk, &file, 0, 16384);
+        assert_eq!(&seen[..4096], &[1; 4096], "the first page is always lost");
+        disk.sync(&file, SyncHow::Data).unwrap();
+        disk.power_cut();
+        assert_eq!(disk.seen("/f").unwrap(), seen, "a flush that succeeds keeps what is read");
+    }
+}
+
 #[test]
 fn every_open_handle_learns_of_a_failed_sync_once() {
     let disk = disk(1);

@@ -193,8 +193,13 @@ impl Cursor {
             self.fence = fence;
             filled?;
             self.ahead.came_to(pool, page::number(&self.copy));
+            let node = Node::open(&self.copy)?;
+            // A page of long ago, where the disk lost a write, would lead to itself for ever.
+            if !node.covers(&self.fence) {
+                return Err(node.damaged("the key that led to it is not one of its own").into());
+            }
             // A merge may have put smaller keys before those that are next.
-            slot = Node::open(&self.copy)?.search(&self.fence)?.slot;
+            slot = node.search(&self.fence)?.slot;
             self.entered_at = slot;
         }
     }
@@ -222,8 +227,12 @@ impl Cursor {
             self.fence = fence;
             filled?;
             self.ahead.came_to(pool, page::number(&self.copy));
+            let node = Node::open(&self.copy)?;
+            if node.lower() >= self.fence.as_slice() {
+                return Err(node.damaged("the keys that led to it are not its own").into());
+            }
             // A merge may have put larger keys behind those that are next.
-            slot = Node::open(&self.copy)?.search(&self.fence)?.slot;
+            slot = node.search(&self.fence)?.slot;
             self.entered_at = slot;
         }
     }

@@ -400,7 +400,9 @@ impl<'a> Node<'a> {
 
     /// The same for a key that belongs here, and so begins with the prefix: the page's far end, where that lies, is not touched.
     fn bound_inside(&self, key: &[u8], first: usize) -> Result<Position, Damaged> {
-        debug_assert!(self.covers(key), "the way led here");
+        if cfg!(debug_assertions) && !self.covers(key) {
+            return Err(self.damaged("the key that led to it is not one of its own"));
+        }
         match key.get(self.prefix_len..) {
             Some(suffix) => self.bound_of_suffix(suffix, first),
             None => Err(self.damaged("its prefix is longer than a key that belongs here")),
