@@ -100,8 +100,8 @@ impl Database {
     /// Looks whether everything is as it should be; nothing found: it is. Reads the whole data file: minutes for many gigabytes.
     ///
     /// # Errors
-    /// [`Error::Usage`] when the database was changed all the time; [`Error::Poisoned`], [`Error::Io`] when nothing can be read at all. Damage is no
-    /// error but a finding.
+    /// [`Error::Usage`] when the database was changed all the time; [`Error::Poisoned`] when a failed write has stopped it: open it again first;
+    /// [`Error::Io`] when nothing can be read at all. Damage is no error but a finding.
     ///
     /// ```
     /// let db = seawall::Database::in_memory()?;
@@ -187,9 +187,10 @@ fn all(work: &Work, last: bool) -> Result<Found> {
     let engine = &*work.engine;
     let head = engine.log().head();
     let unquiet = || engine.log().head() != head;
-    // Then what is on the disk is what is meant. In a database stopped by a failed write it is not: a page may be torn there, and is
-    // restored by the next opening.
+    // Then what is on the disk is what is meant. In a database stopped by a failed write it is not: a page may be torn there, or as it was long ago
+    // because the device has lost what it could not flush. The next opening restores it.
     let written = engine.pool().flush_all().is_ok();
+    engine.health().check()?;
     let mut look =
         Look { engine, names: BTreeMap::new(), found: Vec::new(), values: HashSet::new(), unclear: HashSet::new() };
     let mut check = engine.space.check()?;
