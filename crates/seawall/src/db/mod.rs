@@ -16,6 +16,7 @@ mod open;
 pub mod options;
 pub mod publish;
 mod ranges;
+mod restart;
 mod set;
 mod shrink;
 pub mod stats;

@@ -31,11 +31,11 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Transaction {
     // Before `inner`, and so dropped before it: the last one closes the database, and nothing may be logged after that.
-    txn: Txn,
-    inner: Arc<Inner>,
-    durability: Durability,
+    pub(super) txn: Txn,
+    pub(super) inner: Arc<Inner>,
+    pub(super) durability: Durability,
     /// Whose savepoints they are: unique in this process, 0 before the first.
-    number: u64,
+    pub(super) number: u64,
 }
 
 /// A point that a transaction can be rolled back to.

@@ -8,6 +8,7 @@ pub mod locks;
 mod many;
 mod purge;
 mod read;
+mod restart;
 mod rollback;
 mod scan;
 mod transaction;

@@ -112,9 +112,9 @@ pub struct Txn {
     pub(super) options: TxOptions,
     pub(super) owner: Arc<LockOwner>,
     /// The snapshot: repeatable read, from the first read without a lock to the end; read committed, of the statement.
-    view: RefCell<Option<Arc<View>>>,
+    pub(super) view: RefCell<Option<Arc<View>>>,
     /// A lock or a conflict made it give way to another: it is to be rolled back, and can be run again.
-    gave_way: Cell<bool>,
+    pub(super) gave_way: Cell<bool>,
     pub(super) writing: Option<Writing>,
     /// Trees that have runs of dead rows for this transaction alone.
     pub(super) dead_in: RefCell<SmallVec<[Arc<TreeState>; 1]>>,
@@ -122,11 +122,11 @@ pub struct Txn {
     pub(super) changes: u64,
     /// The savepoints that are gone, and where this one stands: see [`super::rollback::Gone`].
     pub(super) gone: Gone,
-    ended: bool,
+    pub(super) ended: bool,
     /// A change of several steps was stopped halfway and could not be taken back: it can only be rolled back.
     pub(super) half_done: bool,
     /// Not to be rolled back when dropped.
-    kept: bool,
+    pub(super) kept: bool,
 }
 
 /// What a transaction has from its first write.
@@ -458,7 +458,7 @@ impl Txn {
     }
 
     /// Logs the commit; returns where it ends, 0 when there was nothing to commit.
-    fn log_commit(&mut self) -> Result<Lsn> {
+    pub(super) fn log_commit(&mut self) -> Result<Lsn> {
         let Some(writing) = &mut self.writing else { return Ok(Lsn::ZERO) };
         let engine = &self.engine;
         engine.health().check()?;
@@ -529,7 +529,7 @@ impl Txn {
     }
 
     /// Lets everybody see the outcome.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.ended = true;
         *self.view.borrow_mut() = None;
         if let Some(writing) = self.writing.take() {
