@@ -107,6 +107,22 @@ pub enum Error {
         /// Where.
         on: LockedOn,
     },
+    /// Rows that must be in the order of their keys are not.
+    #[error(
+        "row {index} (counted from 0) has a smaller key than the row before it: sort the rows by their keys, as bytes"
+    )]
+    RowsOutOfOrder {
+        /// The first row that is out of order, counted from 0.
+        index: u64,
+    },
+    /// Of many rows to be inserted, one has the key of an earlier one or of a row that is there.
+    #[error("row {index} (counted from 0) cannot be inserted, its key exists: {on}")]
+    DuplicateRow {
+        /// The first row whose key exists, counted from 0.
+        index: u64,
+        /// Where.
+        on: LockedOn,
+    },
     /// A key is longer than the page size allows.
     #[error("a key of {len_bytes} bytes is too long: this database takes {max_bytes}")]
     KeyTooLong {
@@ -140,6 +156,12 @@ pub enum Error {
     /// The tree behind a handle was dropped.
     #[error("tree {tree} was dropped")]
     TreeDropped {
+        /// The tree.
+        tree: TreeId,
+    },
+    /// The tree was built after the snapshot was taken, and does not know what it held then.
+    #[error("tree {tree} was built after this transaction's snapshot was taken: end the transaction and begin another")]
+    TreeTooNew {
         /// The tree.
         tree: TreeId,
     },

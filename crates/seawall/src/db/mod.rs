@@ -9,6 +9,7 @@ mod database;
 pub mod doctor;
 pub mod dump;
 pub mod keys;
+mod load;
 mod marker;
 mod memory;
 pub mod metrics;
@@ -27,6 +28,7 @@ pub use check::{Finding, Part, check_pages};
 pub use compact::{CompactOptions, CompactProgress, Compacted};
 pub use cursor::{Cursor, CursorMut, CursorOptions, KeyValue, LockMode, Position, Range};
 pub use database::{Database, Tree, XID_BYTES_MAX, Xid};
+pub use load::{BuildOptions, TreeBuilder};
 pub use metrics::Stats;
 pub use open::Env;
 pub use options::{

@@ -74,7 +74,7 @@ impl Transaction {
     }
 
     /// Counts what went wrong.
-    fn noted<T>(&self, result: Result<T>) -> Result<T> {
+    pub(super) fn noted<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             self.inner.counts.failed(error);
         }
@@ -89,6 +89,10 @@ impl Transaction {
 
     pub(super) fn txn(&self) -> &Txn {
         &self.txn
+    }
+
+    pub(super) fn txn_mut(&mut self) -> &mut Txn {
+        &mut self.txn
     }
 
     /// Its id; `None` before its first change.

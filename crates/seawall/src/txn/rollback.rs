@@ -247,6 +247,8 @@ impl Engine {
                 let there = self.space.is_owner(tree.id, root)?;
                 let mut dismantling = Dismantling::new(tree);
                 while there && !dismantling.step(&self.space)? {}
+                // A build that was stopped leaves pages of a long value that no leaf refers to.
+                while there && self.space.pages_of(tree.id) > 1 && !self.space.free_tree_step(tree.id, root, 512)? {}
                 self.pool().retry(|| {
                     let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
                     mtr.latch(at.page())?;

@@ -284,6 +284,12 @@ impl Txn {
                     locked.map_err(in_the_way)?;
                     engine.trees.state(CatalogRow { tree, root }).dropped_by(id);
                 }
+                // Built or not is not known any more: a snapshot that is taken before the commit is refused either way.
+                UndoRecord::CreateTree { tree, root } => {
+                    let state = engine.trees.state(CatalogRow { tree, root });
+                    state.is_built();
+                    state.created_by(id);
+                }
                 UndoRecord::Insert { tree, key, .. }
                 | UndoRecord::Update { tree, key, .. }
                 | UndoRecord::Delete { tree, key, .. }
@@ -363,10 +369,17 @@ impl Txn {
     /// Whether the tree may be used with this transaction, in this process.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a tree of another database or opening, and in a forked process.
+    /// [`Error::Usage`] for a tree of another database or opening, and in a forked process. [`Error::TreeTooNew`].
     #[inline]
     pub fn admit(&self, tree: &TreeState) -> Result<()> {
-        self.engine.admit(tree)
+        self.engine.admit(tree)?;
+        if tree.is_young(self.engine.active.horizon()) { self.admit_young(tree) } else { Ok(()) }
+    }
+
+    /// Rows without a writer must not be met by a snapshot that is older, whatever it does with them.
+    #[cold]
+    fn admit_young(&self, tree: &TreeState) -> Result<()> {
+        self.view.borrow().as_ref().map_or(Ok(()), |view| tree.is_old_enough(self.id(), view))
     }
 
     /// Whether one of its operations failed with an error after which it is to be rolled back and run again.

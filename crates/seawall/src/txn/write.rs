@@ -184,6 +184,16 @@ impl Txn {
     /// Puts those of `rows`, in key order, that belong to the first one's leaf, as far as that goes without waiting for anything; how many
     /// that were. None is no error: the first one needs more than a latch.
     pub(super) fn put_run(&mut self, tree: &Arc<TreeState>, rows: &[(&[u8], &[u8])]) -> Result<usize> {
+        self.change_run(tree, rows, Change::Put)
+    }
+
+    /// The same for rows that are inserted or put, each key greater than the one before it.
+    pub(super) fn change_run(
+        &mut self,
+        tree: &Arc<TreeState>,
+        rows: &[(&[u8], &[u8])],
+        change: Change,
+    ) -> Result<usize> {
         let engine = self.engine.clone();
         let page_bytes = engine.pool().page_bytes();
         let is_plain = |(key, value): &(&[u8], &[u8])| {
@@ -206,7 +216,7 @@ impl Txn {
                     break;
                 }
                 let new = NewValue { flags: 0, bytes: value };
-                match self.attempt_at(&engine, &mut mtr, leaf, tree, key, &new, Change::Put) {
+                match self.attempt_at(&engine, &mut mtr, leaf, tree, key, &new, change) {
                     Ok(Attempt::Done { .. }) => done += 1,
                     // It has changed nothing: it is met again, alone.
                     Ok(_) => break,
