@@ -218,6 +218,41 @@ pub enum Error {
         /// The file that is locked.
         path: PathBuf,
     },
+    /// The directory holds a backup, which is restored and not opened.
+    #[error(
+        "{path} holds a backup: opening it would change it. Restore it into a directory of its own (`seawall restore`, Database::restore)"
+    )]
+    IsABackup {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory holds a backup, or a database that is being restored, and it was not finished.
+    #[error(
+        "{path} holds an unfinished backup or restore: it was interrupted, or it is under way. Nothing in it can be used: when it is not under \
+         way, remove the directory and do it again"
+    )]
+    UnfinishedBackup {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A backup, or a chain of backups, that does not fit.
+    #[error("backup {path}: {why}")]
+    BadBackup {
+        /// The directory or file of the backup.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// Writers were faster than the backup copied the log. They were not stopped; the backup ended.
+    #[error("the backup ended: {}", too_slow(*held_bytes, *max_bytes, *disk_full))]
+    BackupTooSlow {
+        /// Log that it would have had to keep, bytes.
+        held_bytes: u64,
+        /// The most that it may keep, bytes: `BackupOptions::held_log_max`.
+        max_bytes: u64,
+        /// Whether the disk was full, and writers needed the files.
+        disk_full: bool,
+    },
     /// More transactions are writing at once than there are undo streams.
     #[error("{max} transactions are writing already: commit or roll back one of them first")]
     TooManyTransactions {
@@ -241,6 +276,19 @@ pub enum Error {
     /// This use of the interface makes no sense.
     #[error("{0}")]
     Usage(String),
+}
+
+/// Why a backup did not keep up.
+fn too_slow(held_bytes: u64, max_bytes: u64, disk_full: bool) -> String {
+    if disk_full {
+        "the log's disk is full, and writers needed the files that the backup held. Free space there, then begin again"
+            .to_owned()
+    } else {
+        format!(
+            "it held {held_bytes} bytes of log that writers were done with, and held_log_max allows {max_bytes}. Raise rate or held_log_max, or \
+             begin again when less is written"
+        )
+    }
 }
 
 /// What is said of space that is kept free.

@@ -1,6 +1,7 @@
-//! The database as its user sees it: opening, transactions, cursors, options, statistics, compaction, background work.
+//! The database as its user sees it: opening, transactions, cursors, options, statistics, compaction, backups, background work.
 
 mod background;
+mod backup;
 mod calibrate;
 mod check;
 mod compact;
@@ -24,6 +25,7 @@ pub mod stats;
 mod transaction;
 
 pub use background::{Background, Task};
+pub use backup::{Backup, BackupFile, BackupOptions, BackupProgress, BackupReport, Restored};
 pub use check::{Finding, Part, check_pages};
 pub use compact::{CompactOptions, CompactProgress, Compacted};
 pub use cursor::{Cursor, CursorMut, CursorOptions, KeyValue, LockMode, Position, Range};

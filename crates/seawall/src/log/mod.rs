@@ -22,9 +22,11 @@
 //! | `writer` | a group: one write, one flush |
 //! | `segments` | the files |
 //! | `shelf` | which of them are open |
+//! | `hold` | which of them a backup still needs |
 //! | `reader` | reading it back |
 
 mod frame;
+mod hold;
 #[cfg(test)]
 mod model;
 mod read_ahead;
@@ -41,6 +43,7 @@ mod tests;
 mod waiters;
 mod writer;
 
+pub use hold::LogHold;
 pub use reader::{Frame, LogReader, LogTail};
 pub use record::{Record, Records, push_record};
 pub use stats::LogStats;
@@ -553,6 +556,12 @@ impl Log {
     fn now_ns(&self) -> u64 {
         ns(self.config.clock.now())
     }
+}
+
+/// The name of segment `number`.
+#[must_use]
+pub fn segment_name(number: u64) -> PathBuf {
+    segments::path_of(Path::new(""), number)
 }
 
 fn ns(time: Duration) -> u64 {
