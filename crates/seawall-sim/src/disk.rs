@@ -136,6 +136,13 @@ impl SimDisk {
         deliver(ready);
     }
 
+    /// Whether a failed sync of a directory has given up a change of a name that is still seen. A real file system stops then (ext4 aborts
+    /// its journal, XFS and btrfs shut down): nothing is written to it until it has been mounted anew.
+    #[must_use]
+    pub fn has_lost_names(&self) -> bool {
+        self.state().names.have_lost()
+    }
+
     /// Kills the process: every completed write stays visible, locks are released, handles answer `ENXIO` from now on, and
     /// writes in flight may each still land during the next [`SimOptions::late_within_ops`] operations. Locking a file
     /// waits for those that were written through the handle that held its lock, as the kernel does; for others nothing waits.

@@ -144,6 +144,11 @@ impl Names {
         }
     }
 
+    /// Whether a failed sync gave up a change that is still seen.
+    pub(crate) fn have_lost(&self) -> bool {
+        self.pending.iter().any(|pending| pending.lost)
+    }
+
     /// The sync of a directory fails: of its pending changes those that `keep` does not name are lost, at least the last.
     pub(crate) fn sync_dir_failed(&mut self, dir: &Path, mut keep: impl FnMut() -> bool) {
         let of_dir = |change: &Change| change.names().iter().any(|name| parent(name) == dir);

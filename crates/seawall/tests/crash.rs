@@ -170,7 +170,7 @@ fn symptom(why: &str) -> String {
 #[test]
 fn some_mutants_are_found() {
     for mutant in [
-        Mutant::NoDoublewrite,
+        Mutant::DoublewriteUnflushed,
         Mutant::LosersStay,
         Mutant::EarlyAcknowledgement,
         Mutant::PurgeEarly,

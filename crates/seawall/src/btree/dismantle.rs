@@ -102,7 +102,7 @@ impl Dismantling {
         };
         for _ in 0..COUNTED_A_STEP {
             let Some(branch) = todo.pop() else {
-                self.state = State::Freeing { values: u64::from(space.pages_of(self.tree.id)) > pages };
+                self.state = State::Freeing { values: space.may_own_more(self.tree.id, pages) };
                 return Ok(());
             };
             let look = self.look(space, branch, false)?;

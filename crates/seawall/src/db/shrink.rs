@@ -101,6 +101,7 @@ struct Shrinking<'d> {
 impl Shrinking<'_> {
     fn run(&mut self, is_broken: Broken<'_>) -> Result<()> {
         let space = &self.engine.space;
+        space.learn_all()?;
         self.purge()?;
         let mut least = PageId(space.pages());
         for _ in 0..PASSES {

@@ -259,6 +259,7 @@ impl Counts {
         SpaceStats {
             data_bytes: u64::from(pool.file_pages()) * page_bytes,
             free_bytes: (space.free_pages() + ahead) * page_bytes,
+            unread_bytes: space.unread_pages() * page_bytes,
             // An unknown is shown as plenty: nobody is to be alarmed by a number that is none.
             disk_free_bytes: self.disk_free_bytes().unwrap_or(u64::MAX),
             growths: grown().map(CellSnapshot::count).sum(),

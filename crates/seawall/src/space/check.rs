@@ -3,16 +3,14 @@
 //! 1. A check begins with the owners of all pages. Each layer reports every page it reaches; what is left over in the
 //!    end is lost.
 //! 2. Everything found is collected: the first finding ends nothing.
-//! 3. It wants a quiet database: four bytes are held for each page, and nobody may change owners meanwhile.
+//! 3. It wants a quiet database: nobody may change owners meanwhile. It holds one bit for each page, and reads each owner from its map.
 
 use super::Space;
 use super::header::{self, Field};
+use super::index::Comparison;
 use crate::error::{Error, Result};
 use crate::format::{PageId, TreeId};
 use std::fmt;
-
-/// Stands for the owner of a page once it was reached.
-const REACHED: TreeId = TreeId(u32::MAX);
 
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,12 +29,16 @@ impl fmt::Display for Finding {
 
 /// A check of the whole database under way.
 #[derive(Debug)]
-pub struct Check {
-    owners: Vec<TreeId>,
+pub struct Check<'s> {
+    space: &'s Space,
+    /// A bit for each page that something refers to.
+    reached: Vec<u64>,
     findings: Vec<Finding>,
+    /// The owners of a group's pages, the latest that were asked for; none when the map cannot be read.
+    owners: (u32, Vec<TreeId>),
 }
 
-impl Check {
+impl Check<'_> {
     /// What was found so far.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
@@ -56,30 +58,55 @@ impl Check {
     /// `tree` uses `page`. Whether that is so far in order: if not, following the page any further makes no sense (and
     /// may never end).
     pub fn reach(&mut self, page: PageId, tree: TreeId) -> bool {
-        let Some(owner) = self.owners.get_mut(page.0 as usize) else {
+        if page.0 >= self.space.pages() {
             self.find(page, format!("tree {tree} refers to it, but the file ends before"));
             return false;
-        };
-        let was = std::mem::replace(owner, REACHED);
-        if was == tree {
-            return true;
         }
-        let what = match was {
-            REACHED => format!("tree {tree} refers to it, and something referred to it before"),
-            TreeId::FREE => format!("tree {tree} refers to it, but it is free"),
-            other => format!("tree {tree} refers to it, but it belongs to tree {other}"),
+        let (word, bit) = (page.0 as usize / 64, 1 << (page.0 % 64));
+        let again = self.reached[word] & bit != 0;
+        self.reached[word] |= bit;
+        // Of a page whose map cannot be read nothing is known: the map is a finding by itself.
+        let what = match self.owner(page) {
+            _ if again => format!("tree {tree} refers to it, and something referred to it before"),
+            Some(was) if was == tree => return true,
+            None => return true,
+            Some(TreeId::FREE) => format!("tree {tree} refers to it, but it is free"),
+            Some(other) => format!("tree {tree} refers to it, but it belongs to tree {other}"),
         };
         self.find(page, what);
         false
     }
 
+    fn owner(&mut self, page: PageId) -> Option<TreeId> {
+        let shape = self.space.shape;
+        self.read(shape.group_of(page));
+        self.owners.1.get(shape.index_of(page) as usize).copied()
+    }
+
+    /// Reads the owners of a group.
+    fn read(&mut self, group: u32) {
+        if self.owners.0 != group {
+            self.owners.0 = group;
+            let owners = &mut self.owners.1;
+            owners.clear();
+            // An error was found when the check began, or will be by who reads the map.
+            drop(self.space.with_owners(group, |found| owners.extend(found)));
+        }
+    }
+
     /// Ends it: what is owned and was not reached is lost. `dropped` are the trees whose pages are still to be freed.
     #[must_use]
     pub fn finish(mut self, dropped: &[TreeId]) -> Vec<Finding> {
-        for (page, owner) in (0..).zip(std::mem::take(&mut self.owners)) {
-            if owner != TreeId::FREE && owner != REACHED && !dropped.contains(&owner) {
-                self.find(PageId(page), format!("it belongs to tree {owner}, but nothing refers to it"));
+        for group in 0..self.space.shape.groups(self.space.pages()) {
+            self.read(group);
+            let owners = std::mem::take(&mut self.owners.1);
+            for (page, &owner) in (group * self.space.shape.group_pages..).zip(&owners) {
+                let reached = self.reached[page as usize / 64] & (1 << (page % 64)) != 0;
+                if owner != TreeId::FREE && !reached && !dropped.contains(&owner) {
+                    self.find(PageId(page), format!("it belongs to tree {owner}, but nothing refers to it"));
+                }
             }
+            self.owners = (u32::MAX, owners);
         }
         self.findings
     }
@@ -90,37 +117,41 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Corrupt`] when the header page cannot be read. A map that cannot be is a finding.
-    pub fn check(&self) -> Result<Check> {
+    pub fn check(&self) -> Result<Check<'_>> {
+        self.learn_all()?;
         let next_tree = self.pool.retry(|| {
             let header = self.pool.shared(header::PAGE)?;
             header::verify(&header).map_err(|why| Error::bad_page(header::PAGE, why))?;
             Ok(TreeId(Field::NextTree.get(&header)))
         })?;
-        let mut check = Check { owners: Vec::with_capacity(self.pages() as usize), findings: Vec::new() };
-        let mut readable = true;
+        let reached = vec![0; (self.pages() as usize).div_ceil(64)];
+        let mut check = Check { space: self, reached, findings: Vec::new(), owners: (u32::MAX, Vec::new()) };
+        // While pages are set aside the index and the maps need not agree.
+        let mut compared = (self.index.lock().aside() == 0).then(Comparison::default);
+        let (per_extent, per_group) = (self.shape.extent_pages, self.shape.group_pages / self.shape.extent_pages);
         for group in 0..self.shape.groups(self.pages()) {
-            let first = group * self.shape.group_pages;
-            let map = self.shape.map_of_group(group);
-            if let Err(error) = self.with_owners(group, |owners| check.owners.extend(owners)) {
-                readable = false;
+            let (first, map) = (group * self.shape.group_pages, self.shape.map_of_group(group));
+            let mut owners = Vec::new();
+            if let Err(error) = self.with_owners(group, |found| owners.extend_from_slice(found)) {
+                compared = None;
                 check.fail(map, &error);
-                check.owners.resize((first + self.shape.group_pages).min(self.pages()) as usize, TreeId::FREE);
                 continue;
             }
-            for page in (first..self.pages().min(first + self.shape.group_pages)).map(PageId) {
-                let (owner, system) = (check.owners[page.0 as usize], page == header::PAGE || page == map);
-                if system {
+            for (page, &owner) in (first..).map(PageId).zip(&owners) {
+                if page == header::PAGE || page == map {
                     check.reach(page, TreeId::SYSTEM);
                 } else if owner == TreeId::SYSTEM || owner >= next_tree {
                     check.find(page, format!("tree {owner} owns it, which cannot be: the next tree is {next_tree}"));
                 }
             }
-        }
-        if readable {
-            let owners: Vec<_> = check.owners.iter().map(|&o| if o == REACHED { TreeId::SYSTEM } else { o }).collect();
-            if let Some(what) = self.index_differs(&owners) {
-                check.find(header::PAGE, format!("what is known in memory differs from the maps: {what}"));
+            if let Some(compared) = &mut compared {
+                let index = self.index.lock();
+                let extents = (group * per_group..).zip(owners.chunks_exact(per_extent as usize));
+                extents.for_each(|(number, owners)| compared.extent(&index, number, owners));
             }
+        }
+        if let Some(what) = compared.and_then(|compared| compared.end(&self.index.lock())) {
+            check.find(header::PAGE, format!("what is known in memory differs from the maps: {what}"));
         }
         Ok(check)
     }

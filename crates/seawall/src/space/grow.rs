@@ -8,7 +8,6 @@
 
 use super::Space;
 use super::header::{self, Field, InitHeader, SetHeaderField};
-use super::index::Index;
 use super::map::InitMap;
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
@@ -56,13 +55,16 @@ impl Space {
         self.grow_pages_max.store(pages.unwrap_or(u32::MAX), Relaxed);
     }
 
-    /// One step of background work: grows the file when what is free will not last for some steps more. Whether it
-    /// grew. No latch may be held.
+    /// One step of background work: reads some of the maps that are unread; when there are none, grows the file when what is free will not
+    /// last for some steps more. Whether it did anything. No latch may be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`]; nothing is changed then.
     pub fn grow_step(&self) -> Result<bool> {
         let _role = self.growing.take();
+        if self.learn_some()? {
+            return Ok(true);
+        }
         let (free, open_to_all) = {
             let index = self.index.lock();
             (index.free(), index.open_to_all())
@@ -87,9 +89,10 @@ impl Space {
     }
 
     /// Grows for somebody who found too little among `seen` pages.
+    /// First the maps that are unread are read: what is looked for may be there.
     pub(super) fn grow_for(&self, needed: usize, seen: u32) -> Result<()> {
         let _role = self.growing.take();
-        if self.pages() > seen {
+        if self.pages() > seen || self.learn_some()? {
             return Ok(());
         }
         // An extent more than asked for: what is needed may have to be a whole one.
@@ -162,7 +165,8 @@ impl Space {
         for extent in first..pages / self.shape.extent_pages {
             index.add(self.new_owners(extent));
         }
-        index.settle(first);
+        let end = index.extents();
+        index.settle(first..end);
         // Before the mutex is let go of: whoever claims one of the pages finds that the file has it.
         self.pages.store(pages, Relaxed);
     }
@@ -184,14 +188,5 @@ impl Space {
             needed_bytes,
             kept_free_bytes: 0,
         }
-    }
-
-    /// What of the index differs from the maps, if nothing is going on.
-    pub(super) fn index_differs(&self, owners: &[TreeId]) -> Option<String> {
-        let index: parking_lot::MutexGuard<'_, Index> = self.index.lock();
-        if index.aside() > 0 {
-            return None;
-        }
-        index.differs(owners)
     }
 }

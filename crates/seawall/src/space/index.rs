@@ -1,4 +1,4 @@
-//! Where pages can be had, in memory: eight bytes for each extent, rebuilt from the maps when the file is opened.
+//! Where pages can be had, in memory: eight bytes for each extent, rebuilt from the maps, when the file is opened or later.
 //!
 //! 1. `free` of an extent = pages without an owner in its map, less those claimed or set aside. So whoever claimed `k`
 //!    pages finds at least `k` in the map that are neither owned nor set aside by another.
@@ -7,7 +7,9 @@
 //!    That is policy: it guides who is given what, and whoever frees or owns a page never depends on it.
 //! 3. `whole` and `headed` hold exactly the wholly free extents, without and with a map; a partial set holds exactly the
 //!    extents of its owner with a free page.
-//! 4. Nothing here waits: the mutex around it is innermost, and is never held across a latch or a read.
+//! 4. Of an *unread* extent only the place is known: it has no free page to give, its pages count for no tree, and what is freed there changes
+//!    nothing. It is read under a latch of its map, so that each change of an owner comes wholly before or wholly after.
+//! 5. Nothing here waits: the mutex around it is innermost, and is never held across a latch or a read.
 
 use super::map::Shape;
 use crate::format::{PageId, TreeId};
@@ -23,13 +25,14 @@ struct Extent {
     free: u16,
 }
 
-/// Whose an extent is: a tree's id, or one of the two below.
+/// Whose an extent is: a tree's id, or one of those below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Owner(u32);
 
 impl Owner {
     const NOBODY: Self = Self(0);
     const SHARED: Self = Self(u32::MAX);
+    const UNREAD: Self = Self(u32::MAX - 1);
 }
 
 const _: () = assert!(size_of::<Extent>() == 8);
@@ -68,6 +71,8 @@ pub(super) struct Index {
     /// Where the search for any free page goes on.
     rover: u32,
     free: u64,
+    /// How many extents are unread.
+    unread: u32,
 }
 
 /// The member of `set` below `fence` nearest behind `at`, else the nearest before.
@@ -89,6 +94,7 @@ impl Index {
             fence: u32::MAX,
             rover: 0,
             free: 0,
+            unread: 0,
         }
     }
 
@@ -97,6 +103,38 @@ impl Index {
 
     /// Adds the next extent, with the owners of its pages. [`Index::settle`] follows when all are there.
     pub(super) fn add(&mut self, owners: impl Iterator<Item = TreeId>) {
+        let extent = self.look(owners);
+        self.extents.push(extent);
+    }
+
+    /// Adds extents that are unread.
+    pub(super) fn add_unread(&mut self, extents: u32) {
+        let all = self.extents.len() + extents as usize;
+        self.extents.resize(all, Extent { owner: Owner::UNREAD, free: 0 });
+        self.unread += extents;
+    }
+
+    /// Learns the owners of the pages of a group, from its first extent on; nothing of extents that are known. A latch of its map is held.
+    pub(super) fn learn(&mut self, first: u32, owners: &[TreeId]) {
+        let extents = (first..).zip(owners.chunks_exact(self.shape.extent_pages as usize));
+        let mut learned = SmallVec::<[u32; 64]>::new();
+        for (number, owners) in extents {
+            if self.extents[number as usize].owner == Owner::UNREAD {
+                self.extents[number as usize] = self.look(owners.iter().copied());
+                learned.push(number);
+            }
+        }
+        self.unread -= learned.len() as u32;
+        self.settle(learned.into_iter());
+    }
+
+    /// How many extents are unread.
+    pub(super) fn unread(&self) -> u32 {
+        self.unread
+    }
+
+    /// Counts the pages of an extent.
+    fn look(&mut self, owners: impl Iterator<Item = TreeId>) -> Extent {
         let mut extent = Extent { owner: Owner::NOBODY, free: 0 };
         let (mut last, mut run) = (TreeId::FREE, 0);
         for owner in owners {
@@ -120,7 +158,7 @@ impl Index {
         }
         self.count(last, run);
         self.free += u64::from(extent.free);
-        self.extents.push(extent);
+        extent
     }
 
     fn count(&mut self, tree: TreeId, pages: u32) {
@@ -129,10 +167,13 @@ impl Index {
         }
     }
 
-    /// Decides whose the added extents are, from `first` on.
-    pub(super) fn settle(&mut self, first: u32) {
-        for number in first..self.extents.len() as u32 {
+    /// Decides whose these extents are, which were added.
+    pub(super) fn settle(&mut self, extents: impl Iterator<Item = u32>) {
+        for number in extents {
             let mut owner = self.extents[number as usize].owner;
+            if owner == Owner::UNREAD {
+                continue;
+            }
             if owner != Owner::NOBODY && owner != Owner::SHARED {
                 let large = self.trees.get(&TreeId(owner.0)).is_some_and(|t| t.pages > SMALL_TREE_PAGES);
                 if !large {
@@ -324,6 +365,9 @@ impl Index {
 
     /// Pages of `extent` that were `tree`'s, or claimed for it, are free again.
     pub(super) fn release(&mut self, tree: TreeId, extent: u32, count: u16) {
+        if self.extents[extent as usize].owner == Owner::UNREAD {
+            return;
+        }
         self.unfile(extent);
         self.extents[extent as usize].free += count;
         debug_assert!(u32::from(self.extents[extent as usize].free) <= self.shape.usable(extent), "(1)");
@@ -417,50 +461,77 @@ impl Index {
         }
     }
 
-    /// What is wrong with it, given the owners the maps say; for tests and the check. Nothing is set aside meanwhile.
+    /// What is wrong with it, given the owners the maps say; for tests.
+    #[cfg(test)]
     pub(super) fn differs(&self, owners: &[TreeId]) -> Option<String> {
+        let mut compared = Comparison::default();
         let per = self.shape.extent_pages as usize;
-        if owners.len() != self.extents.len() * per {
-            return Some(format!("the maps have {} pages, the index {} extents", owners.len(), self.extents.len()));
-        }
-        let mut pages: HashMap<TreeId, u32> = HashMap::new();
+        (0..).zip(owners.chunks_exact(per)).for_each(|(number, owners)| compared.extent(self, number, owners));
+        compared.end(self)
+    }
+}
+
+/// The index beside the owners that the maps say, an extent after the other. Nothing is set aside meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    extents: u32,
+    free: u64,
+    pages: HashMap<TreeId, u32>,
+    sets: [usize; 3],
+    wrong: Option<String>,
+}
+
+impl Comparison {
+    /// Compares the next extent.
+    pub(super) fn extent(&mut self, index: &Index, number: u32, owners: &[TreeId]) {
+        self.extents += 1;
+        let Some(extent) = index.extents.get(number as usize).filter(|_| self.wrong.is_none()) else { return };
         for &owner in owners.iter().filter(|&&o| o != TreeId::FREE) {
-            *pages.entry(owner).or_default() += 1;
+            *self.pages.entry(owner).or_default() += 1;
         }
-        let known = self.trees.iter().filter(|(_, t)| t.pages > 0);
-        if let Some((tree, t)) = known.clone().find(|(tree, t)| pages.get(tree) != Some(&t.pages)) {
-            return Some(format!(
-                "tree {tree} has {:?} pages in the maps and {} in the index",
-                pages.get(tree),
-                t.pages
-            ));
+        let count = owners.iter().filter(|&&o| o == TreeId::FREE).count();
+        self.free += count as u64;
+        if usize::from(extent.free) != count {
+            let known = extent.free;
+            self.wrong = Some(format!("extent {number} has {count} free pages in the maps and {known} in the index"));
+            return;
         }
-        if known.count() != pages.len() {
+        let filed = match extent.owner {
+            _ if count == 0 => return,
+            Owner::NOBODY if index.shape.has_map(number) => (0, index.headed.contains(&number)),
+            Owner::NOBODY => (1, index.whole.contains(&number)),
+            Owner::SHARED => (2, index.shared.contains(&number)),
+            Owner(tree) if index.trees.get(&TreeId(tree)).is_some_and(|t| t.partial.contains(&number)) => return,
+            Owner(tree) => {
+                self.wrong = Some(format!("extent {number} of tree {tree} cannot be found"));
+                return;
+            }
+        };
+        self.sets[filed.0] += 1;
+        if !filed.1 {
+            self.wrong = Some(format!("extent {number} is not in the set where it is looked for"));
+        }
+    }
+
+    /// All extents of the maps were compared: what is wrong.
+    pub(super) fn end(self, index: &Index) -> Option<String> {
+        if self.wrong.is_some() {
+            return self.wrong;
+        }
+        if self.extents != index.extents() {
+            return Some(format!("the maps have {} extents, the index {}", self.extents, index.extents()));
+        }
+        let known = index.trees.iter().filter(|(_, t)| t.pages > 0);
+        if let Some((tree, t)) = known.clone().find(|(tree, t)| self.pages.get(tree) != Some(&t.pages)) {
+            let in_maps = self.pages.get(tree);
+            return Some(format!("tree {tree} has {in_maps:?} pages in the maps and {} in the index", t.pages));
+        }
+        if known.count() != self.pages.len() {
             return Some("the maps know a tree that the index does not".into());
         }
-        let (mut whole, mut headed, mut shared, mut free) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), 0);
-        for (number, (extent, owners)) in (0..).zip(self.extents.iter().zip(owners.chunks_exact(per))) {
-            let count = owners.iter().filter(|&&o| o == TreeId::FREE).count();
-            free += count as u64;
-            if usize::from(extent.free) != count {
-                return Some(format!(
-                    "extent {number} has {count} free pages in the maps and {} in the index",
-                    extent.free
-                ));
-            }
-            match extent.owner {
-                _ if count == 0 => {}
-                Owner::NOBODY if self.shape.has_map(number) => drop(headed.insert(number)),
-                Owner::NOBODY => drop(whole.insert(number)),
-                Owner::SHARED => drop(shared.insert(number)),
-                Owner(tree) if self.trees.get(&TreeId(tree)).is_some_and(|t| t.partial.contains(&number)) => {}
-                Owner(tree) => return Some(format!("extent {number} of tree {tree} cannot be found")),
-            }
-        }
-        if (whole != self.whole) || (headed != self.headed) || (shared != self.shared) || free != self.free {
-            return Some("the sets of the index are not those of its extents".into());
-        }
-        None
+        let sets = [index.headed.len(), index.whole.len(), index.shared.len()];
+        (sets != self.sets || self.free != index.free)
+            .then(|| "the sets of the index are not those of its extents".into())
     }
 }
 
@@ -497,7 +568,7 @@ mod tests {
                 self.index.add(owners.iter().copied());
                 self.owners.extend(owners);
             }
-            self.index.settle(first);
+            self.index.settle(first..self.index.extents());
         }
 
         fn take(&mut self, tree: TreeId, near: PageId, pages: usize, keep: u64, reach: Reach) -> Option<Vec<PageId>> {
@@ -594,7 +665,7 @@ mod tests {
             for owners in both.owners.chunks(8) {
                 rebuilt.add(owners.iter().copied());
             }
-            rebuilt.settle(0);
+            rebuilt.settle(0..rebuilt.extents());
             prop_assert_eq!(rebuilt.differs(&both.owners), None);
         }
     }

@@ -1,7 +1,7 @@
 //! Which page belongs to whom. See docs/engine.md, "Space".
 //!
 //! 1. A page's owner is what its group's space map says; the maps are pages, changed only through redo. Everything in
-//!    memory is rebuilt from them by [`Space::open`].
+//!    memory is rebuilt from them: by [`Space::open`] from so many, from the others when space is wanted or the background has time.
 //! 2. Reserve before latching, take inside the mini-transaction. A page set aside is in nobody's map entry, so a crash
 //!    gives it back.
 //! 3. The latches of space come after all others of a mini-transaction: the header page first, then maps, then fresh
@@ -50,6 +50,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// Maps that are named together to the stream that reads them ahead while the index is built.
 const MAPS_NAMED: u32 = 4096;
 
+/// Bytes of maps that are read before a database is open.
+const READ_AT_OPEN: usize = 64 << 20;
+/// Maps that are read together later.
+const READ_LATER: u32 = 256;
+
 /// The pages of the data file and their owners.
 #[derive(Debug)]
 pub struct Space {
@@ -62,6 +67,8 @@ pub struct Space {
     growing: Role,
     /// Backups under way: the file does not become shorter (`shrink.rs`, 5).
     file_holds: AtomicU32,
+    /// The first group whose map may be unread. Changed under the role of growing.
+    unread: AtomicU32,
     growth: Mutex<Growth>,
     /// Most pages of one step of growth that was not asked for.
     grow_pages_max: AtomicU32,
@@ -117,31 +124,93 @@ impl Space {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn open(pool: Arc<Pool>) -> Result<Self> {
+        let maps = (READ_AT_OPEN / pool.page_bytes()) as u32;
+        Self::open_reading(pool, maps)
+    }
+
+    /// The same, with at most so many maps read, and the last.
+    fn open_reading(pool: Arc<Pool>, maps: u32) -> Result<Self> {
         let pages = pool.retry(|| {
             let header = pool.shared(header::PAGE)?;
             header::verify(&header).map_err(|why| Error::bad_page(header::PAGE, why))?;
             Ok(Field::Pages.get(&header))
         })?;
         let space = Self::empty(pool, pages);
-        let mut index = Index::new(space.shape);
         let groups = space.shape.groups(pages);
-        let mut ahead = Stream::default().sure();
-        for group in 0..groups {
-            if group % MAPS_NAMED == 0 {
-                ahead.name((group..groups.min(group + MAPS_NAMED)).map(|group| space.shape.map_of_group(group)));
-            }
-            ahead.next_is_due(&space.pool, usize::MAX);
-            space.with_owners(group, |owners| {
-                for extent in owners.chunks_exact(space.shape.extent_pages as usize) {
-                    index.add(extent.iter().copied());
+        let early = groups.min(maps.max(1));
+        // The last group is where the file grows: it is known from the beginning.
+        let last = (groups - 1).max(early);
+        for some in [0..early, last..groups] {
+            let mut ahead = Stream::default().sure();
+            for group in some.clone() {
+                if (group - some.start) % MAPS_NAMED == 0 {
+                    let named = group..some.end.min(group + MAPS_NAMED);
+                    ahead.name(named.map(|group| space.shape.map_of_group(group)));
                 }
-            })?;
-            ahead.came_to(space.shape.map_of_group(group));
+                ahead.next_is_due(&space.pool, usize::MAX);
+                space.with_owners(group, |owners| {
+                    let mut index = space.index.lock();
+                    for extent in owners.chunks_exact(space.shape.extent_pages as usize) {
+                        index.add(extent.iter().copied());
+                    }
+                })?;
+                ahead.came_to(space.shape.map_of_group(group));
+            }
+            if some.start == 0 {
+                let per_group = space.shape.group_pages / space.shape.extent_pages;
+                space.index.lock().add_unread((last - early) * per_group);
+            }
         }
-        index.settle(0);
-        *space.index.lock() = index;
+        {
+            let mut index = space.index.lock();
+            let extents = index.extents();
+            index.settle(0..extents);
+        }
+        space.unread.store(early, Relaxed);
         space.nothing_beyond()?;
         Ok(space)
+    }
+
+    /// Reads some of the maps that are unread; whether there were any. The caller has the role of growing; no latch may be held.
+    fn learn_some(&self) -> Result<bool> {
+        if self.index.lock().unread() == 0 {
+            return Ok(false);
+        }
+        let first = self.unread.load(Relaxed);
+        let some = first..self.shape.groups(self.pages()).min(first + READ_LATER);
+        let mut ahead = Stream::default().sure();
+        ahead.name(some.clone().map(|group| self.shape.map_of_group(group)));
+        for group in some {
+            ahead.next_is_due(&self.pool, usize::MAX);
+            let number = self.shape.map_of_group(group);
+            let first = group * self.shape.group_pages;
+            self.pool.retry(|| {
+                let map = self.pool.shared(number)?;
+                map::verify(&map).map_err(|why| Error::bad_page(number, why))?;
+                let count = (self.pages() - first).min(self.shape.group_pages) as u16;
+                let owners: Vec<_> = (0..count).map(|index| map::owner(&map, index)).collect();
+                self.index.lock().learn(first / self.shape.extent_pages, &owners);
+                Ok(())
+            })?;
+            ahead.came_to(number);
+            self.unread.store(group + 1, Relaxed);
+        }
+        Ok(true)
+    }
+
+    /// Reads all maps that are unread. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn learn_all(&self) -> Result<()> {
+        let _role = self.growing.take();
+        while self.learn_some()? {}
+        Ok(())
+    }
+
+    /// Pages whose maps have not been read since the opening: they count as in use, and for no tree.
+    pub fn unread_pages(&self) -> u64 {
+        u64::from(self.index.lock().unread()) * u64::from(self.shape.extent_pages)
     }
 
     /// The last map gives no page away that the file does not have yet: growth takes all of them for free.
@@ -167,6 +236,7 @@ impl Space {
             index: Mutex::new(Index::new(shape)),
             growing: Role::default(),
             file_holds: AtomicU32::new(0),
+            unread: AtomicU32::new(0),
             growth: Mutex::default(),
             grow_pages_max: AtomicU32::new((grow::GROW_BYTES_MAX / pool.page_bytes() as u64) as u32),
             sweeps: Mutex::default(),
@@ -189,9 +259,15 @@ impl Space {
         self.index.lock().free()
     }
 
-    /// Pages a tree owns or has set aside. Takes a short mutex, reads nothing.
+    /// Pages a tree owns or has set aside, as far as the maps have been read. Takes a short mutex, reads nothing.
     pub fn pages_of(&self, tree: TreeId) -> u32 {
         self.index.lock().pages_of(tree)
+    }
+
+    /// Whether a tree may own more pages than so many. Takes a short mutex, reads nothing.
+    pub fn may_own_more(&self, tree: TreeId, pages: u64) -> bool {
+        let index = self.index.lock();
+        index.unread() > 0 || u64::from(index.pages_of(tree)) > pages
     }
 
     // --- the header page

@@ -326,6 +326,56 @@ fn after_a_crash_the_owners_are_those_of_a_moment_not_before_the_last_flush() {
     }
 }
 
+/// A file of many groups, of which an opening reads two maps: what is changed before the others are read, and what they give then.
+#[test]
+fn maps_that_are_read_later_say_what_those_read_early_would() {
+    for seed in 0..4 {
+        let machine = Machine::new(seed, 96);
+        let running = machine.create();
+        let pages = 20_000;
+        let space = create(&running, pages);
+        let mut dice = Dice::seed_from_u64(seed);
+        let mut model = Model::new();
+        for tree in (16..20).map(TreeId) {
+            for _ in 0..12 {
+                let near = PageId(dice.random_range(0..pages));
+                for page in take(&space, tree, near, 200, Purpose::Grow).expect("there is room") {
+                    assert_eq!(model.insert(page, tree), None);
+                }
+            }
+        }
+        running.pool.flush_all().expect("the disk is well");
+        drop(space);
+        let space = Space::open_reading(running.pool.clone(), 1).expect("it opens");
+        let unread = space.unread_pages();
+        assert!(unread > u64::from(pages) / 2, "{unread}");
+        for _ in 0..40 {
+            change(&space, &mut model, &mut dice);
+        }
+        assert_eq!(owned(&space), model, "seed {seed}");
+        if seed % 2 == 0 {
+            // More than the maps read so far have: the others are read before the file grows.
+            let free = pages - model.len() as u32 - 200;
+            let before = space.pages();
+            for _ in 0..free / 2 / 200 {
+                for page in take(&space, TreeId(22), PageId(0), 200, Purpose::Grow).expect("there is room") {
+                    assert_eq!(model.insert(page, TreeId(22)), None);
+                }
+            }
+            assert_eq!(space.pages(), before, "there was room");
+            assert!(space.unread_pages() < unread);
+        }
+        while space.unread_pages() > 0 {
+            assert!(space.grow_step().expect("the maps are read"));
+            change(&space, &mut model, &mut dice);
+        }
+        assert_eq!(owned(&space), model, "seed {seed}");
+        // The check compares what is in memory with the maps.
+        assert_sound(&space);
+        assert_eq!(space.free_pages(), Space::open(running.pool.clone()).expect("it opens").free_pages());
+    }
+}
+
 #[test]
 fn a_dropped_tree_is_freed_in_pieces_whatever_comes_between() {
     let machine = Machine::new(1, 64);

@@ -401,6 +401,11 @@ impl Rig {
     /// Opens, through crashes while it opens. `None`: damage was named.
     fn open(&mut self, last: bool) -> Result<Option<Live>, String> {
         for attempt in 0.. {
+            if self.sim.has_lost_names() {
+                self.say(|| "  the file system has stopped, and is mounted anew".into());
+                self.sim.power_cut();
+                self.crashed(End::PowerCut);
+            }
             let how = if self.dice.percent(60) { End::PowerCut } else { End::Killed };
             let doomed = !last && attempt < 3 && self.dice.percent(85);
             let after = if !doomed {

@@ -153,7 +153,8 @@ numbers! {
     /// The data file.
     SpaceStats, "space" {
         data_bytes Gauge "The size of the data file, bytes.",
-        free_bytes Gauge "Space in it that belongs to no tree, bytes.",
+        free_bytes Gauge "Space in it that belongs to no tree, as far as its space maps have been read, bytes.",
+        unread_bytes Gauge "Space in it whose maps have not been read since the opening, bytes: counted as in use.",
         disk_free_bytes Gauge "Space left on its file system, bytes; 2^64 - 1 when that is unknown.",
         growths Counter "Times the data file grew.",
         growth_ns Counter "How long that took, ns, added up.",
