@@ -259,6 +259,15 @@ pub enum Error {
         /// The most at one time.
         max: usize,
     },
+    /// More transactions are prepared in place than log room and pages are kept for.
+    #[error(
+        "{max} transactions are prepared in place already, the most for which the pool keeps a page: commit or roll back one of them, prepare \
+         with `Transaction::prepare`, or raise pool_size"
+    )]
+    TooManyPrepared {
+        /// The most at one time.
+        max: usize,
+    },
     /// The transaction is over, or doomed by an earlier error.
     #[error("the transaction has ended: {why}")]
     TransactionEnded {

@@ -6,13 +6,15 @@
 
 use super::background::{Task, Threads, Work};
 use super::options::Options;
+use super::outside::Teller;
 use super::publish::Publisher;
 use super::stats::{Counts, Prepared};
 use super::transaction::Transaction;
 use crate::counted::Mutex;
 use crate::error::{Error, Result};
 use crate::format::TreeId;
-use crate::txn::{Engine, TreeState, TxOptions, Txn};
+use crate::txn::{Engine, Names, TreeState, TxOptions, Txn};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -81,11 +83,22 @@ pub(super) struct Inner {
     pub options: Mutex<Options>,
     pub counts: Arc<Counts>,
     prepared: Prepared,
+    pub teller: Teller,
     threads: Mutex<Option<Threads>>,
     publisher: Mutex<Option<Publisher>>,
     closed: AtomicBool,
     /// Counts waits before a transaction is run again: what the length of the next one is drawn from.
     backed_off: AtomicU64,
+}
+
+impl Names for Mutex<BTreeMap<Xid, Option<Txn>>> {
+    fn ended(&self, xid: &[u8]) {
+        self.lock().remove(&Xid(xid.to_vec()));
+    }
+
+    fn left(&self, xid: &[u8], txn: Txn) {
+        self.lock().insert(Xid(xid.to_vec()), Some(txn));
+    }
 }
 
 /// How often [`Database::transact`] runs a transaction, at most.
@@ -110,6 +123,7 @@ impl Inner {
             options: Mutex::new(options),
             counts,
             prepared,
+            teller: Teller::default(),
             threads: Mutex::new(threads),
             publisher: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -137,18 +151,45 @@ impl Inner {
         &self.work.engine
     }
 
-    /// Runs `prepare` with the name taken.
-    pub(super) fn prepare(&self, xid: &Xid, prepare: impl FnOnce() -> Result<Txn>) -> Result<()> {
+    /// Whether background work has threads of its own.
+    pub(super) fn has_threads(&self) -> bool {
+        self.threads.lock().is_some()
+    }
+
+    /// Takes a name for a transaction that is about to be prepared.
+    fn take_name(&self, xid: &Xid) -> Result<()> {
         if xid.0.is_empty() || xid.0.len() > XID_BYTES_MAX {
             return Err(Error::Usage(format!("an XID of {} bytes: 1 to {XID_BYTES_MAX} are allowed", xid.0.len())));
         }
-        {
-            let mut prepared = self.prepared.lock();
-            if prepared.contains_key(xid) {
-                return Err(Error::Usage(format!("a transaction is prepared as {xid} already")));
-            }
-            prepared.insert(xid.clone(), None);
+        let mut prepared = self.prepared.lock();
+        if prepared.contains_key(xid) {
+            return Err(Error::Usage(format!("a transaction is prepared as {xid} already")));
         }
+        prepared.insert(xid.clone(), None);
+        Ok(())
+    }
+
+    /// Runs `prepare` with the name taken. Where the transaction is prepared in place then, the name is its own.
+    pub(super) fn prepare_in_place<T>(
+        &self,
+        xid: &Xid,
+        txn: &mut Txn,
+        prepare: impl FnOnce(&mut Txn, Arc<dyn Names>) -> Result<T>,
+    ) -> Result<T> {
+        if txn.is_prepared() {
+            return Err(Error::Usage("the transaction is prepared already".into()));
+        }
+        self.take_name(xid)?;
+        let prepared = prepare(txn, self.prepared.clone());
+        if !txn.is_prepared() {
+            self.prepared.lock().remove(xid);
+        }
+        prepared
+    }
+
+    /// Runs `prepare` with the name taken.
+    pub(super) fn prepare(&self, xid: &Xid, prepare: impl FnOnce() -> Result<Txn>) -> Result<()> {
+        self.take_name(xid)?;
         match prepare() {
             Ok(txn) => {
                 self.prepared.lock().insert(xid.clone(), Some(txn));
@@ -175,6 +216,8 @@ impl Inner {
             threads.stop();
         }
         let closed = self.work.close();
+        self.engine().log().end_watch(closed.as_ref().err());
+        self.teller.join();
         // Last, so that what closing wrote is counted; whatever became of that.
         let publisher = self.publisher.lock().take();
         if let Some(publisher) = publisher {
@@ -189,6 +232,7 @@ impl Inner {
     /// would do any of that when dropped is kept for ever.
     fn leave(&mut self) {
         std::mem::forget((self.threads.get_mut().take(), self.publisher.get_mut().take()));
+        self.teller.leave();
         std::mem::forget((self.work.clone(), self.counts.clone(), self.prepared.clone()));
     }
 }
@@ -471,7 +515,10 @@ impl Database {
     /// What stopped it.
     pub fn step_task(&self, task: Task) -> Result<bool> {
         self.here()?;
-        self.inner.work.step(task)
+        let stepped = self.inner.work.step(task);
+        // Where there are threads, one of them calls.
+        let told = task == Task::Log && !self.inner.has_threads() && self.inner.engine().log().tell();
+        stepped.map(|more| more || told)
     }
 
     /// The directory.

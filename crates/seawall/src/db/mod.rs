@@ -16,6 +16,7 @@ mod memory;
 pub mod metrics;
 mod open;
 pub mod options;
+mod outside;
 pub mod publish;
 mod ranges;
 mod restart;
@@ -36,6 +37,7 @@ pub use open::Env;
 pub use options::{
     Change as OptionChange, FlushChoice, MemoryLimit, OptionInfo, Options, Preallocate, Source, TornPages, Warning,
 };
+pub use outside::LogPosition;
 pub use publish::Published;
 pub use ranges::{RangeEstimate, RangeOrder, Ranges};
 pub use shrink::{ShrinkProgress, Shrunk};

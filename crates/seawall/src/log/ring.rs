@@ -176,6 +176,11 @@ impl Ring {
         }
     }
 
+    /// A promise that was kept ([`Promise::keep`]): the same bytes, once.
+    pub(super) fn kept(&self, bytes: u64) -> Promise<'_> {
+        Promise { ring: self, bytes }
+    }
+
     /// Sleeps until room was given back, or there is something to write, or a while. Returns at once when there is room for `bytes`.
     pub(super) fn wait_for_room(&self, bytes: u64) {
         self.room.waiting.0.fetch_add(1, Ordering::SeqCst);
@@ -337,6 +342,13 @@ impl Scribe {
     /// The end of the last frame that lies wholly before the end of the last group.
     pub(super) fn whole(&self) -> u64 {
         self.whole
+    }
+}
+
+impl Promise<'_> {
+    /// Keeps it beyond its borrow of the ring: its bytes, for [`Ring::kept`].
+    pub(super) fn keep(self) -> u64 {
+        std::mem::ManuallyDrop::new(self).bytes
     }
 }
 

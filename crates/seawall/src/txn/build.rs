@@ -6,6 +6,7 @@
 //! 3. From the creation to the last row the transaction is half done: whatever becomes of the [`Building`], a tree with a part of its rows is not
 //!    committed.
 
+use super::prepared::Halted;
 use super::transaction::{SavepointAt, Txn};
 use super::trees::TreeState;
 use crate::btree::Builder;
@@ -41,7 +42,7 @@ impl Txn {
         let before = self.savepoint_within();
         let tree = self.create_tree(name)?;
         tree.is_built();
-        self.half_done = true;
+        self.halted = Some(Halted::HalfDone);
         let builder = Builder::new(tree.at, self.pool().page_bytes(), fill_percent);
         Ok(Building { tree, builder, before, rows: 0, failed: false })
     }
@@ -89,7 +90,7 @@ impl Txn {
             self.build_abandon(&building)?;
             return Err(error);
         }
-        self.half_done = false;
+        self.halted = None;
         Ok(building.tree)
     }
 
@@ -99,7 +100,7 @@ impl Txn {
     /// Those of a rollback: the transaction can only be rolled back then.
     pub fn build_abandon(&mut self, building: &Building) -> Result<()> {
         self.roll_back_to(building.before)?;
-        self.half_done = false;
+        self.halted = None;
         Ok(())
     }
 }

@@ -55,7 +55,7 @@ impl Txn {
     /// # Errors
     /// What stopped the rollback, which is completed in the background or by the next opening. It has begun anew all the same.
     pub fn restart(&mut self, options: TxOptions) -> Result<()> {
-        let undone = self.rollback_all();
+        let undone = self.decide_against();
         if undone.is_err() {
             // Dropped, it goes to where rollbacks are that stopped on the way.
             *self = Self::begin(self.engine.clone(), options);
@@ -66,7 +66,7 @@ impl Txn {
     }
 
     /// Begins anew what has ended.
-    fn renew(&mut self, options: TxOptions) {
+    pub(super) fn renew(&mut self, options: TxOptions) {
         debug_assert!(self.ended && self.writing.is_none(), "only what has ended begins anew");
         self.engine.locks.renew(&mut self.owner);
         if options.isolation == Isolation::ReadCommitted {
@@ -75,7 +75,7 @@ impl Txn {
         self.options = options;
         self.gave_way.set(false);
         self.gone = super::rollback::Gone::default();
-        (self.changes, self.ended, self.half_done, self.kept) = (0, false, false, false);
+        (self.changes, self.ended, self.halted, self.kept) = (0, false, None, false);
     }
 
     /// Reads and locks as this level says from now on. Another level has no use for the snapshot: it is given up.

@@ -9,12 +9,13 @@
 //!
 //! ```text
 //!   reading ──start──> writing ──commit_start──> committing ──finish──> ended
-//!                        │  └─────prepare──────> prepared ──commit/rollback──^
+//!                        │  └─────prepare──────> prepared ──commit/rollback──^        see [`super::prepared`]
 //!                        └────────rollback_all───────────────────────────────^
 //! ```
 
 use super::engine::{Engine, HELP_EVERY};
 use super::locks::{Conflict, LockOwner, Mode};
+use super::prepared::Halted;
 use super::rollback::Gone;
 use super::trees::{CatalogRow, TreeState};
 use super::undo::{Stream, UndoRecord};
@@ -123,8 +124,8 @@ pub struct Txn {
     /// The savepoints that are gone, and where this one stands: see [`super::rollback::Gone`].
     pub(super) gone: Gone,
     pub(super) ended: bool,
-    /// A change of several steps was stopped halfway and could not be taken back: it can only be rolled back.
-    pub(super) half_done: bool,
+    /// It takes no changes any more.
+    pub(super) halted: Option<Halted>,
     /// Not to be rolled back when dropped.
     pub(super) kept: bool,
 }
@@ -217,7 +218,7 @@ impl Txn {
             changes: 0,
             gone: Gone::default(),
             ended: false,
-            half_done: false,
+            halted: None,
             kept: false,
         }
     }
@@ -408,7 +409,7 @@ impl Txn {
     /// Read-only, poisoned, or too many writers.
     pub(super) fn start(&mut self) -> Result<()> {
         if self.writing.is_some() {
-            return whole(self.half_done);
+            return self.whole();
         }
         if self.options.access == Access::ReadOnly {
             return Err(Error::ReadOnly { why: "the transaction was begun read-only".into() });
@@ -475,7 +476,9 @@ impl Txn {
         let Some(writing) = &mut self.writing else { return Ok(Lsn::ZERO) };
         let engine = &self.engine;
         engine.health().check()?;
-        whole(self.half_done)?;
+        if self.halted.is_some() {
+            return self.log_prepared_commit();
+        }
         if !writing.stream.has_begun() {
             return Ok(Lsn::ZERO);
         }
@@ -492,7 +495,6 @@ impl Txn {
     /// Poisoned, or [`Error::OutcomeUnknown`].
     pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
         self.start()?;
-        whole(self.half_done)?;
         let writing = self.writing.as_mut().expect("started");
         let engine = &self.engine;
         engine.undo.ensure_room(&mut writing.stream, UndoRecord::Prepared { xid }.room_max())?;
@@ -513,13 +515,20 @@ impl Txn {
         self.kept = true;
     }
 
+    /// Refuses to go on with a transaction that takes no changes any more.
+    pub(super) fn whole(&self) -> Result<()> {
+        match &self.halted {
+            None => Ok(()),
+            Some(halted) => Err(halted.refusal()),
+        }
+    }
+
     /// Undoes everything and ends.
     ///
     /// # Errors
     /// What stopped the rollback; it is then completed in the background, or by the next opening.
     pub fn rollback(mut self) -> Result<()> {
-        self.kept = false;
-        self.rollback_all()
+        self.decide_against()
     }
 
     pub(super) fn rollback_all(&mut self) -> Result<()> {
@@ -567,6 +576,7 @@ impl Txn {
     /// In a process forked from its own: leaves everything as it is. What it would give back or close when dropped is kept for ever.
     fn leave(&mut self) {
         std::mem::forget((self.writing.take(), self.view.take(), self.owner.clone(), self.engine.clone()));
+        std::mem::forget(self.halted.take());
     }
 }
 
@@ -575,7 +585,13 @@ impl Drop for Txn {
         if !self.engine.instance.is_here() {
             return self.leave();
         }
-        if self.ended || self.kept || self.rollback_all().is_ok() {
+        if self.ended {
+            return;
+        }
+        if self.kept {
+            return self.leave_prepared();
+        }
+        if self.rollback_all().is_ok() {
             return;
         }
         // No room in the log, say, or a page that cannot be read now: it stays active, invisible and locked, and background work tries
@@ -584,15 +600,6 @@ impl Drop for Txn {
             self.engine.unfinished.lock().push(Unfinished { owner: self.owner.clone(), writing });
         }
     }
-}
-
-/// Refuses to go on with a transaction of which a part is half done.
-fn whole(half_done: bool) -> Result<()> {
-    if half_done {
-        let why = "one of its changes failed and could not be taken back: it can only be rolled back";
-        return Err(Error::TransactionEnded { why: why.into() });
-    }
-    Ok(())
 }
 
 /// A transaction whose rollback stopped on the way.
@@ -619,7 +626,7 @@ impl Txn {
             changes: 0,
             gone: Gone::default(),
             ended: false,
-            half_done: false,
+            halted: None,
             kept: false,
         }
     }
