@@ -9,6 +9,7 @@
 //!    shrinks. It latches parent and children exclusively, and never waits for the disk meanwhile.
 //! 5. What an entry means to whom is not known here: an entry that is marked deleted is an entry.
 
+mod bound;
 mod build;
 mod check;
 mod compact;
@@ -32,6 +33,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 
+pub use bound::KeyBound;
 pub use build::Builder;
 pub use check::{Finding, check, check_overflow};
 pub use compact::{Compaction, Moved};

@@ -9,6 +9,7 @@ mod cursor;
 mod database;
 pub mod doctor;
 pub mod dump;
+mod key_range;
 pub mod keys;
 mod load;
 mod marker;
@@ -17,11 +18,13 @@ pub mod metrics;
 mod open;
 pub mod options;
 mod outside;
+mod owned_cursor;
 pub mod publish;
 mod ranges;
 mod restart;
 mod set;
 mod shrink;
+mod small;
 pub mod stats;
 mod transaction;
 
@@ -31,6 +34,7 @@ pub use check::{Finding, Part, check_pages};
 pub use compact::{CompactOptions, CompactProgress, Compacted};
 pub use cursor::{Cursor, CursorMut, CursorOptions, KeyValue, LockMode, Position, Range};
 pub use database::{Database, Tree, XID_BYTES_MAX, Xid};
+pub use key_range::KeyRange;
 pub use load::{BuildOptions, TreeBuilder};
 pub use metrics::Stats;
 pub use open::Env;
@@ -38,6 +42,7 @@ pub use options::{
     Change as OptionChange, FlushChoice, MemoryLimit, OptionInfo, Options, Preallocate, Source, TornPages, Warning,
 };
 pub use outside::LogPosition;
+pub use owned_cursor::OwnedCursor;
 pub use publish::Published;
 pub use ranges::{RangeEstimate, RangeOrder, Ranges};
 pub use shrink::{ShrinkProgress, Shrunk};

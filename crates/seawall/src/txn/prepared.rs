@@ -97,7 +97,7 @@ impl Txn {
         };
         self.halted = Some(Halted::Prepared(Box::new(InPlace { xid: xid.into(), commit, names })));
         self.keep();
-        *self.view.get_mut() = None;
+        self.give_up_snapshot();
         self.engine.log().wait(end, level).map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
         Ok(end)
     }
@@ -175,7 +175,7 @@ impl Txn {
 
     fn hand_over(&mut self, xid: &[u8], names: &dyn Names) {
         // With all that it has: its locks, and the dead rows that it knows of. What stays here is a transaction that never began.
-        *self.view.get_mut() = None;
+        self.give_up_views();
         let empty = Self::begin(self.engine.clone(), self.options);
         names.left(xid, std::mem::replace(self, empty));
     }

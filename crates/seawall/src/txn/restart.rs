@@ -75,7 +75,9 @@ impl Txn {
         self.options = options;
         self.gave_way.set(false);
         self.gone = super::rollback::Gone::default();
-        (self.changes, self.ended, self.halted, self.kept) = (0, false, None, false);
+        (self.changes, self.undone) = (0, 0);
+        self.changed.fill(0);
+        (self.ended, self.halted, self.kept) = (false, None, false);
     }
 
     /// Reads and locks as this level says from now on. Another level has no use for the snapshot: it is given up.
@@ -87,6 +89,6 @@ impl Txn {
             // For the rest of its life: where its points lie is not known from now on, and a range could not cover them.
             self.owner.keep_points();
         }
-        *self.view.get_mut() = None;
+        self.give_up_snapshot();
     }
 }

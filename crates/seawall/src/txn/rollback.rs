@@ -138,6 +138,8 @@ impl Txn {
         engine.health().check()?;
         let Some((at, record)) = engine.undo.last_record(stream)? else { return Ok(false) };
         self.changes += 1;
+        self.undone += 1;
+        self.changed.fill(self.changes);
         if rows == Rows::StayLocked {
             // While the row still bears this transaction's id: no moment without a lock.
             let row = match record.get() {

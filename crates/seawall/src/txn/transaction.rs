@@ -119,8 +119,15 @@ pub struct Txn {
     pub(super) writing: Option<Writing>,
     /// Trees that have runs of dead rows for this transaction alone.
     pub(super) dead_in: RefCell<SmallVec<[Arc<TreeState>; 1]>>,
-    /// Counts changes, so that a cursor knows that its copy of a leaf is old.
+    /// Counts changes.
     pub(super) changes: u64,
+    /// The count at the last change of each tree, so that a cursor knows that its copy of a leaf is old; trees whose ids are the same modulo its
+    /// length share one.
+    pub(super) changed: [u64; CHANGED],
+    /// Counts changes that were undone.
+    pub(super) undone: u64,
+    /// What cursors that outlive a borrow have of views: gone with the transaction.
+    pub(super) lent: RefCell<Vec<Arc<LentView>>>,
     /// The savepoints that are gone, and where this one stands: see [`super::rollback::Gone`].
     pub(super) gone: Gone,
     pub(super) ended: bool,
@@ -128,6 +135,20 @@ pub struct Txn {
     pub(super) halted: Option<Halted>,
     /// Not to be rolled back when dropped.
     pub(super) kept: bool,
+}
+
+/// Trees whose changes are told apart.
+const CHANGED: usize = 8;
+
+/// Where a cursor keeps a view, which its transaction empties.
+pub(super) type LentView = crate::counted::Mutex<Lent>;
+
+/// A view that a cursor keeps as long as its transaction lives, or its statement.
+#[derive(Debug, Default)]
+pub(super) struct Lent {
+    /// The life of the transaction that has it in its list; 0 for none.
+    pub(super) to: u64,
+    pub(super) view: Option<ViewRef>,
 }
 
 /// What a transaction has from its first write.
@@ -216,6 +237,9 @@ impl Txn {
             writing: None,
             dead_in: RefCell::default(),
             changes: 0,
+            changed: [0; CHANGED],
+            undone: 0,
+            lent: RefCell::default(),
             gone: Gone::default(),
             ended: false,
             halted: None,
@@ -399,8 +423,34 @@ impl Txn {
     /// Read committed: gives up the statement's snapshot.
     pub fn end_statement(&mut self) {
         if self.options.isolation == Isolation::ReadCommitted {
-            *self.view.borrow_mut() = None;
+            self.give_up_views();
         }
+    }
+
+    /// Gives up the snapshot, and what cursors have of it.
+    pub(super) fn give_up_views(&mut self) {
+        *self.view.get_mut() = None;
+        for lent in self.lent.get_mut().drain(..) {
+            *lent.lock() = Lent::default();
+        }
+    }
+
+    /// The same in the middle of its life: what cursors have copied was for another view than the next.
+    pub(super) fn give_up_snapshot(&mut self) {
+        self.give_up_views();
+        self.changes += 1;
+        self.changed.fill(self.changes);
+    }
+
+    /// Counts changes of a tree.
+    pub(super) fn count_changes(&mut self, tree: TreeId, changes: u64) {
+        self.changes += changes;
+        self.changed[tree.0 as usize % CHANGED] = self.changes;
+    }
+
+    /// Changes when the tree was last changed, or another that shares its place.
+    pub(super) fn changes_of(&self, tree: TreeId) -> u64 {
+        self.changed[tree.0 as usize % CHANGED]
     }
 
     /// Makes the transaction one that writes.
@@ -505,7 +555,7 @@ impl Txn {
         })?;
         // Not only what it has written: the coordinator takes our word for it.
         engine.log().flush_to(end).map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
-        *self.view.borrow_mut() = None;
+        self.give_up_views();
         self.kept = true;
         Ok(())
     }
@@ -553,7 +603,7 @@ impl Txn {
     /// Lets everybody see the outcome.
     pub(super) fn end(&mut self) {
         self.ended = true;
-        *self.view.borrow_mut() = None;
+        self.give_up_views();
         if let Some(writing) = self.writing.take() {
             self.engine.active.end(writing.id);
             // After a rollback it has none.
@@ -575,7 +625,13 @@ impl Txn {
 impl Txn {
     /// In a process forked from its own: leaves everything as it is. What it would give back or close when dropped is kept for ever.
     fn leave(&mut self) {
-        std::mem::forget((self.writing.take(), self.view.take(), self.owner.clone(), self.engine.clone()));
+        std::mem::forget((
+            self.writing.take(),
+            self.view.take(),
+            self.lent.take(),
+            self.owner.clone(),
+            self.engine.clone(),
+        ));
         std::mem::forget(self.halted.take());
     }
 }
@@ -624,6 +680,9 @@ impl Txn {
             writing,
             dead_in: RefCell::default(),
             changes: 0,
+            changed: [0; CHANGED],
+            undone: 0,
+            lent: RefCell::default(),
             gone: Gone::default(),
             ended: false,
             halted: None,

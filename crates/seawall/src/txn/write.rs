@@ -164,7 +164,7 @@ impl Txn {
             let attempt = attempt.map_err(|error| tree.is_there(self.id(), &engine.active).err().unwrap_or(error))?;
             match attempt {
                 Attempt::Done { was_there } => {
-                    self.changes += 1;
+                    self.count_changes(tree.at.id, 1);
                     self.owner.add_weight(1);
                     return Ok(Some(was_there));
                 }
@@ -228,7 +228,7 @@ impl Txn {
             Ok(done)
         });
         let done = attempt.map_err(|error| tree.is_there(self.id(), &engine.active).err().unwrap_or(error))?;
-        self.changes += done as u64;
+        self.count_changes(tree.at.id, done as u64);
         self.owner.add_weight(done as u64);
         Ok(done)
     }
