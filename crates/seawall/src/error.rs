@@ -282,6 +282,15 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// The database was shut down, or is about to be: [`Database::shutdown`](crate::Database::shutdown).
+    #[error("the database was shut down: nothing is begun any more. Open it again")]
+    ShutDown,
+    /// The database is to be shut down, and transactions are open. No others begin.
+    #[error("{running} transactions or calls are running still: end them, then shut down again")]
+    StillRunning {
+        /// How many.
+        running: usize,
+    },
     /// This use of the interface makes no sense.
     #[error("{0}")]
     Usage(String),

@@ -8,6 +8,7 @@ use super::background::{Task, Threads, Work};
 use super::options::Options;
 use super::outside::Teller;
 use super::publish::Publisher;
+use super::shutdown::{Handle, Shutdown};
 use super::stats::{Counts, Prepared};
 use super::transaction::Transaction;
 use crate::counted::Mutex;
@@ -25,9 +26,18 @@ use std::time::Duration;
 ///
 /// It is of the process that opened it. After a `fork` the child has copies of all handles: each call on them is an [`Error::Usage`] (or empty,
 /// where the answer is no `Result`), and dropping them touches nothing.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Database {
+    // Before `inner`: see [`super::shutdown`].
+    handle: Handle,
     pub(super) inner: Arc<Inner>,
+}
+
+impl Clone for Database {
+    fn clone(&self) -> Self {
+        let inner = self.inner.clone();
+        Self { handle: self.handle.clone(), inner }
+    }
 }
 
 /// A tree of a database.
@@ -87,6 +97,7 @@ pub(super) struct Inner {
     threads: Mutex<Option<Threads>>,
     publisher: Mutex<Option<Publisher>>,
     closed: AtomicBool,
+    pub shutdown: Shutdown,
     /// Counts waits before a transaction is run again: what the length of the next one is drawn from.
     backed_off: AtomicU64,
 }
@@ -127,6 +138,7 @@ impl Inner {
             threads: Mutex::new(threads),
             publisher: Mutex::default(),
             closed: AtomicBool::new(false),
+            shutdown: Shutdown::default(),
             backed_off: AtomicU64::new(0),
         }
     }
@@ -208,6 +220,11 @@ impl Inner {
     }
 
     fn close(&self) -> Result<()> {
+        self.close_after(|| {})
+    }
+
+    /// Closes; `last` is called when background work has stopped.
+    pub(super) fn close_after(&self, last: impl FnOnce()) -> Result<()> {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
@@ -215,6 +232,7 @@ impl Inner {
         if let Some(threads) = threads {
             threads.stop();
         }
+        last();
         let closed = self.work.close();
         self.engine().log().end_watch(closed.as_ref().err());
         self.teller.join();
@@ -252,7 +270,11 @@ impl Drop for Inner {
 }
 
 impl Database {
-    /// Refuses what is asked for in a process that was forked from the one that opened it.
+    pub(super) fn new(inner: Inner) -> Self {
+        Self { handle: inner.shutdown.handle(), inner: Arc::new(inner) }
+    }
+
+    /// Refuses what is asked for in a process that was forked from the one that opened it, and after a shutdown.
     #[inline]
     pub(super) fn here(&self) -> Result<()> {
         self.inner.engine().instance.here()
@@ -336,7 +358,7 @@ impl Database {
     /// [`Transaction::take_snapshot`]), and a conflict with that snapshot fails.
     ///
     /// # Errors
-    /// None today; the result leaves room for limits.
+    /// [`Error::ShutDown`].
     pub fn begin(&self) -> Result<Transaction> {
         self.begin_with(TxOptions::default())
     }
@@ -347,6 +369,7 @@ impl Database {
     /// As [`Database::begin`].
     pub fn begin_with(&self, options: TxOptions) -> Result<Transaction> {
         self.here()?;
+        self.inner.shutdown.admit()?;
         let durability = options.durability.unwrap_or_else(|| self.inner.work.durability());
         let txn = Txn::begin(self.inner.engine().clone(), options);
         Ok(Transaction::new(self.inner.clone(), txn, durability))
@@ -448,7 +471,7 @@ impl Database {
     /// # Errors
     /// [`Error::Unknown`], [`Error::Poisoned`] and [`Error::NoSpace`] (it stays prepared), [`Error::OutcomeUnknown`].
     pub fn commit_prepared(&self, xid: &Xid) -> Result<()> {
-        self.here()?;
+        let _running = self.running()?;
         self.inner.engine().health().check()?;
         let txn = self.inner.take_prepared(xid)?;
         let begun = self.inner.counts.now();
@@ -472,7 +495,7 @@ impl Database {
     /// [`Error::Unknown`], [`Error::Poisoned`]; [`Error::NoSpace`] and reading errors: it is decided then, and completed in the background.
     /// [`Error::OutcomeUnknown`] when the log failed meanwhile: after the next opening it is prepared, or it is gone.
     pub fn rollback_prepared(&self, xid: &Xid) -> Result<()> {
-        self.here()?;
+        let _running = self.running()?;
         self.inner.engine().health().check()?;
         let taken = self.inner.take_prepared(xid)?;
         let log = self.inner.engine().log();
@@ -492,7 +515,7 @@ impl Database {
     /// # Errors
     /// [`Error::Poisoned`].
     pub fn checkpoint(&self) -> Result<()> {
-        self.here()?;
+        let _running = self.running()?;
         self.inner.work.engine.pool().flush_all().map(drop)
     }
 
@@ -530,10 +553,12 @@ impl Database {
     /// Closes: waits until all pages are written, so that the next opening has nothing to recover.
     ///
     /// # Errors
-    /// [`Error::Usage`] while another handle or transaction is alive; else what stopped it: nothing committed is lost.
+    /// [`Error::Usage`] while another handle or transaction is alive (see [`Database::shutdown`]); else what stopped it: nothing committed is lost.
     pub fn close(self) -> Result<()> {
         self.here()?;
-        match Arc::try_unwrap(self.inner) {
+        let Self { handle, inner } = self;
+        drop(handle);
+        match Arc::try_unwrap(inner) {
             Ok(inner) => inner.close(),
             Err(_) => {
                 Err(Error::Usage("the database is still in use: drop its transactions and other handles first".into()))

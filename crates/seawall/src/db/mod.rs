@@ -24,6 +24,7 @@ mod ranges;
 mod restart;
 mod set;
 mod shrink;
+mod shutdown;
 mod small;
 pub mod stats;
 mod transaction;

@@ -83,7 +83,7 @@ impl Database {
     /// # Errors
     /// [`Error::Poisoned`]: what was not durable before may be or not.
     pub fn flush_log(&self) -> Result<LogPosition> {
-        self.here()?;
+        let _running = self.running()?;
         let log = self.inner.engine().log();
         let head = log.head();
         log.flush_to(head)?;

@@ -412,6 +412,12 @@ impl Log {
         self.ring.promised() - self.ring.head()
     }
 
+    /// Admits nothing any more, if no mini-transaction is admitted now; whether that is so. Who asks for room then waits until the database is
+    /// poisoned.
+    pub fn seal(&self) -> bool {
+        self.ring.seal()
+    }
+
     /// Reserves the position of a body of exactly `bytes`. All pages of the mini-transaction are latched. Never fails.
     ///
     /// # Panics
