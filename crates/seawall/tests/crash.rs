@@ -22,7 +22,7 @@ mod api {
         Background, Database, Durability, Env, Error, Isolation, LockWait, OnConflict, Options, Savepoint, Task,
         Transaction, Tree, TxOptions, Xid,
     };
-    use seawall::{BuildOptions, CompactOptions, CursorOptions, Seek};
+    use seawall::{BuildOptions, CompactOptions, CursorOptions, IndexOptions, Seek};
     use std::ops::ControlFlow;
 
     /// Steps between two commits of a burst; the longest ends with a checkpoint.
@@ -70,6 +70,12 @@ mod api {
     ) -> Result<Tree, Error> {
         let rows = rows.iter().map(|(key, value)| (key, value));
         tx.build_tree(name, BuildOptions::default(), rows)
+    }
+
+    /// Makes a tree with the rows of another: an index of the simplest kind.
+    pub(crate) fn index(db: &Database, base: &Tree, name: &str) -> Result<Tree, Error> {
+        let options = IndexOptions { sort_bytes: 20_000, ..IndexOptions::default() };
+        db.build_index(base, name, options, |key, value, index| index.push(key, value), |_| Ok(()))
     }
 
     /// The key of a row that was found, and whether it was there to be deleted.

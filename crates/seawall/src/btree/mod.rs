@@ -27,11 +27,13 @@ mod overflow;
 mod redo;
 mod relocate;
 mod repack;
+mod sample;
 mod search;
 mod seek;
 mod split;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub use bound::KeyBound;
 pub use build::Builder;
@@ -51,6 +53,7 @@ pub use overflow::{
 pub use redo::{Insert, Patch, Remove, Replace, redo};
 pub use relocate::Children;
 pub use seek::Seek;
+pub use verify::Verify;
 
 use crate::error::{Corruption, Error, Stop};
 use crate::format::{PageId, TreeId};

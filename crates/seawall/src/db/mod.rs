@@ -3,12 +3,14 @@
 mod background;
 mod backup;
 mod calibrate;
+mod care;
 mod check;
 mod compact;
 mod cursor;
 mod database;
 pub mod doctor;
 pub mod dump;
+mod index;
 mod key_range;
 pub mod keys;
 mod load;
@@ -31,10 +33,12 @@ mod transaction;
 
 pub use background::{Background, Task};
 pub use backup::{Backup, BackupFile, BackupOptions, BackupProgress, BackupReport, Restored};
+pub use care::{LeafSample, TreeSample};
 pub use check::{Finding, Part, check_pages};
 pub use compact::{CompactOptions, CompactProgress, Compacted};
 pub use cursor::{Cursor, CursorMut, CursorOptions, KeyValue, LockMode, Position, Range};
 pub use database::{Database, Tree, XID_BYTES_MAX, Xid};
+pub use index::{IndexEntries, IndexOptions};
 pub use key_range::KeyRange;
 pub use load::{BuildOptions, TreeBuilder};
 pub use metrics::Stats;

@@ -13,6 +13,7 @@
 //! ```
 
 use super::dead::Dead;
+use super::rowlog::RowLogs;
 use super::views::{ActiveSet, View};
 use crate::btree::Tree as Btree;
 use crate::counted::RwLock;
@@ -79,13 +80,15 @@ pub struct TreeState {
     built: AtomicBool,
     /// Where dead rows lie.
     pub(super) dead: Dead,
+    /// Who is told of its changes.
+    pub(super) rows: RowLogs,
 }
 
 impl TreeState {
     fn new(owner: u64, row: CatalogRow) -> Self {
         let at = Btree { id: row.tree, root: row.root };
         let (dropper, creator, built) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        Self { at, owner, dropper, creator, built, dead: Dead::default() }
+        Self { at, owner, dropper, creator, built, dead: Dead::default(), rows: RowLogs::default() }
     }
 
     /// Says that `txn`, which has locked the whole tree, makes it. Before the first row.

@@ -294,12 +294,16 @@ impl Txn {
                     Change::Update | Change::Delete if !there => {
                         Ok(self.told(tree, key, Attempt::Done { was_there: false }))
                     }
-                    Change::Delete => self.mark_deleted(mtr, leaf, slot, tree, key),
+                    Change::Delete => {
+                        tree.rows.changed(self.id(), key);
+                        self.mark_deleted(mtr, leaf, slot, tree, key)
+                    }
                     Change::Insert | Change::Put | Change::Update => {
                         let payload_bytes = ENTRY_HEADER_BYTES + new.bytes.len();
                         if !node.fits_replace(slot, payload_bytes)? {
                             return Ok(Attempt::NoRoom(payload_bytes));
                         }
+                        tree.rows.changed(self.id(), key);
                         self.overwrite(mtr, leaf, slot, tree, key, new, there)
                     }
                 }?;
@@ -321,6 +325,7 @@ impl Txn {
                     return Ok(Attempt::NoRoom(payload_bytes));
                 }
                 let prefix_len = node.prefix_len();
+                tree.rows.changed(self.id(), key);
                 let Writing { id, stream, payload, .. } = self.writing.as_mut().expect("started");
                 let record = UndoRecord::Insert { tree: tree.at.id, root: tree.at.root, key };
                 let undo = engine.undo.append(stream, mtr, &record)?;

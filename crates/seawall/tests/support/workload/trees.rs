@@ -57,6 +57,8 @@ impl Rig {
         let company = self.company(live, 0);
         let asked = self.sim.now();
         match self.dice.below(4) {
+            // Drawn from no dice: seeds that were kept are what they were.
+            0 | 1 if trees < TREES_MAX && !self.kept && self.names % 3 == 1 => self.index(live),
             0 | 1 if trees < TREES_MAX => self.make_tree(live),
             0 => {
                 // A tree that is there is opened, not made.
@@ -85,6 +87,23 @@ impl Rig {
                 self.ddl(live, company, changes, asked, answer)
             }
         }
+    }
+
+    /// An index over a tree: one with the same rows.
+    fn index(&mut self, live: &mut Live) -> Step {
+        let Some((base, of)) = self.idle_tree(live, 0) else { return self.make_tree(live) };
+        let name = self.new_name();
+        self.say(|| format!("build {name}, an index of {base}"));
+        let (asked, company) = (self.sim.now(), self.company(live, 0));
+        let rows = self.model.rows(of, Bound::Unbounded, Bound::Unbounded, self.model.seq());
+        let answer = crate::api::index(&live.db, &live.trees[&of], &name);
+        let uid = self.model.new_uid();
+        live.built.insert(uid);
+        let changes = Changes {
+            names: BTreeMap::from([(uid, Some(name))]),
+            rows: rows.into_iter().map(|(key, value)| ((uid, key), Some(value))).collect(),
+        };
+        self.ddl(live, company, changes, asked, answer.map(|tree| Some((uid, tree))))
     }
 
     /// A change of names inside a transaction.
