@@ -255,7 +255,7 @@ impl Engine {
                 let mut dismantling = Dismantling::new(tree);
                 while there && !dismantling.step(&self.space)? {}
                 // A build that was stopped leaves pages of a long value that no leaf refers to.
-                while there && self.space.pages_of(tree.id) > 1 && !self.space.free_tree_step(tree.id, root, 512)? {}
+                while there && self.space.may_own_more(tree.id, 1) && !self.space.free_tree_step(tree.id, root, 512)? {}
                 self.pool().retry(|| {
                     let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
                     mtr.latch(at.page())?;
