@@ -595,3 +595,39 @@ fn what_is_prepared_in_place_ends_in_place() {
     let there: Vec<_> = db.begin().unwrap().iter(&tree).map(|entry| entry.unwrap().0).collect();
     assert_eq!(there, [key(0), key(3)]);
 }
+
+/// No snapshot sees a later commit without an earlier one, whatever readers do meanwhile.
+#[test]
+fn snapshots_see_commits_in_order() {
+    const COMMITS: u64 = 300;
+    let db = Database::in_memory().unwrap();
+    let tree = db.create_tree("t").unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut seen = 0;
+                while seen < COMMITS {
+                    let tx = db.begin().unwrap();
+                    // From the last to the first: one that is missing was not there when the snapshot was taken.
+                    let ids = tx.iter(&tree).rev().map(|row| u64::from_be_bytes(row.unwrap().0.try_into().unwrap()));
+                    let ids: Vec<u64> = ids.collect();
+                    assert!(ids.iter().copied().eq((1..=ids.len() as u64).rev()), "{ids:?}");
+                    assert!(ids.len() as u64 >= seen, "what was seen stays");
+                    seen = ids.len() as u64;
+                }
+            });
+        }
+        let mut prepared = Vec::new();
+        for id in 1..=COMMITS {
+            let mut tx = db.begin().unwrap();
+            tx.put(&tree, &key(id), b"v").unwrap();
+            tx.prepare_in_place(&xid(id), Durability::Deferred).unwrap();
+            prepared.push(tx);
+            if prepared.len() == 10 {
+                for mut tx in prepared.drain(..) {
+                    tx.commit_ordered().unwrap();
+                }
+            }
+        }
+    });
+}
