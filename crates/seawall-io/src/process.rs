@@ -6,6 +6,7 @@
 //!    not noticed.
 
 use crate::os::sys;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,5 +27,45 @@ impl Process {
     #[must_use]
     pub fn is_current(self) -> bool {
         self.forks == sys::forks()
+    }
+}
+
+/// A [`Process`] whose handles can be given up as a whole: then it is open in no process any more. Asking is as cheap as for a `Process`.
+///
+/// ```
+/// let gate = seawall_io::ProcessGate::new(seawall_io::Process::current());
+/// assert!(gate.is_open());
+/// gate.close();
+/// assert!(!gate.is_open() && gate.is_closed());
+/// ```
+#[derive(Debug)]
+pub struct ProcessGate(AtomicU64);
+
+/// No process has forked so often.
+const CLOSED: u64 = u64::MAX;
+
+impl ProcessGate {
+    /// Open in this process.
+    #[must_use]
+    pub fn new(process: Process) -> Self {
+        Self(AtomicU64::new(process.forks))
+    }
+
+    /// Whether it is open, and still in its process.
+    #[inline]
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == sys::forks()
+    }
+
+    /// Gives it up, for good.
+    pub fn close(&self) {
+        self.0.store(CLOSED, Ordering::SeqCst);
+    }
+
+    /// Whether it was given up.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == CLOSED
     }
 }

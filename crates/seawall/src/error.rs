@@ -107,6 +107,22 @@ pub enum Error {
         /// Where.
         on: LockedOn,
     },
+    /// Rows that must be in the order of their keys are not.
+    #[error(
+        "row {index} (counted from 0) has a smaller key than the row before it: sort the rows by their keys, as bytes"
+    )]
+    RowsOutOfOrder {
+        /// The first row that is out of order, counted from 0.
+        index: u64,
+    },
+    /// Of many rows to be inserted, one has the key of an earlier one or of a row that is there.
+    #[error("row {index} (counted from 0) cannot be inserted, its key exists: {on}")]
+    DuplicateRow {
+        /// The first row whose key exists, counted from 0.
+        index: u64,
+        /// Where.
+        on: LockedOn,
+    },
     /// A key is longer than the page size allows.
     #[error("a key of {len_bytes} bytes is too long: this database takes {max_bytes}")]
     KeyTooLong {
@@ -140,6 +156,12 @@ pub enum Error {
     /// The tree behind a handle was dropped.
     #[error("tree {tree} was dropped")]
     TreeDropped {
+        /// The tree.
+        tree: TreeId,
+    },
+    /// The tree was built after the snapshot was taken, and does not know what it held then.
+    #[error("tree {tree} was built after this transaction's snapshot was taken: end the transaction and begin another")]
+    TreeTooNew {
         /// The tree.
         tree: TreeId,
     },
@@ -196,9 +218,53 @@ pub enum Error {
         /// The file that is locked.
         path: PathBuf,
     },
+    /// The directory holds a backup, which is restored and not opened.
+    #[error(
+        "{path} holds a backup: opening it would change it. Restore it into a directory of its own (Database::restore)"
+    )]
+    IsABackup {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory holds a backup, or a database that is being restored, and it was not finished.
+    #[error(
+        "{path} holds an unfinished backup or restore: it was interrupted, or it is under way. Nothing in it can be used: when it is not under \
+         way, remove the directory and do it again"
+    )]
+    UnfinishedBackup {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A backup, or a chain of backups, that does not fit.
+    #[error("backup {path}: {why}")]
+    BadBackup {
+        /// The directory or file of the backup.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// Writers were faster than the backup copied the log. They were not stopped; the backup ended.
+    #[error("the backup ended: {}", too_slow(*held_bytes, *max_bytes, *disk_full))]
+    BackupTooSlow {
+        /// Log that it would have had to keep, bytes.
+        held_bytes: u64,
+        /// The most that it may keep, bytes: `BackupOptions::held_log_max`.
+        max_bytes: u64,
+        /// Whether the disk was full, and writers needed the files.
+        disk_full: bool,
+    },
     /// More transactions are writing at once than there are undo streams.
     #[error("{max} transactions are writing already: commit or roll back one of them first")]
     TooManyTransactions {
+        /// The most at one time.
+        max: usize,
+    },
+    /// More transactions are prepared in place than log room and pages are kept for.
+    #[error(
+        "{max} transactions are prepared in place already, the most for which the pool keeps a page: commit or roll back one of them, prepare \
+         with `Transaction::prepare`, or raise pool_size"
+    )]
+    TooManyPrepared {
         /// The most at one time.
         max: usize,
     },
@@ -216,9 +282,31 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// The database was shut down, or is about to be: [`Database::shutdown`](crate::Database::shutdown).
+    #[error("the database was shut down: nothing is begun any more. Open it again")]
+    ShutDown,
+    /// The database is to be shut down, and transactions are open. No others begin.
+    #[error("{running} transactions or calls are running still: end them, then shut down again")]
+    StillRunning {
+        /// How many.
+        running: usize,
+    },
     /// This use of the interface makes no sense.
     #[error("{0}")]
     Usage(String),
+}
+
+/// Why a backup did not keep up.
+fn too_slow(held_bytes: u64, max_bytes: u64, disk_full: bool) -> String {
+    if disk_full {
+        "the log's disk is full, and writers needed the files that the backup held. Free space there, then begin again"
+            .to_owned()
+    } else {
+        format!(
+            "it held {held_bytes} bytes of log that writers were done with, and held_log_max allows {max_bytes}. Raise rate or held_log_max, or \
+             begin again when less is written"
+        )
+    }
 }
 
 /// What is said of space that is kept free.

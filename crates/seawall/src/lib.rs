@@ -37,4 +37,4 @@ pub use db::*;
 pub use error::{Corruption, Error, Health, LockedOn, Result, Stop};
 pub use format::{PageId, TreeId, TxnId};
 pub use log::Durability;
-pub use txn::{Access, Isolation, LockWait, OnConflict, Seek, TxOptions};
+pub use txn::{Access, Isolation, LockWait, OnConflict, Readable, Seek, TxOptions};

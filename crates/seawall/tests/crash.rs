@@ -22,7 +22,7 @@ mod api {
         Background, Database, Durability, Env, Error, Isolation, LockWait, OnConflict, Options, Savepoint, Task,
         Transaction, Tree, TxOptions, Xid,
     };
-    use seawall::{CompactOptions, CursorOptions, Seek};
+    use seawall::{BuildOptions, CompactOptions, CursorOptions, IndexOptions, Seek};
     use std::ops::ControlFlow;
 
     /// Steps between two commits of a burst; the longest ends with a checkpoint.
@@ -60,6 +60,22 @@ mod api {
         }
         let key = cursor.key().to_vec();
         Ok(Some((key, cursor.delete())))
+    }
+
+    /// Makes a tree of sorted rows.
+    pub(crate) fn build(
+        tx: &mut Transaction,
+        name: &str,
+        rows: &[(Vec<u8>, std::sync::Arc<[u8]>)],
+    ) -> Result<Tree, Error> {
+        let rows = rows.iter().map(|(key, value)| (key, value));
+        tx.build_tree(name, BuildOptions::default(), rows)
+    }
+
+    /// Makes a tree with the rows of another: an index of the simplest kind.
+    pub(crate) fn index(db: &Database, base: &Tree, name: &str) -> Result<Tree, Error> {
+        let options = IndexOptions { sort_bytes: 20_000, ..IndexOptions::default() };
+        db.build_index(base, name, options, |key, value, index| index.push(key, value), |_| Ok(()))
     }
 
     /// The key of a row that was found, and whether it was there to be deleted.

@@ -6,8 +6,8 @@
 
 use proptest::prelude::*;
 use seawall::{
-    Background, CompactOptions, CursorOptions, Database, Env, Error, LockMode, Options, Position, Savepoint, Seek,
-    Transaction, Tree, Xid,
+    Background, BuildOptions, CompactOptions, CursorOptions, Database, Env, Error, LockMode, Options, Position,
+    Savepoint, Seek, Transaction, Tree, Xid,
 };
 use seawall_io::SystemClock;
 use seawall_sim::{SimDisk, SimOptions};
@@ -24,6 +24,8 @@ enum Step {
     InsertUniquePrefix(u8, usize, Vec<u8>),
     Put(u8, Vec<u8>, Vec<u8>),
     Fill(u8, u16, usize),
+    InsertMany(u8, Vec<(Vec<u8>, Vec<u8>)>),
+    Build(u8, Rows, u16, u32),
     Update(u8, Vec<u8>, Vec<u8>),
     Delete(u8, Vec<u8>),
     DeleteRange(u8, Bound<Vec<u8>>, Bound<Vec<u8>>),
@@ -107,6 +109,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (tree(), 0..8usize, key()).prop_map(|(tree, len, key)| Step::InsertUniquePrefix(tree, len, key)),
         12 => (tree(), key(), value()).prop_map(|(tree, key, value)| Step::Put(tree, key, value)),
         1 => (tree(), 1..200u16, 0..300usize).prop_map(|(tree, count, len)| Step::Fill(tree, count, len)),
+        1 => (tree(), prop::collection::vec((key(), value()), 0..30)).prop_map(|(tree, rows)| Step::InsertMany(tree, rows)),
+        1 => (0..5u8, prop::collection::btree_map(key(), value(), 0..40), 0..600u16, 50..=100u32)
+            .prop_map(|(tree, rows, more, fill)| Step::Build(tree, rows, more, fill)),
         4 => (tree(), key(), value()).prop_map(|(tree, key, value)| Step::Update(tree, key, value)),
         6 => (tree(), key()).prop_map(|(tree, key)| Step::Delete(tree, key)),
         1 => (tree(), bound(), bound()).prop_map(|(tree, from, to)| Step::DeleteRange(tree, from, to)),
@@ -275,6 +280,48 @@ impl Run {
                     let key = format!("fill-{at:05}").into_bytes();
                     self.tx().put(&tree, &key, &vec![at as u8; len]).unwrap();
                     self.rows(number).insert(key, vec![at as u8; len]);
+                }
+            }
+            Step::InsertMany(number, rows) => {
+                let tree = self.tree(number);
+                let known = self.rows(number);
+                let mut there = None;
+                for (index, (key, value)) in rows.iter().enumerate() {
+                    if known.contains_key(key) {
+                        there = Some(index as u64);
+                        break;
+                    }
+                    known.insert(key.clone(), value.clone());
+                }
+                match self.tx().insert_many(&tree, rows) {
+                    Ok(()) => assert_eq!(there, None),
+                    Err(Error::DuplicateRow { index, .. }) => assert_eq!(Some(index), there),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            Step::Build(number, mut rows, more, fill_percent) => {
+                rows.extend((0..more).map(|at| (format!("fill-{at:05}").into_bytes(), vec![at as u8; 20])));
+                match self.tx().build_tree(&tree_name(number), BuildOptions { fill_percent }, &rows) {
+                    Ok(tree) => {
+                        assert!(self.now.insert(number, rows.clone()).is_none());
+                        // One that cannot be built leaves nothing.
+                        let twice = rows.iter().chain(rows.iter().next());
+                        let again = self.tx().build_tree("again", BuildOptions { fill_percent }, twice);
+                        match again {
+                            Ok(_) => {
+                                assert!(rows.is_empty());
+                                self.tx().drop_tree("again").unwrap();
+                            }
+                            Err(Error::RowsOutOfOrder { index } | Error::DuplicateRow { index, .. }) => {
+                                assert_eq!(index as usize, rows.len());
+                            }
+                            Err(error) => panic!("{error}"),
+                        }
+                        let found: Rows = self.tx().iter(&tree).map(Result::unwrap).collect();
+                        assert_eq!(found, rows);
+                    }
+                    Err(Error::TreeExists { .. }) => assert!(self.now.contains_key(&number)),
+                    Err(error) => panic!("{error}"),
                 }
             }
             Step::Update(number, key, value) => {

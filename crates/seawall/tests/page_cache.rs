@@ -6,12 +6,12 @@
 #[path = "../../seawall-io/tests/common/skip.rs"]
 mod skip;
 
-use seawall::{Database, Options, Task};
+use seawall::{BackupOptions, Database, Options, Task};
 use seawall_io::{Disk, OpenHow, OsDisk};
 use std::path::Path;
 
 /// Files of a directory that are written through the page cache, once per opening or less.
-const SMALL: [&str; 4] = ["seawall.toml", "calibration", "creating", "stats"];
+const SMALL: [&str; 6] = ["seawall.toml", "calibration", "creating", "stats", "backup", "restored"];
 /// What one of those may leave there, bytes.
 const SMALL_BYTES: u64 = 64 << 10;
 
@@ -46,8 +46,12 @@ fn holds_nothing(dir: &Path, when: &str) {
     for name in ["data", "control", "doublewrite"] {
         assert!(files.iter().any(|file| file.0 == name), "{name} is there {when}: {files:?}");
     }
+    holds_none_of(&files, when);
+}
+
+fn holds_none_of(files: &[(String, u64, u64)], when: &str) {
     assert!(files.iter().any(|file| file.0.starts_with("redo.")), "a log is there {when}: {files:?}");
-    for (name, len, resident) in &files {
+    for (name, len, resident) in files {
         let small = SMALL.iter().any(|known| name.starts_with(known));
         let allowed = if small { SMALL_BYTES } else { 0 };
         assert!(
@@ -99,4 +103,43 @@ fn the_page_cache_holds_none_of_the_files() {
     holds_nothing(&dir, "after it was opened again");
     db.close().unwrap();
     holds_nothing(&dir, "at the end");
+}
+
+#[test]
+fn a_backup_leaves_no_page_cache_of_either_side() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    if !is_direct(scratch.path()) {
+        return;
+    }
+    let at = |name: &str| scratch.path().join(name);
+    let options = || {
+        Options::default()
+            .with_pool_size(2 << 20)
+            .with_data_initial_size(1 << 20)
+            .with_log_segment_size(256 << 10)
+            .with_log_capacity(4 << 20)
+            .with_log_buffer_size(1 << 20)
+    };
+    let db = Database::open_with(at("db"), options()).unwrap();
+    let tree = db.create_tree("t").unwrap();
+    let mut last = None;
+    for round in 0..3u8 {
+        db.transact(|tx| (0..4000u32).try_for_each(|key| tx.put(&tree, &key.to_be_bytes(), &[round; 600]))).unwrap();
+        db.checkpoint().unwrap();
+        let options = BackupOptions { rate: 0, incremental_from: last, ..BackupOptions::default() };
+        let to = at(&format!("backup-{round}"));
+        let report = db.backup_to(&to, &options).unwrap();
+        assert!(report.pages > 100, "{report:?}");
+        holds_nothing(&at("db"), "after a backup");
+        holds_none_of(&cached(&to), "in a backup");
+        last = Some(to);
+    }
+    let chain: Vec<_> = (0..3).map(|round| at(&format!("backup-{round}"))).collect();
+    Database::restore(&chain, at("restored")).unwrap();
+    holds_none_of(&cached(&at("restored")), "in what was restored");
+    chain.iter().for_each(|dir| holds_none_of(&cached(dir), "in a backup that was restored from"));
+    let copy = Database::open_with(at("restored"), options()).unwrap();
+    let tree = copy.open_tree("t").unwrap();
+    assert_eq!(copy.begin().unwrap().iter(&tree).count(), 4000);
+    db.close().unwrap();
 }

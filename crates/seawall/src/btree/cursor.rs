@@ -1,11 +1,14 @@
 //! Scans.
 //!
-//! 1. A cursor copies a leaf under its shared latch and goes on in the copy: it holds no latch and pins nothing between two calls, and its
-//!    entries are those of one moment of that leaf ([`Cursor::leaf_lsn`]).
-//! 2. The next leaf is the one that holds the copy's upper fence, the previous one the one that ends at its lower fence: found by descending, so
+//! 1. A cursor copies entries of a leaf under its shared latch and goes on in the copy: it holds no latch and pins nothing between two calls. What
+//!    the copy has of a leaf is of one moment of that leaf ([`Cursor::leaf_lsn`]).
+//! 2. It copies few entries at first: as many as the last seek was followed by, or as it knows will be asked for. More of them, and at last
+//!    the whole leaf, when they are asked for, if the leaf is as it was (its LSN says so) and in memory; otherwise it goes on by key. A page that was
+//!    freed meanwhile and still has that LSN has the entries of that moment, too.
+//! 3. The next leaf is the one that holds the copy's upper fence, the previous one the one that ends at its lower fence: found by descending, so
 //!    splits and merges in between neither hide nor repeat a key.
-//! 3. Before it goes on to the next leaf it looks ahead ([`LookAhead`]), which changes nothing about what it finds.
-//! 4. It knows nothing of visibility: entries marked deleted are entries.
+//! 4. Before it goes on to the next leaf it looks ahead ([`LookAhead`]), which changes nothing about what it finds.
+//! 5. It knows nothing of visibility: entries marked deleted are entries.
 
 use super::entry::Entry;
 use super::lookahead::LookAhead;
@@ -16,14 +19,31 @@ use crate::buffer::Pool;
 use crate::error::{Result, Stop};
 use crate::format::page;
 use crate::format::{Lsn, PageId};
+use std::cell::Cell;
+use std::ops::Range;
+
+/// Entries that are copied at first when nothing is known of what will be asked for.
+const ROWS_FIRST: usize = 4;
+/// Entries that are copied when those at first were not enough.
+const ROWS_MORE: usize = 32;
+/// More than this, and the leaf is copied whole.
+const ROWS_MAX: usize = 64;
+
+thread_local! {
+    /// The copy of the last cursor that was dropped here: the next one needs no memory of its own.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// A place in a tree.
 #[derive(Debug)]
 pub struct Cursor {
     tree: Tree,
-    /// The leaf as it was; empty before the first seek.
+    /// The leaf as it was, as far as it is copied: header, fences, and the slots in `have`. The rest means nothing.
     copy: Vec<u8>,
-    /// Where it stands; `None` when on no entry.
+    /// Whether there is a leaf in `copy`.
+    copied: bool,
+    have: Range<usize>,
+    /// Where it stands, a slot in `have`; `None` when on no entry.
     slot: Option<usize>,
     /// The key it stands on.
     key: Vec<u8>,
@@ -31,7 +51,18 @@ pub struct Cursor {
     fence: Vec<u8>,
     /// Where it came into the leaf.
     entered_at: usize,
+    /// Entries it has come to since the last seek; `None` before the first.
+    visited: Option<usize>,
     ahead: LookAhead,
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        if !self.copy.is_empty() {
+            // A thread that ends has no use for it.
+            let _kept = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.copy)));
+        }
+    }
 }
 
 impl Cursor {
@@ -41,12 +72,29 @@ impl Cursor {
         Self {
             tree,
             copy: Vec::new(),
+            copied: false,
+            have: 0..0,
             slot: None,
             key: Vec::new(),
             fence: Vec::new(),
             entered_at: 0,
+            visited: None,
             ahead: LookAhead::default(),
         }
+    }
+
+    /// Makes it one over `tree` that stands nowhere, and keeps its memory.
+    pub fn reset(&mut self, tree: Tree) {
+        (self.tree, self.copied, self.slot) = (tree, false, None);
+        self.key.clear();
+        self.ahead.reset();
+    }
+
+    /// Stands on none, and last stood on `key`.
+    pub fn leave_at(&mut self, key: &[u8]) {
+        self.slot = None;
+        self.key.clear();
+        self.key.extend_from_slice(key);
     }
 
     /// The tree it is in.
@@ -67,9 +115,9 @@ impl Cursor {
     pub fn seek(&mut self, pool: &Pool, to: Seek<'_>) -> Result<bool> {
         self.slot = None;
         self.ahead.before_seek(pool, &self.tree, to);
-        self.fill(pool, to)?;
+        let as_last = self.visited.replace(0).map(|rows| rows.max(1));
+        let slot = self.fill(pool, to, as_last)?;
         self.ahead.sought(page::number(&self.copy));
-        let slot = to.slot(&Node::open(&self.copy)?)?;
         self.entered_at = slot;
         if to.is_forward() { self.settle_up(pool, slot) } else { self.settle_down(pool, slot) }
     }
@@ -142,35 +190,128 @@ impl Cursor {
         }
     }
 
-    /// The leaf it last copied; `None` before the first seek.
+    /// The whole leaf that it is in; `None` before the first seek, and when the leaf is no longer as it was copied.
     ///
     /// # Errors
     /// [`Damaged`] when that is no node.
-    pub fn leaf(&self) -> Result<Option<Node<'_>>, Damaged> {
-        if self.copy.is_empty() { Ok(None) } else { Node::open(&self.copy).map(Some) }
+    pub fn whole_leaf(&mut self, pool: &Pool) -> Result<Option<Node<'_>>, Damaged> {
+        if !self.copied || !(self.have.len() == Node::open(&self.copy)?.count() || self.copy_whole(pool)?) {
+            return Ok(None);
+        }
+        Node::open(&self.copy).map(Some)
+    }
+
+    /// How many entries its leaf has; 0 before the first seek.
+    ///
+    /// # Errors
+    /// [`Damaged`] when that is no node.
+    pub fn leaf_count(&self) -> Result<usize, Damaged> {
+        if self.copied { Ok(Node::open(&self.copy)?.count()) } else { Ok(0) }
     }
 
     /// The page of the leaf it last copied.
     #[must_use]
     pub fn leaf_page(&self) -> PageId {
-        if self.copy.is_empty() { PageId::NONE } else { page::number(&self.copy) }
+        if self.copied { page::number(&self.copy) } else { PageId::NONE }
     }
 
     /// The LSN of that leaf when it was copied.
     #[must_use]
     pub fn leaf_lsn(&self) -> Lsn {
-        if self.copy.is_empty() { Lsn::ZERO } else { page::lsn(&self.copy) }
+        if self.copied { page::lsn(&self.copy) } else { Lsn::ZERO }
     }
 
-    /// Copies the leaf to look in first.
-    fn fill(&mut self, pool: &Pool, to: Seek<'_>) -> Result<()> {
-        let (tree, copy) = (self.tree, &mut self.copy);
+    /// Copies what is needed of the leaf to look in first, and returns the slot to begin with. Of the `rows` from there on, unless the scan ends
+    /// before; of as many as it is known to be for, when `None`.
+    fn fill(&mut self, pool: &Pool, to: Seek<'_>, rows: Option<usize>) -> Result<usize> {
+        if self.copy.is_empty() {
+            self.copy = SPARE.take();
+        }
+        let (tree, forward) = (self.tree, to.is_forward());
         pool.retry(|| {
             let leaf = to.leaf(&tree, pool)?;
-            copy.clear();
-            copy.extend_from_slice(&leaf);
-            Ok::<_, Stop>(())
+            let node = Node::open(&leaf)?;
+            let slot = to.slot(&node)?;
+            let rows = match rows {
+                Some(rows) => rows,
+                None => self.ahead.rows_from(&node, slot, forward)?.unwrap_or(ROWS_FIRST).max(1),
+            };
+            let have = if forward {
+                slot..slot.saturating_add(rows).min(node.count())
+            } else {
+                slot.saturating_sub(rows)..slot
+            };
+            self.take(&leaf, &node, have)?;
+            Ok::<_, Stop>(slot)
         })
+    }
+
+    /// Copies these slots of the leaf, or all.
+    fn take(&mut self, leaf: &[u8], node: &Node<'_>, slots: Range<usize>) -> Result<(), Damaged> {
+        self.copied = false;
+        if slots.len() > ROWS_MAX {
+            self.copy.clear();
+            self.copy.extend_from_slice(leaf);
+            self.have = 0..node.count();
+        } else {
+            node.copy_slots(slots.clone(), &mut self.copy)?;
+            self.have = slots;
+        }
+        self.copied = true;
+        Ok(())
+    }
+
+    /// Copies the slots around `slot` of the leaf that it is in; false when that is not as it was any more. No page is read for this.
+    fn copy_more(&mut self, pool: &Pool, slot: usize, forward: bool) -> Result<bool, Damaged> {
+        if self.have.len() >= ROWS_MORE {
+            return self.copy_whole(pool);
+        }
+        let Some(leaf) = pool.peek(self.leaf_page()).filter(|leaf| page::lsn(leaf) == self.leaf_lsn()) else {
+            return Ok(false);
+        };
+        let node = Node::open(&leaf)?;
+        let slots = if forward {
+            slot..(slot + ROWS_MORE).min(node.count())
+        } else {
+            (slot + 1).saturating_sub(ROWS_MORE)..slot + 1
+        };
+        self.take(&leaf, &node, slots)?;
+        Ok(true)
+    }
+
+    /// The same with all slots.
+    fn copy_whole(&mut self, pool: &Pool) -> Result<bool, Damaged> {
+        let Some(leaf) = pool.peek(self.leaf_page()).filter(|leaf| page::lsn(leaf) == self.leaf_lsn()) else {
+            return Ok(false);
+        };
+        self.copy.clear();
+        self.copy.extend_from_slice(&leaf);
+        self.have = 0..Node::open(&leaf)?.count();
+        Ok(true)
+    }
+
+    /// How many entries of the next leaf will be asked for.
+    fn rows_next(&self) -> Option<usize> {
+        // What was asked for in one leaf says what will be in the next.
+        self.visited.map(|rows| if rows < ROWS_MORE { ROWS_MORE } else { usize::MAX })
+    }
+
+    /// Copies `slot`, the next one on the way, and what comes after it. Where it is in what is copied then: the slot to look at first going forward, or
+    /// the one after that going backward.
+    fn go_on(&mut self, pool: &Pool, slot: usize, forward: bool) -> Result<usize> {
+        if self.copy_more(pool, slot, forward)? {
+            return Ok(slot + usize::from(!forward));
+        }
+        // The leaf has changed. What is next goes by the key it stood on.
+        self.slot = None;
+        let key = std::mem::take(&mut self.key);
+        let to = if forward { Seek::After(&key) } else { Seek::Before(&key) };
+        let filled = self.fill(pool, to, Some(ROWS_MORE));
+        self.key = key;
+        let slot = filled?;
+        self.ahead.sought(page::number(&self.copy));
+        self.entered_at = slot;
+        Ok(slot)
     }
 
     /// Stands on `slot`, or on the first entry of the leaves behind.
@@ -178,8 +319,13 @@ impl Cursor {
         loop {
             let node = Node::open(&self.copy)?;
             if slot < node.count() {
+                if !self.have.contains(&slot) {
+                    slot = self.go_on(pool, slot, true)?;
+                    continue;
+                }
                 node.key_into(slot, &mut self.key)?;
                 self.slot = Some(slot);
+                self.visited = self.visited.map(|rows| rows + 1);
                 return Ok(true);
             }
             self.slot = None;
@@ -189,17 +335,16 @@ impl Cursor {
             fence.extend_from_slice(upper);
             let (rows, leaf_rows) = (node.count().saturating_sub(self.entered_at), node.count());
             self.ahead.leave(pool, &self.tree, true, &fence, rows, leaf_rows);
-            let filled = self.fill(pool, Seek::AtLeast(&fence));
+            // A merge may have put smaller keys before those that are next.
+            let filled = self.fill(pool, Seek::AtLeast(&fence), self.rows_next());
             self.fence = fence;
-            filled?;
+            slot = filled?;
             self.ahead.came_to(pool, page::number(&self.copy));
-            let node = Node::open(&self.copy)?;
             // A page of long ago, where the disk lost a write, would lead to itself for ever.
+            let node = Node::open(&self.copy)?;
             if !node.covers(&self.fence) {
                 return Err(node.damaged("the key that led to it is not one of its own").into());
             }
-            // A merge may have put smaller keys before those that are next.
-            slot = node.search(&self.fence)?.slot;
             self.entered_at = slot;
         }
     }
@@ -209,8 +354,13 @@ impl Cursor {
         loop {
             let node = Node::open(&self.copy)?;
             if slot > 0 {
+                if !self.have.contains(&(slot - 1)) {
+                    slot = self.go_on(pool, slot - 1, false)?;
+                    continue;
+                }
                 node.key_into(slot - 1, &mut self.key)?;
                 self.slot = Some(slot - 1);
+                self.visited = self.visited.map(|rows| rows + 1);
                 return Ok(true);
             }
             self.slot = None;
@@ -223,16 +373,15 @@ impl Cursor {
             fence.extend_from_slice(lower);
             let (rows, leaf_rows) = (self.entered_at, node.count());
             self.ahead.leave(pool, &self.tree, false, &fence, rows, leaf_rows);
-            let filled = self.fill(pool, Seek::Before(&fence));
+            // A merge may have put larger keys behind those that are next.
+            let filled = self.fill(pool, Seek::Before(&fence), self.rows_next());
             self.fence = fence;
-            filled?;
+            slot = filled?;
             self.ahead.came_to(pool, page::number(&self.copy));
             let node = Node::open(&self.copy)?;
             if node.lower() >= self.fence.as_slice() {
                 return Err(node.damaged("the keys that led to it are not its own").into());
             }
-            // A merge may have put larger keys behind those that are next.
-            slot = node.search(&self.fence)?.slot;
             self.entered_at = slot;
         }
     }

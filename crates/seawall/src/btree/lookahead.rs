@@ -11,8 +11,10 @@
 //! 3. The tree may change under it. A leaf that was not named where the scan came to it makes it start over from there.
 //! 4. Its errors are the scan's to meet: here they only end the looking ahead.
 
-use super::Tree;
+use super::bound::KeyBound;
+use super::node::Node;
 use super::seek::Seek;
+use super::{Damaged, Tree};
 use crate::buffer::{Pool, Stream};
 use crate::error::Stop;
 use crate::format::PageId;
@@ -31,8 +33,10 @@ pub struct LookAhead {
     stream: Stream,
     /// Still to be named, in the order in which the scan will come there.
     plan: VecDeque<Span>,
-    /// What the scan keeps to.
-    bounds: Span,
+    /// What the scan keeps to: from the first key, included, ...
+    low: Vec<u8>,
+    /// ... to this.
+    high: KeyBound,
     forward: bool,
     running: bool,
     /// Hinted: begins at once.
@@ -52,7 +56,8 @@ impl Default for LookAhead {
         Self {
             stream: Stream::default(),
             plan: VecDeque::new(),
-            bounds: (Vec::new(), Bound::Unbounded),
+            low: Vec::new(),
+            high: KeyBound::default(),
             forward: true,
             running: false,
             long: false,
@@ -74,7 +79,42 @@ fn key_of(bound: &Bound<Vec<u8>>) -> &[u8] {
 impl LookAhead {
     /// Keeps to these bounds.
     pub fn within(&mut self, start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) {
-        self.bounds = (key_of(start).to_vec(), end.clone());
+        self.keep_to(start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]));
+    }
+
+    /// The same, in the memory that there is.
+    pub fn keep_to(&mut self, start: Bound<&[u8]>, end: Bound<&[u8]>) {
+        self.low.clear();
+        if let Bound::Included(key) | Bound::Excluded(key) = start {
+            self.low.extend_from_slice(key);
+        }
+        self.high.set(end);
+    }
+
+    /// As it was when it was made, for another scan; keeps its memory.
+    pub fn reset(&mut self) {
+        self.stop();
+        self.low.clear();
+        self.high.set(Bound::Unbounded);
+        if std::mem::take(&mut self.long) {
+            self.stream = Stream::default();
+        }
+        (self.forward, self.rows_left, self.leaf_rows, self.at) = (true, None, LEAF_ROWS, PageId::NONE);
+    }
+
+    /// How many of the entries from `slot` on the scan will go to, and the one at which it ends, as far as that is known.
+    pub(super) fn rows_from(&self, node: &Node<'_>, slot: usize, forward: bool) -> Result<Option<usize>, Damaged> {
+        if self.long {
+            return Ok(Some(usize::MAX));
+        }
+        let limit = self.rows_left.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        let end = match self.high.get() {
+            _ if !forward && self.low.is_empty() => None,
+            _ if !forward => Some(slot.saturating_sub(node.search(&self.low)?.slot) + 1),
+            Bound::Included(end) | Bound::Excluded(end) => Some(node.search(end)?.slot.saturating_sub(slot) + 1),
+            Bound::Unbounded => None,
+        };
+        Ok(limit.into_iter().chain(end).min())
     }
 
     /// The caller wants at most so many rows.
@@ -99,10 +139,10 @@ impl LookAhead {
 
     /// Whether nothing that the scan is for lies beyond `fence`.
     pub(super) fn ends_at(&self, forward: bool, fence: &[u8]) -> bool {
-        match &self.bounds.1 {
-            _ if !forward => fence <= &self.bounds.0[..],
-            Bound::Included(end) => fence > &end[..],
-            Bound::Excluded(end) => fence >= &end[..],
+        match self.high.get() {
+            _ if !forward => fence <= &self.low[..],
+            Bound::Included(end) => fence > end,
+            Bound::Excluded(end) => fence >= end,
             Bound::Unbounded => false,
         }
     }
@@ -152,7 +192,7 @@ impl LookAhead {
         self.leaf_rows = leaf_rows;
         self.rows_left = self.rows_left.map(|left| left.saturating_sub(rows as u64));
         if !self.running {
-            let has_end = if forward { self.bounds.1 != Bound::Unbounded } else { !self.bounds.0.is_empty() };
+            let has_end = if forward { self.high.get() != Bound::Unbounded } else { !self.low.is_empty() };
             let has_end = has_end || self.rows_left.is_some();
             if self.leaves < 2 && !has_end && !self.long {
                 return;
@@ -187,13 +227,13 @@ impl LookAhead {
         (self.running, self.forward) = (true, forward);
         self.stream.clear();
         self.plan.clear();
-        let (low, high) = &self.bounds;
+        let low = &self.low;
         self.plan.push_back(if forward {
             let from = match from {
                 Bound::Included(key) | Bound::Excluded(key) => key,
                 Bound::Unbounded => &[],
             };
-            (std::cmp::max(&low[..], from).to_vec(), high.clone())
+            (std::cmp::max(&low[..], from).to_vec(), self.high.get().map(<[u8]>::to_vec))
         } else {
             // A seek stays inside the bounds by its caller's promise.
             (low.clone(), from.map(<[u8]>::to_vec))

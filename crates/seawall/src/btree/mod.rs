@@ -9,6 +9,8 @@
 //!    shrinks. It latches parent and children exclusively, and never waits for the disk meanwhile.
 //! 5. What an entry means to whom is not known here: an entry that is marked deleted is an entry.
 
+mod bound;
+mod build;
 mod check;
 mod compact;
 mod cursor;
@@ -25,12 +27,16 @@ mod overflow;
 mod redo;
 mod relocate;
 mod repack;
+mod sample;
 mod search;
 mod seek;
 mod split;
 #[cfg(test)]
 mod tests;
+mod verify;
 
+pub use bound::KeyBound;
+pub use build::Builder;
 pub use check::{Finding, check, check_overflow};
 pub use compact::{Compaction, Moved};
 pub use cursor::Cursor;
@@ -47,6 +53,7 @@ pub use overflow::{
 pub use redo::{Insert, Patch, Remove, Replace, redo};
 pub use relocate::Children;
 pub use seek::Seek;
+pub use verify::Verify;
 
 use crate::error::{Corruption, Error, Stop};
 use crate::format::{PageId, TreeId};

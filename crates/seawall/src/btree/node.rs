@@ -15,6 +15,7 @@ use super::Damaged;
 use super::entry::Entry;
 use crate::format::page::{self, HEADER_BYTES, PageKind, u16_at, u32_at};
 use crate::format::{PageId, TreeId};
+use std::ops::Range;
 
 /// Offset of the number of slots, `u16`.
 pub(super) const COUNT: usize = HEADER_BYTES;
@@ -38,6 +39,8 @@ pub(super) const HINT_COUNT: usize = 16;
 pub(super) const SLOTS: usize = HINTS + 4 * HINT_COUNT;
 /// Bytes of a slot: offset `u16`, suffix length `u16`, payload length `u16`, head `u32`.
 pub const SLOT_BYTES: usize = 10;
+/// Entries with no more than this between them are copied in one piece, as those are that were inserted in order.
+const NEAR_BYTES: usize = 256;
 /// Flag: no key is too large for this node.
 pub(super) const UPPER_INFINITE: u16 = 1;
 
@@ -356,6 +359,42 @@ impl<'a> Node<'a> {
     /// [`Damaged`] when the slot lies or its payload does not decode.
     pub fn entry(&self, slot: usize) -> Result<Entry<'a>, Damaged> {
         Entry::decode(self.payload(slot)?).map_err(|malformed| self.damaged(malformed.0))
+    }
+
+    /// Copies what is asked of these slots to the same places of `copy`: the header, the fences, the slots and their entries. Everything else in `copy`
+    /// means nothing afterwards. A slot that lies does so in the copy, too.
+    ///
+    /// # Errors
+    /// [`Damaged`] when there are not so many slots.
+    pub(super) fn copy_slots(&self, slots: Range<usize>, copy: &mut Vec<u8>) -> Result<(), Damaged> {
+        let page = self.page;
+        if slots.end > self.count {
+            return Err(self.damaged("a slot beyond the last was asked for"));
+        }
+        copy.resize(page.len(), 0);
+        let mut same = |place: Range<usize>| copy[place.clone()].copy_from_slice(&page[place]);
+        same(0..SLOTS);
+        for fence in [LOWER, UPPER] {
+            let (at, len) = self.fence_at(fence);
+            same(at..at + len);
+        }
+        same(SLOTS + slots.start * SLOT_BYTES..SLOTS + slots.end * SLOT_BYTES);
+        let (mut low, mut high, mut bytes) = (page.len(), 0, 0);
+        for slot in slots.clone() {
+            let slot = self.slot(slot)?;
+            (low, high, bytes) = (low.min(slot.at), high.max(slot.at + slot.heap_bytes()), bytes + slot.heap_bytes());
+        }
+        if high <= page.len() && low < high && high - low <= bytes + NEAR_BYTES {
+            same(low..high);
+            return Ok(());
+        }
+        for slot in slots {
+            let slot = self.slot(slot)?;
+            if slot.at + slot.heap_bytes() <= page.len() {
+                same(slot.at..slot.at + slot.heap_bytes());
+            }
+        }
+        Ok(())
     }
 
     /// The child of a branch's slot.

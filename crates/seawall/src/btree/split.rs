@@ -150,6 +150,23 @@ impl Tree {
         }
     }
 
+    /// Makes room for a separator of `bytes` bytes in the branch just above the leaf of `key`. No latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; those of reading.
+    pub(super) fn make_room_for_child(&self, space: &Space, key: &[u8], bytes: usize) -> Result<()> {
+        let (mut level, mut need) = (1, Need::Separator(bytes));
+        loop {
+            let mut reserved = space.reserve(self.id, self.root, 1, Purpose::Grow)?;
+            let outcome = space.pool().retry(|| self.try_split(space.pool(), &mut reserved, key, level, need))?;
+            match outcome {
+                Outcome::Room if level == 1 => return Ok(()),
+                Outcome::Room | Outcome::Changed => (level, need) = (1, Need::Separator(bytes)),
+                Outcome::ParentFull(bytes) => (level, need) = (level + 1, Need::Separator(bytes)),
+            }
+        }
+    }
+
     fn try_split(
         &self,
         pool: &Pool,

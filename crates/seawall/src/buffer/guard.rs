@@ -353,6 +353,29 @@ impl Pin<'_> {
     }
 }
 
+/// A [`Pin`] without its borrow of the pool. It goes back by [`Pool::unkeep`].
+#[derive(Debug)]
+#[must_use = "a pin that is not given back keeps its page in memory until the database is closed"]
+pub struct KeptPin {
+    frame: u32,
+    page: PageId,
+}
+
+impl Pin<'_> {
+    /// Keeps the page in memory beyond the borrow of the pool.
+    pub fn keep(self) -> KeptPin {
+        let pin = std::mem::ManuallyDrop::new(self);
+        KeptPin { frame: pin.frame, page: pin.page }
+    }
+}
+
+impl Pool {
+    /// Takes up a pin that was kept; dropped, the page may be evicted again.
+    pub fn unkeep(&self, KeptPin { frame, page }: KeptPin) -> Pin<'_> {
+        Pin { pool: self, frame, page }
+    }
+}
+
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
         self.pool.frames.get(self.frame).unpin();

@@ -39,7 +39,7 @@ mod unfinished;
 pub use clean::Progress;
 pub use control::{CONTROL_FILE, Control};
 pub use doublewrite::DOUBLEWRITE_FILE;
-pub use guard::{PageRead, PageWrite, Pin};
+pub use guard::{KeptPin, PageRead, PageWrite, Pin};
 pub use mtr::{Held, MTR_BYTES_SMALL, Mtr, MtrSize};
 pub use pool::{DATA_FILE, FRAMES_MIN, Pool, PoolConfig};
 pub use read::{Warm, lend};

@@ -20,7 +20,7 @@ use super::guard::PageWrite;
 use super::pool::Pool;
 use crate::error::{Error, Result, Stop};
 use crate::format::{Lsn, PageId, tag};
-use crate::log::{Credit, MTR_BYTES_MAX, NoRoom, push_record};
+use crate::log::{Credit, KeptRoom, MTR_BYTES_MAX, NoRoom, push_record};
 use smallvec::SmallVec;
 use std::cell::Cell;
 
@@ -98,9 +98,26 @@ impl<'p> Mtr<'p> {
                 Err(NoRoom::Buffer) => pool.log().make_room(size.bytes())?,
             }
         };
+        Ok(Self::with(pool, size, credit))
+    }
+
+    /// Begins one in room that was kept for it, of `size`: waits for nothing and does no I/O.
+    #[must_use]
+    pub fn begin_kept(pool: &'p Pool, size: MtrSize, kept: KeptRoom) -> Self {
+        Self::with(pool, size, pool.log().credit(kept))
+    }
+
+    #[inline]
+    fn with(pool: &'p Pool, size: MtrSize, credit: Credit<'p>) -> Self {
         let body = BODY.take();
         debug_assert!(body.is_empty(), "put back empty");
-        Ok(Self { pool, credit: Some(credit), size, pages: SmallVec::new(), body })
+        Self { pool, credit: Some(credit), size, pages: SmallVec::new(), body }
+    }
+
+    /// Keeps the room of a mini-transaction that logs nothing now, for [`Mtr::begin_kept`] with its size.
+    pub fn keep_room(mut self) -> KeptRoom {
+        assert!(self.body.is_empty(), "what was changed is logged");
+        self.credit.take().expect("it is not committed").keep()
     }
 
     fn hold(&mut self, page: PageWrite<'p>, fresh: bool) -> Held {

@@ -251,6 +251,11 @@ impl Pool {
         &self.control
     }
 
+    /// The disk that its files are on.
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
     /// How it was made.
     pub fn config(&self) -> &PoolConfig {
         &self.config

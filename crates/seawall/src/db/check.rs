@@ -83,7 +83,7 @@ impl fmt::Display for Finding {
     }
 }
 
-fn advice(part: Part) -> &'static str {
+pub(super) fn advice(part: Part) -> &'static str {
     match part {
         Part::Page => {
             "Restore the database from a backup; what can still be read `seawall dump` saves. Then look at the disk"

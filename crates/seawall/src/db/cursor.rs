@@ -5,8 +5,9 @@ use super::transaction::Transaction;
 use crate::btree::LookAhead;
 use crate::error::{Error, Result};
 use crate::format::TreeId;
-use crate::txn::{LockWait, Mode, Scan, ScanLock, Seek, Txn};
+use crate::txn::{LockWait, Mode, Scan, ScanLock, Seek, TreeState, Txn};
 use std::ops::{Bound, Deref, RangeBounds};
+use std::sync::Arc;
 
 /// A lock's strength.
 pub type LockMode = Mode;
@@ -91,9 +92,21 @@ pub struct CursorMut<'t> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
     /// The tree, and the opening of the database.
-    of: (TreeId, u64),
-    key: Vec<u8>,
-    on_entry: bool,
+    pub(super) of: (TreeId, u64),
+    pub(super) key: Vec<u8>,
+    pub(super) on_entry: bool,
+}
+
+impl Position {
+    /// Whether it is one in this tree of this opening.
+    pub(super) fn check(&self, here: (TreeId, u64)) -> Result<()> {
+        if self.of == here {
+            return Ok(());
+        }
+        let ((there, owner), (here, me)) = (self.of, here);
+        let whose = if owner == me { "" } else { " of another database, or of an earlier opening of this one" };
+        Err(Error::Usage(format!("a position in tree {there}{whose} for a cursor over tree {here}")))
+    }
 }
 
 impl<'t> Cursor<'t> {
@@ -105,8 +118,7 @@ impl<'t> Cursor<'t> {
     /// locks locks nothing beyond.
     #[must_use]
     pub fn within<K: AsRef<[u8]>>(self, range: impl RangeBounds<K>) -> Self {
-        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        Self(self.0.within(own(range.start_bound()), own(range.end_bound())))
+        Self(self.0.within(range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref)))
     }
 
     /// Goes to an entry; whether there is one. If not, the cursor stands on none.
@@ -148,6 +160,14 @@ impl<'t> Cursor<'t> {
         self.0.value()
     }
 
+    /// Key and value of the entry it stands on, lent together.
+    ///
+    /// # Errors
+    /// As [`Cursor::value`].
+    pub fn entry(&mut self) -> Result<(&[u8], &[u8])> {
+        self.0.entry()
+    }
+
     /// Where it stands.
     #[must_use]
     pub fn position(&self) -> Position {
@@ -159,11 +179,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::seek`]; [`Error::Usage`] for a position in another tree or of another database.
     pub fn restore(&mut self, position: &Position) -> Result<bool> {
-        if position.of != self.0.tree() {
-            let ((there, owner), (here, me)) = (position.of, self.0.tree());
-            let whose = if owner == me { "" } else { " of another database, or of an earlier opening of this one" };
-            return Err(Error::Usage(format!("a position in tree {there}{whose} for a cursor over tree {here}")));
-        }
+        position.check(self.0.tree())?;
         let found = self.0.seek(Seek::AtLeast(&position.key))?;
         Ok(found && position.on_entry && self.0.key() == position.key)
     }
@@ -178,8 +194,7 @@ impl<'t> CursorMut<'t> {
     /// As [`Cursor::within`].
     #[must_use]
     pub fn within<K: AsRef<[u8]>>(self, range: impl RangeBounds<K>) -> Self {
-        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        let (start, end) = (own(range.start_bound()), own(range.end_bound()));
+        let (start, end) = (range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref));
         Self { scan: self.scan.within(start, end), ..self }
     }
 
@@ -222,6 +237,14 @@ impl<'t> CursorMut<'t> {
         self.scan.value()
     }
 
+    /// As [`Cursor::entry`].
+    ///
+    /// # Errors
+    /// As [`Cursor::value`].
+    pub fn entry(&mut self) -> Result<(&[u8], &[u8])> {
+        self.scan.entry()
+    }
+
     /// Deletes the entry it stands on, in one descent. The cursor stands on none afterwards; [`CursorMut::next`] and [`CursorMut::prev`] go on from
     /// where the entry was. False, with nothing done, when another transaction has deleted the row since the cursor read it: not with a cursor that
     /// locks, nor where conflicts fail.
@@ -241,7 +264,11 @@ impl<'t> CursorMut<'t> {
 #[derive(Debug)]
 pub struct Range<'t> {
     front: Scan<&'t Txn>,
-    back: Scan<&'t Txn>,
+    /// Made when it is first asked for its end.
+    back: Option<Scan<&'t Txn>>,
+    txn: &'t Txn,
+    tree: Arc<TreeState>,
+    hints: (bool, Option<u64>),
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
     front_began: bool,
@@ -255,12 +282,13 @@ pub type KeyValue = (Vec<u8>, Vec<u8>);
 
 impl<'t> Range<'t> {
     pub(super) fn new(tx: &'t Transaction, tree: &Tree, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
-        let scan = || tx.txn().scan(&tree.state, ScanLock::None).within(start.clone(), end.clone());
-        let front = scan();
-        let back = scan().seeing(&front);
+        let front = tx.txn().scan(&tree.state, ScanLock::None);
         Self {
-            front,
-            back,
+            front: front.within(borrowed(&start), borrowed(&end)),
+            back: None,
+            txn: tx.txn(),
+            tree: tree.state.clone(),
+            hints: (false, None),
             done: is_empty(&start, &end),
             start,
             end,
@@ -268,6 +296,21 @@ impl<'t> Range<'t> {
             back_began: false,
             values: true,
         }
+    }
+
+    /// The scan from the end.
+    fn back(&mut self) -> &mut Scan<&'t Txn> {
+        let Self { front, back, txn, tree, hints: (long, limit), start, end, .. } = self;
+        back.get_or_insert_with(|| {
+            let mut back = txn.scan(tree, ScanLock::None).within(borrowed(start), borrowed(end)).seeing(front);
+            if *long {
+                back.look_ahead().long();
+            }
+            if let Some(rows) = *limit {
+                back.look_ahead().limit(rows);
+            }
+            back
+        })
     }
 
     /// The same without values: long ones are not read.
@@ -279,7 +322,7 @@ impl<'t> Range<'t> {
     #[must_use]
     pub fn long(mut self) -> Self {
         self.front.look_ahead().long();
-        self.back.look_ahead().long();
+        self.hints.0 = true;
         self
     }
 
@@ -287,7 +330,7 @@ impl<'t> Range<'t> {
     #[must_use]
     pub fn limit(mut self, rows: u64) -> Self {
         self.front.look_ahead().limit(rows);
-        self.back.look_ahead().limit(rows);
+        self.hints.1 = Some(rows);
         self
     }
 
@@ -303,21 +346,27 @@ impl<'t> Range<'t> {
     }
 
     fn step(&mut self, forward: bool) -> Result<Option<KeyValue>> {
-        let (scan, began) =
-            if forward { (&mut self.front, &mut self.front_began) } else { (&mut self.back, &mut self.back_began) };
-        let there = if std::mem::replace(began, true) {
-            if forward { scan.next()? } else { scan.prev()? }
-        } else {
-            scan.seek(match (if forward { &self.start } else { &self.end }, forward) {
-                (Bound::Unbounded, true) => Seek::First,
-                (Bound::Unbounded, false) => Seek::Last,
-                (Bound::Included(key), true) => Seek::AtLeast(key),
-                (Bound::Excluded(key), true) => Seek::After(key),
-                (Bound::Included(key), false) => Seek::AtMost(key),
-                (Bound::Excluded(key), false) => Seek::Before(key),
-            })?
+        let began = std::mem::replace(if forward { &mut self.front_began } else { &mut self.back_began }, true);
+        let there = match (began, forward) {
+            (true, true) => self.front.next()?,
+            (true, false) => self.back().prev()?,
+            (false, true) => self.front.seek(match &self.start {
+                Bound::Unbounded => Seek::First,
+                Bound::Included(key) => Seek::AtLeast(key),
+                Bound::Excluded(key) => Seek::After(key),
+            })?,
+            (false, false) => {
+                let end = self.end.clone();
+                self.back().seek(match &end {
+                    Bound::Unbounded => Seek::Last,
+                    Bound::Included(key) => Seek::AtMost(key),
+                    Bound::Excluded(key) => Seek::Before(key),
+                })?
+            }
         };
-        let key = scan.key();
+        let front = self.front.key();
+        let back = self.back.as_ref().map_or(&[][..], Scan::key);
+        let key = if forward { front } else { back };
         let inside = there && {
             if forward {
                 match &self.end {
@@ -334,19 +383,15 @@ impl<'t> Range<'t> {
             }
         };
         // The two ends have met when one comes to what the other has given.
-        let met = inside
-            && if forward {
-                self.back_began && self.back.key() <= self.front.key()
-            } else {
-                self.front_began && self.front.key() >= self.back.key()
-            };
+        let met = inside && if forward { self.back_began && back <= front } else { self.front_began && front >= back };
         if !inside || met {
             self.done = true;
             return Ok(None);
         }
-        let scan = if forward { &mut self.front } else { &mut self.back };
+        let values = self.values;
+        let scan = if forward { &mut self.front } else { self.back() };
         let key = scan.key().to_vec();
-        let value = if self.values { scan.value()?.to_vec() } else { Vec::new() };
+        let value = if values { scan.value()?.to_vec() } else { Vec::new() };
         Ok(Some((key, value)))
     }
 
@@ -372,6 +417,10 @@ impl DoubleEndedIterator for Range<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.give(false)
     }
+}
+
+fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(|key| &key[..])
 }
 
 pub(super) fn is_empty(start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) -> bool {

@@ -6,13 +6,16 @@
 
 use super::background::{Task, Threads, Work};
 use super::options::Options;
+use super::outside::Teller;
 use super::publish::Publisher;
+use super::shutdown::{Handle, Shutdown};
 use super::stats::{Counts, Prepared};
 use super::transaction::Transaction;
 use crate::counted::Mutex;
 use crate::error::{Error, Result};
 use crate::format::TreeId;
-use crate::txn::{Engine, TreeState, TxOptions, Txn};
+use crate::txn::{Engine, Names, TreeState, TxOptions, Txn};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,9 +26,18 @@ use std::time::Duration;
 ///
 /// It is of the process that opened it. After a `fork` the child has copies of all handles: each call on them is an [`Error::Usage`] (or empty,
 /// where the answer is no `Result`), and dropping them touches nothing.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Database {
+    // Before `inner`: see [`super::shutdown`].
+    handle: Handle,
     pub(super) inner: Arc<Inner>,
+}
+
+impl Clone for Database {
+    fn clone(&self) -> Self {
+        let inner = self.inner.clone();
+        Self { handle: self.handle.clone(), inner }
+    }
 }
 
 /// A tree of a database.
@@ -81,11 +93,23 @@ pub(super) struct Inner {
     pub options: Mutex<Options>,
     pub counts: Arc<Counts>,
     prepared: Prepared,
+    pub teller: Teller,
     threads: Mutex<Option<Threads>>,
     publisher: Mutex<Option<Publisher>>,
     closed: AtomicBool,
+    pub shutdown: Shutdown,
     /// Counts waits before a transaction is run again: what the length of the next one is drawn from.
     backed_off: AtomicU64,
+}
+
+impl Names for Mutex<BTreeMap<Xid, Option<Txn>>> {
+    fn ended(&self, xid: &[u8]) {
+        self.lock().remove(&Xid(xid.to_vec()));
+    }
+
+    fn left(&self, xid: &[u8], txn: Txn) {
+        self.lock().insert(Xid(xid.to_vec()), Some(txn));
+    }
 }
 
 /// How often [`Database::transact`] runs a transaction, at most.
@@ -110,9 +134,11 @@ impl Inner {
             options: Mutex::new(options),
             counts,
             prepared,
+            teller: Teller::default(),
             threads: Mutex::new(threads),
             publisher: Mutex::default(),
             closed: AtomicBool::new(false),
+            shutdown: Shutdown::default(),
             backed_off: AtomicU64::new(0),
         }
     }
@@ -137,18 +163,45 @@ impl Inner {
         &self.work.engine
     }
 
-    /// Runs `prepare` with the name taken.
-    pub(super) fn prepare(&self, xid: &Xid, prepare: impl FnOnce() -> Result<Txn>) -> Result<()> {
+    /// Whether background work has threads of its own.
+    pub(super) fn has_threads(&self) -> bool {
+        self.threads.lock().is_some()
+    }
+
+    /// Takes a name for a transaction that is about to be prepared.
+    fn take_name(&self, xid: &Xid) -> Result<()> {
         if xid.0.is_empty() || xid.0.len() > XID_BYTES_MAX {
             return Err(Error::Usage(format!("an XID of {} bytes: 1 to {XID_BYTES_MAX} are allowed", xid.0.len())));
         }
-        {
-            let mut prepared = self.prepared.lock();
-            if prepared.contains_key(xid) {
-                return Err(Error::Usage(format!("a transaction is prepared as {xid} already")));
-            }
-            prepared.insert(xid.clone(), None);
+        let mut prepared = self.prepared.lock();
+        if prepared.contains_key(xid) {
+            return Err(Error::Usage(format!("a transaction is prepared as {xid} already")));
         }
+        prepared.insert(xid.clone(), None);
+        Ok(())
+    }
+
+    /// Runs `prepare` with the name taken. Where the transaction is prepared in place then, the name is its own.
+    pub(super) fn prepare_in_place<T>(
+        &self,
+        xid: &Xid,
+        txn: &mut Txn,
+        prepare: impl FnOnce(&mut Txn, Arc<dyn Names>) -> Result<T>,
+    ) -> Result<T> {
+        if txn.is_prepared() {
+            return Err(Error::Usage("the transaction is prepared already".into()));
+        }
+        self.take_name(xid)?;
+        let prepared = prepare(txn, self.prepared.clone());
+        if !txn.is_prepared() {
+            self.prepared.lock().remove(xid);
+        }
+        prepared
+    }
+
+    /// Runs `prepare` with the name taken.
+    pub(super) fn prepare(&self, xid: &Xid, prepare: impl FnOnce() -> Result<Txn>) -> Result<()> {
+        self.take_name(xid)?;
         match prepare() {
             Ok(txn) => {
                 self.prepared.lock().insert(xid.clone(), Some(txn));
@@ -167,6 +220,11 @@ impl Inner {
     }
 
     fn close(&self) -> Result<()> {
+        self.close_after(|| {})
+    }
+
+    /// Closes; `last` is called when background work has stopped.
+    pub(super) fn close_after(&self, last: impl FnOnce()) -> Result<()> {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
@@ -174,7 +232,10 @@ impl Inner {
         if let Some(threads) = threads {
             threads.stop();
         }
+        last();
         let closed = self.work.close();
+        self.engine().log().end_watch(closed.as_ref().err());
+        self.teller.join();
         // Last, so that what closing wrote is counted; whatever became of that.
         let publisher = self.publisher.lock().take();
         if let Some(publisher) = publisher {
@@ -189,6 +250,7 @@ impl Inner {
     /// would do any of that when dropped is kept for ever.
     fn leave(&mut self) {
         std::mem::forget((self.threads.get_mut().take(), self.publisher.get_mut().take()));
+        self.teller.leave();
         std::mem::forget((self.work.clone(), self.counts.clone(), self.prepared.clone()));
     }
 }
@@ -208,7 +270,11 @@ impl Drop for Inner {
 }
 
 impl Database {
-    /// Refuses what is asked for in a process that was forked from the one that opened it.
+    pub(super) fn new(inner: Inner) -> Self {
+        Self { handle: inner.shutdown.handle(), inner: Arc::new(inner) }
+    }
+
+    /// Refuses what is asked for in a process that was forked from the one that opened it, and after a shutdown.
     #[inline]
     pub(super) fn here(&self) -> Result<()> {
         self.inner.engine().instance.here()
@@ -292,7 +358,7 @@ impl Database {
     /// [`Transaction::take_snapshot`]), and a conflict with that snapshot fails.
     ///
     /// # Errors
-    /// None today; the result leaves room for limits.
+    /// [`Error::ShutDown`].
     pub fn begin(&self) -> Result<Transaction> {
         self.begin_with(TxOptions::default())
     }
@@ -303,6 +369,7 @@ impl Database {
     /// As [`Database::begin`].
     pub fn begin_with(&self, options: TxOptions) -> Result<Transaction> {
         self.here()?;
+        self.inner.shutdown.admit()?;
         let durability = options.durability.unwrap_or_else(|| self.inner.work.durability());
         let txn = Txn::begin(self.inner.engine().clone(), options);
         Ok(Transaction::new(self.inner.clone(), txn, durability))
@@ -404,7 +471,7 @@ impl Database {
     /// # Errors
     /// [`Error::Unknown`], [`Error::Poisoned`] and [`Error::NoSpace`] (it stays prepared), [`Error::OutcomeUnknown`].
     pub fn commit_prepared(&self, xid: &Xid) -> Result<()> {
-        self.here()?;
+        let _running = self.running()?;
         self.inner.engine().health().check()?;
         let txn = self.inner.take_prepared(xid)?;
         let begun = self.inner.counts.now();
@@ -428,7 +495,7 @@ impl Database {
     /// [`Error::Unknown`], [`Error::Poisoned`]; [`Error::NoSpace`] and reading errors: it is decided then, and completed in the background.
     /// [`Error::OutcomeUnknown`] when the log failed meanwhile: after the next opening it is prepared, or it is gone.
     pub fn rollback_prepared(&self, xid: &Xid) -> Result<()> {
-        self.here()?;
+        let _running = self.running()?;
         self.inner.engine().health().check()?;
         let taken = self.inner.take_prepared(xid)?;
         let log = self.inner.engine().log();
@@ -448,7 +515,7 @@ impl Database {
     /// # Errors
     /// [`Error::Poisoned`].
     pub fn checkpoint(&self) -> Result<()> {
-        self.here()?;
+        let _running = self.running()?;
         self.inner.work.engine.pool().flush_all().map(drop)
     }
 
@@ -471,7 +538,10 @@ impl Database {
     /// What stopped it.
     pub fn step_task(&self, task: Task) -> Result<bool> {
         self.here()?;
-        self.inner.work.step(task)
+        let stepped = self.inner.work.step(task);
+        // Where there are threads, one of them calls.
+        let told = task == Task::Log && !self.inner.has_threads() && self.inner.engine().log().tell();
+        stepped.map(|more| more || told)
     }
 
     /// The directory.
@@ -483,10 +553,12 @@ impl Database {
     /// Closes: waits until all pages are written, so that the next opening has nothing to recover.
     ///
     /// # Errors
-    /// [`Error::Usage`] while another handle or transaction is alive; else what stopped it: nothing committed is lost.
+    /// [`Error::Usage`] while another handle or transaction is alive (see [`Database::shutdown`]); else what stopped it: nothing committed is lost.
     pub fn close(self) -> Result<()> {
         self.here()?;
-        match Arc::try_unwrap(self.inner) {
+        let Self { handle, inner } = self;
+        drop(handle);
+        match Arc::try_unwrap(inner) {
             Ok(inner) => inner.close(),
             Err(_) => {
                 Err(Error::Usage("the database is still in use: drop its transactions and other handles first".into()))

@@ -9,6 +9,7 @@
 //! 4. The names of the directory and of the log's, and those of the directories above them, are durable before the database is whole.
 //! 5. A marker beside a whole database is left from a crash between the last two steps, and goes when that is opened.
 
+use super::backup;
 use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, DOUBLEWRITE_FILE};
 use crate::error::{Error, Result};
 use crate::format::Lsn;
@@ -38,6 +39,7 @@ pub(super) enum Found {
 pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
     let names = disk.list(dir)?;
     let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
+    backup::refuse(dir, has)?;
     match (has(CONTROL_FILE), has(MARKER)) {
         (true, false) => Ok(Found::Whole),
         (false, false) if has(DATA_FILE) => {
@@ -140,7 +142,7 @@ impl Marker {
 
 /// Makes durable that `dir` can be found: its name, and those of the directories that it lies in. Any of them may be new, made by this opening
 /// or by one that was killed before it came here.
-fn make_name_durable(disk: &dyn Disk, dir: &Path) -> Result<()> {
+pub(super) fn make_name_durable(disk: &dyn Disk, dir: &Path) -> Result<()> {
     // What was there long ago need not be ours to open, nor on a file system that can be written: a name in it is not new then.
     const EPERM_EACCES_EINVAL_EROFS: [i32; 4] = [1, 13, 22, 30];
     const ENOENT: i32 = 2;

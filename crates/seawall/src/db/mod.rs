@@ -1,36 +1,53 @@
-//! The database as its user sees it: opening, transactions, cursors, options, statistics, compaction, background work.
+//! The database as its user sees it: opening, transactions, cursors, options, statistics, compaction, backups, background work.
 
 mod background;
+mod backup;
 mod calibrate;
+mod care;
 mod check;
 mod compact;
 mod cursor;
 mod database;
 pub mod doctor;
 pub mod dump;
+mod index;
+mod key_range;
 pub mod keys;
+mod load;
 mod marker;
 mod memory;
 pub mod metrics;
 mod open;
 pub mod options;
+mod outside;
+mod owned_cursor;
 pub mod publish;
 mod ranges;
+mod restart;
 mod set;
 mod shrink;
+mod shutdown;
+mod small;
 pub mod stats;
 mod transaction;
 
 pub use background::{Background, Task};
+pub use backup::{Backup, BackupFile, BackupOptions, BackupProgress, BackupReport, Restored};
+pub use care::{LeafSample, TreeSample};
 pub use check::{Finding, Part, check_pages};
 pub use compact::{CompactOptions, CompactProgress, Compacted};
 pub use cursor::{Cursor, CursorMut, CursorOptions, KeyValue, LockMode, Position, Range};
 pub use database::{Database, Tree, XID_BYTES_MAX, Xid};
+pub use index::{IndexEntries, IndexOptions};
+pub use key_range::KeyRange;
+pub use load::{BuildOptions, TreeBuilder};
 pub use metrics::Stats;
 pub use open::Env;
 pub use options::{
     Change as OptionChange, FlushChoice, MemoryLimit, OptionInfo, Options, Preallocate, Source, TornPages, Warning,
 };
+pub use outside::LogPosition;
+pub use owned_cursor::OwnedCursor;
 pub use publish::Published;
 pub use ranges::{RangeEstimate, RangeOrder, Ranges};
 pub use shrink::{ShrinkProgress, Shrunk};

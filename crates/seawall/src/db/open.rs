@@ -358,13 +358,13 @@ impl Opening {
         locks.set_point_bytes(options.lock_memory_per_transaction());
         let instance = Instance::new();
         let engine = Arc::new(Engine {
+            trees: Trees::new(instance.number()),
             instance,
             catalog_root,
             space,
             undo,
             locks,
             active,
-            trees: Trees::new(instance.number()),
             resumed: AtomicU64::new(0),
             resumed_asked: AtomicBool::new(false),
             unfinished: Mutex::default(),
@@ -395,7 +395,7 @@ impl Opening {
         let prepared = Arc::new(Mutex::new(prepared));
         let log_dir = options.log_dir_of(&path);
         let counts = Arc::new(Counts::new(env.disk, &path, log_dir, work.clone(), prepared.clone()));
-        Ok(Database { inner: Arc::new(Inner::new(path, work, options, counts, prepared, threads)) })
+        Ok(Database::new(Inner::new(path, work, options, counts, prepared, threads)))
     }
 }
 

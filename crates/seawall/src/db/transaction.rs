@@ -2,6 +2,7 @@
 
 use super::cursor::{Cursor, CursorMut, CursorOptions, Range};
 use super::database::{Inner, Tree, Xid};
+use super::outside::LogPosition;
 use super::ranges::{RangeEstimate, RangeOrder, Ranges};
 use crate::btree::LookAhead;
 use crate::error::{Error, Result};
@@ -31,11 +32,11 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Transaction {
     // Before `inner`, and so dropped before it: the last one closes the database, and nothing may be logged after that.
-    txn: Txn,
-    inner: Arc<Inner>,
-    durability: Durability,
+    pub(super) txn: Txn,
+    pub(super) inner: Arc<Inner>,
+    pub(super) durability: Durability,
     /// Whose savepoints they are: unique in this process, 0 before the first.
-    number: u64,
+    pub(super) number: u64,
 }
 
 /// A point that a transaction can be rolled back to.
@@ -74,7 +75,7 @@ impl Transaction {
     }
 
     /// Counts what went wrong.
-    fn noted<T>(&self, result: Result<T>) -> Result<T> {
+    pub(super) fn noted<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             self.inner.counts.failed(error);
         }
@@ -89,6 +90,10 @@ impl Transaction {
 
     pub(super) fn txn(&self) -> &Txn {
         &self.txn
+    }
+
+    pub(super) fn txn_mut(&mut self) -> &mut Txn {
+        &mut self.txn
     }
 
     /// Its id; `None` before its first change.
@@ -438,6 +443,60 @@ impl Transaction {
             txn.prepare(&xid.0)?;
             Ok(txn)
         })
+    }
+}
+
+impl Transaction {
+    /// First phase of two, for a transaction that is decided in an outside log: makes it survive under `xid` at the level asked for, and keeps it open
+    /// for [`Transaction::commit_ordered`]. It changes nothing any more; [`Transaction::commit`] and [`Transaction::rollback`] end it, too. Dropped, it
+    /// stays prepared: [`super::Database::prepared`] names it then. Its snapshot is given up. Returns where the preparation ends in the log: below
+    /// [`Durability::Flushed`], flush up to there ([`super::Database::flush_log_to`]) before the outside log says that it is committed.
+    ///
+    /// What the commit needs is kept from here on: room in the log, and one page of the pool. So at most an eighth of the pool's pages, and 4096,
+    /// are prepared in place at one time.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when the name is taken or too long, or it is prepared already; [`Error::TooManyPrepared`], [`Error::NoSpace`]: it is as it was.
+    /// [`Error::Poisoned`]; [`Error::OutcomeUnknown`]: the next opening finds it prepared, or not at all.
+    pub fn prepare_in_place(&mut self, xid: &Xid, durability: Durability) -> Result<LogPosition> {
+        self.txn.here()?;
+        let prepare = |txn: &mut Txn, names| txn.prepare_in_place(&xid.0, durability, names);
+        let prepared = self.inner.prepare_in_place(xid, &mut self.txn, prepare).map(LogPosition::from);
+        self.noted(prepared)
+    }
+
+    /// Second phase: commits what was prepared in place, and lets others see it at once. To be called in the order of the outside log, once that has the
+    /// transaction durably; by any thread. Puts the commit into the log's buffer, leaves the active set and releases the locks: no flush and no other
+    /// I/O, no wait for room. No snapshot sees what is committed later in this way without what is committed earlier.
+    ///
+    /// Returns where the commit ends in the log: it is durable when [`super::Database::flush_log_to`] that position has returned, or
+    /// [`super::Database::on_durable`] has called. A crash before that leaves the transaction prepared, and the outside log says that it is to be committed
+    /// (docs/transactions.md, "Beside an outside log").
+    ///
+    /// Afterwards this is a new transaction with the same options.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when it is not prepared in place; [`Error::Poisoned`]: it stays prepared, and nobody sees it.
+    ///
+    /// ```
+    /// # use seawall::{Durability, Xid};
+    /// # let db = seawall::Database::in_memory()?;
+    /// # let rows = db.create_tree("rows")?;
+    /// let mut tx = db.begin()?;
+    /// tx.put(&rows, b"k", b"v")?;
+    /// tx.prepare_in_place(&Xid(b"7".to_vec()), Durability::Flushed)?;
+    /// // ... the outside log is written and flushed: it says that 7 is committed ...
+    /// let position = tx.commit_ordered()?;
+    /// assert!(db.get(&rows, b"k")?.is_some());
+    /// db.flush_log_to(position)?;
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn commit_ordered(&mut self) -> Result<LogPosition> {
+        self.txn.here()?;
+        let end = self.txn.commit_ordered()?;
+        self.number = 0;
+        self.inner.counts.committed(Duration::ZERO);
+        Ok(end.into())
     }
 }
 

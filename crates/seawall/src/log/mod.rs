@@ -19,12 +19,15 @@
 //! | `slots` | who owns which bytes (lock-free), and up to where all is published |
 //! | `ring` | the bytes in memory |
 //! | `waiters` | who leads, who sleeps |
+//! | `watch` | who is told that a position is durable |
 //! | `writer` | a group: one write, one flush |
 //! | `segments` | the files |
 //! | `shelf` | which of them are open |
+//! | `hold` | which of them a backup still needs |
 //! | `reader` | reading it back |
 
 mod frame;
+mod hold;
 #[cfg(test)]
 mod model;
 mod read_ahead;
@@ -39,11 +42,14 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod waiters;
+mod watch;
 mod writer;
 
+pub use hold::LogHold;
 pub use reader::{Frame, LogReader, LogTail};
 pub use record::{Record, Records, push_record};
 pub use stats::LogStats;
+pub use watch::OnDurable;
 
 use crate::error::{Error, Health, Result};
 use crate::format::Lsn;
@@ -61,6 +67,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use sync::Padded;
 use waiters::Waiters;
+use watch::Watch;
 use writer::{Blank, Pen, Wanted};
 
 /// What a commit waits for.
@@ -188,6 +195,7 @@ pub struct Log {
     committers: Padded<AtomicU32>,
     segments: Segments,
     counters: Counters,
+    watch: Watch,
 }
 
 /// Room in the log for one mini-transaction. Given back when dropped, or when the mini-transaction is published.
@@ -195,6 +203,18 @@ pub struct Log {
 pub struct Credit<'l> {
     log: &'l Log,
     promise: Promise<'l>,
+}
+
+/// Room in the log for one mini-transaction that is logged later: a [`Credit`] without its borrow. It goes back by [`Log::credit`].
+#[derive(Debug)]
+#[must_use = "room that is not given back is lost until the database is opened again"]
+pub struct KeptRoom(u64);
+
+impl Credit<'_> {
+    /// Keeps the room beyond the borrow of the log.
+    pub fn keep(self) -> KeptRoom {
+        KeptRoom(self.promise.keep())
+    }
 }
 
 /// A position in the log that belongs to one mini-transaction, and blocks everything behind it until published.
@@ -330,6 +350,7 @@ impl Log {
             segments,
             committers: Padded::default(),
             counters: Counters::default(),
+            watch: Watch::default(),
             config,
         }
     }
@@ -378,6 +399,23 @@ impl Log {
                 }
             }
         }
+    }
+
+    /// Takes up room that was kept. Dropped, the credit gives it back.
+    pub fn credit(&self, KeptRoom(bytes): KeptRoom) -> Credit<'_> {
+        Credit { log: self, promise: self.ring.kept(bytes) }
+    }
+
+    /// Room that is promised and not used yet, bytes.
+    #[cfg(test)]
+    pub(crate) fn promised_and_not_logged(&self) -> u64 {
+        self.ring.promised() - self.ring.head()
+    }
+
+    /// Admits nothing any more, if no mini-transaction is admitted now; whether that is so. Who asks for room then waits until the database is
+    /// poisoned.
+    pub fn seal(&self) -> bool {
+        self.ring.seal()
     }
 
     /// Reserves the position of a body of exactly `bytes`. All pages of the mini-transaction are latched. Never fails.
@@ -553,6 +591,12 @@ impl Log {
     fn now_ns(&self) -> u64 {
         ns(self.config.clock.now())
     }
+}
+
+/// The name of segment `number`.
+#[must_use]
+pub fn segment_name(number: u64) -> PathBuf {
+    segments::path_of(Path::new(""), number)
 }
 
 fn ns(time: Duration) -> u64 {

@@ -40,6 +40,9 @@ use std::time::Duration;
 /// The longest sleep of a thread that waits for room without asking again.
 const ROOM_PATIENCE: Duration = Duration::from_millis(1);
 
+/// More than any limit.
+const SEALED: u64 = 1 << 62;
+
 /// Where threads wait for room.
 #[derive(Debug, Default)]
 struct Room {
@@ -174,6 +177,17 @@ impl Ring {
                 Err(now) => promised = now,
             }
         }
+    }
+
+    /// A promise that was kept ([`Promise::keep`]): the same bytes, once.
+    pub(super) fn kept(&self, bytes: u64) -> Promise<'_> {
+        Promise { ring: self, bytes }
+    }
+
+    /// Promises nothing any more; false when something is promised and not placed.
+    pub(super) fn seal(&self) -> bool {
+        let head = self.head();
+        self.promised.0.compare_exchange(head, head + SEALED, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
     /// Sleeps until room was given back, or there is something to write, or a while. Returns at once when there is room for `bytes`.
@@ -337,6 +351,13 @@ impl Scribe {
     /// The end of the last frame that lies wholly before the end of the last group.
     pub(super) fn whole(&self) -> u64 {
         self.whole
+    }
+}
+
+impl Promise<'_> {
+    /// Keeps it beyond its borrow of the ring: its bytes, for [`Ring::kept`].
+    pub(super) fn keep(self) -> u64 {
+        std::mem::ManuallyDrop::new(self).bytes
     }
 }
 

@@ -23,6 +23,9 @@
 //! 6. A sync of the directory that failed is final, whoever asked for it: it poisons. A directory or a file that could not be opened
 //!    (no descriptor, no memory) is asked for again later, from the state that was reached (trap 24).
 //! 7. There are as many files as were needed of late ([`Recent`]): spares beyond that are removed.
+//! 8. A hold ([`super::LogHold`]) keeps files before the checkpoint as they are. They are neither live nor spares and count in no capacity, so a
+//!    hold stops no writer. It is broken, and its files become spares, when the log it holds before the checkpoint is more than its bound, or when
+//!    a file is needed and the disk is full.
 
 use super::shelf::{Shelf, is_not_now};
 use super::stats::{Counters, count};
@@ -190,12 +193,33 @@ impl Recent {
     }
 }
 
+/// Why a hold does not hold any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// It held more log than it may, bytes.
+    Bound(u64),
+    /// Its files were needed on a full disk.
+    NoSpace,
+}
+
+#[derive(Debug)]
+struct Hold {
+    /// The log from here on is kept.
+    from: u64,
+    /// Log before the checkpoint that it may keep, bytes.
+    max_bytes: u64,
+    broken: Option<Broken>,
+}
+
 #[derive(Debug)]
 struct State {
     /// Live files and those ahead, by number, without holes; with their descriptor from the one that is written to up to `open_end`.
     files: BTreeMap<u64, Option<Arc<File>>>,
     /// Files before the checkpoint.
     spares: BTreeSet<u64>,
+    /// Files before the checkpoint that a hold keeps (8).
+    held: BTreeSet<u64>,
+    hold: Option<Hold>,
     /// The segment that the next group begins in.
     writing: u64,
     /// The first at or after `writing` that is not open.
@@ -251,6 +275,16 @@ impl State {
         self.recent.note(now, used);
     }
 
+    /// Breaks the hold, if there is one that keeps files; whether there was.
+    fn break_hold(&mut self, why: Broken) -> bool {
+        let Some(hold) = &mut self.hold else { return false };
+        hold.broken.get_or_insert(why);
+        let held = std::mem::take(&mut self.held);
+        let any = !held.is_empty();
+        self.spares.extend(held);
+        any
+    }
+
     /// The most files worth keeping: what was in use of late, and one to go on with.
     fn files_wanted(&self) -> u64 {
         let max = (self.capacity_bytes / self.segment_bytes).max(SEGMENTS_MIN);
@@ -295,6 +329,8 @@ impl Segments {
         let state = State {
             files: live.into_iter().map(|number| (number, None)).collect(),
             spares: numbers,
+            held: BTreeSet::new(),
+            hold: None,
             writing,
             open_end: writing,
             segment_bytes: config.segment_bytes,
@@ -403,8 +439,63 @@ impl Segments {
         let first = state.checkpoint / self.bytes;
         let keep = state.files.split_off(&first);
         let released = std::mem::replace(&mut state.files, keep);
-        state.spares.extend(released.into_keys());
+        let checkpoint = state.checkpoint;
+        let (held, too_much) = match &state.hold {
+            Some(Hold { from, max_bytes, broken: None }) => {
+                let behind = checkpoint.saturating_sub(*from);
+                (from / self.bytes, (behind > *max_bytes).then_some(behind))
+            }
+            _ => (u64::MAX, None),
+        };
+        for number in released.into_keys() {
+            if number >= held {
+                state.held.insert(number)
+            } else {
+                state.spares.insert(number)
+            };
+        }
+        if let Some(bytes) = too_much {
+            state.break_hold(Broken::Bound(bytes));
+        }
         self.set_limit(&state);
+    }
+
+    /// Keeps the log from the checkpoint on, which is returned, also when the checkpoint moves (8). `None` when there is a hold already.
+    pub(super) fn hold(&self, max_bytes: u64) -> Option<u64> {
+        let mut state = self.state.lock();
+        if state.hold.is_some() {
+            return None;
+        }
+        let from = state.checkpoint;
+        state.hold = Some(Hold { from, max_bytes, broken: None });
+        Some(from)
+    }
+
+    /// The log before `lsn` need not be held any more. Why the hold was broken before, if it was.
+    pub(super) fn hold_from(&self, lsn: u64) -> Option<Broken> {
+        let mut state = self.state.lock();
+        let hold = state.hold.as_mut()?;
+        if hold.broken.is_some() {
+            return hold.broken;
+        }
+        hold.from = hold.from.max(lsn);
+        let held = state.held.split_off(&(lsn / self.bytes));
+        let free = std::mem::replace(&mut state.held, held);
+        state.spares.extend(free);
+        None
+    }
+
+    /// Ends the hold.
+    pub(super) fn hold_ends(&self) {
+        let mut state = self.state.lock();
+        let held = std::mem::take(&mut state.held);
+        state.spares.extend(held);
+        state.hold = None;
+    }
+
+    /// The path of the segment that `lsn` lies in.
+    pub(super) fn path_at(&self, lsn: u64) -> PathBuf {
+        path_of(&self.dir, lsn / self.bytes)
     }
 
     pub(super) fn set_capacity(&self, bytes: u64) {
@@ -574,10 +665,15 @@ impl Segments {
                     // It has its name already: the next try is to make that durable.
                     state.job = Job::Named { filled };
                 }
-                if matches!(e, Error::NoSpace { .. }) {
-                    state.full_since = Some(self.clock.now());
+                // What a hold keeps comes first: the next try takes one of its files.
+                if matches!(e, Error::NoSpace { .. }) && state.break_hold(Broken::NoSpace) {
+                    Ok(())
+                } else {
+                    if matches!(e, Error::NoSpace { .. }) {
+                        state.full_since = Some(self.clock.now());
+                    }
+                    Err(e)
                 }
-                Err(e)
             }
         };
         self.set_limit(&state);

@@ -160,6 +160,7 @@ impl Drop for Leading<'_> {
         let left = self.log.waiters.leave(pen, |wanted| progress.is_over(wanted));
         self.log.committers.0.store((1 + left.done + left.rest) as u32, Ordering::Relaxed);
         count(&self.log.counters.followed, left.done as u64);
+        self.log.watch.look(progress.durable, progress.poisoned);
     }
 }
 

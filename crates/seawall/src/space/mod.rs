@@ -32,7 +32,7 @@ mod tests;
 
 pub use check::{Check, Finding};
 pub use reserve::{Purpose, Reserved, TAKEN_AT_ONCE_MAX};
-pub use shrink::{Cut, Fence};
+pub use shrink::{Cut, Fence, FileHold};
 
 use crate::buffer::role::Role;
 use crate::buffer::{Held, Mtr, Pool, Redo, Stream};
@@ -65,6 +65,8 @@ pub struct Space {
     index: Mutex<Index>,
     /// Whoever makes the file grow has it; those who find room never ask for it.
     growing: Role,
+    /// Backups under way: the file does not become shorter (`shrink.rs`, 5).
+    file_holds: AtomicU32,
     /// The first group whose map may be unread. Changed under the role of growing.
     unread: AtomicU32,
     growth: Mutex<Growth>,
@@ -233,6 +235,7 @@ impl Space {
             pages: AtomicU32::new(pages),
             index: Mutex::new(Index::new(shape)),
             growing: Role::default(),
+            file_holds: AtomicU32::new(0),
             unread: AtomicU32::new(0),
             growth: Mutex::default(),
             grow_pages_max: AtomicU32::new((grow::GROW_BYTES_MAX / pool.page_bytes() as u64) as u32),

@@ -12,7 +12,8 @@
 //!    the tail is dirty or being written, recovery meets no record of one that is older, and copies in the doublewrite file are older than the
 //!    checkpoint and not used. Until then the file is longer than the header says, which it may always be.
 //! 4. Growth in between is not undone: the file is made shorter under the role of growing, and only if the header still says what the cut said.
-//! 5. A page that comes back by growth is made from nothing, like any free page. Reads ahead of pages that are gone fail, which is nobody's error.
+//! 5. While a backup holds the file's length ([`FileHold`]) nothing is cut: log that the backup replays may name a page of the tail.
+//! 6. A page that comes back by growth is made from nothing, like any free page. Reads ahead of pages that are gone fail, which is nobody's error.
 
 use super::Space;
 use super::header::{Field, SetHeaderField};
@@ -22,6 +23,7 @@ use crate::buffer::{Mtr, MtrSize};
 use crate::error::Result;
 use crate::format::{Lsn, PageId, TreeId};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Extents that stay free below the end, so that the file does not grow again at once.
@@ -61,7 +63,42 @@ pub struct Cut {
     behind: Lsn,
 }
 
+/// As long as it lives the data file does not become shorter (5).
+#[derive(Debug)]
+pub struct FileHold {
+    space: Arc<Space>,
+}
+
+impl Drop for FileHold {
+    fn drop(&mut self) {
+        self.space.file_holds.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Space {
+    /// Keeps the data file as long as it is or becomes. No latch may be held.
+    #[must_use]
+    pub fn hold_file(self: &Arc<Self>) -> FileHold {
+        // A cut under way ends before, and the next one sees the hold.
+        let _role = self.growing.take();
+        self.file_holds.fetch_add(1, Relaxed);
+        FileHold { space: self.clone() }
+    }
+
+    /// Whether nothing owns `page`, or the header does not count it. No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading a map.
+    pub fn is_free(&self, page: PageId) -> Result<bool> {
+        if page.0 >= self.pages() {
+            return Ok(true);
+        }
+        let (group, mut free) = (self.shape.group_of(page), false);
+        let index = (page.0 - group * self.shape.group_pages) as usize;
+        self.with_owners(group, |owners| free = owners.get(index).is_none_or(|owner| *owner == TreeId::FREE))?;
+        Ok(free)
+    }
+
     /// Pages that the file needs for what is owned, and some to spare.
     #[must_use]
     pub fn pages_needed(&self) -> u32 {
@@ -133,6 +170,9 @@ impl Space {
     /// What stops the mini-transaction; nothing is changed then.
     pub fn cut_tail(&self, from: PageId) -> Result<Option<Cut>> {
         let _role = self.growing.take();
+        if self.file_holds.load(Relaxed) > 0 {
+            return Ok(None);
+        }
         let (before, pages) = {
             let mut index = self.index.lock();
             let least = self.shape.extent_of(PageId(from.0.max(self.pages_least())));
@@ -168,7 +208,7 @@ impl Space {
     /// [`crate::Error::Io`]; a failed flush poisons.
     pub fn give_back(&self, cut: Cut) -> Result<bool> {
         let _role = self.growing.take();
-        if self.pages() != cut.pages || self.pool.checkpoint_lsn() < cut.behind {
+        if self.file_holds.load(Relaxed) > 0 || self.pages() != cut.pages || self.pool.checkpoint_lsn() < cut.behind {
             return Ok(false);
         }
         self.pool.cut_file(cut.pages)?;

@@ -97,6 +97,7 @@ impl Txn {
         })?;
         let row = CatalogRow { tree: id, root };
         let tree = engine.trees.state(row);
+        tree.created_by(self.id());
         // All of it, until this transaction has ended: a handle can be given away, and what another changed in the tree could not be rolled
         // back any more once this creation was.
         self.lock_range(&tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, LockWait::NoWait)?;

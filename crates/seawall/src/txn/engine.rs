@@ -12,16 +12,18 @@ use crate::error::{Error, Health, Result};
 use crate::format::PageId;
 use crate::log::Log;
 use crate::space::Space;
-use seawall_io::{Clock, Process};
+use seawall_io::{Clock, Process, ProcessGate};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// One opening of a database by one process: whom handles belong to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Instance {
     number: u64,
     process: Process,
+    /// Closed when the database is shut down, though there are handles.
+    gate: ProcessGate,
 }
 
 impl Instance {
@@ -29,27 +31,43 @@ impl Instance {
     #[expect(clippy::new_without_default, reason = "each is another")]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), process: Process::current() }
+        let process = Process::current();
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), process, gate: ProcessGate::new(process) }
     }
 
     /// Unique in this process.
     #[inline]
-    pub fn number(self) -> u64 {
+    pub fn number(&self) -> u64 {
         self.number
     }
 
     /// Whether this process opened it. In any other, which was forked, nothing of it may be touched: not the files, not the log, and no lock, for the
     /// threads that held it are not there.
     #[inline]
-    pub fn is_here(self) -> bool {
+    pub fn is_here(&self) -> bool {
         self.process.is_current()
     }
 
     /// # Errors
-    /// [`Error::Usage`] in another process than the one that opened it.
+    /// [`Error::Usage`] in another process than the one that opened it; [`Error::ShutDown`].
     #[inline]
-    pub fn here(self) -> Result<()> {
-        if self.is_here() { Ok(()) } else { Err(elsewhere()) }
+    pub fn here(&self) -> Result<()> {
+        if self.gate.is_open() { Ok(()) } else { Err(self.elsewhere()) }
+    }
+
+    /// Refuses every call from now on.
+    pub fn shut(&self) {
+        self.gate.close();
+    }
+
+    /// Whether it was shut down.
+    pub fn is_shut(&self) -> bool {
+        self.gate.is_closed()
+    }
+
+    #[cold]
+    fn elsewhere(&self) -> Error {
+        if self.is_here() && self.is_shut() { Error::ShutDown } else { elsewhere() }
     }
 }
 

@@ -5,12 +5,12 @@
 
 use super::locks::Mode;
 use super::transaction::{Isolation, Txn};
-use super::trees::TreeState;
+use super::trees::{Readable, TreeState};
 use super::version::{Reader, Stored};
 use super::write::Change;
 use crate::btree::{Estimate, OverflowRef, read_overflow_many};
 use crate::buffer::{Pool, Stream};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::PageId;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -56,6 +56,46 @@ impl Txn {
             at += done.max(1);
         }
         Ok(())
+    }
+
+    /// Inserts rows in the order given; those in ascending order that belong to one leaf under one latch.
+    ///
+    /// # Errors
+    /// As a single insertion, with the index of the row that failed; those before it are inserted.
+    pub fn insert_run<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        tree: &Arc<TreeState>,
+        rows: &[(K, V)],
+    ) -> Result<(), (usize, Error)> {
+        let rows: Vec<(&[u8], &[u8])> = rows.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
+        let mut at = 0;
+        while at < rows.len() {
+            let ascending = 1 + rows[at..].windows(2).take_while(|pair| pair[0].0 < pair[1].0).count();
+            let end = at + ascending;
+            while at < end {
+                let mut done = 0;
+                // One alone gains nothing, and tells its errors itself.
+                if end - at > 1 {
+                    done = self.change_run(tree, &rows[at..end], Change::Insert).map_err(|error| (at, error))?;
+                }
+                if done == 0 {
+                    let (key, value) = rows[at];
+                    self.change(tree, key, value, Change::Insert).map_err(|error| (at, error))?;
+                    done = 1;
+                }
+                at += done;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a read of the tree by this transaction finds what it held at the snapshot.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a tree of another database.
+    pub fn may_read(&self, tree: &TreeState) -> Result<Readable> {
+        self.engine.admit(tree)?;
+        Ok(tree.readable(self.id(), &self.pin()))
     }
 
     /// The leaves of sorted keys, as far as they are known without reading leaves. Whatever the isolation, a view keeps the tree's pages while it looks:

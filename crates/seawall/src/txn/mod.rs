@@ -1,14 +1,19 @@
 //! Transactions: who sees what, who waits for whom, what is undone and what is purged.
 
+mod build;
 mod catalog;
 mod dead;
 mod engine;
 mod locking;
 pub mod locks;
 mod many;
+mod owned;
+mod prepared;
 mod purge;
 mod read;
+mod restart;
 mod rollback;
+mod rowlog;
 mod scan;
 mod transaction;
 mod trees;
@@ -19,13 +24,17 @@ pub mod views;
 mod write;
 
 pub use crate::btree::Seek;
+pub use build::Building;
 pub use catalog::TREE_NAME_BYTES_MAX;
 pub use engine::{Engine, Instance};
 pub use locks::{LockConfig, LockTable, Mode};
+pub use owned::OwnedScan;
+pub use prepared::Names;
 pub use purge::Purge;
+pub use rowlog::{Noted, RowLog, Watching};
 pub use scan::{Scan, ScanLock};
 pub use transaction::{Access, Committing, Isolation, LockWait, OnConflict, SavepointAt, TxOptions, Txn, Unfinished};
-pub use trees::{CatalogRow, TreeState, Trees};
+pub use trees::{CatalogRow, Readable, TreeState, Trees};
 pub use undo::{OpenState, OpenStream, UndoStore};
 pub use views::ActiveSet;
 pub use write::{Change, VALUE_BYTES_MAX};

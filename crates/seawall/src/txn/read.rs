@@ -232,7 +232,8 @@ impl Engine {
             })
         };
         // With no view to hold them, the pages of a tree that is dropped now go away under the descent: any error is looked into below.
-        let looked = if tree.may_be_dropped() { Ok(Plain::No) } else { self.pool().retry(plain) };
+        let must_have_view = tree.may_be_dropped() || tree.is_young(self.active.horizon());
+        let looked = if must_have_view { Ok(Plain::No) } else { self.pool().retry(plain) };
         match (looked, f) {
             (Ok(Plain::Absent), _) => Ok(None),
             (Ok(Plain::Done(value)), _) => Ok(Some(value)),

@@ -6,6 +6,7 @@
 
 use super::engine::Engine;
 use super::locks::Mode;
+use super::prepared::Halted;
 use super::transaction::{Isolation, SavepointAt, Txn, Writing};
 use super::undo::{Stream, UndoRecord};
 use crate::btree::{
@@ -77,6 +78,9 @@ impl Txn {
     /// [`Error::Usage`] when the transaction was rolled back to an earlier savepoint since, with which this one went. What stopped it; what was
     /// undone until then stays undone.
     pub fn roll_back_to(&mut self, savepoint: SavepointAt) -> Result<()> {
+        if let Some(halted @ Halted::Prepared(_)) = &self.halted {
+            return Err(halted.refusal());
+        }
         if savepoint.changes > self.changes || self.gone.contains(savepoint.changes) {
             let why = "the savepoint is gone: the transaction was rolled back to an earlier one since";
             return Err(Error::Usage(why.into()));
@@ -101,12 +105,13 @@ impl Txn {
 
     /// Runs a change of several steps: all of it is done, or nothing. If what was done cannot be taken back the transaction cannot go on.
     pub(super) fn atomically<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.whole()?;
         let before = self.savepoint_within();
         let changed = change(self);
         if changed.is_err() {
-            self.half_done = true;
+            self.halted = Some(Halted::HalfDone);
             self.roll_back_to(before)?;
-            self.half_done = false;
+            self.halted = None;
         }
         changed
     }
@@ -133,6 +138,8 @@ impl Txn {
         engine.health().check()?;
         let Some((at, record)) = engine.undo.last_record(stream)? else { return Ok(false) };
         self.changes += 1;
+        self.undone += 1;
+        self.changed.fill(self.changes);
         if rows == Rows::StayLocked {
             // While the row still bears this transaction's id: no moment without a lock.
             let row = match record.get() {
@@ -247,6 +254,8 @@ impl Engine {
                 let there = self.space.is_owner(tree.id, root)?;
                 let mut dismantling = Dismantling::new(tree);
                 while there && !dismantling.step(&self.space)? {}
+                // A build that was stopped leaves pages of a long value that no leaf refers to.
+                while there && self.space.may_own_more(tree.id, 1) && !self.space.free_tree_step(tree.id, root, 512)? {}
                 self.pool().retry(|| {
                     let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
                     mtr.latch(at.page())?;

@@ -1,7 +1,7 @@
 //! Going through a tree in key order, both ways.
 //!
-//! 1. A snapshot scan copies a leaf once, under its shared latch, and goes through the copy with no latch. What its view sees never
-//!    changes, so the copy is as good as the leaf; only the transaction's own changes make it old, and those are counted.
+//! 1. A snapshot scan copies what it needs of a leaf, under its shared latch, and goes through the copy with no latch. What its view sees never
+//!    changes, so the copy is as good as the leaf; only the transaction's own changes of the tree make it old, and those are counted.
 //! 2. An entry that is not seen as it is in the copy is looked up in the live tree, where its older versions are reached under the latch.
 //! 3. There are no sibling links: the next leaf is the one with the upper fence, the previous one lies below the lower fence. Splits and
 //!    merges in between lose and repeat nothing, because the scan goes on by key.
@@ -21,7 +21,7 @@ use super::trees::TreeState;
 use super::version::{Reader, Stored};
 use super::views::View;
 use super::write::Change;
-use crate::btree::{Cursor, Entry, LookAhead, Node, OVERFLOW, Seek};
+use crate::btree::{Cursor, Entry, KeyBound, LookAhead, Node, OVERFLOW, OverflowRef, Seek};
 use crate::error::{Error, Result, Stop};
 use crate::format::{TreeId, TxnId, page};
 use std::ops::{Bound, Deref};
@@ -65,18 +65,33 @@ const DEAD_ROWS: usize = 16;
 #[derive(Debug)]
 pub struct Scan<T> {
     txn: T,
-    tree: Arc<TreeState>,
-    lock: ScanLock,
-    wait: LockWait,
     view: ViewRef,
     /// Why it cannot be moved: its tree is not of this database, or the process is another.
     refused: Option<Box<Error>>,
+    place: Place,
+}
+
+/// Who moves a scan: its transaction, and what that sees. The same from one seek to the next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct By<'a> {
+    pub(super) txn: &'a Txn,
+    pub(super) view: &'a View,
+}
+
+/// Where a scan is, and how it goes: all of it but the transaction.
+#[derive(Debug)]
+pub(super) struct Place {
+    tree: Arc<TreeState>,
+    lock: ScanLock,
+    wait: LockWait,
     /// Where a locking scan ends: it locks nothing beyond.
-    limit: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+    limit: (KeyBound, KeyBound),
     /// Where a snapshot scan is: on entries seen or not.
     cursor: Cursor,
-    /// The transaction's changes when the scan last moved.
+    /// The transaction's last change of the tree when the scan last moved.
     changes: u64,
+    /// Changes that it had undone then.
+    undone: u64,
     on_entry: bool,
     /// After an error, or the deletion of its entry: from where to go on.
     lost: Option<Lost>,
@@ -130,50 +145,42 @@ impl Txn {
     }
 }
 
+impl ScanLock {
+    /// What a scan of `txn` locks that is asked to lock this, and what it does about others' locks.
+    pub(super) fn of(self, txn: &Txn, wait: Option<LockWait>) -> (Self, LockWait) {
+        let implied = self == Self::None && txn.options.isolation == Isolation::Serializable;
+        let lock = if implied { Self::Rows(Mode::Shared) } else { self };
+        let wait = match (wait, txn.options.wait) {
+            (Some(wait), _) => wait,
+            // A plain read leaves nothing out.
+            (None, LockWait::SkipLocked) if implied => LockWait::NoWait,
+            (None, wait) => wait,
+        };
+        (lock, wait)
+    }
+}
+
 impl<T: Deref<Target = Txn>> Scan<T> {
     fn new(txn: T, tree: &Arc<TreeState>, lock: ScanLock) -> Self {
-        let implied = lock == ScanLock::None && txn.options.isolation == Isolation::Serializable;
-        let lock = if implied { ScanLock::Rows(Mode::Shared) } else { lock };
-        let wait = match txn.options.wait {
-            // A plain read leaves nothing out.
-            LockWait::SkipLocked if implied => LockWait::NoWait,
-            wait => wait,
-        };
+        let (lock, wait) = lock.of(&txn, None);
         let refused = txn.admit(tree).err().map(Box::new);
         let view = match lock {
             _ if refused.is_some() => ViewRef::New(View::of_nothing()),
             ScanLock::None => txn.view(),
             ScanLock::Rows(_) => txn.pin(),
         };
-        Self {
-            tree: tree.clone(),
-            lock,
-            wait,
-            view,
-            refused,
-            limit: (Bound::Unbounded, Bound::Unbounded),
-            cursor: Cursor::new(tree.at),
-            changes: 0,
-            on_entry: false,
-            lost: None,
-            deleted: None,
-            locked_key: Vec::new(),
-            rows_in_leaf: 0,
-            value: Value::Bytes(Vec::new()),
-            txn,
-        }
+        Self { place: Place::new(tree, lock, wait), view, refused, txn }
     }
 
     /// Says that nothing outside these bounds will be asked for.
-    pub fn within(mut self, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
-        self.cursor.look_ahead().within(&start, &end);
-        self.limit = (start, end);
+    pub fn within(mut self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Self {
+        self.place.keep_to(start, end);
         self
     }
 
     /// How it looks ahead.
     pub fn look_ahead(&mut self) -> &mut LookAhead {
-        self.cursor.look_ahead()
+        self.place.look_ahead()
     }
 
     /// Sees what the other sees.
@@ -184,7 +191,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
 
     /// Does this about locks instead of what the transaction does.
     pub fn waiting(mut self, wait: LockWait) -> Self {
-        self.wait = wait;
+        self.place.wait = wait;
         self
     }
 
@@ -197,17 +204,17 @@ impl<T: Deref<Target = Txn>> Scan<T> {
 
     /// The tree, and the opening that it is of.
     pub fn tree(&self) -> (TreeId, u64) {
-        (self.tree.at.id, self.tree.owner)
+        self.place.tree()
     }
 
     /// Whether it stands on an entry.
     pub fn is_on_entry(&self) -> bool {
-        self.on_entry
+        self.place.on_entry
     }
 
     /// The key it stands on, or stood on last.
     pub fn key(&self) -> &[u8] {
-        if self.lock == ScanLock::None { self.cursor.last_key() } else { &self.locked_key }
+        self.place.key()
     }
 
     /// The value of the entry it stands on.
@@ -215,19 +222,16 @@ impl<T: Deref<Target = Txn>> Scan<T> {
     /// # Errors
     /// [`Error::Usage`] when it stands on none; reading errors.
     pub fn value(&mut self) -> Result<&[u8]> {
+        Ok(self.entry()?.1)
+    }
+
+    /// Key and value of the entry it stands on.
+    ///
+    /// # Errors
+    /// As [`Scan::value`].
+    pub fn entry(&mut self) -> Result<(&[u8], &[u8])> {
         self.admitted()?;
-        if !self.on_entry {
-            return Err(Error::Usage("the cursor stands on no entry".into()));
-        }
-        if let Value::Stored(Stored::Overflow(reference)) = &self.value {
-            // If it cannot be read now, it can be asked for again.
-            self.value = Value::Bytes(self.txn.fetch(&self.tree, Stored::Overflow(*reference))?);
-        }
-        Ok(match &self.value {
-            Value::InLeaf => self.cursor.entry()?.map_or(&[], |entry| entry.value),
-            Value::Bytes(bytes) | Value::Stored(Stored::Inline(bytes)) => bytes,
-            Value::Stored(Stored::Overflow(_)) => unreachable!("fetched above"),
-        })
+        self.place.entry(By { txn: &self.txn, view: &self.view })
     }
 
     /// To the first entry.
@@ -244,27 +248,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
     /// Reading errors; lock errors when it locks; [`Error::TreeDropped`].
     pub fn seek(&mut self, to: Seek<'_>) -> Result<bool> {
         self.admitted()?;
-        if self.lock != ScanLock::None {
-            self.tree.usable(self.txn.id(), &self.view)?;
-            self.rows_in_leaf = 0;
-            self.cursor.look_ahead().before_seek(self.txn.engine.pool(), &self.tree.at, to);
-        }
-        self.go(to)
-    }
-
-    /// The same, as a step of a scan that is under way or its beginning.
-    fn go(&mut self, to: Seek<'_>) -> Result<bool> {
-        self.tree.usable(self.txn.id(), &self.view)?;
-        (self.on_entry, self.lost, self.deleted) = (false, None, None);
-        if let ScanLock::Rows(mode) = self.lock {
-            return self.step_locked(mode, bound_of(to), to.is_forward());
-        }
-        self.changes = self.txn.changes;
-        let there = match self.beyond_dead(to) {
-            None => self.cursor.seek(self.txn.engine.pool(), to)?,
-            Some(beyond) => self.seek_beyond(&beyond, to.is_forward())?,
-        };
-        self.settle(there, to.is_forward())
+        self.place.seek(By { txn: &self.txn, view: &self.view }, to)
     }
 
     /// To the next entry; whether there is one.
@@ -273,36 +257,207 @@ impl<T: Deref<Target = Txn>> Scan<T> {
     /// As [`Scan::seek`].
     #[expect(clippy::should_implement_trait, reason = "its entries borrow from it")]
     pub fn next(&mut self) -> Result<bool> {
-        self.step(true)
+        self.admitted()?;
+        self.place.step(By { txn: &self.txn, view: &self.view }, true)
     }
 
-    fn step(&mut self, forward: bool) -> Result<bool> {
+    /// To the previous entry; whether there is one.
+    ///
+    /// # Errors
+    /// As [`Scan::seek`].
+    pub fn prev(&mut self) -> Result<bool> {
         self.admitted()?;
+        self.place.step(By { txn: &self.txn, view: &self.view }, false)
+    }
+}
+
+impl Scan<&mut Txn> {
+    /// Deletes the entry it stands on; false when that is gone by now, which only a scan without locks can find. It stands on none afterwards,
+    /// and goes on from where the entry was.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when it stands on none; those of [`Txn::change`]: it still stands on the entry then.
+    pub fn delete(&mut self) -> Result<bool> {
+        self.place.delete(self.txn)
+    }
+}
+
+impl Place {
+    pub(super) fn new(tree: &Arc<TreeState>, lock: ScanLock, wait: LockWait) -> Self {
+        Self {
+            tree: tree.clone(),
+            lock,
+            wait,
+            limit: (KeyBound::default(), KeyBound::default()),
+            cursor: Cursor::new(tree.at),
+            changes: 0,
+            undone: 0,
+            on_entry: false,
+            lost: None,
+            deleted: None,
+            locked_key: Vec::new(),
+            rows_in_leaf: 0,
+            value: Value::Bytes(Vec::new()),
+        }
+    }
+
+    /// Makes it one over `tree` that stands nowhere, and keeps its memory.
+    pub(super) fn reset(&mut self, tree: &Arc<TreeState>) {
+        if !Arc::ptr_eq(&self.tree, tree) {
+            self.tree = tree.clone();
+        }
+        self.cursor.reset(tree.at);
+        self.locked_key.clear();
+        (self.on_entry, self.lost, self.deleted) = (false, None, None);
+        self.keep_to(Bound::Unbounded, Bound::Unbounded);
+    }
+
+    pub(super) fn keep_to(&mut self, start: Bound<&[u8]>, end: Bound<&[u8]>) {
+        self.cursor.look_ahead().keep_to(start, end);
+        self.limit.0.set(start);
+        self.limit.1.set(end);
+    }
+
+    /// What it locks and how it waits from now on. It stands on the same key.
+    pub(super) fn set_lock(&mut self, (lock, wait): (ScanLock, LockWait)) {
+        match (self.lock, lock) {
+            (ScanLock::None, ScanLock::Rows(_)) => {
+                self.locked_key.clear();
+                self.locked_key.extend_from_slice(self.cursor.last_key());
+            }
+            (ScanLock::Rows(_), ScanLock::None) => self.cursor.leave_at(&self.locked_key),
+            _ => {}
+        }
+        (self.lock, self.wait) = (lock, wait);
+    }
+
+    pub(super) fn lock(&self) -> ScanLock {
+        self.lock
+    }
+
+    pub(super) fn state(&self) -> &Arc<TreeState> {
+        &self.tree
+    }
+
+    pub(super) fn tree(&self) -> (TreeId, u64) {
+        (self.tree.at.id, self.tree.owner)
+    }
+
+    pub(super) fn look_ahead(&mut self) -> &mut LookAhead {
+        self.cursor.look_ahead()
+    }
+
+    pub(super) fn is_on_entry(&self) -> bool {
+        self.on_entry
+    }
+
+    /// Stands on none, and goes on from nowhere.
+    pub(super) fn leave(&mut self) {
+        (self.on_entry, self.lost, self.deleted) = (false, None, None);
+    }
+
+    /// What it has read is another view's: it goes on by key.
+    pub(super) fn is_outdated(&mut self) {
+        if self.on_entry || self.deleted.is_some_and(|deleted| deleted.here) {
+            self.lost = Some(Lost::Beyond);
+        }
+        (self.on_entry, self.deleted) = (false, None);
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        if self.lock == ScanLock::None { self.cursor.last_key() } else { &self.locked_key }
+    }
+
+    pub(super) fn entry(&mut self, by: By<'_>) -> Result<(&[u8], &[u8])> {
+        if !self.on_entry {
+            return Err(Error::Usage("the cursor stands on no entry".into()));
+        }
+        if let Value::Stored(Stored::Overflow(reference)) = self.value {
+            self.still_there(by, reference)?;
+            // If it cannot be read now, it can be asked for again.
+            self.value = Value::Bytes(by.txn.fetch(&self.tree, Stored::Overflow(reference))?);
+        }
+        let value = match &self.value {
+            Value::InLeaf => self.cursor.entry()?.map_or(&[][..], |entry| entry.value),
+            Value::Bytes(bytes) | Value::Stored(Stored::Inline(bytes)) => bytes,
+            Value::Stored(Stored::Overflow(_)) => unreachable!("fetched above"),
+        };
+        Ok((self.key(), value))
+    }
+
+    /// Whether the pages of a long value are its own: a rollback to a savepoint has freed those of what it took back.
+    fn still_there(&mut self, by: By<'_>, reference: OverflowRef) -> Result<()> {
+        if self.undone == by.txn.undone {
+            return Ok(());
+        }
+        let reader = Reader { me: by.txn.id(), view: by.view };
+        match by.txn.stored_version(&self.tree, self.key(), reader)? {
+            Some(Stored::Overflow(now)) if now == reference => {
+                self.undone = by.txn.undone;
+                Ok(())
+            }
+            _ => {
+                let why = "the transaction was rolled back to a savepoint, and what the cursor stands on may be gone with it: seek again";
+                Err(Error::Usage(why.into()))
+            }
+        }
+    }
+
+    pub(super) fn seek(&mut self, by: By<'_>, to: Seek<'_>) -> Result<bool> {
+        if self.lock != ScanLock::None {
+            self.tree.usable(by.txn.id(), by.view)?;
+            self.rows_in_leaf = 0;
+            self.cursor.look_ahead().before_seek(by.txn.engine.pool(), &self.tree.at, to);
+        }
+        self.go(by, to)
+    }
+
+    /// The same, as a step of a scan that is under way or its beginning.
+    fn go(&mut self, by: By<'_>, to: Seek<'_>) -> Result<bool> {
+        self.tree.usable(by.txn.id(), by.view)?;
+        (self.on_entry, self.lost, self.deleted) = (false, None, None);
+        self.undone = by.txn.undone;
+        if let ScanLock::Rows(mode) = self.lock {
+            return self.step_locked(by, mode, bound_of(to), to.is_forward());
+        }
+        self.changes = by.txn.changes_of(self.tree.at.id);
+        let there = match self.beyond_dead(by, to) {
+            None => self.cursor.seek(by.txn.engine.pool(), to)?,
+            Some(beyond) => self.seek_beyond(by, &beyond, to.is_forward())?,
+        };
+        self.settle(by, there, to.is_forward())
+    }
+
+    pub(super) fn step(&mut self, by: By<'_>, forward: bool) -> Result<bool> {
         if !self.on_entry && self.lost.is_none() && !self.deleted.is_some_and(|deleted| deleted.here) {
             return Ok(false);
         }
         let back = self.deleted.is_some_and(|deleted| deleted.forward == Some(!forward));
-        let old = self.changes != self.txn.changes || back;
+        let old = self.changes != by.txn.changes_of(self.tree.at.id) || back;
         let moved = if old || self.lock != ScanLock::None || self.lost.is_some() {
             let (key, lost) = (self.key().to_vec(), self.lost);
-            let moved = self.go(match (lost, forward) {
-                (Some(Lost::At), true) => Seek::AtLeast(&key),
-                (Some(Lost::At), false) => Seek::AtMost(&key),
-                (_, true) => Seek::After(&key),
-                (_, false) => Seek::Before(&key),
-            });
+            let moved = self.go(
+                by,
+                match (lost, forward) {
+                    (Some(Lost::At), true) => Seek::AtLeast(&key),
+                    (Some(Lost::At), false) => Seek::AtMost(&key),
+                    (_, true) => Seek::After(&key),
+                    (_, false) => Seek::Before(&key),
+                },
+            );
             if moved.is_err() && self.lost.is_none() {
                 self.lost = lost;
             }
             moved
         } else {
             self.on_entry = false;
+            self.undone = by.txn.undone;
             if let Some(deleted) = &mut self.deleted {
                 (deleted.here, deleted.forward) = (false, Some(forward));
             }
-            let (cursor, pool) = (&mut self.cursor, self.txn.engine.pool());
+            let (cursor, pool) = (&mut self.cursor, by.txn.engine.pool());
             let there = if forward { cursor.next(pool) } else { cursor.prev(pool) };
-            there.and_then(|there| self.settle(there, forward))
+            there.and_then(|there| self.settle(by, there, forward))
         };
         if moved.is_err() {
             // The next step tries again: a scan that ended here without a word would leave entries out.
@@ -311,57 +466,45 @@ impl<T: Deref<Target = Txn>> Scan<T> {
         moved
     }
 
-    /// To the previous entry; whether there is one.
-    ///
-    /// # Errors
-    /// As [`Scan::seek`].
-    pub fn prev(&mut self) -> Result<bool> {
-        self.step(false)
-    }
-
     // --- by snapshot ---------------------------------------------------------------------------------------------------
 
     /// Where a scan from here goes on if that is among dead rows.
-    fn beyond_dead(&self, to: Seek<'_>) -> Option<Beyond> {
+    fn beyond_dead(&self, by: By<'_>, to: Seek<'_>) -> Option<Beyond> {
         let from = match to {
             Seek::First | Seek::Last => Bound::Unbounded,
             Seek::AtLeast(key) | Seek::AtMost(key) => Bound::Included(key),
             Seek::After(key) | Seek::Before(key) => Bound::Excluded(key),
         };
-        self.tree.dead.beyond(from, to.is_forward(), self.sight())
+        self.tree.dead.beyond(from, to.is_forward(), sight_of(by))
     }
 
-    fn sight(&self) -> Sight {
-        Sight { me: self.txn.id(), view: Some(self.view.serial()), locks: false }
-    }
-
-    fn seek_beyond(&mut self, beyond: &Beyond, forward: bool) -> Result<bool> {
+    fn seek_beyond(&mut self, by: By<'_>, beyond: &Beyond, forward: bool) -> Result<bool> {
         match beyond {
             Beyond::End => Ok(false),
-            Beyond::Key(key) if forward => self.cursor.seek(self.txn.engine.pool(), Seek::AtLeast(key)),
-            Beyond::Key(key) => self.cursor.seek(self.txn.engine.pool(), Seek::Before(key)),
+            Beyond::Key(key) if forward => self.cursor.seek(by.txn.engine.pool(), Seek::AtLeast(key)),
+            Beyond::Key(key) => self.cursor.seek(by.txn.engine.pool(), Seek::Before(key)),
         }
     }
 
     /// Stands on the cursor's entry, or the next one of which the reader sees a version.
-    fn settle(&mut self, mut there: bool, forward: bool) -> Result<bool> {
+    fn settle(&mut self, by: By<'_>, mut there: bool, forward: bool) -> Result<bool> {
         let mut dead = 0;
         while there {
-            match self.take_if_seen()? {
+            match self.take_if_seen(by)? {
                 Met::Row => return Ok(true),
                 Met::Nothing => dead = 0,
                 Met::Dead => dead += 1,
             }
             if dead >= DEAD_MIN && (dead % DEAD_ROWS == 0 || self.is_at_edge(forward)?) {
-                self.remember_dead()?;
+                self.remember_dead(by)?;
                 let at = self.cursor.key();
                 let to = if forward { Seek::After(at) } else { Seek::Before(at) };
-                if let Some(beyond) = self.beyond_dead(to) {
-                    there = self.seek_beyond(&beyond, forward)?;
+                if let Some(beyond) = self.beyond_dead(by, to) {
+                    there = self.seek_beyond(by, &beyond, forward)?;
                     continue;
                 }
             }
-            let pool = self.txn.engine.pool();
+            let pool = by.txn.engine.pool();
             there = if forward { self.cursor.next(pool)? } else { self.cursor.prev(pool)? };
         }
         Ok(false)
@@ -369,34 +512,36 @@ impl<T: Deref<Target = Txn>> Scan<T> {
 
     /// Whether the cursor's entry is the last of its leaf on its way.
     fn is_at_edge(&self, forward: bool) -> Result<bool> {
-        let count = self.cursor.leaf()?.map_or(0, |node| node.count());
+        let count = self.cursor.leaf_count()?;
         Ok(self.cursor.slot().is_some_and(|slot| if forward { slot + 1 == count } else { slot == 0 }))
     }
 
     /// Makes known where the dead entries around the cursor's lie, if the leaf is still as in the copy.
-    fn remember_dead(&self) -> Result<()> {
-        let (Some(node), Some(slot)) = (self.cursor.leaf()?, self.cursor.slot()) else { return Ok(()) };
-        let me = self.txn.id();
-        let reader = Reader { me, view: &self.view };
+    fn remember_dead(&mut self, by: By<'_>) -> Result<()> {
+        let (me, view, pool) = (by.txn.id(), by.view, by.txn.engine.pool());
+        let (page, lsn) = (self.cursor.leaf_page(), self.cursor.leaf_lsn());
+        let slot = self.cursor.slot();
+        let (Some(node), Some(slot)) = (self.cursor.whole_leaf(pool)?, slot) else { return Ok(()) };
+        let reader = Reader { me, view };
         let is_dead = |entry: &Entry<'_>| {
             (entry.is_deleted() && reader.sees_entry(entry)).then_some(me != TxnId::NONE && entry.writer == me)
         };
         let (lo, hi, own) = stretch(&node, slot, is_dead)?;
         // No page is read for this.
-        let Ok(leaf) = self.txn.engine.pool().shared(self.cursor.leaf_page()) else { return Ok(()) };
-        if page::lsn(&leaf) == self.cursor.leaf_lsn() {
+        let Ok(leaf) = pool.shared(page) else { return Ok(()) };
+        if page::lsn(&leaf) == lsn {
             if own {
-                self.txn.note_dead_in(&self.tree);
+                by.txn.note_dead_in(&self.tree);
             }
-            let serves = if own { For::Only(me) } else { For::Views(self.view.serial()) };
+            let serves = if own { For::Only(me) } else { For::Views(view.serial()) };
             self.tree.dead.add(lo, hi, serves);
         }
         Ok(())
     }
 
     /// Stands on the cursor's entry if the reader sees a version of it.
-    fn take_if_seen(&mut self) -> Result<Met> {
-        let reader = Reader { me: self.txn.id(), view: &self.view };
+    fn take_if_seen(&mut self, by: By<'_>) -> Result<Met> {
+        let reader = Reader { me: by.txn.id(), view: by.view };
         let Some(entry) = self.cursor.entry()? else { return Ok(Met::Nothing) };
         if reader.sees_entry(&entry) {
             if entry.is_deleted() {
@@ -407,7 +552,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
                 _ => Value::Stored(Stored::of(entry.flags, entry.value)?),
             };
         } else {
-            match self.txn.stored_version(&self.tree, self.cursor.key(), reader) {
+            match by.txn.stored_version(&self.tree, self.cursor.key(), reader) {
                 Ok(Some(stored)) => self.value = Value::Stored(stored),
                 Ok(None) => return Ok(Met::Nothing),
                 Err(error) => {
@@ -422,23 +567,23 @@ impl<T: Deref<Target = Txn>> Scan<T> {
 
     // --- with locks ----------------------------------------------------------------------------------------------------
 
-    fn step_locked(&mut self, mode: Mode, mut from: Bound<Vec<u8>>, forward: bool) -> Result<bool> {
+    fn step_locked(&mut self, by: By<'_>, mode: Mode, mut from: Bound<Vec<u8>>, forward: bool) -> Result<bool> {
         // Who skips rows does not ask that no others appear between them, and must not wait for those that lie between.
-        let ranges = self.txn.options.isolation != Isolation::ReadCommitted && self.wait != LockWait::SkipLocked;
+        let ranges = by.txn.options.isolation != Isolation::ReadCommitted && self.wait != LockWait::SkipLocked;
         loop {
             let ahead = Some((self.cursor.look_ahead(), &mut self.rows_in_leaf));
-            let mut next = self.txn.next_alive(&self.tree, &from, forward, ahead)?;
-            let limit = if forward { &self.limit.1 } else { &self.limit.0 };
+            let mut next = by.txn.next_alive(&self.tree, &from, forward, ahead)?;
+            let limit = if forward { self.limit.1.get() } else { self.limit.0.get() };
             let beyond = next.as_ref().is_none_or(|key| is_beyond(key, limit, forward));
             if ranges {
                 let far = match &next {
                     Some(key) if !beyond => Bound::Included(&key[..]),
-                    _ => limit.as_ref().map(|key| &key[..]),
+                    _ => limit,
                 };
                 let near = from.as_ref().map(|key| &key[..]);
                 let (low, high) = if forward { (near, far) } else { (far, near) };
-                self.txn.lock_range(&self.tree, low, high, mode, self.wait)?;
-                let again = self.txn.next_alive(&self.tree, &from, forward, None)?;
+                by.txn.lock_range(&self.tree, low, high, mode, self.wait)?;
+                let again = by.txn.next_alive(&self.tree, &from, forward, None)?;
                 if again != next {
                     continue;
                 }
@@ -449,7 +594,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
             self.rows_in_leaf += 1;
             let key = next.take().expect("it is not beyond");
             let how = if ranges { RowLock::InRange } else { RowLock::IfThere };
-            match self.txn.lock_row_how(&self.tree, &key, mode, how, self.wait) {
+            match by.txn.lock_row_how(&self.tree, &key, mode, how, self.wait) {
                 Ok(Some(value)) => {
                     self.value = Value::Bytes(value);
                     self.locked_key = key;
@@ -463,47 +608,47 @@ impl<T: Deref<Target = Txn>> Scan<T> {
             from = Bound::Excluded(key);
         }
     }
-}
 
-impl Scan<&mut Txn> {
-    /// Deletes the entry it stands on; false when that is gone by now, which only a scan without locks can find. It stands on none afterwards,
-    /// and goes on from where the entry was.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] when it stands on none; those of [`Txn::change`]: it still stands on the entry then.
-    pub fn delete(&mut self) -> Result<bool> {
+    /// As [`Scan::delete`]. The transaction is the one that last moved it.
+    pub(super) fn delete(&mut self, txn: &mut Txn) -> Result<bool> {
         if !self.on_entry {
             return Err(Error::Usage("the cursor stands on no entry".into()));
         }
         let is_copy = self.lock == ScanLock::None;
-        let current = is_copy && self.changes == self.txn.changes;
+        let current = is_copy && self.changes == txn.changes_of(self.tree.at.id);
         let key = if is_copy { self.cursor.last_key() } else { &self.locked_key };
-        let was_there = self.txn.change(&self.tree, key, &[], Change::Delete)?;
+        let was_there = txn.change(&self.tree, key, &[], Change::Delete)?;
         self.on_entry = false;
         let forward = self.deleted.and_then(|deleted| deleted.forward);
         self.deleted = Some(Deleted { here: true, forward });
         if current {
-            self.changes = self.txn.changes;
+            self.changes = txn.changes_of(self.tree.at.id);
         }
         Ok(was_there)
     }
 }
 
-fn is_beyond(key: &[u8], limit: &Bound<Vec<u8>>, forward: bool) -> bool {
+/// What a scan without locks sees.
+fn sight_of(by: By<'_>) -> Sight {
+    Sight { me: by.txn.id(), view: Some(by.view.serial()), locks: false }
+}
+
+/// Whether a scan on its way has come to a key beyond its end.
+pub(super) fn is_beyond(key: &[u8], limit: Bound<&[u8]>, forward: bool) -> bool {
     match limit {
         Bound::Unbounded => false,
         Bound::Included(limit) => {
             if forward {
-                key > &limit[..]
+                key > limit
             } else {
-                key < &limit[..]
+                key < limit
             }
         }
         Bound::Excluded(limit) => {
             if forward {
-                key >= &limit[..]
+                key >= limit
             } else {
-                key <= &limit[..]
+                key <= limit
             }
         }
     }

@@ -9,12 +9,13 @@
 //!
 //! ```text
 //!   reading ──start──> writing ──commit_start──> committing ──finish──> ended
-//!                        │  └─────prepare──────> prepared ──commit/rollback──^
+//!                        │  └─────prepare──────> prepared ──commit/rollback──^        see [`super::prepared`]
 //!                        └────────rollback_all───────────────────────────────^
 //! ```
 
 use super::engine::{Engine, HELP_EVERY};
 use super::locks::{Conflict, LockOwner, Mode};
+use super::prepared::Halted;
 use super::rollback::Gone;
 use super::trees::{CatalogRow, TreeState};
 use super::undo::{Stream, UndoRecord};
@@ -112,21 +113,42 @@ pub struct Txn {
     pub(super) options: TxOptions,
     pub(super) owner: Arc<LockOwner>,
     /// The snapshot: repeatable read, from the first read without a lock to the end; read committed, of the statement.
-    view: RefCell<Option<Arc<View>>>,
+    pub(super) view: RefCell<Option<Arc<View>>>,
     /// A lock or a conflict made it give way to another: it is to be rolled back, and can be run again.
-    gave_way: Cell<bool>,
+    pub(super) gave_way: Cell<bool>,
     pub(super) writing: Option<Writing>,
     /// Trees that have runs of dead rows for this transaction alone.
     pub(super) dead_in: RefCell<SmallVec<[Arc<TreeState>; 1]>>,
-    /// Counts changes, so that a cursor knows that its copy of a leaf is old.
+    /// Counts changes.
     pub(super) changes: u64,
+    /// The count at the last change of each tree, so that a cursor knows that its copy of a leaf is old; trees whose ids are the same modulo its
+    /// length share one.
+    pub(super) changed: [u64; CHANGED],
+    /// Counts changes that were undone.
+    pub(super) undone: u64,
+    /// What cursors that outlive a borrow have of views: gone with the transaction.
+    pub(super) lent: RefCell<Vec<Arc<LentView>>>,
     /// The savepoints that are gone, and where this one stands: see [`super::rollback::Gone`].
     pub(super) gone: Gone,
-    ended: bool,
-    /// A change of several steps was stopped halfway and could not be taken back: it can only be rolled back.
-    pub(super) half_done: bool,
+    pub(super) ended: bool,
+    /// It takes no changes any more.
+    pub(super) halted: Option<Halted>,
     /// Not to be rolled back when dropped.
-    kept: bool,
+    pub(super) kept: bool,
+}
+
+/// Trees whose changes are told apart.
+const CHANGED: usize = 8;
+
+/// Where a cursor keeps a view, which its transaction empties.
+pub(super) type LentView = crate::counted::Mutex<Lent>;
+
+/// A view that a cursor keeps as long as its transaction lives, or its statement.
+#[derive(Debug, Default)]
+pub(super) struct Lent {
+    /// The life of the transaction that has it in its list; 0 for none.
+    pub(super) to: u64,
+    pub(super) view: Option<ViewRef>,
 }
 
 /// What a transaction has from its first write.
@@ -215,9 +237,12 @@ impl Txn {
             writing: None,
             dead_in: RefCell::default(),
             changes: 0,
+            changed: [0; CHANGED],
+            undone: 0,
+            lent: RefCell::default(),
             gone: Gone::default(),
             ended: false,
-            half_done: false,
+            halted: None,
             kept: false,
         }
     }
@@ -283,6 +308,12 @@ impl Txn {
                     let locked = engine.locks.add_range(&txn.owner, tree, whole.0, whole.1, Mode::Exclusive);
                     locked.map_err(in_the_way)?;
                     engine.trees.state(CatalogRow { tree, root }).dropped_by(id);
+                }
+                // Built or not is not known any more: a snapshot that is taken before the commit is refused either way.
+                UndoRecord::CreateTree { tree, root } => {
+                    let state = engine.trees.state(CatalogRow { tree, root });
+                    state.is_built();
+                    state.created_by(id);
                 }
                 UndoRecord::Insert { tree, key, .. }
                 | UndoRecord::Update { tree, key, .. }
@@ -363,10 +394,17 @@ impl Txn {
     /// Whether the tree may be used with this transaction, in this process.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a tree of another database or opening, and in a forked process.
+    /// [`Error::Usage`] for a tree of another database or opening, and in a forked process. [`Error::TreeTooNew`].
     #[inline]
     pub fn admit(&self, tree: &TreeState) -> Result<()> {
-        self.engine.admit(tree)
+        self.engine.admit(tree)?;
+        if tree.is_young(self.engine.active.horizon()) { self.admit_young(tree) } else { Ok(()) }
+    }
+
+    /// Rows without a writer must not be met by a snapshot that is older, whatever it does with them.
+    #[cold]
+    fn admit_young(&self, tree: &TreeState) -> Result<()> {
+        self.view.borrow().as_ref().map_or(Ok(()), |view| tree.is_old_enough(self.id(), view))
     }
 
     /// Whether one of its operations failed with an error after which it is to be rolled back and run again.
@@ -385,8 +423,34 @@ impl Txn {
     /// Read committed: gives up the statement's snapshot.
     pub fn end_statement(&mut self) {
         if self.options.isolation == Isolation::ReadCommitted {
-            *self.view.borrow_mut() = None;
+            self.give_up_views();
         }
+    }
+
+    /// Gives up the snapshot, and what cursors have of it.
+    pub(super) fn give_up_views(&mut self) {
+        *self.view.get_mut() = None;
+        for lent in self.lent.get_mut().drain(..) {
+            *lent.lock() = Lent::default();
+        }
+    }
+
+    /// The same in the middle of its life: what cursors have copied was for another view than the next.
+    pub(super) fn give_up_snapshot(&mut self) {
+        self.give_up_views();
+        self.changes += 1;
+        self.changed.fill(self.changes);
+    }
+
+    /// Counts changes of a tree.
+    pub(super) fn count_changes(&mut self, tree: TreeId, changes: u64) {
+        self.changes += changes;
+        self.changed[tree.0 as usize % CHANGED] = self.changes;
+    }
+
+    /// Changes when the tree was last changed, or another that shares its place.
+    pub(super) fn changes_of(&self, tree: TreeId) -> u64 {
+        self.changed[tree.0 as usize % CHANGED]
     }
 
     /// Makes the transaction one that writes.
@@ -395,7 +459,7 @@ impl Txn {
     /// Read-only, poisoned, or too many writers.
     pub(super) fn start(&mut self) -> Result<()> {
         if self.writing.is_some() {
-            return whole(self.half_done);
+            return self.whole();
         }
         if self.options.access == Access::ReadOnly {
             return Err(Error::ReadOnly { why: "the transaction was begun read-only".into() });
@@ -458,11 +522,13 @@ impl Txn {
     }
 
     /// Logs the commit; returns where it ends, 0 when there was nothing to commit.
-    fn log_commit(&mut self) -> Result<Lsn> {
+    pub(super) fn log_commit(&mut self) -> Result<Lsn> {
         let Some(writing) = &mut self.writing else { return Ok(Lsn::ZERO) };
         let engine = &self.engine;
         engine.health().check()?;
-        whole(self.half_done)?;
+        if self.halted.is_some() {
+            return self.log_prepared_commit();
+        }
         if !writing.stream.has_begun() {
             return Ok(Lsn::ZERO);
         }
@@ -479,7 +545,6 @@ impl Txn {
     /// Poisoned, or [`Error::OutcomeUnknown`].
     pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
         self.start()?;
-        whole(self.half_done)?;
         let writing = self.writing.as_mut().expect("started");
         let engine = &self.engine;
         engine.undo.ensure_room(&mut writing.stream, UndoRecord::Prepared { xid }.room_max())?;
@@ -490,7 +555,7 @@ impl Txn {
         })?;
         // Not only what it has written: the coordinator takes our word for it.
         engine.log().flush_to(end).map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
-        *self.view.borrow_mut() = None;
+        self.give_up_views();
         self.kept = true;
         Ok(())
     }
@@ -500,13 +565,20 @@ impl Txn {
         self.kept = true;
     }
 
+    /// Refuses to go on with a transaction that takes no changes any more.
+    pub(super) fn whole(&self) -> Result<()> {
+        match &self.halted {
+            None => Ok(()),
+            Some(halted) => Err(halted.refusal()),
+        }
+    }
+
     /// Undoes everything and ends.
     ///
     /// # Errors
     /// What stopped the rollback; it is then completed in the background, or by the next opening.
     pub fn rollback(mut self) -> Result<()> {
-        self.kept = false;
-        self.rollback_all()
+        self.decide_against()
     }
 
     pub(super) fn rollback_all(&mut self) -> Result<()> {
@@ -529,9 +601,9 @@ impl Txn {
     }
 
     /// Lets everybody see the outcome.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.ended = true;
-        *self.view.borrow_mut() = None;
+        self.give_up_views();
         if let Some(writing) = self.writing.take() {
             self.engine.active.end(writing.id);
             // After a rollback it has none.
@@ -553,7 +625,14 @@ impl Txn {
 impl Txn {
     /// In a process forked from its own: leaves everything as it is. What it would give back or close when dropped is kept for ever.
     fn leave(&mut self) {
-        std::mem::forget((self.writing.take(), self.view.take(), self.owner.clone(), self.engine.clone()));
+        std::mem::forget((
+            self.writing.take(),
+            self.view.take(),
+            self.lent.take(),
+            self.owner.clone(),
+            self.engine.clone(),
+        ));
+        std::mem::forget(self.halted.take());
     }
 }
 
@@ -562,7 +641,13 @@ impl Drop for Txn {
         if !self.engine.instance.is_here() {
             return self.leave();
         }
-        if self.ended || self.kept || self.rollback_all().is_ok() {
+        if self.ended {
+            return;
+        }
+        if self.kept {
+            return self.leave_prepared();
+        }
+        if self.rollback_all().is_ok() {
             return;
         }
         // No room in the log, say, or a page that cannot be read now: it stays active, invisible and locked, and background work tries
@@ -571,15 +656,6 @@ impl Drop for Txn {
             self.engine.unfinished.lock().push(Unfinished { owner: self.owner.clone(), writing });
         }
     }
-}
-
-/// Refuses to go on with a transaction of which a part is half done.
-fn whole(half_done: bool) -> Result<()> {
-    if half_done {
-        let why = "one of its changes failed and could not be taken back: it can only be rolled back";
-        return Err(Error::TransactionEnded { why: why.into() });
-    }
-    Ok(())
 }
 
 /// A transaction whose rollback stopped on the way.
@@ -604,9 +680,12 @@ impl Txn {
             writing,
             dead_in: RefCell::default(),
             changes: 0,
+            changed: [0; CHANGED],
+            undone: 0,
+            lent: RefCell::default(),
             gone: Gone::default(),
             ended: false,
-            half_done: false,
+            halted: None,
             kept: false,
         }
     }

@@ -4,6 +4,8 @@
 //! 2. A dropper locks the whole tree exclusively, so nobody else has a lock or a change in it, and says that it drops it before it ends: no
 //!    undo record of a live transaction names a dropped tree but the dropper's own. Whoever waited for its lock looks here again.
 //! 3. A view that sees the drop must not use the tree: its pages go when every view sees it.
+//! 4. The rows of a tree that was built bear no writer, so a view that does not see the tree's creation must not use it. The creator is known from
+//!    before the first row until every view sees it.
 //!
 //! ```text
 //!   open ──drop──> being dropped ──commit──> dropped (for ever)
@@ -11,6 +13,7 @@
 //! ```
 
 use super::dead::Dead;
+use super::rowlog::RowLogs;
 use super::views::{ActiveSet, View};
 use crate::btree::Tree as Btree;
 use crate::counted::RwLock;
@@ -18,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::format::{Malformed, PageId, Reader, TreeId, TxnId};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What a catalog row's value says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +51,17 @@ impl CatalogRow {
     }
 }
 
+/// Whether a snapshot may read a tree: see [`crate::Transaction::may_read`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readable {
+    /// The tree was there when the snapshot was taken, or is this transaction's own.
+    Yes,
+    /// The tree was created after the snapshot was taken. As of the snapshot it has no rows; one that was built refuses to be read.
+    CreatedLater,
+    /// The tree is dropped.
+    Dropped,
+}
+
 /// Set in [`TreeState::dropper`] when the tree is gone for everybody.
 const GONE: u64 = u64::MAX;
 
@@ -60,14 +74,68 @@ pub struct TreeState {
     pub owner: u64,
     /// Who drops it: a transaction's id, 0 for nobody, or [`GONE`].
     dropper: AtomicU64,
+    /// Who has made it: a transaction's id, 0 for one that every view sees.
+    creator: AtomicU64,
+    /// It was built from sorted rows, which bear no writer.
+    built: AtomicBool,
     /// Where dead rows lie.
     pub(super) dead: Dead,
+    /// Who is told of its changes.
+    pub(super) rows: RowLogs,
 }
 
 impl TreeState {
     fn new(owner: u64, row: CatalogRow) -> Self {
         let at = Btree { id: row.tree, root: row.root };
-        Self { at, owner, dropper: AtomicU64::new(0), dead: Dead::default() }
+        let (dropper, creator, built) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        Self { at, owner, dropper, creator, built, dead: Dead::default(), rows: RowLogs::default() }
+    }
+
+    /// Says that `txn`, which has locked the whole tree, makes it. Before the first row.
+    pub fn created_by(&self, txn: TxnId) {
+        self.creator.store(txn.0, Ordering::SeqCst);
+    }
+
+    /// Says that its rows will bear no writer. Before the first row.
+    pub fn is_built(&self) {
+        self.built.store(true, Ordering::SeqCst);
+    }
+
+    /// What a reader with `view` and own id `me` may do with it.
+    pub fn readable(&self, me: TxnId, view: &View) -> Readable {
+        if self.usable(me, view).is_err_and(|error| matches!(error, Error::TreeDropped { .. })) {
+            return Readable::Dropped;
+        }
+        let creator = TxnId(self.creator.load(Ordering::SeqCst));
+        if creator == me || view.sees(creator) { Readable::Yes } else { Readable::CreatedLater }
+    }
+
+    /// Whether rows without a writer may be younger than a view. `horizon`: every id below is seen by every view.
+    #[inline]
+    pub fn is_young(&self, horizon: TxnId) -> bool {
+        let creator = self.creator.load(Ordering::SeqCst);
+        if creator == 0 {
+            return false;
+        }
+        if creator < horizon.0 {
+            // It stays so: nobody asks any more.
+            self.creator.store(0, Ordering::SeqCst);
+            return false;
+        }
+        self.built.load(Ordering::SeqCst)
+    }
+
+    /// Whether a view of `me` sees what the tree was built from.
+    ///
+    /// # Errors
+    /// [`Error::TreeTooNew`].
+    #[inline]
+    pub fn is_old_enough(&self, me: TxnId, view: &View) -> Result<()> {
+        let creator = TxnId(self.creator.load(Ordering::SeqCst));
+        if creator == TxnId::NONE || creator == me || view.sees(creator) || !self.built.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        Err(Error::TreeTooNew { tree: self.at.id })
     }
 
     /// Says that `txn`, which has locked the whole tree, drops it.
@@ -88,8 +156,9 @@ impl TreeState {
     /// Whether a reader with `view` and own id `me` may use it.
     ///
     /// # Errors
-    /// [`Error::TreeDropped`].
+    /// [`Error::TreeDropped`], [`Error::TreeTooNew`].
     pub fn usable(&self, me: TxnId, view: &View) -> Result<()> {
+        self.is_old_enough(me, view)?;
         match self.dropper.load(Ordering::SeqCst) {
             0 => Ok(()),
             dropper if dropper != GONE && TxnId(dropper) != me && !view.sees(TxnId(dropper)) => Ok(()),

@@ -164,7 +164,7 @@ impl Txn {
             let attempt = attempt.map_err(|error| tree.is_there(self.id(), &engine.active).err().unwrap_or(error))?;
             match attempt {
                 Attempt::Done { was_there } => {
-                    self.changes += 1;
+                    self.count_changes(tree.at.id, 1);
                     self.owner.add_weight(1);
                     return Ok(Some(was_there));
                 }
@@ -184,6 +184,16 @@ impl Txn {
     /// Puts those of `rows`, in key order, that belong to the first one's leaf, as far as that goes without waiting for anything; how many
     /// that were. None is no error: the first one needs more than a latch.
     pub(super) fn put_run(&mut self, tree: &Arc<TreeState>, rows: &[(&[u8], &[u8])]) -> Result<usize> {
+        self.change_run(tree, rows, Change::Put)
+    }
+
+    /// The same for rows that are inserted or put, each key greater than the one before it.
+    pub(super) fn change_run(
+        &mut self,
+        tree: &Arc<TreeState>,
+        rows: &[(&[u8], &[u8])],
+        change: Change,
+    ) -> Result<usize> {
         let engine = self.engine.clone();
         let page_bytes = engine.pool().page_bytes();
         let is_plain = |(key, value): &(&[u8], &[u8])| {
@@ -206,7 +216,7 @@ impl Txn {
                     break;
                 }
                 let new = NewValue { flags: 0, bytes: value };
-                match self.attempt_at(&engine, &mut mtr, leaf, tree, key, &new, Change::Put) {
+                match self.attempt_at(&engine, &mut mtr, leaf, tree, key, &new, change) {
                     Ok(Attempt::Done { .. }) => done += 1,
                     // It has changed nothing: it is met again, alone.
                     Ok(_) => break,
@@ -218,7 +228,7 @@ impl Txn {
             Ok(done)
         });
         let done = attempt.map_err(|error| tree.is_there(self.id(), &engine.active).err().unwrap_or(error))?;
-        self.changes += done as u64;
+        self.count_changes(tree.at.id, done as u64);
         self.owner.add_weight(done as u64);
         Ok(done)
     }
@@ -284,12 +294,16 @@ impl Txn {
                     Change::Update | Change::Delete if !there => {
                         Ok(self.told(tree, key, Attempt::Done { was_there: false }))
                     }
-                    Change::Delete => self.mark_deleted(mtr, leaf, slot, tree, key),
+                    Change::Delete => {
+                        tree.rows.changed(self.id(), key);
+                        self.mark_deleted(mtr, leaf, slot, tree, key)
+                    }
                     Change::Insert | Change::Put | Change::Update => {
                         let payload_bytes = ENTRY_HEADER_BYTES + new.bytes.len();
                         if !node.fits_replace(slot, payload_bytes)? {
                             return Ok(Attempt::NoRoom(payload_bytes));
                         }
+                        tree.rows.changed(self.id(), key);
                         self.overwrite(mtr, leaf, slot, tree, key, new, there)
                     }
                 }?;
@@ -311,6 +325,7 @@ impl Txn {
                     return Ok(Attempt::NoRoom(payload_bytes));
                 }
                 let prefix_len = node.prefix_len();
+                tree.rows.changed(self.id(), key);
                 let Writing { id, stream, payload, .. } = self.writing.as_mut().expect("started");
                 let record = UndoRecord::Insert { tree: tree.at.id, root: tree.at.root, key };
                 let undo = engine.undo.append(stream, mtr, &record)?;

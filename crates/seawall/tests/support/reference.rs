@@ -676,6 +676,27 @@ impl Drop for Transaction {
     }
 }
 
+/// Makes a tree with the rows of another.
+pub(crate) fn index(db: &Database, base: &Tree, name: &str) -> Result<Tree> {
+    db.ddl(|tx| {
+        let rows: Vec<_> = tx.range::<Vec<u8>>(base, ..).collect::<Result<_>>()?;
+        let tree = tx.create_tree(name)?;
+        for (key, value) in rows {
+            tx.put(&tree, &key, &value)?;
+        }
+        Ok(tree)
+    })
+}
+
+/// Makes a tree of sorted rows.
+pub(crate) fn build(tx: &mut Transaction, name: &str, rows: &[(Vec<u8>, std::sync::Arc<[u8]>)]) -> Result<Tree> {
+    let tree = tx.create_tree(name)?;
+    for (key, value) in rows {
+        tx.put(&tree, key, value)?;
+    }
+    Ok(tree)
+}
+
 /// Deletes the first or last row that it sees: its key, and whether it was still there.
 pub(crate) fn pop(tx: &mut Transaction, tree: &Tree, front: bool) -> Result<Option<(Vec<u8>, Result<bool>)>> {
     let mut range = tx.range::<Vec<u8>>(tree, ..);

@@ -175,6 +175,8 @@ pub(crate) struct Live {
     pub(crate) process: Arc<Doomed>,
     pub(crate) txs: Vec<Open>,
     pub(crate) trees: BTreeMap<Uid, Tree>,
+    /// Those that were built from rows: an older snapshot refuses them.
+    pub(crate) built: BTreeSet<Uid>,
     /// Transactions that never ended may still be waiting for their rollback, and hold their locks.
     pub(crate) losers: bool,
     pub(crate) db: Database,
@@ -210,7 +212,7 @@ pub(crate) struct Rig {
     pub(crate) bursts: u64,
     /// How often rows are taken from an end of a tree, beside other operations.
     pub(crate) pops: u64,
-    kept: bool,
+    pub(crate) kept: bool,
     /// What was added to the rig after seeds were kept is drawn from this.
     pub(crate) beside: Dice,
     /// Operations of the disk before and after the last opening.
@@ -428,7 +430,14 @@ impl Rig {
             self.opening.1 = self.operations();
             match opened {
                 Ok(db) => {
-                    return Ok(Some(Live { process, txs: Vec::new(), trees: BTreeMap::new(), losers: true, db }));
+                    return Ok(Some(Live {
+                        process,
+                        txs: Vec::new(),
+                        trees: BTreeMap::new(),
+                        built: BTreeSet::new(),
+                        losers: true,
+                        db,
+                    }));
                 }
                 Err(_) if process.is_dead() => {
                     self.say(|| format!("  {how:?} while it opened"));

@@ -277,6 +277,11 @@ impl LockTable {
         self.owners.create()
     }
 
+    /// Makes an owner that has ended, and released, a new one.
+    pub fn renew(&self, owner: &mut Arc<LockOwner>) {
+        self.owners.renew(owner);
+    }
+
     /// Gives the owner its transaction's id. Must come before a page bears the id; after a restart, for every loser and every prepared transaction
     /// before others are let in.
     pub fn register(&self, owner: &Arc<LockOwner>, txn: TxnId) {

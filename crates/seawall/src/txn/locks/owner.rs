@@ -116,6 +116,29 @@ impl Held {
 }
 
 impl LockOwner {
+    fn new(serial: u64) -> Self {
+        Self {
+            serial,
+            txn: AtomicU64::new(0),
+            weight: AtomicU64::new(0),
+            doomed: AtomicBool::new(false),
+            contended: AtomicBool::new(false),
+            listed: AtomicBool::new(false),
+            points_only: AtomicBool::new(false),
+            gave_back: AtomicBool::new(false),
+            points: AtomicUsize::new(0),
+            used: std::array::from_fn(|_| AtomicU32::new(0)),
+            used_more: Mutex::default(),
+            held: Mutex::default(),
+        }
+    }
+
+    /// Its number: no other owner of this table has it, nor had.
+    #[must_use]
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
     /// Its transaction's id: [`TxnId::NONE`] before its first change.
     #[must_use]
     pub fn txn(&self) -> TxnId {
@@ -242,20 +265,15 @@ impl Owners {
     }
 
     pub(super) fn create(&self) -> Arc<LockOwner> {
-        Arc::new(LockOwner {
-            serial: self.next_serial.fetch_add(1, Ordering::Relaxed),
-            txn: AtomicU64::new(0),
-            weight: AtomicU64::new(0),
-            doomed: AtomicBool::new(false),
-            contended: AtomicBool::new(false),
-            listed: AtomicBool::new(false),
-            points_only: AtomicBool::new(false),
-            gave_back: AtomicBool::new(false),
-            points: AtomicUsize::new(0),
-            used: std::array::from_fn(|_| AtomicU32::new(0)),
-            used_more: Mutex::default(),
-            held: Mutex::default(),
-        })
+        Arc::new(LockOwner::new(self.next_serial.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// The same in the place of one that has released everything, if nobody else knows that any more.
+    pub(super) fn renew(&self, owner: &mut Arc<LockOwner>) {
+        match Arc::get_mut(owner) {
+            Some(owner) => *owner = LockOwner::new(self.next_serial.fetch_add(1, Ordering::Relaxed)),
+            None => *owner = self.create(),
+        }
     }
 
     pub(super) fn register(&self, owner: &Arc<LockOwner>, txn: TxnId) {

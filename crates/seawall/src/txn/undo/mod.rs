@@ -17,6 +17,7 @@
 
 mod check;
 mod directory;
+mod kept;
 mod page;
 mod purge;
 mod record;
@@ -26,6 +27,7 @@ mod stream;
 mod tests;
 mod visit;
 
+pub use kept::KeptCommit;
 pub use purge::Unpurged;
 pub use record::{OwnedRecord, Previous, UndoRecord, XID_BYTES_MAX};
 pub use store::{OpenState, OpenStream, STREAMS_MAX, UndoStore};

@@ -69,6 +69,8 @@ pub struct UndoStore {
     making: Role,
     /// Tails led to another page by a shrinking, after which purge has their old pages to free.
     moved: AtomicU64,
+    /// Commits that are kept ready.
+    pub(super) kept: AtomicU32,
 }
 
 /// First and last page of a stream.
@@ -125,6 +127,7 @@ impl UndoStore {
             idle: (0..=STRIPES).map(|_| Padded::default()).collect(),
             making: Role::default(),
             moved: AtomicU64::new(0),
+            kept: AtomicU32::new(0),
         }
     }
 

@@ -236,8 +236,13 @@ impl Rig {
                 None => usable.remove(uid),
             };
         }
-        let usable: Vec<Uid> =
-            usable.into_iter().filter(|uid| !taken.contains(uid) && live.trees.contains_key(uid)).collect();
+        // A built tree is refused to a snapshot that is older.
+        let seen: BTreeSet<Uid> = self.model.names(me.sees(self.model.seq())).into_values().collect();
+        let refused = |uid: &Uid| live.built.contains(uid) && !seen.contains(uid) && !me.own.names.contains_key(uid);
+        let usable: Vec<Uid> = usable
+            .into_iter()
+            .filter(|uid| !taken.contains(uid) && live.trees.contains_key(uid) && !refused(uid))
+            .collect();
         (!usable.is_empty()).then(|| self.dice.pick(&usable))
     }
 

@@ -57,6 +57,8 @@ impl Rig {
         let company = self.company(live, 0);
         let asked = self.sim.now();
         match self.dice.below(4) {
+            // Drawn from no dice: seeds that were kept are what they were.
+            0 | 1 if trees < TREES_MAX && !self.kept && self.names % 3 == 1 => self.index(live),
             0 | 1 if trees < TREES_MAX => self.make_tree(live),
             0 => {
                 // A tree that is there is opened, not made.
@@ -87,6 +89,23 @@ impl Rig {
         }
     }
 
+    /// An index over a tree: one with the same rows.
+    fn index(&mut self, live: &mut Live) -> Step {
+        let Some((base, of)) = self.idle_tree(live, 0) else { return self.make_tree(live) };
+        let name = self.new_name();
+        self.say(|| format!("build {name}, an index of {base}"));
+        let (asked, company) = (self.sim.now(), self.company(live, 0));
+        let rows = self.model.rows(of, Bound::Unbounded, Bound::Unbounded, self.model.seq());
+        let answer = crate::api::index(&live.db, &live.trees[&of], &name);
+        let uid = self.model.new_uid();
+        live.built.insert(uid);
+        let changes = Changes {
+            names: BTreeMap::from([(uid, Some(name))]),
+            rows: rows.into_iter().map(|(key, value)| ((uid, key), Some(value))).collect(),
+        };
+        self.ddl(live, company, changes, asked, answer.map(|tree| Some((uid, tree))))
+    }
+
     /// A change of names inside a transaction.
     pub(super) fn tree_inside(&mut self, live: &mut Live, at: usize) -> Step {
         let me = live.txs[at].number;
@@ -98,16 +117,30 @@ impl Rig {
         let trees = self.model.names(self.model.seq()).len();
         let fresh = self.new_name();
         let what = self.dice.below(3);
+        // Drawn from no dice: seeds that were kept are what they were.
+        let built = !self.kept && self.names % 2 == 0;
+        let mut rows = Vec::new();
+        for at in 0..if built { self.names * 37 % 400 } else { 0 } {
+            self.stamps += 1;
+            let len = if at % 61 == 7 { 7000 } else { at as usize % 150 };
+            rows.push((format!("{:03}", at * 2).into_bytes(), value(self.stamps, len)));
+        }
         let tx = live.txs[at].tx.as_mut().expect("it is open");
+        let mut made = Vec::new();
         let (uid, name, answer) = match (what, pick) {
-            (0, _) if trees < TREES_MAX => match tx.create_tree(&fresh) {
-                Ok(tree) => {
-                    let uid = self.model.new_uid();
-                    live.trees.insert(uid, tree);
-                    (uid, Some(fresh), Ok(()))
+            (0, _) if trees < TREES_MAX => {
+                let made_tree = if built { crate::api::build(tx, &fresh, &rows) } else { tx.create_tree(&fresh) };
+                match made_tree {
+                    Ok(tree) => {
+                        let uid = self.model.new_uid();
+                        live.trees.insert(uid, tree);
+                        live.built.extend(Some(uid).filter(|_| built));
+                        made = rows;
+                        (uid, Some(fresh), Ok(()))
+                    }
+                    Err(error) => (0, Some(fresh), Err(error)),
                 }
-                Err(error) => (0, Some(fresh), Err(error)),
-            },
+            }
             (1, Some((from, uid))) => {
                 let answer = tx.rename_tree(&from, &fresh);
                 (uid, Some(fresh), answer)
@@ -120,6 +153,7 @@ impl Rig {
             Ok(()) => {
                 let open = &mut live.txs[at];
                 open.own.names.insert(uid, name);
+                open.own.rows.extend(made.into_iter().map(|(key, value)| ((uid, key), Some(value))));
                 open.used.insert(uid);
                 self.alive(live)
             }

@@ -1,0 +1,107 @@
+//! Some leaves of a tree, for statistics.
+//!
+//! 1. Leaves are picked at positions spread evenly over the tree, by going down by slots. A leaf below branches with few children is picked more often than
+//!    its share: its weight makes up for it, so that sums over weighted leaves are estimates without a bias.
+//! 2. A tree with no more leaves than are asked for is looked at as a whole.
+//! 3. Only the branches on the ways to these leaves are read; the leaves themselves side by side. Each is copied: no latch is held while the caller looks.
+//! 4. The tree may change meanwhile: what is found is of several moments. A leaf that is another's by then is left out.
+
+use super::Tree;
+use super::node::Node;
+use crate::buffer::{Pool, Stream};
+use crate::error::{Result, Stop};
+use crate::format::PageId;
+use std::ops::Bound;
+
+impl Tree {
+    /// Calls `visit` for up to about `count` leaves in the order of their keys, each with the number of leaves that it stands for; the number of leaves that
+    /// the tree has, about. No latch may be held, and none is while `visit` runs.
+    ///
+    /// # Errors
+    /// Those of reading; [`crate::Error::TreeDropped`]; those of `visit`.
+    pub fn sample_leaves(
+        &self,
+        pool: &Pool,
+        count: usize,
+        mut visit: impl FnMut(&Node<'_>, f64) -> Result<()>,
+    ) -> Result<f64> {
+        let count = count.max(1);
+        let mut picked = match self.all_leaves(pool, count)? {
+            Some(all) => all.into_iter().map(|leaf| (leaf, 1.0)).collect(),
+            None => self.pick(pool, count)?,
+        };
+        picked.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            first.1 += if same { later.1 } else { 0.0 };
+            same
+        });
+        let mut stream = Stream::of(picked.iter().map(|&(leaf, _)| leaf));
+        let mut copy = Vec::new();
+        for &(leaf, weight) in &picked {
+            stream.next_is_due(pool, usize::MAX);
+            let is_ours = pool.retry(|| {
+                let page = pool.shared(leaf)?;
+                copy.clear();
+                copy.extend_from_slice(&page);
+                Ok(self.open_child(&page, leaf, 0).is_ok())
+            })?;
+            stream.came_to(leaf);
+            if is_ours {
+                visit(&Node::open(&copy)?, weight)?;
+            }
+        }
+        Ok(picked.iter().map(|&(_, weight)| weight).sum())
+    }
+
+    /// All leaves, if there are no more than `most`.
+    fn all_leaves(&self, pool: &Pool, most: usize) -> Result<Option<Vec<PageId>>> {
+        let (mut leaves, mut low) = (Vec::new(), Vec::new());
+        loop {
+            let mut level1 = self.level1_children(pool, &low, Bound::Unbounded, false)?;
+            leaves.append(&mut level1.children);
+            match level1.beyond {
+                _ if leaves.len() > most => return Ok(None),
+                Some(beyond) => low = beyond,
+                None => break,
+            }
+        }
+        if leaves.is_empty() {
+            leaves.push(self.root);
+        }
+        Ok(Some(leaves))
+    }
+
+    /// Leaves at evenly spread positions.
+    fn pick(&self, pool: &Pool, count: usize) -> Result<Vec<(PageId, f64)>> {
+        let mut picked = Vec::with_capacity(count);
+        for i in 0..count {
+            let position = (i as f64 + 0.5) / count as f64;
+            let (leaf, leaves) = pool.retry(|| self.leaf_at(pool, position))?;
+            picked.push((leaf, leaves / count as f64));
+        }
+        Ok(picked)
+    }
+
+    /// The leaf at a position from 0 to 1, and how many leaves there are if all branches are like those above it.
+    fn leaf_at(&self, pool: &Pool, mut position: f64) -> Result<(PageId, f64), Stop> {
+        let mut leaves = 1.0;
+        let mut page = pool.shared(self.root)?;
+        let mut node = self.open_root(&page)?;
+        while node.level() > 0 {
+            let count = node.count();
+            let at = position * count as f64;
+            let slot = (at as usize).min(count.saturating_sub(1));
+            position = (at - slot as f64).clamp(0.0, 1.0);
+            leaves *= count as f64;
+            let (child, level) = (node.child(slot)?, node.level() - 1);
+            if level == 0 {
+                // Only named: leaves are read side by side.
+                return Ok((child, leaves));
+            }
+            let below = pool.shared(child)?;
+            page = below;
+            node = self.open_child(&page, child, level)?;
+        }
+        Ok((self.root, 1.0))
+    }
+}

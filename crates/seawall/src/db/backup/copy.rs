@@ -1,0 +1,478 @@
+//! Copying the files of an open database.
+//!
+//! 1. Log comes before pages in each step: what is copied is let go of, so that little is held.
+//! 2. A segment read from is looked at again after the read: only if the hold is unbroken then, it was that segment (`log/hold.rs`, 1).
+//! 3. A page of zeroes was never written, or its file was cut and grew again: nothing is copied, and the log makes it if it is needed.
+//! 4. A page that stays bad after all dirty pages were written is damage, unless nothing owns it: then nothing behind C changed it, else that write
+//!    would have made it whole.
+
+use super::manifest::{Manifest, Name, PAGES_FILE, RESTORED, Target, read_small};
+use super::{
+    BLOCK, BackupFile, BackupOptions, BackupProgress, BackupReport, READ_AGAIN, READ_AGAIN_AFTER, block_floor,
+};
+use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, Pool};
+use crate::db::database::Database;
+use crate::error::{Corruption, Error, Result};
+use crate::format::control::ControlBlock;
+use crate::format::{Lsn, PageId, page};
+use crate::log::{Log, LogConfig, LogHold, LogReader};
+use crate::space::FileHold;
+use seawall_io::{
+    AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoErrorKind, IoStats, Pace,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of one read.
+const CHUNK: usize = 256 << 10;
+/// As many bytes a second as the disk gives.
+const UNLIMITED: f64 = f64::MAX;
+
+#[derive(Debug)]
+pub(super) struct Copying {
+    db: Database,
+    hold: LogHold,
+    _file: FileHold,
+    target: Target,
+    options: BackupOptions,
+    base: Option<Manifest>,
+    history: Name,
+    /// What the control file said when the backup began; its checkpoint is C.
+    block: ControlBlock,
+    stats: Arc<IoStats>,
+    source: File,
+    out: File,
+    pages: u64,
+    next: u64,
+    copied: u64,
+    /// The copied page with the highest LSN, and that.
+    newest: (Lsn, PageId),
+    read_again: u64,
+    log: LogCopy,
+    pace: Pace,
+    /// For pages; taken out while it is filled.
+    chunk: Option<AlignedBuf>,
+    log_chunk: AlignedBuf,
+}
+
+/// A file that is written from its beginning.
+pub(super) fn new_file(disk: &Arc<dyn Disk>, path: &Path, class: FileClass, stats: &Arc<IoStats>) -> Result<File> {
+    let options = FileOptions::new(class, FlushMethod::ODirect).create(Create::New).stats(stats);
+    Ok(File::open(disk.clone(), path, options)?)
+}
+
+/// Makes `file` that long; what was not written is zeroes.
+pub(super) fn lengthen(file: &File, len: u64) -> Result<()> {
+    if file.len() >= len {
+        return Ok(());
+    }
+    match file.grow(Allocate::Unwritten, len, Cause::Other) {
+        Err(e) if matches!(e.kind, IoErrorKind::Os(22 | 38 | 95)) => {
+            let zeroes = AlignedBuf::zeroed(BLOCK as usize);
+            Ok(file.write_at(len - BLOCK, &zeroes, Cause::Other)?)
+        }
+        done => Ok(done?),
+    }
+}
+
+/// The log as it is copied: files of the same names.
+#[derive(Debug)]
+pub(super) struct LogCopy {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    segment_bytes: u64,
+    /// Everything before this is copied; a multiple of [`BLOCK`].
+    pub(super) at: u64,
+    from: u64,
+    out: Option<(u64, File)>,
+    source: Option<(u64, File)>,
+    stats: Arc<IoStats>,
+    source_stats: Arc<IoStats>,
+}
+
+impl LogCopy {
+    /// The files for the segment of `at`, to read from and to write to.
+    fn files(&mut self, path: &Path) -> Result<()> {
+        let number = self.at / self.segment_bytes;
+        if self.source.as_ref().is_none_or(|(open, _)| *open != number) {
+            let options = FileOptions::new(FileClass::Redo, FlushMethod::ODirect).stats(&self.source_stats);
+            self.source = Some((number, File::open(self.disk.clone(), path, options)?));
+        }
+        self.target(number, path)
+    }
+
+    /// The file that segment `number` is written to; the one before is durable.
+    fn target(&mut self, number: u64, path: &Path) -> Result<()> {
+        if self.out.as_ref().is_some_and(|(open, _)| *open == number) {
+            return Ok(());
+        }
+        self.sync()?;
+        let name = path.file_name().unwrap_or_default();
+        let file = new_file(&self.disk, &self.dir.join(name), FileClass::Redo, &self.stats)?;
+        lengthen(&file, self.segment_bytes)?;
+        self.out = Some((number, file));
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        match &self.out {
+            Some((_, file)) => Ok(file.sync(Cause::Other)?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Copying {
+    pub(super) fn begin(db: &Database, dir: &Path, options: &BackupOptions) -> Result<Self> {
+        let engine = db.inner.engine();
+        let pool = engine.pool();
+        let log = pool.log();
+        engine.health().check()?;
+        let Some(hold) = log.hold(options.held_log_max) else {
+            return Err(Error::Usage("a backup of this database is under way: one at a time".into()));
+        };
+        let file = engine.space.hold_file();
+        let disk = pool.disk().clone();
+        // The first time, the log is short behind this; pages that are dirty are not waited for.
+        pool.checkpoint()?;
+        let block = pool.control().current();
+        hold.release_before(block.checkpoint)?;
+        let base = options.incremental_from.as_deref().map(|base| Manifest::read(&*disk, base)).transpose()?;
+        let history = history(&*disk, &db.inner.path)?;
+        if let Some((base, path)) = base.as_ref().zip(options.incremental_from.as_deref()) {
+            fits(base, path, &block, history, log.durable())?;
+        }
+        let target = Target::begin(&*disk, dir)?;
+        let stats = Arc::new(IoStats::new());
+        let source_stats = pool.config().stats.clone();
+        let data = FileOptions::new(FileClass::Data, FlushMethod::ODirect).stats(&source_stats);
+        let source = File::open(disk.clone(), pool.data_path(), data)?;
+        let name = if base.is_some() { PAGES_FILE } else { DATA_FILE };
+        let out = new_file(&disk, &dir.join(name), FileClass::Data, &stats)?;
+        let pages = u64::from(pool.file_pages());
+        if base.is_none() {
+            lengthen(&out, pages * pool.page_bytes() as u64)?;
+        }
+        let at = block_floor(block.checkpoint);
+        let copy = LogCopy {
+            disk: disk.clone(),
+            dir: dir.into(),
+            segment_bytes: block.segment_bytes,
+            at,
+            from: at,
+            out: None,
+            source: None,
+            stats: stats.clone(),
+            source_stats,
+        };
+        let rate = if options.rate == 0 { UNLIMITED } else { options.rate as f64 };
+        Ok(Self {
+            db: db.clone(),
+            hold,
+            _file: file,
+            target,
+            options: options.clone(),
+            base,
+            history,
+            block,
+            stats,
+            source,
+            out,
+            pages,
+            next: 0,
+            copied: 0,
+            newest: (Lsn::ZERO, PageId::NONE),
+            read_again: 0,
+            log: copy,
+            pace: Pace::new(rate),
+            chunk: None,
+            log_chunk: AlignedBuf::zeroed(CHUNK),
+        })
+    }
+
+    fn pool(&self) -> &Pool {
+        self.db.inner.engine().pool()
+    }
+
+    fn live_log(&self) -> &Arc<Log> {
+        self.pool().log()
+    }
+
+    pub(super) fn files(&self) -> Vec<BackupFile> {
+        let pool = self.pool();
+        let segment = self.block.segment_bytes;
+        let (first, last) = (self.log.from / segment, pool.log().durable().0 / segment);
+        let data = BackupFile { path: pool.data_path().into(), len_bytes: pool.data_file().len() };
+        let log = (first..=last)
+            .map(|number| BackupFile { path: self.hold.path_at(Lsn(number * segment)), len_bytes: segment });
+        std::iter::once(data).chain(log).collect()
+    }
+
+    fn progress(&self) -> BackupProgress {
+        BackupProgress {
+            pages_read: self.next,
+            pages: self.pages,
+            pages_copied: self.copied,
+            log_bytes: self.log.at - self.log.from,
+            done: self.next == self.pages,
+        }
+    }
+
+    pub(super) fn step(&mut self, bytes_max: u64) -> Result<BackupProgress> {
+        self.db.here()?;
+        self.pool().health().check()?;
+        let bytes_max = bytes_max.max(2 * CHUNK as u64);
+        let durable = block_floor(self.live_log().durable());
+        // Whatever is written meanwhile, pages get their half.
+        let mut left = bytes_max - self.copy_log(durable, bytes_max / 2, true)?;
+        while left > 0 && self.next < self.pages {
+            left = left.saturating_sub(self.copy_pages()?);
+        }
+        self.hold.check()?;
+        Ok(self.progress())
+    }
+
+    fn pause(&mut self, bytes: u64) {
+        let clock = &self.db.inner.engine().clock;
+        let delay = self.pace.delay(clock.now(), bytes as f64);
+        if self.options.rate > 0 && !delay.is_zero() {
+            clock.sleep(delay);
+        }
+    }
+
+    /// Copies log up to `to`, about `bytes_max` at most; how much.
+    fn copy_log(&mut self, to: u64, bytes_max: u64, paced: bool) -> Result<u64> {
+        let mut done = 0;
+        while self.log.at < to && done < bytes_max {
+            let at = self.log.at;
+            let segment = self.log.segment_bytes;
+            let len = (to - at).min(segment - at % segment).min(CHUNK as u64);
+            if paced {
+                self.pause(len);
+            }
+            self.copy_log_chunk(len, len)?;
+            done += len;
+        }
+        Ok(done)
+    }
+
+    /// Copies `len` bytes, of which those from `keep` on are zeroes.
+    fn copy_log_chunk(&mut self, len: u64, keep: u64) -> Result<()> {
+        let at = self.log.at;
+        let path = self.hold.path_at(Lsn(at));
+        let opened = self.log.files(&path);
+        // A broken hold has given the file away: that it is not there is no news.
+        self.hold.check()?;
+        opened?;
+        let (within, bytes) = (at % self.log.segment_bytes, &mut self.log_chunk[..len as usize]);
+        let (Some((_, source)), Some((_, out))) = (&self.log.source, &self.log.out) else { return Ok(()) };
+        let read = source.read_at(within, bytes, Cause::Other);
+        self.hold.check()?;
+        read?;
+        bytes[keep as usize..].fill(0);
+        out.write_at(within, bytes, Cause::Other)?;
+        self.log.at = at + len;
+        self.hold.release_before(Lsn(self.log.at))
+    }
+
+    /// Copies the next pages; how many bytes were read.
+    fn copy_pages(&mut self) -> Result<u64> {
+        let page_bytes = self.pool().page_bytes();
+        let first = self.next;
+        let count = (self.pages - first).min((CHUNK / page_bytes) as u64) as usize;
+        let len = (count * page_bytes) as u64;
+        self.pause(len);
+        let mut chunk = self.chunk.take().unwrap_or_else(|| AlignedBuf::zeroed(CHUNK));
+        let copied = self.copy_chunk(first, &mut chunk[..len as usize]);
+        self.chunk = Some(chunk);
+        copied?;
+        self.next += count as u64;
+        Ok(len)
+    }
+
+    fn copy_chunk(&mut self, first: u64, chunk: &mut [u8]) -> Result<()> {
+        let page_bytes = self.pool().page_bytes();
+        match self.source.read_at(first * page_bytes as u64, chunk, Cause::Other) {
+            // Some drives answer so for a sector that is being written: page by page, as for one that is half-written.
+            Err(e) if e.is_unreadable() => chunk.fill(0xff),
+            read => read?,
+        }
+        let since = self.base.as_ref().map(|base| base.begin);
+        // Pages that go out together.
+        let mut run = 0..0;
+        for (i, number) in (first..).take(chunk.len() / page_bytes).enumerate() {
+            let bytes = i * page_bytes..(i + 1) * page_bytes;
+            let goes = self.settle(PageId(number as u32), &mut chunk[bytes.clone()])?
+                && since.is_none_or(|since| page::lsn(&chunk[bytes.clone()]) > since);
+            if goes {
+                self.newest = self.newest.max((page::lsn(&chunk[bytes.clone()]), PageId(number as u32)));
+                self.copied += 1;
+                run = if run.end == bytes.start && !run.is_empty() { run.start..bytes.end } else { bytes.clone() };
+            }
+            let ends = i + 1 == chunk.len() / page_bytes;
+            if (ends || !goes) && !run.is_empty() {
+                let at = if since.is_some() {
+                    // Behind the pages before them; those of the run are counted already.
+                    self.copied * page_bytes as u64 - run.len() as u64
+                } else {
+                    first * page_bytes as u64 + run.start as u64
+                };
+                self.out.write_at(at, &chunk[run.clone()], Cause::Other)?;
+                run = 0..0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that `bytes` are the page; false when there is none.
+    fn settle(&mut self, number: PageId, bytes: &mut [u8]) -> Result<bool> {
+        if is_zero(bytes) {
+            return Ok(false);
+        }
+        let path = self.pool().data_path().to_owned();
+        let Err(mut why) = page::verify(bytes, number, &path) else { return Ok(true) };
+        self.read_again += 1;
+        let at = u64::from(number.0) * bytes.len() as u64;
+        let mut refused = None;
+        for time in 0..2 * READ_AGAIN {
+            if time == READ_AGAIN {
+                // A torn page of before the last start that the log has made anew is whole as soon as it is written.
+                self.pool().flush_all()?;
+            }
+            match self.source.read_at(at, bytes, Cause::Other) {
+                Err(e) if e.is_unreadable() => refused = Some(e),
+                read => {
+                    read?;
+                    refused = None;
+                    if is_zero(bytes) {
+                        return Ok(false);
+                    }
+                    match page::verify(bytes, number, &path) {
+                        Ok(()) => return Ok(true),
+                        Err(found) => why = found,
+                    }
+                }
+            }
+            self.db.inner.engine().clock.sleep(READ_AGAIN_AFTER);
+        }
+        if self.db.inner.engine().space.is_free(number)? {
+            return Ok(false);
+        }
+        Err(refused.map_or_else(|| why.into(), Error::from))
+    }
+
+    pub(super) fn end(mut self) -> Result<BackupReport> {
+        self.db.here()?;
+        if self.next < self.pages {
+            let why = format!("{} of {} pages are not copied: step until done", self.pages - self.next, self.pages);
+            return Err(Error::Usage(why));
+        }
+        let log = self.live_log().clone();
+        log.flush_to(log.head())?;
+        let end = log.durable_whole();
+        let (page_lsn, page) = self.newest;
+        if page_lsn > end {
+            return Err(Corruption::LogBehindPage { page, page_lsn, log_end: end }.into());
+        }
+        let whole = block_floor(end);
+        self.copy_log(whole, u64::MAX, false)?;
+        if end.0 > self.log.at {
+            // The last block: what lies behind the end belongs to others.
+            self.copy_log_chunk(BLOCK, end.0 - whole)?;
+        }
+        // A log that ends where a segment ends goes on in the next.
+        let last = self.hold.path_at(end);
+        self.log.target(end.0 / self.block.segment_bytes, &last)?;
+        self.log.sync()?;
+        let data_bytes = self.pool().data_file().len();
+        if self.base.is_none() {
+            lengthen(&self.out, data_bytes)?;
+        }
+        self.out.sync(Cause::Other)?;
+        self.hold.check()?;
+        self.pool().health().check()?;
+        let block = ControlBlock { log_end: end, clean: false, ..self.block.clone() };
+        let disk = self.pool().disk().clone();
+        log_is_whole(&disk, log.config(), &self.target.dir, &block)?;
+        write_control(&disk, &self.target.dir, &self.stats, &block)?;
+        let (begin, incremental) = (block.checkpoint, self.base.is_some());
+        let parts: [&[u8]; 5] = [
+            &block.database,
+            &self.history.0,
+            &block.incarnation.to_le_bytes(),
+            &begin.0.to_le_bytes(),
+            &end.0.to_le_bytes(),
+        ];
+        let manifest = Manifest {
+            name: Name::of(&parts),
+            base: self.base.as_ref().map(|base| base.name),
+            database: Name(block.database),
+            history: self.history,
+            incarnation: block.incarnation,
+            page_bytes: block.page_bytes,
+            block_bytes: block.block_bytes,
+            segment_bytes: block.segment_bytes,
+            begin,
+            end,
+            data_bytes,
+            pages: self.copied,
+        };
+        self.target.finish_backup(&*disk, &manifest)?;
+        Ok(BackupReport {
+            begin: begin.0,
+            end: end.0,
+            pages: self.copied,
+            log_bytes: self.log.at - self.log.from,
+            read_again: self.read_again,
+            incremental,
+        })
+    }
+}
+
+/// Which history the database in `dir` has.
+fn history(disk: &dyn Disk, dir: &Path) -> Result<Name> {
+    Ok(read_small(disk, &dir.join(RESTORED))?.map_or(Name::default(), |text| Name::of(&[&text])))
+}
+
+/// Whether an increment can follow `base`.
+fn fits(base: &Manifest, path: &Path, block: &ControlBlock, history: Name, durable: Lsn) -> Result<()> {
+    let refuse = |why: &str| Err(Error::BadBackup { path: path.into(), why: why.into() });
+    if base.database != Name(block.database) {
+        return refuse("it is of another database: take a full backup");
+    }
+    if base.history != history {
+        return refuse("the database was restored since, or is a restored copy: take a full backup");
+    }
+    if base.end > durable || base.incarnation > block.incarnation {
+        return refuse("it is newer than the database, whose files were put back by other means: take a full backup");
+    }
+    Ok(())
+}
+
+pub(super) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+/// Reads the copy of the log through: it must end exactly where the block says.
+pub(super) fn log_is_whole(disk: &Arc<dyn Disk>, config: &LogConfig, dir: &Path, block: &ControlBlock) -> Result<()> {
+    let config = LogConfig { dir: dir.into(), method: FlushMethod::ODirect, stats: Arc::default(), ..config.clone() };
+    let mut reader = LogReader::open(disk.clone(), &config, block.checkpoint, block.incarnation)?;
+    reader.written_by(block.log_incarnation, block.log_buffer);
+    while reader.next()?.is_some() {}
+    if reader.at() == block.log_end {
+        return Ok(());
+    }
+    let why = format!("its log ends at {}, and at {} was expected: use another backup", reader.at(), block.log_end);
+    Err(Error::BadBackup { path: dir.into(), why })
+}
+
+/// Makes the control file, with the block in both slots.
+pub(super) fn write_control(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    stats: &Arc<IoStats>,
+    block: &ControlBlock,
+) -> Result<()> {
+    let control = Control::create(disk.clone(), &dir.join(CONTROL_FILE), stats, block.clone())?;
+    control.write(block)
+}

@@ -1,0 +1,329 @@
+//! What a directory with a backup says about itself, and how a directory comes to hold one.
+//!
+//! ```text
+//!   new or empty ──UNFINISHED, durable──> being filled ──all files durable──> MANIFEST written beside, durable, renamed, durable
+//!     ──UNFINISHED removed──> a backup
+//! ```
+//!
+//! 1. `UNFINISHED` is durable before the first other file is made: what an interruption leaves is always recognised, and no opening takes it for a
+//!    database.
+//! 2. The manifest has its name only when every file it speaks of is durable. With a manifest the backup is whole, with or without `UNFINISHED`.
+//! 3. The manifest is text, a field a line, and ends with a checksum of all before it.
+//! 4. A restore fills its directory between the same marks, but has no manifest: what it leaves is a database.
+
+use crate::buffer::{CONTROL_FILE, DATA_FILE};
+use crate::error::{Error, Result};
+use crate::format::Lsn;
+use seawall_io::{Create, Disk, IoError, IoErrorKind, Op, OpenHow, SyncHow, WriteHow};
+use std::fmt::Write as _;
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+
+/// Says what the backup in this directory is.
+pub(in crate::db) const MANIFEST: &str = "backup";
+/// Says that a backup or a restore has not come to its end here.
+pub(in crate::db) const UNFINISHED: &str = "backup.unfinished";
+/// Pages of an increment, one after the other; each knows its number.
+pub(super) const PAGES_FILE: &str = "pages";
+/// The history that a restored database began.
+pub(super) const RESTORED: &str = "restored";
+
+const TITLE: &str = "seawall-backup";
+const VERSION: u32 = 1;
+/// No manifest is longer, bytes.
+const BYTES_MAX: usize = 4096;
+const ENOENT: i32 = 2;
+
+/// The name of a backup, or of the history of a database between two restores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Name(pub(super) [u8; 16]);
+
+impl Name {
+    /// The same name for the same parts.
+    pub(super) fn of(parts: &[&[u8]]) -> Self {
+        let mut hash = xxhash_rust::xxh3::Xxh3::new();
+        for part in parts {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Self(hash.digest128().to_le_bytes())
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut name = [0; 16];
+        if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (i, byte) in name.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+        }
+        Some(Self(name))
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// What a backup is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Manifest {
+    /// Two backups of one history with the same begin and end have the same name: each can take the other's place.
+    pub(super) name: Name,
+    /// The one before, of which this holds what has changed since; none for a full backup.
+    pub(super) base: Option<Name>,
+    /// The database's identity.
+    pub(super) database: Name,
+    /// Zeroes until the database is restored from a backup: then a history of its own begins.
+    pub(super) history: Name,
+    /// The opening that the backup was taken in.
+    pub(super) incarnation: u32,
+    pub(super) page_bytes: u32,
+    pub(super) block_bytes: u32,
+    pub(super) segment_bytes: u64,
+    /// Recovery of the restored database begins here. No page that was not changed behind this is missing in an increment on this backup.
+    pub(super) begin: Lsn,
+    /// The position of the state it holds.
+    pub(super) end: Lsn,
+    /// Length of the restored data file, bytes.
+    pub(super) data_bytes: u64,
+    /// Pages in this backup.
+    pub(super) pages: u64,
+}
+
+impl Manifest {
+    pub(super) fn encode(&self) -> String {
+        let base = self.base.map_or("none".to_owned(), |base| base.to_string());
+        let mut text = format!("{TITLE} {VERSION}\n");
+        let fields: [(&str, &dyn std::fmt::Display); 12] = [
+            ("name", &self.name),
+            ("base", &base),
+            ("database", &self.database),
+            ("history", &self.history),
+            ("incarnation", &self.incarnation),
+            ("page_bytes", &self.page_bytes),
+            ("block_bytes", &self.block_bytes),
+            ("segment_bytes", &self.segment_bytes),
+            ("begin", &self.begin.0),
+            ("end", &self.end.0),
+            ("data_bytes", &self.data_bytes),
+            ("pages", &self.pages),
+        ];
+        for (name, value) in fields {
+            writeln!(text, "{name} {value}").expect("a string takes all");
+        }
+        let crc = crc32c::crc32c(text.as_bytes());
+        writeln!(text, "crc {crc:08x}").expect("a string takes all");
+        text
+    }
+
+    pub(super) fn decode(path: &Path, text: &[u8]) -> Result<Self> {
+        let bad = |why: &str| Error::BadBackup { path: path.into(), why: why.into() };
+        let text = std::str::from_utf8(text).ok().ok_or_else(|| bad("it is no text: use another backup"))?;
+        let version = text.lines().next().and_then(|line| line.strip_prefix(TITLE)?.trim().parse::<u32>().ok());
+        match version {
+            Some(VERSION) => {}
+            Some(found) if found > VERSION => {
+                return Err(Error::OtherFormat { path: path.into(), found, supported: VERSION });
+            }
+            _ => return Err(bad("it does not begin as one of ours: use another backup")),
+        }
+        let damaged = || bad("it is damaged: use another backup");
+        let at = text.rfind("crc ").ok_or_else(damaged)?;
+        let crc = u32::from_str_radix(text[at + 4..].trim_end(), 16).ok().ok_or_else(damaged)?;
+        if crc != crc32c::crc32c(&text.as_bytes()[..at]) {
+            return Err(damaged());
+        }
+        let field = |name: &str| {
+            let mut values = text[..at].lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            values.next().ok_or_else(damaged)
+        };
+        let name = |of: &str| Name::read(field(of)?).ok_or_else(damaged);
+        let number = |of: &str| field(of)?.parse::<u64>().ok().ok_or_else(damaged);
+        let small = |of: &str| u32::try_from(number(of)?).ok().ok_or_else(damaged);
+        Ok(Self {
+            name: name("name")?,
+            base: if field("base")? == "none" { None } else { Some(name("base")?) },
+            database: name("database")?,
+            history: name("history")?,
+            incarnation: small("incarnation")?,
+            page_bytes: small("page_bytes")?,
+            block_bytes: small("block_bytes")?,
+            segment_bytes: number("segment_bytes")?,
+            begin: Lsn(number("begin")?),
+            end: Lsn(number("end")?),
+            data_bytes: number("data_bytes")?,
+            pages: number("pages")?,
+        })
+    }
+
+    /// The manifest of the backup in `dir`.
+    ///
+    /// # Errors
+    /// [`Error::UnfinishedBackup`], [`Error::BadBackup`], [`Error::OtherFormat`]; the disk's refusal.
+    pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Self> {
+        let path = dir.join(MANIFEST);
+        match read_small(disk, &path)? {
+            Some(text) => Self::decode(&path, &text),
+            None if disk.list(dir)?.contains(&dir.join(UNFINISHED)) => {
+                Err(Error::UnfinishedBackup { path: dir.into() })
+            }
+            None => {
+                let why = format!("it has no file {MANIFEST:?}: it is no backup");
+                Err(Error::BadBackup { path: dir.into(), why })
+            }
+        }
+    }
+}
+
+/// A small file; `None` when there is none.
+pub(super) fn read_small(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
+    let file = match disk.open(path, OpenHow::default()) {
+        Err(e) if e.errno() == Some(ENOENT) => return Ok(None),
+        opened => opened?,
+    };
+    let mut text = vec![0; BYTES_MAX];
+    let mut len = 0;
+    while len < text.len() {
+        match disk.read_at(&file, len as u64, &mut text[len..])? {
+            0 => break,
+            n => len += n,
+        }
+    }
+    text.truncate(len);
+    Ok(Some(text))
+}
+
+/// Writes a small file and makes its contents durable.
+pub(super) fn write_small(disk: &dyn Disk, path: &Path, text: &[u8]) -> Result<()> {
+    let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+    let file = disk.open(path, how)?;
+    let mut done = 0;
+    while done < text.len() {
+        match disk.write_at(&file, done as u64, &[IoSlice::new(&text[done..])], WriteHow::default())? {
+            0 => return Err(IoError::new(Op::Write, path, IoErrorKind::NoProgress).into()),
+            n => done += n,
+        }
+    }
+    Ok(disk.sync(&file, SyncHow::All)?)
+}
+
+/// Refuses a directory that is no database.
+///
+/// # Errors
+/// [`Error::IsABackup`], [`Error::UnfinishedBackup`].
+pub(in crate::db) fn refuse(dir: &Path, has: impl Fn(&str) -> bool) -> Result<()> {
+    if has(MANIFEST) {
+        return Err(Error::IsABackup { path: dir.into() });
+    }
+    if has(UNFINISHED) {
+        return Err(Error::UnfinishedBackup { path: dir.into() });
+    }
+    Ok(())
+}
+
+/// A directory that is being filled.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) dir: PathBuf,
+}
+
+impl Target {
+    /// Takes `dir`, which is new or empty, and marks it.
+    ///
+    /// # Errors
+    /// [`Error::BadBackup`] when something is in it; the disk's refusal.
+    pub(super) fn begin(disk: &dyn Disk, dir: &Path) -> Result<Self> {
+        let found = match disk.list(dir) {
+            Err(e) if e.errno() == Some(ENOENT) => {
+                let made = std::fs::create_dir(dir);
+                made.map_err(|e| IoError::os(Op::Directory, dir, e.raw_os_error().unwrap_or(0)))?;
+                Vec::new()
+            }
+            found => found?,
+        };
+        if let Some(first) = found.first() {
+            let why = format!("the directory must be new or empty, and has {}", first.display());
+            return Err(Error::BadBackup { path: dir.into(), why });
+        }
+        // Of two that begin at once, one is refused: the file is new.
+        write_small(disk, &dir.join(UNFINISHED), b"seawall: a backup or a restore has not come to its end here\n")?;
+        disk.sync_dir(dir)?;
+        crate::db::marker::make_name_durable(disk, dir)?;
+        Ok(Self { dir: dir.into() })
+    }
+
+    /// Ends a backup: all files are durable.
+    ///
+    /// # Errors
+    /// The disk's refusal; the backup is unfinished then, or whole.
+    pub(super) fn finish_backup(self, disk: &dyn Disk, manifest: &Manifest) -> Result<()> {
+        let (new, path) = (self.dir.join("backup.new"), self.dir.join(MANIFEST));
+        write_small(disk, &new, manifest.encode().as_bytes())?;
+        // The names of all other files are durable before the one that speaks for them.
+        disk.sync_dir(&self.dir)?;
+        disk.rename_new(&new, &path)?;
+        disk.sync_dir(&self.dir)?;
+        self.finish(disk)
+    }
+
+    /// Ends a restore: all files are durable.
+    ///
+    /// # Errors
+    /// The disk's refusal.
+    pub(super) fn finish(self, disk: &dyn Disk) -> Result<()> {
+        disk.sync_dir(&self.dir)?;
+        disk.remove(&self.dir.join(UNFINISHED))?;
+        Ok(disk.sync_dir(&self.dir)?)
+    }
+}
+
+/// Files that a directory must have to be restored from.
+pub(super) fn files_of(manifest: &Manifest) -> [&'static str; 2] {
+    [CONTROL_FILE, if manifest.base.is_none() { DATA_FILE } else { PAGES_FILE }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            name: Name([1; 16]),
+            base: Some(Name([2; 16])),
+            database: Name([3; 16]),
+            history: Name::default(),
+            incarnation: 7,
+            page_bytes: 16384,
+            block_bytes: 4096,
+            segment_bytes: 1 << 20,
+            begin: Lsn(4096),
+            end: Lsn(123_456),
+            data_bytes: 1 << 30,
+            pages: 99,
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let path = Path::new("backup");
+        for manifest in [manifest(), Manifest { base: None, ..manifest() }] {
+            assert_eq!(Manifest::decode(path, manifest.encode().as_bytes()).unwrap(), manifest);
+        }
+    }
+
+    #[test]
+    fn every_changed_byte_is_seen() {
+        let (path, text) = (Path::new("backup"), manifest().encode());
+        for at in 0..text.len() - 1 {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            assert!(Manifest::decode(path, &bytes).is_err(), "byte {at}");
+            assert!(Manifest::decode(path, &text.as_bytes()[..at]).is_err(), "cut at {at}");
+        }
+        let newer = text.replacen(" 1\n", " 2\n", 1);
+        assert!(matches!(Manifest::decode(path, newer.as_bytes()), Err(Error::OtherFormat { found: 2, .. })));
+    }
+}

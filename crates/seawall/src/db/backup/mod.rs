@@ -1,0 +1,216 @@
+//! Backups of an open database, while others write.
+//!
+//! ```text
+//!   begin: log held from the checkpoint C, file not cut ──step: log and pages──> ... ──step──> end: log up to E ──manifest──> a backup at E
+//! ```
+//!
+//! 1. A page of the copy is the page as it was on disk at some moment after C, whole: its checksum was verified, and it was read again when it was
+//!    caught half-written. Everything that changed it before C is in it, because C is a checkpoint that was there before the first page was read.
+//! 2. The copy has the log from C to E, and nothing behind E but zeroes. E is durable and lies at or behind the LSN of every page that was
+//!    copied: a page is written only after its log. So redo from C makes exactly the state at E.
+//! 3. The log from C on is held until it is copied (`log/hold.rs`). What is held is bounded: who writes faster than the backup copies is not
+//!    stopped, the backup is.
+//! 4. The file does not become shorter meanwhile (`space/shrink.rs`, 5). Pages that it grew by are made by the log.
+//! 5. An increment has the pages whose LSN lies behind the *begin* of the backup before it, not behind its end: what changed between the two is in
+//!    the log of that backup, which the restored database does not replay.
+//! 6. Files are read by direct I/O where the file system has it: a backup leaves no page cache, whatever the flush methods are.
+//! 7. No latch, lock or mutex is held across its I/O, and it takes part in no commit.
+
+mod copy;
+mod manifest;
+mod restore;
+
+pub(super) use manifest::refuse;
+pub use restore::Restored;
+
+use super::database::Database;
+use crate::error::{Error, Result};
+use crate::format::Lsn;
+use copy::Copying;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Bytes of log and pages between two calls of the progress function.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// How a backup is taken.
+///
+/// ```
+/// use seawall::BackupOptions;
+/// let full_speed = BackupOptions { rate: 0, ..BackupOptions::default() };
+/// assert_eq!(full_speed.incremental_from, None);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupOptions {
+    /// Bytes a second that it reads at most; 0 is as many as the disk gives.
+    pub rate: u64,
+    /// Bytes of log before the last checkpoint that it may keep from being reused, beyond `log_capacity`. Writers are never stopped: when they are
+    /// so far ahead of the backup, it ends with [`Error::BackupTooSlow`].
+    pub held_log_max: u64,
+    /// The directory of an earlier backup of this database: only pages that have changed since are copied.
+    pub incremental_from: Option<PathBuf>,
+}
+
+impl Default for BackupOptions {
+    /// A full backup at 64 MiB a second, with at most 4 GiB of held log.
+    fn default() -> Self {
+        Self { rate: 64 << 20, held_log_max: 4 << 30, incremental_from: None }
+    }
+}
+
+/// How far a backup has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BackupProgress {
+    /// Pages looked at.
+    pub pages_read: u64,
+    /// Pages there are to look at.
+    pub pages: u64,
+    /// Pages copied: those that hold something, and in an increment have changed.
+    pub pages_copied: u64,
+    /// Bytes of log copied.
+    pub log_bytes: u64,
+    /// Whether all pages are copied: [`Backup::end`] may come.
+    pub done: bool,
+}
+
+/// A backup that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackupReport {
+    /// Where recovery of the restored database begins, a position in the log.
+    pub begin: u64,
+    /// The position in the log of the state that it holds: everything that was committed before is in it, and nothing that came later.
+    pub end: u64,
+    /// Pages in it.
+    pub pages: u64,
+    /// Bytes of log in it.
+    pub log_bytes: u64,
+    /// Pages that were caught half-written and read again.
+    pub read_again: u64,
+    /// Whether it needs the backup before it.
+    pub incremental: bool,
+}
+
+/// A file that a backup copies from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its length now, bytes.
+    pub len_bytes: u64,
+}
+
+/// A backup under way: the three steps that a server's hooks call. Dropped before its end, it leaves an unfinished backup that no opening takes
+/// for a database, and lets go of what it held.
+#[derive(Debug)]
+pub struct Backup {
+    copying: Copying,
+}
+
+impl Database {
+    /// Begins a backup into `dir`, which must be new or empty: a checkpoint, from which on the log is held. One at a time.
+    ///
+    /// # Errors
+    /// [`Error::BadBackup`] when `dir` is not empty or `incremental_from` does not fit; [`Error::Usage`] while another backup is under way;
+    /// [`Error::Poisoned`]; [`Error::Io`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (path, copy, again) = (dir.path().join("db"), dir.path().join("copy"), dir.path().join("again"));
+    /// use seawall::{BackupOptions, Database};
+    /// let db = Database::open(&path)?;
+    /// let tree = db.create_tree("t")?;
+    /// let mut backup = db.backup_begin(&copy, &BackupOptions::default())?;
+    /// while !backup.step(1 << 20)?.done {}
+    /// db.transact(|tx| tx.put(&tree, b"before", b"the end"))?;
+    /// let report = backup.end()?;
+    /// assert!(report.begin < report.end && report.end <= db.stats().log.head_lsn);
+    /// Database::restore(&[&copy], &again)?;
+    /// assert!(Database::open(&again)?.begin()?.open_tree("t").is_ok());
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn backup_begin(&self, dir: impl AsRef<Path>, options: &BackupOptions) -> Result<Backup> {
+        self.here()?;
+        Ok(Backup { copying: Copying::begin(self, dir.as_ref(), options)? })
+    }
+
+    /// Takes a backup into `dir`, which must be new or empty, while others read and write. All of it is durable when this returns.
+    ///
+    /// # Errors
+    /// As [`Database::backup_begin`] and [`Backup::step`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use seawall::{BackupOptions, Database};
+    /// # let db = Database::open(dir.path().join("db"))?;
+    /// let report = db.backup_to(dir.path().join("monday"), &BackupOptions::default())?;
+    /// let since = BackupOptions { incremental_from: Some(dir.path().join("monday")), ..BackupOptions::default() };
+    /// db.backup_to(dir.path().join("tuesday"), &since)?;
+    /// Database::restore(&[dir.path().join("monday"), dir.path().join("tuesday")], dir.path().join("restored"))?;
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn backup_to(&self, dir: impl AsRef<Path>, options: &BackupOptions) -> Result<BackupReport> {
+        let done = self.backup_to_with(dir, options, |_| ControlFlow::Continue(()))?;
+        done.ok_or_else(|| Error::Usage("a backup that is not broken off has an end".into()))
+    }
+
+    /// The same; `go_on` is called after each step: `Break` ends it, and what is there is an unfinished backup. `None` then.
+    ///
+    /// # Errors
+    /// As [`Database::backup_to`].
+    pub fn backup_to_with(
+        &self,
+        dir: impl AsRef<Path>,
+        options: &BackupOptions,
+        mut go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>,
+    ) -> Result<Option<BackupReport>> {
+        let mut backup = self.backup_begin(dir, options)?;
+        loop {
+            let progress = backup.step(STEP_BYTES)?;
+            if go_on(&progress).is_break() {
+                return Ok(None);
+            }
+            if progress.done {
+                return backup.end().map(Some);
+            }
+        }
+    }
+}
+
+impl Backup {
+    /// The files that are copied from, as they are now: the data file, and the log from the begin on.
+    #[must_use]
+    pub fn files(&self) -> Vec<BackupFile> {
+        self.copying.files()
+    }
+
+    /// Copies about `bytes_max` bytes of log and pages, at most; waits as `rate` demands. More than nothing, if there is more.
+    ///
+    /// # Errors
+    /// [`Error::BackupTooSlow`]; [`Error::Corrupt`] for a page that is damaged on disk, and not only half-written; [`Error::Poisoned`];
+    /// [`Error::Io`]. After an error the backup is to be dropped.
+    pub fn step(&mut self, bytes_max: u64) -> Result<BackupProgress> {
+        self.copying.step(bytes_max)
+    }
+
+    /// Ends the backup at the log's present end: everything that is committed when this is called is in it. The log that is not yet copied is
+    /// copied without regard to `rate`; then the copy of the log is read through, and all is made durable.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when not all pages are copied; else as [`Backup::step`].
+    pub fn end(self) -> Result<BackupReport> {
+        self.copying.end()
+    }
+}
+
+/// How long a page that was caught half-written is left alone before it is read again.
+const READ_AGAIN_AFTER: Duration = Duration::from_millis(1);
+/// How often it is read again, before and after all dirty pages were written.
+const READ_AGAIN: u32 = 10;
+
+/// The largest block a log position is rounded to for direct I/O, bytes.
+const BLOCK: u64 = 4096;
+
+fn block_floor(lsn: Lsn) -> u64 {
+    lsn.0 & !(BLOCK - 1)
+}

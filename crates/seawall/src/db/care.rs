@@ -1,0 +1,227 @@
+//! Looking after one tree beside load: statistics, a check, pages asked for ahead, a handle by id.
+
+use super::check::{Finding, Part, advice};
+use super::database::{Database, Tree};
+use super::transaction::Transaction;
+use crate::btree::{Node, Verify};
+use crate::error::{Error, Result};
+use crate::format::{PageId, TreeId, TxnId};
+
+/// What [`Database::sample_leaves`] found of a tree, about.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct TreeSample {
+    /// Leaves of the tree.
+    pub leaves: f64,
+    /// Leaves that were looked at.
+    pub sampled: u64,
+    /// Rows of the tree.
+    pub rows: f64,
+    /// Entries marked deleted that are not purged yet.
+    pub deleted: f64,
+}
+
+/// A leaf of a sample.
+#[derive(Debug)]
+pub struct LeafSample<'a> {
+    node: &'a Node<'a>,
+    weight: f64,
+    keys: Vec<Vec<u8>>,
+    deleted: usize,
+}
+
+impl<'a> LeafSample<'a> {
+    fn new(node: &'a Node<'a>, weight: f64) -> Result<Self> {
+        let (mut keys, mut deleted) = (Vec::new(), 0);
+        for slot in 0..node.count() {
+            if node.entry(slot)?.is_deleted() {
+                deleted += 1;
+            } else {
+                keys.push(node.key(slot)?);
+            }
+        }
+        Ok(Self { node, weight, keys, deleted })
+    }
+
+    /// How many leaves of the tree it stands for: a sum over the tree is about the sum over the sample of value times weight.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    /// The keys of its rows, in order; those whose deletion is not purged are left out, those that are not committed are there.
+    #[must_use]
+    pub fn keys(&self) -> &[Vec<u8>] {
+        &self.keys
+    }
+
+    /// Its page.
+    #[must_use]
+    pub fn page(&self) -> PageId {
+        self.node.id()
+    }
+
+    /// Entries marked deleted.
+    #[must_use]
+    pub fn deleted(&self) -> usize {
+        self.deleted
+    }
+
+    /// Bytes in use by entries, slots and fences.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        self.node.used_bytes()
+    }
+
+    /// How many distinct prefixes its keys have, where `prefix` says how many bytes of a key it is. Those of the leaf's first keys may be in the leaf before, too.
+    pub fn distinct(&self, prefix: impl Fn(&[u8]) -> usize) -> usize {
+        let cut = |key: &'_ Vec<u8>| key[..prefix(key).min(key.len())].to_vec();
+        let mut prefixes: Vec<Vec<u8>> = self.keys.iter().map(cut).collect();
+        // Sorted keys have sorted prefixes, if `prefix` is what it should be.
+        prefixes.dedup();
+        prefixes.len()
+    }
+}
+
+/// Leaves between two views of a check: purge goes on in between.
+const LEAVES_A_VIEW: usize = 256;
+
+impl Database {
+    /// Looks at up to about `count` leaves spread evenly over a tree, for statistics: the number of rows, distinct prefixes of keys (rows per value of an
+    /// index's first columns), fill. Reads these leaves and the branches above them, nothing else; all leaves of a tree that has no more. No latch is
+    /// held while `visit` runs. The tree may change meanwhile, and what is not committed is counted.
+    ///
+    /// # Errors
+    /// [`Error::TreeDropped`]; reading errors.
+    ///
+    /// ```
+    /// # let db = seawall::Database::in_memory()?;
+    /// let tree = db.create_tree("t")?;
+    /// // 100 groups of 50 rows.
+    /// db.transact(|tx| tx.put_rows(&tree, (0..5000u32).map(|i| ([(i / 50).to_be_bytes(), i.to_be_bytes()].concat(), []))))?;
+    /// let mut groups = 0.0;
+    /// let found = db.sample_leaves(&tree, 20, |leaf| groups += leaf.weight() * leaf.distinct(|_| 4) as f64)?;
+    /// let rows_per_group = found.rows / groups;
+    /// assert!((4500.0..5500.0).contains(&found.rows) && (30.0..60.0).contains(&rows_per_group));
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn sample_leaves(
+        &self,
+        tree: &Tree,
+        count: usize,
+        mut visit: impl FnMut(&LeafSample<'_>),
+    ) -> Result<TreeSample> {
+        let engine = self.inner.engine();
+        engine.admit(&tree.state)?;
+        let view = engine.active.view();
+        tree.state.usable(TxnId::NONE, &view)?;
+        let mut found = TreeSample::default();
+        found.leaves = tree.state.at.sample_leaves(engine.pool(), count, |node, weight| {
+            let leaf = LeafSample::new(node, weight)?;
+            found.sampled += 1;
+            found.rows += weight * leaf.keys.len() as f64;
+            found.deleted += weight * leaf.deleted as f64;
+            visit(&leaf);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Verifies one tree while others read and change it: order in and across its nodes, fences, long values. Returns an empty list if it finds no
+    /// damage, and at most 100 findings. Uses the memory of a few pages, whatever the tree's size; reads all of it.
+    ///
+    /// [`Database::check`] sees more: pages that belong to the tree and cannot be reached, and what is damaged on the disk under pages that are in memory.
+    ///
+    /// # Errors
+    /// [`Error::TreeDropped`], also when it is dropped meanwhile; [`Error::Poisoned`]. Damage is no error but a finding.
+    ///
+    /// ```
+    /// # let db = seawall::Database::in_memory()?;
+    /// let tree = db.create_tree("t")?;
+    /// db.transact(|tx| tx.put_rows(&tree, (0..5000u32).map(|i| (i.to_be_bytes(), [7; 100]))))?;
+    /// assert!(db.check_tree(&tree)?.is_empty());
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn check_tree(&self, tree: &Tree) -> Result<Vec<Finding>> {
+        let engine = self.inner.engine();
+        engine.admit(&tree.state)?;
+        let mut verify = Verify::new(tree.state.at);
+        let mut more = true;
+        while more {
+            let view = engine.active.view();
+            tree.state.usable(TxnId::NONE, &view)?;
+            for _ in 0..LEAVES_A_VIEW {
+                engine.health().check()?;
+                more = verify.step(engine.pool(), |writer| view.sees(writer))?;
+                if !more {
+                    break;
+                }
+            }
+        }
+        let finding = |found: crate::btree::Finding| Finding {
+            part: Part::Tree,
+            page: found.page,
+            tree: Some(tree.name().to_owned()),
+            what: found.why,
+            advice: advice(Part::Tree),
+        };
+        Ok(verify.into_findings().0.into_iter().map(finding).collect())
+    }
+
+    /// Opens a tree by its id: [`Tree::id`], which stays when the tree is renamed.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] when there is no such tree, or it is not committed.
+    ///
+    /// ```
+    /// # let db = seawall::Database::in_memory()?;
+    /// let id = db.create_tree("users")?.id();
+    /// db.rename_tree("users", "people")?;
+    /// assert_eq!(db.open_tree_by_id(id)?.name(), "people");
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn open_tree_by_id(&self, id: TreeId) -> Result<Tree> {
+        self.begin()?.open_tree_by_id(id)
+    }
+}
+
+impl Transaction {
+    /// The tree with this id, as this transaction sees it. Looks through the names of all trees: keep the handle.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub fn open_tree_by_id(&self, id: TreeId) -> Result<Tree> {
+        self.txn().here()?;
+        let found = self.txn().trees()?.into_iter().find(|(_, row)| row.tree == id);
+        let (name, _) = found.ok_or_else(|| Error::Unknown { what: "tree id", name: id.to_string() })?;
+        self.open_tree(&name)
+    }
+
+    /// Asks for the leaves of keys that will be read soon, where they are not in memory, and returns without waiting for them; how many leaves the keys
+    /// are in. Branch pages that are missing are read, side by side. A hint: leaves that come later than they are needed are waited for by who needs them, and
+    /// no more are asked for than `prefetch_depth` and the pool permit, the first keys (in key order) first.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    ///
+    /// ```
+    /// # let db = seawall::Database::in_memory()?;
+    /// # let orders = db.create_tree("orders")?;
+    /// # let (keys, tx) = ([b"a", b"b"], db.begin()?);
+    /// tx.prefetch(&orders, &keys)?;
+    /// // ... other work, while the leaves are read ...
+    /// for key in &keys {
+    ///     tx.get(&orders, *key)?;
+    /// }
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<usize> {
+        self.txn().admit(&tree.state)?;
+        let mut sorted: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        sorted.sort_unstable();
+        let mut leaves = self.txn().leaves_of(&tree.state, &sorted)?;
+        leaves.retain(|&leaf| leaf != PageId::NONE);
+        leaves.dedup();
+        self.txn().pool().prefetch(&leaves);
+        Ok(leaves.len())
+    }
+}

@@ -1,0 +1,239 @@
+//! Loading: a new tree from sorted rows, and many rows into a tree that is there.
+//!
+//! 1. A tree that is built appears at its transaction's commit, whole; until then it is the transaction's alone. A rollback, a rollback to an earlier
+//!    savepoint or a crash leaves free pages.
+//! 2. Rows are taken as they come; nothing of them is kept but what is about to be written.
+
+use super::database::Tree;
+use super::transaction::Transaction;
+use crate::error::{Error, Result};
+use crate::txn::{Building, Readable};
+
+/// How [`Transaction::build_tree`] lays out a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BuildOptions {
+    /// How full leaves are made, percent: 50 to 100. Full leaves are split by the first row that comes between theirs, and a row that is changed
+    /// grows by 12 bytes; so 100 is for trees that are only read or appended to.
+    pub fill_percent: u32,
+}
+
+impl Default for BuildOptions {
+    fn default() -> Self {
+        Self { fill_percent: 90 }
+    }
+}
+
+/// Rows put in one go by [`Transaction::put_rows`] when an iterator gives them.
+const ROWS_AT_ONCE: usize = 1024;
+/// ... or so many bytes of them.
+const BYTES_AT_ONCE: usize = 1 << 20;
+
+impl Transaction {
+    /// Makes a tree of rows that are sorted by their keys, as bytes. Much faster than inserting them: each page is written once, full; rows have no
+    /// headers, and one undo record takes back all of them. Long values are allowed.
+    ///
+    /// The tree is this transaction's alone until it commits. A transaction whose snapshot is older than that commit cannot use the tree:
+    /// [`Error::TreeTooNew`].
+    ///
+    /// # Errors
+    /// [`Error::RowsOutOfOrder`] and [`Error::DuplicateRow`], with the index of the row; [`Error::Usage`] for options that make no sense;
+    /// [`Error::TreeExists`], and as [`Transaction::insert`]. After any of them the transaction is as it was before, and can go on.
+    ///
+    /// ```
+    /// use seawall::{BuildOptions, Error};
+    /// # let db = seawall::Database::in_memory()?;
+    /// let mut tx = db.begin()?;
+    /// let rows = (0..10_000u32).map(|i| (i.to_be_bytes(), format!("row {i}")));
+    /// let tree = tx.build_tree("numbers", BuildOptions::default(), rows)?;
+    /// assert_eq!(tx.get(&tree, &77u32.to_be_bytes())?.as_deref(), Some(&b"row 77"[..]));
+    /// tx.commit()?;
+    ///
+    /// let mut tx = db.begin()?;
+    /// let unsorted = tx.build_tree("other", BuildOptions::default(), [("a", ""), ("c", ""), ("b", "")]);
+    /// assert!(matches!(unsorted, Err(Error::RowsOutOfOrder { index: 2 })));
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn build_tree<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        name: &str,
+        options: BuildOptions,
+        rows: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Tree> {
+        let mut builder = self.tree_builder(name, options)?;
+        for (key, value) in rows {
+            builder.push(key.as_ref(), value.as_ref())?;
+        }
+        builder.finish()
+    }
+
+    /// Begins [`Transaction::build_tree`] for rows that are given one by one: where their source can fail, say.
+    ///
+    /// # Errors
+    /// As [`Transaction::create_tree`]; [`Error::Usage`] for options that make no sense.
+    ///
+    /// ```
+    /// use seawall::BuildOptions;
+    /// # let db = seawall::Database::in_memory()?;
+    /// let mut tx = db.begin()?;
+    /// let mut builder = tx.tree_builder("squares", BuildOptions { fill_percent: 100 })?;
+    /// for i in 0..1000u64 {
+    ///     builder.push(&i.to_be_bytes(), &(i * i).to_be_bytes())?;
+    /// }
+    /// let squares = builder.finish()?;
+    /// assert_eq!(tx.iter(&squares).count(), 1000);
+    /// tx.commit()?;
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn tree_builder(&mut self, name: &str, options: BuildOptions) -> Result<TreeBuilder<'_>> {
+        self.txn().here()?;
+        let percent = options.fill_percent;
+        if !(50..=100).contains(&percent) {
+            return Err(Error::Usage(format!("leaves are to be filled to {percent} percent: 50 to 100 are allowed")));
+        }
+        let begun = self.txn_mut().build_begin(name, percent);
+        let building = self.noted(begun)?;
+        Ok(TreeBuilder { tx: self, building: Some(building), name: name.into() })
+    }
+
+    /// Inserts many rows in the order given.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateRow`] with the index of the first row whose key exists, in the tree or among the rows before it; the rows before it are
+    /// inserted in this transaction: use a savepoint to take them back. Else as [`Transaction::insert`].
+    ///
+    /// ```
+    /// # let db = seawall::Database::in_memory()?;
+    /// # let users = db.create_tree("users")?;
+    /// let mut tx = db.begin()?;
+    /// tx.insert_many(&users, [("ada", "1815"), ("grace", "1906")])?;
+    /// let again = tx.insert_many(&users, [("alan", "1912"), ("ada", "1815")]);
+    /// assert!(matches!(again, Err(seawall::Error::DuplicateRow { index: 1, .. })));
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn insert_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        tree: &Tree,
+        rows: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<()> {
+        self.txn().admit(&tree.state)?;
+        let mut index = 0;
+        self.in_runs(rows, |tx, rows| {
+            let inserted = tx.txn_mut().insert_run(&tree.state, rows);
+            let inserted = inserted.map_err(|(at, error)| match error {
+                Error::KeyExists { on } => Error::DuplicateRow { index: index + at as u64, on },
+                error => error,
+            });
+            index += rows.len() as u64;
+            tx.noted(inserted)
+        })
+    }
+
+    /// Inserts or overwrites rows as an iterator gives them, as [`Transaction::put_many`] does with a slice: a thousand or a MiB at a time, each time in
+    /// the order of their keys.
+    ///
+    /// # Errors
+    /// As [`Transaction::put_many`].
+    ///
+    /// ```
+    /// # let db = seawall::Database::in_memory()?;
+    /// let squares = db.create_tree("squares")?;
+    /// db.transact(|tx| tx.put_rows(&squares, (0..5000u32).map(|i| (i.to_be_bytes(), (i * i).to_le_bytes()))))?;
+    /// assert_eq!(db.begin()?.iter(&squares).count(), 5000);
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn put_rows<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        tree: &Tree,
+        rows: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<()> {
+        self.txn().admit(&tree.state)?;
+        self.in_runs(rows, |tx, rows| tx.put_many(tree, rows))
+    }
+
+    /// Gives rows to `run`, some at a time.
+    fn in_runs<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        rows: impl IntoIterator<Item = (K, V)>,
+        mut run: impl FnMut(&mut Self, &[(K, V)]) -> Result<()>,
+    ) -> Result<()> {
+        let (mut some, mut bytes) = (Vec::new(), 0);
+        for row in rows {
+            bytes += row.0.as_ref().len() + row.1.as_ref().len();
+            some.push(row);
+            if some.len() == ROWS_AT_ONCE || bytes >= BYTES_AT_ONCE {
+                run(self, &some)?;
+                some.clear();
+                bytes = 0;
+            }
+        }
+        if some.is_empty() { Ok(()) } else { run(self, &some) }
+    }
+
+    /// Whether this transaction may read a tree: one that was created after its snapshot was taken is not there for it, and one that is dropped is gone.
+    /// Without a snapshot it sees what is committed now.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a tree of another database.
+    ///
+    /// ```
+    /// use seawall::{BuildOptions, Error, Readable};
+    /// # let db = seawall::Database::in_memory()?;
+    /// let old = db.begin()?;
+    /// old.take_snapshot()?;
+    /// let tree = db.transact(|tx| tx.build_tree("t", BuildOptions::default(), [("a", "1")]))?;
+    /// assert_eq!(old.may_read(&tree)?, Readable::CreatedLater);
+    /// assert!(matches!(old.get(&tree, b"a"), Err(Error::TreeTooNew { .. })));
+    /// assert_eq!(db.begin()?.may_read(&tree)?, Readable::Yes);
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn may_read(&self, tree: &Tree) -> Result<Readable> {
+        self.txn().may_read(&tree.state)
+    }
+}
+
+/// A tree on its way from sorted rows: [`Transaction::tree_builder`]. Dropped without [`TreeBuilder::finish`], it is taken back.
+#[derive(Debug)]
+pub struct TreeBuilder<'t> {
+    tx: &'t mut Transaction,
+    building: Option<Building>,
+    name: String,
+}
+
+impl TreeBuilder<'_> {
+    /// Adds a row, whose key lies behind all others.
+    ///
+    /// # Errors
+    /// As [`Transaction::build_tree`]; the tree can only be taken back then, and each further row is an [`Error::Usage`].
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let building = self.building.as_mut().expect("it is there until the end");
+        let pushed = self.tx.txn_mut().build_push(building, key, value);
+        self.tx.noted(pushed)
+    }
+
+    /// Rows so far.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.building.as_ref().map_or(0, Building::rows)
+    }
+
+    /// Writes what is left; the tree is the transaction's to use, and others' when it has committed.
+    ///
+    /// # Errors
+    /// As [`Transaction::build_tree`].
+    pub fn finish(mut self) -> Result<Tree> {
+        let building = self.building.take().expect("it is there until the end");
+        let finished = self.tx.txn_mut().build_finish(building);
+        Ok(Tree::new(self.tx.noted(finished)?, &self.name))
+    }
+}
+
+impl Drop for TreeBuilder<'_> {
+    fn drop(&mut self) {
+        if let Some(building) = self.building.take()
+            && self.tx.txn().here().is_ok()
+            && self.tx.txn_mut().build_abandon(&building).is_err()
+        {
+            // The transaction can only be rolled back now, and says so.
+        }
+    }
+}

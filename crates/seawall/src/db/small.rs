@@ -1,0 +1,124 @@
+//! Small things that a program would otherwise write around a cursor.
+
+use super::cursor::{CursorOptions, KeyValue, LockMode};
+use super::database::Tree;
+use super::key_range::KeyRange;
+use super::owned_cursor::OwnedCursor;
+use super::transaction::Transaction;
+use crate::error::Result;
+use crate::txn::Seek;
+
+/// Counting, the ends of a tree, and deleting by a condition.
+impl Transaction {
+    /// How many entries `range` has. No value is read; [`Transaction::estimate_range`] tells about how many without going through them.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    ///
+    /// ```
+    /// # let db = seawall::Database::in_memory()?;
+    /// let users = db.create_tree("users")?;
+    /// db.transact(|tx| tx.put_many(&users, &[("ada", "1815"), ("alan", "1912"), ("grace", "1906")]))?;
+    /// let mut tx = db.begin()?;
+    /// assert_eq!(tx.count(&users, ..)?, 3);
+    /// assert_eq!(tx.count(&users, "a".."b")?, 2);
+    /// assert_eq!(tx.retain(&users, .., |_, born| born > &b"1900"[..])?, 1);
+    /// assert_eq!(tx.first(&users)?, Some((b"alan".to_vec(), b"1912".to_vec())));
+    /// assert_eq!(tx.pop_last(&users)?, Some((b"grace".to_vec(), b"1906".to_vec())));
+    /// assert_eq!(tx.count(&users, ..)?, 1);
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn count(&self, tree: &Tree, range: impl KeyRange) -> Result<u64> {
+        let mut cursor = OwnedCursor::new();
+        cursor.reset(tree, CursorOptions { long: true, ..CursorOptions::default() }, range);
+        let (mut rows, mut there) = (0, cursor.seek(self, Seek::First)?);
+        while there {
+            rows += 1;
+            there = cursor.next(self)?;
+        }
+        Ok(rows)
+    }
+
+    /// The first entry.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn first(&self, tree: &Tree) -> Result<Option<KeyValue>> {
+        self.at_end(tree, Seek::First)
+    }
+
+    /// The last entry.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn last(&self, tree: &Tree) -> Result<Option<KeyValue>> {
+        self.at_end(tree, Seek::Last)
+    }
+
+    fn at_end(&self, tree: &Tree, end: Seek<'_>) -> Result<Option<KeyValue>> {
+        let mut cursor = OwnedCursor::new();
+        cursor.reset(tree, CursorOptions { limit: Some(1), ..CursorOptions::default() }, ..);
+        if !cursor.seek(self, end)? {
+            return Ok(None);
+        }
+        let (key, value) = cursor.entry(self)?;
+        Ok(Some((key.to_vec(), value.to_vec())))
+    }
+
+    /// Removes the first entry and returns it: locked before it is read, and with it, but at read committed, what lies before it. With
+    /// [`LockWait::SkipLocked`](crate::LockWait::SkipLocked) it is the first that no other transaction holds.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_update`] and [`Transaction::delete`].
+    pub fn pop_first(&mut self, tree: &Tree) -> Result<Option<KeyValue>> {
+        self.pop(tree, Seek::First)
+    }
+
+    /// Removes the last entry and returns it; as [`Transaction::pop_first`].
+    ///
+    /// # Errors
+    /// As [`Transaction::pop_first`].
+    pub fn pop_last(&mut self, tree: &Tree) -> Result<Option<KeyValue>> {
+        self.pop(tree, Seek::Last)
+    }
+
+    fn pop(&mut self, tree: &Tree, end: Seek<'_>) -> Result<Option<KeyValue>> {
+        let mut cursor = OwnedCursor::new();
+        let lock = Some(LockMode::Exclusive);
+        cursor.reset(tree, CursorOptions { lock, limit: Some(1), ..CursorOptions::default() }, ..);
+        let sought = cursor.seek(self, end);
+        if !self.noted(sought)? {
+            return Ok(None);
+        }
+        let (key, value) = cursor.entry(self)?;
+        let popped = (key.to_vec(), value.to_vec());
+        cursor.delete(self)?;
+        Ok(Some(popped))
+    }
+
+    /// Removes the entries of `range` that `keep` does not want to keep; returns how many. Each is locked before `keep` is asked.
+    ///
+    /// # Errors
+    /// As [`Transaction::pop_first`]. What was removed before the error is removed in this transaction: use a savepoint to take it back.
+    pub fn retain(
+        &mut self,
+        tree: &Tree,
+        range: impl KeyRange,
+        mut keep: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<u64> {
+        let mut cursor = OwnedCursor::new();
+        let lock = Some(LockMode::Exclusive);
+        cursor.reset(tree, CursorOptions { lock, long: true, ..CursorOptions::default() }, range);
+        let sought = cursor.seek(self, Seek::First);
+        let (mut removed, mut there) = (0, self.noted(sought)?);
+        while there {
+            let (key, value) = cursor.entry(self)?;
+            if !keep(key, value) {
+                removed += u64::from(cursor.delete(self)?);
+            }
+            let moved = cursor.next(self);
+            there = self.noted(moved)?;
+        }
+        Ok(removed)
+    }
+}

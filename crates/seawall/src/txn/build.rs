@@ -1,0 +1,106 @@
+//! A new tree from sorted rows.
+//!
+//! 1. The tree is created as any other: one undo record, which frees all that the tree owns, and its name in the catalog, seen when the transaction has
+//!    committed. Its rows get no undo records. A crash before the commit rolls the creation back.
+//! 2. The creator has the whole tree locked until it has ended, and a view that does not see the creator must not use the tree (`trees`, 4).
+//! 3. From the creation to the last row the transaction is half done: whatever becomes of the [`Building`], a tree with a part of its rows is not
+//!    committed.
+
+use super::prepared::Halted;
+use super::transaction::{SavepointAt, Txn};
+use super::trees::TreeState;
+use crate::btree::Builder;
+use crate::error::{Error, LockedOn, Result};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// A tree on its way from sorted rows.
+#[derive(Debug)]
+pub struct Building {
+    tree: Arc<TreeState>,
+    builder: Builder,
+    before: SavepointAt,
+    rows: u64,
+    /// A row was refused: the tree can only be taken back.
+    failed: bool,
+}
+
+impl Building {
+    /// Rows so far.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+}
+
+impl Txn {
+    /// Makes an empty tree that is to be filled with sorted rows. Ends with [`Txn::build_finish`] or [`Txn::build_abandon`].
+    ///
+    /// # Errors
+    /// As [`Txn::create_tree`].
+    pub fn build_begin(&mut self, name: &str, fill_percent: u32) -> Result<Building> {
+        let before = self.savepoint_within();
+        let tree = self.create_tree(name)?;
+        tree.is_built();
+        self.halted = Some(Halted::HalfDone);
+        let builder = Builder::new(tree.at, self.pool().page_bytes(), fill_percent);
+        Ok(Building { tree, builder, before, rows: 0, failed: false })
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// [`Error::RowsOutOfOrder`], [`Error::DuplicateRow`], [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NoSpace`], [`Error::Poisoned`],
+    /// those of reading; [`Error::Usage`] after any of them.
+    pub fn build_push(&mut self, building: &mut Building, key: &[u8], value: &[u8]) -> Result<()> {
+        if building.failed {
+            return Err(Error::Usage("a row was refused: the tree that was being built can only be taken back".into()));
+        }
+        let pushed = self.build_row(building, key, value);
+        building.failed = pushed.is_err();
+        pushed
+    }
+
+    fn build_row(&self, building: &mut Building, key: &[u8], value: &[u8]) -> Result<()> {
+        let index = building.rows;
+        match building.builder.is_behind(key) {
+            Ordering::Greater => {}
+            Ordering::Less => return Err(Error::RowsOutOfOrder { index }),
+            Ordering::Equal => {
+                return Err(Error::DuplicateRow { index, on: LockedOn { tree: building.tree.at.id, key: key.into() } });
+            }
+        }
+        self.check_lengths(key, value)?;
+        building.builder.push(&self.engine.space, key, value)?;
+        building.rows += 1;
+        Ok(())
+    }
+
+    /// Writes what is left. The tree is this transaction's to use.
+    ///
+    /// # Errors
+    /// As [`Txn::build_push`]; it is taken back then.
+    pub fn build_finish(&mut self, mut building: Building) -> Result<Arc<TreeState>> {
+        let finished = if building.failed {
+            Err(Error::Usage("a row was refused: the tree that was being built can only be taken back".into()))
+        } else {
+            building.builder.finish(&self.engine.space)
+        };
+        if let Err(error) = finished {
+            self.build_abandon(&building)?;
+            return Err(error);
+        }
+        self.halted = None;
+        Ok(building.tree)
+    }
+
+    /// Takes everything back.
+    ///
+    /// # Errors
+    /// Those of a rollback: the transaction can only be rolled back then.
+    pub fn build_abandon(&mut self, building: &Building) -> Result<()> {
+        self.roll_back_to(building.before)?;
+        self.halted = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,289 @@
+//! A scan that outlives a borrow: it is given the transaction at each call.
+//!
+//! 1. It is bound to one life of one transaction ([`Txn::life`]) by its seek. In any other it goes on by key, in that one's view; nothing
+//!    that it read before is a value of that one.
+//! 2. It has no view of its own. At repeatable read it uses the transaction's at each call; at read committed its seek leaves one in a place that the
+//!    transaction empties when it or its statement ends, so that a cursor which lies idle holds back nothing. One that locks needs none between
+//!    calls: what it has locked cannot be dropped.
+//! 3. It stands on no entry outside its range, whatever is sought.
+
+use super::locks::Mode;
+use super::scan::{By, Place, ScanLock, is_beyond};
+use super::transaction::{Isolation, LentView, LockWait, Txn};
+use super::trees::TreeState;
+use crate::btree::{KeyBound, LookAhead, Seek};
+use crate::error::{Error, Result};
+use crate::format::TreeId;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// A scan that outlives a borrow.
+#[derive(Debug, Default)]
+pub struct OwnedScan {
+    /// `None` before the first reset.
+    place: Option<Place>,
+    bounds: (KeyBound, KeyBound),
+    /// What it was asked to lock, and how to wait.
+    lock: Option<Mode>,
+    wait: Option<LockWait>,
+    /// Whose place it is; 0 for nobody's.
+    life: u64,
+    /// Read committed: its view. Made once.
+    view: Option<Arc<LentView>>,
+}
+
+impl Drop for OwnedScan {
+    fn drop(&mut self) {
+        self.give_up_view();
+    }
+}
+
+fn no_tree() -> Error {
+    Error::Usage("the cursor has no tree: reset it to one first".into())
+}
+
+/// Where to seek instead of beyond an end of the range.
+fn inside<'k>(to: Seek<'k>, start: Bound<&'k [u8]>, end: Bound<&'k [u8]>) -> Seek<'k> {
+    let (start, end) = (
+        match start {
+            Bound::Included(key) => Seek::AtLeast(key),
+            Bound::Excluded(key) => Seek::After(key),
+            Bound::Unbounded => Seek::First,
+        },
+        match end {
+            Bound::Included(key) => Seek::AtMost(key),
+            Bound::Excluded(key) => Seek::Before(key),
+            Bound::Unbounded => Seek::Last,
+        },
+    );
+    match (to, start, end) {
+        (Seek::First, start, _) => start,
+        (Seek::Last, _, end) => end,
+        (Seek::AtLeast(key), Seek::AtLeast(first), _) if key < first => start,
+        (Seek::AtLeast(key), Seek::After(first), _) if key <= first => start,
+        (Seek::After(key), Seek::AtLeast(first) | Seek::After(first), _) if key < first => start,
+        (Seek::AtMost(key), _, Seek::AtMost(last)) if key > last => end,
+        (Seek::AtMost(key), _, Seek::Before(last)) if key >= last => end,
+        (Seek::Before(key), _, Seek::AtMost(last) | Seek::Before(last)) if key > last => end,
+        (to, _, _) => to,
+    }
+}
+
+/// Whether nothing of the range lies where `to` looks. What lies there is not locked.
+fn is_past(to: Seek<'_>, start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {
+    let key_of = |bound| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    };
+    match to {
+        Seek::First | Seek::Last => false,
+        Seek::AtLeast(key) => is_beyond(key, end, true),
+        Seek::After(key) => key_of(end).is_some_and(|end: &[u8]| key >= end),
+        Seek::AtMost(key) => is_beyond(key, start, false),
+        Seek::Before(key) => key_of(start).is_some_and(|start: &[u8]| key <= start),
+    }
+}
+
+impl OwnedScan {
+    /// Makes it a scan of `tree` within these bounds, which stands nowhere. Keeps its memory.
+    pub fn reset(
+        &mut self,
+        tree: &Arc<TreeState>,
+        (lock, wait): (Option<Mode>, Option<LockWait>),
+        (start, end): (Bound<&[u8]>, Bound<&[u8]>),
+    ) {
+        self.give_up_view();
+        let place = match &mut self.place {
+            Some(place) => {
+                place.reset(tree);
+                place
+            }
+            None => self.place.insert(Place::new(tree, ScanLock::None, LockWait::Wait)),
+        };
+        place.keep_to(start, end);
+        self.bounds.0.set(start);
+        self.bounds.1.set(end);
+        (self.lock, self.wait, self.life) = (lock, wait, 0);
+    }
+
+    /// Stands nowhere, and holds back nothing, until it is sought again.
+    pub fn release(&mut self) {
+        self.give_up_view();
+        if let Some(place) = &mut self.place {
+            place.leave();
+        }
+    }
+
+    fn give_up_view(&mut self) {
+        if let Some(lent) = &self.view {
+            let view = lent.lock().view.take();
+            drop(view);
+        }
+    }
+
+    /// How it looks ahead; `None` before the first reset.
+    pub fn look_ahead(&mut self) -> Option<&mut LookAhead> {
+        self.place.as_mut().map(Place::look_ahead)
+    }
+
+    /// The tree, and the opening that it is of; `None` before the first reset.
+    #[must_use]
+    pub fn tree(&self) -> Option<(TreeId, u64)> {
+        self.place.as_ref().map(Place::tree)
+    }
+
+    /// Whether it stands on an entry.
+    #[must_use]
+    pub fn is_on_entry(&self) -> bool {
+        self.place.as_ref().is_some_and(Place::is_on_entry)
+    }
+
+    /// The key it stands on, or stood on last.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.place.as_ref().map_or(&[], Place::key)
+    }
+
+    /// Calls `f` with what the scan sees in the transaction.
+    fn with<T>(&mut self, txn: &Txn, anew: bool, f: impl FnOnce(&mut Place, By<'_>) -> Result<T>) -> Result<T> {
+        let place = self.place.as_mut().ok_or_else(no_tree)?;
+        txn.admit(place.state())?;
+        let mut anew = anew;
+        if std::mem::replace(&mut self.life, txn.life()) != txn.life() {
+            place.is_outdated();
+            anew = true;
+        }
+        if anew {
+            let lock = self.lock.map_or(ScanLock::None, ScanLock::Rows);
+            place.set_lock(lock.of(txn, self.wait));
+        }
+        match (place.lock(), txn.options.isolation) {
+            (ScanLock::None, Isolation::RepeatableRead) => {
+                txn.take_snapshot();
+                let view = txn.view.borrow();
+                let view = view.as_ref().expect("it was taken just now");
+                f(place, By { txn, view })
+            }
+            (ScanLock::None, _) => {
+                let mut lent = txn.lend(&mut self.view).lock();
+                if lent.view.is_none() {
+                    place.is_outdated();
+                }
+                if anew || lent.view.is_none() {
+                    lent.view = Some(txn.pin());
+                }
+                let view = lent.view.as_ref().expect("it was put there just now");
+                f(place, By { txn, view })
+            }
+            (ScanLock::Rows(_), _) => {
+                let view = txn.pin();
+                f(place, By { txn, view: &view })
+            }
+        }
+    }
+
+    /// To an entry of the range; whether there is one.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] before the first reset, and for a tree of another database; otherwise as [`super::Scan::seek`].
+    pub fn seek(&mut self, txn: &Txn, to: Seek<'_>) -> Result<bool> {
+        // Apart from the scan, which moves.
+        let bounds = std::mem::take(&mut self.bounds);
+        let (to, forward) = (inside(to, bounds.0.get(), bounds.1.get()), to.is_forward());
+        let sought = self.with(txn, true, |place, by| {
+            place.leave();
+            Ok(!is_past(to, bounds.0.get(), bounds.1.get()) && place.seek(by, to)?)
+        });
+        self.bounds = bounds;
+        Ok(sought? && self.is_inside(forward))
+    }
+
+    /// To the next entry of the range; whether there is one. After a restart it is the one behind that on which the scan stood.
+    ///
+    /// # Errors
+    /// As [`OwnedScan::seek`].
+    pub fn step(&mut self, txn: &Txn, forward: bool) -> Result<bool> {
+        Ok(self.with(txn, false, |place, by| place.step(by, forward))? && self.is_inside(forward))
+    }
+
+    /// Whether it has come to an entry of its range. Leaves one that is none.
+    fn is_inside(&mut self, forward: bool) -> bool {
+        let limit = if forward { self.bounds.1.get() } else { self.bounds.0.get() };
+        let inside = !is_beyond(self.key(), limit, forward);
+        if let Some(place) = self.place.as_mut().filter(|_| !inside) {
+            place.leave();
+        }
+        inside
+    }
+
+    /// Key and value of the entry it stands on.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when it stands on none, when that is another transaction's or one's that has ended, and when its long value was taken back by a
+    /// rollback to a savepoint; reading errors.
+    pub fn entry(&mut self, txn: &Txn) -> Result<(&[u8], &[u8])> {
+        let place = self.place.as_mut().ok_or_else(no_tree)?;
+        txn.admit(place.state())?;
+        let lent = self.view.as_ref().map(|lent| lent.lock());
+        let gone = || {
+            let why =
+                "the cursor was moved by another transaction, or by one or a statement that has ended: seek again";
+            Error::Usage(why.into())
+        };
+        if self.life != txn.life() {
+            return Err(gone());
+        }
+        match (place.lock(), txn.options.isolation, &lent) {
+            (ScanLock::None, Isolation::RepeatableRead, _) => {
+                let view = txn.view();
+                place.entry(By { txn, view: &view })
+            }
+            (ScanLock::None, _, Some(lent)) => match &lent.view {
+                Some(view) => place.entry(By { txn, view }),
+                None => Err(gone()),
+            },
+            _ => {
+                let view = txn.pin();
+                place.entry(By { txn, view: &view })
+            }
+        }
+    }
+
+    /// Deletes the entry it stands on; as [`super::Scan::delete`].
+    ///
+    /// # Errors
+    /// As [`OwnedScan::entry`], and as [`Txn::change`].
+    pub fn delete(&mut self, txn: &mut Txn) -> Result<bool> {
+        let place = self.place.as_mut().ok_or_else(no_tree)?;
+        txn.admit(place.state())?;
+        if self.life != txn.life() {
+            let why = "the cursor was moved by another transaction, or by one that has ended: seek again";
+            return Err(Error::Usage(why.into()));
+        }
+        place.delete(txn)
+    }
+}
+
+impl Txn {
+    /// Where a cursor keeps its view, which is emptied at this transaction's end.
+    fn lend<'c>(&self, place: &'c mut Option<Arc<LentView>>) -> &'c Arc<LentView> {
+        let to = place.as_ref().map_or(0, |lent| lent.lock().to);
+        if to != self.life() {
+            if to != 0 {
+                // Another transaction's, which goes on without it.
+                *place = None;
+            }
+            let lent = place.get_or_insert_with(Arc::default);
+            lent.lock().to = self.life();
+            let mut list = self.lent.borrow_mut();
+            if list.len() == list.capacity() {
+                // Those of cursors that were dropped, or went to other transactions.
+                list.retain(|lent| Arc::strong_count(lent) > 1);
+                let few = list.len().max(4);
+                list.reserve(few);
+            }
+            list.push(lent.clone());
+        }
+        place.get_or_insert_with(Arc::default)
+    }
+}

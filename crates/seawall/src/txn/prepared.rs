@@ -1,0 +1,182 @@
+//! Transactions that are prepared and decided elsewhere: in an outside log, or by a coordinator.
+//!
+//! 1. A transaction that is prepared in place changes nothing any more. It stays with its user, who commits it or rolls it back; dropped, it stays
+//!    prepared, and is ended by its name.
+//! 2. What its commit needs is kept from the preparation on ([`KeptCommit`]): [`Txn::commit_ordered`] does no I/O and cannot lack room.
+//! 3. *Visible before durable.* [`Txn::commit_ordered`] leaves the active set and releases the locks when the commit is in the log's buffer. A crash
+//!    can take such a commit back to "prepared", never further, if the preparation is durable; the outside log, which decided it, then commits it
+//!    again. Others that saw it come after it in the log: a crash that takes the commit takes theirs too (trap 28).
+//! 4. Where two are committed one after the other, no view sees the later one without the earlier one: the first has left the active set before the
+//!    second is logged.
+
+use super::transaction::Txn;
+use super::undo::{KeptCommit, UndoRecord};
+use crate::buffer::{Mtr, MtrSize};
+use crate::error::{Error, Result};
+use crate::format::Lsn;
+use crate::log::Durability;
+use crate::mutants::Mutant;
+use std::fmt;
+use std::sync::Arc;
+
+/// Where the names of prepared transactions are known.
+pub trait Names: fmt::Debug + Send + Sync {
+    /// The transaction of that name is decided.
+    fn ended(&self, xid: &[u8]);
+    /// The user let go of the transaction of that name. It is still prepared.
+    fn left(&self, xid: &[u8], txn: Txn);
+}
+
+/// Why a transaction takes no changes.
+#[derive(Debug)]
+pub(super) enum Halted {
+    /// A change of several steps was stopped halfway and could not be taken back: it can only be rolled back.
+    HalfDone,
+    /// It is prepared.
+    Prepared(Box<InPlace>),
+}
+
+/// What a transaction that is prepared in place has.
+#[derive(Debug)]
+pub(super) struct InPlace {
+    xid: Box<[u8]>,
+    commit: KeptCommit,
+    names: Arc<dyn Names>,
+}
+
+/// The name of a transaction, and where it is known.
+type Named = (Box<[u8]>, Arc<dyn Names>);
+
+impl Halted {
+    /// What a change of such a transaction is told.
+    #[cold]
+    pub(super) fn refusal(&self) -> Error {
+        let why = match self {
+            Self::HalfDone => {
+                "one of its changes failed and could not be taken back: it can only be rolled back".to_owned()
+            }
+            Self::Prepared(place) => {
+                format!("it is prepared as \"{}\": it can only be committed or rolled back", place.xid.escape_ascii())
+            }
+        };
+        Error::TransactionEnded { why }
+    }
+}
+
+impl Txn {
+    /// Whether it is prepared in place.
+    pub fn is_prepared(&self) -> bool {
+        matches!(self.halted, Some(Halted::Prepared(_)))
+    }
+
+    /// Makes the transaction survive under `xid`, at this level, and keeps what its commit needs. Returns where that ends in the log.
+    ///
+    /// # Errors
+    /// Those of a first change; [`Error::TooManyPrepared`]. It is as it was then. [`Error::OutcomeUnknown`]: the database is poisoned, and the next
+    /// opening finds it prepared or not at all.
+    pub fn prepare_in_place(&mut self, xid: &[u8], mut level: Durability, names: Arc<dyn Names>) -> Result<Lsn> {
+        self.start()?;
+        if self.engine.health().has(Mutant::EarlyAcknowledgement) {
+            level = level.min(Durability::Written);
+        }
+        let writing = self.writing.as_mut().expect("started");
+        let engine = &self.engine;
+        engine.undo.ensure_room(&mut writing.stream, UndoRecord::Prepared { xid }.room_max())?;
+        let commit = engine.undo.keep_commit(&writing.stream)?;
+        let prepared = engine.pool().retry(|| {
+            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+            engine.undo.prepare(&mut writing.stream, &mut mtr, xid)?;
+            Ok(mtr.commit())
+        });
+        let end = match prepared {
+            Ok(end) => end,
+            Err(error) => {
+                engine.undo.give_back(commit);
+                return Err(error);
+            }
+        };
+        self.halted = Some(Halted::Prepared(Box::new(InPlace { xid: xid.into(), commit, names })));
+        self.keep();
+        self.give_up_snapshot();
+        self.engine.log().wait(end, level).map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
+        Ok(end)
+    }
+
+    /// Commits what is prepared in place, and lets others see it at once: before it is durable. Does no I/O. Returns where the commit ends in the log;
+    /// this is a new transaction then.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when it is not prepared, [`Error::Poisoned`], [`Error::Corrupt`]: nothing has happened.
+    pub fn commit_ordered(&mut self) -> Result<Lsn> {
+        if !self.is_prepared() {
+            return Err(Error::Usage("a transaction that is committed in order is prepared in place before".into()));
+        }
+        self.engine.health().check()?;
+        let end = self.log_prepared_commit()?;
+        self.end();
+        self.renew(self.options);
+        Ok(end)
+    }
+
+    /// Logs the commit of what is prepared in place, or says why it cannot be committed.
+    #[cold]
+    pub(super) fn log_prepared_commit(&mut self) -> Result<Lsn> {
+        let place = match self.halted.take() {
+            Some(Halted::Prepared(place)) => place,
+            Some(other) => return Err(self.halted.insert(other).refusal()),
+            None => return Err(Error::Usage("the transaction is not prepared".into())),
+        };
+        let InPlace { xid, commit, names } = *place;
+        let writing = self.writing.as_mut().expect("what is prepared has begun to write");
+        let logged = self.engine.undo.commit_kept(&mut writing.stream, commit);
+        if logged.is_err() {
+            // It stays prepared, for who ends it by name: its page is damaged.
+            self.hand_over(&xid, &*names);
+        } else {
+            self.kept = false;
+            names.ended(&xid);
+        }
+        logged
+    }
+
+    /// Undoes everything, prepared or not, and ends.
+    ///
+    /// # Errors
+    /// As [`Txn::rollback`].
+    pub(super) fn decide_against(&mut self) -> Result<()> {
+        self.kept = false;
+        let prepared = self.decided_against();
+        let rolled_back = self.rollback_all();
+        if let Some((xid, names)) = prepared {
+            // Also when it stopped on the way: it is completed in the background.
+            names.ended(&xid);
+        }
+        rolled_back
+    }
+
+    /// Gives back what was kept for the commit; the name, and whom to tell when it is rolled back.
+    pub(super) fn decided_against(&mut self) -> Option<Named> {
+        match self.halted.take()? {
+            Halted::HalfDone => None,
+            Halted::Prepared(place) => {
+                let InPlace { xid, commit, names } = *place;
+                self.engine.undo.give_back(commit);
+                Some((xid, names))
+            }
+        }
+    }
+
+    /// Its user is gone: when it is prepared, it is known by its name from now on.
+    pub(super) fn leave_prepared(&mut self) {
+        if let Some((xid, names)) = self.decided_against() {
+            self.hand_over(&xid, &*names);
+        }
+    }
+
+    fn hand_over(&mut self, xid: &[u8], names: &dyn Names) {
+        // With all that it has: its locks, and the dead rows that it knows of. What stays here is a transaction that never began.
+        self.give_up_views();
+        let empty = Self::begin(self.engine.clone(), self.options);
+        names.left(xid, std::mem::replace(self, empty));
+    }
+}

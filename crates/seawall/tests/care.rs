@@ -1,0 +1,187 @@
+//! Samples of a tree estimate what it holds, a check of one tree sees damage and nothing else beside writers, and trees are found by their ids.
+
+use rand::{Rng as _, SeedableRng as _};
+use rand_pcg::Pcg64;
+use seawall::{Background, BuildOptions, Database, Env, Error, Options, Part};
+use seawall_io::SystemClock;
+use seawall_sim::{SimDisk, SimOptions};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn options() -> Options {
+    Options::default()
+        .with_page_size(4096)
+        .with_pool_size(1 << 20)
+        .with_data_initial_size(1 << 20)
+        .with_data_growth_step(1 << 20)
+        .with_log_segment_size(256 << 10)
+        .with_log_capacity(4 << 20)
+        .with_log_buffer_size(1 << 20)
+}
+
+fn open(sim: &Arc<SimDisk>) -> Database {
+    let clock = Arc::new(SystemClock::default());
+    Database::open_in(Env { disk: sim.clone(), clock, seed: 3, background: Background::Steps }, "/db", options())
+        .unwrap()
+}
+
+#[test]
+fn a_sample_of_all_leaves_counts() {
+    let db = open(&SimDisk::new(SimOptions::default()));
+    let tree = db.create_tree("t").unwrap();
+    let mut leaves = 0;
+    let found = db.sample_leaves(&tree, 10, |_| leaves += 1).unwrap();
+    assert_eq!((found.leaves, found.sampled, found.rows, leaves), (1.0, 1, 0.0, 1), "an empty tree has one leaf");
+    db.transact(|tx| tx.put_rows(&tree, (0..3000u32).map(|i| (i.to_be_bytes(), [7; 60])))).unwrap();
+    db.transact(|tx| tx.delete_range(&tree, 100u32.to_be_bytes()..150u32.to_be_bytes()).map(drop)).unwrap();
+    let (mut keys, mut prefixes) = (Vec::new(), 0);
+    let found = db
+        .sample_leaves(&tree, 10_000, |leaf| {
+            assert!((leaf.weight() - 1.0).abs() < 1e-9);
+            keys.extend_from_slice(leaf.keys());
+            prefixes += leaf.distinct(|_| 3);
+        })
+        .unwrap();
+    let model: Vec<Vec<u8>> =
+        (0..3000u32).filter(|i| !(100..150).contains(i)).map(|i| i.to_be_bytes().to_vec()).collect();
+    assert_eq!(keys, model);
+    assert_eq!((found.rows, found.deleted), (2950.0, 50.0));
+    assert_eq!(found.leaves, db.fragmentation(&tree).unwrap().leaves as f64);
+    assert!((12..12 + found.sampled as usize).contains(&prefixes), "12 prefixes, some in two leaves: {prefixes}");
+    db.drop_tree("t").unwrap();
+    assert!(matches!(db.sample_leaves(&tree, 10, |_| ()), Err(Error::TreeDropped { .. })));
+}
+
+/// A tree whose branches differ: rows that are dense in one part and long in another.
+#[test]
+fn a_sample_of_some_leaves_estimates_without_a_bias() {
+    let db = open(&SimDisk::new(SimOptions::default()));
+    let rows = (0..60_000u32).map(|i| {
+        let tail = if i % 3 == 0 && i > 40_000 { 500 } else { 4 };
+        ([&i.to_be_bytes()[..], &vec![b'k'; tail]].concat(), vec![1; if i < 20_000 { 0 } else { 60 }])
+    });
+    let tree = db.transact(|tx| tx.build_tree("t", BuildOptions::default(), rows.clone())).unwrap();
+    let exact = db.sample_leaves(&tree, usize::MAX, |_| ()).unwrap();
+    assert_eq!(exact.rows, 60_000.0);
+    let found = db.sample_leaves(&tree, 200, |_| ()).unwrap();
+    assert!(found.sampled <= 200 && found.sampled > 150, "{found:?} {exact:?}");
+    assert!((found.leaves / exact.leaves - 1.0).abs() < 0.1, "{found:?} {exact:?}");
+    assert!((found.rows / 60_000.0 - 1.0).abs() < 0.15, "{found:?} {exact:?}");
+}
+
+#[test]
+fn a_check_of_one_tree_finds_each_damaged_page_and_goes_on_behind_it() {
+    let sim = SimDisk::new(SimOptions { seed: 4, ..SimOptions::default() });
+    let db = open(&sim);
+    let tree = db.create_tree("t").unwrap();
+    for i in 0..1500u32 {
+        let len = if i % 100 == 50 { 9000 } else { 100 };
+        db.transact(|tx| tx.put(&tree, &i.to_be_bytes(), &vec![7; len])).unwrap();
+    }
+    assert_eq!(db.check_tree(&tree).unwrap(), []);
+    let other = db.create_tree("other").unwrap();
+    let before = db.check().unwrap();
+    assert_eq!(before, []);
+    let pages = |db: &Database| {
+        let mut pages = Vec::new();
+        db.sample_leaves(&tree, usize::MAX, |leaf| pages.push(leaf.page())).unwrap();
+        pages
+    };
+    let leaves = pages(&db);
+    drop(tree);
+    db.close().unwrap();
+    let damaged: BTreeSet<_> = leaves.iter().skip(3).step_by(9).copied().collect();
+    for page in &damaged {
+        sim.flip_bit("/db/data", u64::from(page.0) * 4096 + 3_001, 5).unwrap();
+    }
+    let db = open(&sim);
+    let tree = db.open_tree("t").unwrap();
+    let found = db.check_tree(&tree).unwrap();
+    let pages: BTreeSet<_> = found.iter().map(|finding| finding.page).collect();
+    assert_eq!(pages, damaged, "{found:#?}");
+    assert!(found.iter().all(|finding| finding.part == Part::Tree && finding.tree.as_deref() == Some("t")));
+    drop(other);
+    let other = db.open_tree("other").unwrap();
+    assert_eq!(db.check_tree(&other).unwrap(), []);
+}
+
+#[test]
+fn a_check_of_one_tree_beside_writers_finds_nothing() {
+    let db = Database::open_with(tempfile::tempdir().unwrap().path(), options()).unwrap();
+    let tree = db.create_tree("t").unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let (db, tree, stop) = (&db, &tree, &stop);
+            scope.spawn(move || {
+                let mut dice = Pcg64::seed_from_u64(thread);
+                while !stop.load(Ordering::Relaxed) {
+                    let mut tx = db.begin().unwrap();
+                    for _ in 0..20 {
+                        // Splits, merges, long values that come and go.
+                        let key = [&[thread as u8][..], &dice.random_range(0..3000u32).to_be_bytes()].concat();
+                        match dice.random_range(0..5) {
+                            0 | 1 => drop(tx.delete(tree, &key).unwrap()),
+                            2 => tx.put(tree, &key, &vec![3; dice.random_range(0..9000)]).unwrap(),
+                            _ => tx.put(tree, &key, &vec![2; dice.random_range(0..200)]).unwrap(),
+                        }
+                    }
+                    if dice.random_range(0..3) == 0 { tx.rollback().unwrap() } else { tx.commit().unwrap() }
+                }
+            });
+        }
+        for _ in 0..15 {
+            let found = db.check_tree(&tree);
+            if !found.as_ref().is_ok_and(Vec::is_empty) {
+                stop.store(true, Ordering::Relaxed);
+            }
+            assert_eq!(found.unwrap(), []);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(db.check().unwrap(), []);
+    db.drop_tree("t").unwrap();
+    assert!(matches!(db.check_tree(&tree), Err(Error::TreeDropped { .. })));
+}
+
+#[test]
+fn trees_are_found_by_their_ids() {
+    let db = open(&SimDisk::new(SimOptions::default()));
+    let (a, b) = (db.create_tree("a").unwrap(), db.create_tree("b").unwrap());
+    let old = db.begin().unwrap();
+    old.take_snapshot().unwrap();
+    let mut tx = db.begin().unwrap();
+    let own = tx.create_tree("own").unwrap();
+    assert_eq!(tx.open_tree_by_id(own.id()).unwrap().name(), "own");
+    assert!(matches!(db.open_tree_by_id(own.id()), Err(Error::Unknown { .. })), "it is not committed");
+    tx.rename_tree("a", "c").unwrap();
+    tx.drop_tree("b").unwrap();
+    tx.commit().unwrap();
+    assert_eq!(db.open_tree_by_id(a.id()).unwrap().name(), "c");
+    assert_eq!(old.open_tree_by_id(a.id()).unwrap().name(), "a", "as the snapshot has it");
+    assert!(matches!(db.open_tree_by_id(b.id()), Err(Error::Unknown { .. })));
+    assert_eq!(old.open_tree_by_id(b.id()).unwrap().name(), "b");
+}
+
+#[test]
+fn leaves_that_were_asked_for_are_there() {
+    let sim = SimDisk::new(SimOptions::default());
+    let db = open(&sim);
+    let rows = (0..20_000u32).map(|i| (i.to_be_bytes(), [7; 100]));
+    db.transact(|tx| tx.build_tree("t", BuildOptions::default(), rows.clone())).unwrap();
+    db.close().unwrap();
+    let db = open(&sim);
+    let tree = db.open_tree("t").unwrap();
+    let keys: Vec<[u8; 4]> = [19_000u32, 5, 9000, 9001, 12_000, 5].map(u32::to_be_bytes).into();
+    let tx = db.begin().unwrap();
+    assert_eq!(tx.prefetch(&tree, &keys).unwrap(), 4, "two of them are neighbours, one is asked for twice");
+    let before = db.stats().pool;
+    for key in &keys {
+        assert_eq!(tx.get(&tree, key).unwrap(), Some(vec![7; 100]));
+    }
+    let after = db.stats().pool;
+    assert_eq!(after.misses, before.misses, "no leaf had to be read: {before:?} {after:?}");
+    assert!(after.prefetched - before.prefetched <= 4, "{before:?} {after:?}");
+    assert_eq!(tx.prefetch::<[u8; 4]>(&tree, &[]).unwrap(), 0);
+}

@@ -1,0 +1,340 @@
+//! An index that is built while its base changes is what the rows of the base give, when it becomes visible and afterwards; a crash or an error before
+//! that leaves nothing of it.
+
+mod support {
+    #[allow(dead_code)]
+    pub(crate) mod doomed;
+}
+
+use rand::{Rng as _, SeedableRng as _};
+use rand_pcg::Pcg64;
+use seawall::{
+    Background, Database, Durability, Env, Error, IndexEntries, IndexOptions, Options, Result, Transaction, Tree,
+};
+use seawall_sim::{SimDisk, SimOptions};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use support::doomed::{DiskClock, Doomed, End};
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn options() -> Options {
+    Options::default()
+        .with_page_size(4096)
+        .with_pool_size(512 << 10)
+        .with_data_initial_size(1 << 20)
+        .with_data_growth_step(1 << 20)
+        .with_log_segment_size(64 << 10)
+        .with_log_capacity(2 << 20)
+        .with_log_buffer_size(1 << 20)
+}
+
+fn open(sim: &Arc<SimDisk>) -> (Arc<Doomed>, Database) {
+    let disk = Doomed::new(sim, End::PowerCut, None);
+    let clock = Arc::new(DiskClock(sim.clone()));
+    let env = Env { disk: disk.clone(), clock, seed: 1, background: Background::Steps };
+    (disk, Database::open_in(env, "/db", options()).unwrap())
+}
+
+/// Up to three entries: by value, by length, and none for some rows.
+fn entries(key: &[u8], value: &[u8], index: &mut IndexEntries) {
+    if value.first().is_some_and(|first| first % 7 == 0) {
+        return;
+    }
+    index.push([b"v", &value[..value.len().min(8)], key].concat(), value);
+    index.push([b"l", &(value.len() as u32).to_be_bytes()[..], key].concat(), key);
+    if value.len() > 100 {
+        index.push([b"x", key].concat(), []);
+    }
+}
+
+fn contents(db: &Database, tree: &Tree) -> Rows {
+    db.begin().unwrap().iter(tree).collect::<Result<_>>().unwrap()
+}
+
+/// What the index of these rows is.
+fn index_of(rows: &Rows) -> Rows {
+    // The entries are only to be had through an index: one that is built in quiet.
+    let db = Database::in_memory().unwrap();
+    let base = db.create_tree("base").unwrap();
+    let mut all = Rows::new();
+    db.transact(|tx| tx.put_rows(&base, rows)).unwrap();
+    let index = db.build_index(&base, "index", IndexOptions::default(), entries, |_| Ok(())).unwrap();
+    for entry in db.begin().unwrap().iter(&index) {
+        let (key, value) = entry.unwrap();
+        all.insert(key, value);
+    }
+    let mut count = 0;
+    for value in rows.values().filter(|value| value.first().is_none_or(|first| first % 7 != 0)) {
+        count += if value.len() > 100 { 3 } else { 2 };
+    }
+    assert_eq!(all.len(), count, "each row has its entries");
+    for (key, value) in rows.iter().filter(|(_, value)| value.first().is_none_or(|first| first % 7 != 0)) {
+        assert_eq!(all.get(&[b"v", &value[..value.len().min(8)], key].concat()), Some(value));
+    }
+    all
+}
+
+fn key(dice: &mut Pcg64) -> Vec<u8> {
+    dice.random_range(0..700u32).to_be_bytes().to_vec()
+}
+
+fn value(dice: &mut Pcg64) -> Vec<u8> {
+    let len = [5, 20, 150, 1500, 9000][(dice.random_range(0..40u32).trailing_zeros() as usize).min(4)];
+    vec![dice.random(); len]
+}
+
+/// Some changes in a transaction, half of which are taken back.
+fn change(dice: &mut Pcg64, tx: &mut Transaction, base: &Tree) -> Result<()> {
+    let savepoint = tx.savepoint();
+    for _ in 0..dice.random_range(1..6) {
+        let key = key(dice);
+        match dice.random_range(0..5) {
+            0 | 1 => tx.put(base, &key, &value(dice))?,
+            2 => drop(tx.update(base, &key, &value(dice))?),
+            3 => drop(tx.delete(base, &key)?),
+            _ => tx.put_many(base, &[(key, value(dice)), (self::key(dice), value(dice))])?,
+        }
+    }
+    if dice.random_range(0..4) == 0 {
+        tx.rollback_to(&savepoint)?;
+    }
+    Ok(())
+}
+
+/// Changes between any two rows of the build, by transactions that commit, roll back, and stay open over many rows.
+#[test]
+fn an_index_is_what_the_rows_give_whatever_changed_meanwhile() {
+    for seed in 0..12u64 {
+        let sim = SimDisk::new(SimOptions { seed, ..SimOptions::default() });
+        let (_, db) = open(&sim);
+        let base = db.create_tree("base").unwrap();
+        let mut drawn = Pcg64::seed_from_u64(seed);
+        let rows: Rows = (0..600).map(|_| (key(&mut drawn), value(&mut drawn))).collect();
+        let dice = RefCell::new(drawn);
+        db.transact(|tx| tx.put_rows(&base, &rows)).unwrap();
+        let (open, changes) = (RefCell::new(None::<Transaction>), RefCell::new(0));
+        // Some sorts do not fit the memory.
+        let sort_bytes = if seed % 2 == 0 { 20_000 } else { 64 << 20 };
+        let options = IndexOptions { sort_bytes, last_round_rows: 3, ..IndexOptions::default() };
+        let meanwhile = || {
+            let (mut dice, mut open) = (dice.borrow_mut(), open.borrow_mut());
+            // So that the rounds come to an end.
+            if *changes.borrow() > 400 || dice.random_range(0..6) > 0 {
+                return;
+            }
+            *changes.borrow_mut() += 1;
+            let tx = open.get_or_insert_with(|| db.begin().unwrap());
+            change(&mut dice, tx, &base).unwrap();
+            match dice.random_range(0..8) {
+                0 | 1 => open.take().map_or(Ok(()), Transaction::commit).unwrap(),
+                2 => open.take().map_or(Ok(()), Transaction::rollback).unwrap(),
+                3 => drop(db.step().unwrap()),
+                _ => {}
+            }
+        };
+        let index = db
+            .build_index(
+                &base,
+                "index",
+                options,
+                |key, value, index| {
+                    meanwhile();
+                    entries(key, value, index);
+                },
+                |_| {
+                    // From here on the base is locked.
+                    *changes.borrow_mut() += 1000;
+                    open.borrow_mut().take().map_or(Ok(()), Transaction::commit)
+                },
+            )
+            .unwrap();
+        assert!(*changes.borrow() > 1060, "seed {seed}: {}", changes.borrow());
+        drop(open.take());
+        let expected = index_of(&contents(&db, &base));
+        assert_eq!(contents(&db, &index), expected, "seed {seed}");
+        while db.step().unwrap() {}
+        assert_eq!(db.trees().unwrap(), ["base", "index"]);
+        assert_eq!(db.check_tree(&index).unwrap(), []);
+        assert_eq!(db.check().unwrap(), [], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_crash_leaves_the_whole_index_or_nothing() {
+    let base_disk = SimDisk::new(SimOptions { seed: 5, ..SimOptions::default() });
+    let (_, db) = open(&base_disk);
+    let base = db.create_tree("base").unwrap();
+    let mut dice = Pcg64::seed_from_u64(5);
+    let rows: Rows = (0..2000u32).map(|i| (i.to_be_bytes().to_vec(), value(&mut dice))).collect();
+    db.transact(|tx| tx.put_rows(&base, &rows)).unwrap();
+    db.close().unwrap();
+    let (mut died, mut absent) = (0, 0);
+    for at in 0..16u64 {
+        let sim = base_disk.fork(at);
+        let (disk, db) = open(&sim);
+        let base = db.open_tree("base").unwrap();
+        disk.dies_after(if at == 15 { u64::MAX } else { at * at * 2 });
+        let dice = RefCell::new(Pcg64::seed_from_u64(at));
+        let built = db.build_index(
+            &base,
+            "index",
+            IndexOptions { sort_bytes: 100_000, ..IndexOptions::default() },
+            |key, value, index| {
+                let mut dice = dice.borrow_mut();
+                if dice.random_range(0..20) == 0 && !disk.is_dead() {
+                    let changed = db.begin().and_then(|mut tx| {
+                        change(&mut dice, &mut tx, &base)?;
+                        tx.commit_with(Durability::Flushed)
+                    });
+                    // In the last round the base is locked.
+                    let locked = matches!(changed, Err(Error::LockTimeout { .. }));
+                    assert!(changed.is_ok() || locked || disk.is_dead(), "{changed:?}");
+                }
+                entries(key, value, index);
+            },
+            |_| Ok(()),
+        );
+        assert!(built.is_ok() || disk.is_dead(), "{:?}", built.err());
+        died += u32::from(disk.is_dead());
+        disk.dies_now();
+        let was_built = built.is_ok();
+        drop((built, base, db));
+        let (_, db) = open(&sim);
+        while db.step().unwrap() {}
+        match db.open_tree("index") {
+            Ok(index) => {
+                let base = db.open_tree("base").unwrap();
+                assert_eq!(contents(&db, &index), index_of(&contents(&db, &base)), "crash {at}");
+            }
+            Err(error) => {
+                absent += 1;
+                assert!(!was_built && matches!(error, Error::NoSuchTree { .. }), "{error}");
+                assert_eq!(db.trees().unwrap(), ["base"]);
+            }
+        }
+        assert_eq!(db.check().unwrap(), [], "crash {at}");
+    }
+    assert!(died >= 8 && absent >= 6, "{died} {absent}");
+}
+
+/// A writer that keeps an index, if there is one: it looks for it with a lock that whoever makes it visible waits for.
+fn put(tx: &mut Transaction, base: &Tree, dictionary: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    if tx.get_for_share(dictionary, b"base")?.is_some() {
+        let index = tx.open_tree("index")?;
+        if let Some(old) = tx.get_for_update(base, key)? {
+            for (entry, _) in of(key, &old) {
+                assert!(tx.delete(&index, &entry)?, "an entry is missing");
+            }
+        }
+        for (entry, value) in value.map_or_else(Vec::new, |value| of(key, value)) {
+            tx.insert(&index, &entry, &value)?;
+        }
+    }
+    match value {
+        Some(value) => tx.put(base, key, value),
+        None => tx.delete(base, key).map(drop),
+    }
+}
+
+/// One entry for each row.
+fn of(key: &[u8], value: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    vec![([&value[..1], key].concat(), value.to_vec())]
+}
+
+#[test]
+fn writers_go_on_and_keep_the_index_from_its_first_moment() {
+    const WRITERS: u32 = 16;
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::default().with_pool_size(16 << 20).with_durability(Durability::Written);
+    let db = Database::open_with(dir.path(), options).unwrap();
+    let (base, dictionary) = (db.create_tree("base").unwrap(), db.create_tree("dictionary").unwrap());
+    let rows = (0..WRITERS * 1000).map(|i| (i.to_be_bytes(), vec![i as u8; 30]));
+    db.transact(|tx| tx.put_rows(&base, rows.clone())).unwrap();
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let index = std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (db, base, dictionary, stop, done) = (&db, &base, &dictionary, &stop, &done);
+            scope.spawn(move || {
+                let mut dice = Pcg64::seed_from_u64(writer.into());
+                while !stop.load(Ordering::Relaxed) {
+                    let key = (writer * 1000 + dice.random_range(0..1200)).to_be_bytes();
+                    let value = [dice.random::<u8>(); 20];
+                    let value = (dice.random_range(0..5) > 0).then_some(&value[..]);
+                    let take_back = dice.random_range(0..6) == 0;
+                    let changed = db.transact(|tx| {
+                        put(tx, base, dictionary, &key, value)?;
+                        if take_back { Err(Error::Usage("taken back".into())) } else { Ok(()) }
+                    });
+                    assert!(changed.is_ok() || take_back, "{changed:?}");
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let entries = |key: &[u8], value: &[u8], index: &mut IndexEntries| {
+            of(key, value).into_iter().for_each(|(key, value)| index.push(key, value));
+        };
+        let built = db
+            .build_index(&base, "index", IndexOptions::default(), entries, |tx| tx.put(&dictionary, b"base", b"index"));
+        // They keep it now.
+        let then = done.load(Ordering::Relaxed);
+        while built.is_ok() && done.load(Ordering::Relaxed) < then + 500 {
+            std::thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        built.unwrap()
+    });
+    let expected: Rows = contents(&db, &base).iter().flat_map(|(key, value)| of(key, value)).collect();
+    assert_eq!(contents(&db, &index), expected);
+    assert_eq!(db.check_tree(&index).unwrap(), []);
+    assert_eq!(db.check().unwrap(), []);
+}
+
+#[test]
+fn what_cannot_be_an_index_is_told_and_leaves_nothing() {
+    let db = Database::in_memory().unwrap();
+    let base = db.create_tree("base").unwrap();
+    db.transact(|tx| tx.put_rows(&base, (0..100u32).map(|i| (i.to_be_bytes(), [i as u8])))).unwrap();
+    let by_value = |_: &[u8], value: &[u8], index: &mut IndexEntries| index.push(value, []);
+    let none = |_: &mut Transaction| Ok(());
+    // Two rows with one entry: there from the beginning, or since.
+    db.transact(|tx| tx.put(&base, b"one more", &[7])).unwrap();
+    let error = db.build_index(&base, "i", IndexOptions::default(), by_value, none).unwrap_err();
+    assert!(matches!(error, Error::DuplicateRow { .. }), "{error}");
+    db.transact(|tx| tx.delete(&base, b"one more").map(drop)).unwrap();
+    let mut changed = false;
+    let later = |key: &[u8], value: &[u8], index: &mut IndexEntries| {
+        if !std::mem::replace(&mut changed, true) {
+            db.transact(|tx| tx.put(&base, b"one more", &[7])).unwrap();
+        }
+        by_value(key, value, index);
+    };
+    let error = db.build_index(&base, "i", IndexOptions::default(), later, none).unwrap_err();
+    assert!(matches!(error, Error::KeyExists { .. }), "{error}");
+    db.transact(|tx| tx.delete(&base, b"one more").map(drop)).unwrap();
+    // A function that is none.
+    let mut calls = 0u32;
+    let moody = |key: &[u8], _: &[u8], index: &mut IndexEntries| {
+        calls += 1;
+        if calls == 1 {
+            db.transact(|tx| tx.put(&base, &0u32.to_be_bytes(), &[200])).unwrap();
+        }
+        index.push([&calls.to_be_bytes()[..], key].concat(), []);
+    };
+    let error = db.build_index(&base, "i", IndexOptions::default(), moody, none).unwrap_err();
+    assert!(matches!(&error, Error::Usage(why) if why.contains("different entries")), "{error}");
+    // The base is changed where it must not be; what `switch` fails with.
+    let error =
+        db.build_index(&base, "i", IndexOptions::default(), by_value, |tx| tx.put(&base, b"x", &[250])).unwrap_err();
+    assert!(matches!(&error, Error::Usage(why) if why.contains("switch")), "{error}");
+    let error =
+        db.build_index(&base, "i", IndexOptions::default(), by_value, |_| Err(Error::Usage("no".into()))).unwrap_err();
+    assert!(matches!(&error, Error::Usage(why) if why == "no"), "{error}");
+    let error = db.build_index(&base, "base", IndexOptions::default(), by_value, none).unwrap_err();
+    assert!(matches!(error, Error::TreeExists { .. }), "{error}");
+    assert_eq!(db.trees().unwrap(), ["base"]);
+    db.build_index(&base, "i", IndexOptions::default(), by_value, none).unwrap();
+    assert_eq!(db.check().unwrap(), []);
+}
