@@ -81,6 +81,18 @@ pub enum Error {
         /// How long, ms.
         waited_ms: u64,
     },
+    /// Another thread interrupted this transaction while it waited or scanned, or before: see
+    /// [`InterruptHandle`](crate::InterruptHandle). The call changed nothing that a failed call does not change.
+    #[error(
+        "interrupted during {during}{}. Roll back the transaction, or clear the interrupt and go on",
+        on.as_ref().map(|on| format!(" on {on}")).unwrap_or_default()
+    )]
+    Interrupted {
+        /// What the call was doing.
+        during: &'static str,
+        /// What it waited for, if that was a lock.
+        on: Option<LockedOn>,
+    },
     /// A read committed transaction has as many locks on keys as it may have. Rows that it has written need none.
     #[error(
         "this transaction has {locks} locks on keys, all that {max_bytes} bytes hold: commit it and go on in another, lock fewer rows at a time, or raise lock_memory_per_transaction"

@@ -37,4 +37,7 @@ pub use db::*;
 pub use error::{Corruption, Error, Health, LockedOn, Result, Stop};
 pub use format::{PageId, TreeId, TxnId};
 pub use log::Durability;
-pub use txn::{Access, Isolation, LockWait, OnConflict, Readable, Seek, TxOptions};
+pub use txn::{
+    Access, DeadlockInfo, Isolation, LockOrCommitted, LockWait, LockedRow, OnConflict, Party, Readable, Seek,
+    TransactionInfo, TxOptions, WaitInfo, Wanted,
+};

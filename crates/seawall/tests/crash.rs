@@ -52,6 +52,11 @@ mod api {
         failed.map_or(Ok(done.done.moved), Err)
     }
 
+    /// Gives back the lock on a row that was just read with one; false if it was not new.
+    pub(crate) fn give_back(tx: &Transaction, tree: &Tree, key: &[u8]) -> bool {
+        tx.unlock_row(tree, key).expect("the tree is this database's")
+    }
+
     /// Deletes the first or last row that it sees: its key, and whether it was still there.
     pub(crate) fn pop(tx: &mut Transaction, tree: &Tree, front: bool) -> Result<Option<Popped>, Error> {
         let mut cursor = tx.cursor_mut(tree, CursorOptions::default());

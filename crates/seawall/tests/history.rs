@@ -11,6 +11,36 @@ mod api {
     pub(crate) use seawall::{
         Background, Database, Durability, Env, Error, Isolation, OnConflict, Options, Transaction, Tree, TxOptions,
     };
+    use seawall::{InterruptHandle, LockOrCommitted};
+
+    /// A semi-consistent read that has no use for the row: if it locked it, it gives the lock back. The value, and whether it is locked no more.
+    pub(crate) fn look(tx: &Transaction, tree: &Tree, key: &[u8]) -> Result<(Option<Vec<u8>>, bool), Error> {
+        match tx.lock_or_committed(tree, key)? {
+            LockOrCommitted::Committed(value) => Ok((value, true)),
+            LockOrCommitted::Locked(row) => {
+                let gone = tx.unlock_row(tree, key)?;
+                assert!(!gone || row.newly_locked, "it was locked before");
+                Ok((row.value, gone))
+            }
+        }
+    }
+
+    /// What other threads interrupt a transaction by.
+    pub(crate) struct Interrupt(InterruptHandle);
+
+    impl Interrupt {
+        pub(crate) fn of(tx: &Transaction) -> Self {
+            Self(tx.interrupt_handle())
+        }
+
+        pub(crate) fn raise(&self) {
+            self.0.interrupt();
+        }
+
+        pub(crate) fn clear(&self) {
+            self.0.clear();
+        }
+    }
 }
 
 use api::{Background, Database, Env, Options};

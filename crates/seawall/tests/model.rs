@@ -32,6 +32,8 @@ enum Step {
     Get(u8, Vec<u8>),
     MultiGet(u8, Vec<Vec<u8>>),
     LockingGet(u8, Vec<u8>, bool),
+    LockInVain(u8, Vec<u8>, bool),
+    Interrupted(u8, Vec<u8>, Vec<u8>),
     Range(u8, Bound<Vec<u8>>, Bound<Vec<u8>>, Vec<bool>),
     Prefix(u8, Vec<u8>),
     Cursor(u8, bool, Vec<Move>),
@@ -62,6 +64,7 @@ enum Move {
     Before(Vec<u8>),
     Next,
     Prev,
+    Interrupted,
     Remember,
     Restore,
 }
@@ -97,6 +100,7 @@ fn moves() -> impl Strategy<Value = Move> {
         1 => key().prop_map(Move::Before),
         6 => Just(Move::Next),
         6 => Just(Move::Prev),
+        1 => Just(Move::Interrupted),
         1 => Just(Move::Remember),
         1 => Just(Move::Restore),
     ]
@@ -118,6 +122,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (tree(), key()).prop_map(|(tree, key)| Step::Get(tree, key)),
         1 => (tree(), prop::collection::vec(key(), 0..8)).prop_map(|(tree, keys)| Step::MultiGet(tree, keys)),
         2 => (tree(), key(), any::<bool>()).prop_map(|(tree, key, update)| Step::LockingGet(tree, key, update)),
+        1 => (tree(), key(), any::<bool>()).prop_map(|(tree, key, update)| Step::LockInVain(tree, key, update)),
+        1 => (tree(), key(), value()).prop_map(|(tree, key, value)| Step::Interrupted(tree, key, value)),
         4 => (tree(), bound(), bound(), prop::collection::vec(any::<bool>(), 0..40))
             .prop_map(|(tree, from, to, ways)| Step::Range(tree, from, to, ways)),
         1 => (tree(), prop_oneof![Just(b"key-".to_vec()), Just(b"k".to_vec()), key()])
@@ -361,6 +367,33 @@ impl Run {
                 let found = if update { tx.get_for_update(&tree, &key) } else { tx.get_for_share(&tree, &key) };
                 assert_eq!(found.unwrap(), expected);
             }
+            Step::LockInVain(number, key, update) => {
+                let tree = self.tree(number);
+                let expected = self.rows(number).get(&key).cloned();
+                let mode = if update { LockMode::Exclusive } else { LockMode::Shared };
+                let row = self.tx().lock_row(&tree, &key, mode, None).unwrap();
+                assert_eq!(row.value, expected);
+                let gone = self.tx().unlock_row(&tree, &key).unwrap();
+                assert_eq!(gone, row.newly_locked);
+                // What was given back is free, and what was not is not new.
+                assert_eq!(self.tx().lock_row(&tree, &key, mode, None).unwrap().newly_locked, gone);
+            }
+            Step::Interrupted(number, key, value) => {
+                let tree = self.tree(number);
+                let handle = self.tx().interrupt_handle();
+                handle.interrupt();
+                fn interrupted<T>(answer: &Result<T, Error>) -> bool {
+                    matches!(answer, Err(Error::Interrupted { .. }))
+                }
+                assert!(interrupted(&self.tx().iter(&tree).next().expect("it is told")));
+                assert!(interrupted(&self.tx().prefix(&tree, &key).next_back().expect("it is told")));
+                assert!(interrupted(&self.tx().delete_range::<&[u8]>(&tree, ..)));
+                // What waits for nothing is done.
+                self.tx().put(&tree, &key, &value).unwrap();
+                assert_eq!(self.tx().get(&tree, &key).unwrap().as_ref(), Some(&value));
+                self.rows(number).insert(key, value);
+                handle.clear();
+            }
             Step::Range(number, from, to, ways) => {
                 let tree = self.tree(number);
                 let mut expected: std::collections::VecDeque<_> = inside(self.rows(number), &from, &to).into();
@@ -522,6 +555,14 @@ fn walk(tx: &Transaction, tree: &Tree, rows: &Rows, options: CursorOptions, move
             Move::Before(key) => (cursor.seek(Seek::Before(&key)), first_at(&key).checked_sub(1)),
             Move::Next if at.is_some() => (cursor.next(), at.map(|at| at + 1)),
             Move::Prev if at.is_some() => (cursor.prev(), at.and_then(|at| at.checked_sub(1))),
+            Move::Interrupted => {
+                // It stands where it stood.
+                tx.interrupt_handle().interrupt();
+                assert!(matches!(cursor.next(), Err(Error::Interrupted { .. })));
+                assert!(matches!(cursor.prev(), Err(Error::Interrupted { .. })));
+                tx.interrupt_handle().clear();
+                continue;
+            }
             Move::Remember => {
                 remembered = at.map(|at| (cursor.position(), at));
                 continue;

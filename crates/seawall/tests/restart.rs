@@ -32,6 +32,7 @@ const NO_WAIT: TxOptions = TxOptions {
     durability: None,
     on_conflict: OnConflict::Fail,
     wait: LockWait::NoWait,
+    tag: 0,
 };
 
 #[test]

@@ -90,12 +90,26 @@ impl<'p> Mtr<'p> {
     /// # Errors
     /// The first failure, when the database was poisoned; a failed write of pages or log while making room.
     pub fn begin(pool: &'p Pool, size: MtrSize) -> Result<Self> {
+        Self::begin_while(pool, size, || Ok(()))
+    }
+
+    /// The same, which gives up with the error of `go_on`. It is asked before each step of waiting for log space, and not where there is space.
+    ///
+    /// # Errors
+    /// As [`Mtr::begin`]; that of `go_on`.
+    #[inline]
+    pub fn begin_while(pool: &'p Pool, size: MtrSize, go_on: impl Fn() -> Result<()>) -> Result<Self> {
         pool.health().check()?;
         let credit = loop {
             match pool.log().try_admit(size.bytes())? {
                 Ok(credit) => break credit,
-                Err(NoRoom::Checkpoint(lsn)) => pool.make_log_room(lsn)?,
-                Err(NoRoom::Buffer) => pool.log().make_room(size.bytes())?,
+                Err(no_room) => {
+                    go_on()?;
+                    match no_room {
+                        NoRoom::Checkpoint(lsn) => pool.make_log_room(lsn)?,
+                        NoRoom::Buffer => pool.log().make_room(size.bytes())?,
+                    }
+                }
             }
         };
         Ok(Self::with(pool, size, credit))

@@ -168,6 +168,13 @@ impl<'t> Cursor<'t> {
         self.0.entry()
     }
 
+    /// Whether it has newly locked the row it stands on, and that row alone: it can be given back with [`Transaction::unlock_row`]. Never for a cursor
+    /// that locks what lies between its rows.
+    #[must_use]
+    pub fn newly_locked(&self) -> bool {
+        self.0.newly_locked()
+    }
+
     /// Where it stands.
     #[must_use]
     pub fn position(&self) -> Position {

@@ -14,6 +14,7 @@ mod index;
 mod key_range;
 pub mod keys;
 mod load;
+mod locking;
 mod marker;
 mod memory;
 pub mod metrics;
@@ -41,6 +42,7 @@ pub use database::{Database, Tree, XID_BYTES_MAX, Xid};
 pub use index::{IndexEntries, IndexOptions};
 pub use key_range::KeyRange;
 pub use load::{BuildOptions, TreeBuilder};
+pub use locking::InterruptHandle;
 pub use metrics::Stats;
 pub use open::Env;
 pub use options::{

@@ -107,6 +107,12 @@ impl OwnedCursor {
         self.scan.is_on_entry()
     }
 
+    /// As [`Cursor::newly_locked`](crate::Cursor::newly_locked).
+    #[must_use]
+    pub fn newly_locked(&self) -> bool {
+        self.scan.newly_locked()
+    }
+
     /// The key it stands on, or stood on last.
     #[must_use]
     pub fn key(&self) -> &[u8] {

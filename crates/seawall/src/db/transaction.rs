@@ -384,12 +384,12 @@ impl Transaction {
     /// Forgets a savepoint. It costs nothing to keep one.
     pub fn release(&mut self, _savepoint: Savepoint) {}
 
-    /// Read committed: a statement begins; all its reads see what is committed now.
+    /// A statement begins: [`Transaction::unlock_row`] gives back no lock from before it. Read committed: all its reads see what is committed now.
     pub fn begin_statement(&mut self) {
         self.txn.begin_statement();
     }
 
-    /// Read committed: the statement ends; each read sees what is committed when it is made.
+    /// The statement ends. Read committed: each read sees what is committed when it is made.
     pub fn end_statement(&mut self) {
         self.txn.end_statement();
     }

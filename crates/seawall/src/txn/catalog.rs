@@ -137,12 +137,12 @@ impl Txn {
         }
         while engine.resumed.load(Ordering::SeqCst) > 0 {
             let waited = engine.clock.now().saturating_sub(begun);
-            let may_wait = engine.may_wait && self.options.wait == LockWait::Wait;
-            if !may_wait || waited >= engine.lock_wait_timeout() {
+            if waited >= self.longest_wait(self.options.wait) {
                 let holder = engine.active.active().first().copied().unwrap_or(TxnId::NONE);
                 let on = LockedOn { tree: tree.at.id, key: Vec::new() };
                 return Err(Error::LockTimeout { holder, on, waited_ms: waited.as_millis() as u64 });
             }
+            self.go_on("a wait for transactions of an earlier opening")?;
             engine.clock.sleep(Duration::from_millis(1));
         }
         Ok(())

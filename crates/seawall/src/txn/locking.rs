@@ -1,13 +1,22 @@
 //! Between rows and the lock table: who stands in the way, and waiting for it.
 
-use super::locks::{Converted, Mode, Request, WaitPolicy};
+use super::locks::{Converted, Interrupt, Mode, Request, WaitPolicy};
 use super::transaction::{Isolation, LockWait, OnConflict, Txn};
 use super::trees::TreeState;
 use crate::btree::Entry;
+use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, LockedOn, Result};
 use crate::format::TxnId;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Names what [`Error::Interrupted`] broke.
+pub(super) const LOG_ROOM: &str = "a wait for room in the log";
+/// The same.
+pub(super) const SCAN: &str = "a scan";
+/// The same.
+pub(super) const MANY_ROWS: &str = "an operation on many rows";
 
 /// What a scan sees, as far as dead rows go.
 #[derive(Debug, Clone, Copy)]
@@ -84,19 +93,52 @@ impl Txn {
 
     /// Whether a request waits at all.
     fn waits(&self, wait: LockWait) -> bool {
-        wait == LockWait::Wait && self.engine.may_wait && !self.engine.lock_wait_timeout().is_zero()
+        !self.longest_wait(wait).is_zero()
     }
 
-    fn policy(&self, wait: LockWait) -> WaitPolicy {
+    /// How long a request may wait: zero when not at all.
+    pub(super) fn longest_wait(&self, wait: LockWait) -> Duration {
         match wait {
-            LockWait::Wait if self.engine.may_wait => WaitPolicy::WaitFor(self.engine.lock_wait_timeout()),
-            _ => WaitPolicy::NoWait,
+            _ if !self.engine.may_wait => Duration::ZERO,
+            LockWait::Wait => self.engine.lock_wait_timeout(),
+            LockWait::For(most) => most,
+            LockWait::NoWait | LockWait::SkipLocked => Duration::ZERO,
         }
     }
 
     fn wait(&self, request: &Request<'_>, wait: LockWait) -> Result<()> {
-        let waited = self.engine.locks.wait(&self.owner, request, self.policy(wait));
+        let policy = WaitPolicy::WaitFor(self.longest_wait(wait));
+        let interrupt = self.interrupt.get().map(|interrupt| &**interrupt);
+        let waited = self.engine.locks.wait_or_interrupt(&self.owner, request, policy, interrupt);
         waited.map_err(|error| self.note(error))
+    }
+
+    /// What other threads interrupt this transaction by.
+    pub fn interrupt(&self) -> &Arc<Interrupt> {
+        self.interrupt.get_or_init(Arc::default)
+    }
+
+    /// Gives it another tag.
+    pub fn set_tag(&mut self, tag: u64) {
+        self.options.tag = tag;
+        self.owner.set_tag(tag);
+    }
+
+    /// Refuses to go on with what takes long, or waits, once the transaction was interrupted.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    #[inline]
+    pub(super) fn go_on(&self, during: &'static str) -> Result<()> {
+        match self.interrupt.get() {
+            Some(interrupt) if interrupt.is_pending() => Err(Error::Interrupted { during, on: None }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until the log has room for a mini-transaction of this size, before one begins that cannot be interrupted. The room may be gone again.
+    pub(super) fn wait_for_log_room(&self, size: MtrSize) -> Result<()> {
+        Mtr::begin_while(self.engine.pool(), size, || self.go_on(LOG_ROOM)).map(drop)
     }
 
     /// The error of acting on a version that the snapshot does not see.

@@ -3,6 +3,7 @@
 //! 1. The answers are those of reading one after the other in one statement: all from one snapshot.
 //! 2. The leaves are asked for side by side, and read in key order; then the long values in the same way.
 
+use super::locking::MANY_ROWS;
 use super::locks::Mode;
 use super::transaction::{Isolation, Txn};
 use super::trees::{Readable, TreeState};
@@ -40,6 +41,7 @@ impl Txn {
             let leaf = leaves[at];
             let is_new = leaf != last && leaf != PageId::NONE;
             if is_new {
+                self.go_on(MANY_ROWS)?;
                 stream.next_is_due(pool, usize::MAX);
             }
             let done = self.put_run(tree, &rows[at..])?;
@@ -140,6 +142,7 @@ impl Txn {
         for ((&i, key), leaf) in order.iter().zip(sorted).zip(leaves) {
             let is_new = leaf != last && leaf != PageId::NONE;
             if is_new {
+                self.go_on(MANY_ROWS)?;
                 stream.next_is_due(pool, usize::MAX);
             }
             if self.options.isolation == Isolation::Serializable {

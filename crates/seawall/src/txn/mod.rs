@@ -27,10 +27,13 @@ pub use crate::btree::Seek;
 pub use build::Building;
 pub use catalog::TREE_NAME_BYTES_MAX;
 pub use engine::{Engine, Instance};
-pub use locks::{LockConfig, LockTable, Mode};
+pub use locks::{
+    DeadlockInfo, Interrupt, LockConfig, LockTable, Mode, OnWait, Party, TransactionInfo, WaitInfo, Wanted,
+};
 pub use owned::OwnedScan;
 pub use prepared::Names;
 pub use purge::Purge;
+pub use read::{LockOrCommitted, LockedRow};
 pub use rowlog::{Noted, RowLog, Watching};
 pub use scan::{Scan, ScanLock};
 pub use transaction::{Access, Committing, Isolation, LockWait, OnConflict, SavepointAt, TxOptions, Txn, Unfinished};

@@ -138,6 +138,12 @@ impl OwnedScan {
         self.place.as_ref().is_some_and(Place::is_on_entry)
     }
 
+    /// Whether it has newly locked the row it stands on, by itself.
+    #[must_use]
+    pub fn newly_locked(&self) -> bool {
+        self.place.as_ref().is_some_and(Place::newly_locked)
+    }
+
     /// The key it stands on, or stood on last.
     #[must_use]
     pub fn key(&self) -> &[u8] {

@@ -24,6 +24,26 @@ pub(super) enum RowLock {
     InRange,
 }
 
+/// A row as a locking read found it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockedRow {
+    /// Its latest value; `None` when it is not there.
+    pub value: Option<Vec<u8>>,
+    /// The transaction had no lock of its own on the key before, and has one now: it can be given back with
+    /// [`Transaction::unlock_row`](crate::Transaction::unlock_row) in this statement. False for a row that it wrote, and for one under a range
+    /// that it had locked.
+    pub newly_locked: bool,
+}
+
+/// What [`Transaction::lock_or_committed`](crate::Transaction::lock_or_committed) found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LockOrCommitted {
+    /// The row was free, and is locked exclusively now.
+    Locked(LockedRow),
+    /// Another transaction has it. This is what is committed of it, `None` for no row: it is not locked, and may change at any time.
+    Committed(Option<Vec<u8>>),
+}
+
 /// How the latest version of a row was found.
 pub(super) enum Latest {
     Absent,
@@ -110,7 +130,56 @@ impl Txn {
     /// # Errors
     /// Lock errors, [`Error::WriteConflict`], reading errors.
     pub fn lock_row(&self, tree: &Arc<TreeState>, key: &[u8], mode: Mode) -> Result<Option<Vec<u8>>> {
-        self.lock_row_how(tree, key, mode, RowLock::Point, self.options.wait)
+        Ok(self.lock_row_how(tree, key, mode, RowLock::Point, self.options.wait)?.value)
+    }
+
+    /// The same, with what to do about others' locks, and whether the lock is new.
+    ///
+    /// # Errors
+    /// As [`Txn::lock_row`].
+    pub fn lock_row_with(
+        &self,
+        tree: &Arc<TreeState>,
+        key: &[u8],
+        mode: Mode,
+        wait: Option<LockWait>,
+    ) -> Result<LockedRow> {
+        self.lock_row_how(tree, key, mode, RowLock::Point, wait.unwrap_or(self.options.wait))
+    }
+
+    /// At read committed, locks the row exclusively if no other transaction has it; where one has, answers what is committed of the row without
+    /// waiting, and locks nothing. At the other levels it waits as [`Txn::lock_row`] does.
+    ///
+    /// # Errors
+    /// As [`Txn::lock_row`].
+    pub fn lock_or_committed(&self, tree: &Arc<TreeState>, key: &[u8]) -> Result<LockOrCommitted> {
+        if self.options.isolation != Isolation::ReadCommitted {
+            return self.lock_row_with(tree, key, Mode::Exclusive, None).map(LockOrCommitted::Locked);
+        }
+        let view = self.engine.active.view();
+        tree.usable(self.id(), &view)?;
+        let (latest, newly_locked) =
+            self.lock_latest(tree, key, Mode::Exclusive, RowLock::Point, LockWait::NoWait, false)?;
+        match latest {
+            Latest::Absent => Ok(LockOrCommitted::Locked(LockedRow { value: None, newly_locked })),
+            Latest::There(stored) => {
+                let value = Some(self.fetch(tree, stored)?);
+                Ok(LockOrCommitted::Locked(LockedRow { value, newly_locked }))
+            }
+            Latest::Stale(writer) => Err(self.conflict(writer, tree, key)),
+            Latest::Blocked | Latest::Busy(_) => {
+                // Of now: what was committed since the statement began is what a locked read would find.
+                let view = self.engine.active.view();
+                self.get_seen_by(&view, tree, key, <[u8]>::to_vec).map(LockOrCommitted::Committed)
+            }
+        }
+    }
+
+    /// Gives back the lock on a key that a locking read of this statement has newly taken, and that nothing else of this transaction has asked for
+    /// or needed since; whether it did. At serializable all locks stay: what was read has to stay true.
+    pub fn unlock_row(&self, tree: &TreeState, key: &[u8]) -> bool {
+        self.options.isolation != Isolation::Serializable
+            && self.engine.locks.give_back_of_statement(&self.owner, tree.at.id, key)
     }
 
     /// As [`Txn::lock_row`], with what to lock and what to do about others' locks.
@@ -124,9 +193,10 @@ impl Txn {
         mode: Mode,
         how: RowLock,
         wait: LockWait,
-    ) -> Result<Option<Vec<u8>>> {
-        let stored = self.lock_stored(tree, key, mode, how, wait)?;
-        stored.map(|stored| self.fetch(tree, stored)).transpose()
+    ) -> Result<LockedRow> {
+        let (stored, newly_locked) = self.lock_stored(tree, key, mode, how, wait)?;
+        let value = stored.map(|stored| self.fetch(tree, stored)).transpose()?;
+        Ok(LockedRow { value, newly_locked })
     }
 
     /// Locks the row of `key`, there or not; whether it is there. A long value is not read.
@@ -134,7 +204,7 @@ impl Txn {
     /// # Errors
     /// As [`Txn::lock_row`].
     pub(super) fn lock_key(&self, tree: &Arc<TreeState>, key: &[u8], mode: Mode) -> Result<bool> {
-        Ok(self.lock_stored(tree, key, mode, RowLock::Point, self.options.wait)?.is_some())
+        Ok(self.lock_stored(tree, key, mode, RowLock::Point, self.options.wait)?.0.is_some())
     }
 
     fn lock_stored(
@@ -144,22 +214,29 @@ impl Txn {
         mode: Mode,
         how: RowLock,
         wait: LockWait,
-    ) -> Result<Option<Stored>> {
+    ) -> Result<(Option<Stored>, bool)> {
         // Kept to the end: the pages of a tree that is dropped meanwhile stay until the lock is there, or the answer that the tree is not.
         let view = self.pin();
         tree.usable(self.id(), &view)?;
+        // Whether it had no lock there before it waited.
+        let mut was_new = None;
         loop {
-            match self.lock_latest(tree, key, mode, how, wait)? {
-                Latest::Absent => return Ok(None),
-                Latest::There(stored) => return Ok(Some(stored)),
-                Latest::Blocked => self.wait_to_lock(tree, key, mode, wait)?,
+            let (latest, new) = self.lock_latest(tree, key, mode, how, wait, was_new.is_some())?;
+            match latest {
+                Latest::Absent => return Ok((None, was_new.unwrap_or(new))),
+                Latest::There(stored) => return Ok((Some(stored), was_new.unwrap_or(new))),
+                Latest::Blocked => {
+                    was_new.get_or_insert_with(|| !self.engine.locks.holds(&self.owner, tree.at.id, key));
+                    self.wait_to_lock(tree, key, mode, wait)?;
+                }
                 Latest::Busy(writer) => return Err(self.engine.locks.refused(writer, tree.at.id, key)),
                 Latest::Stale(writer) => return Err(self.conflict(writer, tree, key)),
             }
         }
     }
 
-    /// One attempt at it, which waits for nothing. The caller has a view, which keeps the pages of a tree that is dropped.
+    /// One attempt at it, which waits for nothing; and whether it has taken a lock where this transaction had none. The caller has a view, which keeps
+    /// the pages of a tree that is dropped. `again` after a wait for the lock.
     pub(super) fn lock_latest(
         &self,
         tree: &TreeState,
@@ -167,7 +244,8 @@ impl Txn {
         mode: Mode,
         how: RowLock,
         wait: LockWait,
-    ) -> Result<Latest> {
+        again: bool,
+    ) -> Result<(Latest, bool)> {
         let engine = &*self.engine;
         engine.pool().retry(|| {
             let leaf = tree.at.leaf_shared(engine.pool(), key)?;
@@ -176,28 +254,30 @@ impl Txn {
             let entry = if at.found { Some(node.entry(at.slot)?) } else { None };
             let there = entry.as_ref().is_some_and(|entry| !entry.is_deleted());
             let writer = entry.as_ref().map_or(Writer::Nobody, |entry| self.writer_of(tree, key, entry, wait));
+            let (locks, id) = (&engine.locks, tree.at.id);
             let locked = match writer {
-                Writer::Me => true,
-                Writer::Other => false,
-                Writer::Busy(writer) => return Ok(Latest::Busy(writer)),
+                Writer::Me => Ok(false),
+                Writer::Other => return Ok((Latest::Blocked, false)),
+                Writer::Busy(writer) => return Ok((Latest::Busy(writer), false)),
                 Writer::Nobody if how == RowLock::Point || (how == RowLock::IfThere && there) => {
-                    engine.locks.room(&self.owner, tree.at.id, key)?;
-                    engine.locks.try_point(&self.owner, tree.at.id, key, mode).is_ok()
+                    locks.room(&self.owner, id, key)?;
+                    match again {
+                        false => locks.try_new_point(&self.owner, id, key, mode),
+                        true => locks.try_point_again(&self.owner, id, key, mode),
+                    }
                 }
-                Writer::Nobody => engine.locks.check_point(&self.owner, tree.at.id, key, mode).is_ok(),
+                Writer::Nobody => locks.check_point(&self.owner, id, key, mode).map(|()| false),
             };
-            if !locked {
-                return Ok(Latest::Blocked);
-            }
+            let Ok(new) = locked else { return Ok((Latest::Blocked, false)) };
             tree.is_there(self.id(), &engine.active)?;
-            let Some(entry) = entry else { return Ok(Latest::Absent) };
+            let Some(entry) = entry else { return Ok((Latest::Absent, new)) };
             if let Some(writer) = self.stale(&entry) {
-                return Ok(Latest::Stale(writer));
+                return Ok((Latest::Stale(writer), new));
             }
             if !there {
-                return Ok(Latest::Absent);
+                return Ok((Latest::Absent, new));
             }
-            Ok(Latest::There(Stored::of(entry.flags, entry.value)?))
+            Ok((Latest::There(Stored::of(entry.flags, entry.value)?), new))
         })
     }
 }

@@ -41,6 +41,7 @@ impl Txn {
         if end != Lsn::ZERO {
             if let Err(cause) = self.engine.log().wait(end, level) {
                 let mut unknown = std::mem::replace(self, Self::begin(self.engine.clone(), self.options));
+                self.interrupt = std::mem::take(&mut unknown.interrupt);
                 unknown.ended = true;
                 return Err(Error::OutcomeUnknown { cause: Arc::new(cause) });
             }
@@ -58,7 +59,8 @@ impl Txn {
         let undone = self.decide_against();
         if undone.is_err() {
             // Dropped, it goes to where rollbacks are that stopped on the way.
-            *self = Self::begin(self.engine.clone(), options);
+            let mut stopped = std::mem::replace(self, Self::begin(self.engine.clone(), options));
+            self.interrupt = std::mem::take(&mut stopped.interrupt);
             return undone;
         }
         self.renew(options);
@@ -68,7 +70,7 @@ impl Txn {
     /// Begins anew what has ended.
     pub(super) fn renew(&mut self, options: TxOptions) {
         debug_assert!(self.ended && self.writing.is_none(), "only what has ended begins anew");
-        self.engine.locks.renew(&mut self.owner);
+        self.engine.locks.renew(&mut self.owner, options.tag);
         if options.isolation == Isolation::ReadCommitted {
             self.owner.keep_points();
         }
@@ -90,5 +92,7 @@ impl Txn {
             self.owner.keep_points();
         }
         self.give_up_snapshot();
+        // What was locked to stay locked is not given back at the weaker level.
+        self.owner.next_statement();
     }
 }

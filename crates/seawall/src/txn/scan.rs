@@ -13,9 +13,9 @@
 //!    leaf to leaf, as a snapshot scan does.
 
 use super::dead::{Beyond, For, stretch};
-use super::locking::Sight;
+use super::locking::{SCAN, Sight};
 use super::locks::Mode;
-use super::read::RowLock;
+use super::read::{LockedRow, RowLock};
 use super::transaction::{Isolation, LockWait, Txn, ViewRef};
 use super::trees::TreeState;
 use super::version::{Reader, Stored};
@@ -60,6 +60,8 @@ enum Value {
 const DEAD_MIN: usize = 4;
 /// Dead rows in a row after which it has learned something worth knowing within a leaf.
 const DEAD_ROWS: usize = 16;
+/// Entries that it passes over in one step before it asks whether it was interrupted.
+const PASSED_ROWS: usize = 64;
 
 /// A scan, in a transaction that it borrows: for reading, or for deleting what it stands on.
 #[derive(Debug)]
@@ -99,6 +101,8 @@ pub(super) struct Place {
     deleted: Option<Deleted>,
     /// Where a locking scan stands.
     locked_key: Vec<u8>,
+    /// It took the lock on the row, and that alone.
+    newly_locked: bool,
     /// Rows a locking scan came to since it last left a leaf.
     rows_in_leaf: usize,
     value: Value,
@@ -212,6 +216,11 @@ impl<T: Deref<Target = Txn>> Scan<T> {
         self.place.on_entry
     }
 
+    /// Whether it has newly locked the row it stands on, by itself.
+    pub fn newly_locked(&self) -> bool {
+        self.place.newly_locked()
+    }
+
     /// The key it stands on, or stood on last.
     pub fn key(&self) -> &[u8] {
         self.place.key()
@@ -296,6 +305,7 @@ impl Place {
             lost: None,
             deleted: None,
             locked_key: Vec::new(),
+            newly_locked: false,
             rows_in_leaf: 0,
             value: Value::Bytes(Vec::new()),
         }
@@ -351,6 +361,10 @@ impl Place {
         self.on_entry
     }
 
+    pub(super) fn newly_locked(&self) -> bool {
+        self.on_entry && self.newly_locked && self.lock != ScanLock::None
+    }
+
     /// Stands on none, and goes on from nowhere.
     pub(super) fn leave(&mut self) {
         (self.on_entry, self.lost, self.deleted) = (false, None, None);
@@ -404,6 +418,7 @@ impl Place {
     }
 
     pub(super) fn seek(&mut self, by: By<'_>, to: Seek<'_>) -> Result<bool> {
+        by.txn.go_on(SCAN)?;
         if self.lock != ScanLock::None {
             self.tree.usable(by.txn.id(), by.view)?;
             self.rows_in_leaf = 0;
@@ -429,6 +444,8 @@ impl Place {
     }
 
     pub(super) fn step(&mut self, by: By<'_>, forward: bool) -> Result<bool> {
+        // Before anything is moved: it stands where it stood, and can go on when the interrupt is cleared.
+        by.txn.go_on(SCAN)?;
         if !self.on_entry && self.lost.is_none() && !self.deleted.is_some_and(|deleted| deleted.here) {
             return Ok(false);
         }
@@ -488,12 +505,16 @@ impl Place {
 
     /// Stands on the cursor's entry, or the next one of which the reader sees a version.
     fn settle(&mut self, by: By<'_>, mut there: bool, forward: bool) -> Result<bool> {
-        let mut dead = 0;
+        let (mut dead, mut passed) = (0, 0);
         while there {
             match self.take_if_seen(by)? {
                 Met::Row => return Ok(true),
                 Met::Nothing => dead = 0,
                 Met::Dead => dead += 1,
+            }
+            passed += 1;
+            if passed % PASSED_ROWS == 0 {
+                by.txn.go_on(SCAN)?;
             }
             if dead >= DEAD_MIN && (dead % DEAD_ROWS == 0 || self.is_at_edge(forward)?) {
                 self.remember_dead(by)?;
@@ -595,13 +616,13 @@ impl Place {
             let key = next.take().expect("it is not beyond");
             let how = if ranges { RowLock::InRange } else { RowLock::IfThere };
             match by.txn.lock_row_how(&self.tree, &key, mode, how, self.wait) {
-                Ok(Some(value)) => {
+                Ok(LockedRow { value: Some(value), newly_locked }) => {
                     self.value = Value::Bytes(value);
                     self.locked_key = key;
-                    self.on_entry = true;
+                    (self.on_entry, self.newly_locked) = (true, newly_locked);
                     return Ok(true);
                 }
-                Ok(None) => {}
+                Ok(_) => {}
                 Err(Error::LockTimeout { .. }) if self.wait == LockWait::SkipLocked => {}
                 Err(error) => return Err(error),
             }
@@ -720,6 +741,7 @@ impl Txn {
         let pool = self.engine.pool();
         let mut edge: Option<Vec<u8>> = None;
         loop {
+            self.go_on(SCAN)?;
             if let Some(sight) = sight {
                 let here = match &edge {
                     Some(edge) if forward => Bound::Included(&edge[..]),

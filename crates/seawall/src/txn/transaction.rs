@@ -14,7 +14,7 @@
 //! ```
 
 use super::engine::{Engine, HELP_EVERY};
-use super::locks::{Conflict, LockOwner, Mode};
+use super::locks::{Conflict, Interrupt, LockOwner, Mode};
 use super::prepared::Halted;
 use super::rollback::Gone;
 use super::trees::{CatalogRow, TreeState};
@@ -28,10 +28,11 @@ use crate::format::{Lsn, TreeId, TxnId, UndoPtr};
 use crate::log::Durability;
 use crate::mutants::Mutant;
 use smallvec::SmallVec;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// What concurrent transactions may do to what this one reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, PartialOrd, Ord)]
@@ -71,6 +72,8 @@ pub enum LockWait {
     /// Wait, up to the lock wait time-out.
     #[default]
     Wait,
+    /// Wait, up to this long, whatever the lock wait time-out is. Zero is [`LockWait::NoWait`].
+    For(Duration),
     /// [`Error::LockTimeout`] at once.
     NoWait,
     /// Locking cursors go on to the next entry; elsewhere as [`LockWait::NoWait`].
@@ -90,6 +93,8 @@ pub struct TxOptions {
     pub on_conflict: OnConflict,
     /// What it does about locks.
     pub wait: LockWait,
+    /// A number of the caller's, by which it knows the transaction in reports of who waits for whom: a connection's, say. 0 when it has none.
+    pub tag: u64,
 }
 
 /// Where a transaction can be rolled back to.
@@ -135,6 +140,8 @@ pub struct Txn {
     pub(super) halted: Option<Halted>,
     /// Not to be rolled back when dropped.
     pub(super) kept: bool,
+    /// What other threads interrupt it by, once a handle was asked for.
+    pub(super) interrupt: OnceCell<Arc<Interrupt>>,
 }
 
 /// Trees whose changes are told apart.
@@ -224,7 +231,7 @@ const COMMIT_BYTES: usize = 128;
 impl Txn {
     /// Begins, without a snapshot.
     pub fn begin(engine: Arc<Engine>, options: TxOptions) -> Self {
-        let owner = engine.locks.owner();
+        let owner = engine.locks.tagged_owner(options.tag);
         if options.isolation == Isolation::ReadCommitted {
             owner.keep_points();
         }
@@ -244,6 +251,7 @@ impl Txn {
             ended: false,
             halted: None,
             kept: false,
+            interrupt: OnceCell::new(),
         }
     }
 
@@ -412,16 +420,18 @@ impl Txn {
         self.gave_way.get()
     }
 
-    /// Read committed: takes a snapshot that lasts until the next call of this or of [`Txn::end_statement`].
+    /// A statement begins, for [`Txn::unlock_row`]. Read committed: takes a snapshot that lasts until the next call of this or of [`Txn::end_statement`].
     pub fn begin_statement(&mut self) {
+        self.owner.next_statement();
         if self.options.isolation == Isolation::ReadCommitted && self.engine.instance.is_here() {
             let view = Arc::new(self.engine.active.view());
             *self.view.borrow_mut() = Some(view);
         }
     }
 
-    /// Read committed: gives up the statement's snapshot.
+    /// The statement ends. Read committed: gives up its snapshot.
     pub fn end_statement(&mut self) {
+        self.owner.next_statement();
         if self.options.isolation == Isolation::ReadCommitted {
             self.give_up_views();
         }
@@ -687,6 +697,7 @@ impl Txn {
             ended: false,
             halted: None,
             kept: false,
+            interrupt: OnceCell::new(),
         }
     }
 }

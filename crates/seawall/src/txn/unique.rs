@@ -79,7 +79,7 @@ impl Txn {
         let how = if self.options.isolation == Isolation::Serializable { RowLock::Point } else { RowLock::IfThere };
         let mut from = Bound::Included(prefix.to_vec());
         while let Some(there) = self.neighbour(tree, &from, true)?.filter(|there| there.starts_with(prefix)) {
-            match self.lock_latest(tree, &there, Mode::Shared, how, self.options.wait)? {
+            match self.lock_latest(tree, &there, Mode::Shared, how, self.options.wait, false)?.0 {
                 Latest::Absent => {}
                 Latest::There(_) => return Ok(Attempt::Exists(there)),
                 Latest::Blocked => return Ok(Attempt::Blocked(there, Mode::Shared)),

@@ -10,7 +10,7 @@
 //! A long value is written first, page by page, under an undo record that names its first page: a crash or rollback frees it.
 
 use super::engine::Engine;
-use super::locking::Writer;
+use super::locking::{LOG_ROOM, Writer};
 use super::locks::Mode;
 use super::transaction::{Isolation, OnConflict, Txn, Writing};
 use super::trees::TreeState;
@@ -130,6 +130,7 @@ impl Txn {
         if !there && change == Change::Update {
             return Ok(false);
         }
+        self.wait_for_log_room(MtrSize::Large)?;
         // If it fails, no entry refers to what was written.
         self.atomically(|txn| {
             let reference = txn.write_overflow(tree, value)?.encode();
@@ -157,8 +158,7 @@ impl Txn {
         let undo_bytes = UndoRecord::room_for_row(key.len(), self.engine.pool().page_bytes());
         let engine = self.engine.clone();
         loop {
-            let writing = self.writing.as_mut().expect("started");
-            engine.undo.ensure_room(&mut writing.stream, undo_bytes)?;
+            self.ensure_undo_room(&engine, undo_bytes)?;
             let attempt = engine.pool().retry(|| self.attempt(&engine, tree, key, new, change));
             // On the way through a tree whose pages are given back just now, anything can be met.
             let attempt = attempt.map_err(|error| tree.is_there(self.id(), &engine.active).err().unwrap_or(error))?;
@@ -175,10 +175,21 @@ impl Txn {
                 Attempt::Blocked => return Ok(None),
                 Attempt::Busy(writer) => return Err(engine.locks.refused(writer, tree.at.id, key)),
                 Attempt::NoRoom(payload_bytes) => {
+                    self.wait_for_log_room(MtrSize::Large)?;
                     engine.make_room(tree.at, key, payload_bytes, Purpose::Grow)?;
                 }
             }
         }
+    }
+
+    /// Makes room for undo. Where that logs, the wait for room in the log can be interrupted.
+    fn ensure_undo_room(&mut self, engine: &Engine, bytes: usize) -> Result<()> {
+        let stream = &self.writing.as_ref().expect("started").stream;
+        if engine.undo.has_room(stream, bytes) {
+            return Ok(());
+        }
+        self.wait_for_log_room(MtrSize::Small)?;
+        engine.undo.ensure_room(&mut self.writing.as_mut().expect("started").stream, bytes)
     }
 
     /// Puts those of `rows`, in key order, that belong to the first one's leaf, as far as that goes without waiting for anything; how many
@@ -201,14 +212,13 @@ impl Txn {
         };
         let Some(first) = rows.first().filter(|row| is_plain(row)) else { return Ok(0) };
         self.start()?;
-        let writing = self.writing.as_mut().expect("started");
-        engine.undo.ensure_room(&mut writing.stream, UndoRecord::room_for_row(first.0.len(), page_bytes))?;
+        self.ensure_undo_room(&engine, UndoRecord::room_for_row(first.0.len(), page_bytes))?;
         // All undo records go into one page: what they are changed from takes no more than that.
         let new_bytes = |(key, value): &(&[u8], &[u8])| 2 * key.len() + ENTRY_HEADER_BYTES + value.len() + RECORD_BYTES;
         let run = rows.iter().take(RUN_ROWS_MAX).take_while(|row| is_plain(row));
         let size = MtrSize::Bytes(page_bytes + run.map(new_bytes).sum::<usize>());
         let attempt = engine.pool().retry(|| {
-            let mut mtr = Mtr::begin(engine.pool(), size)?;
+            let mut mtr = Mtr::begin_while(engine.pool(), size, || self.go_on(LOG_ROOM))?;
             let leaf = tree.at.leaf_for_change(engine.pool(), &mut mtr, first.0)?;
             let mut done = 0;
             for (key, value) in rows.iter().take(RUN_ROWS_MAX).take_while(|row| is_plain(row)) {
@@ -249,7 +259,7 @@ impl Txn {
             Change::Insert | Change::Put | Change::Update => ENTRY_HEADER_BYTES + new.bytes.len(),
         };
         let size = MtrSize::Bytes(logged_max(key.len(), payload_bytes, page_bytes));
-        let mut mtr = Mtr::begin(engine.pool(), size)?;
+        let mut mtr = Mtr::begin_while(engine.pool(), size, || self.go_on(LOG_ROOM))?;
         let leaf = tree.at.leaf_for_change(engine.pool(), &mut mtr, key)?;
         let attempt = self.attempt_at(engine, &mut mtr, leaf, tree, key, new, change)?;
         mtr.commit();

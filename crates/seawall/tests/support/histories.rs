@@ -6,10 +6,11 @@
 //!
 //! What the threads do follows from the seed; how they interleave does not. A history that fails is printed whole.
 
-use crate::api::{Database, Durability, Error, Isolation, OnConflict, Transaction, Tree, TxOptions};
+use crate::api::{self, Database, Durability, Error, Interrupt, Isolation, OnConflict, Transaction, Tree, TxOptions};
 use crate::support::checker::{History, Level, Op, Txn, What};
 use crate::support::dice::Dice;
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How much of it.
@@ -28,6 +29,8 @@ struct Clock {
     stamp: AtomicU64,
     element: AtomicU64,
     begun: AtomicU64,
+    /// Of the transaction that each thread has at work.
+    interrupts: Vec<Mutex<Option<Interrupt>>>,
 }
 
 impl Clock {
@@ -67,11 +70,15 @@ fn bytes(list: &[u64], padding: usize) -> Vec<u8> {
 
 /// Errors after which a transaction is rolled back and forgotten.
 fn gives_way(error: &Error) -> bool {
-    matches!(error, Error::Deadlock { .. } | Error::WriteConflict { .. } | Error::LockTimeout { .. })
+    matches!(
+        error,
+        Error::Deadlock { .. } | Error::WriteConflict { .. } | Error::LockTimeout { .. } | Error::Interrupted { .. }
+    )
 }
 
 struct Client<'a> {
     tree: &'a Tree,
+    thread: usize,
     clock: &'a Clock,
     level: Level,
     load: Load,
@@ -148,7 +155,12 @@ impl Client<'_> {
     fn operations(&mut self, tx: &mut Transaction) -> Result<(), Error> {
         for _ in 0..1 + self.dice.below(6) {
             self.statement += 1;
-            match self.dice.below(12) {
+            if self.dice.percent(3) {
+                let other = self.dice.index(self.clock.interrupts.len());
+                let handle = self.clock.interrupts[other].lock().expect("nobody panics");
+                handle.iter().for_each(Interrupt::raise);
+            }
+            match self.dice.below(13) {
                 0..=3 => {
                     let key = self.key();
                     self.read(tx, key, false)?;
@@ -161,6 +173,15 @@ impl Client<'_> {
                 9 => {
                     let key = self.key();
                     self.read(tx, key, true)?;
+                }
+                11 => {
+                    // At read committed it sees what is committed, at the other levels what it locked; and forgets that if it does not keep it.
+                    let (key, at) = (self.key(), self.clock.stamp());
+                    let (found, forgotten) = api::look(tx, self.tree, &name(key))?;
+                    let locking = self.level != Level::ReadCommitted;
+                    if !(locking && forgotten) {
+                        self.note(at, What::Read { key, list: list(found.as_deref()), locking });
+                    }
                 }
                 10 => {
                     // What is rolled back was never appended; what was read meanwhile was read.
@@ -196,7 +217,14 @@ impl Client<'_> {
         let options = options(self.level, &mut self.dice);
         let begin = self.clock.stamp();
         let mut tx = db.begin_with(options).expect("it begins");
-        let committed = match self.operations(&mut tx) {
+        *self.clock.interrupts[self.thread].lock().expect("nobody panics") = Some(Interrupt::of(&tx));
+        let mut done = self.operations(&mut tx);
+        if matches!(done, Err(Error::Interrupted { .. })) && self.dice.percent(50) {
+            // It goes on with what it has.
+            Interrupt::of(&tx).clear();
+            done = self.operations(&mut tx);
+        }
+        let committed = match done {
             Ok(()) if self.dice.percent(90) => {
                 tx.commit().expect("nothing fails in memory");
                 Some(self.clock.stamp())
@@ -220,15 +248,16 @@ impl Client<'_> {
 /// Runs a load at a level and records it.
 pub(crate) fn record(db: &Database, level: Level, load: Load, seed: u64) -> History {
     let tree = db.create_tree("lists").expect("a tree");
-    let clock = Clock { stamp: AtomicU64::new(1), element: AtomicU64::new(1), begun: AtomicU64::new(0) };
+    let interrupts = (0..load.threads).map(|_| Mutex::new(None)).collect();
+    let clock = Clock { stamp: AtomicU64::new(1), element: AtomicU64::new(1), begun: AtomicU64::new(0), interrupts };
     let mut dice = Dice::new(seed);
     let txns = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..load.threads)
-            .map(|_| {
-                let dice = dice.split();
+            .map(|thread| {
+                let (thread, dice) = (thread as usize, dice.split());
                 let (tree, clock) = (&tree, &clock);
                 scope.spawn(move || {
-                    let mut client = Client { tree, clock, level, load, dice, ops: Vec::new(), statement: 0 };
+                    let mut client = Client { tree, thread, clock, level, load, dice, ops: Vec::new(), statement: 0 };
                     (0..load.txns).map(|_| client.transaction(db)).collect::<Vec<_>>()
                 })
             })

@@ -698,6 +698,29 @@ pub(crate) fn build(tx: &mut Transaction, name: &str, rows: &[(Vec<u8>, std::syn
 }
 
 /// Deletes the first or last row that it sees: its key, and whether it was still there.
+/// It keeps every lock.
+pub(crate) fn give_back(_tx: &Transaction, _tree: &Tree, _key: &[u8]) -> bool {
+    false
+}
+
+/// The latest value, which it knows only by locking the row; it stays locked.
+pub(crate) fn look(tx: &Transaction, tree: &Tree, key: &[u8]) -> Result<(Option<Vec<u8>>, bool)> {
+    Ok((tx.get_for_update(tree, key)?, false))
+}
+
+/// It never waits.
+pub(crate) struct Interrupt;
+
+impl Interrupt {
+    pub(crate) fn of(_tx: &Transaction) -> Self {
+        Self
+    }
+
+    pub(crate) fn raise(&self) {}
+
+    pub(crate) fn clear(&self) {}
+}
+
 pub(crate) fn pop(tx: &mut Transaction, tree: &Tree, front: bool) -> Result<Option<(Vec<u8>, Result<bool>)>> {
     let mut range = tx.range::<Vec<u8>>(tree, ..);
     let Some(found) = (if front { range.next() } else { range.next_back() }) else { return Ok(None) };

@@ -1,6 +1,7 @@
 //! Where one thread waits for one answer.
 //!
-//! 1. The answer is given once: whoever comes first (who grants, who breaks a deadlock, the time-out) settles it, the others learn that they were late.
+//! 1. The answer is given once: whoever comes first (who grants, who breaks a deadlock, an interrupt, the time-out) settles it, the others learn that
+//!    they were late.
 //! 2. No wake-up is lost: the answer is written and looked for under the mutex that the wait gives up.
 //! 3. Settling and waking are two steps, so that the wake-up can come after other locks are let go. Who settles must wake.
 //!
@@ -18,6 +19,8 @@ pub(super) enum Outcome {
     Doomed { waits_for: TxnId },
     /// Nobody answered in time.
     TimedOut,
+    /// Another thread broke the wait.
+    Interrupted,
 }
 
 #[derive(Debug)]
@@ -48,7 +51,12 @@ impl WaitCell {
     }
 
     pub(super) fn is_waiting(&self) -> bool {
-        self.outcome.lock().is_none()
+        self.answer().is_none()
+    }
+
+    /// The answer, if there is one.
+    pub(super) fn answer(&self) -> Option<Outcome> {
+        *self.outcome.lock()
     }
 
     /// Blocks until there is an answer, or gives one itself at the deadline.

@@ -11,6 +11,7 @@
 use super::LockTable;
 use super::cell::Outcome;
 use super::owner::LockOwner;
+use super::report::DeadlockInfo;
 use super::wait::Waiter;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     waiting: HashMap<u64, Arc<Waiter>>,
+    pub(super) last_deadlock: Option<DeadlockInfo>,
 }
 
 impl Graph {
@@ -35,17 +37,21 @@ impl Graph {
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
+
+    pub(super) fn waiters(&self) -> Vec<Arc<Waiter>> {
+        self.waiting.values().cloned().collect()
+    }
 }
 
 impl LockTable {
     /// Breaks every cycle that `start`, just entered, has closed.
-    pub(super) fn break_cycles(&self, graph: &Graph, start: &Arc<Waiter>) {
+    pub(super) fn break_cycles(&self, graph: &mut Graph, start: &Arc<Waiter>) {
         for blocker in self.blockers(start) {
             blocker.contend();
         }
         if self.search_all.swap(false, Ordering::AcqRel) {
-            for waiter in graph.waiting.values() {
-                self.break_cycles_of(graph, waiter);
+            for waiter in graph.waiters() {
+                self.break_cycles_of(graph, &waiter);
             }
         } else if start.owner.is_contended() {
             self.break_cycles_of(graph, start);
@@ -53,7 +59,7 @@ impl LockTable {
         // Else nobody waits for it, and it is in no cycle. The common case, a queue of those who hold nothing before one row, costs no search.
     }
 
-    fn break_cycles_of(&self, graph: &Graph, start: &Arc<Waiter>) {
+    fn break_cycles_of(&self, graph: &mut Graph, start: &Arc<Waiter>) {
         while start.cell.is_waiting() {
             let Some(cycle) = self.find_cycle(graph, start) else { return };
             if !cycle.iter().all(|waiter| waiter.cell.is_waiting()) {
@@ -66,6 +72,8 @@ impl LockTable {
             let waits_for = cycle[(at + 1) % cycle.len()].owner.txn();
             if victim.cell.settle(Outcome::Doomed { waits_for }) {
                 victim.owner.doom();
+                let parties = cycle.iter().map(|waiter| (waiter.owner.party(), waiter.wanted())).collect();
+                graph.last_deadlock = Some(DeadlockInfo { parties, victim: at });
                 self.deadlocks.fetch_add(1, Ordering::Relaxed);
                 victim.cell.wake();
             }

@@ -4,29 +4,33 @@
 //!    behalf (`convert`) and waits for that.
 //! 2. Whatever is asked under a page latch never waits: it is granted or answered with a [`Conflict`]. Waiting is `wait`, with no latch held.
 //! 3. The locks of an owner go at its end, together. Rolling back to a savepoint releases none: a lock too many keeps others waiting, one too few
-//!    breaks isolation. Two kinds of points go before: that of a row which its owner has written (the row's writer is the lock from then on,
-//!    `written`), and that of a statement which needed it for one moment (`give_back`).
+//!    breaks isolation. Three kinds of points go before: that of a row which its owner has written (the row's writer is the lock from then on,
+//!    `written`), that of a statement which needed it for one moment (`give_back`), and that of a row which a locking read took in vain
+//!    (`give_back_of_statement`).
 //! 4. Memory is bounded per owner: too many points become a range that covers them, too many ranges are joined. More may be locked than
 //!    was asked for, never less. An owner that keeps its points (`LockOwner::keep_points`) gets no range: it is refused more ([`LockTable::room`]).
 //! 5. Order, each only after those before it: page latch | graph, held list of an owner, shard of points, shard of trees, list of owners,
-//!    wait cell. The graph's mutex and a latch are never held together.
+//!    wait cell. The graph's mutex and a latch are never held together. An interrupt's mutex is taken with none of them held, the cell's under it.
 
 mod cell;
 mod deadlock;
 mod hash_map;
+mod interrupt;
 mod owner;
 mod point;
 mod range;
+mod report;
 mod span;
 mod wait;
 
-use crate::counted::Mutex;
+use crate::counted::{Mutex, RwLock};
 use crate::error::{Error, LockedOn};
 use crate::format::{TreeId, TxnId};
 use deadlock::Graph;
 use owner::{Held, Owners};
 use point::{KeyMark, Points, Taken};
 use range::{Ask, Ranges};
+use report::Told;
 use seawall_io::Clock;
 use span::{Span, Want};
 use std::ops::Bound;
@@ -34,12 +38,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+pub use interrupt::Interrupt;
 pub use owner::LockOwner;
+pub use report::{DeadlockInfo, OnWait, Party, TransactionInfo, WaitInfo, Wanted};
 
-/// What `cell` waits with.
+/// What `cell` and `interrupt` wait with.
 mod sync {
     pub(super) use crate::counted::Mutex;
     pub(super) use parking_lot::{Condvar, MutexGuard};
+    pub(super) use std::sync::Arc;
+    pub(super) use std::sync::atomic::{AtomicBool, Ordering};
     pub(super) use std::time::Instant;
 
     /// Gives up the mutex until woken or late; says whether it is late.
@@ -149,6 +157,17 @@ impl Conflict {
     }
 }
 
+/// What a point is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum For {
+    /// To be kept to the owner's end.
+    Good,
+    /// By a locking read, which may find that it does not need it.
+    Read,
+    /// By the same, after it has waited for it.
+    ReadAgain,
+}
+
 /// What became of an attempt to make a writer's lock explicit.
 #[derive(Debug, Clone)]
 pub enum Converted {
@@ -209,6 +228,8 @@ pub struct LockTable {
     ranges: Ranges,
     owners: Owners,
     graph: Mutex<Graph>,
+    /// Called when a wait begins.
+    told: RwLock<Told>,
     /// Waits that had begun may have closed a cycle: the next that begins searches from all of them.
     search_all: AtomicBool,
     /// `point_max` of the configuration, which may be changed later.
@@ -229,6 +250,7 @@ impl LockTable {
             ranges: Ranges::new(config.range_max),
             owners: Owners::new(),
             graph: Mutex::default(),
+            told: RwLock::default(),
             search_all: AtomicBool::new(false),
             point_max: AtomicUsize::new(config.point_max),
             waits: AtomicU64::new(0),
@@ -274,12 +296,18 @@ impl LockTable {
     /// A new owner, without locks. Costs the table nothing until it asks for one.
     #[must_use]
     pub fn owner(&self) -> Arc<LockOwner> {
-        self.owners.create()
+        self.tagged_owner(0)
+    }
+
+    /// The same with its caller's number for it.
+    #[must_use]
+    pub fn tagged_owner(&self, tag: u64) -> Arc<LockOwner> {
+        self.owners.create(tag)
     }
 
     /// Makes an owner that has ended, and released, a new one.
-    pub fn renew(&self, owner: &mut Arc<LockOwner>) {
-        self.owners.renew(owner);
+    pub fn renew(&self, owner: &mut Arc<LockOwner>, tag: u64) {
+        self.owners.renew(owner, tag);
     }
 
     /// Gives the owner its transaction's id. Must come before a page bears the id; after a restart, for every loser and every prepared transaction
@@ -315,10 +343,11 @@ impl LockTable {
     /// # Errors
     /// [`Conflict`] with somebody in the way.
     pub fn try_point(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8], mode: Mode) -> Result<(), Conflict> {
-        self.try_new_point(owner, tree, key, mode).map(drop)
+        self.ask_point(owner, tree, key, mode, For::Good).map(drop)
     }
 
-    /// The same; whether the owner had no point there before, and has one now.
+    /// The same for a locking read, which may give it back ([`Self::give_back_of_statement`]); whether the owner had no point there before, and has
+    /// one now.
     ///
     /// # Errors
     /// [`Conflict`] with somebody in the way.
@@ -329,6 +358,31 @@ impl LockTable {
         key: &[u8],
         mode: Mode,
     ) -> Result<bool, Conflict> {
+        self.ask_point(owner, tree, key, mode, For::Read)
+    }
+
+    /// The same after [`Self::wait`] for it: a point that the wait has taken is as new as it was.
+    ///
+    /// # Errors
+    /// [`Conflict`] with somebody in the way.
+    pub fn try_point_again(
+        &self,
+        owner: &Arc<LockOwner>,
+        tree: TreeId,
+        key: &[u8],
+        mode: Mode,
+    ) -> Result<bool, Conflict> {
+        self.ask_point(owner, tree, key, mode, For::ReadAgain)
+    }
+
+    fn ask_point(
+        &self,
+        owner: &Arc<LockOwner>,
+        tree: TreeId,
+        key: &[u8],
+        mode: Mode,
+        purpose: For,
+    ) -> Result<bool, Conflict> {
         let hash = self.hash(tree, key);
         let taken = self.using(owner, tree, |uses| {
             self.points.shard(hash).change(hash, |point| {
@@ -336,10 +390,16 @@ impl LockTable {
                     return Err(Conflict { blocker: blocker.clone() });
                 }
                 let ask = Ask { owner, tree, want: Want::Key(key), mode, uses };
-                match self.ranges.check(&ask, &self.owners) {
-                    Err(blocker) => Err(Conflict { blocker }),
-                    Ok(true) => Ok(None),
-                    Ok(false) => Ok(Some(point.hold(owner, mode, KeyMark::of(tree, key)))),
+                let mark = KeyMark::of(tree, key);
+                match (self.ranges.check(&ask, &self.owners), purpose) {
+                    (Err(blocker), _) => Err(Conflict { blocker }),
+                    (Ok(true), _) => {
+                        point.use_again(owner);
+                        Ok(None)
+                    }
+                    (Ok(false), For::ReadAgain) if point.was_granted(owner, mode, mark) => Ok(Some(Taken::Had)),
+                    (Ok(false), For::Good) => Ok(Some(point.hold_for_good(owner, mode, mark))),
+                    (Ok(false), For::Read | For::ReadAgain) => Ok(Some(point.hold(owner, mode, mark))),
                 }
             })
         })?;
@@ -420,10 +480,26 @@ impl LockTable {
         self.forget_point(owner, tree, key, true);
     }
 
+    /// Gives back the point of a key that a locking read of the owner's statement has newly taken, and that nothing else has asked for or needed
+    /// since. Says whether it did. Those who wait for it are let in.
+    pub fn give_back_of_statement(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) -> bool {
+        self.forget(owner, tree, key, |hash, mark| self.points.give_back_of(owner, hash, mark))
+    }
+
     fn forget_point(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8], stays_if_awaited: bool) -> bool {
+        self.forget(owner, tree, key, |hash, mark| self.points.give_back(owner, hash, mark, stays_if_awaited))
+    }
+
+    fn forget(
+        &self,
+        owner: &LockOwner,
+        tree: TreeId,
+        key: &[u8],
+        give_back: impl FnOnce(u64, KeyMark) -> bool,
+    ) -> bool {
         let hash = self.hash(tree, key);
         let mut held = owner.held.lock();
-        let gone = self.points.give_back(owner, hash, KeyMark::of(tree, key), stays_if_awaited);
+        let gone = give_back(hash, KeyMark::of(tree, key));
         if gone && held.remove(tree, hash) {
             owner.set_points(owner.points().saturating_sub(1));
         }
@@ -455,7 +531,7 @@ impl LockTable {
                 return Converted::Gone;
             }
             let (taken, awaited) = self.points.shard(hash).change(hash, |point| {
-                let taken = point.hold(&blocker, Mode::Exclusive, KeyMark::of(tree, key));
+                let taken = point.hold_for_good(&blocker, Mode::Exclusive, KeyMark::of(tree, key));
                 (taken, point.is_awaited())
             });
             blocker.contend();

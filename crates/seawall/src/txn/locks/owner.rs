@@ -23,6 +23,10 @@ const USED_SLOTS: usize = 6;
 #[derive(Debug)]
 pub struct LockOwner {
     pub(super) serial: u64,
+    /// The caller's, for reports.
+    tag: AtomicU64,
+    /// Counts statements: which one has taken a lock.
+    statement: AtomicU32,
     txn: AtomicU64,
     weight: AtomicU64,
     doomed: AtomicBool,
@@ -116,9 +120,11 @@ impl Held {
 }
 
 impl LockOwner {
-    fn new(serial: u64) -> Self {
+    fn new(serial: u64, tag: u64) -> Self {
         Self {
             serial,
+            tag: AtomicU64::new(tag),
+            statement: AtomicU32::new(1),
             txn: AtomicU64::new(0),
             weight: AtomicU64::new(0),
             doomed: AtomicBool::new(false),
@@ -143,6 +149,28 @@ impl LockOwner {
     #[must_use]
     pub fn txn(&self) -> TxnId {
         TxnId(self.txn.load(Ordering::Relaxed))
+    }
+
+    /// The caller's number for it.
+    pub(super) fn tag(&self) -> u64 {
+        self.tag.load(Ordering::Relaxed)
+    }
+
+    /// Gives it another number.
+    pub fn set_tag(&self, tag: u64) {
+        self.tag.store(tag, Ordering::Relaxed);
+    }
+
+    /// What its locks are taken for from now on is another statement.
+    pub fn next_statement(&self) {
+        // By its own thread alone.
+        let next = self.statement().checked_add(1).unwrap_or(1);
+        self.statement.store(next, Ordering::Relaxed);
+    }
+
+    /// The number of its statement, not 0.
+    pub(super) fn statement(&self) -> u32 {
+        self.statement.load(Ordering::Relaxed)
     }
 
     /// Counts changes made: of a cycle of waits the owner with the least has to give way.
@@ -264,15 +292,15 @@ impl Owners {
         }
     }
 
-    pub(super) fn create(&self) -> Arc<LockOwner> {
-        Arc::new(LockOwner::new(self.next_serial.fetch_add(1, Ordering::Relaxed)))
+    pub(super) fn create(&self, tag: u64) -> Arc<LockOwner> {
+        Arc::new(LockOwner::new(self.next_serial.fetch_add(1, Ordering::Relaxed), tag))
     }
 
     /// The same in the place of one that has released everything, if nobody else knows that any more.
-    pub(super) fn renew(&self, owner: &mut Arc<LockOwner>) {
+    pub(super) fn renew(&self, owner: &mut Arc<LockOwner>, tag: u64) {
         match Arc::get_mut(owner) {
-            Some(owner) => *owner = LockOwner::new(self.next_serial.fetch_add(1, Ordering::Relaxed)),
-            None => *owner = self.create(),
+            Some(owner) => *owner = LockOwner::new(self.next_serial.fetch_add(1, Ordering::Relaxed), tag),
+            None => *owner = self.create(tag),
         }
     }
 
@@ -302,6 +330,12 @@ impl Owners {
         if txn != TxnId::NONE {
             self.by_txn[txn.0 as usize % SHARDS].lock().remove(&txn.0);
         }
+    }
+
+    /// All that write, or have or had locks or changes in a tree; some of them twice.
+    pub(super) fn all(&self) -> Vec<Arc<LockOwner>> {
+        let lists = self.by_serial.iter().chain(&self.by_txn);
+        lists.flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>()).collect()
     }
 
     /// Takes it off the list of owners; says whether it was there.

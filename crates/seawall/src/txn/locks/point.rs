@@ -32,6 +32,8 @@ struct Holder {
     mode: Mode,
     /// The key that it holds.
     mark: KeyMark,
+    /// The statement of the owner whose locking read has taken it, and that alone: it may be given back in that statement. 0 otherwise.
+    since: u32,
 }
 
 /// Of a tree and a key. XXH3 adds its seed to a constant and combines the sum and a short key by exclusive or: seeds that are near each other make
@@ -89,13 +91,24 @@ impl Point {
             .map(|waiter| &waiter.owner)
     }
 
-    /// Makes `owner` a holder, whoever else is one.
+    /// Makes `owner` a holder, whoever else is one, for a locking read.
     pub(super) fn hold(&mut self, owner: &Arc<LockOwner>, mode: Mode, mark: KeyMark) -> Taken {
+        self.hold_since(owner, mode, mark, owner.statement())
+    }
+
+    /// The same for good: it is not given back by [`Point::give_back_of`].
+    pub(super) fn hold_for_good(&mut self, owner: &Arc<LockOwner>, mode: Mode, mark: KeyMark) -> Taken {
+        self.hold_since(owner, mode, mark, 0)
+    }
+
+    fn hold_since(&mut self, owner: &Arc<LockOwner>, mode: Mode, mark: KeyMark, since: u32) -> Taken {
         match self.holders.iter_mut().find(|holder| holder.owner.serial == owner.serial) {
             Some(holder) => {
                 if holder.mark != mark {
                     holder.mark = KeyMark::SEVERAL;
                 }
+                // It has a second use.
+                holder.since = 0;
                 if holder.mode >= mode {
                     return Taken::Had;
                 }
@@ -103,7 +116,7 @@ impl Point {
                 Taken::More
             }
             None => {
-                self.holders.push(Holder { owner: owner.clone(), mode, mark });
+                self.holders.push(Holder { owner: owner.clone(), mode, mark, since });
                 // It may be waiting here for another key with the same hash, behind somebody who waits for it now.
                 if let Some(at) = self.queue.iter().position(|waiter| waiter.owner.serial == owner.serial) {
                     if let Some(waiter) = self.queue.remove(at) {
@@ -118,6 +131,7 @@ impl Point {
     /// Makes exclusive what `owner` holds here, if it holds anything. Returns what it held.
     pub(super) fn raise(&mut self, owner: &LockOwner) -> Option<Mode> {
         let own = self.holders.iter_mut().find(|holder| holder.owner.serial == owner.serial)?;
+        own.since = 0;
         Some(std::mem::replace(&mut own.mode, Mode::Exclusive))
     }
 
@@ -126,6 +140,26 @@ impl Point {
         let before = self.holders.len();
         self.holders.retain(|holder| holder.owner.serial != owner.serial || holder.mark != mark);
         self.holders.len() < before
+    }
+
+    /// What `owner` holds here, if anything, has one more use: it stays.
+    pub(super) fn use_again(&mut self, owner: &LockOwner) {
+        if let Some(own) = self.holders.iter_mut().find(|holder| holder.owner.serial == owner.serial) {
+            own.since = 0;
+        }
+    }
+
+    /// Whether `owner` holds the point already, as it was granted it a moment ago: its second look is no second use.
+    pub(super) fn was_granted(&self, owner: &LockOwner, mode: Mode, mark: KeyMark) -> bool {
+        let own = self.holders.iter().find(|holder| holder.owner.serial == owner.serial);
+        own.is_some_and(|own| own.mode >= mode && own.mark == mark)
+    }
+
+    /// Takes `owner` off the point if a locking read of its statement has taken it, for this key alone, and nothing else has used it since.
+    fn give_back_of(&mut self, owner: &LockOwner, mark: KeyMark) -> bool {
+        let statement = owner.statement();
+        let own = self.holders.iter().find(|holder| holder.owner.serial == owner.serial);
+        own.is_some_and(|own| own.since == statement) && self.give_back(owner, mark)
     }
 
     /// Somebody waits here.
@@ -265,6 +299,11 @@ impl Points {
     /// for it, nothing is done. Says whether it was given back.
     pub(super) fn give_back(&self, owner: &LockOwner, hash: u64, mark: KeyMark, stays_if_awaited: bool) -> bool {
         self.shard(hash).change(hash, |point| !(stays_if_awaited && point.is_awaited()) && point.give_back(owner, mark))
+    }
+
+    /// Takes `owner` off a point that a locking read of its statement has newly taken. Says whether it was given back.
+    pub(super) fn give_back_of(&self, owner: &LockOwner, hash: u64, mark: KeyMark) -> bool {
+        self.shard(hash).change(hash, |point| point.give_back_of(owner, mark))
     }
 
     /// Puts `waiter` in the queue of its point if it has to wait there. Says whether it has.

@@ -1,6 +1,7 @@
 //! What the lock table promises, by example. Threads, models and the model checker are in the files below.
 
 mod hand_off;
+mod interrupts;
 mod model;
 mod stress;
 

@@ -11,7 +11,7 @@ use super::cell::{Outcome, WaitCell};
 use super::owner::LockOwner;
 use super::range::Ask;
 use super::span::{Span, Want};
-use super::{LockTable, Mode, Request, WaitPolicy, sync::Instant};
+use super::{Interrupt, LockTable, Mode, Request, WaitPolicy, sync::Instant};
 use crate::error::{Error, LockedOn, Result};
 use crate::format::{TreeId, TxnId};
 use std::sync::Arc;
@@ -43,7 +43,9 @@ pub(super) struct Waiter {
     pub(super) key: Vec<u8>,
     pub(super) mode: Mode,
     pub(super) place: Place,
-    pub(super) cell: WaitCell,
+    /// When it began, by the table's clock.
+    pub(super) since: Duration,
+    pub(super) cell: Arc<WaitCell>,
 }
 
 impl Waiter {
@@ -63,6 +65,34 @@ impl Waiter {
     }
 }
 
+/// What [`Error::Interrupted`] broke.
+const LOCK: &str = "a wait for a lock";
+
+/// A wait that has begun. Dropped, it has ended: with its answer, or given up where the thread unwinds.
+#[derive(Debug)]
+struct Begun<'a> {
+    table: &'a LockTable,
+    waiter: &'a Arc<Waiter>,
+    interrupt: Option<&'a Interrupt>,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        let Self { table, waiter, interrupt } = self;
+        if let Some(interrupt) = interrupt {
+            interrupt.leave();
+        }
+        // No answer only if the callback has panicked.
+        let given_up = waiter.cell.settle(Outcome::TimedOut);
+        table.graph.lock().leave(&waiter.owner);
+        if !given_up && waiter.cell.answer() == Some(Outcome::Granted) {
+            table.keep(waiter);
+        } else {
+            table.dequeue(waiter);
+        }
+    }
+}
+
 impl LockTable {
     /// Waits until `request` can be granted, or for nothing if it could be at once. No latch may be held.
     ///
@@ -73,6 +103,20 @@ impl LockTable {
     /// [`Error::LockTimeout`] after the time that `policy` allows, or at once where nothing waits; [`Error::Deadlock`] when this owner has to
     /// give way: it is to be rolled back, and waits for nothing more.
     pub fn wait(&self, owner: &Arc<LockOwner>, request: &Request<'_>, policy: WaitPolicy) -> Result<()> {
+        self.wait_or_interrupt(owner, request, policy, None)
+    }
+
+    /// The same, which an interrupt of the owner's transaction ends.
+    ///
+    /// # Errors
+    /// As [`Self::wait`]; [`Error::Interrupted`].
+    pub fn wait_or_interrupt(
+        &self,
+        owner: &Arc<LockOwner>,
+        request: &Request<'_>,
+        policy: WaitPolicy,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<()> {
         let allowed = match policy {
             WaitPolicy::Wait => self.config.timeout,
             WaitPolicy::WaitFor(most) => most,
@@ -88,33 +132,34 @@ impl LockTable {
                 }
             };
         }
-        let since = self.config.clock.now();
         // The thread sleeps in real time, whatever the clock says.
         let deadline = Instant::now() + allowed.min(LONGEST);
         let waiter = {
             let mut graph = self.graph.lock();
             let Some(waiter) = self.enqueue(owner, request) else { return Ok(()) };
             graph.enter(&waiter);
-            self.break_cycles(&graph, &waiter);
+            self.break_cycles(&mut graph, &waiter);
             waiter
         };
         self.waits.fetch_add(1, Ordering::Relaxed);
+        let begun = Begun { table: self, waiter: &waiter, interrupt };
+        if let Some(interrupt) = interrupt {
+            interrupt.enter(&waiter.cell);
+        }
+        self.tell_of(&waiter);
         let outcome = waiter.cell.wait(deadline);
-        self.graph.lock().leave(owner);
+        let holder = match outcome {
+            Outcome::TimedOut => self.blockers(&waiter).first().map_or(TxnId::NONE, |holder| holder.txn()),
+            _ => TxnId::NONE,
+        };
+        drop(begun);
         match outcome {
-            Outcome::Granted => {
-                self.keep(&waiter);
-                Ok(())
-            }
-            Outcome::Doomed { waits_for } => {
-                self.dequeue(&waiter);
-                Err(Error::Deadlock { victim: owner.txn(), waits_for, on: waiter.on() })
-            }
+            Outcome::Granted => Ok(()),
+            Outcome::Doomed { waits_for } => Err(Error::Deadlock { victim: owner.txn(), waits_for, on: waiter.on() }),
+            Outcome::Interrupted => Err(Error::Interrupted { during: LOCK, on: Some(waiter.on()) }),
             Outcome::TimedOut => {
-                let holder = self.blockers(&waiter).first().map_or(TxnId::NONE, |holder| holder.txn());
-                self.dequeue(&waiter);
                 self.timeouts.fetch_add(1, Ordering::Relaxed);
-                let waited = self.config.clock.now().saturating_sub(since);
+                let waited = self.config.clock.now().saturating_sub(waiter.since);
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
                 Err(Error::LockTimeout { holder, on: waiter.on(), waited_ms })
             }
@@ -124,9 +169,10 @@ impl LockTable {
     /// Puts the request in the queue where it has to wait, if any.
     pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, request: &Request<'_>) -> Option<Arc<Waiter>> {
         let (tree, mode, uses) = (request.tree(), request.mode(), owner.uses(request.tree()));
+        let since = self.config.clock.now();
         let waiter = |key: Vec<u8>, place| {
-            let cell = WaitCell::new();
-            Arc::new(Waiter { owner: owner.clone(), tree, key, mode, place, cell })
+            let cell = Arc::new(WaitCell::new());
+            Arc::new(Waiter { owner: owner.clone(), tree, key, mode, place, since, cell })
         };
         let span = match *request {
             Request::Point { key, .. } | Request::Write { key, .. } => {

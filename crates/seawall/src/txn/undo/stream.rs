@@ -107,15 +107,21 @@ impl UndoStore {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`]; [`Error::Usage`] when they would not fit an empty page.
     pub fn ensure_room(&self, stream: &mut Stream, bytes: usize) -> Result<()> {
-        let needed = Self::needed(stream, bytes);
-        let page_bytes = self.space.pool().page_bytes();
-        if usize::from(stream.end) + needed <= page_bytes {
+        if self.has_room(stream, bytes) {
             return Ok(());
         }
+        let needed = Self::needed(stream, bytes);
+        let page_bytes = self.space.pool().page_bytes();
         if RECORDS + needed > page_bytes {
             return Err(Error::Usage(format!("undo records of {bytes} bytes fit no page of {page_bytes}")));
         }
         self.link_tail(stream)
+    }
+
+    /// Whether the stream's last page has room for records of `bytes`.
+    #[inline]
+    pub fn has_room(&self, stream: &Stream, bytes: usize) -> bool {
+        usize::from(stream.end) + Self::needed(stream, bytes) <= self.space.pool().page_bytes()
     }
 
     /// What records of `bytes` take: they, the `Begin` if it is still to come, and the `Commit`.

@@ -358,6 +358,19 @@ impl Rig {
                     let found = found.map(Value::from);
                     return fail(format!("{} is {}, and must be {}", show(&key), shown(&found), shown(&expected)));
                 }
+                // Some are given back at once, where the engine says that the lock was new. (No throw of the dice: seeds that are kept stay what they are.)
+                let is_held = live.txs[at].points.iter().any(|(of, held, _)| *of == uid && *held == key);
+                if key.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)) % 3 == 0 {
+                    let tx = live.txs[at].tx.as_ref().expect("it is open");
+                    let gone = crate::api::give_back(tx, &live.trees[&uid], &key);
+                    if gone && (is_held || own || live.txs[at].options.isolation == Isolation::Serializable) {
+                        return fail(format!("{} is not locked any more, which it was before", show(&key)));
+                    }
+                    if gone {
+                        live.txs[at].used.insert(uid);
+                        return self.alive(live);
+                    }
+                }
                 live.txs[at].points.push((uid, key, exclusive));
                 live.txs[at].used.insert(uid);
                 self.alive(live)

@@ -1,8 +1,9 @@
-//! Every interleaving of those who answer a wait and the one who waits: the very file `cell.rs`, under the model checker's mutex and condition
-//! variable. A lost wake-up would leave a thread blocked for ever, which the checker reports.
+//! Every interleaving of those who answer a wait and the one who waits: the very files `cell.rs` and `interrupt.rs`, under the model checker's mutex and
+//! condition variable. A lost wake-up would leave a thread blocked for ever, which the checker reports.
 
 use crate::format::TxnId;
 use cell::{Outcome, WaitCell};
+use interrupt::Interrupt;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
@@ -13,7 +14,8 @@ mod sync {
     #[derive(Debug)]
     pub(super) struct Mutex<T>(loom::sync::Mutex<T>);
 
-    pub(super) use loom::sync::{Condvar, MutexGuard};
+    pub(super) use loom::sync::atomic::{AtomicBool, Ordering};
+    pub(super) use loom::sync::{Arc, Condvar, MutexGuard};
 
     impl<T> Mutex<T> {
         pub(super) fn new(value: T) -> Self {
@@ -39,6 +41,11 @@ mod sync {
 #[allow(clippy::duplicate_mod)]
 #[path = "../cell.rs"]
 mod cell;
+
+// As above; what the engine makes public is used here alone.
+#[allow(clippy::duplicate_mod, unreachable_pub)]
+#[path = "../interrupt.rs"]
+mod interrupt;
 
 fn deadline() -> sync::Instant {
     sync::Instant::now()
@@ -122,5 +129,78 @@ fn a_lock_is_handed_on_or_given_up() {
         releases.join().expect("no panic");
         gives_up.join().expect("no panic");
         assert!(queue.lock().expect("nobody panics").waiting.is_none());
+    });
+}
+
+/// An interrupt reaches a wait that begins before or after it; without one the wait is granted. A second wait finds it pending until it is cleared.
+#[test]
+fn an_interrupt_is_never_lost() {
+    loom::model(|| {
+        let (interrupt, cell) = (Arc::new(Interrupt::default()), Arc::new(WaitCell::new()));
+        let raises = {
+            let interrupt = interrupt.clone();
+            thread::spawn(move || interrupt.raise())
+        };
+        // Nobody else answers.
+        interrupt.enter(&cell);
+        assert_eq!(cell.wait(deadline()), Outcome::Interrupted);
+        interrupt.leave();
+        assert!(interrupt.is_pending());
+        let next = Arc::new(WaitCell::new());
+        interrupt.enter(&next);
+        assert_eq!(next.answer(), Some(Outcome::Interrupted));
+        interrupt.leave();
+        raises.join().expect("no panic");
+    });
+}
+
+/// A lock that is granted while the waiting transaction is interrupted: the wait has one answer, and the interrupt is pending either way.
+#[test]
+fn an_interrupt_and_a_grant_are_one_answer() {
+    loom::model(|| {
+        let (interrupt, cell) = (Arc::new(Interrupt::default()), Arc::new(WaitCell::new()));
+        let raises = {
+            let interrupt = interrupt.clone();
+            thread::spawn(move || interrupt.raise())
+        };
+        let grants = {
+            let cell = cell.clone();
+            thread::spawn(move || {
+                let first = cell.settle(Outcome::Granted);
+                if first {
+                    cell.wake();
+                }
+                first
+            })
+        };
+        interrupt.enter(&cell);
+        let outcome = cell.wait(deadline());
+        interrupt.leave();
+        let granted = grants.join().expect("no panic");
+        assert_eq!(outcome, if granted { Outcome::Granted } else { Outcome::Interrupted });
+        raises.join().expect("no panic");
+        assert!(interrupt.is_pending());
+    });
+}
+
+/// Cleared while it is raised: if it is not pending any more, it does not break the next wait, which somebody else answers.
+#[test]
+fn a_cleared_interrupt_breaks_no_later_wait() {
+    loom::model(|| {
+        let interrupt = Arc::new(Interrupt::default());
+        let raises = {
+            let interrupt = interrupt.clone();
+            thread::spawn(move || interrupt.raise())
+        };
+        interrupt.clear();
+        let cell = Arc::new(WaitCell::new());
+        interrupt.enter(&cell);
+        let broken = !cell.settle(Outcome::Granted);
+        let outcome = cell.wait(deadline());
+        interrupt.leave();
+        assert_eq!(outcome == Outcome::Interrupted, broken);
+        assert!(!broken || interrupt.is_pending(), "what broke the wait came after the clearing");
+        raises.join().expect("no panic");
+        assert!(interrupt.is_pending() || !broken);
     });
 }

@@ -20,6 +20,8 @@ enum Step {
     Briefly(usize, u8, Mode),
     Range(usize, u8, u8, Mode),
     Convert(usize),
+    Statement(usize),
+    Unlock(usize, u8),
     End(usize),
 }
 
@@ -32,6 +34,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (owner.clone(), key.clone(), mode()).prop_map(|(owner, key, mode)| Step::Briefly(owner, key, mode)),
         3 => (owner.clone(), key.clone(), 0..6_u8, mode()).prop_map(|(owner, lo, len, mode)| Step::Range(owner, lo, lo + len, mode)),
         1 => (0..24_usize).prop_map(Step::Convert),
+        1 => owner.clone().prop_map(Step::Statement),
+        4 => (owner.clone(), key).prop_map(|(owner, key)| Step::Unlock(owner, key)),
         1 => owner.prop_map(Step::End),
     ]
 }
@@ -41,6 +45,8 @@ fn step() -> impl Strategy<Value = Step> {
 struct Has {
     points: Vec<(u8, Mode)>,
     ranges: Vec<(u8, u8, Mode)>,
+    /// Points newly taken by its statement, and used for nothing else.
+    new: BTreeSet<u8>,
 }
 
 fn excludes(a: Mode, b: Mode) -> bool {
@@ -101,10 +107,18 @@ proptest! {
                         continue;
                     }
                     let taken = has.iter().enumerate().any(|(other, has)| other != me && has.keeps_point_from(key, mode));
-                    let answer = table.try_point(&owners[me], TREE, &[key], mode).is_ok();
-                    prop_assert!(!(answer && taken), "{:?} was granted", step);
-                    prop_assert!(!exact || answer != taken, "{:?} was refused", step);
-                    if answer {
+                    let had = table.holds(&owners[me], TREE, &[key]);
+                    let answer = table.try_new_point(&owners[me], TREE, &[key], mode);
+                    prop_assert!(!(answer.is_ok() && taken), "{:?} was granted", step);
+                    prop_assert!(!exact || answer.is_ok() != taken, "{:?} was refused", step);
+                    if let Ok(new) = answer {
+                        let has_now = table.holds(&owners[me], TREE, &[key]);
+                        prop_assert!(!exact || new == (has_now && !had), "{:?} took what it had", step);
+                        if new {
+                            has[me].new.insert(key);
+                        } else {
+                            has[me].new.remove(&key);
+                        }
                         has[me].points.push((key, mode));
                     }
                 }
@@ -118,6 +132,7 @@ proptest! {
                     prop_assert!(!exact || answer.is_ok() != taken, "{:?} was refused", step);
                     if let Ok(has_point) = answer {
                         rows.insert(key, me);
+                        has[me].new.remove(&key);
                         if has_point {
                             table.written(&owners[me], TREE, &[key]);
                             prop_assert!(!exact || !table.holds(&owners[me], TREE, &[key]), "the row is the lock");
@@ -136,6 +151,7 @@ proptest! {
                         table.give_back(&owners[me], TREE, &[key]);
                         prop_assert!(!exact || table.stats().points == before, "nothing is left");
                     } else if answer.is_ok() {
+                        has[me].new.remove(&key);
                         has[me].points.push((key, mode));
                     }
                 }
@@ -152,6 +168,20 @@ proptest! {
                     if let Some((&key, &writer)) = rows.iter().nth(pick % rows.len().max(1)) {
                         prop_assert!(matches!(table.convert(owners[writer].txn(), TREE, &[key]), Converted::Held(_)));
                         has[writer].points.push((key, X));
+                    }
+                }
+                Step::Statement(me) => {
+                    owners[me].next_statement();
+                    has[me].new.clear();
+                }
+                Step::Unlock(me, key) => {
+                    let gone = table.give_back_of_statement(&owners[me], TREE, &[key]);
+                    let may = has[me].new.remove(&key);
+                    prop_assert!(!gone || may, "{:?} gave back what was needed", step);
+                    prop_assert!(!exact || gone == may, "{:?} kept what it may give back", step);
+                    if gone {
+                        prop_assert!(!exact || !table.holds(&owners[me], TREE, &[key]));
+                        has[me].points.retain(|&(at, _)| at != key);
                     }
                 }
                 Step::End(me) => {
@@ -246,7 +276,7 @@ impl Queues {
         let mut graph = self.table.graph.lock();
         if let Some(waiter) = self.table.enqueue(&self.owners[me], request) {
             graph.enter(&waiter);
-            self.table.break_cycles(&graph, &waiter);
+            self.table.break_cycles(&mut graph, &waiter);
             self.waiting[me] = Some(waiter);
         }
     }
@@ -266,7 +296,7 @@ impl Queues {
             self.table.graph.lock().leave(&self.owners[me]);
             match waiter.cell.wait(sync::Instant::now()) {
                 Outcome::Granted => self.table.keep(&waiter),
-                Outcome::Doomed { .. } | Outcome::TimedOut => {
+                Outcome::Doomed { .. } | Outcome::TimedOut | Outcome::Interrupted => {
                     self.table.dequeue(&waiter);
                     self.end(me);
                 }

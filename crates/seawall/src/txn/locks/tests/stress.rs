@@ -9,6 +9,7 @@ use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeSet;
 
 const KEYS: usize = 10;
+const THREADS: usize = 6;
 
 #[derive(Debug, Default)]
 struct Entered {
@@ -22,6 +23,8 @@ struct World {
     /// The latch of each row's page, and the row's writer.
     rows: Vec<RwLock<TxnId>>,
     register: Vec<Mutex<Entered>>,
+    /// Those of the transactions that each thread has at work.
+    interrupts: Vec<Mutex<Arc<Interrupt>>>,
 }
 
 struct Txn<'w> {
@@ -30,6 +33,7 @@ struct Txn<'w> {
     /// Rows changed, and their writers before.
     undo: Vec<(usize, TxnId)>,
     entered: BTreeSet<usize>,
+    interrupt: Arc<Interrupt>,
 }
 
 fn key(at: usize) -> [u8; 2] {
@@ -37,8 +41,14 @@ fn key(at: usize) -> [u8; 2] {
 }
 
 impl<'w> Txn<'w> {
-    fn new(world: &'w World) -> Self {
-        Self { world, owner: world.table.owner(), undo: Vec::new(), entered: BTreeSet::new() }
+    fn new(world: &'w World, thread: usize) -> Self {
+        let interrupt: Arc<Interrupt> = Arc::default();
+        *world.interrupts[thread].lock() = interrupt.clone();
+        Self { world, owner: world.table.owner(), undo: Vec::new(), entered: BTreeSet::new(), interrupt }
+    }
+
+    fn wait(&self, request: &Request<'_>) -> crate::Result<()> {
+        self.world.table.wait_or_interrupt(&self.owner, request, WaitPolicy::Wait, Some(&*self.interrupt))
     }
 
     fn enter(&mut self, at: usize, mode: Mode) {
@@ -86,11 +96,44 @@ impl<'w> Txn<'w> {
                 return Ok(());
             }
             drop(row);
-            self.world.table.wait(
-                &self.owner,
-                &Request::Point { tree: TREE, key: &key(at), mode },
-                WaitPolicy::Wait,
-            )?;
+            self.wait(&Request::Point { tree: TREE, key: &key(at), mode })?;
+        }
+    }
+
+    /// Locks a row and gives the lock back, if it is new.
+    fn lock_in_vain(&mut self, at: usize, mode: Mode) -> crate::Result<()> {
+        if self.entered.contains(&at) {
+            return Ok(());
+        }
+        let (table, mut waited) = (&self.world.table, false);
+        loop {
+            let row = self.world.rows[at].read();
+            let answer = self.row(at, *row).map(|own| own.map(|()| false)).unwrap_or_else(|| match waited {
+                false => table.try_new_point(&self.owner, TREE, &key(at), mode),
+                true => table.try_point_again(&self.owner, TREE, &key(at), mode),
+            });
+            if answer.is_ok() {
+                self.enter(at, mode);
+                break;
+            }
+            drop(row);
+            self.wait(&Request::Point { tree: TREE, key: &key(at), mode })?;
+            waited = true;
+        }
+        // Struck out before it is given back; if it is not, it is still held.
+        self.strike_out(at);
+        self.entered.remove(&at);
+        if !table.give_back_of_statement(&self.owner, TREE, &key(at)) {
+            self.enter(at, mode);
+        }
+        Ok(())
+    }
+
+    fn strike_out(&self, at: usize) {
+        let mut entered = self.world.register[at].lock();
+        entered.reads.remove(&self.owner.serial);
+        if entered.alone == Some(self.owner.serial) {
+            entered.alone = None;
         }
     }
 
@@ -115,7 +158,7 @@ impl<'w> Txn<'w> {
                 return Ok(());
             }
             drop(row);
-            self.world.table.wait(&self.owner, &Request::Write { tree: TREE, key: &key(at) }, WaitPolicy::Wait)?;
+            self.wait(&Request::Write { tree: TREE, key: &key(at) })?;
         }
     }
 
@@ -139,7 +182,7 @@ impl<'w> Txn<'w> {
             }
             drop(row);
             if !granted {
-                table.wait(&self.owner, &Request::Point { tree: TREE, key: &key, mode: X }, WaitPolicy::Wait)?;
+                self.wait(&Request::Point { tree: TREE, key: &key, mode: X })?;
             }
             if std::mem::take(&mut new) {
                 table.give_back(&self.owner, TREE, &key);
@@ -155,15 +198,14 @@ impl<'w> Txn<'w> {
         let (lo, hi) = (key(from), key(to));
         let (lo, hi) = (Included(lo.as_slice()), Excluded(hi.as_slice()));
         while self.world.table.add_range(&self.owner, TREE, lo, hi, mode).is_err() {
-            self.world.table.wait(&self.owner, &Request::Range { tree: TREE, lo, hi, mode }, WaitPolicy::Wait)?;
+            self.wait(&Request::Range { tree: TREE, lo, hi, mode })?;
         }
         (from..to).try_for_each(|at| self.lock(at, mode, true))
     }
 
     fn whole(&mut self) -> crate::Result<()> {
         while self.world.table.add_range(&self.owner, TREE, Unbounded, Unbounded, X).is_err() {
-            let whole = Request::Range { tree: TREE, lo: Unbounded, hi: Unbounded, mode: X };
-            self.world.table.wait(&self.owner, &whole, WaitPolicy::Wait)?;
+            self.wait(&Request::Range { tree: TREE, lo: Unbounded, hi: Unbounded, mode: X })?;
         }
         (0..KEYS).for_each(|at| self.enter(at, X));
         Ok(())
@@ -176,7 +218,14 @@ impl<'w> Txn<'w> {
         for _ in 0..dice.random_range(1..5) {
             let at = dice.random_range(0..KEYS);
             let mode = if dice.random() { S } else { X };
-            match dice.random_range(0..8) {
+            if dice.random_ratio(1, 20) {
+                self.world.interrupts[dice.random_range(0..THREADS)].lock().raise();
+            }
+            if dice.random_ratio(1, 3) {
+                self.owner.next_statement();
+            }
+            match dice.random_range(0..10) {
+                8..10 => self.lock_in_vain(at, mode)?,
                 0..3 => self.lock(at, mode, false)?,
                 3..6 => self.write(at)?,
                 6 => self.lock_briefly(at)?,
@@ -192,11 +241,7 @@ impl<'w> Txn<'w> {
     fn end(mut self, commit: bool) {
         // Nothing is given back before it is struck out.
         for at in std::mem::take(&mut self.entered) {
-            let mut entered = self.world.register[at].lock();
-            entered.reads.remove(&self.owner.serial);
-            if entered.alone == Some(self.owner.serial) {
-                entered.alone = None;
-            }
+            self.strike_out(at);
         }
         if !commit {
             for (at, before) in self.undo.drain(..).rev() {
@@ -211,7 +256,6 @@ impl<'w> Txn<'w> {
 }
 
 fn run(seed: u64, change: impl FnOnce(&mut LockConfig), hash_mask: u64) {
-    const THREADS: u64 = 6;
     const TXNS: usize = 250;
     let clock = Arc::new(SystemClock::default());
     let mut config = LockConfig::new(clock.clone());
@@ -225,15 +269,21 @@ fn run(seed: u64, change: impl FnOnce(&mut LockConfig), hash_mask: u64) {
         active: ActiveSet::new(clock),
         rows: (0..KEYS).map(|_| RwLock::new(TxnId::NONE)).collect(),
         register: (0..KEYS).map(|_| Mutex::default()).collect(),
+        interrupts: (0..THREADS).map(|_| Mutex::default()).collect(),
     };
     thread::scope(|scope| {
         for thread in 0..THREADS {
             let world = &world;
             scope.spawn(move || {
-                let mut dice = Pcg64Mcg::seed_from_u64(seed * THREADS + thread);
+                let mut dice = Pcg64Mcg::seed_from_u64(seed * THREADS as u64 + thread as u64);
                 for _ in 0..TXNS {
-                    let mut txn = Txn::new(world);
-                    let outcome = txn.run(&mut dice);
+                    let mut txn = Txn::new(world, thread);
+                    let mut outcome = txn.run(&mut dice);
+                    while matches!(outcome, Err(Error::Interrupted { .. })) && dice.random() {
+                        // It has what it had, and goes on.
+                        txn.interrupt.clear();
+                        outcome = txn.run(&mut dice);
+                    }
                     assert!(!matches!(outcome, Err(Error::LockTimeout { .. })), "nobody came: {outcome:?}");
                     let commit = outcome.is_ok() && dice.random_ratio(4, 5);
                     txn.end(commit);

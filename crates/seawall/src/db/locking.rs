@@ -1,0 +1,280 @@
+//! Locks as their user sees them: rows locked and given back, waits broken, who waits for whom.
+
+use super::cursor::LockMode;
+use super::database::{Database, Tree};
+use super::transaction::Transaction;
+use crate::error::Result;
+use crate::txn::{DeadlockInfo, Interrupt, LockOrCommitted, LockWait, LockedRow, TransactionInfo, WaitInfo};
+use std::sync::Arc;
+
+/// Interrupts a transaction from another thread: [`Transaction::interrupt_handle`].
+///
+/// An interrupt is pending from [`InterruptHandle::interrupt`] until it is cleared. While it is pending, each of these calls of the transaction ends with
+/// [`Error::Interrupted`](crate::Error::Interrupted), at once if it is under way:
+///
+/// - a wait for a lock;
+/// - a wait for room in the log, by a change: after the step of making room that is under way;
+/// - a step of a scan, iterator or cursor, also one that passes over many deleted rows; `multi_get` and `put_many` at the next leaf.
+///
+/// Other calls succeed. Commits, rollbacks, rollbacks to a savepoint, and reads of the disk are never interrupted.
+///
+/// An interrupted call has failed as with [`Error::LockTimeout`](crate::Error::LockTimeout): its own change is taken back, what the transaction did before stays, and its locks stay. The transaction
+/// can be rolled back, or committed, as it is; to go on with calls that wait, clear the interrupt. A cursor stands where it stood, or goes on
+/// from where it was broken; an iterator has ended.
+#[derive(Debug, Clone)]
+pub struct InterruptHandle(Arc<Interrupt>);
+
+impl InterruptHandle {
+    /// Interrupts the transaction. Does nothing to one that has ended.
+    pub fn interrupt(&self) {
+        self.0.raise();
+    }
+
+    /// Whether an interrupt is pending.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        self.0.is_pending()
+    }
+
+    /// Forgets the interrupt that is pending, if one is: the transaction can go on. An interrupt that comes afterwards counts.
+    pub fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+impl Transaction {
+    /// A handle by which other threads interrupt this transaction while it waits or scans. All handles of a transaction object are one, also when it
+    /// has begun anew: an interrupt that is pending then stays pending until it is cleared.
+    ///
+    /// ```
+    /// use seawall::Error;
+    /// # let db = seawall::Database::in_memory()?;
+    /// let rows = db.create_tree("rows")?;
+    /// let mut first = db.begin()?;
+    /// first.put(&rows, b"k", b"1")?;
+    ///
+    /// let mut second = db.begin()?;
+    /// let handle = second.interrupt_handle();
+    /// let other_thread = std::thread::spawn(move || handle.interrupt());
+    /// // Waits for `first`, until it is interrupted.
+    /// assert!(matches!(second.put(&rows, b"k", b"2"), Err(Error::Interrupted { .. })));
+    /// # other_thread.join().unwrap();
+    ///
+    /// first.commit()?;
+    /// second.interrupt_handle().clear();
+    /// second.put(&rows, b"k", b"2")?;
+    /// second.commit()?;
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    #[must_use]
+    pub fn interrupt_handle(&self) -> InterruptHandle {
+        InterruptHandle(self.txn().interrupt().clone())
+    }
+
+    /// Gives the transaction another tag than its [`TxOptions`](crate::TxOptions) did, also for when it begins anew.
+    pub fn set_tag(&mut self, tag: u64) {
+        self.txn.set_tag(tag);
+    }
+
+    /// The latest value of `key`, locked until the transaction ends, there or not: as [`Transaction::get_for_update`] and
+    /// [`Transaction::get_for_share`], with what to do about others' locks in this call, and told whether the lock is new.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_update`].
+    ///
+    /// ```
+    /// use seawall::{Isolation, LockMode, LockWait, TxOptions};
+    /// use std::time::Duration;
+    /// # let db = seawall::Database::in_memory()?;
+    /// # let stock = db.create_tree("stock")?;
+    /// # db.transact(|tx| tx.put(&stock, b"apples", b"0"))?;
+    /// let tx = db.begin_with(TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() })?;
+    /// let wait = LockWait::For(Duration::from_millis(100));
+    /// let row = tx.lock_row(&stock, b"apples", LockMode::Exclusive, Some(wait))?;
+    /// if row.value.as_deref() == Some(b"0") && row.newly_locked {
+    ///     // Not wanted after all: others need not wait for it.
+    ///     assert!(tx.unlock_row(&stock, b"apples")?);
+    /// }
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn lock_row(&self, tree: &Tree, key: &[u8], mode: LockMode, wait: Option<LockWait>) -> Result<LockedRow> {
+        self.txn().admit(&tree.state)?;
+        self.noted(self.txn().lock_row_with(&tree.state, key, mode, wait))
+    }
+
+    /// Gives back the lock on a row that was locked and is not wanted; whether it did. It gives back only what a locking read ([`Transaction::lock_row`],
+    /// [`Transaction::get_for_update`], a locking cursor that locks single rows) has newly taken in this statement (since
+    /// [`Transaction::begin_statement`] or [`Transaction::end_statement`], or the beginning), and no other call has asked for or needed
+    /// since. A row that the transaction wrote stays locked, as does one that was locked before, and every row at
+    /// [`Isolation::Serializable`](crate::Isolation::Serializable). After it the row may change: what was read of it is to be forgotten.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](crate::Error::Usage) for a tree of another database.
+    pub fn unlock_row(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        self.txn().admit(&tree.state)?;
+        Ok(self.txn().unlock_row(&tree.state, key))
+    }
+
+    /// A semi-consistent read, for a statement at read committed that changes the rows that meet a condition: if no other transaction has the row,
+    /// it is locked exclusively; else the answer is what is committed of it, at once and with no lock. If that does not meet the condition, the row need
+    /// not be waited for; if it does, lock it with [`Transaction::lock_row`], which waits, and look again. At the other isolation levels it
+    /// waits as [`Transaction::get_for_update`] does: there a row that is passed over has to be locked, or seen in the snapshot.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_update`].
+    ///
+    /// ```
+    /// use seawall::{Isolation, LockOrCommitted, TxOptions};
+    /// # let db = seawall::Database::in_memory()?;
+    /// # let jobs = db.create_tree("jobs")?;
+    /// # db.transact(|tx| tx.put(&jobs, b"1", b"done"))?;
+    /// let mut other = db.begin()?;
+    /// other.put(&jobs, b"1", b"again")?;
+    /// let tx = db.begin_with(TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() })?;
+    /// // Locked by `other`; what is committed says that there is nothing to do.
+    /// assert_eq!(tx.lock_or_committed(&jobs, b"1")?, LockOrCommitted::Committed(Some(b"done".to_vec())));
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn lock_or_committed(&self, tree: &Tree, key: &[u8]) -> Result<LockOrCommitted> {
+        self.txn().admit(&tree.state)?;
+        self.noted(self.txn().lock_or_committed(&tree.state, key))
+    }
+}
+
+impl Database {
+    /// The transactions that write, or hold or want locks, in the order in which they began. One that only reads a snapshot is not among them: it
+    /// keeps nobody waiting. None in a forked process.
+    #[must_use]
+    pub fn transactions(&self) -> Vec<TransactionInfo> {
+        if self.here().is_err() {
+            return Vec::new();
+        }
+        self.inner.engine().locks.transactions()
+    }
+
+    /// The transactions that wait for a lock now, each with those that it waits for. None in a forked process.
+    ///
+    /// ```
+    /// # let db = seawall::Database::in_memory()?;
+    /// for wait in db.lock_waits() {
+    ///     println!("{wait}");
+    /// }
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    #[must_use]
+    pub fn lock_waits(&self) -> Vec<WaitInfo> {
+        if self.here().is_err() {
+            return Vec::new();
+        }
+        self.inner.engine().locks.lock_waits()
+    }
+
+    /// The last deadlock since the database was opened, with all its transactions and what each wanted.
+    #[must_use]
+    pub fn last_deadlock(&self) -> Option<DeadlockInfo> {
+        self.here().ok()?;
+        self.inner.engine().locks.last_deadlock()
+    }
+
+    /// Has `told` called whenever a transaction begins to wait for a lock, with the transactions that it waits for, by the thread that is about to
+    /// wait. It takes the place of the one before. A program that has to end transactions in an order of its own interrupts or rolls back one that is in the way.
+    ///
+    /// No latch or mutex is held while it runs. It must be short: the thread does not see the lock granted before it returns. It may use the database
+    /// and interrupt any transaction, the waiting one too; it must not wait for the waiting one.
+    ///
+    /// ```
+    /// # let db = seawall::Database::in_memory()?;
+    /// db.on_wait(|wait| eprintln!("{wait}"))?;
+    /// # db.forget_on_wait()?;
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Usage`](crate::Error::Usage) in a forked process.
+    pub fn on_wait(&self, told: impl Fn(&WaitInfo) + Send + Sync + 'static) -> Result<()> {
+        self.here()?;
+        self.inner.engine().locks.set_on_wait(Some(Arc::new(told)));
+        Ok(())
+    }
+
+    /// Ends what [`Database::on_wait`] began. Calls that are under way may go on for a moment.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](crate::Error::Usage) in a forked process.
+    pub fn forget_on_wait(&self) -> Result<()> {
+        self.here()?;
+        self.inner.engine().locks.set_on_wait(None);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::error::Error;
+    use crate::{CursorOptions, Database, Seek};
+
+    /// Credits for mini-transactions that never come fill the log's buffer: a change waits for room, until it is interrupted.
+    #[test]
+    fn a_wait_for_room_in_the_log_is_interrupted() {
+        let db = Database::in_memory().expect("it opens");
+        let tree = db.create_tree("t").expect("a tree");
+        let log = db.inner.engine().log();
+        let mut tx = db.begin().expect("it begins");
+        tx.put(&tree, b"before", b"1").expect("there is room");
+        let mut credits = Vec::new();
+        let mut bytes = crate::log::MTR_BYTES_MAX;
+        while bytes > 0 {
+            match log.try_admit(bytes).expect("nothing fails") {
+                Ok(credit) => credits.push(credit),
+                Err(_) => bytes /= 2,
+            }
+        }
+        let handle = tx.interrupt_handle();
+        let waits = || log.stats().waits_for_buffer;
+        let before = waits();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while waits() == before {
+                    std::thread::yield_now();
+                }
+                handle.interrupt();
+            });
+            for (key, value) in [(&b"k"[..], &b"2"[..]), (&b"long"[..], &[7; 20_000][..])] {
+                let put = tx.put(&tree, key, value);
+                assert!(matches!(put, Err(Error::Interrupted { .. })), "{put:?}");
+            }
+        });
+        drop(credits);
+        tx.interrupt_handle().clear();
+        tx.put(&tree, b"after", b"3").expect("there is room again");
+        tx.commit().expect("it commits");
+        let keys: Vec<_> = db.begin().expect("it begins").iter(&tree).map(|row| row.expect("a row").0).collect();
+        assert_eq!(keys, [b"after".to_vec(), b"before".to_vec()]);
+    }
+
+    /// Rows that no view sees are in the way of a scan's first step. It is interrupted inside that step, and takes up where it was.
+    #[test]
+    fn one_step_over_many_rows_is_interrupted_and_goes_on() {
+        let db = Database::in_memory().expect("it opens");
+        let tree = db.create_tree("t").expect("a tree");
+        let rows = 3000u32;
+        db.transact(|tx| tx.put(&tree, b"\0first", b"")).expect("a row");
+        let reader = db.begin().expect("it begins");
+        reader.take_snapshot().expect("its snapshot");
+        db.transact(|tx| (0..rows).try_for_each(|row| tx.put(&tree, &row.to_be_bytes(), b""))).expect("rows");
+        db.transact(|tx| tx.put(&tree, b"last", b"")).expect("a row");
+        let mut cursor = reader.cursor(&tree, CursorOptions::default());
+        assert!(cursor.seek(Seek::First).expect("it reads"));
+        let handle = reader.interrupt_handle();
+        handle.interrupt();
+        for _ in 0..3 {
+            assert!(matches!(cursor.next(), Err(Error::Interrupted { .. })));
+            assert!(matches!(cursor.prev(), Err(Error::Interrupted { .. })));
+            assert_eq!(cursor.key(), b"\0first");
+            assert_eq!(cursor.value().expect("it stands there"), b"");
+        }
+        assert!(reader.get(&tree, b"\0first").expect("a read that waits for nothing").is_some());
+        handle.clear();
+        assert!(!cursor.next().expect("it goes on"), "the rows came after the snapshot");
+    }
+}

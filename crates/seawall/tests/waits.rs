@@ -1,0 +1,348 @@
+//! Waits as a server sees them: bounded, broken, told of; locks that are given back, and rows that are looked at instead of waited for.
+
+use seawall::{
+    CursorOptions, Database, Error, InterruptHandle, Isolation, LockMode, LockOrCommitted, LockWait, OnConflict,
+    OwnedCursor, Seek, Transaction, Tree, TxOptions,
+};
+use std::sync::Mutex;
+use std::time::Duration;
+
+const ALL: [Isolation; 3] = [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable];
+/// Longer than a test takes: only a wait that does not end as it should lasts so long.
+const LONG: LockWait = LockWait::For(Duration::from_secs(600));
+
+fn database() -> (Database, Tree) {
+    let db = Database::in_memory().unwrap();
+    let tree = db.create_tree("t").unwrap();
+    db.transact(|tx| (0..10u8).try_for_each(|row| tx.put(&tree, &[row], b"old"))).unwrap();
+    (db, tree)
+}
+
+fn begin(db: &Database, isolation: Isolation, wait: LockWait, tag: u64) -> Transaction {
+    db.begin_with(TxOptions { isolation, on_conflict: OnConflict::Latest, wait, tag, ..TxOptions::default() }).unwrap()
+}
+
+/// Returns when this many transactions wait.
+fn until_waiting(db: &Database, count: usize) {
+    while db.lock_waits().len() != count {
+        std::thread::yield_now();
+    }
+}
+
+fn interrupted<T: std::fmt::Debug>(answer: &Result<T, Error>) {
+    assert!(matches!(answer, Err(Error::Interrupted { .. })), "{answer:?}");
+}
+
+#[test]
+fn a_wait_is_as_long_as_the_call_or_the_cursor_says() {
+    let (db, tree) = database();
+    // A call that waited by the database's option would not end.
+    db.set("lock_wait_timeout", "600s").unwrap();
+    for isolation in ALL {
+        let mut writer = begin(&db, isolation, LockWait::Wait, 0);
+        writer.put(&tree, &[3], b"new").unwrap();
+        for wait in [LockWait::For(Duration::from_millis(1)), LockWait::For(Duration::ZERO)] {
+            let waited = |answer: Result<(), Error>| match answer {
+                Err(Error::LockTimeout { on, waited_ms, .. }) => {
+                    assert_eq!(on.key, [3]);
+                    assert_eq!(waited_ms == 0, wait == LockWait::For(Duration::ZERO), "{wait:?}: {waited_ms} ms");
+                }
+                other => panic!("{wait:?}: {other:?}"),
+            };
+            let mut tx = begin(&db, isolation, wait, 0);
+            waited(tx.put(&tree, &[3], b"mine"));
+            waited(tx.get_for_share(&tree, &[3]).map(drop));
+            tx.set_lock_wait(LockWait::Wait);
+            waited(tx.lock_row(&tree, &[3], LockMode::Exclusive, Some(wait)).map(drop));
+            let options = CursorOptions { lock: Some(LockMode::Shared), wait: Some(wait), ..CursorOptions::default() };
+            waited(tx.cursor(&tree, options).seek(Seek::AtLeast(&[3])).map(drop));
+        }
+    }
+}
+
+/// One wait of every kind, with the interrupt before it begins and while it lasts.
+#[test]
+fn every_wait_for_a_lock_is_interrupted_and_the_transaction_goes_on() {
+    type Wait = fn(&mut Transaction, &Tree) -> Result<(), Error>;
+    let waits: [(&str, Wait); 6] = [
+        ("put", |tx, tree| tx.put(tree, &[3], b"mine")),
+        ("long value", |tx, tree| tx.put(tree, &[3], &[1; 30_000])),
+        ("lock_row", |tx, tree| tx.lock_row(tree, &[3], LockMode::Shared, None).map(drop)),
+        ("cursor", |tx, tree| {
+            let options = CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() };
+            let mut cursor = tx.cursor(tree, options);
+            let mut there = cursor.seek(Seek::First)?;
+            while there {
+                there = cursor.next()?;
+            }
+            Ok(())
+        }),
+        ("unique", |tx, tree| tx.insert_unique_prefix(tree, 1, &[3], b"mine")),
+        ("drop", |tx, _| tx.drop_tree("t")),
+    ];
+    for isolation in ALL {
+        for (name, wait) in waits {
+            for before in [true, false] {
+                let (db, tree) = database();
+                let mut writer = begin(&db, isolation, LONG, 1);
+                writer.put(&tree, &[3], b"new").unwrap();
+                let mut tx = begin(&db, isolation, LONG, 2);
+                tx.put(&tree, &[0], b"kept").unwrap();
+                let handle = tx.interrupt_handle();
+                std::thread::scope(|scope| {
+                    if before {
+                        handle.interrupt();
+                    } else {
+                        scope.spawn(|| {
+                            until_waiting(&db, 1);
+                            handle.interrupt();
+                        });
+                    }
+                    let answer = wait(&mut tx, &tree);
+                    assert!(matches!(answer, Err(Error::Interrupted { .. })), "{name} at {isolation:?}: {answer:?}");
+                });
+                assert!(db.lock_waits().is_empty() && tx.interrupt_handle().is_interrupted());
+                // What it did stays, what waits for nothing succeeds, and when the interrupt is cleared it waits again.
+                tx.put(&tree, &[1], b"kept").unwrap();
+                writer.commit().unwrap();
+                handle.clear();
+                assert_eq!(tx.get_for_update(&tree, &[3]).unwrap().as_deref(), Some(&b"new"[..]), "{name}");
+                tx.put(&tree, &[3], b"mine").unwrap();
+                tx.commit().unwrap();
+                let values: Vec<_> = db.begin().unwrap().iter(&tree).take(4).map(|row| row.unwrap().1).collect();
+                assert_eq!(values, [&b"kept"[..], b"kept", b"old", b"mine"], "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_interrupt_outlives_a_restart_and_ends_an_iterator() {
+    let (db, tree) = database();
+    let mut tx = begin(&db, Isolation::RepeatableRead, LONG, 0);
+    fn is_shared<T: Send + Sync + Clone>(_: &T) {}
+    let handle: InterruptHandle = tx.interrupt_handle();
+    is_shared(&handle);
+    let mut rows = tx.iter(&tree);
+    rows.next().unwrap().unwrap();
+    handle.interrupt();
+    interrupted(&rows.next().unwrap());
+    assert!(rows.next().is_none(), "an iterator that has failed has ended");
+    drop(rows);
+    interrupted(&tx.delete_range::<&[u8]>(&tree, ..));
+    interrupted(&tx.put_many(&tree, &[([1u8], b"1"), ([2u8], b"2")]));
+    tx.restart(TxOptions { tag: 7, ..TxOptions::default() }).unwrap();
+    interrupted(&tx.iter(&tree).next().unwrap());
+    tx.commit_in_place().unwrap();
+    assert!(tx.interrupt_handle().is_interrupted());
+    handle.clear();
+    // A cursor that outlives the call stands where it stood.
+    let mut cursor = OwnedCursor::new();
+    cursor.reset(&tree, CursorOptions::default(), ..);
+    assert!(cursor.seek(&tx, Seek::AtLeast(&[5])).unwrap());
+    handle.interrupt();
+    interrupted(&cursor.next(&tx));
+    interrupted(&cursor.seek(&tx, Seek::First));
+    handle.clear();
+    assert!(cursor.seek(&tx, Seek::AtLeast(&[5])).unwrap());
+    handle.interrupt();
+    interrupted(&cursor.prev(&tx));
+    handle.clear();
+    assert!(cursor.next(&tx).unwrap() && cursor.key() == [6]);
+    assert_eq!(tx.iter(&tree).count(), 10);
+    assert_eq!(tx.delete_range::<&[u8]>(&tree, ..).unwrap(), 10);
+    tx.rollback().unwrap();
+    // Its transaction is gone: nothing happens.
+    handle.interrupt();
+}
+
+#[test]
+fn a_row_that_is_locked_in_vain_is_given_back() {
+    let (db, tree) = database();
+    for isolation in ALL {
+        let serializable = isolation == Isolation::Serializable;
+        let may_lock = |key: u8| {
+            let other = begin(&db, isolation, LockWait::NoWait, 0);
+            other.get_for_update(&tree, &[key]).is_ok()
+        };
+        let mut tx = begin(&db, isolation, LockWait::NoWait, 0);
+        let lock = |tx: &Transaction, key: u8| tx.lock_row(&tree, &[key], LockMode::Exclusive, None).unwrap();
+        // Rows that are there and not there.
+        for key in [1, 77] {
+            assert!(lock(&tx, key).newly_locked && !may_lock(key));
+            assert_eq!(tx.unlock_row(&tree, &[key]).unwrap(), !serializable);
+            assert_eq!(may_lock(key), !serializable, "{isolation:?}");
+        }
+        // Locked twice.
+        assert!(lock(&tx, 2).newly_locked && !lock(&tx, 2).newly_locked);
+        assert!(!tx.unlock_row(&tree, &[2]).unwrap() && !may_lock(2));
+        // Written before or after, and taken back by a savepoint.
+        assert!(lock(&tx, 3).newly_locked);
+        let savepoint = tx.savepoint();
+        tx.put(&tree, &[3], b"new").unwrap();
+        assert!(!tx.unlock_row(&tree, &[3]).unwrap() && !lock(&tx, 3).newly_locked && !may_lock(3));
+        tx.rollback_to(&savepoint).unwrap();
+        assert!(!tx.unlock_row(&tree, &[3]).unwrap() && !may_lock(3), "{isolation:?}: it was locked before");
+        // Of an earlier statement.
+        assert!(lock(&tx, 4).newly_locked);
+        tx.begin_statement();
+        assert!(!tx.unlock_row(&tree, &[4]).unwrap() && !may_lock(4));
+        assert!(!tx.unlock_row(&tree, &[5]).unwrap(), "never locked");
+        tx.end_statement();
+        // By a cursor that locks rows alone.
+        let options = CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() };
+        let mut cursor = tx.cursor(&tree, options).within([6u8]..=[8u8]);
+        let mut there = cursor.seek(Seek::AtLeast(&[6])).unwrap();
+        while there {
+            let alone = isolation == Isolation::ReadCommitted;
+            assert_eq!(cursor.newly_locked(), alone);
+            if cursor.key() == [7] {
+                assert_eq!(tx.unlock_row(&tree, &[7]).unwrap(), alone);
+            }
+            there = cursor.next().unwrap();
+        }
+        assert_eq!([6, 7, 8].map(may_lock), [false, isolation == Isolation::ReadCommitted, false]);
+        tx.commit().unwrap();
+        assert!((0..9).all(may_lock));
+        assert_eq!(db.stats().locks.held, 0);
+    }
+}
+
+/// Given back while another waits for it: that one is let in, before the transaction ends.
+#[test]
+fn who_waits_for_a_row_that_is_given_back_gets_it() {
+    let (db, tree) = database();
+    let tx = begin(&db, Isolation::ReadCommitted, LONG, 0);
+    tx.lock_row(&tree, &[1], LockMode::Exclusive, None).unwrap();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut other = begin(&db, Isolation::ReadCommitted, LONG, 0);
+            let row = other.lock_row(&tree, &[1], LockMode::Exclusive, None).unwrap();
+            assert!(row.newly_locked, "it waited for it");
+            other.put(&tree, &[1], b"other").unwrap();
+            other.commit().unwrap();
+        });
+        until_waiting(&db, 1);
+        assert!(tx.unlock_row(&tree, &[1]).unwrap());
+        other.join().unwrap();
+    });
+    assert_eq!(tx.get(&tree, &[1]).unwrap().as_deref(), Some(&b"other"[..]));
+    assert_eq!(db.stats().locks.held, 0);
+}
+
+#[test]
+fn a_row_that_another_has_is_looked_at_as_it_is_committed() {
+    let (db, tree) = database();
+    let committed = |value: Option<&[u8]>| LockOrCommitted::Committed(value.map(<[u8]>::to_vec));
+    let mut other = begin(&db, Isolation::RepeatableRead, LONG, 0);
+    other.put(&tree, &[1], b"new").unwrap();
+    other.delete(&tree, &[2]).unwrap();
+    other.insert(&tree, &[50], b"new").unwrap();
+    other.get_for_update(&tree, &[4]).unwrap();
+    other.get_for_update(&tree, &[51]).unwrap();
+
+    let mut tx = begin(&db, Isolation::ReadCommitted, LONG, 0);
+    // Of now, whatever the statement sees.
+    tx.begin_statement();
+    assert!(tx.get(&tree, &[9]).unwrap().is_some());
+    db.transact(|tx| tx.put(&tree, &[1 + 4], b"later")).unwrap();
+    for (key, value) in [(1, Some(&b"old"[..])), (2, Some(b"old")), (50, None), (4, Some(b"old")), (51, None)] {
+        assert_eq!(tx.lock_or_committed(&tree, &[key]).unwrap(), committed(value), "{key}");
+    }
+    assert_eq!(db.stats().locks.waits, 0);
+    let LockOrCommitted::Locked(row) = tx.lock_or_committed(&tree, &[5]).unwrap() else { panic!("it is free") };
+    assert!(row.newly_locked && row.value.as_deref() == Some(b"later"));
+    assert!(tx.unlock_row(&tree, &[5]).unwrap());
+    // Its own change.
+    tx.put(&tree, &[6], b"mine").unwrap();
+    let LockOrCommitted::Locked(row) = tx.lock_or_committed(&tree, &[6]).unwrap() else { panic!("it is its own") };
+    assert!(!row.newly_locked && row.value.as_deref() == Some(b"mine"));
+    other.commit().unwrap();
+    let LockOrCommitted::Locked(row) = tx.lock_or_committed(&tree, &[1]).unwrap() else { panic!("it is free now") };
+    assert_eq!(row.value.as_deref(), Some(&b"new"[..]));
+    tx.commit().unwrap();
+
+    // Elsewhere it waits.
+    for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
+        let mut other = begin(&db, isolation, LONG, 0);
+        other.put(&tree, &[1], b"newer").unwrap();
+        let tx = begin(&db, isolation, LockWait::NoWait, 0);
+        assert!(matches!(tx.lock_or_committed(&tree, &[1]), Err(Error::LockTimeout { .. })));
+    }
+}
+
+#[test]
+fn who_waits_for_whom_is_known_while_it_waits_and_after_a_deadlock() {
+    let (db, tree) = database();
+    let mut first = begin(&db, Isolation::ReadCommitted, LONG, 100);
+    let second = begin(&db, Isolation::ReadCommitted, LONG, 200);
+    first.put(&tree, &[1], b"new").unwrap();
+    second.get_for_share(&tree, &[2]).unwrap();
+    assert!(db.last_deadlock().is_none() && db.lock_waits().is_empty());
+    let told = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    db.on_wait(move |wait| heard.lock().unwrap().push((wait.waiter.tag, wait.holders.clone()))).unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let answer = second.get_for_update(&tree, &[1]);
+            (second, answer)
+        });
+        until_waiting(&db, 1);
+        let wait = db.lock_waits().remove(0);
+        assert_eq!((wait.waiter.tag, wait.wanted.mode), (200, LockMode::Exclusive));
+        assert_eq!((wait.wanted.on.tree, wait.wanted.on.key.as_slice()), (tree.id(), &[1][..]));
+        assert_eq!((wait.holders.len(), wait.holders[0].tag, Some(wait.holders[0].id)), (1, 100, first.id()));
+        let transactions = db.transactions();
+        let all: Vec<_> = transactions.iter().map(|one| (one.who.tag, one.changes, one.waits_for.is_some())).collect();
+        assert_eq!(all, [(100, 1, false), (200, 0, true)]);
+        // The second has changed nothing: it gives way.
+        let granted = scope.spawn(|| first.put(&tree, &[2], b"new"));
+        let (second, answer) = waits.join().unwrap();
+        assert!(matches!(answer, Err(Error::Deadlock { .. })), "{answer:?}");
+        drop(second);
+        granted.join().unwrap().unwrap();
+    });
+    let deadlock = db.last_deadlock().unwrap();
+    assert_eq!(deadlock.parties[deadlock.victim].0.tag, 200);
+    let mut wanted: Vec<_> =
+        deadlock.parties.iter().map(|(who, wanted)| (who.tag, wanted.on.key.clone(), wanted.on.tree)).collect();
+    wanted.sort();
+    assert_eq!(wanted, [(100, vec![2], tree.id()), (200, vec![1], tree.id())]);
+    let said = deadlock.to_string();
+    assert!(said.contains("tag 100") && said.contains("tag 200") && said.contains("gave way"), "{said}");
+    first.commit().unwrap();
+    let told = told.lock().unwrap();
+    assert_eq!(told[0].0, 200);
+    assert_eq!(told[0].1.iter().map(|holder| holder.tag).collect::<Vec<_>>(), [100]);
+}
+
+/// A program that has an order of its own: whoever is in the way of an earlier transaction gives way.
+#[test]
+fn a_callback_interrupts_the_transaction_in_the_way() {
+    let (db, tree) = database();
+    let mut later = begin(&db, Isolation::ReadCommitted, LONG, 2);
+    let mut earlier = begin(&db, Isolation::ReadCommitted, LONG, 1);
+    let mut third = begin(&db, Isolation::ReadCommitted, LONG, 3);
+    later.put(&tree, &[1], b"later").unwrap();
+    third.put(&tree, &[2], b"third").unwrap();
+    let handle = later.interrupt_handle();
+    db.on_wait(move |wait| {
+        if wait.waiter.tag == 1 && wait.holders.iter().any(|holder| holder.tag == 2) {
+            handle.interrupt();
+        }
+    })
+    .unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            interrupted(&later.put(&tree, &[2], b"later"));
+            later.rollback().unwrap();
+        });
+        until_waiting(&db, 1);
+        earlier.put(&tree, &[1], b"earlier").unwrap();
+        waits.join().unwrap();
+    });
+    earlier.commit().unwrap();
+    db.forget_on_wait().unwrap();
+    third.commit().unwrap();
+    assert_eq!(db.get(&tree, &[1]).unwrap().as_deref(), Some(&b"earlier"[..]));
+}
