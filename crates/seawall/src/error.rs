@@ -220,7 +220,7 @@ pub enum Error {
     },
     /// The directory holds a backup, which is restored and not opened.
     #[error(
-        "{path} holds a backup: opening it would change it. Restore it into a directory of its own (`seawall restore`, Database::restore)"
+        "{path} holds a backup: opening it would change it. Restore it into a directory of its own (Database::restore)"
     )]
     IsABackup {
         /// The directory.

@@ -277,7 +277,8 @@ fn seed(seed: u64) {
     ] {
         assert!(matches!(result, Err(Error::UnfinishedBackup { .. })), "seed {seed}: {result:?}");
     }
-    std::mem::forget((left, load.open.take()));
+    // The dead change nothing when they are dropped.
+    drop((left, load));
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -289,7 +290,7 @@ fn a_backup_under_load_restores_to_what_was_committed_at_its_end() {
     if let Some(one) = number("SEED") {
         return seed(one);
     }
-    for one in 0..number("SEEDS").unwrap_or(if cfg!(debug_assertions) { 12 } else { 200 }) {
+    for one in 0..number("SEEDS").unwrap_or(if cfg!(debug_assertions) { 6 } else { 200 }) {
         seed(one);
     }
 }

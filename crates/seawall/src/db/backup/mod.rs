@@ -124,7 +124,7 @@ impl Database {
     /// while !backup.step(1 << 20)?.done {}
     /// db.transact(|tx| tx.put(&tree, b"before", b"the end"))?;
     /// let report = backup.end()?;
-    /// assert_eq!(report.end, db.stats().log.head_lsn);
+    /// assert!(report.begin < report.end && report.end <= db.stats().log.head_lsn);
     /// Database::restore(&[&copy], &again)?;
     /// assert!(Database::open(&again)?.begin()?.open_tree("t").is_ok());
     /// # Ok::<(), seawall::Error>(())
