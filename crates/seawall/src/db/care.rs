@@ -113,7 +113,7 @@ impl Database {
         let engine = self.inner.engine();
         engine.admit(&tree.state)?;
         let view = engine.active.view();
-        tree.state.usable(TxnId::NONE, &view)?;
+        tree.state.stands(TxnId::NONE, &view)?;
         let mut found = TreeSample::default();
         found.leaves = tree.state.at.sample_leaves(engine.pool(), count, |node, weight| {
             let leaf = LeafSample::new(node, weight)?;
@@ -148,7 +148,7 @@ impl Database {
         let mut more = true;
         while more {
             let view = engine.active.view();
-            tree.state.usable(TxnId::NONE, &view)?;
+            tree.state.stands(TxnId::NONE, &view)?;
             for _ in 0..LEAVES_A_VIEW {
                 engine.health().check()?;
                 more = verify.step(engine.pool(), |writer| view.sees(writer))?;

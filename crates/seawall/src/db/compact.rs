@@ -77,7 +77,7 @@ impl Database {
         let engine = self.inner.engine();
         engine.admit(&tree.state)?;
         let view = engine.active.view();
-        tree.state.usable(TxnId::NONE, &view)?;
+        tree.state.stands(TxnId::NONE, &view)?;
         tree.state.at.fragmentation(engine.pool())
     }
 
@@ -151,7 +151,7 @@ impl Database {
             Ok(_) | Err(Error::NoSuchTree { .. }) => {}
             Err(error) => return Err(error),
         }
-        tree.state.usable(TxnId::NONE, &self.inner.engine().active.view())?;
+        tree.state.stands(TxnId::NONE, &self.inner.engine().active.view())?;
         // It may have another name by now.
         if tx.txn().trees()?.iter().any(|(_, row)| row.tree == tree.id()) {
             return Ok(());
@@ -164,7 +164,7 @@ fn step(engine: &Engine, tree: &Tree, compaction: &mut Compaction<'_>) -> Result
     let _step = engine.compacting.lock();
     engine.health().check()?;
     let view = engine.active.view();
-    tree.state.usable(TxnId::NONE, &view)?;
+    tree.state.stands(TxnId::NONE, &view)?;
     compaction.step(engine.active.horizon())
 }
 

@@ -179,7 +179,7 @@ impl Shrinking<'_> {
                     engine.health().check()?;
                     let view = engine.active.view();
                     if let Some(handle) = handle {
-                        handle.state.usable(TxnId::NONE, &view)?;
+                        handle.state.stands(TxnId::NONE, &view)?;
                     }
                     let Some(new) = at.relocate(space, fence, &lower, level, near)? else { return Ok(()) };
                     drop((view, step));
@@ -207,7 +207,7 @@ impl Shrinking<'_> {
             let mut high = Vec::new();
             {
                 let view = self.engine.active.view();
-                tree.state.usable(TxnId::NONE, &view)?;
+                tree.state.stands(TxnId::NONE, &view)?;
                 let mut cursor = Cursor::new(tree.state.at);
                 let mut there = cursor.seek(pool, Seek::AtLeast(&key))?;
                 let mut rows = 0;

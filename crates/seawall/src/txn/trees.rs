@@ -159,6 +159,14 @@ impl TreeState {
     /// [`Error::TreeDropped`], [`Error::TreeTooNew`].
     pub fn usable(&self, me: TxnId, view: &View) -> Result<()> {
         self.is_old_enough(me, view)?;
+        self.stands(me, view)
+    }
+
+    /// Whether its pages may be looked at, whatever rows `view` sees in them: for what moves and counts pages.
+    ///
+    /// # Errors
+    /// [`Error::TreeDropped`].
+    pub fn stands(&self, me: TxnId, view: &View) -> Result<()> {
         match self.dropper.load(Ordering::SeqCst) {
             0 => Ok(()),
             dropper if dropper != GONE && TxnId(dropper) != me && !view.sees(TxnId(dropper)) => Ok(()),
