@@ -34,6 +34,8 @@ pub struct Check<'s> {
     /// A bit for each page that something refers to.
     reached: Vec<u64>,
     findings: Vec<Finding>,
+    /// Groups whose maps could not be read when the check began: nothing is said of their pages.
+    unread: Vec<u32>,
     /// The owners of a group's pages, the latest that were asked for; none when the map cannot be read.
     owners: (u32, Vec<TreeId>),
 }
@@ -89,8 +91,10 @@ impl Check<'_> {
             self.owners.0 = group;
             let owners = &mut self.owners.1;
             owners.clear();
-            // An error was found when the check began, or will be by who reads the map.
-            drop(self.space.with_owners(group, |found| owners.extend(found)));
+            if !self.unread.contains(&group) {
+                // What cannot be read only now leaves its pages unjudged, too.
+                drop(self.space.with_owners(group, |found| owners.extend(found)));
+            }
         }
     }
 
@@ -125,7 +129,8 @@ impl Space {
             Ok(TreeId(Field::NextTree.get(&header)))
         })?;
         let reached = vec![0; (self.pages() as usize).div_ceil(64)];
-        let mut check = Check { space: self, reached, findings: Vec::new(), owners: (u32::MAX, Vec::new()) };
+        let mut check =
+            Check { space: self, reached, findings: Vec::new(), unread: Vec::new(), owners: (u32::MAX, Vec::new()) };
         // While pages are set aside the index and the maps need not agree.
         let mut compared = (self.index.lock().aside() == 0).then(Comparison::default);
         let (per_extent, per_group) = (self.shape.extent_pages, self.shape.group_pages / self.shape.extent_pages);
@@ -134,6 +139,7 @@ impl Space {
             let mut owners = Vec::new();
             if let Err(error) = self.with_owners(group, |found| owners.extend_from_slice(found)) {
                 compared = None;
+                check.unread.push(group);
                 check.fail(map, &error);
                 continue;
             }
