@@ -194,7 +194,7 @@ impl Cursor {
             filled?;
             self.ahead.came_to(pool, page::number(&self.copy));
             let node = Node::open(&self.copy)?;
-            // A page of long ago, where the disk lost a write, would lead to itself for ever.
+            // Where the disk has lost a write, an old version of a page may lead to itself: the scan would not end.
             if !node.covers(&self.fence) {
                 return Err(node.damaged("the key that led to it is not one of its own").into());
             }

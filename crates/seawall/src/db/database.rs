@@ -13,6 +13,7 @@ use crate::counted::Mutex;
 use crate::error::{Error, Result};
 use crate::format::TreeId;
 use crate::txn::{Engine, TreeState, TxOptions, Txn};
+use seawall_io::InUse;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,6 +84,7 @@ pub(super) struct Inner {
     prepared: Prepared,
     threads: Mutex<Option<Threads>>,
     publisher: Mutex<Option<Publisher>>,
+    in_use: Mutex<Option<InUse>>,
     closed: AtomicBool,
     /// Counts waits before a transaction is run again: what the length of the next one is drawn from.
     backed_off: AtomicU64,
@@ -103,6 +105,7 @@ impl Inner {
         counts: Arc<Counts>,
         prepared: Prepared,
         threads: Option<Threads>,
+        in_use: InUse,
     ) -> Self {
         Self {
             path,
@@ -112,6 +115,7 @@ impl Inner {
             prepared,
             threads: Mutex::new(threads),
             publisher: Mutex::default(),
+            in_use: Mutex::new(Some(in_use)),
             closed: AtomicBool::new(false),
             backed_off: AtomicU64::new(0),
         }
@@ -180,6 +184,7 @@ impl Inner {
         if let Some(publisher) = publisher {
             publisher.stop();
         }
+        self.in_use.lock().take();
         closed
     }
 }
