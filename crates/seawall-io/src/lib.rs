@@ -42,7 +42,7 @@ pub use method::{EffectiveMode, FlushMethod, UnknownFlushMethod};
 pub use os::limits::raise_descriptor_limit;
 pub use os::{Backend, BackendUnavailable, OsDisk, UnknownBackend};
 pub use prealloc::{FILLING, Fill, FillOptions, FillStep, STEP_BYTES, recycle, sweep};
-pub use process::{Process, ProcessGate};
+pub use process::{InUse, Process, ProcessGate};
 pub use stats::{CellSnapshot, GROUPING_POWER, IoSnapshot, IoStats, MAX_VALUE_POWER};
 
 /// The README's example, tested.

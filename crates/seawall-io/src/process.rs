@@ -4,6 +4,8 @@
 //!    files that the parent has open. A handle remembers its [`Process`] and asks [`Process::is_current`] before it touches anything.
 //! 2. That is one load: a handler of the C library counts up in each child. A child that was made by the bare system call, without the C library, is
 //!    not noticed.
+//! 3. The child of a process that held an [`InUse`] holds none, ever. Locks have queues of waiting threads in memory that all of them share. The
+//!    copies of those threads never leave the queues, and a new thread of the child gets the memory of one of them: it would not be woken.
 
 use crate::os::sys;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,5 +69,30 @@ impl ProcessGate {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.load(Ordering::SeqCst) == CLOSED
+    }
+}
+
+/// Something whose locks several threads of this process wait for, from its making until it is dropped.
+#[derive(Debug)]
+pub struct InUse(Process);
+
+impl InUse {
+    /// `None` in a process that was forked from one that held one.
+    #[must_use]
+    pub fn new() -> Option<Self> {
+        let process = Process::current();
+        if sys::FORKED_IN_USE.load(Ordering::Relaxed) {
+            return None;
+        }
+        sys::IN_USE.fetch_add(1, Ordering::Relaxed);
+        Some(Self(process))
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if self.0.is_current() {
+            sys::IN_USE.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

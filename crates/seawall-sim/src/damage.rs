@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 /// disk.read_at(&file, 0, &mut block)?;
 /// let damage = &disk.damage()[0];
 /// assert_eq!((damage.kind, damage.wanted[0], damage.found[0]), (FaultKind::LostWrite, 1, 0));
-/// assert_eq!(damage.reads.len(), 1, "somebody has read the old bytes");
+/// assert_eq!(damage.reads.len(), 1, "a program has read the old bytes");
 /// # Ok::<(), seawall_io::IoError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

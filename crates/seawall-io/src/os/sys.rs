@@ -4,7 +4,7 @@
 use rustix::fd::{AsRawFd as _, BorrowedFd};
 use rustix::io::Errno;
 use std::sync::Once;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// `RWF_DONTCACHE` (Linux 6.14).
 pub(crate) const RWF_DONTCACHE: u32 = 0x80;
@@ -18,6 +18,10 @@ const SYS_CACHESTAT: libc::c_long = 451;
 /// How often the C library has forked on the way from the process in which counting began to this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
+/// How many in this process have locks that other threads may wait for, and whether there were any when it was forked.
+pub(crate) static IN_USE: AtomicU64 = AtomicU64::new(0);
+pub(crate) static FORKED_IN_USE: AtomicBool = AtomicBool::new(false);
+
 /// How many forks were counted between the first process that counted and this one.
 #[inline]
 pub(crate) fn forks() -> u64 {
@@ -28,10 +32,13 @@ pub(crate) fn forks() -> u64 {
 pub(crate) fn count_forks() {
     extern "C" fn in_child() {
         FORKS.fetch_add(1, Ordering::Relaxed);
+        if IN_USE.load(Ordering::Relaxed) > 0 {
+            FORKED_IN_USE.store(true, Ordering::Relaxed);
+        }
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the handler does nothing but to add to an atomic, which is allowed in a child of a process with threads, and it is never unloaded.
+        // SAFETY: the handler changes atomics and nothing else, which is allowed in a child of a process with threads, and it is never unloaded.
         let answer = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         assert_eq!(answer, 0, "no memory for a handler of fork");
     });

@@ -340,8 +340,8 @@ impl Cursor {
             self.fence = fence;
             slot = filled?;
             self.ahead.came_to(pool, page::number(&self.copy));
-            // A page of long ago, where the disk lost a write, would lead to itself for ever.
             let node = Node::open(&self.copy)?;
+            // Where the disk has lost a write, an old version of a page may lead to itself: the scan would not end.
             if !node.covers(&self.fence) {
                 return Err(node.damaged("the key that led to it is not one of its own").into());
             }

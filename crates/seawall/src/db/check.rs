@@ -210,6 +210,8 @@ fn all(work: &Work, last: bool) -> Result<Found> {
     found.retain(|f| f.part == Part::Page || !damaged.contains(&f.page));
     found.sort_by_key(|f| (f.part, f.page));
     found.dedup();
+    // A write may have failed since.
+    engine.health().check()?;
     Ok(Found { findings: found, unquiet: unquiet() })
 }
 

@@ -15,6 +15,7 @@ use crate::counted::Mutex;
 use crate::error::{Error, Result};
 use crate::format::TreeId;
 use crate::txn::{Engine, Names, TreeState, TxOptions, Txn};
+use seawall_io::InUse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -96,6 +97,7 @@ pub(super) struct Inner {
     pub teller: Teller,
     threads: Mutex<Option<Threads>>,
     publisher: Mutex<Option<Publisher>>,
+    in_use: Mutex<Option<InUse>>,
     closed: AtomicBool,
     pub shutdown: Shutdown,
     /// Counts waits before a transaction is run again: what the length of the next one is drawn from.
@@ -127,6 +129,7 @@ impl Inner {
         counts: Arc<Counts>,
         prepared: Prepared,
         threads: Option<Threads>,
+        in_use: InUse,
     ) -> Self {
         Self {
             path,
@@ -137,6 +140,7 @@ impl Inner {
             teller: Teller::default(),
             threads: Mutex::new(threads),
             publisher: Mutex::default(),
+            in_use: Mutex::new(Some(in_use)),
             closed: AtomicBool::new(false),
             shutdown: Shutdown::default(),
             backed_off: AtomicU64::new(0),
@@ -241,6 +245,7 @@ impl Inner {
         if let Some(publisher) = publisher {
             publisher.stop();
         }
+        self.in_use.lock().take();
         closed
     }
 }

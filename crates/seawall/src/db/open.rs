@@ -27,6 +27,7 @@ use crate::mutants::{Mutant, Planted};
 use crate::recovery;
 use crate::space::{Purpose, Space};
 use crate::txn::{ActiveSet, Engine, Instance, LockConfig, LockTable, OpenState, OpenStream, Trees, Txn, UndoStore};
+use seawall_io::InUse;
 use seawall_io::probe::{self, BlockDevice, Finding};
 use seawall_io::{Clock, Disk, FlushMethod, IoStats, OsDisk, SystemClock};
 use std::collections::BTreeMap;
@@ -156,14 +157,15 @@ impl Database {
 
     fn open_settled(env: Env, path: &Path, mut options: Options, memory: &MemoryLimit) -> Result<Self> {
         refuse_atomic(&options)?;
+        let in_use = InUse::new().ok_or_else(forked_in_use)?;
         let clock = env.clock.clone();
         loop {
             if while_locked(&*clock, || marker::look(&env.disk, path))? == Found::Whole {
-                return Opening::existing(env, path, &mut options, memory)?.finish(options);
+                return Opening::existing(env, path, &mut options, memory)?.finish(options, in_use);
             }
             options.settle(memory)?;
             if let Some(marker) = while_locked(&*clock, || Marker::take(&env.disk, path, &options.log_dir_of(path)))? {
-                return Opening::new(env, path, &options, marker)?.finish(options);
+                return Opening::new(env, path, &options, marker)?.finish(options, in_use);
             }
         }
     }
@@ -338,7 +340,7 @@ impl Opening {
         Ok(Self { env, path: path.into(), space, undo, next_txn: TxnId(next), open })
     }
 
-    fn finish(self, options: Options) -> Result<Database> {
+    fn finish(self, options: Options, in_use: InUse) -> Result<Database> {
         let Self { env, path, space, undo, next_txn, open } = self;
         let active = ActiveSet::new(env.clock.clone());
         let forgotten = |stream: &&OpenStream| {
@@ -395,8 +397,14 @@ impl Opening {
         let prepared = Arc::new(Mutex::new(prepared));
         let log_dir = options.log_dir_of(&path);
         let counts = Arc::new(Counts::new(env.disk, &path, log_dir, work.clone(), prepared.clone()));
-        Ok(Database::new(Inner::new(path, work, options, counts, prepared, threads)))
+        Ok(Database::new(Inner::new(path, work, options, counts, prepared, threads, in_use)))
     }
+}
+
+fn forked_in_use() -> Error {
+    let why = "this process was forked from one that had a database open: threads that were not copied still stand in the queues of its locks, so that \
+               its own might wait for ever. Fork before any database is opened (or after all are closed), or execute a program in the child";
+    Error::Usage(why.into())
 }
 
 /// The system starts no more threads.

@@ -342,7 +342,8 @@ impl Database {
         if self.here().is_ok() { self.inner.counts.gather() } else { Stats::default() }
     }
 
-    /// Space that a tree owns, bytes; 0 for a tree of another database or opening, and in a forked process. Looks nothing up.
+    /// Space that a tree owns, bytes, as far as the space maps have been read (`space.unread_bytes`); 0 for a tree of another database or opening, and
+    /// in a forked process. Looks nothing up.
     #[must_use]
     pub fn tree_bytes(&self, tree: &super::database::Tree) -> u64 {
         if self.inner.engine().admit(&tree.state).is_err() {

@@ -3,7 +3,7 @@
 //! 1. A check begins with the owners of all pages. Each layer reports every page it reaches; what is left over in the
 //!    end is lost.
 //! 2. Everything found is collected: the first finding ends nothing.
-//! 3. It wants a quiet database: nobody may change owners meanwhile. It holds one bit for each page, and reads each owner from its map.
+//! 3. It wants a quiet database: no owner may change meanwhile. It holds one bit for each page, and reads each owner from its map.
 
 use super::Space;
 use super::header::{self, Field};
@@ -31,11 +31,20 @@ impl fmt::Display for Finding {
 #[derive(Debug)]
 pub struct Check<'s> {
     space: &'s Space,
+    /// Those that the file had when it began: of the others only what is referred to is looked at.
+    pages: u32,
     /// A bit for each page that something refers to.
     reached: Vec<u64>,
     findings: Vec<Finding>,
+    /// Groups whose maps could not be read, each a finding: nothing is said of their pages.
+    unread: Vec<u32>,
     /// The owners of a group's pages, the latest that were asked for; none when the map cannot be read.
     owners: (u32, Vec<TreeId>),
+}
+
+/// Where a page's bit is: the word, and the bit in it.
+fn place(page: PageId) -> (usize, u64) {
+    (page.0 as usize / 64, 1 << (page.0 % 64))
 }
 
 impl Check<'_> {
@@ -62,7 +71,11 @@ impl Check<'_> {
             self.find(page, format!("tree {tree} refers to it, but the file ends before"));
             return false;
         }
-        let (word, bit) = (page.0 as usize / 64, 1 << (page.0 % 64));
+        let (word, bit) = place(page);
+        if word >= self.reached.len() {
+            // The file has grown since.
+            self.reached.resize(word + 1, 0);
+        }
         let again = self.reached[word] & bit != 0;
         self.reached[word] |= bit;
         // Of a page whose map cannot be read nothing is known: the map is a finding by itself.
@@ -83,27 +96,34 @@ impl Check<'_> {
         self.owners.1.get(shape.index_of(page) as usize).copied()
     }
 
-    /// Reads the owners of a group.
+    /// Reads the owners of a group; none, and a finding, when that cannot be done.
     fn read(&mut self, group: u32) {
-        if self.owners.0 != group {
-            self.owners.0 = group;
-            let owners = &mut self.owners.1;
-            owners.clear();
-            // An error was found when the check began, or will be by who reads the map.
-            drop(self.space.with_owners(group, |found| owners.extend(found)));
+        if self.owners.0 == group {
+            return;
+        }
+        self.owners.0 = group;
+        let owners = &mut self.owners.1;
+        owners.clear();
+        if self.unread.contains(&group) {
+            return;
+        }
+        if let Err(error) = self.space.with_owners(group, |found| owners.extend_from_slice(found)) {
+            self.unread.push(group);
+            self.fail(self.space.shape.map_of_group(group), &error);
         }
     }
 
     /// Ends it: what is owned and was not reached is lost. `dropped` are the trees whose pages are still to be freed.
     #[must_use]
     pub fn finish(mut self, dropped: &[TreeId]) -> Vec<Finding> {
-        for group in 0..self.space.shape.groups(self.space.pages()) {
+        for group in 0..self.space.shape.groups(self.pages) {
             self.read(group);
             let owners = std::mem::take(&mut self.owners.1);
-            for (page, &owner) in (group * self.space.shape.group_pages..).zip(&owners) {
-                let reached = self.reached[page as usize / 64] & (1 << (page % 64)) != 0;
+            for (page, &owner) in (group * self.space.shape.group_pages..self.pages).map(PageId).zip(&owners) {
+                let (word, bit) = place(page);
+                let reached = self.reached[word] & bit != 0;
                 if owner != TreeId::FREE && !reached && !dropped.contains(&owner) {
-                    self.find(PageId(page), format!("it belongs to tree {owner}, but nothing refers to it"));
+                    self.find(page, format!("it belongs to tree {owner}, but nothing refers to it"));
                 }
             }
             self.owners = (u32::MAX, owners);
@@ -118,25 +138,32 @@ impl Space {
     /// # Errors
     /// [`Error::Io`], [`Error::Corrupt`] when the header page cannot be read. A map that cannot be is a finding.
     pub fn check(&self) -> Result<Check<'_>> {
-        self.learn_all()?;
         let next_tree = self.pool.retry(|| {
             let header = self.pool.shared(header::PAGE)?;
             header::verify(&header).map_err(|why| Error::bad_page(header::PAGE, why))?;
             Ok(TreeId(Field::NextTree.get(&header)))
         })?;
-        let reached = vec![0; (self.pages() as usize).div_ceil(64)];
-        let mut check = Check { space: self, reached, findings: Vec::new(), owners: (u32::MAX, Vec::new()) };
-        // While pages are set aside the index and the maps need not agree.
-        let mut compared = (self.index.lock().aside() == 0).then(Comparison::default);
+        let pages = self.pages();
+        let mut check = Check {
+            space: self,
+            pages,
+            reached: vec![0; (pages as usize).div_ceil(64)],
+            findings: Vec::new(),
+            unread: Vec::new(),
+            owners: (u32::MAX, Vec::new()),
+        };
+        // The index must know all maps; and while pages are set aside it need not agree with them.
+        let known = self.learn_all().is_ok() && self.index.lock().aside() == 0;
+        let mut compared = known.then(Comparison::default);
         let (per_extent, per_group) = (self.shape.extent_pages, self.shape.group_pages / self.shape.extent_pages);
-        for group in 0..self.shape.groups(self.pages()) {
+        for group in 0..self.shape.groups(pages) {
             let (first, map) = (group * self.shape.group_pages, self.shape.map_of_group(group));
-            let mut owners = Vec::new();
-            if let Err(error) = self.with_owners(group, |found| owners.extend_from_slice(found)) {
+            check.read(group);
+            if check.unread.contains(&group) {
                 compared = None;
-                check.fail(map, &error);
                 continue;
             }
+            let owners = check.owners.1.clone();
             for (page, &owner) in (first..).map(PageId).zip(&owners) {
                 if page == header::PAGE || page == map {
                     check.reach(page, TreeId::SYSTEM);

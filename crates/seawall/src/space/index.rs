@@ -8,13 +8,14 @@
 //! 3. `whole` and `headed` hold exactly the wholly free extents, without and with a map; a partial set holds exactly the
 //!    extents of its owner with a free page.
 //! 4. Of an *unread* extent only the place is known: it has no free page to give, its pages count for no tree, and what is freed there changes
-//!    nothing. It is read under a latch of its map, so that each change of an owner comes wholly before or wholly after.
+//!    nothing. It is read under a latch of its map: each change of an owner comes wholly before or wholly after. Unread extents follow each other.
 //! 5. Nothing here waits: the mutex around it is innermost, and is never held across a latch or a read.
 
 use super::map::Shape;
 use crate::format::{PageId, TreeId};
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 
 /// Pages a tree may have before it is given extents of its own.
 pub(super) const SMALL_TREE_PAGES: u32 = 32;
@@ -25,14 +26,13 @@ struct Extent {
     free: u16,
 }
 
-/// Whose an extent is: a tree's id, or one of those below.
+/// Whose an extent is: a tree's id, or one of the two below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Owner(u32);
 
 impl Owner {
     const NOBODY: Self = Self(0);
     const SHARED: Self = Self(u32::MAX);
-    const UNREAD: Self = Self(u32::MAX - 1);
 }
 
 const _: () = assert!(size_of::<Extent>() == 8);
@@ -71,8 +71,8 @@ pub(super) struct Index {
     /// Where the search for any free page goes on.
     rover: u32,
     free: u64,
-    /// How many extents are unread.
-    unread: u32,
+    /// The extents that are unread.
+    unread: Range<u32>,
 }
 
 /// The member of `set` below `fence` nearest behind `at`, else the nearest before.
@@ -94,7 +94,7 @@ impl Index {
             fence: u32::MAX,
             rover: 0,
             free: 0,
-            unread: 0,
+            unread: 0..0,
         }
     }
 
@@ -107,30 +107,27 @@ impl Index {
         self.extents.push(extent);
     }
 
-    /// Adds extents that are unread.
+    /// Adds extents that are unread. Once, before others follow.
     pub(super) fn add_unread(&mut self, extents: u32) {
-        let all = self.extents.len() + extents as usize;
-        self.extents.resize(all, Extent { owner: Owner::UNREAD, free: 0 });
-        self.unread += extents;
+        let first = self.extents();
+        self.unread = first..first + extents;
+        self.extents.resize(self.unread.end as usize, Extent { owner: Owner::NOBODY, free: 0 });
     }
 
-    /// Learns the owners of the pages of a group, from its first extent on; nothing of extents that are known. A latch of its map is held.
-    pub(super) fn learn(&mut self, first: u32, owners: &[TreeId]) {
-        let extents = (first..).zip(owners.chunks_exact(self.shape.extent_pages as usize));
-        let mut learned = SmallVec::<[u32; 64]>::new();
-        for (number, owners) in extents {
-            if self.extents[number as usize].owner == Owner::UNREAD {
-                self.extents[number as usize] = self.look(owners.iter().copied());
-                learned.push(number);
-            }
+    /// Learns the owners of the pages of the next unread extents. A latch of their map is held.
+    pub(super) fn learn(&mut self, owners: &[TreeId]) {
+        let first = self.unread.start;
+        for owners in owners.chunks_exact(self.shape.extent_pages as usize) {
+            self.extents[self.unread.start as usize] = self.look(owners.iter().copied());
+            self.unread.start += 1;
         }
-        self.unread -= learned.len() as u32;
-        self.settle(learned.into_iter());
+        debug_assert!(self.unread.start <= self.unread.end, "they were unread");
+        self.settle(first..self.unread.start);
     }
 
-    /// How many extents are unread.
-    pub(super) fn unread(&self) -> u32 {
-        self.unread
+    /// The extents that are unread.
+    pub(super) fn unread(&self) -> Range<u32> {
+        self.unread.clone()
     }
 
     /// Counts the pages of an extent.
@@ -168,12 +165,9 @@ impl Index {
     }
 
     /// Decides whose these extents are, which were added.
-    pub(super) fn settle(&mut self, extents: impl Iterator<Item = u32>) {
+    pub(super) fn settle(&mut self, extents: Range<u32>) {
         for number in extents {
             let mut owner = self.extents[number as usize].owner;
-            if owner == Owner::UNREAD {
-                continue;
-            }
             if owner != Owner::NOBODY && owner != Owner::SHARED {
                 let large = self.trees.get(&TreeId(owner.0)).is_some_and(|t| t.pages > SMALL_TREE_PAGES);
                 if !large {
@@ -365,7 +359,7 @@ impl Index {
 
     /// Pages of `extent` that were `tree`'s, or claimed for it, are free again.
     pub(super) fn release(&mut self, tree: TreeId, extent: u32, count: u16) {
-        if self.extents[extent as usize].owner == Owner::UNREAD {
+        if self.unread.contains(&extent) {
             return;
         }
         self.unfile(extent);

@@ -1,7 +1,8 @@
 //! Which page belongs to whom. See docs/engine.md, "Space".
 //!
 //! 1. A page's owner is what its group's space map says; the maps are pages, changed only through redo. Everything in
-//!    memory is rebuilt from them: by [`Space::open`] from so many, from the others when space is wanted or the background has time.
+//!    memory is rebuilt from them: from the first ones by [`Space::open`], from the others by [`Space::learn_some`], when space is wanted or
+//!    the background has time.
 //! 2. Reserve before latching, take inside the mini-transaction. A page set aside is in nobody's map entry, so a crash
 //!    gives it back.
 //! 3. The latches of space come after all others of a mini-transaction: the header page first, then maps, then fresh
@@ -67,8 +68,6 @@ pub struct Space {
     growing: Role,
     /// Backups under way: the file does not become shorter (`shrink.rs`, 5).
     file_holds: AtomicU32,
-    /// The first group whose map may be unread. Changed under the role of growing.
-    unread: AtomicU32,
     growth: Mutex<Growth>,
     /// Most pages of one step of growth that was not asked for.
     grow_pages_max: AtomicU32,
@@ -166,34 +165,24 @@ impl Space {
             let extents = index.extents();
             index.settle(0..extents);
         }
-        space.unread.store(early, Relaxed);
         space.nothing_beyond()?;
         Ok(space)
     }
 
     /// Reads some of the maps that are unread; whether there were any. The caller has the role of growing; no latch may be held.
     fn learn_some(&self) -> Result<bool> {
-        if self.index.lock().unread() == 0 {
+        let (unread, per_group) = (self.index.lock().unread(), self.shape.group_pages / self.shape.extent_pages);
+        let (first, last) = (unread.start / per_group, unread.end / per_group);
+        let some = first..last.min(first + READ_LATER);
+        if some.is_empty() {
             return Ok(false);
         }
-        let first = self.unread.load(Relaxed);
-        let some = first..self.shape.groups(self.pages()).min(first + READ_LATER);
         let mut ahead = Stream::default().sure();
         ahead.name(some.clone().map(|group| self.shape.map_of_group(group)));
         for group in some {
             ahead.next_is_due(&self.pool, usize::MAX);
-            let number = self.shape.map_of_group(group);
-            let first = group * self.shape.group_pages;
-            self.pool.retry(|| {
-                let map = self.pool.shared(number)?;
-                map::verify(&map).map_err(|why| Error::bad_page(number, why))?;
-                let count = (self.pages() - first).min(self.shape.group_pages) as u16;
-                let owners: Vec<_> = (0..count).map(|index| map::owner(&map, index)).collect();
-                self.index.lock().learn(first / self.shape.extent_pages, &owners);
-                Ok(())
-            })?;
-            ahead.came_to(number);
-            self.unread.store(group + 1, Relaxed);
+            self.with_owners(group, |owners| self.index.lock().learn(owners))?;
+            ahead.came_to(self.shape.map_of_group(group));
         }
         Ok(true)
     }
@@ -210,7 +199,7 @@ impl Space {
 
     /// Pages whose maps have not been read since the opening: they count as in use, and for no tree.
     pub fn unread_pages(&self) -> u64 {
-        u64::from(self.index.lock().unread()) * u64::from(self.shape.extent_pages)
+        self.index.lock().unread().len() as u64 * u64::from(self.shape.extent_pages)
     }
 
     /// The last map gives no page away that the file does not have yet: growth takes all of them for free.
@@ -236,7 +225,6 @@ impl Space {
             index: Mutex::new(Index::new(shape)),
             growing: Role::default(),
             file_holds: AtomicU32::new(0),
-            unread: AtomicU32::new(0),
             growth: Mutex::default(),
             grow_pages_max: AtomicU32::new((grow::GROW_BYTES_MAX / pool.page_bytes() as u64) as u32),
             sweeps: Mutex::default(),
@@ -267,7 +255,7 @@ impl Space {
     /// Whether a tree may own more pages than so many. Takes a short mutex, reads nothing.
     pub fn may_own_more(&self, tree: TreeId, pages: u64) -> bool {
         let index = self.index.lock();
-        index.unread() > 0 || u64::from(index.pages_of(tree)) > pages
+        !index.unread().is_empty() || u64::from(index.pages_of(tree)) > pages
     }
 
     // --- the header page
@@ -380,17 +368,18 @@ impl Space {
         Ok(())
     }
 
-    /// Calls `visit` once with the owners of a group's pages, as far as the file goes.
-    fn with_owners(&self, group: u32, visit: impl FnOnce(&[TreeId])) -> Result<()> {
+    /// Calls `visit` once with the owners of a group's pages, as far as the file goes, under a latch of the map: it waits for nothing.
+    fn with_owners(&self, group: u32, mut visit: impl FnMut(&[TreeId])) -> Result<()> {
         let number = self.shape.map_of_group(group);
         let count = (self.pages() - group * self.shape.group_pages).min(self.shape.group_pages) as u16;
-        let owners = self.pool.retry(|| {
+        let mut owners = Vec::with_capacity(usize::from(count));
+        self.pool.retry(|| {
             let map = self.pool.shared(number)?;
             map::verify(&map).map_err(|why| Error::bad_page(number, why))?;
-            Ok((0..count).map(|index| map::owner(&map, index)).collect::<Vec<_>>())
-        })?;
-        visit(&owners);
-        Ok(())
+            owners.extend((0..count).map(|index| map::owner(&map, index)));
+            visit(&owners);
+            Ok(())
+        })
     }
 
     /// Latches the header page, then the maps of `pages`. Nothing of space stops this mini-transaction afterwards, as

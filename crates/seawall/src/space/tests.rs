@@ -64,7 +64,8 @@ use crate::buffer::MtrSize;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg as Dice;
-use seawall_sim::SimDisk;
+use seawall_io::Op;
+use seawall_sim::{Fault, SimDisk};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What an owner writes into its page first.
@@ -374,6 +375,41 @@ fn maps_that_are_read_later_say_what_those_read_early_would() {
         assert_sound(&space);
         assert_eq!(space.free_pages(), Space::open(running.pool.clone()).expect("it opens").free_pages());
     }
+}
+
+/// A map that cannot be read is a finding, and nothing is said of its pages; also where a check is the first to read it.
+#[test]
+fn a_check_that_cannot_read_maps_says_so_and_nothing_else() {
+    let machine = Machine::new(1, 96);
+    let running = machine.create();
+    let space = create(&running, 20_000);
+    for near in (0..20_000).step_by(1000).map(PageId) {
+        take(&space, TreeId(16), near, 8, Purpose::Grow).expect("there is room");
+    }
+    running.pool.flush_all().expect("the disk is well");
+    running.process.dies_of(SimDisk::power_cut);
+    let again = machine.recover(redo_stamped).expect("it is recovered");
+    let space = Space::open_reading(again.pool.clone(), 1).expect("it opens");
+    machine.disk.inject(Fault::eio().on(Op::Read));
+    let mut check = space.check().expect("the header can be read");
+    check.reach(PageId(19_000), TreeId(17));
+    let found = check.finish(&[TreeId(16)]);
+    assert!(found.len() > 10, "{found:?}");
+    for finding in found {
+        assert!(finding.page == space.map_of(finding.page).unwrap() && finding.what.contains("os error"), "{finding}");
+    }
+}
+
+/// The background makes the file longer whenever it likes.
+#[test]
+fn the_file_may_grow_while_a_check_looks_at_it() {
+    let running = Machine::new(1, 64).create();
+    let space = create(&running, 256);
+    let mut check = space.check().expect("the header can be read");
+    let taken = take(&space, TreeId(16), PageId(0), 3000, Purpose::Grow).expect("it grows");
+    assert!(check.reach(taken[2999], TreeId(16)));
+    assert!(!check.reach(taken[2999], TreeId(16)), "again");
+    assert!(check.finish(&[]).iter().all(|finding| finding.page.0 < 256 || finding.page == taken[2999]));
 }
 
 #[test]

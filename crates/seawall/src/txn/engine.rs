@@ -73,8 +73,8 @@ impl Instance {
 
 #[cold]
 fn elsewhere() -> Error {
-    let why = "the database was opened by another process, from which this one was forked: its handles cannot be used here. Open the database \
-               after the fork, in the process that is to use it";
+    let why = "the database was opened by another process, from which this one was forked: its handles cannot be used here. Fork before \
+               the database is opened, or execute a program in the child";
     Error::Usage(why.into())
 }
 

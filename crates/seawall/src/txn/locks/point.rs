@@ -36,10 +36,10 @@ struct Holder {
     since: u32,
 }
 
-/// Of a tree and a key. XXH3 adds its seed to a constant and combines the sum and a short key by exclusive or: seeds that are near each other make
-/// short keys of different trees collide. So the tree is multiplied by `factor`, which is odd, into all bits.
+/// The hash of a key in a tree. XXH3 adds its seed to a constant and combines the sum with a short key by exclusive or, so that seeds near each other
+/// give short keys of different trees the same hash. The tree's id is therefore multiplied by `factor`, an odd number that reaches all bits.
 pub(super) fn hash(tree: TreeId, key: &[u8], factor: u64) -> u64 {
-    xxh3_64_with_seed(key, (u64::from(tree.0) + 1).wrapping_mul(factor))
+    xxh3_64_with_seed(key, u64::from(tree.0).wrapping_mul(factor))
 }
 
 /// A second hash, by which a holder knows its key: a point is given back for a key only if no other key with the same hash needs it.
