@@ -1,37 +1,41 @@
 //! What threads that work on different rows still share: cache lines that both write, mutexes, allocations. `make contention` runs it.
 //!
-//! Two threads do the same on rows of different leaves, the one after the other while the first sleeps. Background work stands still
-//! meanwhile.
+//! Two threads do the same on rows of different leaves. They take turns: both begin and change a row, then both commit, so that both have a
+//! transaction open, as threads that run at the same time have. As many operations as are counted come before, uncounted. Background work stands
+//! still meanwhile.
 //!
 //! - *Shared writes* are taken from the machine code, not from annotations: the run is repeated under valgrind's lackey, which names each
 //!   store that the program makes. A cache line counts as shared when both threads write to it during their operations; counted is how many
 //!   such lines an operation writes (each has to come from the other processor), and how many stores it makes to them. So locks, reference
 //!   counts, latches and the data under a mutex all count, and a thread's own stripe, slot, leaf, undo page, stack or heap does not. Writes
-//!   that the kernel makes are not seen.
+//!   that the kernel makes are not seen. Below the table stands which functions write the shared lines.
 //! - *Locks* are counted by the feature `contention` (`src/counted.rs`), *allocations* by this program's allocator.
 //!
 //! ```text
 //! cargo run --release -p seawall --features contention --example contention
-//! DETAIL=1 cargo run ...        # and where the shared lines are written
+//! DETAIL=1 cargo run ...        # and each shared line, with the places in the code
 //! ```
 #![allow(unsafe_code)]
 
-use seawall::{Background, Database, Durability, Env, Options, Result, Tree, TxOptions, locks_taken};
+use seawall::{Background, Database, Durability, Env, Options, Result, Transaction, Tree, TxOptions, locks_taken};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Operations of each thread that are counted, after as many that are not.
 const OPS: usize = 32;
 const THREADS: usize = 2;
 const ROWS: u64 = 1000;
 const VALUE: [u8; 100] = [7; 100];
+/// Longer than a thread takes to fall asleep, under valgrind too.
+const HANDOVER: Duration = Duration::from_millis(20);
 
 /// What is measured, with the most that an operation may need: shared lines, locks, allocations.
 const KINDS: [(&str, [f64; 3]); 3] = [
@@ -67,13 +71,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Written before and after each counted operation: `[kind][thread][begin, end]`. Apart from everything else.
+/// Written around what is counted: `[kind][thread][an operation begins, it stops, it goes on]`. Apart from everything else.
 #[repr(align(128))]
-struct Marks([AtomicU64; KINDS.len() * THREADS * 2]);
-static MARKS: Marks = Marks([const { AtomicU64::new(0) }; KINDS.len() * THREADS * 2]);
+struct Marks([AtomicU64; KINDS.len() * THREADS * 3]);
+static MARKS: Marks = Marks([const { AtomicU64::new(0) }; KINDS.len() * THREADS * 3]);
+const BEGINS: usize = 0;
+const STOPS: usize = 1;
+const GOES_ON: usize = 2;
 
-fn mark(kind: usize, thread: usize, end: usize) {
-    MARKS.0[(kind * THREADS + thread) * 2 + end].store(1, Ordering::Relaxed);
+fn mark(kind: usize, thread: usize, what: usize) {
+    MARKS.0[(kind * THREADS + thread) * 3 + what].store(1, Ordering::Relaxed);
 }
 
 fn key(thread: usize, i: usize) -> [u8; 8] {
@@ -81,19 +88,35 @@ fn key(thread: usize, i: usize) -> [u8; 8] {
     (thread as u64 * (ROWS / 2) + (i as u64 * 37) % (ROWS / 2)).to_be_bytes()
 }
 
-fn once(db: &Database, tree: &Tree, kind: usize, thread: usize, i: usize) -> Result<()> {
+/// In how many turns an operation is done.
+fn turns(kind: usize) -> usize {
+    if kind == 0 { 1 } else { 2 }
+}
+
+/// One turn of an operation. `open` is the thread's transaction between its turns.
+fn turn(
+    db: &Database,
+    tree: &Tree,
+    kind: usize,
+    key: &[u8],
+    turn: usize,
+    open: &mut Option<Transaction>,
+) -> Result<()> {
     if kind == 0 {
-        assert_eq!(db.get_with(tree, &key(thread, i), <[u8]>::len)?, Some(VALUE.len()));
+        assert_eq!(db.get_with(tree, key, <[u8]>::len)?, Some(VALUE.len()));
         return Ok(());
+    }
+    if turn == 1 {
+        return open.take().map_or(Ok(()), Transaction::commit);
     }
     let durability = if kind == 1 { Durability::Deferred } else { Durability::Flushed };
     let mut tx = db.begin_with(TxOptions { durability: Some(durability), ..TxOptions::default() })?;
-    tx.put(tree, &key(thread, i), &VALUE)?;
-    tx.commit()
+    tx.put(tree, key, &VALUE)?;
+    *open = Some(tx);
+    Ok(())
 }
 
-/// What the operations of one thread took: locks, allocations. It begins when it is told to, and tells when it is done; then it sleeps,
-/// alive, so that nothing of its own goes to the other.
+/// What the operations of one thread took: locks, allocations. It does a turn whenever it is told to.
 fn work(
     db: &Database,
     tree: &Tree,
@@ -102,21 +125,27 @@ fn work(
     go: &Receiver<()>,
     done: &Sender<()>,
 ) -> Result<[u64; 2]> {
-    go.recv().expect("it is told to begin");
-    let mut sums = [0; 2];
+    let (mut sums, mut open) = ([0; 2], None);
     for i in 0..2 * OPS {
-        let before = [locks_taken(), ALLOCATIONS.get()];
-        if i >= OPS {
-            mark(kind, thread, 0);
+        let key = key(thread, i);
+        for which in 0..turns(kind) {
+            go.recv().expect("it is told to go on");
+            // The thread that told it falls asleep meanwhile: what it writes on the way is not this operation's.
+            std::thread::sleep(HANDOVER);
+            let before = [locks_taken(), ALLOCATIONS.get()];
+            if i >= OPS {
+                mark(kind, thread, if which == 0 { BEGINS } else { GOES_ON });
+            }
+            let result = turn(db, tree, kind, &key, which, &mut open);
+            if i >= OPS {
+                mark(kind, thread, STOPS);
+                sums = [sums[0] + locks_taken() - before[0], sums[1] + ALLOCATIONS.get() - before[1]];
+            }
+            result?;
+            done.send(()).expect("somebody waits for it");
         }
-        let result = once(db, tree, kind, thread, i);
-        if i >= OPS {
-            mark(kind, thread, 1);
-            sums = [sums[0] + locks_taken() - before[0], sums[1] + ALLOCATIONS.get() - before[1]];
-        }
-        result?;
     }
-    done.send(()).expect("somebody waits for it");
+    // It stays until all are done: nothing of its own goes to another before.
     go.recv().expect("it is told to end");
     Ok(sums)
 }
@@ -124,7 +153,8 @@ fn work(
 /// Runs all kinds; locks and allocations of an operation of each.
 fn run(dir: &Path) -> Result<Vec<[f64; 2]>> {
     let env = Env { background: Background::Steps, ..Env::system(seawall_io::Backend::Sync)? };
-    let options = Options::default().with_pool_size(64 << 20);
+    // Deferred commits wait for nothing: none comes as late as to flush what the others left.
+    let options = Options::default().with_pool_size(64 << 20).with_flush_interval(Duration::from_secs(600));
     let dir = dir.join("db");
     std::fs::create_dir(&dir).expect("a directory of our own");
     let db = Database::open_in(env, dir, options)?;
@@ -143,10 +173,12 @@ fn run(dir: &Path) -> Result<Vec<[f64; 2]>> {
                     (thread, go, is_done)
                 })
                 .collect();
-            // One that failed says nothing, and its result says why.
-            for (_, go, done) in &threads {
-                go.send(()).ok();
-                done.recv().ok();
+            for _ in 0..2 * OPS * turns(kind) {
+                // One that failed says nothing, and its result says why.
+                for (_, go, done) in &threads {
+                    go.send(()).ok();
+                    done.recv().ok();
+                }
             }
             for (_, go, _) in &threads {
                 go.send(()).ok();
@@ -189,7 +221,7 @@ fn hex(bytes: &[u8]) -> Option<u64> {
 /// Reads lackey's trace: `I  <address>,<bytes>` for an instruction, ` S`, ` L`, ` M <address>,<bytes>` for what it stores, loads, changes.
 fn read_trace(trace: impl BufRead, marks: &OnceLock<(u64, u64)>) -> std::io::Result<Vec<Lines>> {
     let mut kinds: Vec<Lines> = (0..KINDS.len()).map(|_| Lines::new()).collect();
-    let (mut inside, mut at, mut touched) = (None, 0, HashSet::new());
+    let (mut inside, mut at, mut touched) = (None, 0, [(); THREADS].map(|()| HashSet::new()));
     for line in trace.split(b'\n') {
         let line = line?;
         let (Some(&(first, _)), Some(what)) = (marks.get(), line.get(..3)) else { continue };
@@ -204,12 +236,15 @@ fn read_trace(trace: impl BufRead, marks: &OnceLock<(u64, u64)>) -> std::io::Res
         let index = address.wrapping_sub(first) / 8;
         if index < MARKS.0.len() as u64 {
             let index = index as usize;
-            inside = (index % 2 == 0).then_some((index / 2 / THREADS, index / 2 % THREADS));
-            touched.clear();
+            let (kind, thread) = (index / 3 / THREADS, index / 3 % THREADS);
+            inside = (index % 3 != STOPS).then_some((kind, thread));
+            if index % 3 == BEGINS {
+                touched[thread].clear();
+            }
         } else if let Some((kind, thread)) = inside {
             let line = kinds[kind].entry(address >> 6).or_default();
             line.stores[thread] += 1;
-            line.ops += usize::from(touched.insert(address >> 6));
+            line.ops += usize::from(touched[thread].insert(address >> 6));
             *line.by.entry(at).or_default() += 1;
         }
     }
@@ -251,6 +286,44 @@ fn traced() -> std::io::Result<(Vec<Lines>, u64)> {
         lines.retain(|_, line| line.stores.iter().all(|&stores| stores > 0));
     }
     Ok((kinds, marks.get().map_or(0, |&(_, base)| base)))
+}
+
+/// The functions that hold these instructions.
+fn functions(instructions: &BTreeSet<u64>, base: u64) -> BTreeMap<u64, String> {
+    let exe = std::env::current_exe().unwrap_or_default();
+    let addresses = instructions.iter().map(|at| format!("{:#x}", at.wrapping_sub(base)));
+    let names = Command::new("addr2line").arg("-fC").arg("-e").arg(&exe).args(addresses).output();
+    let names = names.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
+    let names = names.lines().step_by(2).map(|name| match name {
+        "??" => "the C library".to_owned(),
+        name => name.replace("seawall::", ""),
+    });
+    instructions.iter().copied().zip(names).collect()
+}
+
+/// Which functions write the shared lines, those first that write the most.
+fn breakdown(lines: &Lines, base: u64) {
+    let instructions = lines.values().flat_map(|line| line.by.keys().copied()).collect();
+    let names = functions(&instructions, base);
+    let mut groups: BTreeMap<Vec<&str>, (usize, usize, usize)> = BTreeMap::new();
+    for line in lines.values() {
+        let mut by: BTreeMap<&str, usize> = BTreeMap::new();
+        for (at, times) in &line.by {
+            *by.entry(names.get(at).map_or("?", String::as_str)).or_default() += times;
+        }
+        let mut most: Vec<_> = by.into_iter().collect();
+        most.sort_by_key(|&(_, times)| std::cmp::Reverse(times));
+        most.truncate(4);
+        let group = groups.entry(most.into_iter().map(|(name, _)| name).collect()).or_default();
+        *group = (group.0 + 1, group.1 + line.ops, group.2 + line.stores.iter().sum::<usize>());
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|&(_, (_, ops, _))| std::cmp::Reverse(ops));
+    println!("| shared lines written | stores | different lines | by |\n|---|---|---|---|");
+    let per_op = |sum: usize| sum as f64 / (THREADS * OPS) as f64;
+    for (names, (count, ops, stores)) in groups.iter().take(20) {
+        println!("| {:.2} | {:.2} | {count} | {} |", per_op(*ops), per_op(*stores), names.join(", "));
+    }
 }
 
 /// Where shared lines are written, the most written first.
@@ -314,6 +387,10 @@ fn main() -> ExitCode {
         println!(
             "| {name} | {written:.2} (goal {a}) | {stores:.2} | {locks:.2} (goal {b}) | {allocations:.2} (goal {c}) |"
         );
+    }
+    for ((name, _), lines) in KINDS.iter().zip(&kinds).filter(|(_, lines)| !lines.is_empty()) {
+        println!("\n{name}: who writes the shared lines\n");
+        breakdown(lines, base);
     }
     if std::env::var_os("DETAIL").is_some() {
         for ((name, _), lines) in KINDS.iter().zip(&kinds) {

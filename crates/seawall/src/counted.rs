@@ -3,6 +3,8 @@
 //! The locks are parking_lot's own types. A build with the feature `contention` wraps them: each attempt to lock adds to a count of the
 //! calling thread, which no other thread writes. The latch of a page is not counted here (`buffer/sync.rs`).
 
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[cfg(not(feature = "contention"))]
@@ -25,6 +27,58 @@ pub(crate) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed));
     MINE.with(|mine| *mine)
+}
+
+/// Reference counts of one value.
+const COUNTS: usize = 16;
+
+/// Several reference counts of one value: threads that take and give back references in turn do not write one cache line.
+#[derive(Debug)]
+pub struct Refs<T>(Arc<Vec<Ref<T>>>);
+
+/// One reference to a value of [`Refs`], which lives as long as any. Its clones share its count.
+#[derive(Debug)]
+pub struct Ref<T>(Arc<Padded<Arc<T>>>);
+
+impl<T> Refs<T> {
+    /// Of one value.
+    pub fn new(value: &Arc<T>) -> Self {
+        Self(Arc::new((0..COUNTS).map(|_| Ref::from(value.clone())).collect()))
+    }
+
+    /// A reference by the calling thread's count.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> Ref<T> {
+        self.0[thread_number() % COUNTS].clone()
+    }
+}
+
+impl<T> Clone for Refs<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> From<Arc<T>> for Ref<T> {
+    fn from(value: Arc<T>) -> Self {
+        Self(Arc::new(Padded(value)))
+    }
+}
+
+impl<T> Clone for Ref<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Deref for Ref<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0.0
+    }
 }
 
 #[cfg(feature = "contention")]

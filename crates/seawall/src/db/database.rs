@@ -14,7 +14,7 @@ use super::transaction::Transaction;
 use crate::counted::Mutex;
 use crate::error::{Error, Result};
 use crate::format::TreeId;
-use crate::txn::{Engine, Names, TreeState, TxOptions, Txn};
+use crate::txn::{Engine, Names, Refs, TreeState, TxOptions, Txn};
 use seawall_io::InUse;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -91,6 +91,8 @@ fn mix(number: u64) -> u64 {
 pub(super) struct Inner {
     pub path: PathBuf,
     pub work: Arc<Work>,
+    /// For transactions.
+    engine_refs: Refs<Engine>,
     pub options: Mutex<Options>,
     pub counts: Arc<Counts>,
     prepared: Prepared,
@@ -133,6 +135,7 @@ impl Inner {
     ) -> Self {
         Self {
             path,
+            engine_refs: Refs::new(&work.engine),
             work,
             options: Mutex::new(options),
             counts,
@@ -256,7 +259,7 @@ impl Inner {
     fn leave(&mut self) {
         std::mem::forget((self.threads.get_mut().take(), self.publisher.get_mut().take()));
         self.teller.leave();
-        std::mem::forget((self.work.clone(), self.counts.clone(), self.prepared.clone()));
+        std::mem::forget((self.work.clone(), self.engine_refs.clone(), self.counts.clone(), self.prepared.clone()));
     }
 }
 
@@ -376,7 +379,7 @@ impl Database {
         self.here()?;
         self.inner.shutdown.admit()?;
         let durability = options.durability.unwrap_or_else(|| self.inner.work.durability());
-        let txn = Txn::begin(self.inner.engine().clone(), options);
+        let txn = Txn::begin(self.inner.engine_refs.get(), options);
         Ok(Transaction::new(self.inner.clone(), txn, durability))
     }
 

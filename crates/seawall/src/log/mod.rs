@@ -185,17 +185,24 @@ pub struct Log {
     seal: Seal,
     health: Arc<Health>,
     ring: Ring,
-    durable: Padded<AtomicU64>,
+    led: Padded<Led>,
+    waiters: Waiters<Box<Pen>, Wanted>,
+    segments: Segments,
+    watch: Watch,
+}
+
+/// What a leader writes with each group, together: it is one thread after the other.
+#[derive(Debug)]
+#[repr(C)]
+struct Led {
+    durable: AtomicU64,
     /// The end of the last whole frame before `durable`.
     durable_whole: AtomicU64,
     /// Every byte that is not durable was reserved at this time (of the clock, ns) or later.
-    fresh_since_ns: Padded<AtomicU64>,
-    waiters: Waiters<Box<Pen>, Wanted>,
+    fresh_since_ns: AtomicU64,
     /// Who took part in the last group or came too late for it: about as many commit at the same time.
-    committers: Padded<AtomicU32>,
-    segments: Segments,
+    committers: AtomicU32,
     counters: Counters,
-    watch: Watch,
 }
 
 /// Room in the log for one mini-transaction. Given back when dropped, or when the mini-transaction is published.
@@ -239,7 +246,7 @@ impl Reservation<'_> {
         let log = self.log;
         let place = self.place.take().expect("a reservation is published once");
         // Whatever is durable now lies before this frame: it is not published yet.
-        let durable = log.durable.0.load(Ordering::Acquire);
+        let durable = log.led.0.durable.load(Ordering::Acquire);
         let header = log.seal.encode(place.start(), log.config.incarnation, durable, body);
         place.publish(&header, body);
     }
@@ -286,7 +293,7 @@ impl Log {
         let prefix = vec![0; (at - floor) as usize];
         let shelf = Arc::new(Shelf::new(disk.clone(), &config.dir, How::of(&config)));
         let log = Self::start(disk, config, health, at, at, &prefix, (shelf, BTreeSet::from([number])), blank);
-        log.segments.make_up_to(at + 1, &log.counters)?;
+        log.segments.make_up_to(at + 1, &log.led.0.counters)?;
         Ok(log)
     }
 
@@ -343,13 +350,15 @@ impl Log {
             seal: Seal::new(&config.database),
             health,
             ring,
-            durable: Padded(AtomicU64::new(at)),
-            durable_whole: AtomicU64::new(at),
-            fresh_since_ns: Padded(AtomicU64::new(now)),
+            led: Padded(Led {
+                durable: AtomicU64::new(at),
+                durable_whole: AtomicU64::new(at),
+                fresh_since_ns: AtomicU64::new(now),
+                committers: AtomicU32::new(0),
+                counters: Counters::default(),
+            }),
             waiters: Waiters::new(Box::new(Pen::new(scribe, blank))),
             segments,
-            committers: Padded::default(),
-            counters: Counters::default(),
             watch: Watch::default(),
             config,
         }
@@ -361,10 +370,10 @@ impl Log {
         self.write_again(durable, end)?;
         self.erase(end, ghosts_end)?;
         let bytes = HEADER_BYTES as u64;
-        self.segments.make_up_to(end + bytes, &self.counters)?;
+        self.segments.make_up_to(end + bytes, &self.led.0.counters)?;
         // Beyond the limit of admissions if need be: one segment of the capacity is kept back.
         let unlimited = AtomicU64::new(u64::MAX);
-        let promise = self.ring.promise(bytes, &unlimited).expect("an empty buffer has room for a header");
+        let promise = self.ring.promise_exactly(bytes, &unlimited).expect("an empty buffer has room for a header");
         let reservation = self.reserve(Credit { log: self, promise }, 0);
         let end = reservation.end;
         reservation.publish(&[]);
@@ -389,11 +398,11 @@ impl Log {
             match self.ring.promise(need, self.segments.limit()) {
                 Ok(promise) => return Ok(Ok(Credit { log: self, promise })),
                 Err(Full::Buffer) => {
-                    count(&self.counters.waits_for_buffer, 1);
+                    count(&self.led.0.counters.waits_for_buffer, 1);
                     return Ok(Err(NoRoom::Buffer));
                 }
                 Err(Full::Limit(after)) => {
-                    if let Some(no_room) = self.segments.make_room(after, self.ring.head(), &self.counters)? {
+                    if let Some(no_room) = self.segments.make_room(after, self.ring.head(), &self.led.0.counters)? {
                         return Ok(Err(no_room));
                     }
                 }
@@ -409,6 +418,7 @@ impl Log {
     /// Room that is promised and not used yet, bytes.
     #[cfg(test)]
     pub(crate) fn promised_and_not_logged(&self) -> u64 {
+        self.ring.give_back_shares();
         self.ring.promised() - self.ring.head()
     }
 
@@ -426,10 +436,10 @@ impl Log {
         debug_assert!(std::ptr::eq(self, credit.log), "a credit is of one log");
         // The first frame after everything was durable: nothing that is not durable is older than this moment.
         let head = self.ring.head();
-        let now = (self.durable.0.load(Ordering::Relaxed) == head).then(|| self.now_ns());
+        let now = (self.led.0.durable.load(Ordering::Relaxed) == head).then(|| self.now_ns());
         let place = self.ring.place(credit.promise, (HEADER_BYTES + bytes) as u64);
         if let Some(now) = now.filter(|_| place.start() == head) {
-            self.fresh_since_ns.0.fetch_max(now, Ordering::AcqRel);
+            self.led.0.fresh_since_ns.fetch_max(now, Ordering::AcqRel);
         }
         Reservation { start: Lsn(place.start()), end: Lsn(place.end()), log: self, place: Some(place) }
     }
@@ -451,13 +461,13 @@ impl Log {
 
     /// Everything before this is durable.
     pub fn durable(&self) -> Lsn {
-        Lsn(self.durable.0.load(Ordering::Acquire))
+        Lsn(self.led.0.durable.load(Ordering::Acquire))
     }
 
     /// The end of the last mini-transaction that is durable as a whole. [`Log::durable`] can lie inside the next one, where a segment ends, and
     /// is nothing that a crash leaves to be found.
     pub fn durable_whole(&self) -> Lsn {
-        Lsn(self.durable_whole.load(Ordering::Acquire))
+        Lsn(self.led.0.durable_whole.load(Ordering::Acquire))
     }
 
     /// Whether a commit whose mini-transaction ends at `lsn` is done at `level`, now. Never true for what is not
@@ -527,7 +537,7 @@ impl Log {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`].
     pub fn make_least(&self) -> Result<()> {
-        self.segments.make_least(&self.counters)
+        self.segments.make_least(&self.led.0.counters)
     }
 
     /// Changes how much free space no further segment takes, bytes.
@@ -575,12 +585,14 @@ impl Log {
         if self.tend_writing()? {
             return Ok(true);
         }
-        self.segments.tend(self.ring.promised(), &self.counters)
+        // Threads that write no more hold nothing back.
+        self.ring.give_back_shares();
+        self.segments.tend(self.ring.promised(), &self.led.0.counters)
     }
 
     /// What was counted since the opening.
     pub fn stats(&self) -> LogStats {
-        self.counters.snapshot(self.ring.published())
+        self.led.0.counters.snapshot(self.ring.published())
     }
 
     /// How it is kept. Capacity and flush method may have been changed since.

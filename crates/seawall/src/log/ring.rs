@@ -21,6 +21,10 @@
 //! promised has claimed earlier (else the place would lie lower), and one claim's `fetch_add` on `head` acquires from
 //! those before it.
 //!
+//! Most promises come out of a thread's *share*: room that was promised to its stripe, a batch at a time, and not yet to a mini-transaction. What a
+//! mini-transaction did not need goes there. Shares count as promised; before anybody is refused they are given back, all of them. Whoever takes
+//! from a share has acquired from all that put something there, and so from whoever has loaded the `written` that it rests on.
+//!
 //! A thread that waits for room sleeps. It counts itself in `waiting` before it asks once more; those who free room do that first and then
 //! look at `waiting`, all of it sequentially consistent, so one of the two sees the other. Room also comes by publishing, which lets the
 //! waiting thread write a group: for that it wakes by itself after [`ROOM_PATIENCE`].
@@ -31,6 +35,7 @@
 use super::frame::{HEADER_BYTES, Header};
 use super::slots::{Claim, Slots};
 use super::sync::{AtomicU32, Mutex, Padded};
+use crate::counted::thread_number;
 use parking_lot::Condvar;
 use seawall_io::{AlignedBuf, BUFFER_ALIGN};
 use std::ptr::NonNull;
@@ -63,9 +68,18 @@ pub(super) struct Ring {
     block: u64,
     slots: Slots,
     promised: Padded<AtomicU64>,
+    /// Of what is promised, by stripe: what no mini-transaction has.
+    shares: Box<[Padded<AtomicU64>]>,
+    /// What a share takes at a time; it gives back what it has above the double.
+    batch: u64,
     written: Padded<AtomicU64>,
     room: Room,
 }
+
+/// How many shares there are.
+const SHARES: usize = 16;
+/// The most that one takes at a time, bytes.
+const BATCH_MAX: u64 = 64 << 10;
 
 // SAFETY: the memory behind the pointer is owned by the ring; who may touch which byte when is the module's rules 1 to
 // 4.
@@ -96,15 +110,24 @@ pub(super) struct Place<'r> {
     claim: Claim,
 }
 
+/// The last block of a group that does not fill it.
+#[derive(Debug)]
+struct Tail {
+    bytes: AlignedBuf,
+    /// Behind this many bytes are zeroes.
+    filled: usize,
+}
+
+/// Copies of tail blocks.
+const TAILS: usize = 16;
+
 /// The right to take published bytes out of a ring. One for each ring.
 #[derive(Debug)]
 pub(super) struct Scribe {
     /// The ring it came with, by the address of its memory.
     ring: NonNull<u8>,
-    /// The last block of a group that does not fill it.
-    tail: AlignedBuf,
-    /// Behind this many bytes `tail` is zeroes.
-    tail_filled: usize,
+    /// By the stripe of the thread that writes: no leader takes the cache lines of the last one's copy.
+    tails: Box<[Option<Tail>]>,
     /// Published and handed out up to here.
     taken: u64,
     /// The end of the last frame that lies wholly before `taken`: a group that is cut where its segment ends can end inside a frame.
@@ -142,8 +165,7 @@ impl Ring {
         let offset = floor as usize & (bytes - 1);
         owner[offset..offset + prefix.len()].copy_from_slice(prefix);
         let memory = NonNull::new(owner.as_mut_ptr()).expect("an allocation is not at address zero");
-        let scribe =
-            Scribe { ring: memory, tail: AlignedBuf::zeroed(block), tail_filled: 0, taken: at, whole: at, next: at };
+        let scribe = Scribe { ring: memory, tails: (0..TAILS).map(|_| None).collect(), taken: at, whole: at, next: at };
         let ring = Self {
             memory,
             _owner: owner,
@@ -151,6 +173,9 @@ impl Ring {
             block: block as u64,
             slots: Slots::new(at),
             promised: Padded(AtomicU64::new(at)),
+            shares: (0..SHARES).map(|_| Padded(AtomicU64::new(0))).collect(),
+            // All shares together are at most a quarter of the ring.
+            batch: (bytes as u64 / (8 * SHARES as u64)).min(BATCH_MAX),
             written: Padded(AtomicU64::new(at)),
             room: Room::default(),
         };
@@ -161,8 +186,40 @@ impl Ring {
         lsn & !(self.block - 1)
     }
 
+    fn share(&self) -> &AtomicU64 {
+        &self.shares[thread_number() % SHARES].0
+    }
+
     /// Promises `bytes` if they fit into the ring and below `limit`.
     pub(super) fn promise(&self, bytes: u64, limit: &AtomicU64) -> Result<Promise<'_>, Full> {
+        let share = self.share();
+        let mut there = share.load(Ordering::Relaxed);
+        while there >= bytes {
+            match share.compare_exchange_weak(there, there - bytes, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Ok(Promise { ring: self, bytes }),
+                Err(now) => there = now,
+            }
+        }
+        if self.raise(bytes + self.batch, limit).is_ok() {
+            share.fetch_add(self.batch, Ordering::SeqCst);
+            return Ok(Promise { ring: self, bytes });
+        }
+        if let Err(full) = self.raise(bytes, limit) {
+            if !self.give_back_shares() {
+                return Err(full);
+            }
+            self.raise(bytes, limit)?;
+        }
+        Ok(Promise { ring: self, bytes })
+    }
+
+    /// The same for one that leaves nothing in a share: its limit is its own.
+    pub(super) fn promise_exactly(&self, bytes: u64, limit: &AtomicU64) -> Result<Promise<'_>, Full> {
+        self.raise(bytes, limit).map(|()| Promise { ring: self, bytes })
+    }
+
+    /// Adds to what is promised.
+    fn raise(&self, bytes: u64, limit: &AtomicU64) -> Result<(), Full> {
         let mut promised = self.promised.0.load(Ordering::Relaxed);
         loop {
             let after = promised + bytes;
@@ -173,7 +230,7 @@ impl Ring {
                 return Err(Full::Limit(after));
             }
             match self.promised.0.compare_exchange_weak(promised, after, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return Ok(Promise { ring: self, bytes }),
+                Ok(_) => return Ok(()),
                 Err(now) => promised = now,
             }
         }
@@ -186,14 +243,41 @@ impl Ring {
 
     /// Promises nothing any more; false when something is promised and not placed.
     pub(super) fn seal(&self) -> bool {
+        // Shares count as promised: sealed, they are empty, and nothing is left that could fill one.
+        self.give_back_shares();
         let head = self.head();
         self.promised.0.compare_exchange(head, head + SEALED, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes what is in the shares out of what is promised; whether there was anything.
+    pub(super) fn give_back_shares(&self) -> bool {
+        let filled = self.shares.iter().filter(|share| share.0.load(Ordering::SeqCst) > 0);
+        let sum = filled.map(|share| share.0.swap(0, Ordering::SeqCst)).sum::<u64>();
+        if sum > 0 {
+            self.promised.0.fetch_sub(sum, Ordering::SeqCst);
+        }
+        sum > 0
+    }
+
+    /// What a promise did not need goes into the thread's share, or to those who wait.
+    fn put_back(&self, bytes: u64) {
+        let share = self.share();
+        let now = share.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        if self.room.waiting.0.load(Ordering::SeqCst) > 0 {
+            self.give_back_shares();
+            self.wake_waiting();
+        } else if now > 2 * self.batch
+            && share.compare_exchange(now, self.batch, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        {
+            self.promised.0.fetch_sub(now - self.batch, Ordering::SeqCst);
+        }
     }
 
     /// Sleeps until room was given back, or there is something to write, or a while. Returns at once when there is room for `bytes`.
     pub(super) fn wait_for_room(&self, bytes: u64) {
         self.room.waiting.0.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.room.mutex.lock();
+        self.give_back_shares();
         let full = self.promised.0.load(Ordering::SeqCst) + bytes > self.floor(self.written()) + self.bytes;
         if full && self.oldest_unpublished() <= self.written() {
             self.room.freed.wait_for(&mut guard, ROOM_PATIENCE);
@@ -222,8 +306,7 @@ impl Ring {
         let claim = self.slots.claim(bytes);
         // Only what was not needed: the rest of the promise is in `head` now.
         let promised = std::mem::ManuallyDrop::new(promise).bytes;
-        self.promised.0.fetch_sub(promised - bytes, Ordering::SeqCst);
-        self.wake_waiting();
+        self.put_back(promised - bytes);
         Place { ring: self, claim }
     }
 
@@ -239,6 +322,7 @@ impl Ring {
         self.slots.published()
     }
 
+    /// Nothing is placed beyond, unless more is promised. Shares count.
     pub(super) fn promised(&self) -> u64 {
         self.promised.0.load(Ordering::Acquire)
     }
@@ -310,14 +394,17 @@ impl Ring {
         let whole_end = self.floor(end);
         // The tail block, if the group does not fill it: a copy, because the rest of it belongs to others.
         let rest = (end - whole_end) as usize;
+        let block = self.block as usize;
+        let tail = scribe.tails[thread_number() % TAILS]
+            .get_or_insert_with(|| Tail { bytes: AlignedBuf::zeroed(block), filled: 0 });
         if rest > 0 {
             // SAFETY: up to `end` everything is published and so the scribe's, and a block never goes around the ring's
             // end.
             let bytes = unsafe { self.get(whole_end, rest as u64) };
-            scribe.tail[..rest].copy_from_slice(bytes);
-            let filled = std::mem::replace(&mut scribe.tail_filled, rest);
+            tail.bytes[..rest].copy_from_slice(bytes);
+            let filled = std::mem::replace(&mut tail.filled, rest);
             if filled > rest {
-                scribe.tail[rest..filled].fill(0);
+                tail.bytes[rest..filled].fill(0);
             }
         }
         let whole = whole_end - from;
@@ -327,7 +414,7 @@ impl Ring {
         let one = unsafe { self.get(from, first) };
         // SAFETY: as above.
         let two = unsafe { self.get(from + first, whole - first) };
-        let three = if rest > 0 { &scribe.tail[..] } else { &[] };
+        let three = if rest > 0 { &tail.bytes[..] } else { &[] };
         Some(Group { from, end, parts: [one, two, three] })
     }
 
@@ -363,8 +450,7 @@ impl Promise<'_> {
 
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
-        self.ring.promised.0.fetch_sub(self.bytes, Ordering::SeqCst);
-        self.ring.wake_waiting();
+        self.ring.put_back(self.bytes);
     }
 }
 
@@ -441,6 +527,7 @@ mod tests {
             }
             write(&stream);
             prop_assert_eq!(ring.head(), base + stream.len() as u64);
+            ring.give_back_shares();
             prop_assert_eq!(ring.promised(), ring.head(), "what was not needed is given back");
         }
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 macro_rules! counters {
     ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {
         #[derive(Debug, Default)]
+        #[repr(C)]
         pub(super) struct Counters { $(pub(super) $name: AtomicU64),+ }
 
         /// Counters of a log since it was opened.

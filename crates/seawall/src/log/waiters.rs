@@ -81,8 +81,9 @@ struct Desk<P, W> {
     queue: Vec<(W, Arc<Waiter>)>,
 }
 
-/// The desk and the queue. `W` is what somebody waits for.
+/// The desk and the queue, on one cache line. `W` is what somebody waits for.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Waiters<P, W> {
     desk: Mutex<Desk<P, W>>,
 }

@@ -87,6 +87,8 @@ impl Blank {
 #[derive(Debug)]
 pub(super) struct Pen {
     scribe: Scribe,
+    /// The segment that is written to and its number: only while it is not full.
+    file: Option<(u64, Arc<File>)>,
     /// Segments with unflushed writes.
     dirty: Vec<Arc<File>>,
     /// A time, and where the log's head was then or later: when all before that is durable, nothing unflushed is older
@@ -100,7 +102,15 @@ pub(super) struct Pen {
 
 impl Pen {
     pub(super) fn new(scribe: Scribe, blank: Option<Blank>) -> Self {
-        Self { scribe, dirty: Vec::new(), sample: None, blank, write_ns: 0, gathering: Gathering::default() }
+        Self {
+            scribe,
+            file: None,
+            dirty: Vec::new(),
+            sample: None,
+            blank,
+            write_ns: 0,
+            gathering: Gathering::default(),
+        }
     }
 }
 
@@ -158,8 +168,8 @@ impl Drop for Leading<'_> {
         // By the only one who could have moved it. Whoever is told that it is done looks for itself.
         let progress = self.log.progress();
         let left = self.log.waiters.leave(pen, |wanted| progress.is_over(wanted));
-        self.log.committers.0.store((1 + left.done + left.rest) as u32, Ordering::Relaxed);
-        count(&self.log.counters.followed, left.done as u64);
+        self.log.led.0.committers.store((1 + left.done + left.rest) as u32, Ordering::Relaxed);
+        count(&self.log.led.0.counters.followed, left.done as u64);
         self.log.watch.look(progress.durable, progress.poisoned);
     }
 }
@@ -175,7 +185,7 @@ impl Log {
 
     /// Whether everything unflushed is younger than `interval_ns`.
     fn is_younger_than(&self, interval_ns: u64) -> bool {
-        self.now_ns().saturating_sub(self.fresh_since_ns.0.load(Ordering::Acquire)) < interval_ns
+        self.now_ns().saturating_sub(self.led.0.fresh_since_ns.load(Ordering::Acquire)) < interval_ns
     }
 
     fn interval_ns(&self) -> u64 {
@@ -187,13 +197,13 @@ impl Log {
             young: self.is_younger_than(self.interval_ns()),
             poisoned: self.is_poisoned(),
             written: self.ring.written(),
-            durable: self.durable.0.load(Ordering::Acquire),
+            durable: self.led.0.durable.load(Ordering::Acquire),
         }
     }
 
     /// Looks no further than the level needs: the clock is not read for `Flushed`.
     pub(super) fn is_done(&self, wanted: Wanted) -> bool {
-        if wanted.lsn <= self.durable.0.load(Ordering::Acquire) {
+        if wanted.lsn <= self.led.0.durable.load(Ordering::Acquire) {
             return true;
         }
         match wanted.level {
@@ -214,7 +224,7 @@ impl Log {
                 Turn::Lead(pen) => {
                     let mut leading = Leading::new(self, pen);
                     self.lead(leading.pen(), wanted)?;
-                    count(&self.counters.led, 1);
+                    count(&self.led.0.counters.led, 1);
                 }
             }
             if self.is_done(wanted) {
@@ -237,7 +247,7 @@ impl Log {
 
     /// Lets those come who were in the last group and are on their way (6).
     fn gather(&self, pen: &mut Pen) {
-        let expected = self.committers.0.load(Ordering::Relaxed) as usize;
+        let expected = self.led.0.committers.load(Ordering::Relaxed) as usize;
         if expected < 2 || !pen.gathering.is_worth_it() {
             return;
         }
@@ -297,7 +307,7 @@ impl Log {
         // The time first: whatever is reserved at or beyond this head was reserved later.
         let now = self.now_ns();
         let head = self.ring.head();
-        let durable = self.durable.0.load(Ordering::Acquire);
+        let durable = self.led.0.durable.load(Ordering::Acquire);
         let written = self.ring.written();
         let cut = (written / self.config.segment_bytes + 1) * self.config.segment_bytes;
         let poisoned = |e: seawall_io::IoError| self.health.poison(e.into());
@@ -313,7 +323,11 @@ impl Log {
                 let flush = flush
                     || end - durable > self.config.buffer_bytes as u64 / 2
                     || pen.dirty.len() + 1 >= DIRTY_SEGMENTS_MAX;
-                let file = self.segments.file_at(group.from);
+                let number = group.from / self.config.segment_bytes;
+                if pen.file.as_ref().is_none_or(|(known, _)| *known != number) {
+                    pen.file = Some((number, self.segments.file_at(group.from)));
+                }
+                let (_, file) = pen.file.as_ref().expect("just opened");
                 let offset = group.from % self.config.segment_bytes;
                 let bytes: usize = group.parts.iter().map(|part| part.len()).sum();
                 let filled = group.parts.iter().filter(|part| !part.is_empty());
@@ -332,21 +346,22 @@ impl Log {
                 pen.write_ns = self.now_ns().saturating_sub(now);
                 self.ring.advance(&mut pen.scribe);
                 if end == cut {
+                    pen.file = None;
                     self.segments.written_to(end);
                 }
-                count(&self.counters.groups, 1);
-                count(&self.counters.bytes, end - written);
-                count(&self.counters.bytes_written, bytes as u64);
+                count(&self.led.0.counters.groups, 1);
+                count(&self.led.0.counters.bytes, end - written);
+                count(&self.led.0.counters.bytes_written, bytes as u64);
                 if !flush {
                     return Ok(true);
                 }
                 end
             }
         };
-        count(&self.counters.flushes, 1);
+        count(&self.led.0.counters.flushes, 1);
         // First: who finds `end` durable finds every frame before it whole.
-        self.durable_whole.store(pen.scribe.whole(), Ordering::Release);
-        self.durable.0.store(end, Ordering::Release);
+        self.led.0.durable_whole.store(pen.scribe.whole(), Ordering::Release);
+        self.led.0.durable.store(end, Ordering::Release);
         self.note_age(pen, end, (now, head));
         Ok(true)
     }
@@ -382,13 +397,13 @@ impl Log {
             let Some(before) = before else { return };
             before.0
         };
-        self.fresh_since_ns.0.fetch_max(since, Ordering::AcqRel);
+        self.led.0.fresh_since_ns.fetch_max(since, Ordering::AcqRel);
     }
 
     /// The part of [`Log::tend`] that writes: one step, and whether it did anything.
     pub(super) fn tend_writing(&self) -> Result<bool> {
         self.health.check()?;
-        let unflushed = self.ring.oldest_unpublished() > self.durable.0.load(Ordering::Acquire);
+        let unflushed = self.ring.oldest_unpublished() > self.led.0.durable.load(Ordering::Acquire);
         // Well before the interval is over, so that it is kept although this is called now and then only.
         if unflushed && !self.is_younger_than(self.interval_ns() / 2) {
             return self.write_group(true);
@@ -475,9 +490,9 @@ impl Log {
     }
 }
 
-fn mark_dirty(dirty: &mut Vec<Arc<File>>, file: Arc<File>) {
-    if !dirty.iter().any(|known| Arc::ptr_eq(known, &file)) {
-        dirty.push(file);
+fn mark_dirty(dirty: &mut Vec<Arc<File>>, file: &Arc<File>) {
+    if !dirty.iter().any(|known| Arc::ptr_eq(known, file)) {
+        dirty.push(file.clone());
     }
 }
 

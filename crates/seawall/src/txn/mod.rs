@@ -24,6 +24,7 @@ pub mod views;
 mod write;
 
 pub use crate::btree::Seek;
+pub use crate::counted::{Ref, Refs};
 pub use build::Building;
 pub use catalog::TREE_NAME_BYTES_MAX;
 pub use engine::{Engine, Instance};

@@ -23,6 +23,7 @@ use super::version::Reader;
 use super::views::View;
 use crate::btree::Entry;
 use crate::buffer::{Mtr, MtrSize};
+use crate::counted::Ref;
 use crate::error::{Error, Result};
 use crate::format::{Lsn, TreeId, TxnId, UndoPtr};
 use crate::log::Durability;
@@ -114,7 +115,7 @@ impl SavepointAt {
 /// A transaction.
 #[derive(Debug)]
 pub struct Txn {
-    pub(super) engine: Arc<Engine>,
+    pub(super) engine: Ref<Engine>,
     pub(super) options: TxOptions,
     pub(super) owner: Arc<LockOwner>,
     /// The snapshot: repeatable read, from the first read without a lock to the end; read committed, of the statement.
@@ -230,7 +231,8 @@ const COMMIT_BYTES: usize = 128;
 
 impl Txn {
     /// Begins, without a snapshot.
-    pub fn begin(engine: Arc<Engine>, options: TxOptions) -> Self {
+    pub fn begin(engine: impl Into<Ref<Engine>>, options: TxOptions) -> Self {
+        let engine = engine.into();
         let owner = engine.locks.tagged_owner(options.tag);
         if options.isolation == Isolation::ReadCommitted {
             owner.keep_points();
@@ -256,7 +258,7 @@ impl Txn {
     }
 
     /// Takes up a transaction that was open when the last process ended.
-    pub fn resume(engine: Arc<Engine>, id: TxnId, stream: Stream) -> Self {
+    pub fn resume(engine: impl Into<Ref<Engine>>, id: TxnId, stream: Stream) -> Self {
         let mut txn = Self::begin(engine, TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() });
         txn.engine.locks.register(&txn.owner, id);
         txn.engine.resumed.fetch_add(1, Ordering::SeqCst);
@@ -298,7 +300,7 @@ impl Txn {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn resume_prepared(engine: Arc<Engine>, id: TxnId, stream: Stream) -> Result<Self> {
+    pub fn resume_prepared(engine: impl Into<Ref<Engine>>, id: TxnId, stream: Stream) -> Result<Self> {
         let mut txn = Self::begin(engine, TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() });
         txn.kept = true;
         let engine = txn.engine.clone();
@@ -677,8 +679,9 @@ pub struct Unfinished {
 
 impl Txn {
     /// Takes up a rollback that stopped on the way.
-    pub fn take_up(engine: Arc<Engine>, unfinished: Unfinished) -> Self {
+    pub fn take_up(engine: impl Into<Ref<Engine>>, unfinished: Unfinished) -> Self {
         let Unfinished { owner, writing } = unfinished;
+        let engine = engine.into();
         let options = TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() };
         let writing = Some(writing);
         Self {

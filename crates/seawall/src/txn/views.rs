@@ -1,6 +1,7 @@
 //! Which transactions a read sees.
 //!
-//! 1. Ids are given out in ascending order, each one once. `active` holds, sorted, those that were begun (or restored) and not ended.
+//! 1. Ids are given out in ascending order, each one once. Those that were begun (or restored) and not ended are active (`views/ids.rs`, which takes no
+//!    lock; an end needs the lock of the views only when it is the first after a snapshot was made).
 //! 2. A snapshot is `next` and the active ids of one moment. It sees `id` iff `id < next` and `id` is not among them. A begin changes
 //!    nothing for it (the new id is not below its `next`), so a snapshot serves every view until the next *end*.
 //! 3. `low` of a snapshot is its lowest active id, or `next`. Later snapshots never have a lower one: the lowest active id only rises.
@@ -9,9 +10,16 @@
 //! 5. `horizon` is the `low` of the oldest live snapshot or of now, as of some earlier moment. By (3) it never falls, so an old value is only
 //!    too careful: every id below it is seen by every view that exists or will be made.
 
+mod ids;
+#[cfg(test)]
+mod model;
+mod sync;
+
 use crate::counted::RwLock;
 use crate::format::TxnId;
+use ids::{Ended, Ids};
 use seawall_io::{Clock, Process};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Weak};
@@ -25,8 +33,8 @@ pub struct ActiveSet {
 
 #[derive(Debug)]
 struct Shared {
+    ids: Ids,
     state: RwLock<State>,
-    horizon: AtomicU64,
     clock: Arc<dyn Clock>,
     /// In a process forked from this one a view holds back nothing, and the lock may be held by a thread that is not there.
     process: Process,
@@ -34,9 +42,8 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    next: u64,
-    active: Vec<u64>,
     live: VecDeque<Arc<Snapshot>>,
+    /// The last of `live` is of now: views may be made of it.
     fresh: bool,
     /// Snapshots made so far.
     made: u64,
@@ -129,11 +136,10 @@ impl Drop for View {
         // later one: then the horizon moves at the next end, or when purge asks.
         if Arc::strong_count(&self.snapshot) <= 2 && self.snapshot.stale.load(Ordering::Acquire) {
             // Above the horizon it is not the oldest, and moves nothing either.
-            let shared =
-                self.snapshot.set.upgrade().filter(|shared| shared.horizon.load(Ordering::Acquire) >= self.low);
+            let shared = self.snapshot.set.upgrade().filter(|shared| shared.ids.horizon() >= self.low);
             let shared = shared.filter(|shared| shared.process.is_current());
             if let Some(shared) = shared {
-                let gone = shared.state.write().prune(Some(&self.snapshot), &shared.horizon);
+                let gone = shared.state.write().prune(Some(&self.snapshot), &shared.ids);
                 // Freed with no lock held.
                 drop(gone);
             }
@@ -162,24 +168,30 @@ impl OldestView {
     }
 }
 
-impl State {
-    fn low(&self) -> u64 {
-        self.active.first().copied().unwrap_or(self.next)
-    }
+/// The active ids of one moment, in ascending order, and the `next` of it. The lock of the views is held; the gate is left closed.
+fn moment(ids: &Ids) -> (u64, SmallVec<[u64; 64]>) {
+    let mut active = SmallVec::new();
+    let next = ids.close(|id| active.push(id));
+    active.sort_unstable();
+    (next, active)
+}
 
+impl State {
     fn snapshot(&mut self, set: &Arc<Shared>, now_us: u64) -> Arc<Snapshot> {
         self.made += 1;
+        let (next, active) = moment(&set.ids);
         let snapshot = Arc::new(Snapshot {
             serial: self.made,
-            ids: self.active.as_slice().into(),
-            low: self.low(),
-            next: self.next,
+            ids: active.as_slice().into(),
+            low: active.first().copied().unwrap_or(next),
+            next,
             stale: AtomicBool::new(false),
             since_us: AtomicU64::new(now_us),
             set: Arc::downgrade(set),
         });
         self.live.push_back(snapshot.clone());
         self.fresh = true;
+        set.ids.open(true);
         if self.live.len() >= self.sweep_at {
             self.live.retain(|one| Arc::strong_count(one) > 1);
             self.sweep_at = (self.live.len() * 2).max(64);
@@ -189,7 +201,7 @@ impl State {
 
     /// Takes snapshots without views (`leaving` is about to lose its last) off the old end, as far as the first with one; then raises the
     /// horizon. Returns one of those taken, for the caller to free without the lock.
-    fn prune(&mut self, leaving: Option<&Arc<Snapshot>>, horizon: &AtomicU64) -> Option<Arc<Snapshot>> {
+    fn prune(&mut self, leaving: Option<&Arc<Snapshot>>, ids: &Ids) -> Option<Arc<Snapshot>> {
         let mut gone = None;
         while let Some(front) = self.live.front() {
             let others = if leaving.is_some_and(|leaving| Arc::ptr_eq(leaving, front)) { 2 } else { 1 };
@@ -201,20 +213,25 @@ impl State {
         }
         // What the views that are gone have read happened before whatever is done because the horizon rose.
         fence(Ordering::Acquire);
-        let low = self.live.front().map_or_else(|| self.low(), |oldest| oldest.low);
-        horizon.fetch_max(low, Ordering::Release);
+        match self.live.front() {
+            Some(oldest) => ids.raise_to(oldest.low),
+            None => {
+                ids.none_is_live();
+                // No snapshot is made while the lock is held.
+                ids.raise();
+            }
+        }
         gone
     }
 
-    fn end(&mut self, id: u64, horizon: &AtomicU64) -> Option<Arc<Snapshot>> {
-        let Ok(at) = self.active.binary_search(&id) else { return None };
-        self.active.remove(at);
+    /// No more views are made of the newest snapshot.
+    fn give_up_newest(&mut self, ids: &Ids) {
         if std::mem::take(&mut self.fresh) {
+            ids.none_is_fresh();
             if let Some(current) = self.live.back() {
                 current.stale.store(true, Ordering::Release);
             }
         }
-        self.prune(None, horizon)
     }
 }
 
@@ -222,14 +239,9 @@ impl ActiveSet {
     /// An empty one, whose first id is 1.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let state = State { next: 1, active: Vec::new(), live: VecDeque::new(), fresh: false, made: 0, sweep_at: 64 };
+        let state = State { live: VecDeque::new(), fresh: false, made: 0, sweep_at: 64 };
         Self {
-            shared: Arc::new(Shared {
-                state: RwLock::new(state),
-                horizon: AtomicU64::new(1),
-                clock,
-                process: Process::current(),
-            }),
+            shared: Arc::new(Shared { ids: Ids::new(), state: RwLock::new(state), clock, process: Process::current() }),
         }
     }
 
@@ -240,28 +252,37 @@ impl ActiveSet {
     /// After a restart, before anything else: `next` is the first id never given out, `unended` are the losers and the prepared.
     pub fn restore(&self, next: TxnId, unended: &[TxnId]) {
         let mut state = self.shared.state.write();
-        state.active = unended.iter().map(|id| id.0).collect();
-        state.active.sort_unstable();
-        state.active.dedup();
-        state.next = next.0.max(state.active.last().map_or(1, |last| last + 1)).max(state.next);
+        let mut active: Vec<u64> = unended.iter().map(|id| id.0).collect();
+        active.sort_unstable();
+        active.dedup();
+        let next = next.0.max(active.last().map_or(1, |last| last + 1)).max(self.shared.ids.next());
         state.live.clear();
         state.fresh = false;
-        self.shared.horizon.store(state.low(), Ordering::Release);
+        self.shared.ids.restore(next, &active);
     }
 
     /// The next id, active from now on.
     #[must_use]
     pub fn begin(&self) -> TxnId {
-        let mut state = self.shared.state.write();
-        let id = state.next;
-        state.next += 1;
-        state.active.push(id);
-        TxnId(id)
+        TxnId(self.shared.ids.begin())
     }
 
     /// `id` is committed, durable at its level, or wholly undone: views made from now on see what it wrote. Ending twice does nothing.
     pub fn end(&self, id: TxnId) {
-        let gone = self.shared.state.write().end(id.0, &self.shared.horizon);
+        let Shared { ids, state, .. } = &*self.shared;
+        let ended = ids.end(id.0);
+        if ended == Ended::Done {
+            return;
+        }
+        let mut state = state.write();
+        if ended == Ended::Locked {
+            // In this order: what is seen as ended is seen by each view that is made afterwards.
+            state.give_up_newest(ids);
+            ids.free(id.0);
+        }
+        let gone = state.prune(None, ids);
+        drop(state);
+        // Freed with no lock held.
         drop(gone);
     }
 
@@ -269,14 +290,17 @@ impl ActiveSet {
     #[must_use]
     pub fn is_active(&self, id: TxnId) -> bool {
         // Nothing below the horizon is active (5).
-        id.0 >= self.shared.horizon.load(Ordering::Acquire)
-            && self.shared.state.read().active.binary_search(&id.0).is_ok()
+        id.0 >= self.shared.ids.horizon() && self.shared.ids.is_active(id.0)
     }
 
     /// The ids that are active now, ascending.
     #[must_use]
     pub fn active(&self) -> Vec<TxnId> {
-        self.shared.state.read().active.iter().copied().map(TxnId).collect()
+        let state = self.shared.state.write();
+        let (_, active) = moment(&self.shared.ids);
+        self.shared.ids.open(false);
+        drop(state);
+        active.into_iter().map(TxnId).collect()
     }
 
     /// A view of this moment. Allocates only when a transaction has ended since the last one.
@@ -311,18 +335,22 @@ impl ActiveSet {
     /// Every id below it is seen by every view that exists or will be made. May lag behind a dropped view, never runs ahead.
     #[must_use]
     pub fn horizon(&self) -> TxnId {
-        TxnId(self.shared.horizon.load(Ordering::Acquire))
+        TxnId(self.shared.ids.horizon())
     }
 
     /// What every view sees, exactly as of now; for purge. Brings [`Self::horizon`] up to date.
     #[must_use]
     pub fn oldest_view(&self) -> OldestView {
         let mut state = self.shared.state.write();
-        let gone = state.prune(None, &self.shared.horizon);
+        let gone = state.prune(None, &self.shared.ids);
         // The current snapshot stays in front even without a view: it says what a new one would.
         let oldest = match state.live.front() {
             Some(oldest) => OldestView { low: oldest.low, next: oldest.next, ids: oldest.ids.clone() },
-            None => OldestView { low: state.low(), next: state.next, ids: state.active.as_slice().into() },
+            None => {
+                let (next, active) = moment(&self.shared.ids);
+                self.shared.ids.open(false);
+                OldestView { low: active.first().copied().unwrap_or(next), next, ids: active.as_slice().into() }
+            }
         };
         drop(state);
         drop(gone);
@@ -332,13 +360,15 @@ impl ActiveSet {
     /// The id the next transaction gets.
     #[must_use]
     pub fn next_id(&self) -> TxnId {
-        TxnId(self.shared.state.read().next)
+        TxnId(self.shared.ids.next())
     }
 
     /// How many transactions are active.
     #[must_use]
     pub fn active_len(&self) -> usize {
-        self.shared.state.read().active.len()
+        let mut active = 0;
+        self.shared.ids.for_each(|_| active += 1);
+        active
     }
 
     /// How many views there are.

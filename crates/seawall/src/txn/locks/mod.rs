@@ -498,7 +498,7 @@ impl LockTable {
         give_back: impl FnOnce(u64, KeyMark) -> bool,
     ) -> bool {
         let hash = self.hash(tree, key);
-        let mut held = owner.held.lock();
+        let mut held = owner.held();
         let gone = give_back(hash, KeyMark::of(tree, key));
         if gone && held.remove(tree, hash) {
             owner.set_points(owner.points().saturating_sub(1));
@@ -509,7 +509,7 @@ impl LockTable {
     /// Whether the writer of a row has not ended, for those who do not wait for it: nothing is made explicit. Same conditions as [`Self::convert`].
     #[must_use]
     pub fn is_held_by(&self, writer: TxnId) -> bool {
-        self.owners.writer(writer).is_some_and(|owner| !owner.held.lock().ended)
+        self.owners.writer(writer).is_some_and(|owner| !owner.held().ended)
     }
 
     /// What a request that does not wait is told about a row that `holder` has written.
@@ -526,7 +526,7 @@ impl LockTable {
         let Some(blocker) = self.owners.writer(writer) else { return Converted::Gone };
         let hash = self.hash(tree, key);
         {
-            let mut held = blocker.held.lock();
+            let mut held = blocker.held();
             if held.ended {
                 return Converted::Gone;
             }
@@ -569,7 +569,7 @@ impl LockTable {
         }
         let ask = Ask { owner, tree, want: Want::Span(&span), mode, uses: owner.uses(tree) };
         self.ranges.try_add(owner, &ask, &self.owners).map_err(|blocker| Conflict { blocker })?;
-        owner.held.lock().add_ranged(tree);
+        owner.held().add_ranged(tree);
         Ok(())
     }
 
@@ -591,11 +591,7 @@ impl LockTable {
 
     /// Lets go of everything. To be called once, when the owner's transaction has left the active set (or never had an id).
     pub fn release_all(&self, owner: &Arc<LockOwner>) {
-        let Held { trees, ranged, .. } = {
-            let mut held = owner.held.lock();
-            std::mem::replace(&mut *held, Held { ended: true, ..Held::default() })
-        };
-        self.owners.forget_writer(owner);
+        let Held { trees, ranged, .. } = owner.take_held();
         for points in trees {
             for hash in points.hashes {
                 self.points.release(owner, hash);
@@ -626,7 +622,7 @@ impl LockTable {
 
     /// Enters a point in the owner's list; makes the points of a tree a range when they are too many.
     fn remember_point(&self, owner: &Arc<LockOwner>, tree: TreeId, hash: u64, key: &[u8], mode: Mode) {
-        let mut held = owner.held.lock();
+        let mut held = owner.held();
         if held.add(tree, hash, key, mode, owner.may_grow()) {
             owner.set_points(owner.points() + 1);
         }

@@ -5,19 +5,30 @@
 //! 2. `used` has every tree in which the owner has, or has just asked for, a point or a change. A tree is entered *before* it is looked for
 //!    ranges there, a range over a whole tree is entered *before* it looks for owners that use the tree: one of the two sees the other. All of
 //!    these are sequentially consistent.
-//! 3. An owner is in the list of owners before its first entry in `used`, and in the list of writers before a page bears its id.
-//! 4. `contended` is never false while somebody waits for the owner, directly or because of a lock that grew. It may stay true for nothing.
+//! 3. An owner is in a list before its first entry in `used`: of the writers, if it has an id by then, else of the others. It is in the list of writers
+//!    before a page bears its id. A thread's owners are in shards of its own, mostly: the number of an owner says which. Who looks for a writer by
+//!    its id, to wait for it, looks through the shards that have writers.
+//! 4. Most owners never hold a lock here: `phase` says so without the mutex of `held`. It leaves [`UNUSED`] with the mutex locked, or for [`ENDED`].
+//! 5. `contended` is never false while somebody waits for the owner, directly or because of a lock that grew. It may stay true for nothing.
 
 use super::{Mode, hash_map::ByHash};
-use crate::counted::Mutex;
+use crate::counted::{Mutex, Padded, thread_number};
 use crate::format::{TreeId, TxnId};
+use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const USED_SLOTS: usize = 6;
+
+/// Nothing was ever held.
+const UNUSED: u8 = 0;
+/// [`Held`] says what is.
+const USED: u8 = 1;
+/// Releasing began before anything was held.
+const ENDED: u8 = 2;
 
 /// One transaction, as the lock table knows it. All its locks go with [`super::LockTable::release_all`], which must be called.
 #[derive(Debug)]
@@ -40,7 +51,8 @@ pub struct LockOwner {
     points: AtomicUsize,
     used: [AtomicU32; USED_SLOTS],
     used_more: Mutex<Vec<TreeId>>,
-    pub(super) held: Mutex<Held>,
+    phase: AtomicU8,
+    held: Mutex<Held>,
 }
 
 /// What an owner has to give back.
@@ -135,8 +147,25 @@ impl LockOwner {
             points: AtomicUsize::new(0),
             used: std::array::from_fn(|_| AtomicU32::new(0)),
             used_more: Mutex::default(),
+            phase: AtomicU8::new(UNUSED),
             held: Mutex::default(),
         }
+    }
+
+    /// What it holds, to look at or to add to.
+    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
+        let mut held = self.held.lock();
+        let phase = self.phase.compare_exchange(UNUSED, USED, Ordering::AcqRel, Ordering::Acquire);
+        held.ended |= phase == Err(ENDED);
+        held
+    }
+
+    /// Begins to release: takes what is held, and nothing more can be added.
+    pub(super) fn take_held(&self) -> Held {
+        if self.phase.compare_exchange(UNUSED, ENDED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            return Held::default();
+        }
+        std::mem::replace(&mut *self.held.lock(), Held { ended: true, ..Held::default() })
     }
 
     /// Its number: no other owner of this table has it, nor had.
@@ -267,50 +296,95 @@ impl LockOwner {
 
     pub(super) fn used_trees(&self) -> SmallVec<[TreeId; USED_SLOTS]> {
         let slots = self.used.iter().map(|slot| TreeId(slot.load(Ordering::Relaxed))).take_while(|tree| tree.0 != 0);
-        slots.chain(self.used_more.lock().iter().copied()).collect()
+        let mut trees: SmallVec<[TreeId; USED_SLOTS]> = slots.collect();
+        if trees.len() == USED_SLOTS {
+            trees.extend(self.used_more.lock().iter().copied());
+        }
+        trees
     }
 }
 
-type OwnerMap = Mutex<HashMap<u64, Arc<LockOwner>, BuildHasherDefault<ByHash>>>;
+type OwnerMap = HashMap<u64, Arc<LockOwner>, BuildHasherDefault<ByHash>>;
 
 const SHARDS: usize = 64;
+/// Stripes of the count of serial numbers, and how many numbers one takes at a time.
+const STRIPES: usize = 16;
+const BLOCK: u64 = 64;
 
-/// All owners that have locks, by serial number; and those that write, by transaction id. Both numbers ascend: neighbours are in different shards.
+#[derive(Debug, Default)]
+struct Shard {
+    /// How many writers are in it: written with the mutex locked.
+    writers: AtomicUsize,
+    maps: Mutex<Maps>,
+}
+
+#[derive(Debug, Default)]
+struct Maps {
+    /// Owners that asked for a lock before they had an id.
+    by_serial: OwnerMap,
+    by_txn: OwnerMap,
+}
+
+/// All owners that have locks, and those that write.
 #[derive(Debug)]
 pub(super) struct Owners {
-    next_serial: AtomicU64,
-    by_serial: [OwnerMap; SHARDS],
-    by_txn: [OwnerMap; SHARDS],
+    /// Where the next block of serial numbers begins.
+    blocks: AtomicU64,
+    /// Each the next number of its block; at a block's end where the next would begin, which belongs to another.
+    serials: [Padded<AtomicU64>; STRIPES],
+    shards: Box<[Padded<Shard>]>,
 }
 
 impl Owners {
     pub(super) fn new() -> Self {
         Self {
-            next_serial: AtomicU64::new(1),
-            by_serial: std::array::from_fn(|_| Mutex::default()),
-            by_txn: std::array::from_fn(|_| Mutex::default()),
+            blocks: AtomicU64::new(BLOCK),
+            serials: std::array::from_fn(|_| Padded::default()),
+            shards: (0..SHARDS).map(|_| Padded::default()).collect(),
         }
     }
 
+    /// A number that no other owner has. Later owners of a thread have higher ones; of two threads, about.
+    fn next_serial(&self) -> u64 {
+        let mine = &self.serials[thread_number() % STRIPES].0;
+        loop {
+            let now = mine.load(Ordering::Relaxed);
+            let serial = if now % BLOCK == 0 { self.blocks.fetch_add(BLOCK, Ordering::Relaxed) } else { now };
+            if mine.compare_exchange(now, serial + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return serial;
+            }
+        }
+    }
+
+    fn shard(&self, owner: &LockOwner) -> &Shard {
+        &self.shards[(owner.serial / BLOCK) as usize % SHARDS].0
+    }
+
     pub(super) fn create(&self, tag: u64) -> Arc<LockOwner> {
-        Arc::new(LockOwner::new(self.next_serial.fetch_add(1, Ordering::Relaxed), tag))
+        Arc::new(LockOwner::new(self.next_serial(), tag))
     }
 
     /// The same in the place of one that has released everything, if nobody else knows that any more.
     pub(super) fn renew(&self, owner: &mut Arc<LockOwner>, tag: u64) {
         match Arc::get_mut(owner) {
-            Some(owner) => *owner = LockOwner::new(self.next_serial.fetch_add(1, Ordering::Relaxed), tag),
+            Some(owner) => *owner = LockOwner::new(self.next_serial(), tag),
             None => *owner = self.create(tag),
         }
     }
 
     pub(super) fn register(&self, owner: &Arc<LockOwner>, txn: TxnId) {
         owner.txn.store(txn.0, Ordering::Relaxed);
-        self.by_txn[txn.0 as usize % SHARDS].lock().insert(txn.0, owner.clone());
+        let shard = self.shard(owner);
+        let mut maps = shard.maps.lock();
+        if maps.by_txn.insert(txn.0, owner.clone()).is_none() {
+            shard.writers.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     pub(super) fn writer(&self, txn: TxnId) -> Option<Arc<LockOwner>> {
-        self.by_txn[txn.0 as usize % SHARDS].lock().get(&txn.0).cloned()
+        // Who asks has seen the id in a page: it was registered before.
+        let shards = self.shards.iter().filter(|shard| shard.0.writers.load(Ordering::SeqCst) > 0);
+        shards.into_iter().find_map(|shard| shard.0.maps.lock().by_txn.get(&txn.0).cloned())
     }
 
     /// Enters that `owner` uses `tree`; `true` when it did not before.
@@ -318,42 +392,53 @@ impl Owners {
         if owner.uses(tree) {
             return false;
         }
-        if !owner.listed.swap(true, Ordering::Relaxed) {
-            self.by_serial[owner.serial as usize % SHARDS].lock().insert(owner.serial, owner.clone());
+        if owner.txn() == TxnId::NONE && !owner.listed.swap(true, Ordering::Relaxed) {
+            self.shard(owner).maps.lock().by_serial.insert(owner.serial, owner.clone());
         }
         owner.use_tree(tree);
         true
     }
 
-    pub(super) fn forget_writer(&self, owner: &LockOwner) {
-        let txn = owner.txn();
-        if txn != TxnId::NONE {
-            self.by_txn[txn.0 as usize % SHARDS].lock().remove(&txn.0);
-        }
-    }
-
     /// All that write, or have or had locks or changes in a tree; some of them twice.
     pub(super) fn all(&self) -> Vec<Arc<LockOwner>> {
-        let lists = self.by_serial.iter().chain(&self.by_txn);
-        lists.flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>()).collect()
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let maps = shard.0.maps.lock();
+            all.extend(maps.by_serial.values().chain(maps.by_txn.values()).cloned());
+        }
+        all
     }
 
-    /// Takes it off the list of owners; says whether it was there.
+    /// Takes it off the lists; says whether it was there.
     pub(super) fn delist(&self, owner: &LockOwner) -> bool {
-        owner.listed.load(Ordering::Relaxed)
-            && self.by_serial[owner.serial as usize % SHARDS].lock().remove(&owner.serial).is_some()
+        let (txn, listed) = (owner.txn(), owner.listed.load(Ordering::Relaxed));
+        if txn == TxnId::NONE && !listed {
+            return false;
+        }
+        let shard = self.shard(owner);
+        let mut maps = shard.maps.lock();
+        let wrote = txn != TxnId::NONE && maps.by_txn.remove(&txn.0).is_some();
+        if wrote {
+            shard.writers.fetch_sub(1, Ordering::SeqCst);
+        }
+        wrote | (listed && maps.by_serial.remove(&owner.serial).is_some())
     }
 
     /// Calls `each` with every owner but `but` that uses `tree`, until it says stop (`false`).
     pub(super) fn users(&self, tree: TreeId, but: &LockOwner, each: &mut dyn FnMut(&Arc<LockOwner>) -> bool) -> bool {
-        self.by_serial.iter().all(|shard| {
-            let shard = shard.lock();
-            shard.values().filter(|owner| owner.serial != but.serial && owner.uses(tree)).all(&mut *each)
+        self.shards.iter().all(|shard| {
+            let maps = shard.0.maps.lock();
+            let wrote = maps.by_txn.values().filter(|owner| !owner.listed.load(Ordering::Relaxed));
+            let all = maps.by_serial.values().chain(wrote);
+            all.filter(|owner| owner.serial != but.serial && owner.uses(tree)).all(&mut *each)
         })
     }
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.by_serial.iter().chain(&self.by_txn).all(|shard| shard.lock().is_empty())
+        self.shards.iter().all(|shard| {
+            let maps = shard.0.maps.lock();
+            maps.by_serial.is_empty() && maps.by_txn.is_empty() && shard.0.writers.load(Ordering::SeqCst) == 0
+        })
     }
 }

@@ -409,7 +409,7 @@ fn a_writer_that_ends_cannot_be_locked_for() {
     // Even by somebody who had found it in the list before.
     table.owners.register(&entry, TxnId(5));
     assert!(matches!(table.convert(TxnId(5), TREE, b"k"), Converted::Gone));
-    table.owners.forget_writer(&entry);
+    table.owners.delist(&entry);
     table.assert_empty();
 }
 

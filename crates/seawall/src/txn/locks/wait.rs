@@ -213,7 +213,7 @@ impl LockTable {
     pub(super) fn keep(&self, waiter: &Arc<Waiter>) {
         match waiter.place {
             Place::Point { hash } => self.remember_point(&waiter.owner, waiter.tree, hash, &waiter.key, waiter.mode),
-            Place::Tree { .. } => waiter.owner.held.lock().add_ranged(waiter.tree),
+            Place::Tree { .. } => waiter.owner.held().add_ranged(waiter.tree),
         }
     }
 }

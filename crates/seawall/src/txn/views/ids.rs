@@ -1,0 +1,341 @@
+//! Which ids are active, and the horizon, without a lock: a begin and an end write one cache line that all threads share, and one of the thread's
+//! own stripe.
+//!
+//! ```text
+//!   begin:  slot := BEGINNING (was FREE)     end:  state += 1         HELD in it: state -= 1, and end with the lock of the views held
+//!           id   := next.fetch_add(1)              slot := FREE
+//!           slot := id                             state -= 1;  was the id the horizon: raise it
+//!
+//!   close (with the lock of the views):  state |= GATE;  wait until nobody is ending;  read `next`, then the slots;  state &= !GATE
+//! ```
+//!
+//! 1. *A closed gate is one moment.* An end that adds to `state` after the gate was closed finds the gate, and frees no slot; one that added before is
+//!    waited for. So between closing and opening no transaction ends. One that begins meanwhile has an id that is not below the `next` that was
+//!    read: its `fetch_add` came later. One whose `fetch_add` came before entered its slot before that, which the reader of `next` sees; it waits
+//!    while the slot says `BEGINNING`.
+//! 2. *Nobody sees an end too early.* While the newest snapshot is given out (`FRESH`), an end takes the lock of the views, gives the snapshot up and
+//!    only then frees its slot: what is seen as ended is seen by each view that is made afterwards.
+//! 3. *The horizon* is the lowest active id, or `next`, while there is no snapshot (`LIVE`), and the `low` of the oldest snapshot while there is one.
+//!    It is raised by the end of the id that it is. `raise` reads the slots, then changes `state` (by nothing) and finds no `LIVE` there: a snapshot
+//!    that is made later sees all ends that `raise` has seen, and is not below. After raising it looks whether the id has ended meanwhile:
+//!    both it and an end change `state` between what they write and what they read, so one of the two sees the other.
+//! 4. Ids that find no slot in their stripe are in `spill`.
+//!
+//! The model test (`model.rs`) checks 1 and 3 under every interleaving of few threads.
+
+use super::sync::{AtomicU64, MORE, Mutex, Ordering, Padded, STRIPES, pause, thread_number};
+
+/// No id is here.
+const FREE: u64 = u64::MAX;
+/// An id is about to be.
+const BEGINNING: u64 = u64::MAX - 1;
+
+/// In `state`: how many transactions are ending, ...
+const ENDING: u64 = (1 << 32) - 1;
+/// ... that none may end, ...
+const GATE: u64 = 1 << 32;
+/// ... that the newest snapshot is of now, ...
+const FRESH: u64 = 1 << 33;
+/// ... that there is a snapshot.
+const LIVE: u64 = 1 << 34;
+/// The lock of the views is needed to end.
+const HELD: u64 = GATE | FRESH;
+
+#[derive(Debug)]
+pub(super) struct Ids {
+    line: Padded<Line>,
+    stripes: Box<[Padded<Stripe>]>,
+    /// How many are in `spill`; written with it locked.
+    spilled: AtomicU64,
+    spill: Mutex<Vec<u64>>,
+}
+
+#[derive(Debug)]
+struct Line {
+    next: AtomicU64,
+    state: AtomicU64,
+    horizon: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Stripe {
+    first: AtomicU64,
+    /// How many of the other slots are in use, at most.
+    used: AtomicU64,
+    more: [AtomicU64; MORE],
+}
+
+/// What became of an attempt to end without the lock of the views.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It is done.
+    Done,
+    /// It is done, and the horizon is to be looked at with the lock held.
+    Prune,
+    /// Nothing was done: the lock is needed.
+    Locked,
+}
+
+impl Stripe {
+    fn new() -> Self {
+        let first = AtomicU64::new(FREE);
+        Self { first, used: AtomicU64::new(0), more: std::array::from_fn(|_| AtomicU64::new(FREE)) }
+    }
+
+    /// A slot, in the state `BEGINNING`.
+    fn claim(&self) -> Option<&AtomicU64> {
+        let take = |slot: &&AtomicU64| {
+            slot.load(Ordering::Relaxed) == FREE
+                && slot.compare_exchange(FREE, BEGINNING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        if take(&&self.first) {
+            return Some(&self.first);
+        }
+        self.used.fetch_add(1, Ordering::AcqRel);
+        let slot = self.more.iter().find(take);
+        if slot.is_none() {
+            self.used.fetch_sub(1, Ordering::AcqRel);
+        }
+        slot
+    }
+
+    fn free(&self, id: u64) -> bool {
+        let free = |slot: &AtomicU64| {
+            slot.load(Ordering::Relaxed) == id
+                && slot.compare_exchange(id, FREE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        if free(&self.first) {
+            return true;
+        }
+        let freed = self.used.load(Ordering::Acquire) > 0 && self.more.iter().any(free);
+        if freed {
+            self.used.fetch_sub(1, Ordering::AcqRel);
+        }
+        freed
+    }
+}
+
+/// The id of a slot, when it is known.
+#[inline]
+fn id_in(slot: &AtomicU64) -> Option<u64> {
+    let mut turn = 0;
+    loop {
+        match slot.load(Ordering::Acquire) {
+            FREE => return None,
+            BEGINNING => pause(turn),
+            id => return Some(id),
+        }
+        turn += 1;
+    }
+}
+
+impl Ids {
+    pub(super) fn new() -> Self {
+        Self {
+            line: Padded(Line { next: AtomicU64::new(1), state: AtomicU64::new(0), horizon: AtomicU64::new(1) }),
+            stripes: (0..STRIPES).map(|_| Padded(Stripe::new())).collect(),
+            spilled: AtomicU64::new(0),
+            spill: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn line(&self) -> &Line {
+        &self.line.0
+    }
+
+    /// The id that the next begin gets.
+    pub(super) fn next(&self) -> u64 {
+        self.line().next.load(Ordering::Acquire)
+    }
+
+    pub(super) fn horizon(&self) -> u64 {
+        self.line().horizon.load(Ordering::Acquire)
+    }
+
+    /// Before anybody else has the set: `next` is the first id to be given out, `unended` are active.
+    pub(super) fn restore(&self, next: u64, unended: &[u64]) {
+        for stripe in &self.stripes {
+            for slot in std::iter::once(&stripe.0.first).chain(&stripe.0.more) {
+                slot.store(FREE, Ordering::Release);
+            }
+            stripe.0.used.store(0, Ordering::Release);
+        }
+        let mut spill = self.spill.lock();
+        spill.clear();
+        for (i, &id) in unended.iter().enumerate() {
+            match self.stripes[i % STRIPES].0.claim() {
+                Some(slot) => slot.store(id, Ordering::Release),
+                None => spill.push(id),
+            }
+        }
+        self.spilled.store(spill.len() as u64, Ordering::Release);
+        drop(spill);
+        self.line().next.store(next, Ordering::Release);
+        self.line().state.store(0, Ordering::Release);
+        self.line().horizon.store(unended.iter().copied().min().unwrap_or(next), Ordering::Release);
+    }
+
+    /// The next id, active from now on.
+    pub(super) fn begin(&self) -> u64 {
+        let next = &self.line().next;
+        if let Some(slot) = self.stripes[thread_number() % STRIPES].0.claim() {
+            let id = next.fetch_add(1, Ordering::AcqRel);
+            slot.store(id, Ordering::Release);
+            return id;
+        }
+        let mut spill = self.spill.lock();
+        // Before the id is taken: as for slots (1), a reader of `next` sees it.
+        self.spilled.fetch_add(1, Ordering::AcqRel);
+        let id = next.fetch_add(1, Ordering::AcqRel);
+        spill.push(id);
+        id
+    }
+
+    /// Makes `id` not active; whether it was. Only where the gate cannot be closed meanwhile.
+    pub(super) fn free(&self, id: u64) -> bool {
+        let own = thread_number() % STRIPES;
+        let others = (0..STRIPES).filter(|&stripe| stripe != own);
+        if std::iter::once(own).chain(others).any(|stripe| self.stripes[stripe].0.free(id)) {
+            return true;
+        }
+        if self.spilled.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let mut spill = self.spill.lock();
+        let at = spill.iter().position(|&one| one == id);
+        if let Some(at) = at {
+            spill.swap_remove(at);
+            self.spilled.fetch_sub(1, Ordering::AcqRel);
+        }
+        at.is_some()
+    }
+
+    /// Ends `id`, as far as that goes without the lock of the views.
+    pub(super) fn end(&self, id: u64) -> Ended {
+        let state = &self.line().state;
+        if state.fetch_add(1, Ordering::AcqRel) & HELD != 0 {
+            state.fetch_sub(1, Ordering::AcqRel);
+            return Ended::Locked;
+        }
+        self.free(id);
+        let before = state.fetch_sub(1, Ordering::AcqRel);
+        if self.horizon() != id {
+            return Ended::Done;
+        }
+        if before & LIVE != 0 || !self.raise() { Ended::Prune } else { Ended::Done }
+    }
+
+    /// The lowest active id, or `next`; and the stripe in whose first slot it is.
+    fn low(&self) -> (u64, Option<usize>) {
+        let (mut low, mut at) = (self.next(), None);
+        for (i, Padded(stripe)) in self.stripes.iter().enumerate() {
+            if let Some(id) = id_in(&stripe.first).filter(|&id| id < low) {
+                (low, at) = (id, Some(i));
+            }
+            if stripe.used.load(Ordering::Acquire) > 0 {
+                if let Some(id) = stripe.more.iter().filter_map(id_in).min().filter(|&id| id < low) {
+                    (low, at) = (id, None);
+                }
+            }
+        }
+        if self.spilled.load(Ordering::Acquire) > 0 {
+            if let Some(&id) = self.spill.lock().iter().min().filter(|&&id| id < low) {
+                (low, at) = (id, None);
+            }
+        }
+        (low, at)
+    }
+
+    /// Raises the horizon to the lowest active id; `false` when a snapshot is there, which says how far it may go.
+    pub(super) fn raise(&self) -> bool {
+        let line = self.line();
+        let mut last = None;
+        loop {
+            let (low, at) = self.low();
+            // Changes nothing, in the order of all changes of `state` (3).
+            if line.state.fetch_or(0, Ordering::AcqRel) & LIVE != 0 {
+                return false;
+            }
+            line.horizon.fetch_max(low, Ordering::AcqRel);
+            line.state.fetch_or(0, Ordering::AcqRel);
+            // Ended meanwhile, it may not have found the horizon where it is now.
+            let there = match at {
+                Some(stripe) => self.stripes[stripe].0.first.load(Ordering::Acquire) == low,
+                None => self.next() == low || last == Some(low),
+            };
+            if there {
+                return true;
+            }
+            last = Some(low);
+        }
+    }
+
+    /// The lock of the views is held: no snapshot is left.
+    pub(super) fn none_is_live(&self) {
+        self.line().state.fetch_and(!LIVE, Ordering::AcqRel);
+    }
+
+    /// The lock of the views is held: the horizon may be raised to `low`, of the oldest snapshot.
+    pub(super) fn raise_to(&self, low: u64) {
+        self.line().horizon.fetch_max(low, Ordering::AcqRel);
+    }
+
+    /// The lock of the views is held: the newest snapshot is given out no more.
+    pub(super) fn none_is_fresh(&self) {
+        self.line().state.fetch_and(!FRESH, Ordering::AcqRel);
+    }
+
+    /// The lock of the views is held. Until the gate is opened no transaction ends. Calls `each` with all active ids, in no order; returns the
+    /// `next` of this moment.
+    pub(super) fn close(&self, mut each: impl FnMut(u64)) -> u64 {
+        let state = &self.line().state;
+        state.fetch_or(GATE, Ordering::AcqRel);
+        let mut turn = 0;
+        while state.load(Ordering::Acquire) & ENDING != 0 {
+            pause(turn);
+            turn += 1;
+        }
+        let next = self.next();
+        self.for_each(|id| {
+            if id < next {
+                each(id);
+            }
+        });
+        next
+    }
+
+    /// Opens the gate. `fresh`: a snapshot was made of this moment, and is given out from now on.
+    pub(super) fn open(&self, fresh: bool) {
+        let state = &self.line().state;
+        if fresh {
+            state.fetch_or(FRESH | LIVE, Ordering::AcqRel);
+        }
+        state.fetch_and(!GATE, Ordering::AcqRel);
+    }
+
+    /// Calls `each` with the active ids. Of no one moment, unless the gate is closed.
+    pub(super) fn for_each(&self, mut each: impl FnMut(u64)) {
+        for Padded(stripe) in &self.stripes {
+            if let Some(id) = id_in(&stripe.first) {
+                each(id);
+            }
+            if stripe.used.load(Ordering::Acquire) > 0 {
+                stripe.more.iter().filter_map(id_in).for_each(&mut each);
+            }
+        }
+        if self.spilled.load(Ordering::Acquire) > 0 {
+            self.spill.lock().iter().copied().for_each(each);
+        }
+    }
+
+    /// Whether `id`, which was begun, is active. Its begin happened before.
+    pub(super) fn is_active(&self, id: u64) -> bool {
+        let in_stripe = |Padded(stripe): &Padded<Stripe>| {
+            stripe.first.load(Ordering::Acquire) == id
+                || (stripe.used.load(Ordering::Acquire) > 0
+                    && stripe.more.iter().any(|slot| slot.load(Ordering::Acquire) == id))
+        };
+        self.stripes.iter().any(in_stripe)
+            || (self.spilled.load(Ordering::Acquire) > 0 && self.spill.lock().contains(&id))
+    }
+}
