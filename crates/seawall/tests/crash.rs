@@ -15,6 +15,7 @@ mod support {
     pub(crate) mod doomed;
     pub(crate) mod model;
     pub(crate) mod rig;
+    pub(crate) mod tally;
     pub(crate) mod workload;
 }
 mod api {
@@ -102,7 +103,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::rig::{Mode, Size, Tally, run};
+use support::rig::{Mode, Size, run};
+use support::tally::Tally;
 
 /// A seed that takes longer hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(300);

@@ -9,6 +9,7 @@ mod support {
     pub(crate) mod model;
     pub(crate) mod reference;
     pub(crate) mod rig;
+    pub(crate) mod tally;
     pub(crate) mod workload;
 }
 use support::reference as api;

@@ -1,0 +1,65 @@
+//! What a run of seeds did, counted.
+
+use crate::support::damage::{Class, Damaged};
+
+/// What the seeds of one run did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub(crate) ops: u64,
+    pub(crate) commits: u64,
+    pub(crate) lost: u64,
+    pub(crate) power_cuts: u64,
+    pub(crate) kills: u64,
+    pub(crate) dead_openings: u64,
+    pub(crate) openings: u64,
+    pub(crate) poisoned: u64,
+    pub(crate) named: u64,
+    pub(crate) conflicts: u64,
+    /// Rollbacks that found no room.
+    pub(crate) stuck: u64,
+    /// Leaves moved by compactions.
+    pub(crate) moved: u64,
+    /// Compactions that a crash or an error ended.
+    pub(crate) cut_off: u64,
+    /// Seeds whose disk may break its promise, and those of them on which nothing came of that.
+    pub(crate) illegal: u64,
+    pub(crate) illegal_idle: u64,
+    /// What was done to which files, and how that ended.
+    pub(crate) control: Damaged,
+    pub(crate) data: Damaged,
+    pub(crate) doublewrite: Damaged,
+    pub(crate) log: Damaged,
+}
+
+impl Tally {
+    #[allow(dead_code)] // the rig's own tests run one seed at a time
+    pub(crate) fn add(&mut self, other: Self) {
+        self.ops += other.ops;
+        self.commits += other.commits;
+        self.lost += other.lost;
+        self.power_cuts += other.power_cuts;
+        self.kills += other.kills;
+        self.dead_openings += other.dead_openings;
+        self.openings += other.openings;
+        self.poisoned += other.poisoned;
+        self.named += other.named;
+        self.conflicts += other.conflicts;
+        self.stuck += other.stuck;
+        self.moved += other.moved;
+        self.cut_off += other.cut_off;
+        self.illegal += other.illegal;
+        self.illegal_idle += other.illegal_idle;
+        for class in Class::ALL {
+            self.of(class).add(*other.clone().of(class));
+        }
+    }
+
+    pub(crate) fn of(&mut self, class: Class) -> &mut Damaged {
+        match class {
+            Class::Control => &mut self.control,
+            Class::Data => &mut self.data,
+            Class::Doublewrite => &mut self.doublewrite,
+            Class::Log => &mut self.log,
+        }
+    }
+}
