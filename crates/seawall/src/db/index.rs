@@ -23,7 +23,6 @@ use crate::txn::Watching;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How [`Database::build_index`] works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -280,9 +279,9 @@ impl Sort {
 
     fn end_run(&mut self, scratch: &mut Transaction) -> Result<()> {
         self.rows.sort_unstable();
-        // A name that no other has: the tree is never visible.
-        static RUNS: AtomicU64 = AtomicU64::new(0);
-        let name = format!("(run {} of a sort)", RUNS.fetch_add(1, Ordering::Relaxed));
+        // A name that no other tree has, also after a crash, while the rollback of this transaction is still due. It is logged, so it depends on
+        // nothing but what is in the database. The tree is never visible.
+        let name = format!("(run {} of transaction {})", self.runs.len(), scratch.txn.started()?.0);
         let rows = std::mem::take(&mut self.rows);
         self.runs.push(scratch.build_tree(&name, BuildOptions { fill_percent: 100 }, rows)?);
         self.bytes = 0;

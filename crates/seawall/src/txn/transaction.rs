@@ -490,6 +490,15 @@ impl Txn {
         Ok(())
     }
 
+    /// Its id, which it is given now if it has none. No transaction of this database had it before.
+    ///
+    /// # Errors
+    /// Read-only, poisoned, or too many writers.
+    pub fn started(&mut self) -> Result<TxnId> {
+        self.start()?;
+        Ok(self.id())
+    }
+
     /// A point to roll back to, for the transaction's user: one that is gone after a rollback to an earlier one is refused.
     pub fn savepoint(&mut self) -> SavepointAt {
         let savepoint = self.savepoint_within();

@@ -18,8 +18,6 @@ use crate::log::LogConfig;
 use seawall_io::{
     AlignedBuf, Backend, Cause, Disk, File, FileClass, Handle, IoError, IoErrorKind, IoStats, Op, OpenHow,
 };
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -97,9 +95,9 @@ impl Database {
         let pages = restoring.pages(&chain, last)?;
         restoring.log(last_dir, last, &block)?;
         write_control(disk, &target.dir, &restoring.stats, &block)?;
-        // Every restore is another: drawn at random, and from what it is made of.
-        let drawn = RandomState::new().hash_one(std::process::id()).to_le_bytes();
-        let own = Name::of(&[&last.name.0, &drawn, &env.seed.to_le_bytes()]);
+        // Every restore is another: named by what it is made of, when and to where, and by the seed, which is drawn at random but for tests.
+        let (when, seed) = (env.clock.now().as_nanos().to_le_bytes(), env.seed.to_le_bytes());
+        let own = Name::of(&[&last.name.0, &seed, &when, to.as_ref().as_os_str().as_encoded_bytes()]);
         let text = format!("restored from backup {} at {}, as {own}\n", last.name, last.end);
         write_small(&**disk, &target.dir.join(RESTORED), text.as_bytes())?;
         target.finish(&**disk)?;
