@@ -3,6 +3,7 @@
 use seawall::{Background, Database, Env, Error, Options, Task};
 use seawall_io::{Op, SystemClock};
 use seawall_sim::{Fault, Process, SimDisk, SimOptions};
+use std::path::Path;
 use std::sync::Arc;
 
 fn small() -> Options {
@@ -97,18 +98,49 @@ fn what_is_no_database_is_left_alone() {
 fn a_newer_format_names_both_versions() {
     let dir = tempfile::tempdir().unwrap();
     Database::open_with(dir.path(), small()).unwrap().close().unwrap();
-    let control = dir.path().join("control");
-    let mut bytes = std::fs::read(&control).unwrap();
+    set_version(&dir.path().join("control"), 9);
+    match Database::open_with(dir.path(), small()) {
+        Err(error @ Error::OtherFormat { found: 9, supported: 4, .. }) => {
+            assert!(error.to_string().contains("a newer one"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Sets the format version of both slots of a control file.
+fn set_version(control: &Path, version: u32) {
+    let mut bytes = std::fs::read(control).unwrap();
     for slot in bytes.chunks_mut(16 << 10).filter(|slot| slot.len() >= 4096 && slot.starts_with(b"SEAWALL\n")) {
-        slot[12..16].copy_from_slice(&9u32.to_le_bytes());
+        slot[12..16].copy_from_slice(&version.to_le_bytes());
         let crc = crc32c::crc32c_append(crc32c::crc32c(&slot[..8]), &slot[12..4096]);
         slot[8..12].copy_from_slice(&crc.to_le_bytes());
     }
-    std::fs::write(&control, bytes).unwrap();
+    std::fs::write(control, bytes).unwrap();
+}
+
+fn versions(control: &Path) -> Vec<u32> {
+    let bytes = std::fs::read(control).unwrap();
+    [0, 16 << 10].map(|slot| u32::from_le_bytes(bytes[slot + 12..slot + 16].try_into().unwrap())).to_vec()
+}
+
+#[test]
+fn a_database_of_the_format_before_opens_and_is_of_this_format_from_then_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = dir.path().join("control");
+    let db = Database::open_with(dir.path(), small()).unwrap();
+    (0..500).for_each(|i| put(&db, i, b"written before").unwrap());
+    db.close().unwrap();
+    set_version(&control, 3);
+    assert_eq!(versions(&control), [3, 3]);
+    let db = Database::open_with(dir.path(), small()).unwrap();
+    assert_eq!(versions(&control), [4, 4], "an older program is refused before anything else is written");
+    (400..600).for_each(|i| put(&db, i, &[7; 30_000]).unwrap());
+    assert_eq!(get(&db, 399).unwrap().as_deref(), Some(&b"written before"[..]));
+    assert_eq!(get(&db, 400).unwrap(), Some(vec![7; 30_000]));
+    db.close().unwrap();
+    set_version(&control, 2);
     match Database::open_with(dir.path(), small()) {
-        Err(error @ Error::OtherFormat { found: 9, supported: 3, .. }) => {
-            assert!(error.to_string().contains("a newer one"), "{error}");
-        }
+        Err(Error::OtherFormat { found: 2, supported: 4, .. }) => {}
         other => panic!("{other:?}"),
     }
 }

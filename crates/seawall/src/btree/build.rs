@@ -13,7 +13,7 @@ use super::Tree;
 use super::edit::{Packed, prefix_between};
 use super::entry::{OVERFLOW, OverflowRef, inline_value_max};
 use super::node::{Node, SLOT_BYTES, capacity, key_bytes_max, separator};
-use super::overflow::OverflowWriter;
+use super::overflow::{OverflowWriter, one_page_value_max, write_one_page};
 use super::redo::{Build, Insert};
 use super::split::CHILD_BYTES;
 use crate::buffer::{Mtr, MtrSize};
@@ -177,6 +177,14 @@ impl Builder {
     /// Writes a long value. No undo record names it: the record of the tree's creation frees all that the tree owns.
     fn write_value(&self, space: &Space, value: &[u8]) -> Result<OverflowRef> {
         let mut reserved = space.reserve(self.tree.id, PageId::NONE, 1, Purpose::Grow)?;
+        if value.len() <= one_page_value_max(space.pool().page_bytes()) {
+            return space.pool().retry(|| {
+                let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
+                let reference = write_one_page(self.tree.id, &mut mtr, &mut reserved, value)?;
+                mtr.commit();
+                Ok(reference)
+            });
+        }
         let mut writer = space.pool().retry(|| {
             let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
             let writer = OverflowWriter::begin(self.tree.id, &mut mtr, &mut reserved)?;

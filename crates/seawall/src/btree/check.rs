@@ -153,6 +153,16 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
     fn long_value(&mut self, reference: OverflowRef) {
         let (mut len, mut unread) = (0, false);
         let mut list_id = Some(reference.head);
+        match overflow::one_page_len(self.pool, self.tree.id, reference.head) {
+            Err(why) => return self.found(reference.head, &why),
+            Ok(None) => {}
+            Ok(Some(bytes)) => {
+                if !self.reach(reference.head, PageKind::Overflow) {
+                    return;
+                }
+                (len, list_id) = (bytes, None);
+            }
+        }
         while let Some(id) = list_id {
             match overflow::read_list(self.pool, self.tree.id, id) {
                 Err(why) => return self.found(id, &why),
@@ -197,6 +207,10 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
 /// # Errors
 /// Those of reading; [`Error::Corrupt`] at the first page that is none of a long value's.
 pub fn check_overflow(pool: &Pool, tree: TreeId, head: PageId, mut reached: impl FnMut(PageId)) -> Result<()> {
+    if overflow::one_page_len(pool, tree, head)?.is_some() {
+        reached(head);
+        return Ok(());
+    }
     let mut seen = HashSet::new();
     let mut list_id = Some(head);
     while let Some(id) = list_id {

@@ -29,7 +29,7 @@ pub const fn inline_value_max(page_bytes: usize, key_len: usize) -> usize {
 /// Where a long value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverflowRef {
-    /// The first page of the list that names its pages.
+    /// Its only page, or the first page of the list that names its pages.
     pub head: PageId,
     /// Its length, bytes.
     pub len: u32,

@@ -48,7 +48,7 @@ pub use lookahead::LookAhead;
 pub use node::{Node, Position, SLOT_BYTES, entry_bytes_max, key_bytes_max};
 pub use overflow::{
     OVERFLOW_VALUE_BYTES_MAX, OverflowWriter, free_overflow_body, free_overflow_head, free_overflow_some,
-    read_overflow, read_overflow_into, read_overflow_many,
+    one_page_value_max, read_overflow, read_overflow_into, read_overflow_many, write_one_page,
 };
 pub use redo::{Insert, Patch, Remove, Replace, redo};
 pub use relocate::Children;

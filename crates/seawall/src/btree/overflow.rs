@@ -1,9 +1,11 @@
 //! Values too long for a leaf.
 //!
-//! 1. A value lies in data pages, all full but the last. List pages name them in order and are chained from the *head*, whose number the
-//!    leaf's entry holds: so the pages can be asked for before they are needed.
+//! 1. A leaf's entry holds the number of a value's *head*. A value that fits one data page has that page as its head ([`write_one_page`]).
+//!    A longer one lies in data pages, all full but the last; list pages name them in order and are chained from the head: so the pages can be
+//!    asked for before they are needed. The level of the head tells the two apart. Databases of format 3 have lists for short values too.
 //! 2. A data page is named by a list in the mini-transaction that takes it. Whoever knows the head can free everything, however
-//!    little of the value was written: an undo record that names the head goes into the mini-transaction that takes the head.
+//!    little of the value was written: an undo record that names the head goes into the mini-transaction that takes the head. A value of one
+//!    page is written whole by that mini-transaction.
 //! 3. Once written, a value never changes in place. It is freed when nobody can see it, and so it is read without regard to its leaf.
 //! 4. Freeing empties and frees the lists behind the head one after the other, then empties the head; what a list names and who owns it
 //!    change in the same mini-transaction. So it can stop after any step and be begun again. The head goes last, in a mini-transaction
@@ -11,7 +13,7 @@
 
 use super::entry::OverflowRef;
 use super::redo::{TryApply, redo_record, rest, slot};
-use crate::buffer::{Held, Mtr, MtrSize, PageRead, Pool, Redo, Stream};
+use crate::buffer::{Held, MTR_BYTES_SMALL, Mtr, MtrSize, PageRead, Pool, Redo, Stream};
 use crate::error::{Error, Result, Stop};
 use crate::format::page::{self, HEADER_BYTES, PageKind, set_u32, u32_at};
 use crate::format::tag::INITIALISES;
@@ -53,6 +55,14 @@ const fn pages_at_once(page_bytes: usize) -> usize {
 }
 
 const _: () = assert!(pages_at_once(page::PAGE_BYTES_MAX) >= 4);
+// A value of one page goes into a small mini-transaction with the record that names it.
+const _: () = assert!(page::PAGE_BYTES_MAX + (4 << 10) <= MTR_BYTES_SMALL);
+
+/// The longest value that takes one page, bytes.
+#[must_use]
+pub const fn one_page_value_max(page_bytes: usize) -> usize {
+    data_bytes(page_bytes)
+}
 
 fn init(bytes: &mut [u8], id: PageId, tree: TreeId, level: u8) {
     let (crc, lsn) = (u32_at(bytes, page::CRC), page::lsn(bytes));
@@ -249,6 +259,58 @@ pub(super) fn data(bytes: &[u8], id: PageId, tree: TreeId) -> Result<&[u8], Erro
     bytes.get(BODY..BODY + len).ok_or_else(|| Error::bad_page(id, "a piece of a long value longer than its page"))
 }
 
+/// The head of a value, read.
+enum Head<'a> {
+    /// The only page: all bytes of the value.
+    Page(&'a [u8]),
+    /// The first list.
+    List(List<'a>),
+}
+
+impl<'a> Head<'a> {
+    /// Looks at a page as the head of a value of `tree`.
+    fn of(bytes: &'a [u8], id: PageId, tree: TreeId) -> Result<Self, Error> {
+        if page::kind(bytes) == Some(PageKind::Overflow) && page::level(bytes) == 0 {
+            return data(bytes, id, tree).map(Self::Page);
+        }
+        List::of(bytes, id, tree).map(Self::List)
+    }
+}
+
+/// Bytes of a value whose head is its only page; `None` when the head is a list. No latch may be held.
+pub(super) fn one_page_len(pool: &Pool, tree: TreeId, head: PageId) -> Result<Option<u64>> {
+    pool.retry(|| {
+        Ok(match Head::of(&pool.shared(head)?, head, tree)? {
+            Head::Page(bytes) => Some(bytes.len() as u64),
+            Head::List(_) => None,
+        })
+    })
+}
+
+/// Reads the head of a value and gives its bytes to `whole`, if it is the only page; else returns what the list names.
+fn read_head(
+    pool: &Pool,
+    tree: TreeId,
+    reference: OverflowRef,
+    mut whole: impl FnMut(&[u8]),
+) -> Result<Option<ListRead>> {
+    let id = reference.head;
+    pool.retry(|| {
+        let held = pool.shared(id)?;
+        match Head::of(&held, id, tree)? {
+            Head::Page(bytes) if bytes.len() == reference.len as usize => {
+                whole(bytes);
+                Ok(None)
+            }
+            Head::Page(bytes) => {
+                let why = format!("a long value of {} bytes has {} bytes in its page", reference.len, bytes.len());
+                Err(Error::bad_page(id, why).into())
+            }
+            Head::List(list) => Ok(Some((list.pages(), list.next()))),
+        }
+    })
+}
+
 /// Reads a long value of `tree` piece by piece, asking for pages ahead, until `piece` breaks off. The piece's page is latched (shared)
 /// meanwhile: `piece` must not touch the database. No latch may be held.
 ///
@@ -260,8 +322,11 @@ pub fn read_overflow(
     reference: OverflowRef,
     mut piece: impl FnMut(&[u8]) -> ControlFlow<()>,
 ) -> Result<()> {
+    let only = |bytes: &[u8]| {
+        let _done_either_way = piece(bytes);
+    };
+    let Some(list) = read_head(pool, tree, reference, only)? else { return Ok(()) };
     let mut stream = Stream::default().sure();
-    let list = read_list(pool, tree, reference.head)?;
     name_list(&mut stream, &list);
     read_from(pool, tree, reference, list, &mut stream, &mut piece)
 }
@@ -331,13 +396,18 @@ pub fn read_overflow_many(
         let mut lists = Vec::with_capacity(some.len());
         for reference in some {
             heads.next_is_due(pool, usize::MAX);
-            let list = read_list(pool, tree, reference.head)?;
+            let mut bytes = Vec::new();
+            let list = read_head(pool, tree, *reference, |whole| bytes.extend_from_slice(whole))?;
             heads.came_to(reference.head);
-            pages.name(list.0.iter().copied());
-            lists.push(list);
+            pages.name(list.iter().flat_map(|list| list.0.iter().copied()));
+            lists.push((bytes, list));
         }
-        for (reference, list) in some.iter().zip(lists) {
-            let mut bytes = Vec::with_capacity((reference.len as usize).min(1 << 20));
+        for (reference, (mut bytes, list)) in some.iter().zip(lists) {
+            let Some(list) = list else {
+                value(bytes);
+                continue;
+            };
+            bytes.reserve((reference.len as usize).min(1 << 20));
             read_from(pool, tree, *reference, list, &mut pages, &mut |piece: &[u8]| {
                 bytes.extend_from_slice(piece);
                 ControlFlow::Continue(())
@@ -372,6 +442,22 @@ pub(super) fn read_list(pool: &Pool, tree: TreeId, id: PageId) -> Result<(Vec<Pa
 }
 
 // --- writing -------------------------------------------------------------------------------------------------------------
+
+/// Writes a value of at most [`one_page_value_max`] bytes into a page of its own, in a mini-transaction of the caller's that also makes the
+/// page known to whoever cleans up after a crash.
+///
+/// # Errors
+/// As [`Reserved::take`]; nothing is changed then.
+pub fn write_one_page(
+    tree: TreeId,
+    mtr: &mut Mtr<'_>,
+    reserved: &mut Reserved<'_>,
+    value: &[u8],
+) -> Result<OverflowRef, Stop> {
+    let (head, held) = reserved.take(mtr)?;
+    mtr.run(held, &NewData { id: head, tree, bytes: value });
+    Ok(OverflowRef { head, len: value.len() as u32 })
+}
 
 /// A long value on its way to its pages.
 #[derive(Debug)]
@@ -541,19 +627,25 @@ pub fn free_overflow_some(space: &Space, tree: TreeId, head: PageId, budget: &mu
 /// # Errors
 /// [`Stop::Load`]; [`Error::Corrupt`] when the body is not freed. Nothing is changed then.
 pub fn free_overflow_head(space: &Space, mtr: &mut Mtr<'_>, tree: TreeId, head: PageId) -> Result<(), Stop> {
-    let held = latch_list(mtr, tree, head)?;
-    let list = List::of(mtr.page(held), head, tree)?;
-    if list.count > 0 || list.next().is_some() {
+    let held = mtr.latch(head)?;
+    let is_body_freed = match Head::of(mtr.page(held), head, tree)? {
+        Head::Page(_) => true,
+        Head::List(list) => list.count == 0 && list.next().is_none(),
+    };
+    if !is_body_freed {
         return Err(Error::bad_page(head, "the head of a long value is freed before its body").into());
     }
     space.free(mtr, held)
 }
 
-/// Frees some pages. Whether only an empty head is left.
+/// Frees some pages. Whether only the head is left: an empty list, or the only page.
 fn free_step(space: &Space, tree: TreeId, head: PageId) -> Result<bool, Stop> {
     let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
-    let head_held = latch_list(&mut mtr, tree, head)?;
-    let next = List::of(mtr.page(head_held), head, tree)?.next();
+    let head_held = mtr.latch(head)?;
+    let next = match Head::of(mtr.page(head_held), head, tree)? {
+        Head::Page(_) => return Ok(true),
+        Head::List(list) => list.next(),
+    };
     let (id, held) = match next {
         Some(next) => (next, latch_list(&mut mtr, tree, next)?),
         None => (head, head_held),

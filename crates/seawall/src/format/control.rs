@@ -7,7 +7,7 @@
 //! 3. Bytes not named here are zero.
 
 use super::page::{PAGE_BYTES_MAX, PAGE_BYTES_MIN, set_u32, set_u64, u32_at, u64_at};
-use super::{FORMAT_VERSION, Lsn, TxnId};
+use super::{FORMAT_VERSION, FORMAT_VERSION_MIN, Lsn, TxnId};
 use serde::{Deserialize, Serialize};
 
 /// What a slot begins with.
@@ -169,7 +169,7 @@ impl ControlBlock {
             return Err(BadSlot::Checksum { expected, found });
         }
         let version = u32_at(slot, VERSION);
-        if version != FORMAT_VERSION {
+        if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&version) {
             return Err(BadSlot::Version(version));
         }
         let block = Self {
@@ -283,6 +283,20 @@ mod tests {
         let crc = checksum(&slot);
         set_u32(&mut slot, CRC, crc);
         assert_eq!(ControlBlock::decode(&slot), Err(BadSlot::Version(FORMAT_VERSION + 1)));
+    }
+
+    #[test]
+    fn the_format_before_is_read_and_the_one_before_that_refused() {
+        for (version, is_read) in [(FORMAT_VERSION_MIN - 1, false), (FORMAT_VERSION_MIN, true), (FORMAT_VERSION, true)]
+        {
+            let mut slot = vec![0; SLOT_BYTES];
+            block().encode(3, &mut slot);
+            set_u32(&mut slot, VERSION, version);
+            let crc = checksum(&slot);
+            set_u32(&mut slot, CRC, crc);
+            let expected = if is_read { Ok((3, block())) } else { Err(BadSlot::Version(version)) };
+            assert_eq!(ControlBlock::decode(&slot), expected);
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! Many rows that belong to one leaf are changed in one mini-transaction: every one of them could be the last, because an attempt that ends early
 //! has changed nothing of its own row.
 //!
-//! A long value is written first, page by page, under an undo record that names its first page: a crash or rollback frees it.
+//! A long value is written first, page by page, under an undo record that names its first page: a crash or rollback frees it. One that fits a page
+//! is written by the mini-transaction of that record.
 
 use super::engine::Engine;
 use super::locking::{LOG_ROOM, Writer};
@@ -17,7 +18,7 @@ use super::trees::TreeState;
 use super::undo::{Previous, UndoRecord};
 use crate::btree::{
     self, DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, Insert, Node, OVERFLOW, OverflowRef, OverflowWriter, Patch,
-    Replace, inline_value_max,
+    Replace, inline_value_max, one_page_value_max, write_one_page,
 };
 use crate::buffer::{Held, Mtr, MtrSize};
 use crate::error::{Error, LockedOn, Result, Stop};
@@ -438,6 +439,16 @@ impl Txn {
         let record = |head| UndoRecord::OverflowWritten { tree: id, head };
         engine.undo.ensure_room(&mut writing.stream, record(PageId::NONE).room_max())?;
         let mut reserved = space.reserve(id, PageId::NONE, 1, Purpose::Grow)?;
+        if value.len() <= one_page_value_max(engine.pool().page_bytes()) {
+            return engine.pool().retry(|| {
+                let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+                engine.undo.latch_tail(&writing.stream, &mut mtr)?;
+                let reference = write_one_page(id, &mut mtr, &mut reserved, value)?;
+                engine.undo.append(&mut writing.stream, &mut mtr, &record(reference.head))?;
+                mtr.commit();
+                Ok(reference)
+            });
+        }
         let mut writer = engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
             engine.undo.latch_tail(&writing.stream, &mut mtr)?;

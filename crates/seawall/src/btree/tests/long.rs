@@ -3,7 +3,7 @@
 use super::rig::{Model, Rig};
 use crate::btree::{
     Entry, OVERFLOW, OverflowRef, OverflowWriter, check_overflow, free_overflow_body, free_overflow_head,
-    read_overflow, read_overflow_into,
+    one_page_value_max, read_overflow, read_overflow_into, read_overflow_many, write_one_page,
 };
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::Error;
@@ -146,4 +146,93 @@ fn a_reference_that_lies_is_an_error() {
     }
     let error = read_overflow_into(&rig.pool, TreeId(99), reference, &mut out).unwrap_err();
     assert!(matches!(error, Error::Corrupt(_)), "{error}");
+}
+
+fn write_one(rig: &Rig, value: &[u8]) -> OverflowRef {
+    let mut reserved = rig.space.reserve(rig.tree.id, rig.tree.root, 1, Purpose::Grow).unwrap();
+    rig.pool
+        .retry(|| {
+            let mut mtr = Mtr::begin(&rig.pool, MtrSize::Small)?;
+            let reference = write_one_page(rig.tree.id, &mut mtr, &mut reserved, value)?;
+            mtr.commit();
+            Ok(reference)
+        })
+        .unwrap()
+}
+
+fn owned(rig: &Rig) -> usize {
+    let mut pages = 0;
+    let visit = |_| {
+        pages += 1;
+        Ok(())
+    };
+    rig.space.for_each_owned(rig.tree.id, visit).unwrap();
+    pages
+}
+
+/// Short values with lists of their own are what databases of format 3 have.
+#[test]
+fn a_value_that_fits_a_page_takes_one_page_and_is_read_beside_those_with_lists() {
+    for page_bytes in [4 << 10, 8 << 10, 16 << 10, 32 << 10] {
+        let rig = Rig::new(page_bytes, 64);
+        let most = one_page_value_max(page_bytes);
+        let (mut model, mut kept) = (Model::new(), Vec::new());
+        for (i, len) in [1, 100, page_bytes / 2, most - 1, most, 50, most + 1, 3 * most, 7].into_iter().enumerate() {
+            let value: Vec<u8> = (0..len).map(|at| (at / 251 + at + i) as u8).collect();
+            let before = owned(&rig);
+            let has_list = i >= 5;
+            let reference = if has_list { write_long(&rig, &value) } else { write_one(&rig, &value) };
+            assert_eq!(owned(&rig) - before, if has_list { 1 + len.div_ceil(most) } else { 1 }, "{len} bytes");
+            let entry = Entry { flags: OVERFLOW, writer: TxnId::NONE, undo: UndoPtr::NONE, value: &reference.encode() };
+            let mut payload = Vec::new();
+            entry.encode_into(&mut payload);
+            rig.put(&[i as u8], &payload);
+            model.insert(vec![i as u8], payload);
+            kept.push((value, reference));
+        }
+        rig.verify(&model);
+        let mut read = Vec::new();
+        for (i, (value, reference)) in kept.iter().enumerate() {
+            read_overflow_into(&rig.pool, rig.tree.id, *reference, &mut read).unwrap();
+            assert!(read == *value, "{} bytes", value.len());
+            let mut pages = Vec::new();
+            check_overflow(&rig.pool, rig.tree.id, reference.head, |page| pages.push(page)).unwrap();
+            assert_eq!(pages[0], reference.head);
+            for wrong in [reference.len - 1, reference.len + 1].into_iter().filter(|_| i < 5) {
+                let error =
+                    read_overflow_into(&rig.pool, rig.tree.id, OverflowRef { len: wrong, ..*reference }, &mut read);
+                assert!(matches!(error, Err(Error::Corrupt(_))), "{error:?}");
+            }
+            assert!(read_overflow_into(&rig.pool, TreeId(99), *reference, &mut read).is_err());
+        }
+        let (references, mut next) = (kept.iter().map(|(_, reference)| *reference).collect::<Vec<_>>(), kept.iter());
+        read_overflow_many(&rig.pool, rig.tree.id, &references, |read| {
+            assert!(next.next().is_some_and(|(value, _)| read == *value), "in order");
+        })
+        .unwrap();
+        assert!(next.next().is_none());
+        for (i, (_, reference)) in kept.iter().enumerate() {
+            rig.delete(&[i as u8]);
+            free_long(&rig, *reference);
+        }
+        rig.verify(&Model::new());
+    }
+}
+
+#[test]
+fn a_page_of_a_long_value_is_refused_where_the_entry_says_another_length() {
+    let rig = Rig::new(4096, 64);
+    let reference = write_one(&rig, &[3; 2000]);
+    let entry = Entry {
+        flags: OVERFLOW,
+        writer: TxnId::NONE,
+        undo: UndoPtr::NONE,
+        value: &OverflowRef { len: 1999, ..reference }.encode(),
+    };
+    let mut payload = Vec::new();
+    entry.encode_into(&mut payload);
+    rig.put(b"key", &payload);
+    let (found, reached) = rig.check();
+    assert!(found.len() == 1 && found[0].page == reference.head, "{found:?}");
+    assert!(reached.contains(&reference.head));
 }
