@@ -49,6 +49,8 @@ mutants: need-rust
 lint: need-rust
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets --locked -- -D warnings
+	$(CARGO) clippy --locked -p seawall --no-default-features -- -D warnings
+	$(CARGO) clippy --locked -p seawall --features serde -- -D warnings
 
 fmt: need-rust
 	$(CARGO) fmt --all

@@ -1,13 +1,13 @@
 //! The three dimensions by which I/O is counted and its policy named: file class, operation, cause.
 
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! dimension {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(rename_all = "kebab-case")]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
         pub enum $name { $($(#[$vmeta])* $variant),+ }
         impl $name {
             /// Every value, in declaration order.

@@ -22,6 +22,7 @@ mod clock;
 mod disk;
 mod error;
 mod file;
+mod latency;
 mod method;
 mod os;
 mod prealloc;
@@ -38,12 +39,13 @@ pub use disk::{
 };
 pub use error::{IoError, IoErrorKind, Result};
 pub use file::{Barrier, File, FileOptions, FileRequest, Pending};
+pub use latency::{GROUPING_POWER, Latencies, Latency, LatencyBucket, MAX_VALUE_POWER};
 pub use method::{EffectiveMode, FlushMethod, UnknownFlushMethod};
 pub use os::limits::raise_descriptor_limit;
 pub use os::{Backend, BackendUnavailable, OsDisk, UnknownBackend};
 pub use prealloc::{FILLING, Fill, FillOptions, FillStep, STEP_BYTES, recycle, sweep};
 pub use process::{InUse, Process, ProcessGate};
-pub use stats::{CellSnapshot, GROUPING_POWER, IoSnapshot, IoStats, MAX_VALUE_POWER};
+pub use stats::{CellSnapshot, IoSnapshot, IoStats};
 
 /// The README's example, tested.
 #[cfg(doctest)]

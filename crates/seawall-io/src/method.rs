@@ -11,7 +11,6 @@
 //! A *durable write* is durable when it returns, under every method. A *barrier* is what comes after a batch of ordinary
 //! writes; `o_dsync` needs none, and `o_direct_no_fsync` skips it, but never at a checkpoint unless the cache is proven non-volatile.
 
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -24,8 +23,9 @@ use std::str::FromStr;
 /// assert_eq!("allsync".parse(), Ok(FlushMethod::ODirectDsync));
 /// assert!("o_turbo".parse::<FlushMethod>().unwrap_err().to_string().contains("o_direct_dsync"));
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum FlushMethod {
     /// Buffered; durable by fdatasync.
     Fsync,
@@ -74,12 +74,21 @@ impl fmt::Display for FlushMethod {
 /// use seawall_io::{FlushMethod, UnknownFlushMethod};
 /// assert_eq!("o_turbo".parse::<FlushMethod>(), Err(UnknownFlushMethod("o_turbo".into())));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is no flush method; use fsync, o_dsync, o_direct, o_direct_no_fsync or o_direct_dsync \
-     (InnoDB's fdatasync, littlesync, O_DIRECT, O_DIRECT_NO_FSYNC, ALL_O_DIRECT and allsync are understood)"
-)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownFlushMethod(pub String);
+
+impl fmt::Display for UnknownFlushMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is no flush method; use fsync, o_dsync, o_direct, o_direct_no_fsync or o_direct_dsync \
+             (InnoDB's fdatasync, littlesync, O_DIRECT, O_DIRECT_NO_FSYNC, ALL_O_DIRECT and allsync are understood)",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for UnknownFlushMethod {}
 
 impl FromStr for FlushMethod {
     type Err = UnknownFlushMethod;
@@ -109,7 +118,8 @@ impl FromStr for FlushMethod {
 /// };
 /// assert_eq!(mode.to_string(), "o_direct (in effect: buffered; the file system refuses O_DIRECT)");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EffectiveMode {
     /// The method asked for.
     pub requested: FlushMethod,

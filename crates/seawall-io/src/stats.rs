@@ -5,23 +5,17 @@
 //! 3. Snapshots merge by addition, across threads, files and processes.
 
 use crate::class::{Cause, FileClass, Op};
-use histogram::{AtomicHistogram, Histogram, SparseHistogram};
-use serde::{Deserialize, Serialize};
+use crate::latency::{Counters, Latencies};
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Buckets are 1.6% wide.
-pub const GROUPING_POWER: u8 = 6;
-/// Latencies up to 2^40 ns (18 minutes) are told apart; longer ones count as that.
-pub const MAX_VALUE_POWER: u8 = 40;
-
 const CELLS: usize = FileClass::ALL.len() * Op::ALL.len() * Cause::ALL.len();
 
 #[derive(Debug)]
 struct Cell {
-    latency: AtomicHistogram,
+    latency: Counters,
     bytes: AtomicU64,
     errors: AtomicU64,
 }
@@ -69,22 +63,14 @@ impl IoStats {
     fn cell(&self, class: FileClass, op: Op, cause: Cause) -> &Cell {
         let index = (class as usize * Op::ALL.len() + op as usize) * Cause::ALL.len() + cause as usize;
         self.cells[index].get_or_init(|| {
-            Box::new(Cell {
-                latency: AtomicHistogram::new(GROUPING_POWER, MAX_VALUE_POWER)
-                    .expect("a valid histogram configuration"),
-                bytes: AtomicU64::new(0),
-                errors: AtomicU64::new(0),
-            })
+            Box::new(Cell { latency: Counters::new(), bytes: AtomicU64::new(0), errors: AtomicU64::new(0) })
         })
     }
 
     /// Counts one successful operation.
     pub fn record(&self, class: FileClass, op: Op, cause: Cause, latency: Duration, bytes: u64) {
         let cell = self.cell(class, op, cause);
-        let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).min((1 << MAX_VALUE_POWER) - 1);
-        // A value below 2^MAX_VALUE_POWER always has a bucket.
-        let recorded = cell.latency.increment(ns);
-        debug_assert!(recorded.is_ok());
+        cell.latency.record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
         cell.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -102,12 +88,11 @@ impl IoStats {
                 for &cause in Cause::ALL {
                     let index = (class as usize * Op::ALL.len() + op as usize) * Cause::ALL.len() + cause as usize;
                     if let Some(cell) = self.cells[index].get() {
-                        let latency: Histogram = cell.latency.load();
                         cells.push(CellSnapshot {
                             class,
                             op,
                             cause,
-                            latency: SparseHistogram::from(&latency),
+                            latency: cell.latency.load(),
                             bytes: cell.bytes.load(Ordering::Relaxed),
                             errors: cell.errors.load(Ordering::Relaxed),
                         });
@@ -130,7 +115,8 @@ impl IoStats {
 /// let cell = stats.snapshot().cells.remove(0);
 /// assert_eq!((cell.count(), cell.errors), (1, 1), "a failed operation has no latency");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CellSnapshot {
     /// File class.
     pub class: FileClass,
@@ -139,7 +125,7 @@ pub struct CellSnapshot {
     /// Cause.
     pub cause: Cause,
     /// Latencies, ns.
-    pub latency: SparseHistogram,
+    pub latency: Latencies,
     /// Bytes moved.
     pub bytes: u64,
     /// Operations that failed (not in `latency`).
@@ -150,7 +136,7 @@ impl CellSnapshot {
     /// Successful operations.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.latency.count().iter().sum()
+        self.latency.count().iter().fold(0, |all, count| all.saturating_add(*count))
     }
 }
 
@@ -168,7 +154,8 @@ impl CellSnapshot {
 /// let both = of_a_process().merged(&of_a_process());
 /// assert_eq!(both.get(key.0, key.1, key.2).unwrap().bytes, 32768);
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct IoSnapshot {
     /// The cells in use, ordered by class, operation, cause.
     pub cells: Vec<CellSnapshot>,
@@ -181,8 +168,7 @@ impl IoSnapshot {
         self.cells.iter().find(|c| (c.class, c.op, c.cause) == (class, op, cause))
     }
 
-    /// The sum of two snapshots. Latencies of another resolution (read from a file of another version) cannot be added and are left
-    /// out.
+    /// The sum of two snapshots.
     #[must_use]
     pub fn merged(mut self, other: &Self) -> Self {
         for theirs in &other.cells {
@@ -190,9 +176,7 @@ impl IoSnapshot {
             match self.cells.binary_search_by_key(&key, |c| (c.class, c.op, c.cause)) {
                 Ok(at) => {
                     let ours = &mut self.cells[at];
-                    if let Ok(sum) = ours.latency.checked_add(&theirs.latency) {
-                        ours.latency = sum;
-                    }
+                    ours.latency = ours.latency.added(&theirs.latency);
                     ours.bytes = ours.bytes.saturating_add(theirs.bytes);
                     ours.errors = ours.errors.saturating_add(theirs.errors);
                 }
@@ -227,7 +211,10 @@ mod tests {
         let both = once.merged(&stats.snapshot());
         assert_eq!(both.get(FileClass::Data, Op::Read, Cause::Prefetch).unwrap().count(), 8000);
         assert_eq!(both.get(FileClass::Redo, Op::Sync, Cause::Commit).unwrap().count(), 1);
-        let json = serde_json::to_string(&both).unwrap();
-        assert_eq!(serde_json::from_str::<IoSnapshot>(&json).unwrap(), both);
+        #[cfg(feature = "serde")]
+        {
+            let json = serde_json::to_string(&both).unwrap();
+            assert_eq!(serde_json::from_str::<IoSnapshot>(&json).unwrap(), both);
+        }
     }
 }

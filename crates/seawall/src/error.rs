@@ -7,6 +7,7 @@
 use crate::format::{Lsn, PageId, TreeId, TxnId};
 use crate::mutants::{Mutant, Planted};
 use seawall_io::{Clock, IoError};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,40 +16,29 @@ use std::time::Duration;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why the engine could not do what was asked.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
     /// The disk refused.
-    #[error("{0}")]
-    Io(#[from] IoError),
+    Io(IoError),
     /// What was read is not what was written.
-    #[error("{0}")]
     Corrupt(Box<Corruption>),
     /// An earlier write or flush of log or data failed: nothing can be committed any more.
-    #[error(
-        "the database stopped at its first failed write: {first_error}. Committed data is safe: close it, repair the disk, and open it again"
-    )]
     Poisoned {
         /// What failed first.
         first_error: Arc<Error>,
     },
     /// The log could not be made durable while this transaction committed: it may or may not be there after a restart.
-    #[error("it is unknown whether this transaction is committed: {cause}. Open the database again and look")]
     OutcomeUnknown {
         /// What failed.
         cause: Arc<Error>,
     },
     /// The transaction or the database takes no changes.
-    #[error("read-only: {why}")]
     ReadOnly {
         /// Why.
         why: String,
     },
     /// There is no room for more data.
-    #[error(
-        "no space: {path} cannot grow by {needed_bytes} bytes{}. Free space on that file system, then try again",
-        kept_free(*kept_free_bytes)
-    )]
     NoSpace {
         /// Which file.
         path: PathBuf,
@@ -58,9 +48,6 @@ pub enum Error {
         kept_free_bytes: u64,
     },
     /// Waiting would never end: this transaction was chosen to give way and is to be rolled back and run again.
-    #[error(
-        "deadlock: transaction {victim} waits for {waits_for} on {on}, which waits for it in turn. Roll back and run it again"
-    )]
     Deadlock {
         /// This transaction.
         victim: TxnId,
@@ -70,9 +57,6 @@ pub enum Error {
         on: LockedOn,
     },
     /// The lock wait time-out passed, or waiting was not asked for.
-    #[error(
-        "lock time-out after {waited_ms} ms on {on}, held by transaction {holder}. Run the statement again, or raise lock_wait_timeout"
-    )]
     LockTimeout {
         /// Who holds it.
         holder: TxnId,
@@ -83,10 +67,6 @@ pub enum Error {
     },
     /// Another thread interrupted this transaction while it waited or scanned, or before: see
     /// [`InterruptHandle`](crate::InterruptHandle). The call changed nothing that a failed call does not change.
-    #[error(
-        "interrupted during {during}{}. Roll back the transaction, or clear the interrupt and go on",
-        on.as_ref().map(|on| format!(" on {on}")).unwrap_or_default()
-    )]
     Interrupted {
         /// What the call was doing.
         during: &'static str,
@@ -94,9 +74,6 @@ pub enum Error {
         on: Option<LockedOn>,
     },
     /// A read committed transaction has as many locks on keys as it may have. Rows that it has written need none.
-    #[error(
-        "this transaction has {locks} locks on keys, all that {max_bytes} bytes hold: commit it and go on in another, lock fewer rows at a time, or raise lock_memory_per_transaction"
-    )]
     TooManyLocks {
         /// The locks that it has.
         locks: usize,
@@ -104,9 +81,6 @@ pub enum Error {
         max_bytes: u64,
     },
     /// Another transaction changed this after this one's snapshot was taken.
-    #[error(
-        "write conflict on {on}: transaction {writer} changed it after this snapshot was taken. Roll back and run it again"
-    )]
     WriteConflict {
         /// Who changed it.
         writer: TxnId,
@@ -114,21 +88,16 @@ pub enum Error {
         on: LockedOn,
     },
     /// `insert` met a key that is there.
-    #[error("the key exists: {on}")]
     KeyExists {
         /// Where.
         on: LockedOn,
     },
     /// Rows that must be in the order of their keys are not.
-    #[error(
-        "row {index} (counted from 0) has a smaller key than the row before it: sort the rows by their keys, as bytes"
-    )]
     RowsOutOfOrder {
         /// The first row that is out of order, counted from 0.
         index: u64,
     },
     /// Of many rows to be inserted, one has the key of an earlier one or of a row that is there.
-    #[error("row {index} (counted from 0) cannot be inserted, its key exists: {on}")]
     DuplicateRow {
         /// The first row whose key exists, counted from 0.
         index: u64,
@@ -136,7 +105,6 @@ pub enum Error {
         on: LockedOn,
     },
     /// A key is longer than the page size allows.
-    #[error("a key of {len_bytes} bytes is too long: this database takes {max_bytes}")]
     KeyTooLong {
         /// Its length, bytes.
         len_bytes: usize,
@@ -144,7 +112,6 @@ pub enum Error {
         max_bytes: usize,
     },
     /// The name of a tree is too long.
-    #[error("a tree's name of {len_bytes} bytes is too long: it may have {max_bytes}")]
     NameTooLong {
         /// Its length, bytes.
         len_bytes: usize,
@@ -152,7 +119,6 @@ pub enum Error {
         max_bytes: usize,
     },
     /// A value is longer than 1 GiB.
-    #[error("a value of {len_bytes} bytes is too long: the most is {max_bytes}")]
     ValueTooLong {
         /// Its length, bytes.
         len_bytes: u64,
@@ -160,31 +126,26 @@ pub enum Error {
         max_bytes: u64,
     },
     /// No tree of that name.
-    #[error("there is no tree named {name:?}")]
     NoSuchTree {
         /// The name.
         name: String,
     },
     /// The tree behind a handle was dropped.
-    #[error("tree {tree} was dropped")]
     TreeDropped {
         /// The tree.
         tree: TreeId,
     },
     /// The tree was built after the snapshot was taken, and does not know what it held then.
-    #[error("tree {tree} was built after this transaction's snapshot was taken: end the transaction and begin another")]
     TreeTooNew {
         /// The tree.
         tree: TreeId,
     },
     /// A tree of that name exists.
-    #[error("a tree named {name:?} exists")]
     TreeExists {
         /// The name.
         name: String,
     },
     /// An option has a value it cannot have.
-    #[error("option {name} = {value}: {why}")]
     InvalidOption {
         /// Its name.
         name: String,
@@ -194,7 +155,6 @@ pub enum Error {
         why: String,
     },
     /// The directory holds something else.
-    #[error("{path} is not a Seawall database: {why}")]
     NotADatabase {
         /// The directory or file.
         path: PathBuf,
@@ -202,9 +162,6 @@ pub enum Error {
         why: String,
     },
     /// A newer program wrote it, or one so old that its format is no longer read.
-    #[error(
-        "{path} has format version {found}, and this program reads {supported}: open it with the Seawall that wrote it, or a newer one"
-    )]
     OtherFormat {
         /// The control file.
         path: PathBuf,
@@ -214,10 +171,6 @@ pub enum Error {
         supported: u32,
     },
     /// The system starts no more threads.
-    #[error(
-        "{path} was not opened: the system starts no thread for background work ({why}). Raise the limit of processes (ulimit -u) or of \
-         the container (pids.max), or give it more memory"
-    )]
     NoThread {
         /// The database.
         path: PathBuf,
@@ -225,30 +178,21 @@ pub enum Error {
         why: String,
     },
     /// Another process has it open.
-    #[error("{path} is open in another process: exactly one may have it open. Close the other first")]
     Locked {
         /// The file that is locked.
         path: PathBuf,
     },
     /// The directory holds a backup, which is restored and not opened.
-    #[error(
-        "{path} holds a backup: opening it would change it. Restore it into a directory of its own (Database::restore)"
-    )]
     IsABackup {
         /// The directory.
         path: PathBuf,
     },
     /// The directory holds a backup, or a database that is being restored, and it was not finished.
-    #[error(
-        "{path} holds an unfinished backup or restore: it was interrupted, or it is under way. Nothing in it can be used: when it is not under \
-         way, remove the directory and do it again"
-    )]
     UnfinishedBackup {
         /// The directory.
         path: PathBuf,
     },
     /// A backup, or a chain of backups, that does not fit.
-    #[error("backup {path}: {why}")]
     BadBackup {
         /// The directory or file of the backup.
         path: PathBuf,
@@ -256,7 +200,6 @@ pub enum Error {
         why: String,
     },
     /// Writers were faster than the backup copied the log. They were not stopped; the backup ended.
-    #[error("the backup ended: {}", too_slow(*held_bytes, *max_bytes, *disk_full))]
     BackupTooSlow {
         /// Log that it would have had to keep, bytes.
         held_bytes: u64,
@@ -266,28 +209,21 @@ pub enum Error {
         disk_full: bool,
     },
     /// More transactions are writing at once than there are undo streams.
-    #[error("{max} transactions are writing already: commit or roll back one of them first")]
     TooManyTransactions {
         /// The most at one time.
         max: usize,
     },
     /// More transactions are prepared in place than log room and pages are kept for.
-    #[error(
-        "{max} transactions are prepared in place already, the most for which the pool keeps a page: commit or roll back one of them, prepare \
-         with `Transaction::prepare`, or raise pool_size"
-    )]
     TooManyPrepared {
         /// The most at one time.
         max: usize,
     },
     /// The transaction is over, or doomed by an earlier error.
-    #[error("the transaction has ended: {why}")]
     TransactionEnded {
         /// How.
         why: String,
     },
     /// A name that is not known here: a savepoint, an XID.
-    #[error("unknown {what}: {name:?}")]
     Unknown {
         /// What kind of name.
         what: &'static str,
@@ -295,17 +231,148 @@ pub enum Error {
         name: String,
     },
     /// The database was shut down, or is about to be: [`Database::shutdown`](crate::Database::shutdown).
-    #[error("the database was shut down: nothing is begun any more. Open it again")]
     ShutDown,
     /// The database is to be shut down, and transactions are open. No others begin.
-    #[error("{running} transactions or calls are running still: end them, then shut down again")]
     StillRunning {
         /// How many.
         running: usize,
     },
     /// This use of the interface makes no sense.
-    #[error("{0}")]
     Usage(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(inner) => write!(f, "{inner}"),
+            Self::Corrupt(inner) => write!(f, "{inner}"),
+            Self::Poisoned { first_error } => write!(
+                f,
+                "the database stopped at its first failed write: {first_error}. Committed data is safe: close it, repair the disk, and open it again"
+            ),
+            Self::OutcomeUnknown { cause } => write!(
+                f,
+                "it is unknown whether this transaction is committed: {cause}. Open the database again and look"
+            ),
+            Self::ReadOnly { why } => write!(f, "read-only: {why}"),
+            Self::NoSpace { path, needed_bytes, kept_free_bytes } => write!(
+                f,
+                "no space: {path} cannot grow by {needed_bytes} bytes{}. Free space on that file system, then try again",
+                kept_free(*kept_free_bytes),
+                path = path.display()
+            ),
+            Self::Deadlock { victim, waits_for, on } => write!(
+                f,
+                "deadlock: transaction {victim} waits for {waits_for} on {on}, which waits for it in turn. Roll back and run it again"
+            ),
+            Self::LockTimeout { holder, on, waited_ms } => write!(
+                f,
+                "lock time-out after {waited_ms} ms on {on}, held by transaction {holder}. Run the statement again, or raise lock_wait_timeout"
+            ),
+            Self::Interrupted { during, on } => write!(
+                f,
+                "interrupted during {during}{}. Roll back the transaction, or clear the interrupt and go on",
+                on.as_ref().map(|on| format!(" on {on}")).unwrap_or_default()
+            ),
+            Self::TooManyLocks { locks, max_bytes } => write!(
+                f,
+                "this transaction has {locks} locks on keys, all that {max_bytes} bytes hold: commit it and go on in another, lock fewer rows at a time, or raise lock_memory_per_transaction"
+            ),
+            Self::WriteConflict { writer, on } => write!(
+                f,
+                "write conflict on {on}: transaction {writer} changed it after this snapshot was taken. Roll back and run it again"
+            ),
+            Self::KeyExists { on } => write!(f, "the key exists: {on}"),
+            Self::RowsOutOfOrder { index } => write!(
+                f,
+                "row {index} (counted from 0) has a smaller key than the row before it: sort the rows by their keys, as bytes"
+            ),
+            Self::DuplicateRow { index, on } => {
+                write!(f, "row {index} (counted from 0) cannot be inserted, its key exists: {on}")
+            }
+            Self::KeyTooLong { len_bytes, max_bytes } => {
+                write!(f, "a key of {len_bytes} bytes is too long: this database takes {max_bytes}")
+            }
+            Self::NameTooLong { len_bytes, max_bytes } => {
+                write!(f, "a tree's name of {len_bytes} bytes is too long: it may have {max_bytes}")
+            }
+            Self::ValueTooLong { len_bytes, max_bytes } => {
+                write!(f, "a value of {len_bytes} bytes is too long: the most is {max_bytes}")
+            }
+            Self::NoSuchTree { name } => write!(f, "there is no tree named {name:?}"),
+            Self::TreeDropped { tree } => write!(f, "tree {tree} was dropped"),
+            Self::TreeTooNew { tree } => write!(
+                f,
+                "tree {tree} was built after this transaction's snapshot was taken: end the transaction and begin another"
+            ),
+            Self::TreeExists { name } => write!(f, "a tree named {name:?} exists"),
+            Self::InvalidOption { name, value, why } => write!(f, "option {name} = {value}: {why}"),
+            Self::NotADatabase { path, why } => {
+                write!(f, "{path} is not a Seawall database: {why}", path = path.display())
+            }
+            Self::OtherFormat { path, found, supported } => write!(
+                f,
+                "{path} has format version {found}, and this program reads {supported}: open it with the Seawall that wrote it, or a newer one",
+                path = path.display()
+            ),
+            Self::NoThread { path, why } => write!(
+                f,
+                "{path} was not opened: the system starts no thread for background work ({why}). Raise the limit of processes (ulimit -u) or of \
+         the container (pids.max), or give it more memory",
+                path = path.display()
+            ),
+            Self::Locked { path } => write!(
+                f,
+                "{path} is open in another process: exactly one may have it open. Close the other first",
+                path = path.display()
+            ),
+            Self::IsABackup { path } => write!(
+                f,
+                "{path} holds a backup: opening it would change it. Restore it into a directory of its own (Database::restore)",
+                path = path.display()
+            ),
+            Self::UnfinishedBackup { path } => write!(
+                f,
+                "{path} holds an unfinished backup or restore: it was interrupted, or it is under way. Nothing in it can be used: when it is not under \
+         way, remove the directory and do it again",
+                path = path.display()
+            ),
+            Self::BadBackup { path, why } => write!(f, "backup {path}: {why}", path = path.display()),
+            Self::BackupTooSlow { held_bytes, max_bytes, disk_full } => {
+                write!(f, "the backup ended: {}", too_slow(*held_bytes, *max_bytes, *disk_full))
+            }
+            Self::TooManyTransactions { max } => {
+                write!(f, "{max} transactions are writing already: commit or roll back one of them first")
+            }
+            Self::TooManyPrepared { max } => write!(
+                f,
+                "{max} transactions are prepared in place already, the most for which the pool keeps a page: commit or roll back one of them, prepare \
+         with `Transaction::prepare`, or raise pool_size"
+            ),
+            Self::TransactionEnded { why } => write!(f, "the transaction has ended: {why}"),
+            Self::Unknown { what, name } => write!(f, "unknown {what}: {name:?}"),
+            Self::ShutDown => f.write_str("the database was shut down: nothing is begun any more. Open it again"),
+            Self::StillRunning { running } => {
+                write!(f, "{running} transactions or calls are running still: end them, then shut down again")
+            }
+            Self::Usage(inner) => write!(f, "{inner}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(inner) => Some(inner),
+            _ => None,
+        }
+    }
+}
+
+impl From<IoError> for Error {
+    fn from(inner: IoError) -> Self {
+        Self::Io(inner)
+    }
 }
 
 /// Why a backup did not keep up.
@@ -342,13 +409,10 @@ impl std::fmt::Display for LockedOn {
 }
 
 /// Evidence of damage.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Corruption {
     /// A page's checksum does not match its contents.
-    #[error(
-        "{path}: page {page} has checksum {found:#010x} where {expected:#010x} was expected. Restore it from a backup; `seawall check` lists all damage"
-    )]
     ChecksumMismatch {
         /// The file.
         path: PathBuf,
@@ -360,7 +424,6 @@ pub enum Corruption {
         found: u32,
     },
     /// A page holds another page's contents.
-    #[error("{path}: page {page} holds page {found}: a write went to the wrong place. Restore it from a backup")]
     Misdirected {
         /// The file.
         path: PathBuf,
@@ -370,9 +433,6 @@ pub enum Corruption {
         found: PageId,
     },
     /// A page is newer than the log: flushed log was lost.
-    #[error(
-        "page {page} was changed at {page_lsn}, but the log ends at {log_end}: flushed log is lost. Restore from a backup"
-    )]
     LogBehindPage {
         /// The page.
         page: PageId,
@@ -382,7 +442,6 @@ pub enum Corruption {
         log_end: Lsn,
     },
     /// The log is damaged before its end.
-    #[error("the log is damaged at {at}: {why}. Restore from a backup")]
     Log {
         /// Where.
         at: Lsn,
@@ -390,7 +449,6 @@ pub enum Corruption {
         why: String,
     },
     /// A page's checksum holds but its contents make no sense.
-    #[error("page {page} makes no sense: {why}. This is a bug or memory damage: please report it")]
     Page {
         /// The page.
         page: PageId,
@@ -398,7 +456,6 @@ pub enum Corruption {
         why: String,
     },
     /// A file is shorter than what is known to be in it, or is damaged as a whole.
-    #[error("{path}: {why}")]
     File {
         /// The file.
         path: PathBuf,
@@ -406,6 +463,34 @@ pub enum Corruption {
         why: String,
     },
 }
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ChecksumMismatch { path, page, expected, found } => write!(
+                f,
+                "{path}: page {page} has checksum {found:#010x} where {expected:#010x} was expected. Restore it from a backup; `seawall check` lists all damage",
+                path = path.display()
+            ),
+            Self::Misdirected { path, page, found } => write!(
+                f,
+                "{path}: page {page} holds page {found}: a write went to the wrong place. Restore it from a backup",
+                path = path.display()
+            ),
+            Self::LogBehindPage { page, page_lsn, log_end } => write!(
+                f,
+                "page {page} was changed at {page_lsn}, but the log ends at {log_end}: flushed log is lost. Restore from a backup"
+            ),
+            Self::Log { at, why } => write!(f, "the log is damaged at {at}: {why}. Restore from a backup"),
+            Self::Page { page, why } => {
+                write!(f, "page {page} makes no sense: {why}. This is a bug or memory damage: please report it")
+            }
+            Self::File { path, why } => write!(f, "{path}: {why}", path = path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Corruption {}
 
 impl From<Corruption> for Error {
     fn from(corruption: Corruption) -> Self {

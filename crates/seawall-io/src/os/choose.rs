@@ -58,9 +58,16 @@ impl fmt::Display for Backend {
 /// use seawall_io::Backend;
 /// assert!("aio".parse::<Backend>().unwrap_err().to_string().contains("use auto, io_uring, threads or sync"));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no I/O backend; use auto, io_uring, threads or sync")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownBackend(pub String);
+
+impl fmt::Display for UnknownBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no I/O backend; use auto, io_uring, threads or sync", self.0)
+    }
+}
+
+impl std::error::Error for UnknownBackend {}
 
 /// A backend asked for by name does not work here.
 ///
@@ -71,10 +78,7 @@ pub struct UnknownBackend(pub String);
 ///     Err(e) => assert!(e.to_string().contains("use `threads`"), "it says what to do: {e}"),
 /// }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "I/O backend {backend} does not work here: {reason}; use `threads`, or `auto` to have the best one picked{hint}"
-)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackendUnavailable {
     /// The backend.
     pub backend: Backend,
@@ -83,6 +87,18 @@ pub struct BackendUnavailable {
     /// What may be in the way.
     pub hint: &'static str,
 }
+
+impl fmt::Display for BackendUnavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { backend, reason, hint } = self;
+        write!(
+            f,
+            "I/O backend {backend} does not work here: {reason}; use `threads`, or `auto` to have the best one picked{hint}"
+        )
+    }
+}
+
+impl std::error::Error for BackendUnavailable {}
 
 pub(super) fn synchronous() -> OsDisk {
     let registered_buffers = Err("only io_uring registers buffers".to_owned());

@@ -1,7 +1,6 @@
 //! What the probe found, as data. Unknown is a value: every finding that could not be established carries the reason, and
 //! nothing downstream may treat it as a guess in either direction (an unknown cache is volatile).
 
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -13,8 +12,9 @@ use std::path::PathBuf;
 /// assert_eq!(fua.known(), None);
 /// assert_eq!(Finding::Known(512u32).known(), Some(&512));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Finding<T> {
     /// Established, by asking the kernel or by trial.
     Known(T),
@@ -72,8 +72,9 @@ impl<T: fmt::Display> fmt::Display for Finding<T> {
 /// let volatile = |cache: &Finding<WriteCache>| cache.known() != Some(&WriteCache::Through);
 /// assert!(!volatile(&cache) && volatile(&Finding::unknown("no sysfs here")));
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum WriteCache {
     /// Completed writes may sit in volatile memory: only a flush makes them durable.
     Back,
@@ -99,7 +100,8 @@ impl fmt::Display for WriteCache {
 /// assert_eq!(block.as_ptr() as usize % needed.memory_bytes as usize, 0);
 /// assert_eq!(block.len() % needed.offset_bytes as usize, 0);
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DirectAlign {
     /// Alignment of the buffer's address, bytes.
     pub memory_bytes: u32,
@@ -115,7 +117,8 @@ pub struct DirectAlign {
 /// let untorn = |page: u32| (limits.unit_bytes_min..=limits.unit_bytes_max).contains(&page);
 /// assert!(untorn(16384), "such a page needs no doublewrite");
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AtomicWrites {
     /// Smallest atomic write, bytes.
     pub unit_bytes_min: u32,
@@ -134,7 +137,8 @@ pub struct AtomicWrites {
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BlockDevice {
     /// Kernel name of the whole device, such as `nvme0n1`; the row of `/proc/diskstats` to watch.
     pub name: String,
@@ -170,7 +174,8 @@ pub struct BlockDevice {
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FileSystem {
     /// `ext4`, `xfs`, `btrfs`, `tmpfs`, ... as mounted.
     pub kind: String,
@@ -190,8 +195,9 @@ pub struct FileSystem {
 /// use seawall_io::probe::DirectIo;
 /// assert_eq!(DirectIo::SilentlyBuffered.to_string(), "accepted but silently buffered");
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum DirectIo {
     /// Works, and leaves no pages in the page cache.
     Yes,
@@ -221,7 +227,8 @@ impl fmt::Display for DirectIo {
 /// assert_eq!(serde_json::from_str::<Probe>(&stored)?, found, "a report can be made from it elsewhere, later");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Probe {
     /// The directory probed.
     pub path: PathBuf,

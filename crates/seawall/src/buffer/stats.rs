@@ -5,7 +5,6 @@
 
 use super::pool::Pool;
 use crate::format::PageId;
-use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
@@ -15,7 +14,8 @@ macro_rules! counters {
         pub(super) struct Counters { $(pub(super) $name: AtomicU64),+ }
 
         /// The pool at one moment.
-        #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, Default)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[non_exhaustive]
         pub struct PoolStats {
             /// Frames of the pool.

@@ -17,7 +17,6 @@ use crate::space::Check;
 use crate::txn::undo::UndoRecord;
 use crate::txn::{CatalogRow, Engine};
 use seawall_io::{AlignedBuf, Cause, Disk, File, FileClass, FileOptions, FlushMethod, IoStats, OsDisk};
-use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::Path;
@@ -34,8 +33,9 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 const READS_MAX: u32 = 5;
 
 /// Which part of a database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Part {
     /// A page as it is on the disk.
     Page,
@@ -59,7 +59,8 @@ impl fmt::Display for Part {
 }
 
 /// Something that is not as it should be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Finding {
     /// What it is about.
     pub part: Part,

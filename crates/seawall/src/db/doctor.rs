@@ -7,12 +7,12 @@
 use super::metrics::Stats;
 use super::stats::read_wait_ns;
 use seawall_io::{Cause, CellSnapshot, FileClass, Op};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How much a finding matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Severity {
     /// As it should be, though it may look odd.
     Good,
@@ -36,7 +36,8 @@ impl fmt::Display for Severity {
 }
 
 /// One thing found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Finding {
     /// Its name in docs/diagnose.md.
     pub id: &'static str,

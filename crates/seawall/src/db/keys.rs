@@ -20,6 +20,7 @@
 //! Integers of different widths have different encodings: a key that was written with a `u32` is looked up with a
 //! `u32`.
 
+use std::fmt;
 use std::ops::Bound;
 
 /// A value whose encoding sorts as it does.
@@ -62,19 +63,16 @@ pub trait DecodeKey: Sized {
 }
 
 /// Bytes that are no key of the type asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyError {
     /// They end too early.
-    #[error("the key ends too early: it was written as another type, or cut")]
     TooShort,
     /// Something follows the key.
-    #[error("{left} bytes follow the key: it was written as another type")]
     TooLong {
         /// How many, bytes.
         left: usize,
     },
     /// A byte that no encoding has here.
-    #[error("the key has byte {byte:#04x} where a {wanted} has none such: it was written as another type")]
     Unexpected {
         /// What was to be decoded.
         wanted: &'static str,
@@ -82,9 +80,23 @@ pub enum KeyError {
         byte: u8,
     },
     /// A string that is no UTF-8.
-    #[error("the key's string is not UTF-8")]
     NotUtf8,
 }
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooShort => f.write_str("the key ends too early: it was written as another type, or cut"),
+            Self::TooLong { left } => write!(f, "{left} bytes follow the key: it was written as another type"),
+            Self::Unexpected { wanted, byte } => {
+                write!(f, "the key has byte {byte:#04x} where a {wanted} has none such: it was written as another type")
+            }
+            Self::NotUtf8 => f.write_str("the key's string is not UTF-8"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], KeyError> {
     let (head, tail) = bytes.split_first_chunk::<N>().ok_or(KeyError::TooShort)?;

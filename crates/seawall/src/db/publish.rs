@@ -4,13 +4,14 @@
 //! 2. Nothing waits for it and nothing depends on it. When it cannot be written (a full disk) the database goes on, and the file's age says so.
 //! 3. What a reader believes depends on its age: a process that was killed leaves its last word behind.
 
-use super::metrics::Stats;
+use super::metrics::{Stats, json};
 use super::stats::{Counts, SAMPLE_EVERY};
 use crate::counted::Mutex;
+#[cfg(feature = "serde")]
 use crate::error::{Corruption, Error, Result};
 use parking_lot::Condvar;
+#[cfg(feature = "serde")]
 use seawall_io::{IoError, Op};
-use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,10 +22,12 @@ pub const STATS_FILE: &str = "stats.json";
 
 const VERSION: u32 = 1;
 /// "I/O error", for an error that carries no number.
+#[cfg(feature = "serde")]
 const EIO: i32 = 5;
 
 /// What a process said last about the database it has, or had, open.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Published {
     /// Of this format.
     pub version: u32,
@@ -35,7 +38,7 @@ pub struct Published {
     /// Whether the database was open then; else these are the last numbers of an orderly end.
     pub open: bool,
     /// When it was to be written again, in milliseconds from then; 0 for never.
-    #[serde(default = "second")]
+    #[cfg_attr(feature = "serde", serde(default = "second"))]
     pub every_ms: u64,
     /// The statistics.
     pub stats: Stats,
@@ -47,10 +50,22 @@ impl Published {
         Self { version: VERSION, pid: std::process::id(), at_unix_ms: unix_ms(), open, every_ms, stats }
     }
 
+    /// As it is in the file.
+    fn to_json(&self) -> String {
+        let Self { version, pid, at_unix_ms, open, every_ms, stats } = self;
+        let mut out = String::with_capacity(16 << 10);
+        json::put(&mut out, format_args!("{{\"version\":{version},\"pid\":{pid},\"at_unix_ms\":{at_unix_ms},"));
+        json::put(&mut out, format_args!("\"open\":{open},\"every_ms\":{every_ms},\"stats\":"));
+        json::stats(&mut out, stats);
+        out.push('}');
+        out
+    }
+
     /// Reads what was published last for the database in `dir`; `None` when nothing ever was.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::OtherFormat`]; [`Error::Corrupt`] when it is something else.
+    #[cfg(feature = "serde")]
     pub fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(STATS_FILE);
         let text = match std::fs::read(&path) {
@@ -81,6 +96,7 @@ impl Published {
 }
 
 /// What was said before the interval could be set, ms.
+#[cfg(feature = "serde")]
 fn second() -> u64 {
     1000
 }
@@ -149,14 +165,14 @@ impl State {
     }
 
     fn write(&self, open: bool) -> std::io::Result<()> {
-        let text = serde_json::to_vec(&Published::now(self.counts.gather(), open, self.counts.publish_every()))?;
+        let text = Published::now(self.counts.gather(), open, self.counts.publish_every()).to_json();
         let new = self.path.with_extension("json.new");
         std::fs::write(&new, text)?;
         std::fs::rename(&new, &self.path)
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "serde"))]
 mod tests {
     use super::*;
     use crate::{Database, Options};

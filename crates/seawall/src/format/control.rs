@@ -8,7 +8,6 @@
 
 use super::page::{PAGE_BYTES_MAX, PAGE_BYTES_MIN, set_u32, set_u64, u32_at, u64_at};
 use super::{FORMAT_VERSION, FORMAT_VERSION_MIN, Lsn, TxnId};
-use serde::{Deserialize, Serialize};
 
 /// What a slot begins with.
 pub const MAGIC: [u8; 8] = *b"SEAWALL\n";
@@ -44,8 +43,9 @@ const _: () = assert!(END <= 512, "the part in use fits the smallest sector");
 const _: () = assert!(SLOT_BYTES as u64 <= SLOT_STRIDE);
 
 /// How pages are protected against writes that a crash cuts in two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[repr(u8)]
 pub enum Torn {
     /// Every page is written to the doublewrite area and flushed there before it is written home.

@@ -71,8 +71,9 @@ use watch::Watch;
 use writer::{Blank, Pen, Wanted};
 
 /// What a commit waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Durability {
     /// 0: nothing but that the oldest unflushed commit is younger than the flush interval. Loses at most the interval.
     Deferred,

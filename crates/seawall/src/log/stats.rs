@@ -3,7 +3,6 @@
 //! Counters are added to once a group, a wait or a segment, never once a mini-transaction: the number of those is
 //! gathered from the slots they were published through.
 
-use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
@@ -13,7 +12,8 @@ macro_rules! counters {
         pub(super) struct Counters { $(pub(super) $name: AtomicU64),+ }
 
         /// Counters of a log since it was opened.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct LogStats {
             /// Mini-transactions published.
             pub frames: u64,

@@ -26,7 +26,8 @@ use batch::Batch;
 use std::sync::mpsc;
 
 /// What redo did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Redone {
     /// Mini-transactions read.
     pub mini_transactions: u64,

@@ -15,7 +15,7 @@ pub use write::DumpWriter;
 
 use crate::error::{Corruption, Error};
 use seawall_io::{IoError, IoErrorKind, Op};
-use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::Path;
 
 /// The version of the format that is written, and the newest that is read.
@@ -56,7 +56,8 @@ fn block_crc(ordinal: u64, head_and_payload: &[u8]) -> u32 {
 }
 
 /// What was counted: of one tree, or of a dump.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Totals {
     /// Trees.
     pub trees: u64,
@@ -93,11 +94,10 @@ impl Totals {
 }
 
 /// Why a dump cannot be read or written.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum DumpError {
     /// The stream under it failed.
-    #[error("at byte {at_byte} of the dump: {source}")]
     Io {
         /// Where, bytes from the beginning.
         at_byte: u64,
@@ -105,12 +105,8 @@ pub enum DumpError {
         source: std::io::Error,
     },
     /// It does not begin like a dump.
-    #[error(
-        "this is no dump: it does not begin with the eight bytes of one. Was it compressed, or transferred as text?"
-    )]
     NotADump,
     /// A newer program wrote it.
-    #[error("the dump has version {found}, and this program reads up to {supported}: load it with a newer Seawall")]
     NewerVersion {
         /// Its version.
         found: u32,
@@ -118,13 +114,11 @@ pub enum DumpError {
         supported: u32,
     },
     /// It ends too early.
-    #[error("the dump ends at byte {at_byte} without being complete: the rest of it is missing. Dump or copy it again")]
     Truncated {
         /// Where it ends, bytes from the beginning.
         at_byte: u64,
     },
     /// Its bytes are not those that were written.
-    #[error("the dump is damaged at byte {at_byte}: {why}. Dump or copy it again")]
     Damaged {
         /// Where, bytes from the beginning: the block, or the entry in it.
         at_byte: u64,
@@ -132,8 +126,29 @@ pub enum DumpError {
         why: String,
     },
     /// This use of the interface makes no sense.
-    #[error("{0}")]
     Misuse(String),
+}
+
+impl fmt::Display for DumpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { at_byte, source } => write!(f, "at byte {at_byte} of the dump: {source}"),
+            Self::NotADump => f.write_str("this is no dump: it does not begin with the eight bytes of one. Was it compressed, or transferred as text?"),
+            Self::NewerVersion { found, supported } => write!(f, "the dump has version {found}, and this program reads up to {supported}: load it with a newer Seawall"),
+            Self::Truncated { at_byte } => write!(f, "the dump ends at byte {at_byte} without being complete: the rest of it is missing. Dump or copy it again"),
+            Self::Damaged { at_byte, why } => write!(f, "the dump is damaged at byte {at_byte}: {why}. Dump or copy it again"),
+            Self::Misuse(inner) => write!(f, "{inner}"),
+        }
+    }
+}
+
+impl std::error::Error for DumpError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
 }
 
 impl DumpError {

@@ -9,12 +9,12 @@
 //! 4. Names carry their unit: `_bytes`, `_ns` (seconds in Prometheus). Gathering never waits for a lock that a commit
 //!    needs.
 
+pub(super) mod json;
 mod prometheus;
 
 pub use prometheus::to_prometheus;
 
 use seawall_io::{CellSnapshot, EffectiveMode, FileClass, IoSnapshot};
-use serde::{Deserialize, Serialize};
 
 /// Whether a number only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +44,9 @@ macro_rules! numbers {
     ($($(#[$meta:meta])* $name:ident, $group:literal { $($field:ident $meaning:ident $help:literal,)+ })+) => {
         $(
             $(#[$meta])*
-            #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-            #[serde(default)]
+            #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+            #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+            #[cfg_attr(feature = "serde", serde(default))]
             pub struct $name {
                 $(#[doc = $help] pub $field: u64,)+
             }
@@ -162,7 +163,8 @@ numbers! {
 }
 
 /// How one class of files is open.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FileState {
     /// The class.
     pub class: FileClass,
@@ -173,8 +175,9 @@ pub struct FileState {
 }
 
 /// Everything the engine counts, at one moment or between two.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct Stats {
     /// Since the database was opened, or between two moments, ns.
     pub elapsed_ns: u64,
@@ -246,8 +249,8 @@ impl Stats {
 fn cell_since(cell: &CellSnapshot, earlier: &IoSnapshot) -> CellSnapshot {
     let mut out = cell.clone();
     if let Some(before) = earlier.get(cell.class, cell.op, cell.cause) {
-        // Counts of another database or resolution cannot be subtracted; then all of it is "since".
-        if let Ok(latency) = cell.latency.checked_sub(&before.latency) {
+        // Counts of another database cannot be subtracted; then all of it is "since".
+        if let Some(latency) = cell.latency.since(&before.latency) {
             out.latency = latency;
         }
         out.bytes = cell.bytes.saturating_sub(before.bytes);

@@ -3,16 +3,23 @@
 //! 1. Every line is checked, also one that a stronger source overrides: a typo is never silent.
 //! 2. `[log] dir` is the option `log_dir`; the same option twice is an error.
 //! 3. What is written is read back as the same options.
+//! 4. A build without the feature `toml` refuses a directory that has such a file: options are never passed over.
 
-use super::{FILE_NAME, OptionInfo, Options, Source, table};
+#[cfg(feature = "toml")]
+use super::table;
+#[cfg(feature = "toml")]
+use super::toml::Value;
+use super::{FILE_NAME, OptionInfo, Options, Source};
 use crate::error::{Error, Result};
 use seawall_io::{IoError, Op};
+#[cfg(feature = "toml")]
 use std::collections::HashSet;
 use std::path::Path;
 
 /// Tables of `seawall.toml`: prefixes of option names.
 pub(super) const TABLES: [&str; 2] = ["data", "log"];
 /// A table that belongs to `seawall lab`.
+#[cfg(feature = "toml")]
 const LAB: &str = "lab";
 /// "I/O error", for an error that carries no number.
 const EIO: i32 = 5;
@@ -22,20 +29,39 @@ impl Options {
     /// there.
     ///
     /// # Errors
-    /// [`Error::Io`] when the file cannot be read; [`Error::Usage`] when it is no TOML; [`Error::InvalidOption`] for
-    /// what is in it.
+    /// [`Error::Io`] when the file cannot be read; [`Error::Usage`] when it is no TOML, or this program was built without the feature
+    /// `toml` of this crate and cannot read it; [`Error::InvalidOption`] for what is in it.
     pub fn with_file_of(mut self, dir: &Path) -> Result<Self> {
         let path = dir.join(FILE_NAME);
         match std::fs::read(&path) {
             Ok(bytes) => {
                 let text = String::from_utf8(bytes)
                     .map_err(|e| Error::Usage(format!("{} is no text: {e}", path.display())))?;
-                self.merge_toml(&text, &path.display().to_string())?;
+                self.merge_file(&text, &path)?;
                 Ok(self)
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(self),
             Err(error) => Err(IoError::os(Op::Open, &path, error.raw_os_error().unwrap_or(EIO)).into()),
         }
+    }
+
+    #[cfg(feature = "toml")]
+    fn merge_file(&mut self, text: &str, path: &Path) -> Result<()> {
+        self.merge_toml(text, &path.display().to_string())
+    }
+
+    /// Without a reader of TOML only a file that sets nothing is known to set nothing.
+    #[cfg(not(feature = "toml"))]
+    #[allow(clippy::unused_self, reason = "the same call as with the feature")]
+    fn merge_file(&mut self, text: &str, path: &Path) -> Result<()> {
+        if text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with(['#', '['])) {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "{} sets options, and this program was built without the feature `toml` of the crate seawall: build it with that, or set the \
+             options in the program and remove the file",
+            path.display()
+        )))
     }
 
     /// Takes over what the text of a `seawall.toml` sets and nobody stronger has set. `origin` names it in errors. On
@@ -54,12 +80,16 @@ impl Options {
     /// assert!(typo.contains("did you mean log_flush_method?"), "{typo}");
     /// # Ok::<(), seawall::Error>(())
     /// ```
+    #[cfg(feature = "toml")]
     pub fn merge_toml(&mut self, text: &str, origin: &str) -> Result<()> {
-        let file: toml::Table = text
-            .parse()
-            .map_err(|e: toml::de::Error| Error::Usage(format!("{origin} is no TOML: {}", e.to_string().trim_end())))?;
+        let values = super::toml::parse(text).map_err(|why| Error::Usage(format!("{origin} is no TOML: {why}")))?;
         let mut seen = HashSet::new();
-        let mut one = |name: String, value: &toml::Value| {
+        for (path, value) in values.into_iter().filter(|(path, _)| path.len() == 1 || path[0] != LAB) {
+            // A table in a table is no option; with its own name it is refused as unknown, or as a value that no option has.
+            let (name, value) = match path.as_slice() {
+                [_, _, _, ..] => (path[..2].join("."), Value::Other(format!("{} = ...", path[2..].join(".")))),
+                _ => (path.join("."), value),
+            };
             let placed = |error| match error {
                 Error::InvalidOption { name, value, why } => {
                     Error::InvalidOption { name, value, why: format!("{why} (in {origin})") }
@@ -69,21 +99,8 @@ impl Options {
             let text = as_text(&name, value).map_err(placed)?;
             self.put(&name, &text, Source::File).map_err(placed)?;
             let known = Self::info(&name)?.name;
-            if seen.insert(known) {
-                Ok(())
-            } else {
-                Err(placed(Error::InvalidOption { name, value: text, why: format!("{known} is set twice") }))
-            }
-        };
-        for (key, value) in &file {
-            match value {
-                toml::Value::Table(_) if key == LAB => {}
-                toml::Value::Table(inner) => {
-                    for (inner_key, value) in inner {
-                        one(format!("{key}.{inner_key}"), value)?;
-                    }
-                }
-                _ => one(key.clone(), value)?,
+            if !seen.insert(known) {
+                return Err(placed(Error::InvalidOption { name, value: text, why: format!("{known} is set twice") }));
             }
         }
         Ok(())
@@ -129,18 +146,28 @@ fn shown(value: &str) -> &str {
 
 /// Numbers bare, all else a string.
 fn toml_value(text: &str) -> String {
-    text.parse::<i64>().map_or_else(|_| toml::Value::String(text.to_owned()).to_string(), |number| number.to_string())
+    if let Ok(number) = text.parse::<i64>() {
+        return number.to_string();
+    }
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out += &format!("\\u{:04X}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    out + "\""
 }
 
-fn as_text(name: &str, value: &toml::Value) -> Result<String> {
+#[cfg(feature = "toml")]
+fn as_text(name: &str, value: Value) -> Result<String> {
     match value {
-        toml::Value::String(text) => Ok(text.clone()),
-        toml::Value::Integer(number) => Ok(number.to_string()),
-        toml::Value::Float(number) => Ok(number.to_string()),
-        toml::Value::Boolean(_) | toml::Value::Datetime(_) | toml::Value::Array(_) | toml::Value::Table(_) => {
+        Value::Text(text) => Ok(text),
+        Value::Other(value) => {
             let name = table::canonical(name);
             let why = Options::info(&name).map(|info| format!("write {}", info.shape))?;
-            Err(Error::InvalidOption { name, value: value.to_string(), why })
+            Err(Error::InvalidOption { name, value, why })
         }
     }
 }

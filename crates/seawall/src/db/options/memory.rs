@@ -4,12 +4,12 @@
 //! 2. A limit of any ancestor group counts, the lowest wins. "Unlimited" is a word in version 2 and a huge number in
 //!    version 1.
 
-use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
 /// How much memory this process may use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemoryLimit {
     /// Bytes; `None` when neither the machine nor a control group says.
     pub bytes: Option<u64>,

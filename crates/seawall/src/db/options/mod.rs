@@ -11,6 +11,8 @@ mod file;
 mod memory;
 mod rules;
 mod table;
+#[cfg(feature = "toml")]
+mod toml;
 mod value;
 
 pub use memory::MemoryLimit;
@@ -18,7 +20,6 @@ pub use table::Options;
 pub use value::{FlushChoice, Preallocate, TornPages};
 
 use crate::error::{Error, Result};
-use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -102,7 +103,8 @@ impl OptionInfo {
 }
 
 /// Something about the options that the operator should know.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Warning {
     /// The option.
     pub option: &'static str,
@@ -223,8 +225,10 @@ impl Options {
 }
 
 /// A map from name to value as text.
-impl Serialize for Options {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+#[cfg(feature = "serde")]
+impl serde::Serialize for Options {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap as _;
         let list = self.list();
         let mut map = serializer.serialize_map(Some(list.len()))?;
         for (name, value, _) in list {

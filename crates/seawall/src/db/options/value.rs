@@ -5,7 +5,6 @@
 
 use crate::log::Durability;
 use seawall_io::{Backend, FlushMethod};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -270,8 +269,9 @@ impl Choice for FlushChoice {
 }
 
 /// What protects a page against a write that a power loss cuts in two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum TornPages {
     /// Pages are written twice: first to the doublewrite area, then home.
     #[default]
@@ -297,8 +297,9 @@ impl Choice for TornPages {
 }
 
 /// In what state log and doublewrite space is made ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Preallocate {
     /// Written with zeroes: a commit changes no file system metadata.
     #[default]
