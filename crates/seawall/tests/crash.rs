@@ -23,7 +23,10 @@ mod api {
         Background, Database, Durability, Env, Error, Isolation, LockWait, OnConflict, Options, Savepoint, Task,
         Transaction, Tree, TxOptions, Xid,
     };
-    use seawall::{BuildOptions, CompactOptions, CursorOptions, IndexOptions, Seek};
+    use seawall::{
+        Backup, BackupOptions, BuildOptions, CompactOptions, CursorOptions, IndexOptions, LockOrCommitted, LogPosition,
+        Seek,
+    };
     use std::ops::ControlFlow;
 
     /// Steps between two commits of a burst; the longest ends with a checkpoint.
@@ -86,6 +89,80 @@ mod api {
 
     /// The key of a row that was found, and whether it was there to be deleted.
     pub(crate) type Popped = (Vec<u8>, Result<bool, Error>);
+
+    /// A commit in order asks nothing of the disk.
+    pub(crate) const ORDERED_WITHOUT_IO: bool = true;
+
+    /// Prepares, and keeps the transaction open: where the preparation ends in the log.
+    pub(crate) fn prepare_in_place(tx: &mut Transaction, xid: &Xid, level: Durability) -> Result<u64, Error> {
+        tx.prepare_in_place(xid, level).map(LogPosition::as_u64)
+    }
+
+    pub(crate) fn commit_ordered(tx: &mut Transaction, _xid: &Xid) -> Result<(), Error> {
+        tx.commit_ordered().map(drop)
+    }
+
+    /// Ends a transaction that is prepared in place as any other ends.
+    pub(crate) fn end_in_place(tx: Transaction, _xid: &Xid, commit: bool) -> Result<(), Error> {
+        if commit { tx.commit_with(Durability::Flushed) } else { tx.rollback() }
+    }
+
+    /// What is prepared and open nowhere: none of those that are held is listed.
+    pub(crate) fn prepared(db: &Database, _held: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+        db.prepared().into_iter().map(|xid| xid.0).collect()
+    }
+
+    pub(crate) fn flush_log(db: &Database) -> Result<(), Error> {
+        db.flush_log().map(drop)
+    }
+
+    pub(crate) fn flush_log_to(db: &Database, position: u64) -> Result<(), Error> {
+        db.flush_log_to(LogPosition::from_u64(position))
+    }
+
+    /// Has `call` called when all that is in the log now is durable (true), or never will be.
+    pub(crate) fn on_durable(db: &Database, call: impl FnOnce(bool) + Send + 'static) -> Result<(), Error> {
+        db.on_durable(db.log_position(), move |durable| call(durable.is_ok()))
+    }
+
+    /// The row, and whether it is locked now; else what is committed of it.
+    pub(crate) fn lock_or_committed(
+        tx: &Transaction,
+        tree: &Tree,
+        key: &[u8],
+    ) -> Result<(Option<Vec<u8>>, bool), Error> {
+        Ok(match tx.lock_or_committed(tree, key)? {
+            LockOrCommitted::Locked(row) => (row.value, true),
+            LockOrCommitted::Committed(value) => (value, false),
+        })
+    }
+
+    pub(crate) fn backup_begin(db: &Database, dir: &str) -> Result<Backup, Error> {
+        db.backup_begin(dir, &BackupOptions { rate: 0, ..BackupOptions::default() })
+    }
+
+    /// Whether all pages are copied.
+    pub(crate) fn backup_step(backup: &mut Backup, bytes_max: u64) -> Result<bool, Error> {
+        Ok(backup.step(bytes_max)?.done)
+    }
+
+    pub(crate) fn backup_end(backup: Backup) -> Result<(), Error> {
+        backup.end().map(drop)
+    }
+
+    pub(crate) fn restore(env: &Env, from: &str, to: &str) -> Result<(), Error> {
+        Database::restore_in(env, &[from], to).map(drop)
+    }
+
+    /// Closes it while there is another handle, which is of no use then.
+    pub(crate) fn shut_down(db: Database) -> Result<(), Error> {
+        let other = db.clone();
+        db.shutdown()?;
+        for refused in [other.begin().map(drop), db.flush_log().map(drop), other.create_tree("late").map(drop)] {
+            assert!(matches!(refused, Err(Error::ShutDown)), "it is shut down: {refused:?}");
+        }
+        Ok(())
+    }
 
     /// Where the log ends.
     pub(crate) fn head(db: &Database) -> u64 {

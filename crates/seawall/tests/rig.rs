@@ -46,6 +46,11 @@ fn every_broken_promise_is_found() {
         Mutant::ShortScan,
         Mutant::NoReadLocks,
         Mutant::LostUpdate,
+        Mutant::TellsEarly,
+        Mutant::ShortCopy,
+        Mutant::KeepsChanges,
+        Mutant::LooksPast,
+        Mutant::OrderedUnlogged,
     ] {
         let found = (0..100).find(|seed| run(*seed, Mode::Crashes, SIZE, &Options { mutant }, false).is_err());
         assert!(found.is_some(), "{mutant:?} is not found");

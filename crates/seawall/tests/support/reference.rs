@@ -69,6 +69,16 @@ pub(crate) enum Mutant {
     NoReadLocks,
     /// Write conflicts go unnoticed.
     LostUpdate,
+    /// It tells that something is durable which is not flushed.
+    TellsEarly,
+    /// A backup lacks the end of the log.
+    ShortCopy,
+    /// A transaction that begins anew has what it had before.
+    KeepsChanges,
+    /// A row that another has locked is seen as if nothing were committed of it.
+    LooksPast,
+    /// A commit in order is forgotten by what is prepared, and not logged.
+    OrderedUnlogged,
 }
 
 #[derive(Debug, Clone)]
@@ -651,6 +661,46 @@ impl Transaction {
         inner.replay(0, Vec::new(), changes);
         Ok(())
     }
+    pub(crate) fn commit_in_place(&mut self) -> Result<()> {
+        let changes = std::mem::take(&mut self.changes);
+        if !changes.is_empty() {
+            let level = self.options.durability.unwrap_or(Durability::Flushed);
+            let mut inner = self.db.lock();
+            inner.append(0, b"", &changes, level)?;
+            inner.replay(0, Vec::new(), changes);
+        }
+        self.restart(self.options)
+    }
+    pub(crate) fn rollback_in_place(&mut self) -> Result<()> {
+        self.restart(self.options)
+    }
+    pub(crate) fn restart(&mut self, options: TxOptions) -> Result<()> {
+        let mut inner = self.db.lock();
+        inner.release(self.id);
+        inner.next_txn += 1;
+        self.id = inner.next_txn;
+        let keeps = inner.options.mutant == Mutant::KeepsChanges;
+        drop(inner);
+        if !keeps {
+            self.changes.clear();
+        }
+        self.snapshot.set(None);
+        self.options = options;
+        Ok(())
+    }
+    pub(crate) fn insert_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        tree: &Tree,
+        rows: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<()> {
+        for (index, (key, value)) in (0..).zip(rows) {
+            self.insert(tree, key.as_ref(), value.as_ref()).map_err(|error| match error {
+                Error::KeyExists { on } => Error::DuplicateRow { index, on },
+                error => error,
+            })?;
+        }
+        Ok(())
+    }
     pub(crate) fn commit_start(self) -> Result<Commit> {
         Ok(Commit(Some(self.commit())))
     }
@@ -658,12 +708,15 @@ impl Transaction {
         Ok(())
     }
     pub(crate) fn prepare(mut self, xid: &Xid) -> Result<()> {
+        self.prepare_at(xid, Durability::Flushed)
+    }
+    fn prepare_at(&mut self, xid: &Xid, level: Durability) -> Result<()> {
         let changes = std::mem::take(&mut self.changes);
         let mut inner = self.db.lock();
         if inner.prepared.contains_key(&xid.0) {
             return Err(Error::Usage("the XID is taken".into()));
         }
-        inner.append(1, &xid.0, &changes, Durability::Flushed)?;
+        inner.append(1, &xid.0, &changes, level)?;
         inner.release(self.id);
         inner.replay(1, xid.0.clone(), changes);
         Ok(())
@@ -727,6 +780,111 @@ pub(crate) fn pop(tx: &mut Transaction, tree: &Tree, front: bool) -> Result<Opti
     let (key, _) = found?;
     let deleted = tx.delete(tree, &key);
     Ok(Some((key, deleted)))
+}
+
+/// It writes and flushes at each of them.
+pub(crate) const ORDERED_WITHOUT_IO: bool = false;
+
+pub(crate) fn prepare_in_place(tx: &mut Transaction, xid: &Xid, level: Durability) -> Result<u64> {
+    tx.prepare_at(xid, level).map(|()| 0)
+}
+
+pub(crate) fn commit_ordered(tx: &mut Transaction, xid: &Xid) -> Result<()> {
+    if tx.db.lock().options.mutant == Mutant::OrderedUnlogged {
+        let mut inner = tx.db.lock();
+        let id = inner.prepared.get(&xid.0).map_or(0, |(id, _)| *id);
+        inner.replay(2, xid.0.clone(), Changes::new());
+        inner.release(id);
+    } else {
+        tx.db.commit_prepared(xid)?;
+    }
+    tx.restart(tx.options)
+}
+
+pub(crate) fn end_in_place(tx: Transaction, xid: &Xid, commit: bool) -> Result<()> {
+    if commit { tx.db.commit_prepared(xid) } else { tx.db.rollback_prepared(xid) }
+}
+
+/// It does not know which are held.
+pub(crate) fn prepared(db: &Database, held: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+    db.prepared().into_iter().map(|xid| xid.0).filter(|xid| !held(xid)).collect()
+}
+
+pub(crate) fn flush_log(db: &Database) -> Result<()> {
+    let inner = db.lock();
+    inner.health.check()?;
+    if inner.options.mutant == Mutant::NoSync {
+        return Ok(());
+    }
+    inner.disk.sync(&inner.file, SyncHow::Data).map_err(|error| inner.health.poison(error.into()))
+}
+
+pub(crate) fn flush_log_to(db: &Database, _position: u64) -> Result<()> {
+    flush_log(db)
+}
+
+pub(crate) fn on_durable(db: &Database, call: impl FnOnce(bool)) -> Result<()> {
+    let early = db.lock().options.mutant == Mutant::TellsEarly;
+    call(early || flush_log(db).is_ok());
+    Ok(())
+}
+
+pub(crate) fn lock_or_committed(tx: &Transaction, tree: &Tree, key: &[u8]) -> Result<(Option<Vec<u8>>, bool)> {
+    match tx.get_for_update(tree, key) {
+        Err(Error::LockTimeout { .. }) if tx.options.isolation == Isolation::ReadCommitted => {
+            let inner = tx.db.lock();
+            let latest = inner.latest(&(tree.id, key.into()));
+            let latest = latest.filter(|_| inner.options.mutant != Mutant::LooksPast);
+            Ok((latest.and_then(|(_, value)| value.clone()), false))
+        }
+        found => Ok((found?, true)),
+    }
+}
+
+pub(crate) struct Backup {
+    db: Database,
+    dir: String,
+}
+
+pub(crate) fn backup_begin(db: &Database, dir: &str) -> Result<Backup> {
+    Ok(Backup { db: db.clone(), dir: dir.into() })
+}
+
+pub(crate) fn backup_step(_backup: &mut Backup, _bytes_max: u64) -> Result<bool> {
+    Ok(true)
+}
+
+pub(crate) fn backup_end(backup: Backup) -> Result<()> {
+    let inner = backup.db.lock();
+    inner.health.check()?;
+    let short = if inner.options.mutant == Mutant::ShortCopy { inner.end.min(1) } else { 0 };
+    copy(&*inner.disk, &inner.file, inner.end - short, &backup.dir)
+}
+
+pub(crate) fn restore(env: &Env, from: &str, to: &str) -> Result<()> {
+    let file = env.disk.open(&Path::new(from).join("log"), OpenHow::default())?;
+    copy(&*env.disk, &file, env.disk.len(&file)?, to)
+}
+
+/// The file, durably, in another directory.
+fn copy(disk: &dyn Disk, from: &Handle, bytes: u64, dir: &str) -> Result<()> {
+    let mut buffer = vec![0; bytes as usize];
+    let mut done = 0;
+    while done < buffer.len() {
+        done += disk.read_at(from, done as u64, &mut buffer[done..])?;
+    }
+    let how = OpenHow { write: true, create: Create::IfMissing, ..OpenHow::default() };
+    let file = disk.open(&Path::new(dir).join("log"), how)?;
+    let mut done = 0;
+    while done < buffer.len() {
+        done += disk.write_at(&file, done as u64, &[IoSlice::new(&buffer[done..])], WriteHow::default())?;
+    }
+    disk.sync(&file, SyncHow::All)?;
+    Ok(disk.sync_dir(Path::new(dir))?)
+}
+
+pub(crate) fn shut_down(db: Database) -> Result<()> {
+    db.close()
 }
 
 /// It has nothing to bring into order.

@@ -20,11 +20,12 @@ use crate::support::dice::Dice;
 use crate::support::doomed::{DiskClock, Doomed, End};
 use crate::support::model::{Changes, Event, Key, Model, Promise, Seq, State, Uid, Value, show};
 use crate::support::tally::Tally;
+use crate::support::workload::outside::{Copied, InPlace};
 use seawall_io::Op;
 use seawall_sim::{Fault, SimDisk, SimOptions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Bound, Range};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(crate) const DIR: &str = "/db";
@@ -110,6 +111,12 @@ pub(crate) struct Open {
 pub(crate) struct Live {
     pub(crate) process: Arc<Doomed>,
     pub(crate) txs: Vec<Open>,
+    /// Prepared in place, and neither committed nor rolled back.
+    pub(crate) in_place: Vec<InPlace>,
+    /// So many events are durable, as callbacks have told.
+    pub(crate) told: Arc<Mutex<Vec<Seq>>>,
+    /// A backup is under way.
+    pub(crate) copies: bool,
     pub(crate) trees: BTreeMap<Uid, Tree>,
     /// Those that were built from rows: an older snapshot refuses them.
     pub(crate) built: BTreeSet<Uid>,
@@ -131,8 +138,8 @@ pub(crate) struct Rig {
     /// The disk is so small that it fills up.
     pub(crate) full: bool,
     /// Fixed when the database is made.
-    fixed: Vec<(&'static str, String)>,
-    base: Options,
+    pub(crate) fixed: Vec<(&'static str, String)>,
+    pub(crate) base: Options,
     pub(crate) page_bytes: u64,
     pub(crate) durability: Durability,
     flush_interval: Duration,
@@ -149,6 +156,11 @@ pub(crate) struct Rig {
     /// How often rows are taken from an end of a tree, beside other operations.
     pub(crate) pops: u64,
     pub(crate) kept: bool,
+    /// What the outside log has, durably: these are to be committed.
+    pub(crate) decided: BTreeSet<Vec<u8>>,
+    /// Backups that were ended, and what they hold.
+    pub(crate) copied: Vec<Copied>,
+    pub(crate) copies: u64,
     /// What was added to the rig after seeds were kept is drawn from this.
     pub(crate) beside: Dice,
     /// Operations of the disk before and after the last opening.
@@ -250,6 +262,9 @@ impl Rig {
             bursts,
             pops: if seed >= POPS_FROM { 4 } else { 0 },
             kept,
+            decided: BTreeSet::new(),
+            copied: Vec::new(),
+            copies: 0,
             beside: Dice::new(seed ^ 0xbe51_de00),
             opening: (0, 0),
             head: 0,
@@ -369,6 +384,9 @@ impl Rig {
                     return Ok(Some(Live {
                         process,
                         txs: Vec::new(),
+                        in_place: Vec::new(),
+                        told: Arc::default(),
+                        copies: false,
                         trees: BTreeMap::new(),
                         built: BTreeSet::new(),
                         losers: true,
@@ -432,7 +450,9 @@ impl Rig {
             let tree = self.answer(live, tree, May::default())?;
             live.trees.insert(uid, tree);
         }
-        self.check(live)
+        self.check(live)?;
+        self.decide_again(live)?;
+        self.restore_all(live)
     }
 
     /// What unflushed commits may be lost by age: the interval, and as much again for the flush itself and what the disk took for it.
@@ -457,7 +477,7 @@ impl Rig {
         if live.process.is_dead() { Err(Stop::Dead) } else { Ok(()) }
     }
 
-    fn read_all(&mut self, live: &mut Live) -> Step<State> {
+    pub(crate) fn read_all(&mut self, live: &mut Live) -> Step<State> {
         let names = live.db.trees();
         let names = self.answer(live, names, May::default())?;
         let options = TxOptions { isolation: Isolation::RepeatableRead, ..TxOptions::default() };
@@ -647,6 +667,7 @@ impl Rig {
     fn end(&mut self, mut live: Live, stop: Option<Stop>, last: bool) -> Result<bool, String> {
         self.sim.clear_faults();
         self.faulty = false;
+        self.hear(&live);
         let goes_on = match stop {
             Some(Stop::Failed(why)) => return Err(why),
             Some(Stop::Named(what)) => {
@@ -664,15 +685,23 @@ impl Rig {
                 // What was written and not flushed may be gone, as after a power cut.
                 self.powerless = true;
                 live.txs.clear();
+                live.in_place.clear();
                 drop(live.db);
                 return Ok(true);
             }
             Some(Stop::Dead) => true,
             None if last || self.dice.percent(25) => {
-                let Live { db, txs, process, .. } = live;
-                self.say(|| "close".into());
-                drop(txs);
-                match db.close() {
+                let Live { db, txs, in_place, process, .. } = live;
+                let shuts = !self.kept && self.beside.percent(50);
+                self.say(|| if shuts { "shut down".into() } else { "close".into() });
+                drop((txs, in_place));
+                let closed = if shuts {
+                    self.tally.shutdowns += 1;
+                    crate::api::shut_down(db)
+                } else {
+                    db.close()
+                };
+                match closed {
                     Ok(()) => self.model.log.iter_mut().for_each(|logged| logged.promise = logged.promise.kept()),
                     Err(_) if process.is_dead() => self.crashed_of(&process),
                     Err(error) if self.names_damage(&error) => {
@@ -704,6 +733,7 @@ impl Rig {
         // The dead engine cleans up on a disk that answers nothing; it must not panic.
         live.process.dies_now();
         live.txs.clear();
+        live.in_place.clear();
         drop(live.db);
         if goes_on {
             self.rot();

@@ -21,6 +21,30 @@ pub(crate) struct Tally {
     pub(crate) moved: u64,
     /// Compactions that a crash or an error ended.
     pub(crate) cut_off: u64,
+    /// Transactions prepared in place.
+    pub(crate) in_place: u64,
+    /// ... and committed in the order of an outside log.
+    pub(crate) ordered: u64,
+    /// Transactions that the outside log had and the engine did not: committed after a crash.
+    pub(crate) decided_late: u64,
+    /// Transactions ended in place.
+    pub(crate) restarts: u64,
+    /// Insertions of many rows.
+    pub(crate) many: u64,
+    /// Rows locked, or seen as committed.
+    pub(crate) looked: u64,
+    /// Callbacks that something is durable.
+    pub(crate) told: u64,
+    /// Backups that were ended.
+    pub(crate) backups: u64,
+    /// ... and restored, and compared.
+    pub(crate) restored: u64,
+    /// Commits of others while an index was built.
+    pub(crate) index_writes: u64,
+    /// Databases shut down while there was another handle.
+    pub(crate) shutdowns: u64,
+    /// Entries that cursors came to which outlive their transaction.
+    pub(crate) kept_cursors: u64,
     /// Seeds whose disk may break its promise, and those of them on which nothing came of that.
     pub(crate) illegal: u64,
     pub(crate) illegal_idle: u64,
@@ -47,6 +71,18 @@ impl Tally {
         self.stuck += other.stuck;
         self.moved += other.moved;
         self.cut_off += other.cut_off;
+        self.in_place += other.in_place;
+        self.ordered += other.ordered;
+        self.decided_late += other.decided_late;
+        self.restarts += other.restarts;
+        self.many += other.many;
+        self.looked += other.looked;
+        self.told += other.told;
+        self.backups += other.backups;
+        self.restored += other.restored;
+        self.index_writes += other.index_writes;
+        self.shutdowns += other.shutdowns;
+        self.kept_cursors += other.kept_cursors;
         self.illegal += other.illegal;
         self.illegal_idle += other.illegal_idle;
         for class in Class::ALL {

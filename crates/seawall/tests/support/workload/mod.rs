@@ -5,11 +5,12 @@
 //! 2. What may fail is known roughly: locks may be coarser than rows, so a lock error needs another open transaction and no more.
 //! 3. A tree under an uncommitted change of its name is left alone by all others.
 
+pub(crate) mod outside;
 mod rows;
 mod transactions;
 mod trees;
 
-use crate::api::{Durability, Error, Isolation, LockWait, OnConflict, Task, TxOptions, Xid};
+use crate::api::{Durability, Error, Isolation, LockWait, OnConflict, Task, Transaction, TxOptions, Xid};
 use crate::support::model::{Changes, Event, Key, Promise, Seq, Uid, Value, is_empty, show};
 use crate::support::rig::{Live, May, Open, Rig, Step, Stop, fail, value};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,6 +30,19 @@ enum Write {
 }
 
 impl Open {
+    fn new(number: u64, tx: Transaction, options: TxOptions) -> Self {
+        Self {
+            number,
+            tx: Some(tx),
+            options,
+            snapshot: None,
+            own: Changes::default(),
+            savepoints: Vec::new(),
+            ranges: Vec::new(),
+            points: Vec::new(),
+            used: BTreeSet::new(),
+        }
+    }
     fn repeatable(&self) -> bool {
         self.options.isolation == Isolation::RepeatableRead
     }
@@ -73,6 +87,7 @@ fn contains(from: &Bound<Key>, to: &Bound<Key>, key: &[u8]) -> bool {
 
 impl Rig {
     pub(crate) fn step(&mut self, live: &mut Live) -> Step {
+        self.hear(live);
         #[derive(Clone, Copy)]
         enum Do {
             Begin,
@@ -99,6 +114,10 @@ impl Rig {
             Check,
             Compact,
             Burst,
+            Outside,
+            Backup,
+            InsertMany,
+            Look,
         }
         let open = live.txs.len();
         if live.trees.is_empty() && open == 0 {
@@ -129,6 +148,11 @@ impl Rig {
             (1, Do::Check),
             (self.compactions, Do::Compact),
             (self.bursts, Do::Burst),
+            // Seeds that were kept are what they were.
+            (if self.kept { 0 } else { 8 }, Do::Outside),
+            (u64::from(self.may_copy(live)), Do::Backup),
+            (if self.kept { 0 } else { 2 }, Do::InsertMany),
+            (if self.kept { 0 } else { 3 }, Do::Look),
         ];
         let action = self.dice.weighted(&choices);
         let at = if open == 0 { 0 } else { self.dice.index(open) };
@@ -151,6 +175,8 @@ impl Rig {
             Do::Names => self.names(live),
             Do::Compact => self.compact(live),
             Do::Burst => self.burst(live),
+            Do::Outside => self.outside(live),
+            Do::Backup => self.backup(live),
             Do::Check if self.dice.percent(30) => {
                 self.say(|| "check".into());
                 self.check(live)
@@ -163,7 +189,15 @@ impl Rig {
             Do::RollBack => self.roll_back(live, at),
             Do::Prepare => self.prepare(live, at),
             Do::TreeInside => self.tree_inside(live, at),
-            Do::Write | Do::Many | Do::DeleteRange | Do::Pop | Do::Get | Do::Scan | Do::LockingGet => {
+            Do::Write
+            | Do::Many
+            | Do::DeleteRange
+            | Do::Pop
+            | Do::Get
+            | Do::Scan
+            | Do::LockingGet
+            | Do::InsertMany
+            | Do::Look => {
                 let Some(uid) = self.some_tree(live, at) else { return self.make_tree(live) };
                 match action {
                     Do::Write => self.write(live, at, uid),
@@ -180,6 +214,8 @@ impl Rig {
                     Do::Pop if live.txs[at].serializable() => self.delete_range(live, at, uid),
                     Do::Pop => self.pop(live, at, uid),
                     Do::Get => self.get(live, at, uid),
+                    Do::InsertMany => self.insert_many(live, at, uid),
+                    Do::Look => self.look(live, at, uid),
                     Do::Scan => self.scan(live, at, uid),
                     _ => self.locking_get(live, at, uid),
                 }

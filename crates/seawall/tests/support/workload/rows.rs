@@ -333,6 +333,117 @@ impl Rig {
         self.alive(live)
     }
 
+    /// Many rows in one call, in an order of their own; some may be there.
+    pub(super) fn insert_many(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
+        let count = self.dice.log_uniform(60);
+        let rows: Vec<(Key, Value)> = (0..count).map(|_| (self.key(), self.new_value())).collect();
+        let open = &live.txs[at];
+        let me = open.number;
+        let now = self.model.seq();
+        // Up to the first one that is there, in the tree or among those before it.
+        let mut made: BTreeMap<Key, Value> = BTreeMap::new();
+        let mut duplicate = None;
+        for (index, (key, value)) in rows.iter().enumerate() {
+            if made.contains_key(key) || self.expected(open, uid, key, now).is_some() {
+                duplicate = Some(index as u64);
+                break;
+            }
+            made.insert(key.clone(), value.clone());
+        }
+        let there = duplicate.map(|index| &rows[index as usize].0).filter(|key| !made.contains_key(*key));
+        let blocked = there.is_some_and(|key| self.written_by_other(live, me, uid, key))
+            || made
+                .keys()
+                .any(|key| self.written_by_other(live, me, uid, key) || Self::read_by_other(live, me, uid, key, false));
+        let newer = |key: &Key| {
+            !open.own.rows.contains_key(&(uid, key.clone())) && open.misses(self.model.row_newest(uid, key))
+        };
+        let stale = made.keys().chain(there).any(newer);
+        // The row that is there may be newer than its snapshot.
+        let may_conflict = stale || rows.iter().any(|(key, _)| newer(key));
+        let (tree_there, tree_seen) = self.there(open, uid);
+        let company = self.company(live, me);
+        self.say(|| format!("T{me} inserts {count} rows into tree {uid}, the first that is there: {duplicate:?}"));
+        let tree = live.trees[&uid].clone();
+        let tx = live.txs[at].tx.as_mut().expect("it is open");
+        let savepoint = tx.savepoint();
+        let found = match tx.insert_many(&tree, rows.iter().map(|(key, value)| (key, value))) {
+            Ok(()) => None,
+            Err(Error::DuplicateRow { index, .. }) => Some(index),
+            Err(error) => {
+                let may =
+                    May { lock: company, conflict: may_conflict || !tree_seen, no_tree: !tree_there || !tree_seen };
+                self.explained(live, Some(error), may)?;
+                // Some rows may be there.
+                let back = live.txs[at].tx.as_mut().expect("it is open").rollback_to(&savepoint);
+                if let Err(error) = back {
+                    self.explained(live, Some(error), May::default())?;
+                    return self.roll_back(live, at);
+                }
+                return self.after_refusal(live, at);
+            }
+        };
+        if blocked || stale || !tree_there {
+            return fail(format!("unnoticed: a lock {blocked}, a newer version {stale}, a drop {}", !tree_there));
+        }
+        if found != duplicate {
+            return fail(format!("the first row that is there is {found:?}, and must be {duplicate:?}"));
+        }
+        self.tally.many += 1;
+        if duplicate.is_some() && live.txs[at].strict() {
+            // What it tells is a read.
+            live.txs[at].reads(now);
+        }
+        live.txs[at].own.rows.extend(made.into_iter().map(|(key, value)| ((uid, key), Some(value))));
+        live.txs[at].used.insert(uid);
+        self.alive(live)
+    }
+
+    /// A semi-consistent read: locks the row, or sees what is committed of it.
+    pub(super) fn look(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
+        let key = self.key();
+        let open = &live.txs[at];
+        let me = open.number;
+        let now = self.model.seq();
+        let (expected, committed) = (self.expected(open, uid, &key, now), self.model.row(uid, &key, now));
+        let own = open.own.rows.contains_key(&(uid, key.clone()));
+        let stale = !own && open.misses(self.model.row_newest(uid, &key));
+        let blocked = self.written_by_other(live, me, uid, &key) || Self::read_by_other(live, me, uid, &key, false);
+        let weak = open.options.isolation == Isolation::ReadCommitted;
+        let (there, seen) = self.there(open, uid);
+        let company = self.company(live, me);
+        let may = May { lock: company && !weak, conflict: stale || !seen, no_tree: !there || !seen };
+        self.say(|| format!("T{me} look at {} of tree {uid}, another has it: {blocked}", show(&key)));
+        let tx = live.txs[at].tx.as_ref().expect("it is open");
+        let (found, locked) = match crate::api::lock_or_committed(tx, &live.trees[&uid], &key) {
+            Ok(found) => found,
+            Err(error) => {
+                self.explained(live, Some(error), may)?;
+                return self.after_refusal(live, at);
+            }
+        };
+        self.tally.looked += 1;
+        let expected = if locked { expected } else { committed };
+        if locked && (blocked || stale || !(there || seen)) {
+            return fail(format!("unnoticed: a lock {blocked}, a newer version {stale}, a drop {}", !there));
+        }
+        if !locked && (own || !weak || !company) {
+            return fail(format!(
+                "it is not locked: written by itself {own}, read committed {weak}, alone {}",
+                !company
+            ));
+        }
+        if found.as_deref() != expected.as_deref() {
+            let found = found.map(Value::from);
+            return fail(format!("{} is {}, and must be {}", show(&key), shown(&found), shown(&expected)));
+        }
+        if locked {
+            live.txs[at].points.push((uid, key, true));
+            live.txs[at].used.insert(uid);
+        }
+        self.alive(live)
+    }
+
     pub(super) fn locking_get(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
         let key = self.key();
         let exclusive = self.dice.percent(60);

@@ -1,7 +1,7 @@
 //! Transactions begin, prepare and end, whole and in part.
 
 use super::*;
-use crate::api::BETWEEN;
+use crate::api::{BETWEEN, Transaction};
 
 impl Rig {
     pub(super) fn begin(&mut self, live: &mut Live) -> Step {
@@ -26,17 +26,7 @@ impl Rig {
             Ok(tx) => tx,
             Err(error) => return self.explained(live, Some(error), May::default()),
         };
-        live.txs.push(Open {
-            number,
-            tx: Some(tx),
-            options,
-            snapshot: None,
-            own: Changes::default(),
-            savepoints: Vec::new(),
-            ranges: Vec::new(),
-            points: Vec::new(),
-            used: BTreeSet::new(),
-        });
+        live.txs.push(Open::new(number, tx, options));
         if number % 3 == 0 || self.compactions == 0 {
             // Not with its first read, as the others. The seeds of before compactions stay as they were.
             let (now, open) = (self.model.seq(), live.txs.last_mut().expect("it was just pushed"));
@@ -47,11 +37,24 @@ impl Rig {
         self.alive(live)
     }
 
+    /// A transaction object that has ended in place is a new transaction.
+    pub(super) fn begun_anew(&mut self, live: &mut Live, tx: Transaction, options: TxOptions) {
+        self.stamps += 1;
+        let number = self.stamps;
+        self.say(|| format!("T{number} is begun anew, {:?} {:?}", options.isolation, options.on_conflict));
+        live.txs.push(Open::new(number, tx, options));
+    }
+
     pub(super) fn level(&self, open: &Open) -> Durability {
         open.options.durability.unwrap_or(self.durability)
     }
 
     pub(super) fn commit(&mut self, live: &mut Live, at: usize) -> Step {
+        let in_place = !self.kept && self.dice.percent(25);
+        if in_place { self.commit_in_place(live, at) } else { self.commit_and_go(live, at) }
+    }
+
+    fn commit_and_go(&mut self, live: &mut Live, at: usize) -> Step {
         let mut open = live.txs.swap_remove(at);
         let tx = open.tx.take().expect("it is open");
         let asked = self.sim.now();
@@ -89,7 +92,56 @@ impl Rig {
         self.file(live, Event::Commit(open.own), level, asked, answer).map(drop)
     }
 
+    fn commit_in_place(&mut self, live: &mut Live, at: usize) -> Step {
+        let mut open = live.txs.swap_remove(at);
+        let mut tx = open.tx.take().expect("it is open");
+        let (asked, level) = (self.sim.now(), self.level(&open));
+        self.say(|| format!("T{} commit {level:?} in place of {} rows", open.number, open.own.rows.len()));
+        let answer = tx.commit_in_place();
+        if open.own.is_empty() {
+            if answer.is_ok() {
+                self.tally.restarts += 1;
+                self.begun_anew(live, tx, open.options);
+            }
+            return self.explained(live, answer.err(), May::default());
+        }
+        if self.file(live, Event::Commit(open.own.clone()), level, asked, answer)? {
+            self.tally.restarts += 1;
+            self.begun_anew(live, tx, open.options);
+        } else {
+            // Not committed, and it goes on as before.
+            open.tx = Some(tx);
+            live.txs.push(open);
+        }
+        Ok(())
+    }
+
+    /// Rolls back, and begins anew with other options or the same.
+    fn restart(&mut self, live: &mut Live, at: usize) -> Step {
+        let mut open = live.txs.swap_remove(at);
+        let mut tx = open.tx.take().expect("it is open");
+        let mut options = open.options;
+        let answer = if self.dice.percent(50) {
+            tx.rollback_in_place()
+        } else {
+            options.isolation = self.dice.pick(&[Isolation::ReadCommitted, Isolation::RepeatableRead]);
+            tx.restart(options)
+        };
+        self.say(|| format!("T{} rollback in place of {} rows: {}", open.number, open.own.rows.len(), answer.is_ok()));
+        if answer.is_err() {
+            // It begins anew all the same; what it had is rolled back later, and locked until then.
+            live.losers = true;
+        }
+        self.explained(live, answer.err(), May::default())?;
+        self.tally.restarts += 1;
+        self.begun_anew(live, tx, options);
+        self.alive(live)
+    }
+
     pub(super) fn roll_back(&mut self, live: &mut Live, at: usize) -> Step {
+        if !self.kept && self.dice.percent(25) {
+            return self.restart(live, at);
+        }
         let mut open = live.txs.swap_remove(at);
         let tx = open.tx.take().expect("it is open");
         self.say(|| format!("T{} rollback of {} rows", open.number, open.own.rows.len()));
@@ -132,7 +184,7 @@ impl Rig {
                     return self.roll_back(live, at);
                 }
             }
-            self.commit(live, at)?;
+            self.commit_and_go(live, at)?;
             let tasks = self.dice.pick(&BETWEEN);
             for &task in tasks {
                 self.sim.advance(Duration::from_micros(self.dice.log_uniform(8000)));
@@ -170,8 +222,11 @@ impl Rig {
     }
 
     pub(super) fn end_prepared(&mut self, live: &mut Live) -> Step {
-        let known: BTreeSet<Vec<u8>> = self.model.prepared.keys().cloned().collect();
-        let listed: BTreeSet<Vec<u8>> = live.db.prepared().into_iter().map(|xid| xid.0).collect();
+        // Those that are open are not for others to end.
+        let held: BTreeSet<&[u8]> = live.in_place.iter().map(|one| one.xid()).collect();
+        let known = self.model.prepared.keys().filter(|xid| !held.contains(xid.as_slice()));
+        let known: BTreeSet<Vec<u8>> = known.cloned().collect();
+        let listed: BTreeSet<Vec<u8>> = crate::api::prepared(&live.db, |xid| held.contains(xid)).into_iter().collect();
         if listed != known {
             return fail(format!("prepared are {known:?}, listed are {listed:?}"));
         }
@@ -180,8 +235,13 @@ impl Rig {
         }
         let xids: Vec<Vec<u8>> = known.into_iter().collect();
         let xid = self.dice.pick(&xids);
+        let commit = self.dice.percent(60) || self.decided.contains(&xid);
+        self.end_one(live, xid, commit)
+    }
+
+    /// Ends a transaction that is prepared, and open nowhere.
+    pub(super) fn end_one(&mut self, live: &mut Live, xid: Vec<u8>, commit: bool) -> Step {
         let asked = self.sim.now();
-        let commit = self.dice.percent(60);
         self.say(|| format!("{} {}", if commit { "commit" } else { "rollback" }, show(&xid)));
         // The end of a rollback is not waited for: the coordinator presumes that what it does not know was rolled back.
         let level = if commit { Durability::Flushed } else { Durability::Deferred };

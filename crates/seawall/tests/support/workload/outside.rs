@@ -1,0 +1,323 @@
+//! Beside an outside log, and beside a backup: what a server does with a transaction that is decided elsewhere, and with a database that it copies.
+//!
+//! 1. The outside log is the rig's own and loses nothing: [`Rig::decided`]. A transaction is put into it only once its preparation is durable; from
+//!    then on it is there after every crash, prepared or committed, and what is prepared is committed at the next opening.
+//! 2. A commit in order promises nothing by itself. What was flushed behind it, or told to be durable, is promised.
+//! 3. The process can die between any two steps of this, as in every operation of the disk.
+//! 4. A backup holds what was committed and prepared when its end was asked for, whatever happens afterwards; so does what is restored from it.
+
+use super::*;
+use crate::api::{Env, Options, Transaction};
+use crate::support::doomed::DiskClock;
+use crate::support::model::State;
+use std::sync::Arc;
+
+/// A transaction that was prepared and is still open.
+pub(crate) struct InPlace {
+    xid: Vec<u8>,
+    number: u64,
+    tx: Transaction,
+    options: TxOptions,
+    /// Where its preparation ends in the engine's log, and in the model's.
+    position: u64,
+    seq: Seq,
+}
+
+impl InPlace {
+    pub(super) fn xid(&self) -> &[u8] {
+        &self.xid
+    }
+}
+
+/// A backup that was ended.
+pub(crate) struct Copied {
+    dir: String,
+    holds: State,
+    /// So many times it was restored.
+    restored: u64,
+}
+
+/// Backups of one seed.
+const COPIES_MAX: u64 = 2;
+
+impl Rig {
+    pub(super) fn outside(&mut self, live: &mut Live) -> Step {
+        let open = live.txs.len();
+        let room = self.model.prepared.len() < PREPARED_MAX;
+        if open > 0 && room && (live.in_place.is_empty() || self.dice.percent(30)) {
+            let at = self.dice.index(open);
+            return self.prepare_in_place(live, at);
+        }
+        if self.dice.percent(15) {
+            return if self.dice.percent(50) { self.flush_log(live) } else { self.ask_to_be_told(live) };
+        }
+        if live.in_place.is_empty() {
+            return Ok(());
+        }
+        let at = self.dice.index(live.in_place.len());
+        if self.decided.contains(&live.in_place[at].xid) {
+            return match self.dice.below(10) {
+                0 => self.let_go(live, at),
+                1 => self.end_in_place(live, at, true),
+                _ => self.commit_ordered(live, at),
+            };
+        }
+        match self.dice.below(10) {
+            0..=6 => self.decide(live, at),
+            7 => self.end_in_place(live, at, false),
+            8 => self.let_go(live, at),
+            // Nothing decides it, so it may be lost as far as its preparation may be.
+            _ => self.commit_ordered(live, at),
+        }
+    }
+
+    /// Everything up to `seq` is durable.
+    fn durable(&mut self, seq: Seq) {
+        self.model.log.iter_mut().take(seq).for_each(|logged| logged.promise = Promise::Flushed);
+    }
+
+    /// Takes what callbacks have told.
+    pub(crate) fn hear(&mut self, live: &Live) {
+        let told = std::mem::take(&mut *live.told.lock().expect("no panic under the lock"));
+        self.tally.told += told.len() as u64;
+        told.into_iter().for_each(|seq| self.durable(seq));
+    }
+
+    fn may_die(&mut self, live: &Live, percent: u64) -> Step {
+        if self.dice.percent(percent) {
+            self.say(|| "dies".into());
+            live.process.dies_now();
+            return Err(Stop::Dead);
+        }
+        self.alive(live)
+    }
+
+    fn prepare_in_place(&mut self, live: &mut Live, at: usize) -> Step {
+        if live.txs[at].own.is_empty() {
+            return Ok(());
+        }
+        self.stamps += 1;
+        let xid = value(self.stamps, 8).to_vec();
+        let level =
+            self.dice.weighted(&[(3, Durability::Flushed), (1, Durability::Written), (2, Durability::Deferred)]);
+        let asked = self.sim.now();
+        let mut open = live.txs.swap_remove(at);
+        self.say(|| format!("T{} prepare in place as {}, {level:?}", open.number, show(&xid)));
+        let mut tx = open.tx.take().expect("it is open");
+        let answer = crate::api::prepare_in_place(&mut tx, &Xid(xid.clone()), level);
+        let (position, answer) = match answer {
+            Ok(position) => (position, Ok(())),
+            Err(error) => (0, Err(error)),
+        };
+        if !self.file(live, Event::Prepare(xid.clone(), open.own.clone()), level, asked, answer)? {
+            // It is as it was.
+            open.tx = Some(tx);
+            live.txs.push(open);
+            return Ok(());
+        }
+        self.tally.in_place += 1;
+        let (number, options, seq) = (open.number, open.options, self.model.seq());
+        live.in_place.push(InPlace { xid, number, tx, options, position, seq });
+        self.may_die(live, 3)
+    }
+
+    /// Has it in the outside log.
+    fn decide(&mut self, live: &Live, at: usize) -> Step {
+        let InPlace { ref xid, position, seq, number, .. } = live.in_place[at];
+        if self.model.log[seq - 1].promise != Promise::Flushed {
+            self.say(|| format!("T{number} flushed up to its preparation"));
+            let flushed = crate::api::flush_log_to(&live.db, position);
+            if flushed.is_err() {
+                return self.explained(live, flushed.err(), May::default());
+            }
+            self.durable(seq);
+            self.may_die(live, 3)?;
+        }
+        self.say(|| format!("T{number} is in the outside log"));
+        self.decided.insert(xid.clone());
+        self.may_die(live, 3)
+    }
+
+    fn commit_ordered(&mut self, live: &mut Live, at: usize) -> Step {
+        let InPlace { xid, number, mut tx, options, .. } = live.in_place.swap_remove(at);
+        self.say(|| format!("T{number} commit in order of {}", show(&xid)));
+        let (asked, operations) = (self.sim.now(), self.sim.trace().len());
+        let known: Vec<Changes> = self.model.prepared.values().cloned().collect();
+        let answer = crate::api::commit_ordered(&mut tx, &Xid(xid.clone()));
+        if crate::api::ORDERED_WITHOUT_IO && self.sim.trace().len() != operations {
+            return fail("a commit in order has asked the disk for something");
+        }
+        if let Err(error) = answer {
+            // It stays prepared.
+            return self.explained(live, Some(error), May::default());
+        }
+        self.tally.ordered += 1;
+        let now = self.sim.now();
+        self.model.push(Event::CommitPrepared(xid), Promise::Nothing, asked, now);
+        self.note_head(live);
+        self.alive(live)?;
+        self.open_missing(live, &known)?;
+        // The object is a new transaction.
+        self.begun_anew(live, tx, options);
+        self.may_die(live, 5)?;
+        if self.dice.percent(30) { self.flush_log(live) } else { Ok(()) }
+    }
+
+    /// Ends it as any transaction ends.
+    fn end_in_place(&mut self, live: &mut Live, at: usize, commit: bool) -> Step {
+        let InPlace { xid, number, tx, .. } = live.in_place.swap_remove(at);
+        let level = if commit { Durability::Flushed } else { Durability::Deferred };
+        self.say(|| format!("T{number}, prepared, {}", if commit { "commit" } else { "rollback" }));
+        let asked = self.sim.now();
+        let answer = crate::api::end_in_place(tx, &Xid(xid.clone()), commit);
+        let event = if commit { Event::CommitPrepared(xid) } else { Event::RollbackPrepared(xid) };
+        let known: Vec<Changes> = self.model.prepared.values().cloned().collect();
+        if self.file(live, event.clone(), level, asked, answer)? {
+            return self.open_missing(live, &known);
+        }
+        // It failed for want of room: the next opening tells what became of it.
+        let now = self.sim.now();
+        self.model.push(event, Promise::Nothing, asked, now);
+        Err(Stop::Poisoned)
+    }
+
+    /// A connection goes: what it had prepared stays prepared.
+    fn let_go(&mut self, live: &mut Live, at: usize) -> Step {
+        let InPlace { xid, number, tx, .. } = live.in_place.swap_remove(at);
+        drop(tx);
+        self.say(|| format!("T{number} goes, and {} stays prepared", show(&xid)));
+        self.alive(live)
+    }
+
+    pub(super) fn flush_log(&mut self, live: &Live) -> Step {
+        self.say(|| "flush the log".into());
+        let flushed = crate::api::flush_log(&live.db);
+        if flushed.is_ok() {
+            self.durable(self.model.seq());
+        }
+        self.explained(live, flushed.err(), May::default())
+    }
+
+    fn ask_to_be_told(&mut self, live: &Live) -> Step {
+        let (seq, told) = (self.model.seq(), live.told.clone());
+        self.say(|| format!("asks to be told when {seq} events are durable"));
+        let asked = crate::api::on_durable(&live.db, move |durable| {
+            if durable {
+                told.lock().expect("no panic under the lock").push(seq);
+            }
+        });
+        self.explained(live, asked.err(), May::default())
+    }
+
+    /// After an opening: what the outside log has is committed.
+    pub(crate) fn decide_again(&mut self, live: &mut Live) -> Step {
+        let late: Vec<Vec<u8>> =
+            self.model.prepared.keys().filter(|xid| self.decided.contains(*xid)).cloned().collect();
+        for xid in late {
+            self.say(|| format!("the outside log has {}", show(&xid)));
+            self.end_one(live, xid, true)?;
+            self.tally.decided_late += 1;
+        }
+        Ok(())
+    }
+
+    // --- backups -------------------------------------------------------------------------------------------------------------
+
+    /// A disk that lies may lie to the backup, and is named by it: that is `tests/backup.rs`.
+    pub(super) fn may_copy(&self, live: &Live) -> bool {
+        !self.kept && !live.copies && self.copies < COPIES_MAX && !self.full && !self.mode.is_illegal()
+    }
+
+    pub(super) fn backup(&mut self, live: &mut Live) -> Step {
+        self.copies += 1;
+        let dir = format!("/backup-{}", self.copies);
+        self.say(|| format!("backup to {dir} begins"));
+        let mut backup = match crate::api::backup_begin(&live.db, &dir) {
+            Ok(backup) => backup,
+            Err(error) => return self.explained(live, Some(error), May::default()),
+        };
+        live.copies = true;
+        loop {
+            for _ in 0..self.dice.log_uniform(16) - 1 {
+                self.tally.ops += 1;
+                self.step(live)?;
+            }
+            let bytes = self.dice.log_uniform(1 << 20);
+            match crate::api::backup_step(&mut backup, bytes) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => {
+                    live.copies = false;
+                    return self.explained(live, Some(error), May::default());
+                }
+            }
+        }
+        live.copies = false;
+        let (seq, holds) = (self.model.seq(), self.model.state(self.model.seq()));
+        let ended = crate::api::backup_end(backup);
+        self.say(|| format!("backup to {dir} ends with {seq} events: {:?}", ended.is_ok()));
+        if let Err(error) = ended {
+            return self.explained(live, Some(error), May::default());
+        }
+        self.durable(seq);
+        self.tally.backups += 1;
+        self.copied.push(Copied { dir, holds, restored: 0 });
+        self.alive(live)?;
+        if self.dice.percent(50) { self.restore(live, self.copied.len() - 1) } else { Ok(()) }
+    }
+
+    /// After an opening: what was ended before is there, and holds what it held.
+    pub(crate) fn restore_all(&mut self, live: &Live) -> Step {
+        for at in 0..self.copied.len() {
+            if self.copied[at].restored < 2 {
+                self.restore(live, at)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, live: &Live, at: usize) -> Step {
+        self.copied[at].restored += 1;
+        let Copied { ref dir, restored, .. } = self.copied[at];
+        let (from, to) = (dir.clone(), format!("{dir}-restored-{restored}"));
+        self.say(|| format!("restore {from} to {to}"));
+        let env = Env {
+            disk: live.process.clone(),
+            clock: Arc::new(DiskClock(self.sim.clone())),
+            seed: self.dice.next(),
+            background: crate::api::Background::Steps,
+        };
+        let answer = crate::api::restore(&env, &from, &to);
+        self.answer(live, answer, May::default())?;
+        let mut options: Options = self.base.clone();
+        for (name, value) in &self.fixed {
+            options.set(name, value).expect("they were good for the source");
+        }
+        for (name, value) in [("pool_size", "1M"), ("log_capacity", "2M"), ("log_buffer_size", "1M")] {
+            options.set(name, value).expect("they are in range");
+        }
+        let opened = crate::api::Database::open_in(env, &to, options);
+        let db = self.answer(live, opened, May::default())?;
+        let mut copy = Live {
+            process: live.process.clone(),
+            txs: Vec::new(),
+            in_place: Vec::new(),
+            told: Arc::default(),
+            copies: true,
+            trees: BTreeMap::new(),
+            built: BTreeSet::new(),
+            losers: true,
+            db,
+        };
+        let found = self.read_all(&mut copy)?;
+        let holds = &self.copied[at].holds;
+        if found != *holds {
+            return fail(format!("{from} restores to something else: {}", holds.differences(&found, 12).join("\n  ")));
+        }
+        self.check(&copy)?;
+        let closed = copy.db.close();
+        self.explained(live, closed.err(), May::default())?;
+        self.tally.restored += 1;
+        Ok(())
+    }
+}
