@@ -20,12 +20,12 @@ mod support {
 }
 mod api {
     pub(crate) use seawall::{
-        Background, Database, Durability, Env, Error, Isolation, LockWait, OnConflict, Options, Savepoint, Task,
-        Transaction, Tree, TxOptions, Xid,
+        Background, Database, Durability, Env, Error, Isolation, LockWait, OnConflict, Options, OwnedCursor, Savepoint,
+        Task, Transaction, Tree, TxOptions, Xid,
     };
     use seawall::{
-        Backup, BackupOptions, BuildOptions, CompactOptions, CursorOptions, IndexOptions, LockOrCommitted, LogPosition,
-        Seek,
+        Backup, BackupOptions, BuildOptions, CompactOptions, CursorOptions, IndexEntries, IndexOptions,
+        LockOrCommitted, LogPosition, Seek,
     };
     use std::ops::ControlFlow;
 
@@ -82,9 +82,23 @@ mod api {
     }
 
     /// Makes a tree with the rows of another: an index of the simplest kind.
-    pub(crate) fn index(db: &Database, base: &Tree, name: &str) -> Result<Tree, Error> {
+    pub(crate) fn index(db: &Database, base: &Tree, name: &str, mut during: impl FnMut()) -> Result<Tree, Error> {
         let options = IndexOptions { sort_bytes: 20_000, ..IndexOptions::default() };
-        db.build_index(base, name, options, |key, value, index| index.push(key, value), |_| Ok(()))
+        let entries = |key: &[u8], value: &[u8], index: &mut IndexEntries| {
+            during();
+            index.push(key, value);
+        };
+        db.build_index(base, name, options, entries, |_| Ok(()))
+    }
+
+    /// Resets a cursor, which may come from another transaction or tree.
+    pub(crate) fn reset(cursor: &mut OwnedCursor, tree: &Tree) {
+        cursor.reset(tree, CursorOptions::default(), ..);
+    }
+
+    /// The first entry at or behind `key`, or from the end on the last at or before it.
+    pub(crate) fn seek(cursor: &mut OwnedCursor, tx: &Transaction, key: &[u8], front: bool) -> Result<bool, Error> {
+        cursor.seek(tx, if front { Seek::AtLeast(key) } else { Seek::AtMost(key) })
     }
 
     /// The key of a row that was found, and whether it was there to be deleted.

@@ -730,7 +730,9 @@ impl Drop for Transaction {
 }
 
 /// Makes a tree with the rows of another.
-pub(crate) fn index(db: &Database, base: &Tree, name: &str) -> Result<Tree> {
+pub(crate) fn index(db: &Database, base: &Tree, name: &str, mut during: impl FnMut()) -> Result<Tree> {
+    let rows = db.begin()?.range::<Vec<u8>>(base, ..).len();
+    (0..rows).for_each(|_| during());
     db.ddl(|tx| {
         let rows: Vec<_> = tx.range::<Vec<u8>>(base, ..).collect::<Result<_>>()?;
         let tree = tx.create_tree(name)?;
@@ -739,6 +741,44 @@ pub(crate) fn index(db: &Database, base: &Tree, name: &str) -> Result<Tree> {
         }
         Ok(tree)
     })
+}
+
+/// A cursor that is given its transaction at each call.
+#[derive(Default)]
+pub(crate) struct OwnedCursor {
+    tree: Option<Tree>,
+    at: (Vec<u8>, Vec<u8>),
+}
+
+impl OwnedCursor {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+    fn goes(&mut self, tx: &Transaction, bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>), front: bool) -> Result<bool> {
+        let tree = self.tree.as_ref().expect("it was reset");
+        let mut range = tx.range::<Vec<u8>>(tree, bounds);
+        let Some(found) = (if front { range.next() } else { range.next_back() }) else { return Ok(false) };
+        self.at = found?;
+        Ok(true)
+    }
+    pub(crate) fn next(&mut self, tx: &Transaction) -> Result<bool> {
+        self.goes(tx, (Bound::Excluded(self.at.0.clone()), Bound::Unbounded), true)
+    }
+    pub(crate) fn prev(&mut self, tx: &Transaction) -> Result<bool> {
+        self.goes(tx, (Bound::Unbounded, Bound::Excluded(self.at.0.clone())), false)
+    }
+    pub(crate) fn entry(&mut self, _tx: &Transaction) -> Result<(&[u8], &[u8])> {
+        Ok((&self.at.0, &self.at.1))
+    }
+}
+
+pub(crate) fn reset(cursor: &mut OwnedCursor, tree: &Tree) {
+    cursor.tree = Some(tree.clone());
+}
+
+pub(crate) fn seek(cursor: &mut OwnedCursor, tx: &Transaction, key: &[u8], front: bool) -> Result<bool> {
+    let (low, high) = (Bound::Included(key.to_vec()), Bound::Unbounded);
+    if front { cursor.goes(tx, (low, high), true) } else { cursor.goes(tx, (high, low), false) }
 }
 
 /// Makes a tree of sorted rows.

@@ -14,7 +14,8 @@
 //! (`damage`): a page was read that is old and valid, or the log ends at the damage and nothing behind it proves that more was flushed.
 
 use crate::api::{
-    Background, Database, Durability, Env, Error, Isolation, Options, Savepoint, Transaction, Tree, TxOptions,
+    Background, Database, Durability, Env, Error, Isolation, Options, OwnedCursor, Savepoint, Transaction, Tree,
+    TxOptions,
 };
 use crate::support::dice::Dice;
 use crate::support::doomed::{DiskClock, Doomed, End};
@@ -117,6 +118,8 @@ pub(crate) struct Live {
     pub(crate) told: Arc<Mutex<Vec<Seq>>>,
     /// A backup is under way.
     pub(crate) copies: bool,
+    /// They outlive transactions; with the tree and the key they stand on.
+    pub(crate) cursors: Vec<(OwnedCursor, Option<(Uid, Key)>)>,
     pub(crate) trees: BTreeMap<Uid, Tree>,
     /// Those that were built from rows: an older snapshot refuses them.
     pub(crate) built: BTreeSet<Uid>,
@@ -387,6 +390,7 @@ impl Rig {
                         in_place: Vec::new(),
                         told: Arc::default(),
                         copies: false,
+                        cursors: Vec::new(),
                         trees: BTreeMap::new(),
                         built: BTreeSet::new(),
                         losers: true,

@@ -20,6 +20,7 @@ use std::time::Duration;
 const TXS_MAX: usize = 5;
 const TREES_MAX: usize = 6;
 const PREPARED_MAX: usize = 3;
+const CURSORS_MAX: usize = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Write {
@@ -118,6 +119,7 @@ impl Rig {
             Backup,
             InsertMany,
             Look,
+            Walk,
         }
         let open = live.txs.len();
         if live.trees.is_empty() && open == 0 {
@@ -153,6 +155,7 @@ impl Rig {
             (u64::from(self.may_copy(live)), Do::Backup),
             (if self.kept { 0 } else { 2 }, Do::InsertMany),
             (if self.kept { 0 } else { 3 }, Do::Look),
+            (if self.kept { 0 } else { 5 }, Do::Walk),
         ];
         let action = self.dice.weighted(&choices);
         let at = if open == 0 { 0 } else { self.dice.index(open) };
@@ -197,7 +200,8 @@ impl Rig {
             | Do::Scan
             | Do::LockingGet
             | Do::InsertMany
-            | Do::Look => {
+            | Do::Look
+            | Do::Walk => {
                 let Some(uid) = self.some_tree(live, at) else { return self.make_tree(live) };
                 match action {
                     Do::Write => self.write(live, at, uid),
@@ -216,6 +220,9 @@ impl Rig {
                     Do::Get => self.get(live, at, uid),
                     Do::InsertMany => self.insert_many(live, at, uid),
                     Do::Look => self.look(live, at, uid),
+                    // What a serializable one comes to it locks: scans have that.
+                    Do::Walk if live.txs[at].serializable() => self.scan(live, at, uid),
+                    Do::Walk => self.walk(live, at, uid),
                     Do::Scan => self.scan(live, at, uid),
                     _ => self.locking_get(live, at, uid),
                 }

@@ -148,7 +148,11 @@ impl Rig {
             return fail("a commit in order has asked the disk for something");
         }
         if let Err(error) = answer {
-            // It stays prepared.
+            if !crate::api::ORDERED_WITHOUT_IO {
+                let now = self.sim.now();
+                self.model.push(Event::CommitPrepared(xid), Promise::Nothing, asked, now);
+            }
+            // Else it stays prepared.
             return self.explained(live, Some(error), May::default());
         }
         self.tally.ordered += 1;
@@ -304,6 +308,7 @@ impl Rig {
             in_place: Vec::new(),
             told: Arc::default(),
             copies: true,
+            cursors: Vec::new(),
             trees: BTreeMap::new(),
             built: BTreeSet::new(),
             losers: true,

@@ -333,6 +333,68 @@ impl Rig {
         self.alive(live)
     }
 
+    /// Goes some entries with a cursor that outlives transactions: from where it stood, or from a seek.
+    pub(super) fn walk(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
+        if live.cursors.len() < CURSORS_MAX {
+            live.cursors.push((crate::api::OwnedCursor::new(), None));
+        }
+        let nth = self.dice.index(live.cursors.len());
+        let now = self.model.seq();
+        live.txs[at].reads(now);
+        let open = &live.txs[at];
+        let rows = self.expected_rows(open, uid, &Bound::Unbounded, &Bound::Unbounded, open.sees(now));
+        let (me, repeatable, may) = (open.number, open.repeatable(), self.may_read(live, at, uid));
+        let (mut cursor, stood) = live.cursors.swap_remove(nth);
+        // At read committed it goes on in the view of its seek, if that is the same transaction's.
+        let mut from = stood.filter(|(of, _)| *of == uid && repeatable).map(|(_, key)| key);
+        let steps = self.dice.log_uniform(30);
+        self.say(|| {
+            let from = from.as_deref().map(show);
+            format!("T{me} walks {steps} entries of tree {uid} with cursor {nth} from {from:?}")
+        });
+        for _ in 0..steps {
+            let front = self.dice.percent(70);
+            let seeks = from.is_none() || self.dice.percent(10);
+            let key = if seeks { self.key() } else { from.take().expect("it stands somewhere") };
+            let edge = if seeks { Bound::Included(&key) } else { Bound::Excluded(&key) };
+            let expected = if front {
+                rows.range::<Key, _>((edge, Bound::Unbounded)).next()
+            } else {
+                rows.range::<Key, _>((Bound::Unbounded, edge)).next_back()
+            };
+            let tx = live.txs[at].tx.as_ref().expect("it is open");
+            let went = match (seeks, front) {
+                (true, _) => {
+                    crate::api::reset(&mut cursor, &live.trees[&uid]);
+                    crate::api::seek(&mut cursor, tx, &key, front)
+                }
+                (false, true) => cursor.next(tx),
+                (false, false) => cursor.prev(tx),
+            };
+            let found = match went {
+                Ok(true) => cursor.entry(tx).map(|(key, value)| Some((key.to_vec(), Value::from(value)))),
+                Ok(false) => Ok(None),
+                Err(error) => Err(error),
+            };
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    self.explained(live, Some(error), may)?;
+                    return self.after_refusal(live, at);
+                }
+            };
+            if found.as_ref().map(|(key, value)| (key, value)) != expected {
+                let found = found.map(|(key, value)| format!("{} = {}", show(&key), show(&value)));
+                let expected = expected.map(|(key, value)| format!("{} = {}", show(key), show(value)));
+                return fail(format!("the cursor comes to {found:?}, and must come to {expected:?}"));
+            }
+            self.tally.kept_cursors += u64::from(found.is_some());
+            from = found.map(|(key, _)| key);
+        }
+        live.cursors.push((cursor, from.map(|key| (uid, key))));
+        self.alive(live)
+    }
+
     /// Many rows in one call, in an order of their own; some may be there.
     pub(super) fn insert_many(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
         let count = self.dice.log_uniform(60);

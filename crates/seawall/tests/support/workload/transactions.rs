@@ -268,6 +268,8 @@ impl Rig {
                 let tree = live.db.open_tree(&name);
                 let tree = self.answer(live, tree, May::default())?;
                 live.trees.insert(uid, tree);
+                // Maybe from rows, before the opening.
+                live.built.insert(uid);
             }
         }
         Ok(())

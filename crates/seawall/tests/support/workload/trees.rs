@@ -95,8 +95,14 @@ impl Rig {
         let name = self.new_name();
         self.say(|| format!("build {name}, an index of {base}"));
         let (asked, company) = (self.sim.now(), self.company(live, 0));
+        let (answer, wrong) = self.index_beside_writes(live, of, &name);
         let rows = self.model.rows(of, Bound::Unbounded, Bound::Unbounded, self.model.seq());
-        let answer = crate::api::index(&live.db, &live.trees[&of], &name);
+        if let Some(error) = wrong {
+            // What could not be done is not undone, maybe.
+            live.losers |= self.faulty || self.full;
+            // The base is locked at the end; and a transaction that never ended may have it.
+            self.explained(live, Some(error), May { lock: true, ..May::default() })?;
+        }
         let uid = self.model.new_uid();
         live.built.insert(uid);
         let changes = Changes {
@@ -104,6 +110,68 @@ impl Rig {
             rows: rows.into_iter().map(|(key, value)| ((uid, key), Some(value))).collect(),
         };
         self.ddl(live, company, changes, asked, answer.map(|tree| Some((uid, tree))))
+    }
+
+    /// Builds the index; others change rows of the base meanwhile, and commit. Why one of them was refused, if one was.
+    fn index_beside_writes(
+        &mut self,
+        live: &Live,
+        of: Uid,
+        name: &str,
+    ) -> (Result<crate::api::Tree, Error>, Option<Error>) {
+        let count = if self.dice.percent(70) { self.dice.log_uniform(30) } else { 0 };
+        let mut writes: Vec<(Key, Option<Value>, Durability)> = Vec::new();
+        for _ in 0..count {
+            let (key, new) = (self.key(), self.new_value());
+            let level = self.dice.pick(&[Durability::Flushed, Durability::Written, Durability::Deferred]);
+            writes.push((key, Some(new).filter(|_| self.dice.percent(70)), level));
+        }
+        let every = self.dice.log_uniform(40);
+        let (mut calls, mut refused) = (0, None);
+        let mut done = Vec::new();
+        let base = &live.trees[&of];
+        let during = || {
+            calls += 1;
+            if calls % every != 0 || refused.is_some() {
+                return;
+            }
+            let Some((key, value, level)) = writes.pop() else { return };
+            let options =
+                TxOptions { isolation: Isolation::ReadCommitted, wait: LockWait::NoWait, ..TxOptions::default() };
+            let asked = self.sim.now();
+            let wrote = live.db.begin_with(options).and_then(|mut tx| {
+                let there = match &value {
+                    Some(value) => tx.put(base, &key, value).map(|()| true),
+                    None => tx.delete(base, &key),
+                };
+                Ok((there?, tx))
+            });
+            match wrote.map(|(there, tx)| (there, tx.commit_with(level))) {
+                Ok((there, committed)) => {
+                    let unknown = live.process.is_dead() || matches!(committed, Err(Error::OutcomeUnknown { .. }));
+                    let promise = match (&committed, level) {
+                        (Ok(()), Durability::Flushed) => Promise::Flushed,
+                        (Ok(()), Durability::Written) => Promise::Written,
+                        (Ok(()), Durability::Deferred) => Promise::Deferred,
+                        (Err(_), _) => Promise::Nothing,
+                    };
+                    if there && (committed.is_ok() || unknown) {
+                        let rows = BTreeMap::from([((of, key), value)]);
+                        let changes = Changes { rows, ..Changes::default() };
+                        done.push((changes, promise, asked, self.sim.now()));
+                    }
+                    refused = committed.err();
+                }
+                Err(error) => refused = Some(error),
+            }
+        };
+        let answer = crate::api::index(&live.db, base, name, during);
+        self.say(|| format!("  {} changes of its base were committed meanwhile, refused: {refused:?}", done.len()));
+        for (changes, promise, asked, acknowledged) in done {
+            self.tally.index_writes += 1;
+            self.model.push(Event::Commit(changes), promise, asked, acknowledged);
+        }
+        (answer, refused)
     }
 
     /// A change of names inside a transaction.
