@@ -169,7 +169,7 @@ mod api {
     }
 
     /// Closes it while there is another handle, which is of no use then.
-    pub(crate) fn shut_down(db: Database) -> Result<(), Error> {
+    pub(crate) fn shut_down(db: &Database) -> Result<(), Error> {
         let other = db.clone();
         db.shutdown()?;
         for refused in [other.begin().map(drop), db.flush_log().map(drop), other.create_tree("late").map(drop)] {

@@ -842,7 +842,9 @@ pub(crate) fn commit_ordered(tx: &mut Transaction, xid: &Xid) -> Result<()> {
 }
 
 pub(crate) fn end_in_place(tx: Transaction, xid: &Xid, commit: bool) -> Result<()> {
-    if commit { tx.db.commit_prepared(xid) } else { tx.db.rollback_prepared(xid) }
+    let db = tx.db.clone();
+    drop(tx);
+    if commit { db.commit_prepared(xid) } else { db.rollback_prepared(xid) }
 }
 
 /// It does not know which are held.
@@ -895,10 +897,11 @@ pub(crate) fn backup_step(_backup: &mut Backup, _bytes_max: u64) -> Result<bool>
 }
 
 pub(crate) fn backup_end(backup: Backup) -> Result<()> {
-    let inner = backup.db.lock();
+    let Backup { db, dir } = backup;
+    let inner = db.lock();
     inner.health.check()?;
     let short = if inner.options.mutant == Mutant::ShortCopy { inner.end.min(1) } else { 0 };
-    copy(&*inner.disk, &inner.file, inner.end - short, &backup.dir)
+    copy(&*inner.disk, &inner.file, inner.end - short, &dir)
 }
 
 pub(crate) fn restore(env: &Env, from: &str, to: &str) -> Result<()> {
@@ -923,8 +926,8 @@ fn copy(disk: &dyn Disk, from: &Handle, bytes: u64, dir: &str) -> Result<()> {
     Ok(disk.sync_dir(Path::new(dir))?)
 }
 
-pub(crate) fn shut_down(db: Database) -> Result<()> {
-    db.close()
+pub(crate) fn shut_down(db: &Database) -> Result<()> {
+    db.clone().close()
 }
 
 /// It has nothing to bring into order.

@@ -701,7 +701,7 @@ impl Rig {
                 drop((txs, in_place));
                 let closed = if shuts {
                     self.tally.shutdowns += 1;
-                    crate::api::shut_down(db)
+                    crate::api::shut_down(&db)
                 } else {
                     db.close()
                 };

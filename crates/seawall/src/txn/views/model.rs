@@ -182,3 +182,35 @@ fn a_snapshot_does_not_go_back() {
         thread.join().unwrap();
     });
 }
+
+/// Two threads commit in the order of an outside log, the second when the first is done: a view that sees the second sees the first, and what a view
+/// sees is in the log by then, so that who saw it and commits comes behind it.
+#[test]
+fn commits_in_order_are_seen_in_order() {
+    explore(|| {
+        let (set, log) = (Set::new(), Arc::new(AtomicU64::new(0)));
+        let ids = [0, 1].map(|nth| sync::as_thread(nth, || set.ids.begin()));
+        let commit = |nth: usize| {
+            let (set, log) = (set.clone(), log.clone());
+            move || {
+                // As `Txn::commit_ordered`: logged, then out of the active set. That order is all that a view has to go by.
+                log.store(nth as u64 + 1, Ordering::Relaxed);
+                sync::as_thread(nth, || set.end(ids[nth]));
+            }
+        };
+        let (first, second) = (thread::spawn(commit(0)), commit(1));
+        let both = thread::spawn(move || {
+            first.join().unwrap();
+            second();
+        });
+        let (next, active) = set.snapshot();
+        let logged = log.load(Ordering::Relaxed);
+        let sees = ids.map(|id| id < next && !active.contains(&id));
+        assert!(sees[0] || !sees[1], "the second commit is seen without the first");
+        let in_log = (1..).zip(sees).all(|(position, sees)| !sees || logged >= position);
+        assert!(in_log, "a commit is seen that is not in the log");
+        both.join().unwrap();
+        let (_, active) = set.snapshot();
+        assert_eq!((active, log.load(Ordering::Relaxed)), (vec![], 2));
+    });
+}

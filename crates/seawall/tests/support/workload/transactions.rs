@@ -223,7 +223,7 @@ impl Rig {
 
     pub(super) fn end_prepared(&mut self, live: &mut Live) -> Step {
         // Those that are open are not for others to end.
-        let held: BTreeSet<&[u8]> = live.in_place.iter().map(|one| one.xid()).collect();
+        let held: BTreeSet<&[u8]> = live.in_place.iter().map(outside::InPlace::xid).collect();
         let known = self.model.prepared.keys().filter(|xid| !held.contains(xid.as_slice()));
         let known: BTreeSet<Vec<u8>> = known.cloned().collect();
         let listed: BTreeSet<Vec<u8>> = crate::api::prepared(&live.db, |xid| held.contains(xid)).into_iter().collect();
