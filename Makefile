@@ -142,6 +142,13 @@ contention: need-rust
 	$(CARGO) build --release --locked -p seawall --features contention --example contention
 	target/release/examples/contention
 
+# Instructions of single operations, by callgrind; fails where one takes more than its limit.
+.PHONY: instructions
+instructions: need-rust
+	@command -v valgrind >/dev/null || scripts/apt-install valgrind
+	$(CARGO) build --release --locked -p seawall --example instructions
+	target/release/examples/instructions
+
 need-rust: need-linker
 	@command -v $(CARGO) >/dev/null || { \
 	  echo 'Rust is missing. This line installs it:'; \

@@ -13,8 +13,8 @@
 //!    parent's slots are replaced, removed and inserted.
 //! 3. It latches as splits and merges do: the parent exclusively, then its children from left to right, then space. All that can stop
 //!    comes before the first change. At most [`GROUP_BYTES`] of leaves are latched at once, so what is logged is bounded.
-//! 4. Nobody keeps the number of a leaf: cursors go on by key, and whoever asks for pages ahead by number loses a read
-//!    (`lookahead.rs`, 3). A freed page is reached by nobody: its parent was latched exclusively when it lost its child.
+//! 4. No reference to a leaf by number outlives its move: cursors go on by key, a hint is void once pages were freed by number (`hint.rs`, 1), and a
+//!    prefetch by number loses a read (`lookahead.rs`, 3). A freed page is reached by nobody: its parent was latched exclusively when it lost its child.
 //! 5. The root never moves, nor do branches and long values.
 //! 6. Leaves are written one behind the other into runs of pages ([`Space::reserve_run`]). What lies in order and is full stays: whoever
 //!    compacts a tree twice moves little the second time.

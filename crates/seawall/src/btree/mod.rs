@@ -19,6 +19,7 @@ mod edit;
 mod entry;
 mod estimate;
 mod fragmentation;
+mod hint;
 mod lookahead;
 mod many;
 mod merge;
@@ -44,6 +45,7 @@ pub use dismantle::Dismantling;
 pub use entry::{DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, OVERFLOW, OverflowRef, inline_value_max};
 pub use estimate::{Estimate, Level1};
 pub use fragmentation::Fragmentation;
+pub use hint::LeafHints;
 pub use lookahead::LookAhead;
 pub use node::{Node, Position, SLOT_BYTES, entry_bytes_max, key_bytes_max};
 pub use overflow::{

@@ -2,7 +2,7 @@
 //!
 //! 1. A step is one mini-transaction: the node is built as it was in a fresh page, its parent is led there, the old page is freed. Parent and
 //!    node are latched exclusively, as in a split: so the tree is whole before and after, and nobody comes to the old page by the parent.
-//! 2. Nobody keeps the number of a node (`compact.rs`, 4). The root never moves.
+//! 2. No reference to a node by number outlives its move (`compact.rs`, 4). The root never moves.
 //! 3. Nobody may drop the tree during a step, as for a compaction (`compact.rs`, 7).
 
 use super::Tree;

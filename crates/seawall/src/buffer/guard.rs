@@ -399,10 +399,10 @@ impl<'p> Owned<'p> {
         Pin { pool, frame, page }
     }
 
-    /// A page of zeroes under an exclusive latch, that goes away with it unless it is changed; gives the frame back
-    /// when the page is resident or being loaded.
+    /// A page under an exclusive latch that goes away with it unless it is changed: its header is zeroes, and its first record sets every byte. Gives the
+    /// frame back when the page is resident or being loaded.
     pub(super) fn make(mut self, page: PageId) -> Result<PageWrite<'p>, Self> {
-        self.bytes_mut().fill(0);
+        page::clear_header(self.bytes_mut());
         let known = self.pool.frames.get(self.frame);
         // Waits at most for somebody who came for the frame's last page and is about to see that it is gone.
         known.latch.lock_exclusive();

@@ -19,7 +19,7 @@ use super::Redo;
 use super::guard::PageWrite;
 use super::pool::Pool;
 use crate::error::{Error, Result, Stop};
-use crate::format::{Lsn, PageId, tag};
+use crate::format::{Lsn, PageId, page, tag};
 use crate::log::{Credit, KeptRoom, MTR_BYTES_MAX, NoRoom, push_record};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -72,7 +72,7 @@ pub struct Mtr<'p> {
 #[derive(Debug)]
 struct Slot<'p> {
     page: Option<PageWrite<'p>>,
-    /// To be zeroes before its first change.
+    /// Its first change makes it from nothing.
     fresh: bool,
     changed: bool,
     /// Its first change made it from nothing.
@@ -173,9 +173,8 @@ impl<'p> Mtr<'p> {
         slot.page = None;
     }
 
-    /// A frame of zeroes for a page whose first record initialises it; never read from disk. (A page that is still
-    /// resident from an earlier life is zeroed by its first [`Mtr::run`], so that nothing has happened to it if none
-    /// comes.)
+    /// A frame for a page whose first record initialises it, each byte of it; never read from disk. (A page that is still resident from an earlier
+    /// life stays as it is until then.)
     ///
     /// # Errors
     /// [`Stop::Frames`] when no frame is free.
@@ -222,7 +221,7 @@ impl<'p> Mtr<'p> {
         let latched = slot.page.as_mut().expect("a released page is not used again");
         if std::mem::take(&mut slot.fresh) {
             debug_assert!(tag::initialises(R::TAG), "the first record of a fresh page makes it from nothing");
-            latched.bytes_mut().fill(0);
+            page::clear_header(latched.bytes_mut());
         }
         slot.remade |= !slot.changed && tag::initialises(R::TAG);
         slot.changed = true;

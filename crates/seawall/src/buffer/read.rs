@@ -427,8 +427,8 @@ impl Pool {
         }
     }
 
-    /// A page to be changed by recovery. One whose record `initialises` it is not read; unless it is resident it is
-    /// zeroes, with LSN 0, and must be changed and marked ([`PageWrite::redone`]) before the guard goes, or it goes
+    /// A page to be changed by recovery. One whose record `initialises` it is not read; unless it is resident its header is
+    /// zeroes, with LSN 0, and it must be changed and marked ([`PageWrite::redone`]) before the guard goes, or it goes
     /// with it. No latch may be held.
     ///
     /// # Errors
@@ -441,7 +441,7 @@ impl Pool {
         })
     }
 
-    /// A page of zeroes under an exclusive latch, or the resident page as it is.
+    /// A page whose header is zeroes under an exclusive latch, or the resident page as it is.
     pub(super) fn fresh_page(&self, page: PageId) -> Result<PageWrite<'_>, Stop> {
         loop {
             match self.map.get(page) {

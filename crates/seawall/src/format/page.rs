@@ -122,6 +122,18 @@ pub fn init(page: &mut [u8], number: PageId, tree: TreeId, kind: PageKind, level
     page[LEVEL] = level;
 }
 
+/// What a page holds behind its header in a debug build, before the record that makes it.
+const NOTHING: u8 = 0xa5;
+
+/// Makes the header zeroes, of a page whose next record sets every byte ([`init`]). So the rest need not be zeroes.
+pub fn clear_header(page: &mut [u8]) {
+    let (header, rest) = page.split_at_mut(HEADER_BYTES);
+    header.fill(0);
+    if cfg!(debug_assertions) {
+        rest.fill(NOTHING);
+    }
+}
+
 fn checksum(page: &[u8], number: PageId) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&number.0.to_le_bytes()), &page[NUMBER..])
 }

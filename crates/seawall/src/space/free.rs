@@ -13,6 +13,7 @@ use super::map::{self, MarkFreed, SetOwner};
 use crate::buffer::{Held, Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId};
+use std::sync::atomic::Ordering;
 
 /// Most maps that one step of a sweep reads.
 const SWEPT_GROUPS_MAX: u32 = 64;
@@ -56,7 +57,16 @@ impl Space {
         let mut sorted = pages.to_vec();
         sorted.sort_unstable();
         self.latch_maps(mtr, sorted.iter().copied())?;
+        self.freed_by_number.fetch_add(1, Ordering::AcqRel);
         self.disown(mtr, &sorted, Some(tree))
+    }
+
+    /// Changes whenever pages are freed that keep what is on them. To a page whose latch the caller of [`Space::free_many`] had, that happened if this
+    /// differs between two latches of the page.
+    #[inline]
+    #[must_use]
+    pub fn freed_by_number(&self) -> u64 {
+        self.freed_by_number.load(Ordering::Acquire)
     }
 
     /// Clears the owners of sorted pages, whose maps are latched. Checks all before it changes one.

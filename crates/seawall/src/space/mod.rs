@@ -46,7 +46,7 @@ use index::Index;
 use map::{InitMap, MarkFreed, SetOwner, Shape};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Maps that are named together to the stream that reads them ahead while the index is built.
 const MAPS_NAMED: u32 = 4096;
@@ -73,6 +73,8 @@ pub struct Space {
     grow_pages_max: AtomicU32,
     /// The group at which `free_tree_step` goes on, by tree; a hint.
     sweeps: Mutex<HashMap<TreeId, u32>>,
+    /// See [`Space::freed_by_number`].
+    freed_by_number: AtomicU64,
 }
 
 /// Replays a record of this layer.
@@ -228,6 +230,7 @@ impl Space {
             growth: Mutex::default(),
             grow_pages_max: AtomicU32::new((grow::GROW_BYTES_MAX / pool.page_bytes() as u64) as u32),
             sweeps: Mutex::default(),
+            freed_by_number: AtomicU64::new(0),
             pool,
         }
     }

@@ -248,7 +248,7 @@ impl Txn {
     ) -> Result<(Latest, bool)> {
         let engine = &*self.engine;
         engine.pool().retry(|| {
-            let leaf = tree.at.leaf_shared(engine.pool(), key)?;
+            let leaf = tree.at.leaf_shared_by(&engine.space, key, &self.leaves)?;
             let node = Node::open(&leaf)?;
             let at = node.search_inside(key)?;
             let entry = if at.found { Some(node.entry(at.slot)?) } else { None };

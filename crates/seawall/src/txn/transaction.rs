@@ -21,7 +21,7 @@ use super::trees::{CatalogRow, TreeState};
 use super::undo::{Stream, UndoRecord};
 use super::version::Reader;
 use super::views::View;
-use crate::btree::Entry;
+use crate::btree::{Entry, LeafHints};
 use crate::buffer::{Mtr, MtrSize};
 use crate::counted::Ref;
 use crate::error::{Error, Result};
@@ -143,6 +143,8 @@ pub struct Txn {
     pub(super) kept: bool,
     /// What other threads interrupt it by, once a handle was asked for.
     pub(super) interrupt: OnceCell<Arc<Interrupt>>,
+    /// The leaves that it changed, or read under a lock, last.
+    pub(super) leaves: LeafHints,
 }
 
 /// Trees whose changes are told apart.
@@ -254,6 +256,7 @@ impl Txn {
             halted: None,
             kept: false,
             interrupt: OnceCell::new(),
+            leaves: LeafHints::default(),
         }
     }
 
@@ -710,6 +713,7 @@ impl Txn {
             halted: None,
             kept: false,
             interrupt: OnceCell::new(),
+            leaves: LeafHints::default(),
         }
     }
 }

@@ -220,7 +220,7 @@ impl Txn {
         let size = MtrSize::Bytes(page_bytes + run.map(new_bytes).sum::<usize>());
         let attempt = engine.pool().retry(|| {
             let mut mtr = Mtr::begin_while(engine.pool(), size, || self.go_on(LOG_ROOM))?;
-            let leaf = tree.at.leaf_for_change(engine.pool(), &mut mtr, first.0)?;
+            let leaf = tree.at.leaf_for_change_by(&engine.space, &mut mtr, first.0, &self.leaves)?;
             let mut done = 0;
             for (key, value) in rows.iter().take(RUN_ROWS_MAX).take_while(|row| is_plain(row)) {
                 if !Node::open(mtr.page(leaf))?.covers(key) {
@@ -261,7 +261,7 @@ impl Txn {
         };
         let size = MtrSize::Bytes(logged_max(key.len(), payload_bytes, page_bytes));
         let mut mtr = Mtr::begin_while(engine.pool(), size, || self.go_on(LOG_ROOM))?;
-        let leaf = tree.at.leaf_for_change(engine.pool(), &mut mtr, key)?;
+        let leaf = tree.at.leaf_for_change_by(&engine.space, &mut mtr, key, &self.leaves)?;
         let attempt = self.attempt_at(engine, &mut mtr, leaf, tree, key, new, change)?;
         mtr.commit();
         Ok(attempt)

@@ -20,6 +20,8 @@
 //!    that is made later sees all ends that `raise` has seen, and is not below. After raising it looks whether the id has ended meanwhile:
 //!    both it and an end change `state` between what they write and what they read, so one of the two sees the other.
 //! 4. Ids that find no slot in their stripe are in `spill`.
+//! 5. Stripes from `used` on have had no id. It is raised before the id is taken that needs it: as for slots (1), a reader of `next` sees that. So few
+//!    threads look through few stripes.
 //!
 //! The model test (`model.rs`) checks 1 and 3 under every interleaving of few threads.
 
@@ -45,6 +47,7 @@ const HELD: u64 = GATE | FRESH;
 pub(super) struct Ids {
     line: Padded<Line>,
     stripes: Box<[Padded<Stripe>]>,
+    used: AtomicU64,
     /// How many are in `spill`; written with it locked.
     spilled: AtomicU64,
     spill: Mutex<Vec<u64>>,
@@ -134,9 +137,25 @@ impl Ids {
         Self {
             line: Padded(Line { next: AtomicU64::new(1), state: AtomicU64::new(0), horizon: AtomicU64::new(1) }),
             stripes: (0..STRIPES).map(|_| Padded(Stripe::new())).collect(),
+            used: AtomicU64::new(0),
             spilled: AtomicU64::new(0),
             spill: Mutex::new(Vec::new()),
         }
+    }
+
+    /// The stripe of the calling thread.
+    fn own(&self) -> &Stripe {
+        let own = thread_number() % STRIPES;
+        if own as u64 >= self.used.load(Ordering::Relaxed) {
+            self.used.fetch_max(own as u64 + 1, Ordering::AcqRel);
+        }
+        &self.stripes[own].0
+    }
+
+    /// The stripes that had an id (5).
+    #[inline]
+    fn used(&self) -> &[Padded<Stripe>] {
+        &self.stripes[..self.used.load(Ordering::Acquire) as usize]
     }
 
     fn line(&self) -> &Line {
@@ -168,6 +187,7 @@ impl Ids {
                 None => spill.push(id),
             }
         }
+        self.used.fetch_max(unended.len().min(STRIPES) as u64, Ordering::AcqRel);
         self.spilled.store(spill.len() as u64, Ordering::Release);
         drop(spill);
         self.line().next.store(next, Ordering::Release);
@@ -178,7 +198,7 @@ impl Ids {
     /// The next id, active from now on.
     pub(super) fn begin(&self) -> u64 {
         let next = &self.line().next;
-        if let Some(slot) = self.stripes[thread_number() % STRIPES].0.claim() {
+        if let Some(slot) = self.own().claim() {
             let id = next.fetch_add(1, Ordering::AcqRel);
             slot.store(id, Ordering::Release);
             return id;
@@ -193,9 +213,7 @@ impl Ids {
 
     /// Makes `id` not active; whether it was. Only where the gate cannot be closed meanwhile.
     pub(super) fn free(&self, id: u64) -> bool {
-        let own = thread_number() % STRIPES;
-        let others = (0..STRIPES).filter(|&stripe| stripe != own);
-        if std::iter::once(own).chain(others).any(|stripe| self.stripes[stripe].0.free(id)) {
+        if self.own().free(id) || self.used().iter().any(|Padded(stripe)| stripe.free(id)) {
             return true;
         }
         if self.spilled.load(Ordering::Acquire) == 0 {
@@ -228,7 +246,7 @@ impl Ids {
     /// The lowest active id, or `next`; and the stripe in whose first slot it is.
     fn low(&self) -> (u64, Option<usize>) {
         let (mut low, mut at) = (self.next(), None);
-        for (i, Padded(stripe)) in self.stripes.iter().enumerate() {
+        for (i, Padded(stripe)) in self.used().iter().enumerate() {
             if let Some(id) = id_in(&stripe.first).filter(|&id| id < low) {
                 (low, at) = (id, Some(i));
             }
@@ -315,7 +333,7 @@ impl Ids {
 
     /// Calls `each` with the active ids. Of no one moment, unless the gate is closed.
     pub(super) fn for_each(&self, mut each: impl FnMut(u64)) {
-        for Padded(stripe) in &self.stripes {
+        for Padded(stripe) in self.used() {
             if let Some(id) = id_in(&stripe.first) {
                 each(id);
             }
@@ -335,7 +353,7 @@ impl Ids {
                 || (stripe.used.load(Ordering::Acquire) > 0
                     && stripe.more.iter().any(|slot| slot.load(Ordering::Acquire) == id))
         };
-        self.stripes.iter().any(in_stripe)
+        self.used().iter().any(in_stripe)
             || (self.spilled.load(Ordering::Acquire) > 0 && self.spill.lock().contains(&id))
     }
 }

@@ -1,0 +1,141 @@
+//! Going back to a leaf without a descent.
+//!
+//! 1. A hint names the page of a leaf that its owner had latched. A page that is latched again is the leaf of a key when it is a leaf of the same tree,
+//!    its fences hold the key, and no page of a tree was freed by its number since ([`Space::freed_by_number`]). All of it is read under the latch.
+//! 2. That is proof: a split and a merge change fences, and mark a page that is freed, under the latch of the page. A compaction and a relocation leave what
+//!    is on the old page, and free it by number while they have it latched: who latches it afterwards sees the count. A page that was given to
+//!    another tree bears that tree's id, which no other tree had before.
+//! 3. A hint reads no page: one that is not resident leads nowhere.
+//! 4. The pages of a tree that was dropped may be free, as at the end of a descent: the caller asks under the latch whether the tree is there.
+//! 5. A hint is tried only where it is likely to lead to the leaf, so that keys in no order pay for none (`trust`).
+
+use super::Tree;
+use super::node::Node;
+use crate::buffer::{Held, Mtr, PageRead};
+use crate::error::Stop;
+use crate::format::page::{self, PageKind};
+use crate::format::{PageId, TreeId};
+use crate::space::Space;
+use std::cell::Cell;
+
+/// A hint that is tried for a change.
+const LIKELY: u8 = 1;
+/// A hint that is tried for a read, too: two descents in a row, or a hint, led to this leaf.
+pub(super) const SURE: u8 = 2;
+
+/// The leaf that an owner came to last.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LeafHint {
+    tree: TreeId,
+    pub(super) page: PageId,
+    /// [`Space::freed_by_number`] when it was latched.
+    freed: u64,
+    trust: u8,
+}
+
+/// Trees whose hints are kept apart: a table and some indexes.
+const TREES: usize = 4;
+
+/// The hints of an owner. Trees whose ids are the same modulo their number share one.
+#[derive(Debug)]
+pub struct LeafHints([Cell<LeafHint>; TREES]);
+
+impl Default for LeafHints {
+    fn default() -> Self {
+        let none = LeafHint { tree: TreeId::FREE, page: PageId::NONE, freed: 0, trust: 0 };
+        Self(std::array::from_fn(|_| Cell::new(none)))
+    }
+}
+
+impl LeafHints {
+    #[inline]
+    fn of(&self, tree: TreeId) -> &Cell<LeafHint> {
+        &self.0[tree.0 as usize % TREES]
+    }
+
+    /// The page to try for a leaf of `tree`.
+    #[inline]
+    pub(super) fn likely(&self, tree: TreeId, at_least: u8) -> Option<LeafHint> {
+        Some(self.of(tree).get()).filter(|hint| hint.trust >= at_least && hint.tree == tree)
+    }
+
+    /// It did not lead to the leaf.
+    fn misled(&self, tree: TreeId) {
+        let hint = self.of(tree);
+        let known = hint.get();
+        hint.set(LeafHint { trust: known.trust.saturating_sub(1), ..known });
+    }
+
+    /// A descent led to this leaf, which is latched. `expected`: its owner is likely to come back to it.
+    #[inline]
+    fn came_to(&self, space: &Space, tree: TreeId, page: PageId, expected: bool) {
+        let hint = self.of(tree);
+        let known = hint.get();
+        let trust = match known.tree == tree {
+            true if known.page == page => SURE,
+            true if expected => known.trust.max(LIKELY),
+            true => known.trust,
+            false => u8::from(expected) * LIKELY,
+        };
+        hint.set(LeafHint { tree, page, freed: space.freed_by_number(), trust });
+    }
+}
+
+impl LeafHint {
+    /// Whether this page, which is latched, is the leaf of `key` (1).
+    #[inline]
+    fn leads_to(self, space: &Space, bytes: &[u8], key: &[u8]) -> bool {
+        bytes[page::KIND] == PageKind::Leaf as u8
+            && page::tree(bytes) == self.tree
+            && self.freed == space.freed_by_number()
+            && Node::open(bytes).is_ok_and(|node| node.covers(key))
+    }
+}
+
+impl Tree {
+    /// As [`Tree::leaf_for_change`], by the owner's hint where that leads there. The caller asks whether the tree is there.
+    ///
+    /// # Errors
+    /// As [`Tree::leaf_for_change`].
+    #[inline]
+    pub fn leaf_for_change_by(
+        &self,
+        space: &Space,
+        mtr: &mut Mtr<'_>,
+        key: &[u8],
+        hints: &LeafHints,
+    ) -> Result<Held, Stop> {
+        if let Some(hint) = hints.likely(self.id, LIKELY) {
+            if let Ok(held) = mtr.latch(hint.page) {
+                if hint.leads_to(space, mtr.page(held), key) {
+                    return Ok(held);
+                }
+                mtr.release(held);
+            }
+            hints.misled(self.id);
+        }
+        let held = self.leaf_for_change(space.pool(), mtr, key)?;
+        hints.came_to(space, self.id, mtr.id(held), false);
+        Ok(held)
+    }
+
+    /// As [`Tree::leaf_shared`], by the owner's hint where that leads there, for an owner that is likely to come back to the leaf. The caller asks
+    /// whether the tree is there.
+    ///
+    /// # Errors
+    /// As [`Tree::leaf_shared`].
+    #[inline]
+    pub fn leaf_shared_by<'p>(&self, space: &'p Space, key: &[u8], hints: &LeafHints) -> Result<PageRead<'p>, Stop> {
+        if let Some(hint) = hints.likely(self.id, SURE) {
+            if let Ok(leaf) = space.pool().shared(hint.page) {
+                if hint.leads_to(space, &leaf, key) {
+                    return Ok(leaf);
+                }
+            }
+            hints.misled(self.id);
+        }
+        let leaf = self.leaf_shared(space.pool(), key)?;
+        hints.came_to(space, self.id, page::number(&leaf), true);
+        Ok(leaf)
+    }
+}
