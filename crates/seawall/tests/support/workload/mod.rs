@@ -279,9 +279,10 @@ impl Rig {
                 None => usable.remove(uid),
             };
         }
-        // A built tree is refused to a snapshot that is older.
-        let seen: BTreeSet<Uid> = self.model.names(me.sees(self.model.seq())).into_values().collect();
-        let refused = |uid: &Uid| live.built.contains(uid) && !seen.contains(uid) && !me.own.names.contains_key(uid);
+        // A built tree of another is refused to a snapshot that is older.
+        let of = |seq| self.model.names(seq).into_values().collect::<BTreeSet<Uid>>();
+        let (there, seen) = (of(self.model.seq()), of(me.sees(self.model.seq())));
+        let refused = |uid: &Uid| live.built.contains(uid) && there.contains(uid) && !seen.contains(uid);
         let usable: Vec<Uid> = usable
             .into_iter()
             .filter(|uid| !taken.contains(uid) && live.trees.contains_key(uid) && !refused(uid))
