@@ -551,6 +551,8 @@ impl Rig {
             Error::NoSpace { .. } | Error::ReadOnly { .. } if self.faulty || self.full => Ok(()),
             // For want of room a change was neither done nor taken back.
             Error::TransactionEnded { .. } if self.faulty || self.full => Ok(()),
+            // A disk that was full during the backup may have room again when its next step says so.
+            Error::BackupTooSlow { disk_full: true, .. } if self.mode == Mode::Faults => Ok(()),
             Error::Io(_) if self.faulty => Ok(()),
             error => fail(format!("unexpected error: {error} ({error:?})")),
         }
