@@ -572,16 +572,20 @@ impl Default for Health {
 impl Health {
     /// Remembers the first failure; returns the error for whoever met it.
     pub fn poison(&self, error: Error) -> Error {
-        let first = self.first.get_or_init(|| Arc::new(error));
-        Error::Poisoned { first_error: first.clone() }
+        Self::stopped(self.first.get_or_init(|| Arc::new(error)))
     }
 
     /// # Errors
-    /// [`Error::Poisoned`] with the first failure, if there was one.
+    /// [`Error::Poisoned`] with the first failure, if there was one; [`Error::ShutDown`] after a shutdown.
     pub fn check(&self) -> Result<()> {
-        match self.first.get() {
-            None => Ok(()),
-            Some(first) => Err(Error::Poisoned { first_error: first.clone() }),
+        self.first.get().map_or(Ok(()), |first| Err(Self::stopped(first)))
+    }
+
+    /// What a call is told that meets it: a shutdown is no failure, and there is nothing to repair.
+    fn stopped(first: &Arc<Error>) -> Error {
+        match **first {
+            Error::ShutDown => Error::ShutDown,
+            _ => Error::Poisoned { first_error: first.clone() },
         }
     }
 

@@ -281,7 +281,9 @@ impl Rig {
         }
         // A built tree is refused to a snapshot that is older.
         let seen: BTreeSet<Uid> = self.model.names(me.sees(self.model.seq())).into_values().collect();
-        let refused = |uid: &Uid| live.built.contains(uid) && !seen.contains(uid) && !me.own.names.contains_key(uid);
+        // Not one that it has made itself, which has no name for others yet; one that it has renamed has.
+        let named: BTreeSet<Uid> = self.model.names(self.model.seq()).into_values().collect();
+        let refused = |uid: &Uid| live.built.contains(uid) && !seen.contains(uid) && named.contains(uid);
         let usable: Vec<Uid> = usable
             .into_iter()
             .filter(|uid| !taken.contains(uid) && live.trees.contains_key(uid) && !refused(uid))
