@@ -53,10 +53,10 @@ pub const fn key_bytes_max(page_bytes: usize) -> usize {
     if page_bytes / 5 < 3072 { page_bytes / 5 } else { 3072 }
 }
 
-/// The most bytes a leaf's entry may have: key and payload together. Two of them fit beside two fences of the longest keys.
+/// The most bytes a leaf's entry may have: key and payload together. One fits beside two fences of the longest keys, whatever its size.
 #[must_use]
 pub const fn entry_bytes_max(page_bytes: usize) -> usize {
-    page_bytes / 4
+    page_bytes / 2
 }
 
 /// Bytes of a page that slots, entries and fences share.

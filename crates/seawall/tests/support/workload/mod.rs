@@ -330,7 +330,7 @@ impl Rig {
     fn key(&mut self) -> Key {
         let number = if self.dice.percent(70) { self.dice.below(40) } else { self.dice.below(1000) };
         let mut key = format!("{number:03}").into_bytes();
-        let longest = (self.page_bytes / 5).min(3072) as usize;
+        let longest = self.longest_key();
         match number % 23 {
             0 => key.extend(std::iter::repeat_n(b'x', longest - key.len())),
             1 => key.extend(std::iter::repeat_n(0xff, (number as usize * 7) % (longest - 8))),
@@ -341,12 +341,19 @@ impl Rig {
         key
     }
 
+    fn longest_key(&self) -> usize {
+        (self.page_bytes / 5).min(3072) as usize
+    }
+
     fn new_value(&mut self) -> Value {
         let len = match self.dice.below(200) {
             0..=9 => 0,
             10..=129 => self.dice.below(100),
             130..=179 => self.dice.below(2000),
-            180..=197 => self.dice.below(20_000),
+            180..=191 => self.dice.below(20_000),
+            // Around the longest rows that stay in their leaf (most keys have three bytes), and the longest values of one page.
+            192..=195 => self.page_bytes / 2 - 20 + self.dice.below(10),
+            196..=197 => self.page_bytes - 42 + self.dice.below(5),
             198 => self.dice.below(60_000),
             _ => self.dice.below(200_000),
         };
