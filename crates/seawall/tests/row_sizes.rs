@@ -10,9 +10,13 @@ use std::sync::Arc;
 
 const PAGES: [u64; 4] = [4 << 10, 8 << 10, 16 << 10, 32 << 10];
 
-/// The longest key.
+/// The longest key, as the manual states it.
 fn key_max(page_bytes: u64) -> usize {
-    (page_bytes / 5).min(3072) as usize
+    match page_bytes {
+        4096 => 928,
+        8192 => 1952,
+        _ => 4000,
+    }
 }
 
 fn open(sim: &Arc<SimDisk>, page_bytes: u64) -> Database {

@@ -475,6 +475,21 @@ fn hints_lead_to_every_key_of_a_full_page() {
     }
 }
 
+#[test]
+fn limits_are_what_the_manual_says() {
+    for (page_bytes, key, entry, one_page) in [
+        (4 << 10, 928, 2048, 4056),
+        (8 << 10, 1952, 4096, 8152),
+        (16 << 10, 4000, 8192, 16_344),
+        (32 << 10, 4000, 16_384, 32_728),
+    ] {
+        assert_eq!((key_bytes_max(page_bytes), entry_bytes_max(page_bytes)), (key, entry));
+        assert_eq!(crate::btree::one_page_value_max(page_bytes), one_page);
+        // What files of format 3 may hold is allowed.
+        assert!(key >= (page_bytes / 5).min(3072) && entry >= page_bytes / 4);
+    }
+}
+
 /// The two conditions of the proof in `split.rs`.
 #[test]
 fn the_longest_entry_fits_beside_the_longest_fences_and_so_do_three_children() {

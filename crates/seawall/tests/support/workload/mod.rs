@@ -335,6 +335,8 @@ impl Rig {
             0 => key.extend(std::iter::repeat_n(b'x', longest - key.len())),
             1 => key.extend(std::iter::repeat_n(0xff, (number as usize * 7) % (longest - 8))),
             2 => key.insert(0, 0),
+            // Alike but for their ends: fences and separators are as long.
+            4 => key.splice(0..0, std::iter::repeat_n(b'p', longest - 3)).for_each(drop),
             3 if number < 5 => key.clear(),
             _ => {}
         }
@@ -342,7 +344,7 @@ impl Rig {
     }
 
     fn longest_key(&self) -> usize {
-        (self.page_bytes / 5).min(3072) as usize
+        (self.page_bytes / 4 - 96).min(4000) as usize
     }
 
     fn new_value(&mut self) -> Value {
