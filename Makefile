@@ -67,10 +67,16 @@ ROUNDS ?= 20
 kill9: need-rust
 	SEAWALL_KILL9_ROUNDS=$(ROUNDS) $(CARGO) test --release --locked -q -p seawall --test kill9 -- --nocapture
 
+# Backups under load: so many seeds on the simulated disk, each restored before and after a crash, and so many rounds of a process that is killed.
+BACKUP_SEEDS ?= 200
+backups: need-rust
+	SEEDS=$(BACKUP_SEEDS) $(CARGO) test --release --locked -q -p seawall --test backup a_backup_under_load -- --nocapture
+	ROUNDS=$(ROUNDS) $(CARGO) test --release --locked -q -p seawall --test backup_kill9 -- --nocapture
+
 # Power cuts below ext4, xfs and btrfs, on a disk that records every write and flush; needs root, FUSE and loop devices, and says what is missing.
 # POWERCUT_ARGS="--seed 5 --fs xfs" and more: crates/seawall-powercut/README.md. With the defects planted: how many rounds until each is found.
 POWERCUT_ARGS ?=
-.PHONY: powercut powercut-mutants
+.PHONY: backups powercut powercut-mutants
 powercut: need-rust need-mkfs
 	$(CARGO) clippy --locked -q -p seawall-powercut --all-targets -- -D warnings
 	$(CARGO) test --release --locked -q -p seawall-powercut
@@ -104,6 +110,7 @@ nightly: need-rust
 	$(MAKE) crash SEEDS=10000 FROM=$(DATE_SEED)
 	$(MAKE) mutants
 	$(MAKE) kill9 ROUNDS=100
+	$(MAKE) backups ROUNDS=20
 	$(MAKE) fuzz SECONDS=60
 	$(MAKE) long ROWS=10000000
 	$(MAKE) cgroup-test

@@ -309,6 +309,19 @@ fn a_flipped_bit_is_found_with_its_page() {
     let found = seawall(dir, ["check", "db", "--json"]).exits(1).json();
     assert_eq!((found[0]["page"].as_u64(), found[0]["part"].as_str()), (Some(page as u64), Some("page")));
     seawall(dir, ["get", "db", "users", "ada"]).exits(2).says(&format!("page {page}")).says("checksum");
+    // A dump of it is refused, or has the rest.
+    put(dir, "other", "k", "v");
+    seawall(dir, ["dump", "db", "--out", "rest"]).exits(2).says(&format!("page {page}")).says("--skip-damaged");
+    assert!(!dir.join("rest").exists());
+    let left_out = format!("tree \"users\": keys from \"\" to the end left out, page {page}: ");
+    seawall(dir, ["dump", "db", "--skip-damaged", "--out", "rest"])
+        .exits(1)
+        .says("2 trees written")
+        .says(&left_out)
+        .says("ranges of keys left out: 1");
+    seawall(dir, ["load", "rest.db", "--in", "rest"]).exits(0);
+    seawall(dir, ["get", "rest.db", "other", "k"]).exits(0).shows("v");
+    seawall(dir, ["scan", "rest.db", "users"]).exits(0).shows("");
     // Without its first page it cannot be opened: the others are looked at all the same.
     let mut bytes = std::fs::read(&data).unwrap();
     bytes[100] ^= 1;

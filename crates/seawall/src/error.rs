@@ -492,6 +492,20 @@ impl fmt::Display for Corruption {
 
 impl std::error::Error for Corruption {}
 
+impl Corruption {
+    /// The page that is damaged, where it is one.
+    #[must_use]
+    pub fn page(&self) -> Option<PageId> {
+        match self {
+            Self::ChecksumMismatch { page, .. }
+            | Self::Misdirected { page, .. }
+            | Self::LogBehindPage { page, .. }
+            | Self::Page { page, .. } => Some(*page),
+            Self::Log { .. } | Self::File { .. } => None,
+        }
+    }
+}
+
 impl From<Corruption> for Error {
     fn from(corruption: Corruption) -> Self {
         Self::Corrupt(Box::new(corruption))
@@ -503,6 +517,16 @@ impl Error {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Deadlock { .. } | Self::WriteConflict { .. })
+    }
+
+    /// Whether it says that something on the disk is damaged or cannot be read: other parts of the database still can.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Corrupt(_) => true,
+            Self::Io(error) => error.is_unreadable(),
+            _ => false,
+        }
     }
 
     /// A page whose checksum holds but whose contents do not make sense.
@@ -572,16 +596,20 @@ impl Default for Health {
 impl Health {
     /// Remembers the first failure; returns the error for whoever met it.
     pub fn poison(&self, error: Error) -> Error {
-        let first = self.first.get_or_init(|| Arc::new(error));
-        Error::Poisoned { first_error: first.clone() }
+        Self::stopped(self.first.get_or_init(|| Arc::new(error)))
     }
 
     /// # Errors
-    /// [`Error::Poisoned`] with the first failure, if there was one.
+    /// [`Error::Poisoned`] with the first failure, if there was one; [`Error::ShutDown`] after a shutdown.
     pub fn check(&self) -> Result<()> {
-        match self.first.get() {
-            None => Ok(()),
-            Some(first) => Err(Error::Poisoned { first_error: first.clone() }),
+        self.first.get().map_or(Ok(()), |first| Err(Self::stopped(first)))
+    }
+
+    /// What a call is told that meets it: a shutdown is no failure, and there is nothing to repair.
+    fn stopped(first: &Arc<Error>) -> Error {
+        match **first {
+            Error::ShutDown => Error::ShutDown,
+            _ => Error::Poisoned { first_error: first.clone() },
         }
     }
 

@@ -423,6 +423,13 @@ fn seeds_that_failed_once_pass() {
     for seed in SEEDS {
         one(seed, 0, false).unwrap_or_else(|why| panic!("{why}\nCOMPACTIONS=0 {}", replay(seed)));
     }
+    // With all that the rig does now.
+    const LATER: [(u64, Mode); 1] = [(500_104, Mode::Faults)];
+    for (seed, mode) in LATER {
+        let size = size(seed, compactions(seed));
+        run(seed, mode, size, &Options::default(), false)
+            .unwrap_or_else(|why| panic!("{why}\nMODE={mode:?} {}", replay(seed)));
+    }
 }
 
 /// In this process a second time, by a thread that has another number: nothing of a run depends on what the process did before, or on which thread it is.

@@ -37,6 +37,29 @@ fn what_is_committed_is_there_after_closing() {
     assert_eq!(all, [(b"ada".to_vec(), b"1815".to_vec())]);
 }
 
+/// Whatever is bytes is a key.
+#[test]
+fn keys_are_given_as_they_are_at_hand() {
+    let db = Database::in_memory().unwrap();
+    let tree = db.create_tree("t").unwrap();
+    let owned = b"c".to_vec();
+    let mut tx = db.begin().unwrap();
+    tx.insert(&tree, "a", b"1").unwrap();
+    tx.put(&tree, &String::from("b"), b"2").unwrap();
+    tx.put(&tree, &owned, b"3").unwrap();
+    tx.put(&tree, &7u32.to_be_bytes(), b"4").unwrap();
+    assert!(tx.update(&tree, &owned[..], b"5").unwrap());
+    assert_eq!(tx.get(&tree, b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(tx.get(&tree, &b"b"[..]).unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(tx.get_for_update(&tree, "c").unwrap().as_deref(), Some(&b"5"[..]));
+    assert_eq!(tx.get_for_share(&tree, owned.as_slice()).unwrap().as_deref(), Some(&b"5"[..]));
+    assert!(tx.contains(&tree, &[0, 0, 0, 7]).unwrap() && !tx.contains(&tree, "").unwrap());
+    assert!(tx.delete(&tree, "a").unwrap() && !tx.delete(&tree, "a").unwrap());
+    tx.commit().unwrap();
+    assert_eq!(db.get(&tree, "b").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(db.get_with(&tree, &owned, <[u8]>::len).unwrap(), Some(1));
+}
+
 #[test]
 fn a_power_cut_keeps_what_was_committed() {
     let sim = SimDisk::new(SimOptions { seed: 7, ..SimOptions::default() });

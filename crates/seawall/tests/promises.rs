@@ -10,9 +10,9 @@ fn the_largest_rows_fit_what_was_promised_for_them() {
         let options = Options::default().with_page_size(page_bytes).with_pool_size(16 << 20);
         let db = Database::open_with(dir.path().join("db"), options).unwrap();
         let tree = db.create_tree("t").unwrap();
-        // A header, a key and a value of a quarter of a page are the largest entry.
+        // A header, a key and a value of a half a page are the largest entry.
         let key = |i: u32| [&i.to_be_bytes()[..], &[7; 100]].concat();
-        let most = page_bytes as usize / 4 - 13 - key(0).len();
+        let most = page_bytes as usize / 2 - 13 - key(0).len();
         let commit = |work: &dyn Fn(&mut seawall::Transaction)| {
             let mut tx = db.begin().unwrap();
             work(&mut tx);

@@ -1,11 +1,23 @@
 //! Rows around the sizes at which they leave their leaf, at all page sizes.
 
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use seawall::{Background, Database, Env, Options, Task, Tree};
 use seawall_io::SystemClock;
 use seawall_sim::{Process, SimDisk, SimOptions};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const PAGES: [u64; 4] = [4 << 10, 8 << 10, 16 << 10, 32 << 10];
+
+/// The longest key, as the manual states it.
+fn key_max(page_bytes: u64) -> usize {
+    match page_bytes {
+        4096 => 928,
+        8192 => 1952,
+        _ => 4000,
+    }
+}
 
 fn open(sim: &Arc<SimDisk>, page_bytes: u64) -> Database {
     let env = Env {
@@ -77,6 +89,139 @@ fn a_value_that_just_exceeds_its_leaf_takes_one_page() {
         assert_eq!(pages(&db, &tree, page_bytes), 1);
         assert_eq!(db.check().unwrap(), []);
         db.close().unwrap();
+    }
+}
+
+/// The longest value that stays in its leaf: with its key and a header it takes half a page.
+fn in_leaf_max(page_bytes: u64, key: &[u8]) -> usize {
+    page_bytes as usize / 2 - 13 - key.len()
+}
+
+#[test]
+fn a_row_of_up_to_half_a_page_stays_in_its_leaf() {
+    for page_bytes in PAGES {
+        let sim = disk();
+        let db = open(&sim, page_bytes);
+        let tree = db.create_tree("t").unwrap();
+        let most = in_leaf_max(page_bytes, &[0]);
+        let put = |key: u8, len: usize| db.transact(|tx| tx.put(&tree, &[key], &vec![key; len])).unwrap();
+        put(1, most);
+        assert_eq!(pages(&db, &tree, page_bytes), 1);
+        put(1, most + 1);
+        assert_eq!(pages(&db, &tree, page_bytes), 2);
+        put(1, most);
+        assert_eq!(pages(&db, &tree, page_bytes), 1, "it came back into its leaf");
+        // Between two large rows: one leaf becomes three.
+        put(9, most);
+        assert_eq!(pages(&db, &tree, page_bytes), 3, "two leaves and a root");
+        put(5, most);
+        assert_eq!(pages(&db, &tree, page_bytes), 4);
+        // Rows of a little less than half share a leaf.
+        let tree = db.create_tree("pairs").unwrap();
+        for key in 0..40u8 {
+            db.transact(|tx| tx.put(&tree, &[key], &vec![key; most - 80])).unwrap();
+        }
+        let own = pages(&db, &tree, page_bytes);
+        assert!(own <= 23, "{own} pages for 40 rows");
+        assert_eq!(db.check().unwrap(), []);
+    }
+}
+
+/// Many rows shrink, others take the room, and all of it is rolled back: the rows regrow, which splits leaves.
+#[test]
+fn rows_that_shrank_regrow_in_a_rollback() {
+    for page_bytes in PAGES {
+        let sim = disk();
+        let db = open(&sim, page_bytes);
+        let tree = db.create_tree("t").unwrap();
+        let (long, short) = (|i: u32| vec![i as u8; in_leaf_max(page_bytes, &[0; 4]) - i as usize % 3], vec![0; 40]);
+        let rows: Vec<(Vec<u8>, Vec<u8>)> = (0..60u32).map(|i| ((i * 10).to_be_bytes().to_vec(), long(i))).collect();
+        db.transact(|tx| tx.put_many(&tree, &rows)).unwrap();
+        let mut tx = db.begin().unwrap();
+        for (key, _) in &rows {
+            tx.put(&tree, key, &short).unwrap();
+        }
+        let savepoint = tx.savepoint();
+        for i in 0..600u32 {
+            tx.put(&tree, &i.to_be_bytes(), &short).unwrap();
+        }
+        tx.rollback_to(&savepoint).unwrap();
+        for (key, _) in rows.iter().step_by(2) {
+            assert!(tx.delete(&tree, key).unwrap());
+        }
+        tx.rollback().unwrap();
+        background(&db);
+        let tx = db.begin().unwrap();
+        assert!(tx.iter(&tree).map(Result::unwrap).eq(rows.iter().cloned()));
+        assert_eq!(db.check().unwrap(), []);
+    }
+}
+
+/// Transactions over keys and rows of all lengths, many of them at a limit, against a `BTreeMap`.
+fn random_life(page_bytes: u64, seed: u64) {
+    let sim = disk();
+    let mut dice = Pcg64Mcg::seed_from_u64(seed);
+    let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    for _ in 0..2 {
+        let db = open(&sim, page_bytes);
+        let tree = db.create_tree("t").unwrap();
+        for stamp in 0..60u8 {
+            let (mut tx, mut own) = (db.begin().unwrap(), model.clone());
+            for _ in 0..dice.random_range(1..12) {
+                let mut key = vec![dice.random_range(b'a'..b'f')];
+                match dice.random_range(0..8) {
+                    0 => key.resize(key_max(page_bytes), b'k'),
+                    1 => key.resize(dice.random_range(1..=key_max(page_bytes)), b'k'),
+                    2 => key.resize(key_max(page_bytes) - 1, 0xff),
+                    _ => key.extend([dice.random_range(0..3), dice.random()]),
+                }
+                *key.last_mut().unwrap() = dice.random_range(0..5);
+                let most = in_leaf_max(page_bytes, &key);
+                let len = match dice.random_range(0..10) {
+                    0 => most,
+                    1 => most + 1,
+                    2 => most - dice.random_range(0..20),
+                    3 => dice.random_range(0..=most),
+                    4 => page_bytes as usize - 40 + dice.random_range(0..2),
+                    5 => page_bytes as usize / 4,
+                    _ => dice.random_range(0..60),
+                };
+                match dice.random_range(0..6) {
+                    0 | 1 => assert_eq!(tx.delete(&tree, &key).unwrap(), own.remove(&key).is_some()),
+                    2 => {
+                        let savepoint = tx.savepoint();
+                        tx.put(&tree, &key, &vec![stamp; len]).unwrap();
+                        tx.delete(&tree, &key).unwrap();
+                        tx.rollback_to(&savepoint).unwrap();
+                    }
+                    _ => {
+                        tx.put(&tree, &key, &vec![stamp; len]).unwrap();
+                        own.insert(key, vec![stamp; len]);
+                    }
+                }
+            }
+            if dice.random_bool(0.3) {
+                tx.rollback().unwrap();
+            } else {
+                tx.commit().unwrap();
+                model = own;
+            }
+            if dice.random_bool(0.2) {
+                background(&db);
+            }
+        }
+        let tx = db.begin().unwrap();
+        assert!(tx.iter(&tree).map(Result::unwrap).eq(model.clone()), "seed {seed}, pages of {page_bytes}");
+        drop(tx);
+        assert_eq!(db.check().unwrap(), []);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn rows_and_keys_around_the_limits_live_as_others_do() {
+    for page_bytes in PAGES {
+        (0..3).for_each(|seed| random_life(page_bytes, seed));
     }
 }
 

@@ -1,6 +1,6 @@
 //! A database that is shut down while others hold handles of it.
 
-use seawall::{Background, Database, Durability, Env, Error, Options, Xid};
+use seawall::{Background, BackupOptions, Database, Durability, Env, Error, IndexOptions, Options, Xid};
 use seawall_io::SystemClock;
 use seawall_sim::{Process, SimDisk, SimOptions};
 use std::sync::Arc;
@@ -150,4 +150,156 @@ fn writers_end_with_what_they_were_told() {
         assert_eq!(db.begin().unwrap().iter(&tree).count() as u64, acknowledged.into_inner(), "seed {seed}");
         assert_eq!(db.check().unwrap(), [], "seed {seed}");
     }
+}
+
+/// A backup that is under way ends with an error and is unfinished; the shutdown does not wait for it.
+#[test]
+fn a_backup_under_way_is_unfinished() {
+    for (background, steps) in [(Background::Threads, 0), (Background::Threads, 1), (Background::Steps, u64::MAX)] {
+        let (_sim, process) = sim(7);
+        let db = open(&process, background);
+        let tree = db.create_tree("t").unwrap();
+        for n in 0..300u32 {
+            db.transact(|tx| tx.put(&tree, &n.to_be_bytes(), &[7; 1000])).unwrap();
+        }
+        let full_speed = BackupOptions { rate: 0, ..BackupOptions::default() };
+        let mut backup = db.backup_begin("/backup", &full_speed).unwrap();
+        for _ in 0..steps {
+            if backup.step(1).unwrap().done {
+                break;
+            }
+        }
+        db.shutdown().unwrap();
+        if steps < u64::MAX {
+            is_refused("step", backup.step(1 << 20));
+            drop(backup);
+        } else {
+            is_refused("end", backup.end());
+        }
+        is_refused("another", db.backup_begin("/other", &full_speed));
+        drop((tree, db));
+        let env = Env { disk: process.clone(), clock: Arc::new(SystemClock::default()), seed: 1, background };
+        let restored = Database::restore_in(&env, &["/backup"], "/restored");
+        assert!(matches!(restored, Err(Error::UnfinishedBackup { .. })), "{restored:?}");
+        let db = open(&process, background);
+        let tree = db.open_tree("t").unwrap();
+        assert_eq!(db.begin().unwrap().iter(&tree).count(), 300);
+        // And is free for the next.
+        db.backup_to("/another", &full_speed).unwrap();
+    }
+}
+
+/// In whatever step it is met: a backup either has its end or is unfinished, and one with an end holds everything.
+#[test]
+fn a_backup_beside_the_shutdown_ends_or_not() {
+    let (mut ended, mut refused) = (0, 0);
+    for seed in 0..24u64 {
+        let (_sim, process) = sim(seed);
+        let db = open(&process, Background::Threads);
+        let tree = db.create_tree("t").unwrap();
+        for n in 0..200u32 {
+            db.transact(|tx| tx.put(&tree, &n.to_be_bytes(), &[7; 1000])).unwrap();
+        }
+        let calls = AtomicU64::new(0);
+        let taken = std::thread::scope(|scope| {
+            let (other, calls) = (db.clone(), &calls);
+            let backup = scope.spawn(move || {
+                let mut backup =
+                    other.backup_begin("/backup", &BackupOptions { rate: 0, ..BackupOptions::default() })?;
+                while !backup.step(100_000)?.done {
+                    calls.fetch_add(1, Ordering::SeqCst);
+                }
+                calls.store(u64::MAX, Ordering::SeqCst);
+                backup.end()
+            });
+            // After a number of steps, or (the last of them) when its end begins.
+            let after = if seed % 4 == 3 { u64::MAX } else { seed % 4 };
+            while calls.load(Ordering::SeqCst) < after && !backup.is_finished() {
+                std::thread::yield_now();
+            }
+            db.shutdown().unwrap();
+            backup.join().unwrap()
+        });
+        drop((tree, db));
+        let clock = Arc::new(SystemClock::default());
+        let env = Env { disk: process.clone(), clock, seed: 1, background: Background::Steps };
+        let restored = Database::restore_in(&env, &["/backup"], "/restored");
+        match taken {
+            Ok(_) => {
+                ended += 1;
+                restored.unwrap();
+                let db = Database::open_in(env, "/restored", options()).unwrap();
+                let tree = db.open_tree("t").unwrap();
+                assert_eq!(db.begin().unwrap().iter(&tree).count(), 200, "seed {seed}");
+                assert_eq!(db.check().unwrap(), [], "seed {seed}");
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(matches!(error, Error::ShutDown), "seed {seed}: {error}");
+                assert!(restored.is_err(), "seed {seed}: {restored:?}");
+            }
+        }
+    }
+    println!("{ended} backups had their end, {refused} were refused");
+}
+
+/// An index that is being built is given up: what it has is rolled back, which the shutdown waits for.
+#[test]
+fn an_index_that_is_being_built_is_given_up() {
+    for at in [0, 1, 500, 999] {
+        let (_sim, process) = sim(at);
+        let db = open(&process, Background::Threads);
+        let tree = db.create_tree("t").unwrap();
+        let rows = (0..1000u32).map(|n| (n.to_be_bytes(), [7; 100]));
+        db.transact(|tx| tx.put_rows(&tree, rows.clone())).unwrap();
+        std::thread::scope(|scope| {
+            let mut shuts = None;
+            let mut shut_down = || {
+                let other = db.clone();
+                shuts = Some(scope.spawn(move || other.shutdown()));
+                // It has begun when nothing else begins.
+                while db.begin().is_ok() {
+                    std::thread::yield_now();
+                }
+            };
+            let mut calls = 0;
+            let sorted_outside = IndexOptions { sort_bytes: 20_000, ..IndexOptions::default() };
+            let built = db.build_index(
+                &tree,
+                "index",
+                sorted_outside,
+                |key, value, index| {
+                    if calls == at {
+                        shut_down();
+                    }
+                    calls += 1;
+                    index.push([value, key].concat(), key);
+                },
+                |_| unreachable!("it is not switched to"),
+            );
+            is_refused("build_index", built);
+            shuts.unwrap().join().unwrap().unwrap();
+        });
+        drop((tree, db));
+        let db = open(&process, Background::Steps);
+        assert!(matches!(db.open_tree("index"), Err(Error::NoSuchTree { .. })));
+        assert_eq!(db.trees().unwrap(), ["t"], "no run of the sort is left");
+        let tree = db.open_tree("t").unwrap();
+        assert_eq!(db.begin().unwrap().iter(&tree).count(), 1000);
+        while db.step().unwrap() {}
+        assert_eq!(db.check().unwrap(), []);
+        // It can be built now.
+        db.build_index(&tree, "index", IndexOptions::default(), |key, _, index| index.push(key, key), |_| Ok(()))
+            .unwrap();
+    }
+}
+
+/// What a call is told that meets the shutdown on its way: not that something failed, for there is nothing to repair.
+#[test]
+fn a_shutdown_is_no_failure() {
+    let health = seawall::Health::default();
+    assert!(matches!(health.poison(Error::ShutDown), Error::ShutDown));
+    is_refused("check", health.check());
+    let late = health.poison(Error::Usage("something else".into()));
+    assert!(matches!(late, Error::ShutDown), "{late}");
 }

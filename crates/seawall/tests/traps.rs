@@ -323,9 +323,9 @@ fn no_undo_record_is_applied_twice() {
 #[test]
 fn a_rollback_on_a_full_disk_takes_everything_back() {
     for seed in 0..4u64 {
-        // Room for the files of a new database and some growth.
+        // Room for the files of a new database and some growth, and for undo: the old rows of up to half a page are in it.
         let sim =
-            SimDisk::new(SimOptions { seed, capacity_bytes: (6 << 20) + seed * 300_000, ..SimOptions::default() });
+            SimDisk::new(SimOptions { seed, capacity_bytes: (8 << 20) + seed * 300_000, ..SimOptions::default() });
         let mut options = options();
         options.set("log_space_reserve", "0").unwrap();
         let disk = Doomed::new(&sim, End::PowerCut, None);

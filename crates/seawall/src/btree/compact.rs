@@ -53,11 +53,11 @@ const STAYS_MIN: usize = 8;
 /// Leaves of a window whose fill is looked at.
 const SAMPLES: usize = 8;
 
-/// Rule 3: a group, the leaf before it, and two keys a leaf in the parent.
+/// Rule 3: a group, the leaf before it, and a key a leaf in the parent, where a slot that goes is logged by its number.
 const _: () = {
     let mut page_bytes = crate::format::page::PAGE_BYTES_MIN;
     while page_bytes <= crate::format::page::PAGE_BYTES_MAX {
-        let edits = 2 * group_max(page_bytes) * (key_bytes_max(page_bytes) + 64);
+        let edits = group_max(page_bytes) * (key_bytes_max(page_bytes) + 64);
         assert!((group_max(page_bytes) + 1) * (page_bytes + 64) + edits + (4 << 10) <= MTR_BYTES_MAX);
         page_bytes *= 2;
     }

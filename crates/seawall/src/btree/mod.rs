@@ -25,6 +25,7 @@ mod many;
 mod merge;
 mod node;
 mod overflow;
+mod reach;
 mod redo;
 mod relocate;
 mod repack;
@@ -52,6 +53,7 @@ pub use overflow::{
     OVERFLOW_VALUE_BYTES_MAX, OverflowWriter, free_overflow_body, free_overflow_head, free_overflow_some,
     one_page_value_max, read_overflow, read_overflow_into, read_overflow_many, write_one_page,
 };
+pub use reach::Reach;
 pub use redo::{Insert, Patch, Remove, Replace, redo};
 pub use relocate::Children;
 pub use seek::Seek;

@@ -4,10 +4,30 @@
 //!    room for it is split first, in the same way; a root without room first moves its contents into a child.
 //! 2. Any split point between two entries leaves both halves room for what they hold: a separator is no longer than what its neighbours
 //!    give up, and the halves' prefixes are no shorter. Splits at an end, which depend on the new key, are measured.
-//! 3. An empty node has room for an entry of the longest kind, a branch with one child for the longest separator: so splitting ends.
+//! 3. Splitting ends: each step leaves the node on the way to the key with fewer entries, and few enough always leave room (below).
 //! 4. Who appends leaves full pages behind; so does who prepends. The last leaf has no upper fence and so no prefix: when its keys share
 //!    one, it is given a fence beyond the new key, an empty last leaf behind it, and so fills up like any other. The first leaf likewise.
 //! 5. Pages are reserved before anything is latched, and all that can stop comes before the first change.
+//!
+//! Why a split succeeds. K is the longest key, E the longest entry ([`entry_bytes_max`], half a page), S a slot, C what a page has for all of it.
+//! Fences, separators and keys are at most K long, suffixes no longer than keys.
+//!
+//! ```text
+//!   (a)  2 K + S + E <= C                                      a leaf with one entry, between any fences
+//!   (b)  2 K + (S + child) + 2 (S + K + child) <= C            a branch with three children, between any fences
+//! ```
+//!
+//! - Between entries (2): the left half loses at least the slot and suffix of the first entry on the right, and gets a separator that is at most
+//!   that suffix and the common prefix, in place of an upper fence that is no shorter than that prefix. The right half loses the last
+//!   entry on the left, and gets a separator at most one byte longer than that one's key, in place of a lower fence: the slot pays for the byte.
+//!   In a branch the separator is the key of the right half's first slot, which stores it no more.
+//! - A leaf without room for a new key between two of its entries has two at least: it is split between entries, and the half that the
+//!   key belongs to has fewer. So the key comes to lie before the first or behind the last entry, if there is no room before that.
+//! - There, the cut is beside the key: its leaf becomes empty, and has room by (a). The other half keeps all entries and gets the
+//!   separator as a fence; with one entry it has room by (a), with more it is measured, and where it has not the cut is one entry further
+//!   inside. So a large row between two large rows costs two splits, each of which leaves a whole tree: three leaves come of one.
+//! - A row that grows is alone in its leaf at last: it has room by (a).
+//! - A branch without room for a separator has three children at least by (b): it is split between two of them.
 
 use super::Damaged;
 use super::Tree;
@@ -24,12 +44,12 @@ use crate::space::{Purpose, Reserved, Space};
 /// Bytes of a branch's payload.
 pub(super) const CHILD_BYTES: usize = 4;
 
-/// Rule 3, and that two entries of the longest kind always fit, at each page size.
+/// (a) and (b) of the proof above, at each page size.
 const _: () = {
     let mut page_bytes = crate::format::page::PAGE_BYTES_MIN;
     while page_bytes <= crate::format::page::PAGE_BYTES_MAX {
         let left = capacity(page_bytes) - 2 * key_bytes_max(page_bytes);
-        assert!(2 * (SLOT_BYTES + entry_bytes_max(page_bytes)) <= left);
+        assert!(SLOT_BYTES + entry_bytes_max(page_bytes) <= left, "one entry");
         let children = 2 * (SLOT_BYTES + key_bytes_max(page_bytes) + CHILD_BYTES);
         assert!(SLOT_BYTES + CHILD_BYTES + children <= left, "three children");
         assert!(key_bytes_max(page_bytes) + ENTRY_HEADER_BYTES < entry_bytes_max(page_bytes));

@@ -360,7 +360,7 @@ impl Pool {
     /// The log could not be flushed: the pages in flight cannot be written, now or ever. Keeps the first error.
     pub(super) fn failed_log(&self, error: crate::Error) -> crate::Error {
         match error {
-            crate::Error::Poisoned { .. } => error,
+            crate::Error::Poisoned { .. } | crate::Error::ShutDown => error,
             other => self.failed(other),
         }
     }

@@ -89,7 +89,8 @@ impl Doublewrite {
             // is made durable by its own flush, which pays for the conversion once.
             let before = file.len();
             match file.grow(Allocate::Unwritten, whole, Cause::Preallocate) {
-                Ok(()) => {}
+                // Durably: a write here makes no more durable than itself, and a power cut would give the rest back while the length stays.
+                Ok(()) => file.sync(Cause::Preallocate)?,
                 Err(e) if e.errno() == Some(28) => {
                     return Err(Error::NoSpace { path, needed_bytes: whole - before, kept_free_bytes: 0 });
                 }

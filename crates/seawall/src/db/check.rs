@@ -87,9 +87,11 @@ impl fmt::Display for Finding {
 pub(super) fn advice(part: Part) -> &'static str {
     match part {
         Part::Page => {
-            "Restore the database from a backup; what can still be read `seawall dump` saves. Then look at the disk"
+            "Restore the database from a backup; what can still be read `seawall dump --skip-damaged` saves. Then look at the disk"
         }
-        Part::Tree => "Restore the database from a backup, or dump it and load it into a new one. Please report it",
+        Part::Tree => {
+            "Restore the database from a backup, or dump it (--skip-damaged) and load it into a new one. Please report it"
+        }
         Part::Undo => {
             "Old versions may be wrong: restore the database from a backup, or dump it and load it. Please report it"
         }

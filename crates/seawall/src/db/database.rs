@@ -345,10 +345,10 @@ impl Database {
     /// # let db = seawall::Database::in_memory()?;
     /// let users = db.create_tree("users")?;
     /// db.transact(|tx| tx.put(&users, b"ada", b"1815"))?;
-    /// assert_eq!(db.get(&users, b"ada")?.as_deref(), Some(&b"1815"[..]));
+    /// assert_eq!(db.get(&users, "ada")?.as_deref(), Some(&b"1815"[..]));
     /// # Ok::<(), seawall::Error>(())
     /// ```
-    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn get(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Vec<u8>>> {
         self.get_with(tree, key, <[u8]>::to_vec)
     }
 
@@ -356,10 +356,15 @@ impl Database {
     ///
     /// # Errors
     /// As [`Transaction::get`].
-    pub fn get_with<T>(&self, tree: &Tree, key: &[u8], f: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+    pub fn get_with<T>(
+        &self,
+        tree: &Tree,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        f: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
         let engine = self.inner.engine();
         engine.admit(&tree.state)?;
-        engine.get_with(&tree.state, key, f)
+        engine.get_with(&tree.state, key.as_ref(), f)
     }
 
     /// Begins a transaction: repeatable read on a snapshot that is taken at its first read without a lock (or by

@@ -97,9 +97,15 @@ impl Transaction {
     /// }
     /// # Ok::<(), seawall::Error>(())
     /// ```
-    pub fn lock_row(&self, tree: &Tree, key: &[u8], mode: LockMode, wait: Option<LockWait>) -> Result<LockedRow> {
+    pub fn lock_row(
+        &self,
+        tree: &Tree,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        mode: LockMode,
+        wait: Option<LockWait>,
+    ) -> Result<LockedRow> {
         self.txn().admit(&tree.state)?;
-        self.noted(self.txn().lock_row_with(&tree.state, key, mode, wait))
+        self.noted(self.txn().lock_row_with(&tree.state, key.as_ref(), mode, wait))
     }
 
     /// Gives back the lock on a row that was locked and is not wanted; whether it did. It gives back only what a locking read ([`Transaction::lock_row`],
@@ -110,9 +116,9 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::Usage`](crate::Error::Usage) for a tree of another database.
-    pub fn unlock_row(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+    pub fn unlock_row(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool> {
         self.txn().admit(&tree.state)?;
-        Ok(self.txn().unlock_row(&tree.state, key))
+        Ok(self.txn().unlock_row(&tree.state, key.as_ref()))
     }
 
     /// A semi-consistent read, for a statement at read committed that changes the rows that meet a condition: if no other transaction has the row,
@@ -135,9 +141,9 @@ impl Transaction {
     /// assert_eq!(tx.lock_or_committed(&jobs, b"1")?, LockOrCommitted::Committed(Some(b"done".to_vec())));
     /// # Ok::<(), seawall::Error>(())
     /// ```
-    pub fn lock_or_committed(&self, tree: &Tree, key: &[u8]) -> Result<LockOrCommitted> {
+    pub fn lock_or_committed(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<LockOrCommitted> {
         self.txn().admit(&tree.state)?;
-        self.noted(self.txn().lock_or_committed(&tree.state, key))
+        self.noted(self.txn().lock_or_committed(&tree.state, key.as_ref()))
     }
 }
 

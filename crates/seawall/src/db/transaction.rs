@@ -114,13 +114,13 @@ impl Transaction {
         Ok(())
     }
 
-    /// The value of `key`.
+    /// The value of `key`. A key is a reference to bytes: `b"ada"`, `"ada"`, `&vec`, `&7u32.to_be_bytes()`, `&(7u32, "ada").encode()` ([`keys`](crate::keys)).
     ///
     /// # Errors
     /// [`Error::TreeDropped`]; [`Error::Io`] and [`Error::Corrupt`] when a page cannot be read; when serializable also lock errors.
-    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn get(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Vec<u8>>> {
         self.txn.admit(&tree.state)?;
-        self.txn.get(&tree.state, key)
+        self.txn.get(&tree.state, key.as_ref())
     }
 
     /// Lends the value of `key` to `f` without copying it. The page it lies in is latched while `f` runs: `f` must be short, and what it asks of
@@ -128,16 +128,21 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::get`].
-    pub fn get_with<T>(&self, tree: &Tree, key: &[u8], f: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+    pub fn get_with<T>(
+        &self,
+        tree: &Tree,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        f: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
         self.txn.admit(&tree.state)?;
-        self.txn.get_with(&tree.state, key, f)
+        self.txn.get_with(&tree.state, key.as_ref(), f)
     }
 
     /// Whether `key` is there.
     ///
     /// # Errors
     /// As [`Transaction::get`].
-    pub fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+    pub fn contains(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool> {
         Ok(self.get_with(tree, key, |_| ())?.is_some())
     }
 
@@ -155,18 +160,18 @@ impl Transaction {
     /// # Errors
     /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`], [`Error::TooManyLocks`] at read committed, and as
     /// [`Transaction::get`].
-    pub fn get_for_update(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn get_for_update(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Vec<u8>>> {
         self.txn.admit(&tree.state)?;
-        self.noted(self.txn.lock_row(&tree.state, key, Mode::Exclusive))
+        self.noted(self.txn.lock_row(&tree.state, key.as_ref(), Mode::Exclusive))
     }
 
     /// The latest value of `key`, locked against writers until the transaction ends. A key that is not there is locked too.
     ///
     /// # Errors
     /// As [`Transaction::get_for_update`].
-    pub fn get_for_share(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn get_for_share(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Vec<u8>>> {
         self.txn.admit(&tree.state)?;
-        self.noted(self.txn.lock_row(&tree.state, key, Mode::Shared))
+        self.noted(self.txn.lock_row(&tree.state, key.as_ref(), Mode::Shared))
     }
 
     /// The entries whose keys lie in `range`, in order; from both ends.
@@ -225,8 +230,8 @@ impl Transaction {
     /// [`Error::KeyExists`]; the errors of every change: [`Error::ReadOnly`], [`Error::KeyTooLong`], [`Error::ValueTooLong`],
     /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`], [`Error::NoSpace`], [`Error::Poisoned`]. After any of them the
     /// transaction is as it was before, and can go on.
-    pub fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.change(tree, key, value, Change::Insert).map(|_| ())
+    pub fn insert(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<()> {
+        self.change(tree, key.as_ref(), value, Change::Insert).map(|_| ())
     }
 
     /// Inserts unless another live key begins with the first `prefix_bytes` bytes of `key`: a unique index whose entries end in
@@ -234,7 +239,14 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::KeyExists`], and as [`Transaction::insert`].
-    pub fn insert_unique_prefix(&mut self, tree: &Tree, prefix_bytes: usize, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn insert_unique_prefix(
+        &mut self,
+        tree: &Tree,
+        prefix_bytes: usize,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        value: &[u8],
+    ) -> Result<()> {
+        let key = key.as_ref();
         if prefix_bytes > key.len() {
             return Err(Error::Usage(format!("a prefix of {prefix_bytes} bytes of a key of {} bytes", key.len())));
         }
@@ -247,8 +259,8 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::insert`], but for the key that exists.
-    pub fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.change(tree, key, value, Change::Put).map(|_| ())
+    pub fn put(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<()> {
+        self.change(tree, key.as_ref(), value, Change::Put).map(|_| ())
     }
 
     /// Inserts or overwrites many rows, of two with one key the later one: in key order, with the pages that they need read side by side. Much
@@ -275,16 +287,16 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::put`].
-    pub fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.change(tree, key, value, Change::Update)
+    pub fn update(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<bool> {
+        self.change(tree, key.as_ref(), value, Change::Update)
     }
 
     /// Removes; false when the key is not there.
     ///
     /// # Errors
     /// As [`Transaction::put`].
-    pub fn delete(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        self.change(tree, key, &[], Change::Delete)
+    pub fn delete(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool> {
+        self.change(tree, key.as_ref(), &[], Change::Delete)
     }
 
     /// Removes the entries in `range`; returns how many.

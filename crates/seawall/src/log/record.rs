@@ -30,6 +30,7 @@ const SHORT: usize = 1;
 /// let record = Records::new(&out).next().unwrap().unwrap();
 /// assert_eq!(record, Record { tag: 0x21, page: PageId(7), body: b"change" });
 /// ```
+#[inline]
 pub fn push_record(out: &mut Vec<u8>, tag: u8, page: PageId, body: impl FnOnce(&mut Vec<u8>)) {
     out.push(tag);
     out.extend_from_slice(&page.0.to_le_bytes());

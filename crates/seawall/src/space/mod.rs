@@ -1,7 +1,7 @@
 //! Which page belongs to whom. See docs/engine.md, "Space".
 //!
 //! 1. A page's owner is what its group's space map says; the maps are pages, changed only through redo. Everything in
-//!    memory is rebuilt from them: from the first ones by [`Space::open`], from the others by [`Space::learn_some`], when space is wanted or
+//!    memory is rebuilt from them: from the first ones by [`Space::open`], from the others by `Space::learn_some`, when space is wanted or
 //!    the background has time.
 //! 2. Reserve before latching, take inside the mini-transaction. A page set aside is in nobody's map entry, so a crash
 //!    gives it back.

@@ -53,6 +53,8 @@ enum Attempt {
     Stale(TxnId),
     /// The leaf has no room for a payload of this many bytes.
     NoRoom(usize),
+    /// The row was longer before than room was made for in undo and log.
+    LongRow,
 }
 
 /// The value a change writes, as it will be stored.
@@ -64,9 +66,17 @@ struct NewValue<'a> {
 /// What redo records have beside keys and values, of one change of a row: the leaf's, the undo record's, and that of the transaction's `Begin`.
 const RECORD_BYTES: usize = 128;
 
-/// The most that one change of a row logs: an undo record with whatever the row was before, and the leaf's with what it becomes.
-fn logged_max(key_bytes: usize, payload_bytes: usize, page_bytes: usize) -> usize {
-    UndoRecord::room_for_row(key_bytes, page_bytes) + key_bytes + payload_bytes + RECORD_BYTES
+/// The most that one change of a row logs, if it had at most `row_bytes` before: an undo record with what the row was, and the leaf's with what it
+/// becomes.
+fn logged_max(key_bytes: usize, payload_bytes: usize, row_bytes: usize) -> usize {
+    UndoRecord::room_for_row(key_bytes, row_bytes) + key_bytes + payload_bytes + RECORD_BYTES
+}
+
+/// The longest row, with its key and header, for whose old version room is made in undo and log before it is looked at: a quarter of a page. A longer
+/// one is met, and the change tried again with room for the longest ([`Attempt::LongRow`]). Room for half a page before every change would leave undo
+/// pages half empty. Where the new row is longer than that, the old one is likely to be, too.
+fn row_bytes_expected(new_bytes: usize, page_bytes: usize) -> usize {
+    if new_bytes > page_bytes / 4 { btree::entry_bytes_max(page_bytes) } else { page_bytes / 4 }
 }
 
 /// The most rows of one mini-transaction: with the largest that share two pages it stays below what one may log.
@@ -156,11 +166,12 @@ impl Txn {
         new: &NewValue<'_>,
         change: Change,
     ) -> Result<Option<bool>> {
-        let undo_bytes = UndoRecord::room_for_row(key.len(), self.engine.pool().page_bytes());
         let engine = self.engine.clone();
+        let page_bytes = engine.pool().page_bytes();
+        let mut row_bytes = row_bytes_expected(key.len() + ENTRY_HEADER_BYTES + new.bytes.len(), page_bytes);
         loop {
-            self.ensure_undo_room(&engine, undo_bytes)?;
-            let attempt = engine.pool().retry(|| self.attempt(&engine, tree, key, new, change));
+            self.ensure_undo_room(&engine, UndoRecord::room_for_row(key.len(), row_bytes))?;
+            let attempt = engine.pool().retry(|| self.attempt(&engine, tree, key, new, change, row_bytes));
             // On the way through a tree whose pages are given back just now, anything can be met.
             let attempt = attempt.map_err(|error| tree.is_there(self.id(), &engine.active).err().unwrap_or(error))?;
             match attempt {
@@ -175,6 +186,7 @@ impl Txn {
                 Attempt::Stale(writer) => return Err(self.conflict(writer, tree, key)),
                 Attempt::Blocked => return Ok(None),
                 Attempt::Busy(writer) => return Err(engine.locks.refused(writer, tree.at.id, key)),
+                Attempt::LongRow => row_bytes = btree::entry_bytes_max(page_bytes),
                 Attempt::NoRoom(payload_bytes) => {
                     self.wait_for_log_room(MtrSize::Large)?;
                     engine.make_room(tree.at, key, payload_bytes, Purpose::Grow)?;
@@ -213,7 +225,8 @@ impl Txn {
         };
         let Some(first) = rows.first().filter(|row| is_plain(row)) else { return Ok(0) };
         self.start()?;
-        self.ensure_undo_room(&engine, UndoRecord::room_for_row(first.0.len(), page_bytes))?;
+        let row_bytes = row_bytes_expected(first.0.len() + ENTRY_HEADER_BYTES + first.1.len(), page_bytes);
+        self.ensure_undo_room(&engine, UndoRecord::room_for_row(first.0.len(), row_bytes))?;
         // All undo records go into one page: what they are changed from takes no more than that.
         let new_bytes = |(key, value): &(&[u8], &[u8])| 2 * key.len() + ENTRY_HEADER_BYTES + value.len() + RECORD_BYTES;
         let run = rows.iter().take(RUN_ROWS_MAX).take_while(|row| is_plain(row));
@@ -227,7 +240,7 @@ impl Txn {
                     break;
                 }
                 let new = NewValue { flags: 0, bytes: value };
-                match self.attempt_at(&engine, &mut mtr, leaf, tree, key, &new, change) {
+                match self.attempt_at(&engine, &mut mtr, leaf, tree, key, &new, change, row_bytes) {
                     Ok(Attempt::Done { .. }) => done += 1,
                     // It has changed nothing: it is met again, alone.
                     Ok(_) => break,
@@ -244,7 +257,7 @@ impl Txn {
         Ok(done)
     }
 
-    /// One attempt, under the leaf's exclusive latch.
+    /// One attempt, under the leaf's exclusive latch; there is room for a row that had at most `row_bytes`.
     fn attempt(
         &mut self,
         engine: &Engine,
@@ -252,17 +265,17 @@ impl Txn {
         key: &[u8],
         new: &NewValue<'_>,
         change: Change,
+        row_bytes: usize,
     ) -> Result<Attempt, Stop> {
-        let page_bytes = engine.pool().page_bytes();
         let payload_bytes = match change {
             // The entry with its mark, which may be its first header.
-            Change::Delete => btree::entry_bytes_max(page_bytes),
+            Change::Delete => row_bytes,
             Change::Insert | Change::Put | Change::Update => ENTRY_HEADER_BYTES + new.bytes.len(),
         };
-        let size = MtrSize::Bytes(logged_max(key.len(), payload_bytes, page_bytes));
+        let size = MtrSize::Bytes(logged_max(key.len(), payload_bytes, row_bytes));
         let mut mtr = Mtr::begin_while(engine.pool(), size, || self.go_on(LOG_ROOM))?;
         let leaf = tree.at.leaf_for_change_by(&engine.space, &mut mtr, key, &self.leaves)?;
-        let attempt = self.attempt_at(engine, &mut mtr, leaf, tree, key, new, change)?;
+        let attempt = self.attempt_at(engine, &mut mtr, leaf, tree, key, new, change, row_bytes)?;
         mtr.commit();
         Ok(attempt)
     }
@@ -278,6 +291,7 @@ impl Txn {
         key: &[u8],
         new: &NewValue<'_>,
         change: Change,
+        row_bytes: usize,
     ) -> Result<Attempt, Stop> {
         let node = Node::open(mtr.page(leaf))?;
         let at = node.search_inside(key)?;
@@ -300,6 +314,12 @@ impl Txn {
                     return Ok(Attempt::Stale(writer));
                 }
                 let there = entry.flags & DELETED == 0;
+                if key.len() + ENTRY_HEADER_BYTES + entry.value.len() > row_bytes {
+                    if row_bytes >= btree::entry_bytes_max(node.page_bytes()) {
+                        return Err(node.damaged("an entry is longer than a leaf keeps").into());
+                    }
+                    return Ok(Attempt::LongRow);
+                }
                 let done = match change {
                     Change::Insert if there => Ok(self.told(tree, key, Attempt::Exists)),
                     Change::Update | Change::Delete if !there => {

@@ -546,7 +546,8 @@ impl Rig {
                 self.tally.conflicts += 1;
                 Ok(())
             }
-            Error::TreeDropped { .. } | Error::NoSuchTree { .. } if may.no_tree => Ok(()),
+            // Too new: built by a transaction that was prepared, found by an opening, and committed after the snapshot was taken.
+            Error::TreeDropped { .. } | Error::NoSuchTree { .. } | Error::TreeTooNew { .. } if may.no_tree => Ok(()),
             Error::Poisoned { .. } | Error::OutcomeUnknown { .. } if self.faulty => Err(Stop::Poisoned),
             Error::NoSpace { .. } | Error::ReadOnly { .. } if self.faulty || self.full => Ok(()),
             // For want of room a change was neither done nor taken back.

@@ -2,6 +2,7 @@
 //!
 //! - A dump is one moment of the database: one snapshot for all trees.
 //! - A dump that failed is no dump: its file is removed, and on a pipe it has no end block, which `load` notices.
+//! - With `--skip-damaged` it is a dump of the rest: each range of keys that is missing has a line on standard error, and the exit code is 1.
 //! - `load` commits in batches. Of a block nothing is loaded before its checksum was compared; a failed load says what is committed.
 
 use super::entries::{shown, trees_of};
@@ -9,11 +10,12 @@ use super::input::Input;
 use super::{Place, is_database};
 use crate::{Ended, Outcome, note, units};
 use clap::Args;
-use seawall::dump::{DumpReader, DumpWriter, Item, Totals};
+use seawall::dump::{DumpError, DumpOptions, DumpReader, Dumped, Item, Totals};
 use seawall::{Database, Error, Transaction, Tree};
 use seawall_io::Op;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, IsTerminal as _, Read, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,6 +28,9 @@ pub(crate) struct DumpArgs {
     /// A new file to write; `-` is standard output
     #[arg(long, short, default_value = "-")]
     out: PathBuf,
+    /// Leave out what is damaged and name it, instead of failing; exit code 1 then
+    #[arg(long)]
+    skip_damaged: bool,
 }
 
 pub(crate) fn dump(args: &DumpArgs, stop: &AtomicBool) -> Outcome {
@@ -34,16 +39,19 @@ pub(crate) fn dump(args: &DumpArgs, stop: &AtomicBool) -> Outcome {
         return Err("a dump is no text: send it into a file or a pipe, or name a file with --out".into());
     }
     let db = args.place.open()?;
-    let names = trees_of(&db, &args.trees)?;
+    // Before a file is made for them.
+    trees_of(&db, &args.trees)?;
     let dumped = if to_stdout {
-        write(&db, &names, std::io::stdout().lock(), args, stop).map(drop)
+        write(&db, std::io::stdout().lock(), args, stop)
     } else {
         let cannot = |e: std::io::Error| format!("cannot write {}: {e}", args.out.display());
         let file = OpenOptions::new().write(true).create_new(true).open(&args.out).map_err(cannot)?;
-        let written = write(&db, &names, BufWriter::with_capacity(1 << 20, file), args, stop);
-        let kept = written.and_then(|out| {
+        let mut out = BufWriter::with_capacity(1 << 20, file);
+        let written = write(&db, &mut out, args, stop);
+        let kept = written.and_then(|dumped| {
             let file = out.into_inner().map_err(|e| cannot(e.into_error()))?;
-            Ok(file.sync_all().map_err(cannot)?)
+            file.sync_all().map_err(cannot)?;
+            Ok(dumped)
         });
         if kept.is_err() {
             // What is incomplete is not to be taken for a dump.
@@ -51,36 +59,37 @@ pub(crate) fn dump(args: &DumpArgs, stop: &AtomicBool) -> Outcome {
         }
         kept
     };
-    match dumped {
+    let Dumped { totals, skipped } = match dumped {
         Err(_) if stop.load(Ordering::Relaxed) => return Ok(Ended::Interrupted),
         dumped => dumped?,
+    };
+    note(format_args!("{} trees written to {}", totals.trees, shown(&args.out)));
+    for lost in &skipped {
+        note(format_args!("{lost}"));
     }
     db.close()?;
-    Ok(Ended::Well)
+    if skipped.is_empty() {
+        return Ok(Ended::Well);
+    }
+    note(format_args!("ranges of keys left out: {}; everything else is in the dump", skipped.len()));
+    Ok(Ended::Short)
 }
 
 type Failed = Box<dyn std::error::Error>;
 
-fn write<W: Write>(db: &Database, names: &[String], out: W, args: &DumpArgs, stop: &AtomicBool) -> Result<W, Failed> {
-    let failed = |error: seawall::dump::DumpError| error.of_file(&args.out, Op::Write);
-    let tx = db.begin()?;
-    tx.take_snapshot()?;
-    let mut writer = DumpWriter::new(out).map_err(failed)?;
-    for name in names {
-        let tree = tx.open_tree(name)?;
-        writer.tree(name).map_err(failed)?;
-        for entry in tx.iter(&tree).long() {
-            let (key, value) = entry?;
-            writer.entry(&key, &value).map_err(failed)?;
-            if stop.load(Ordering::Relaxed) {
-                return Err("interrupted".into());
-            }
+fn write<W: Write>(db: &Database, out: W, args: &DumpArgs, stop: &AtomicBool) -> Result<Dumped, Failed> {
+    let options = DumpOptions { trees: args.trees.clone(), skip_damaged: args.skip_damaged };
+    let dumped = db.dump_with(out, &options, |_| {
+        if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    match dumped {
+        Ok(Some(dumped)) => Ok(dumped),
+        Ok(None) => Err("interrupted".into()),
+        Err(DumpError::Database(error)) if error.is_damage() && !args.skip_damaged => {
+            Err(format!("{error}. With --skip-damaged the rest is dumped").into())
         }
+        Err(error) => Err(error.of_file(&args.out, Op::Write).into()),
     }
-    // The last tree is counted when it is ended: by `finish`, which gives the stream back.
-    let out = writer.finish().map_err(failed)?;
-    note(format_args!("{} trees written to {}", names.len(), shown(&args.out)));
-    Ok(out)
 }
 
 #[derive(Debug, Args)]

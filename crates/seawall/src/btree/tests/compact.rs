@@ -3,7 +3,8 @@
 use super::long::{begin_long_for, write_long};
 use super::rig::{Model, Rig, log_config, plain};
 use crate::btree::{
-    Compaction, Cursor, Entry, Fragmentation, Node, OVERFLOW, Seek, key_bytes_max, read_overflow_into, redo,
+    Compaction, Cursor, Entry, Fragmentation, Node, OVERFLOW, Seek, entry_bytes_max, key_bytes_max, read_overflow_into,
+    redo,
 };
 use crate::error::Error;
 use crate::format::tag::{Layer, layer};
@@ -238,7 +239,7 @@ fn random_lives_with_compactions() {
             let growing = step / 1000 % 2 == 0;
             if dice.random_bool(if growing { 0.8 } else { 0.25 }) {
                 let key = strange_key(&mut dice, key_bytes_max(page_bytes));
-                let room = page_bytes / 4 - key.len() - 13;
+                let room = entry_bytes_max(page_bytes) - key.len() - 13;
                 let len = if dice.random_bool(0.2) { dice.random_range(0..=room) } else { dice.random_range(0..40) };
                 let payload = plain(&vec![dice.random(); len]);
                 rig.put(&key, &payload);

@@ -99,6 +99,16 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Rows around the longest, and keys around the longest.
+fn long_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (key(9000), prop_oneof![2 => 0usize..=1000, 3 => 900usize..=1000, 1 => Just(1000)], any::<u8>())
+            .prop_map(|(k, len, b)| Op::Put(k, len, b)),
+        2 => (key(9000), 0usize..100, any::<u8>()).prop_map(|(k, len, b)| Op::Put(k, len, b)),
+        1 => key(9000).prop_map(Op::Delete),
+    ]
+}
+
 fn payload(value_len: usize, byte: u8) -> Vec<u8> {
     let value = vec![byte; value_len];
     let mut payload = Vec::new();
@@ -252,6 +262,102 @@ proptest! {
         prop_assert_eq!(contents(&left.node()), expected);
     }
 
+    /// As [`crate::btree::Tree::make_room`] does it: until there is room, each step in the half that the key belongs to.
+    #[test]
+    fn splits_end_with_room_for_any_row(
+        page_bytes in page_bytes(),
+        prefix in key(300),
+        ends in 0..3u8,
+        ops in proptest::collection::vec(long_op(), 1..40),
+        fresh in (key(9000), 900usize..=1000),
+    ) {
+        let (lower, upper) = ([prefix.clone(), vec![0; 40]].concat(), [&prefix[..], &[0xff; 40]].concat());
+        // Between fences, or at either end of the tree.
+        let (lower, upper) = match ends {
+            0 => (lower, Some(upper)),
+            1 => (lower, None),
+            _ => (Vec::new(), Some(upper)),
+        };
+        let mut leaf = Twin::new(page_bytes, 0, &lower, upper.as_deref(), &Packed::default());
+        let mut model = Model::new();
+        for op in &ops {
+            step(&mut leaf, &mut model, op, &prefix);
+        }
+        let mut key = [&prefix[..], &fresh.0].concat();
+        key.truncate(key_bytes_max(page_bytes));
+        prop_assume!(leaf.node().covers(&key));
+        let payload = payload((entry_bytes_max(page_bytes) - key.len() - 13) * fresh.1 / 1000, 2);
+        let mut steps = 0;
+        loop {
+            let at = leaf.node().search(&key).unwrap();
+            if leaf.node().fits(at, key.len(), payload.len()).unwrap() {
+                let prefix_len = leaf.node().prefix_len();
+                match at.found {
+                    true => leaf.run(&Replace::new(at.slot, &payload)),
+                    false => leaf.run(&Insert::new(at.slot, prefix_len, &key, &payload)),
+                }
+                break;
+            }
+            let (count, had_upper, had_lower) = (leaf.node().count(), leaf.node().has_upper(), !leaf.node().lower().is_empty());
+            let cut = choose(&leaf.node(), &key).unwrap();
+            let upper = leaf.node().upper().map(<[u8]>::to_vec);
+            let node = leaf.node();
+            let packed = Packed::of(&node, cut.at..count, prefix_between(&cut.separator, upper.as_deref()), false).unwrap();
+            let right = Twin::new(page_bytes, 0, &cut.separator, upper.as_deref(), &packed);
+            leaf.run(&Truncate { keep: cut.at as u16, upper: &cut.separator });
+            if right.node().covers(&key) {
+                leaf = right;
+            }
+            // Fewer entries, or a fence where there was none.
+            let node = leaf.node();
+            prop_assert!(node.count() < count || node.has_upper() && !had_upper || !node.lower().is_empty() && !had_lower);
+            steps += 1;
+        }
+        prop_assert!(steps <= model.len() + 2, "{} splits for {} entries", steps, model.len());
+    }
+
+    #[test]
+    fn a_branch_of_long_separators_can_be_split_until_another_fits(
+        page_bytes in page_bytes(),
+        separators in proptest::collection::btree_set(key(9000).prop_map(|key| [vec![5], key].concat()), 3..12),
+        prefix in 0usize..4000,
+        probe in key(9000),
+    ) {
+        let max = key_bytes_max(page_bytes);
+        let long = |key: &[u8]| {
+            let mut key = [&vec![5; prefix.min(max / 2)], key].concat();
+            key.truncate(max);
+            key
+        };
+        let mut first = Packed::default();
+        first.push(&[], &1u32.to_le_bytes());
+        let mut branch = Twin::new(page_bytes, 2, &[], None, &first);
+        let mut separators: Vec<Vec<u8>> = separators.iter().map(|key| long(key)).collect();
+        separators.sort();
+        separators.dedup();
+        for (child, separator) in (2u32..).zip(&separators) {
+            let slot = branch.node().child_slot(separator).unwrap() + 1;
+            if branch.node().fits_insert(separator.len(), 4).unwrap() {
+                let prefix_len = branch.node().prefix_len();
+                branch.run(&Insert::new(slot, prefix_len, separator, &child.to_le_bytes()));
+            }
+        }
+        let probe = long(&probe);
+        while !branch.node().fits_insert(max, 4).unwrap() {
+            let (node, count) = (branch.node(), branch.node().count());
+            prop_assert!(count >= 3);
+            let cut = choose(&node, &probe).unwrap();
+            let upper = node.upper().map(<[u8]>::to_vec);
+            let packed = Packed::of(&node, cut.at..count, prefix_between(&cut.separator, upper.as_deref()), true).unwrap();
+            let right = Twin::new(page_bytes, 2, &cut.separator, upper.as_deref(), &packed);
+            branch.run(&Truncate { keep: cut.at as u16, upper: &cut.separator });
+            if right.node().covers(&probe) {
+                branch = right;
+            }
+            prop_assert!(branch.node().count() < count);
+        }
+    }
+
     #[test]
     fn a_branch_leads_to_the_child_whose_range_holds_the_key(
         page_bytes in page_bytes(),
@@ -370,16 +476,42 @@ fn hints_lead_to_every_key_of_a_full_page() {
 }
 
 #[test]
-fn two_entries_of_the_longest_kind_fit_beside_the_longest_fences() {
+fn limits_are_what_the_manual_says() {
+    for (page_bytes, key, entry, one_page) in [
+        (4 << 10, 928, 2048, 4056),
+        (8 << 10, 1952, 4096, 8152),
+        (16 << 10, 4000, 8192, 16_344),
+        (32 << 10, 4000, 16_384, 32_728),
+    ] {
+        assert_eq!((key_bytes_max(page_bytes), entry_bytes_max(page_bytes)), (key, entry));
+        assert_eq!(crate::btree::one_page_value_max(page_bytes), one_page);
+        // What files of format 3 may hold is allowed.
+        assert!(key >= (page_bytes / 5).min(3072) && entry >= page_bytes / 4);
+    }
+}
+
+/// The two conditions of the proof in `split.rs`.
+#[test]
+fn the_longest_entry_fits_beside_the_longest_fences_and_so_do_three_children() {
     for page_bytes in [4 << 10, 8 << 10, 16 << 10, 32 << 10] {
         let max = key_bytes_max(page_bytes);
         let (lower, upper) = (vec![1; max], vec![9; max]);
-        let mut twin = Twin::new(page_bytes, 0, &lower, Some(&upper), &Packed::default());
-        for slot in 0..2 {
-            let key = vec![2 + slot as u8; max];
-            let payload = payload(entry_bytes_max(page_bytes) - max - 13, 2);
-            assert!(twin.node().fits_insert(key.len(), payload.len()).unwrap());
-            twin.run(&Insert::new(slot, 0, &key, &payload));
+        let mut leaf = Twin::new(page_bytes, 0, &lower, Some(&upper), &Packed::default());
+        let key = vec![2; max];
+        let longest = payload(entry_bytes_max(page_bytes) - max - 13, 2);
+        assert!(leaf.node().fits_insert(key.len(), longest.len()).unwrap());
+        leaf.run(&Insert::new(0, 0, &key, &longest));
+        // It shrinks and grows again.
+        leaf.run(&Replace::new(0, &payload(0, 1)));
+        assert!(leaf.node().fits_replace(0, longest.len()).unwrap());
+        leaf.run(&Replace::new(0, &longest));
+
+        let mut first = Packed::default();
+        first.push(&[], &1u32.to_le_bytes());
+        let mut branch = Twin::new(page_bytes, 1, &lower, Some(&upper), &first);
+        for child in 1..3u32 {
+            assert!(branch.node().fits_insert(max, 4).unwrap());
+            branch.run(&Insert::new(child as usize, 0, &vec![1 + child as u8; max], &(child + 1).to_le_bytes()));
         }
     }
 }

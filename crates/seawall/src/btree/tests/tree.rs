@@ -2,7 +2,7 @@
 
 use super::long::{begin_long_for, free_long, write_long};
 use super::rig::{Model, Rig, log_config, new_tree, plain};
-use crate::btree::{Cursor, Entry, Node, OverflowRef, Seek, check, key_bytes_max, redo};
+use crate::btree::{Cursor, Entry, Node, OverflowRef, Seek, check, entry_bytes_max, key_bytes_max, redo};
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::Error;
 use crate::format::tag::{Layer, layer};
@@ -43,7 +43,7 @@ fn random_life(page_bytes: usize, frames: u64, steps: usize, seed: u64) {
         let growing = step / (steps / 4).max(1) % 2 == 0;
         if dice.random_bool(if growing { 0.8 } else { 0.2 }) {
             let key = strange_key(&mut dice, key_max);
-            let room = page_bytes / 4 - key.len() - 13;
+            let room = entry_bytes_max(page_bytes) - key.len() - 13;
             let len = if dice.random_bool(0.2) { dice.random_range(0..=room) } else { dice.random_range(0..40) };
             let payload = plain(&vec![dice.random(); len]);
             rig.put(&key, &payload);

@@ -7,9 +7,12 @@
 //! 4. Memory is bounded by one block, on both sides. No length is believed before it is compared with its limit.
 //! 5. Trees come in order of their names, entries in order of their keys: what is loaded can be appended.
 
+#[allow(clippy::module_inception, reason = "the module is the format, this is what makes one")]
+mod dump;
 mod read;
 mod write;
 
+pub use dump::{DumpOptions, Dumped, Skipped};
 pub use read::{DumpReader, Item};
 pub use write::DumpWriter;
 
@@ -125,6 +128,8 @@ pub enum DumpError {
         /// The evidence.
         why: String,
     },
+    /// The database could not be read. Where that is damage, [`DumpOptions::skip_damaged`] dumps the rest.
+    Database(Error),
     /// This use of the interface makes no sense.
     Misuse(String),
 }
@@ -137,6 +142,7 @@ impl fmt::Display for DumpError {
             Self::NewerVersion { found, supported } => write!(f, "the dump has version {found}, and this program reads up to {supported}: load it with a newer Seawall"),
             Self::Truncated { at_byte } => write!(f, "the dump ends at byte {at_byte} without being complete: the rest of it is missing. Dump or copy it again"),
             Self::Damaged { at_byte, why } => write!(f, "the dump is damaged at byte {at_byte}: {why}. Dump or copy it again"),
+            Self::Database(error) => write!(f, "{error}"),
             Self::Misuse(inner) => write!(f, "{inner}"),
         }
     }
@@ -146,8 +152,15 @@ impl std::error::Error for DumpError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io { source, .. } => Some(source),
+            Self::Database(error) => Some(error),
             _ => None,
         }
+    }
+}
+
+impl From<Error> for DumpError {
+    fn from(error: Error) -> Self {
+        Self::Database(error)
     }
 }
 
@@ -164,6 +177,7 @@ impl DumpError {
                 None => Error::Usage(format!("{}: at byte {at_byte}: {source}", path.display())),
             },
             Self::Misuse(why) => Error::Usage(why),
+            Self::Database(error) => error,
             Self::NewerVersion { found, supported } => Error::OtherFormat { path: path.into(), found, supported },
             other @ (Self::NotADump | Self::Truncated { .. } | Self::Damaged { .. }) => {
                 Corruption::File { path: path.into(), why: other.to_string() }.into()

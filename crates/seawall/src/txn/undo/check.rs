@@ -73,7 +73,7 @@ impl UndoStore {
 
 /// Damage is a finding; a stopped database is an error.
 fn collect(check: &mut Check, page: PageId, error: Error) -> Result<()> {
-    if matches!(error, Error::Poisoned { .. }) {
+    if matches!(error, Error::Poisoned { .. } | Error::ShutDown) {
         return Err(error);
     }
     check.fail(page, &error);

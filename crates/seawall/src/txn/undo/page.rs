@@ -8,6 +8,7 @@
 //!    of a transaction that is not over, so `purged_to` never exceeds `end`.
 
 use super::record::{END_RECORD, RECORD_HEAD, UndoRecord, kind};
+use crate::btree::{entry_bytes_max, key_bytes_max};
 use crate::buffer::Redo;
 use crate::error::Error;
 use crate::format::page::{self, HEADER_BYTES, PageKind, set_u16, set_u32, set_u64, u16_at, u32_at, u64_at};
@@ -29,10 +30,17 @@ const PURGED: usize = 96;
 /// Offset of the first record.
 pub(super) const RECORDS: usize = 104;
 
-// The longest record beside its Begin and the Commit that must always fit.
-const KEY_MAX: usize = 4096 / 5;
-const VALUE_MAX: usize = 4096 / 4;
-const _: () = assert!(RECORDS + 2 * END_RECORD + RECORD_HEAD + 31 + KEY_MAX + VALUE_MAX <= page::PAGE_BYTES_MIN);
+// The longest record beside its Begin and the Commit that must always fit: that of a row as long as a leaf keeps. So a change of a row needs one
+// undo page, and one mini-transaction.
+const _: () = {
+    let mut page_bytes = page::PAGE_BYTES_MIN;
+    while page_bytes <= page::PAGE_BYTES_MAX {
+        let record = RECORD_HEAD + 31 + entry_bytes_max(page_bytes);
+        assert!(RECORDS + 2 * END_RECORD + record <= page_bytes);
+        assert!(key_bytes_max(page_bytes) <= entry_bytes_max(page_bytes));
+        page_bytes *= 2;
+    }
+};
 
 /// What a stream's transaction is up to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

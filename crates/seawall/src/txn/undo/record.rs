@@ -156,10 +156,11 @@ impl<'a> UndoRecord<'a> {
         RECORD_HEAD + 15 + 3 + 1 + 12 + key + value
     }
 
-    /// Bytes that the record of a change of one row takes at most, whatever the row was before; the key has `key_bytes`.
+    /// Bytes that the record of a change of one row takes at most, if the row had at most `row_bytes` before, with its key of `key_bytes` and the
+    /// header of its entry.
     #[must_use]
-    pub fn room_for_row(key_bytes: usize, page_bytes: usize) -> usize {
-        RECORD_HEAD + 15 + 3 + 1 + 12 + crate::btree::entry_bytes_max(page_bytes).max(key_bytes)
+    pub fn room_for_row(key_bytes: usize, row_bytes: usize) -> usize {
+        RECORD_HEAD + 15 + 3 + 1 + 12 + if row_bytes > key_bytes { row_bytes } else { key_bytes }
     }
 
     /// Appends the body.

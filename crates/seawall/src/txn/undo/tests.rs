@@ -3,6 +3,7 @@
 use super::record::tests::made;
 use super::record::{END_RECORD, RECORD_HEAD};
 use super::*;
+use crate::btree::{entry_bytes_max, key_bytes_max};
 use crate::format::page as any_page;
 use crate::format::{PageId, TxnId, UndoPtr};
 use page::{State, TailState};
@@ -98,11 +99,14 @@ proptest! {
 #[test]
 fn the_longest_record_fits_every_page() {
     for page_bytes in [4usize << 10, 8 << 10, 16 << 10, 32 << 10] {
-        let (key, value) = (vec![7; 3072.min(page_bytes / 5)], vec![7; page_bytes / 4]);
+        // A header is in the leaf and not in the record's value.
+        let key = vec![7; key_bytes_max(page_bytes)];
+        let value = vec![7; entry_bytes_max(page_bytes) - key.len()];
         let previous = Previous { flags: 255, writer: TxnId((1 << 48) - 1), undo: UndoPtr((1 << 48) - 1) };
         let (tree, root) = (crate::format::TreeId(u32::MAX), PageId(u32::MAX));
         let record = UndoRecord::Update { tree, root, key: &key, previous, value: &value };
         assert!(page::RECORDS + record.room_max() + 2 * END_RECORD <= page_bytes);
+        assert_eq!(record.room_max(), UndoRecord::room_for_row(key.len(), entry_bytes_max(page_bytes)));
         let mut body = Vec::new();
         record.encode(&mut body);
         assert!(RECORD_HEAD + body.len() <= record.room_max());

@@ -279,10 +279,11 @@ impl Rig {
                 None => usable.remove(uid),
             };
         }
-        // A built tree of another is refused to a snapshot that is older.
-        let of = |seq| self.model.names(seq).into_values().collect::<BTreeSet<Uid>>();
-        let (there, seen) = (of(self.model.seq()), of(me.sees(self.model.seq())));
-        let refused = |uid: &Uid| live.built.contains(uid) && there.contains(uid) && !seen.contains(uid);
+        // A built tree is refused to a snapshot that is older.
+        let seen: BTreeSet<Uid> = self.model.names(me.sees(self.model.seq())).into_values().collect();
+        // Not one that it has made itself, which has no name for others yet; one that it has renamed has.
+        let named: BTreeSet<Uid> = self.model.names(self.model.seq()).into_values().collect();
+        let refused = |uid: &Uid| live.built.contains(uid) && !seen.contains(uid) && named.contains(uid);
         let usable: Vec<Uid> = usable
             .into_iter()
             .filter(|uid| !taken.contains(uid) && live.trees.contains_key(uid) && !refused(uid))
@@ -329,15 +330,21 @@ impl Rig {
     fn key(&mut self) -> Key {
         let number = if self.dice.percent(70) { self.dice.below(40) } else { self.dice.below(1000) };
         let mut key = format!("{number:03}").into_bytes();
-        let longest = (self.page_bytes / 5).min(3072) as usize;
+        let longest = self.longest_key();
         match number % 23 {
             0 => key.extend(std::iter::repeat_n(b'x', longest - key.len())),
             1 => key.extend(std::iter::repeat_n(0xff, (number as usize * 7) % (longest - 8))),
             2 => key.insert(0, 0),
+            // Alike but for their ends: fences and separators are as long.
+            4 => key.splice(0..0, std::iter::repeat_n(b'p', longest - 3)).for_each(drop),
             3 if number < 5 => key.clear(),
             _ => {}
         }
         key
+    }
+
+    fn longest_key(&self) -> usize {
+        (self.page_bytes / 4 - 96).min(4000) as usize
     }
 
     fn new_value(&mut self) -> Value {
@@ -345,7 +352,10 @@ impl Rig {
             0..=9 => 0,
             10..=129 => self.dice.below(100),
             130..=179 => self.dice.below(2000),
-            180..=197 => self.dice.below(20_000),
+            180..=191 => self.dice.below(20_000),
+            // Around the longest rows that stay in their leaf (most keys have three bytes), and the longest values of one page.
+            192..=195 => self.page_bytes / 2 - 20 + self.dice.below(10),
+            196..=197 => self.page_bytes - 42 + self.dice.below(5),
             198 => self.dice.below(60_000),
             _ => self.dice.below(200_000),
         };
