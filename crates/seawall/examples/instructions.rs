@@ -21,14 +21,14 @@ const OPS: u64 = 10_000;
 /// Rows of a transaction that inserts.
 const BATCH: u64 = 1_000;
 
-/// What is measured, with the most instructions that an operation may take.
+/// What is measured, with the most instructions that an operation may take: a few percent above what it took when the limit was set.
 const KINDS: [(&str, &str, u64); 6] = [
-    ("empty", "begin and commit of a transaction that does nothing", 1_500),
-    ("read", "point read", 2_000),
-    ("update", "one-row update and commit, flushed", 12_000),
-    ("locked-update", "locked read of a row, its update, and commit", 16_000),
-    ("locked-scan", "row of a scan that locks", 3_000),
-    ("append", "insertion in key order, 1000 a transaction", 6_000),
+    ("empty", "begin and commit of a transaction that does nothing", 2_100),
+    ("read", "point read", 2_300),
+    ("update", "one-row update and commit, flushed", 15_200),
+    ("locked-update", "locked read of a row, its update, and commit", 20_000),
+    ("locked-scan", "row of a scan that locks", 3_600),
+    ("append", "insertion in key order, 1000 a transaction", 6_300),
 ];
 
 fn key(n: u64) -> [u8; 16] {

@@ -2,10 +2,13 @@
 //!
 //! 1. Neither a reset and a seek, nor a step within what was copied of a leaf, nor a change of another tree beside them. The control: a step after a
 //!    change of its own tree, which seeks again, allocates.
-//! 2. Nor does a transaction object that is restarted and reads, but for the snapshot of repeatable read.
+//! 2. A scan that locks allocates where it comes to a leaf, and for what the lock table keeps, not for each row.
+//! 3. Nor does a transaction object that is restarted and reads, but for the snapshot of repeatable read.
 #![allow(unsafe_code)]
 
-use seawall::{CursorOptions, Database, Isolation, OwnedCursor, Seek, Transaction, Tree, TxOptions};
+use seawall::{
+    CursorOptions, Database, Error, Isolation, LockMode, LockWait, OwnedCursor, Seek, Transaction, Tree, TxOptions,
+};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -106,4 +109,41 @@ fn only_changes_of_its_own_tree_make_a_cursor_seek_again() {
     };
     assert_eq!(steps(&other), 0);
     assert!(steps(&tree) >= 10, "the control: it sees a cursor that seeks");
+}
+
+/// Allocations of a scan that locks rows from `first` on, one way.
+fn locked(tx: &Transaction, tree: &Tree, first: u32, rows: u32, forward: bool) -> u64 {
+    let options = CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() };
+    let mut cursor = tx.cursor(tree, options);
+    let key = first.to_be_bytes();
+    let before = ALLOCATIONS.get();
+    let mut there = cursor.seek(if forward { Seek::AtLeast(&key) } else { Seek::AtMost(&key) }).unwrap();
+    for at in 0..rows {
+        let n = if forward { first + at } else { first - at };
+        assert!(there && cursor.key() == n.to_be_bytes() && cursor.value().unwrap() == [n as u8; 60]);
+        there = if forward { cursor.next() } else { cursor.prev() }.unwrap();
+    }
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn a_locking_scan_allocates_for_leaves_and_not_for_rows() {
+    let db = Database::in_memory().unwrap();
+    let tree = rows(&db, "a");
+    for (isolation, forward) in
+        [(Isolation::RepeatableRead, true), (Isolation::RepeatableRead, false), (Isolation::ReadCommitted, true)]
+    {
+        let tx = db.begin_with(TxOptions { isolation, ..TxOptions::default() }).unwrap();
+        // The lock on a point is an entry of the lock table, which grows.
+        let allocations = locked(&tx, &tree, 10_000, 4_000, forward);
+        assert!(allocations < 4_000 / 4, "{isolation:?}, forward {forward}: {allocations} for 4000 rows");
+        // What it locked is locked: nothing is inserted between, and no row is changed.
+        let mut other = db.begin_with(TxOptions { wait: LockWait::NoWait, ..TxOptions::default() }).unwrap();
+        let (inside, outside) = if forward { (12_000u32, 9_000u32) } else { (8_000, 11_000) };
+        assert!(matches!(other.put(&tree, &inside.to_be_bytes(), b"x"), Err(Error::LockTimeout { .. })));
+        let between = [&inside.to_be_bytes()[..], b"x"].concat();
+        let inserted = other.put(&tree, &between, b"x");
+        assert_eq!(inserted.is_ok(), isolation == Isolation::ReadCommitted, "{inserted:?}");
+        other.put(&tree, &outside.to_be_bytes(), &[outside as u8; 60]).unwrap();
+    }
 }

@@ -33,8 +33,8 @@ pub(super) struct LeafHint {
     trust: u8,
 }
 
-/// Trees whose hints are kept apart: a table and some indexes.
-const TREES: usize = 4;
+/// Trees whose hints are kept apart. Few: a transaction is moved at each of its steps, and its hints with it.
+const TREES: usize = 2;
 
 /// The hints of an owner. Trees whose ids are the same modulo their number share one.
 #[derive(Debug)]

@@ -8,12 +8,13 @@
 //! 4. Rows that are dead for it are passed over together where that is known ([`super::dead`]), and made known where it is not. It reads its view
 //!    first and the runs of dead rows afterwards: what was put there later, it does not see.
 //! 5. A locking scan reads the live tree row by row. It locks the interval up to the next key, looks again whether that is still the
-//!    next key, and only then locks the row: from then on nothing can appear in the interval. The next key is the next that is not
+//!    next key, and only then locks the row: from then on nothing can appear in the interval. Within a leaf it does all of this under one shared latch,
+//!    which no insertion passes: it need not look again (`step_in_leaf`). The next key is the next that is not
 //!    dead: a row whose deletion is committed is as good as purged, and is not locked by itself. It looks ahead where it crosses from
 //!    leaf to leaf, as a snapshot scan does.
 
 use super::dead::{Beyond, For, stretch};
-use super::locking::{SCAN, Sight};
+use super::locking::{SCAN, Sight, Writer};
 use super::locks::Mode;
 use super::read::{LockedRow, RowLock};
 use super::transaction::{Isolation, LockWait, Txn, ViewRef};
@@ -101,6 +102,8 @@ pub(super) struct Place {
     deleted: Option<Deleted>,
     /// Where a locking scan stands.
     locked_key: Vec<u8>,
+    /// Where the key that it goes to is put together.
+    next_key: Vec<u8>,
     /// It took the lock on the row, and that alone.
     newly_locked: bool,
     /// Rows a locking scan came to since it last left a leaf.
@@ -305,6 +308,7 @@ impl Place {
             lost: None,
             deleted: None,
             locked_key: Vec::new(),
+            next_key: Vec::new(),
             newly_locked: false,
             rows_in_leaf: 0,
             value: Value::Bytes(Vec::new()),
@@ -449,6 +453,11 @@ impl Place {
         if !self.on_entry && self.lost.is_none() && !self.deleted.is_some_and(|deleted| deleted.here) {
             return Ok(false);
         }
+        if let ScanLock::Rows(mode) = self.lock {
+            if self.on_entry && self.step_in_leaf(by, mode, forward) {
+                return Ok(true);
+            }
+        }
         let back = self.deleted.is_some_and(|deleted| deleted.forward == Some(!forward));
         let old = self.changes != by.txn.changes_of(self.tree.at.id) || back;
         let moved = if old || self.lock != ScanLock::None || self.lost.is_some() {
@@ -588,9 +597,81 @@ impl Place {
 
     // --- with locks ----------------------------------------------------------------------------------------------------
 
+    /// Whether it locks what lies between the rows. A scan that skips rows does not ask that no others appear between them, and must not wait for those
+    /// that lie between.
+    fn locks_ranges(&self, by: By<'_>) -> bool {
+        by.txn.options.isolation != Isolation::ReadCommitted && self.wait != LockWait::SkipLocked
+    }
+
+    /// Goes to the next row in the leaf of the row it stands on: locks and reads it under one latch, and allocates nothing for it. `false`, at the
+    /// leaf's end, at the scan's end, for a long value, where a lock is not free, and after an error: [`Place::step_locked`] does the whole step then.
+    /// The interval up to the row may be locked already.
+    fn step_in_leaf(&mut self, by: By<'_>, mode: Mode, forward: bool) -> bool {
+        let ranges = self.locks_ranges(by);
+        let (txn, tree, from, wait) = (by.txn, &self.tree, &self.locked_key[..], self.wait);
+        let (engine, id) = (&*txn.engine, tree.at.id);
+        let dead = || tree.dead.beyond(Bound::Excluded(from), forward, txn.locking_sight()).is_some();
+        if tree.usable(txn.id(), by.view).is_err() || dead() {
+            return false;
+        }
+        let limit = if forward { self.limit.1.get() } else { self.limit.0.get() };
+        let mut value = match std::mem::replace(&mut self.value, Value::InLeaf) {
+            Value::Bytes(bytes) | Value::Stored(Stored::Inline(bytes)) => bytes,
+            Value::InLeaf | Value::Stored(Stored::Overflow(_)) => Vec::new(),
+        };
+        let key = &mut self.next_key;
+        let locked = engine.pool().retry(|| {
+            let leaf = tree.at.leaf_shared_by(&engine.space, from, &txn.leaves)?;
+            let node = Node::open(&leaf)?;
+            let at = node.search_inside(from)?;
+            let slot = if forward { at.slot + usize::from(at.found) } else { at.slot };
+            let slot = match (forward, txn.pass_dead(tree, &node, slot, forward)?) {
+                (true, slot) if slot < node.count() => slot,
+                (false, slot) if slot > 0 => slot - 1,
+                _ => return Ok(None),
+            };
+            node.key_into(slot, key)?;
+            let entry = node.entry(slot)?;
+            if is_beyond(key, limit, forward) || entry.is_deleted() || entry.flags & OVERFLOW != 0 {
+                return Ok(None);
+            }
+            if ranges {
+                let (near, far) = (Bound::Excluded(from), Bound::Included(&key[..]));
+                let (low, high) = if forward { (near, far) } else { (far, near) };
+                if engine.locks.add_range(&txn.owner, id, low, high, mode).is_err() {
+                    return Ok(None);
+                }
+            }
+            let newly_locked = match txn.writer_of(tree, key, &entry, wait) {
+                Writer::Me => Ok(false),
+                Writer::Other | Writer::Busy(_) => return Ok(None),
+                Writer::Nobody if ranges => engine.locks.check_point(&txn.owner, id, key, mode).map(|()| false),
+                Writer::Nobody => {
+                    engine.locks.room(&txn.owner, id, key)?;
+                    engine.locks.try_new_point(&txn.owner, id, key, mode)
+                }
+            };
+            let Ok(newly_locked) = newly_locked else { return Ok(None) };
+            tree.is_there(txn.id(), &engine.active)?;
+            if txn.stale(&entry).is_some() {
+                return Ok(None);
+            }
+            value.clear();
+            value.extend_from_slice(entry.value);
+            Ok(Some((leaf.id(), newly_locked)))
+        });
+        self.value = Value::Bytes(value);
+        // An error is met again by the whole step.
+        let Ok(Some((leaf, newly_locked))) = locked else { return false };
+        self.cursor.look_ahead().sought(leaf);
+        self.rows_in_leaf += 1;
+        std::mem::swap(&mut self.locked_key, &mut self.next_key);
+        (self.deleted, self.undone, self.newly_locked) = (None, txn.undone, newly_locked);
+        true
+    }
+
     fn step_locked(&mut self, by: By<'_>, mode: Mode, mut from: Bound<Vec<u8>>, forward: bool) -> Result<bool> {
-        // Who skips rows does not ask that no others appear between them, and must not wait for those that lie between.
-        let ranges = by.txn.options.isolation != Isolation::ReadCommitted && self.wait != LockWait::SkipLocked;
+        let ranges = self.locks_ranges(by);
         loop {
             let ahead = Some((self.cursor.look_ahead(), &mut self.rows_in_leaf));
             let mut next = by.txn.next_alive(&self.tree, &from, forward, ahead)?;

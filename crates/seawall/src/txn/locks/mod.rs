@@ -33,6 +33,7 @@ use range::{Ask, Ranges};
 use report::Told;
 use seawall_io::Clock;
 use span::{Span, Want};
+use std::cell::Cell;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -87,6 +88,11 @@ pub enum WaitPolicy {
     NoWait,
     /// Leave the row out: the caller acts on the [`Conflict`] itself. [`LockTable::wait`] takes it as `NoWait`.
     SkipLocked,
+}
+
+thread_local! {
+    /// The span that the thread asked for last, for its memory.
+    static SPAN: Cell<Span> = Cell::default();
 }
 
 /// What is wanted, to [`LockTable::wait`] for it.
@@ -563,14 +569,18 @@ impl LockTable {
         hi: Bound<&[u8]>,
         mode: Mode,
     ) -> Result<(), Conflict> {
-        let span = Span::new(lo, hi);
-        if span.is_empty() {
-            return Ok(());
-        }
-        let ask = Ask { owner, tree, want: Want::Span(&span), mode, uses: owner.uses(tree) };
-        self.ranges.try_add(owner, &ask, &self.owners).map_err(|blocker| Conflict { blocker })?;
-        owner.held().add_ranged(tree);
-        Ok(())
+        let mut span = SPAN.take();
+        span.set(lo, hi);
+        let added = match span.is_empty() {
+            true => Ok(()),
+            false => {
+                let ask = Ask { owner, tree, want: Want::Span(&span), mode, uses: owner.uses(tree) };
+                let added = self.ranges.try_add(owner, &ask, &self.owners);
+                added.map(|()| owner.held().add_ranged(tree)).map_err(|blocker| Conflict { blocker })
+            }
+        };
+        SPAN.set(span);
+        added
     }
 
     /// Whether a request could be granted now. Takes nothing.
@@ -637,7 +647,7 @@ impl LockTable {
         for (ends, mode) in ends {
             if let Some((lo, hi)) = ends {
                 let span = Span::new(Bound::Included(&lo), Bound::Included(&hi));
-                self.ranges.add(owner, tree, span, mode, &self.owners);
+                self.ranges.add(owner, tree, &span, mode, &self.owners);
             }
         }
         // The range is there before the first point goes: no moment without a lock.

@@ -82,7 +82,7 @@ impl TreeRanges {
         &mut self.holders[at]
     }
 
-    fn add(&mut self, owner: &Arc<LockOwner>, span: Span, mode: Mode, range_max: usize) {
+    fn add(&mut self, owner: &Arc<LockOwner>, span: &Span, mode: Mode, range_max: usize) {
         let spans = self.holder(owner).spans(mode);
         spans.add(span);
         // Of an owner that keeps its points they are single keys for which it waited, and no more than that is to be locked.
@@ -141,7 +141,7 @@ impl TreeRanges {
             self.queue.remove(at);
             if let Place::Tree { span, .. } = &waiter.place {
                 if waiter.cell.settle(Outcome::Granted) {
-                    self.add(&waiter.owner, span.clone(), waiter.mode, range_max);
+                    self.add(&waiter.owner, span, waiter.mode, range_max);
                     wakes.push(waiter);
                 }
             }
@@ -233,14 +233,14 @@ impl Ranges {
         self.change(ask.tree, owners, |ranges| match ranges.first_blocker(ask, ranges.queue.len(), owners) {
             Some(blocker) => Err(blocker),
             None => {
-                ranges.add(owner, ask.want.to_span(), ask.mode, self.range_max);
+                ranges.add(owner, &ask.want.to_span(), ask.mode, self.range_max);
                 Ok(())
             }
         })
     }
 
     /// Adds a range whoever is in its way (4).
-    pub(super) fn add(&self, owner: &Arc<LockOwner>, tree: TreeId, span: Span, mode: Mode, owners: &Owners) {
+    pub(super) fn add(&self, owner: &Arc<LockOwner>, tree: TreeId, span: &Span, mode: Mode, owners: &Owners) {
         self.change(tree, owners, |ranges| {
             owner.contend();
             ranges.add(owner, span, mode, self.range_max);

@@ -5,21 +5,28 @@
 //! 2. The spans of a set are sorted, not empty, and neither overlap nor touch: their `hi` are sorted too.
 //! 3. A set only grows: adding and joining never uncover a key.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 
 /// Keys from `lo` to before `hi`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) lo: Vec<u8>,
     pub(super) hi: Option<Vec<u8>>,
 }
 
-/// The least key above `key`.
-fn after(key: &[u8]) -> Vec<u8> {
-    let mut after = Vec::with_capacity(key.len() + 1);
-    after.extend_from_slice(key);
-    after.push(0);
-    after
+/// Makes `to` the least key above `key`.
+fn set_after(to: &mut Vec<u8>, key: &[u8]) {
+    to.clear();
+    to.reserve(key.len() + 1);
+    to.extend_from_slice(key);
+    to.push(0);
+}
+
+/// Makes `to` this key.
+fn set_same(to: &mut Vec<u8>, key: &[u8]) {
+    to.clear();
+    to.extend_from_slice(key);
 }
 
 /// Whether something that starts at `lo` starts before the end `hi`.
@@ -29,17 +36,23 @@ fn before(lo: &[u8], hi: Option<&Vec<u8>>) -> bool {
 
 impl Span {
     pub(super) fn new(lo: Bound<&[u8]>, hi: Bound<&[u8]>) -> Self {
-        let lo = match lo {
-            Bound::Unbounded => Vec::new(),
-            Bound::Included(key) => key.to_vec(),
-            Bound::Excluded(key) => after(key),
-        };
-        let hi = match hi {
-            Bound::Unbounded => None,
-            Bound::Included(key) => Some(after(key)),
-            Bound::Excluded(key) => Some(key.to_vec()),
-        };
-        Self { lo, hi }
+        let mut span = Self::default();
+        span.set(lo, hi);
+        span
+    }
+
+    /// Makes it this one, in the memory that it has.
+    pub(super) fn set(&mut self, lo: Bound<&[u8]>, hi: Bound<&[u8]>) {
+        match lo {
+            Bound::Unbounded => self.lo.clear(),
+            Bound::Included(key) => set_same(&mut self.lo, key),
+            Bound::Excluded(key) => set_after(&mut self.lo, key),
+        }
+        match hi {
+            Bound::Unbounded => self.hi = None,
+            Bound::Included(key) => set_after(self.hi.get_or_insert_default(), key),
+            Bound::Excluded(key) => set_same(self.hi.get_or_insert_default(), key),
+        }
     }
 
     /// One key.
@@ -64,7 +77,7 @@ pub(super) enum Want<'a> {
     Span(&'a Span),
 }
 
-impl Want<'_> {
+impl<'a> Want<'a> {
     pub(super) fn meets(self, span: &Span) -> bool {
         match self {
             Self::Key(key) => span.lo.as_slice() <= key && before(key, span.hi.as_ref()),
@@ -72,10 +85,10 @@ impl Want<'_> {
         }
     }
 
-    pub(super) fn to_span(self) -> Span {
+    pub(super) fn to_span(self) -> Cow<'a, Span> {
         match self {
-            Self::Key(key) => Span::key(key),
-            Self::Span(span) => span.clone(),
+            Self::Key(key) => Cow::Owned(Span::key(key)),
+            Self::Span(span) => Cow::Borrowed(span),
         }
     }
 }
@@ -119,26 +132,27 @@ impl Spans {
     }
 
     /// Adds a span that is not empty, one with those it overlaps or touches.
-    pub(super) fn add(&mut self, span: Span) {
+    pub(super) fn add(&mut self, span: &Span) {
         let from = self.0.partition_point(|one| one.hi.as_ref().is_some_and(|hi| *hi < span.lo));
         let to = self.0.partition_point(|one| span.hi.as_ref().is_none_or(|hi| one.lo <= *hi));
         if from >= to {
-            self.0.insert(from, span);
+            self.0.insert(from, span.clone());
             return;
         }
         let last = self.0.drain(from + 1..to).next_back();
         let first = &mut self.0[from];
+        // In the memory of what is there: a scan adds a span for each row, and each touches the one before.
         if span.lo < first.lo {
-            first.lo = span.lo;
+            first.lo.clone_from(&span.lo);
         }
-        for hi in [last.map(|last| last.hi), Some(span.hi)].into_iter().flatten() {
-            let further = match (&first.hi, &hi) {
+        for hi in [last.as_ref().map(|last| &last.hi), Some(&span.hi)].into_iter().flatten() {
+            let further = match (&first.hi, hi) {
                 (None, _) => false,
                 (Some(_), None) => true,
                 (Some(own), Some(hi)) => hi > own,
             };
             if further {
-                first.hi = hi;
+                first.hi.clone_from(hi);
             }
         }
     }
@@ -216,7 +230,7 @@ mod tests {
                     *inside |= within;
                 }
                 if !span.is_empty() {
-                    set.add(span);
+                    set.add(&span);
                 }
                 for pair in set.0.windows(2) {
                     prop_assert!(pair[0].hi.as_ref().is_some_and(|hi| *hi < pair[1].lo));
@@ -250,7 +264,7 @@ mod tests {
     fn neighbours_that_look_alike_are_joined_first() {
         let mut set = Spans::default();
         for key in ["apple", "banana1", "banana2", "cherry"] {
-            set.add(Span::key(key.as_bytes()));
+            set.add(&Span::key(key.as_bytes()));
         }
         assert!(set.join_to(3));
         assert!(set.meets(Want::Key(b"banana15")) && !set.meets(Want::Key(b"b")) && !set.meets(Want::Key(b"c")));
@@ -259,9 +273,9 @@ mod tests {
     #[test]
     fn a_scan_that_goes_on_keeps_one_span() {
         let mut set = Spans::default();
-        set.add(Span::new(Bound::Included(b"a"), Bound::Excluded(b"c")));
-        set.add(Span::new(Bound::Included(b"c"), Bound::Included(b"e")));
-        set.add(Span::new(Bound::Excluded(b"e"), Bound::Unbounded));
+        set.add(&Span::new(Bound::Included(b"a"), Bound::Excluded(b"c")));
+        set.add(&Span::new(Bound::Included(b"c"), Bound::Included(b"e")));
+        set.add(&Span::new(Bound::Excluded(b"e"), Bound::Unbounded));
         assert_eq!(set.len(), 1);
         assert!(set.covers(Want::Span(&Span::new(Bound::Included(b"a"), Bound::Unbounded))));
     }
