@@ -242,6 +242,9 @@ fn read_control(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<Cont
     Err(bad(format!("no valid control block: {}. Use another backup", whys.join(", "))))
 }
 
+/// How often a read that stops within a block is tried again.
+const TRIES_MAX: u32 = 1000;
+
 /// A file of a backup, which may be where nothing can be written.
 struct Source {
     path: PathBuf,
@@ -272,12 +275,13 @@ impl Source {
     /// Fills `buf`; an offset and a length that direct I/O takes.
     fn read(&self, disk: &dyn Disk, at: u64, buf: &mut [u8]) -> Result<()> {
         debug_assert!(at % BLOCK == 0 && buf.len() as u64 % BLOCK == 0, "direct reads are of whole blocks");
-        let mut done = 0;
+        let (mut done, mut tries) = (0, 0);
         while done < buf.len() {
-            // A direct read goes on at a whole block.
+            // A direct read goes on at a whole block, after a short one perhaps at the same.
             let n = disk.read_at(&self.handle, at + done as u64, &mut buf[done..])?;
             let next = if done + n == buf.len() { buf.len() } else { (done + n) & !(BLOCK as usize - 1) };
-            if next == done {
+            tries = if next == done { tries + 1 } else { 0 };
+            if at + (done + n) as u64 >= self.len && next < buf.len() || tries == TRIES_MAX {
                 let kind = IoErrorKind::UnexpectedEof { got: (done + n) as u64 };
                 return Err(IoError::new(Op::Read, &self.path, kind).at(at, buf.len() as u64).into());
             }
