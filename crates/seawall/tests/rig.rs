@@ -52,7 +52,7 @@ fn every_broken_promise_is_found() {
         Mutant::LooksPast,
         Mutant::OrderedUnlogged,
     ] {
-        let found = (0..100).find(|seed| run(*seed, Mode::Crashes, SIZE, &Options { mutant }, false).is_err());
+        let found = (0..400).find(|seed| run(*seed, Mode::Crashes, SIZE, &Options { mutant }, false).is_err());
         assert!(found.is_some(), "{mutant:?} is not found");
     }
 }
