@@ -423,7 +423,7 @@ fn work(db: &Database, model: &mut Model, commits: std::ops::Range<u32>, met: &m
             return;
         }
         // Spread over more pages than the pool holds, so that pages are read again.
-        let key = |n: u32| (n.wrapping_mul(7919) % 900).to_be_bytes().to_vec();
+        let key = |n: u32| (n.wrapping_mul(7919) % 1500).to_be_bytes().to_vec();
         let changes: Vec<(Vec<u8>, Option<Vec<u8>>)> = (0..3u32)
             .map(|part| {
                 let n = i * 3 + part;
@@ -543,8 +543,8 @@ fn run(
     let disk = Saboteur::new(&sim, (!is_work).then_some(target));
     let commits = match phase {
         "making" => 0..5,
-        "work" => 60..140,
-        _ => 60..75,
+        "work" => 60..200,
+        _ => 60..100,
     };
     let db = match open(&disk) {
         Ok(db) => Some(db),
@@ -637,8 +637,15 @@ fn worked() -> (Arc<SimDisk>, Model) {
     let disk = Saboteur::new(&sim, None);
     let (mut model, mut met) = (Model::new(), Met::default());
     let db = open(&disk).unwrap();
-    work(&db, &mut model, 0..60, &mut met);
+    work(&db, &mut model, 0..70, &mut met);
     assert!(met.outcomes.is_empty() && !met.dead, "{met:?}");
+    // More pages than the pool holds, changed since the last checkpoint, so that the opening has to write.
+    let tree = db.open_tree("t").unwrap();
+    for n in 0..100u32 {
+        let (key, value) = ((n * 15).to_be_bytes().to_vec(), vec![n as u8; 700]);
+        db.transact(|tx| tx.put(&tree, &key, &value)).unwrap();
+        model.insert(key, vec![Some(value)]);
+    }
     // A page on its way home, so that the opening has something to restore.
     disk.process.dies_of(SimDisk::power_cut);
     drop(db);
