@@ -229,10 +229,8 @@ impl TreeBuilder<'_> {
 
 impl Drop for TreeBuilder<'_> {
     fn drop(&mut self) {
-        if let Some(building) = self.building.take()
-            && self.tx.txn().here().is_ok()
-            && self.tx.txn_mut().build_abandon(&building).is_err()
-        {
+        let building = self.building.take().filter(|_| self.tx.txn().here().is_ok());
+        if building.is_some_and(|building| self.tx.txn_mut().build_abandon(&building).is_err()) {
             // The transaction can only be rolled back now, and says so.
         }
     }
