@@ -2,9 +2,8 @@
 
 use super::transaction::Transaction;
 use crate::error::Result;
-use crate::format::TxnId;
 use crate::log::Durability;
-use crate::txn::{Isolation, LockWait, TxOptions};
+use crate::txn::{Isolation, LockWait, TxOptions, Txn};
 
 /// A transaction object that is kept, as a server keeps one per connection. After each of these ends it is a new transaction: without a snapshot,
 /// an id, a lock or a savepoint, and at no cost until it is used.
@@ -30,18 +29,12 @@ impl Transaction {
     /// # Ok::<(), seawall::Error>(())
     /// ```
     pub fn commit_in_place(&mut self) -> Result<()> {
-        self.txn.here()?;
-        let begun = (self.txn.id() != TxnId::NONE).then(|| self.inner.counts.now());
         let life = self.txn.life();
-        let committed = self.txn.commit_in_place(self.durability);
+        let committed = self.commit_counted(Txn::commit_in_place);
         if self.txn.life() != life {
             self.number = 0;
         }
-        committed?;
-        if let Some(begun) = begun {
-            self.inner.counts.committed(self.inner.counts.now().saturating_sub(begun));
-        }
-        Ok(())
+        committed
     }
 
     /// Undoes everything, and begins anew with the same options.

@@ -410,8 +410,19 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::Poisoned`]: it is not committed. [`Error::OutcomeUnknown`]: the next opening will tell.
-    pub fn commit(self) -> Result<()> {
-        self.commit_start()?.wait()
+    pub fn commit(mut self) -> Result<()> {
+        self.commit_counted(Txn::commit)
+    }
+
+    /// Commits in this way, and counts how long it took if anything was written.
+    pub(super) fn commit_counted(&mut self, commit: impl FnOnce(&mut Txn, Durability) -> Result<()>) -> Result<()> {
+        self.txn.here()?;
+        let begun = (self.txn.id() != TxnId::NONE).then(|| self.inner.counts.now());
+        commit(&mut self.txn, self.durability)?;
+        if let Some(begun) = begun {
+            self.inner.counts.committed(self.inner.counts.now().saturating_sub(begun));
+        }
+        Ok(())
     }
 
     /// Commits at this durability.

@@ -119,20 +119,19 @@ impl Pen {
 struct Progress {
     durable: u64,
     written: u64,
-    /// Nothing unflushed is as old as the flush interval.
-    young: bool,
     poisoned: bool,
 }
 
 impl Progress {
-    /// Whether there is nothing to wait for any more; in a poisoned database there never is.
-    fn is_over(&self, wanted: Wanted) -> bool {
+    /// Whether there is nothing to wait for any more; in a poisoned database there never is. `young` says whether everything unflushed is younger
+    /// than the flush interval.
+    fn is_over(&self, wanted: Wanted, young: impl FnOnce() -> bool) -> bool {
         self.poisoned
             || wanted.lsn <= self.durable
             || match wanted.level {
                 Durability::Flushed => false,
-                Durability::Written => wanted.lsn <= self.written && self.young,
-                Durability::Deferred => self.young,
+                Durability::Written => wanted.lsn <= self.written && young(),
+                Durability::Deferred => young(),
             }
     }
 }
@@ -167,7 +166,8 @@ impl Drop for Leading<'_> {
         }
         // By the only one who could have moved it. Whoever is told that it is done looks for itself.
         let progress = self.log.progress();
-        let left = self.log.waiters.leave(pen, |wanted| progress.is_over(wanted));
+        let young = std::cell::LazyCell::new(|| self.log.is_younger_than(self.log.interval_ns()));
+        let left = self.log.waiters.leave(pen, |wanted| progress.is_over(wanted, || *young));
         self.log.led.0.committers.store((1 + left.done + left.rest) as u32, Ordering::Relaxed);
         count(&self.log.led.0.counters.followed, left.done as u64);
         self.log.watch.look(progress.durable, progress.poisoned);
@@ -194,7 +194,6 @@ impl Log {
 
     fn progress(&self) -> Progress {
         Progress {
-            young: self.is_younger_than(self.interval_ns()),
             poisoned: self.is_poisoned(),
             written: self.ring.written(),
             durable: self.led.0.durable.load(Ordering::Acquire),

@@ -7,10 +7,7 @@
 
 use super::transaction::{Isolation, LockWait, TxOptions, Txn};
 use crate::error::{Error, Result};
-use crate::format::Lsn;
 use crate::log::Durability;
-use crate::mutants::Mutant;
-use std::sync::Arc;
 
 impl Txn {
     /// A number that no other transaction of this opening has, and no earlier one of this object.
@@ -33,22 +30,17 @@ impl Txn {
     /// # Errors
     /// Poisoned, no room in the log, or a change that is half done: it is not committed, and open as before. [`Error::OutcomeUnknown`]: it has begun
     /// anew, without what it changed.
-    pub fn commit_in_place(&mut self, mut level: Durability) -> Result<()> {
-        if self.engine.health().has(Mutant::EarlyAcknowledgement) {
-            level = level.min(Durability::Written);
-        }
-        let end = self.log_commit()?;
-        if end != Lsn::ZERO {
-            if let Err(cause) = self.engine.log().wait(end, level) {
+    pub fn commit_in_place(&mut self, level: Durability) -> Result<()> {
+        let committed = self.commit(level);
+        match &committed {
+            Ok(()) => self.renew(self.options),
+            Err(Error::OutcomeUnknown { .. }) => {
                 let mut unknown = std::mem::replace(self, Self::begin(self.engine.clone(), self.options));
                 self.interrupt = std::mem::take(&mut unknown.interrupt);
-                unknown.ended = true;
-                return Err(Error::OutcomeUnknown { cause: Arc::new(cause) });
             }
+            Err(_) => {}
         }
-        self.end();
-        self.renew(self.options);
-        Ok(())
+        committed
     }
 
     /// Undoes everything, and begins anew with these options.

@@ -533,6 +533,26 @@ impl Txn {
         Ok(Committing { txn: self, end, level })
     }
 
+    /// Commits, and waits for it.
+    ///
+    /// # Errors
+    /// Poisoned, or no room in the log: it is not committed, and open as before. [`Error::OutcomeUnknown`]: it is over, and the outcome is for the
+    /// next opening to find out: nothing of it becomes visible, nothing is undone.
+    pub fn commit(&mut self, mut level: Durability) -> Result<()> {
+        if self.engine.health().has(Mutant::EarlyAcknowledgement) {
+            level = level.min(Durability::Written);
+        }
+        let end = self.log_commit()?;
+        if end != Lsn::ZERO {
+            if let Err(cause) = self.engine.log().wait(end, level) {
+                self.ended = true;
+                return Err(Error::OutcomeUnknown { cause: Arc::new(cause) });
+            }
+        }
+        self.end();
+        Ok(())
+    }
+
     /// Commits what was prepared, flushed.
     ///
     /// # Errors

@@ -60,11 +60,11 @@ pub struct LockOwner {
 pub(super) struct Held {
     /// Releasing has begun: nothing may be added.
     pub(super) ended: bool,
-    pub(super) trees: SmallVec<[TreePoints; 2]>,
+    pub(super) trees: Vec<TreePoints>,
     /// Points become a range when there are more than this, and more than the table allows.
     pub(super) limit: usize,
     /// Trees with ranges of this owner.
-    pub(super) ranged: SmallVec<[TreeId; 2]>,
+    pub(super) ranged: Vec<TreeId>,
 }
 
 /// The points of one owner in one tree.
