@@ -424,8 +424,13 @@ fn seeds_that_failed_once_pass() {
         one(seed, 0, false).unwrap_or_else(|why| panic!("{why}\nCOMPACTIONS=0 {}", replay(seed)));
     }
     // With all that the rig does now.
-    const LATER: [(u64, Mode); 4] =
-        [(500_104, Mode::Faults), (500_127, Mode::Faults), (502_177, Mode::Faults), (505_077, Mode::Faults)];
+    const LATER: [(u64, Mode); 5] = [
+        (500_104, Mode::Faults),
+        (500_127, Mode::Faults),
+        (502_177, Mode::Faults),
+        (505_077, Mode::Faults),
+        (2_026_112_203_698, Mode::Rot),
+    ];
     for (seed, mode) in LATER {
         let size = size(seed, compactions(seed));
         run(seed, mode, size, &Options::default(), false)

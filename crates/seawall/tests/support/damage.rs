@@ -4,9 +4,9 @@
 //! 2. A wrong answer is excused by a page that is old and valid only if one was *read*: bytes of a lost write's place whose checksum and number are right
 //!    and whose LSN is below that of the write. One that was read by an opening is excused only if the checkpoint had passed it: else recovery
 //!    has all it needs to bring it up to date, and must.
-//! 3. A shorter log is excused only if it ends at a damaged range of the log, and if of the flushed events that are gone at most one lies
-//!    wholly beyond the damage: the one that was written together with what was damaged. The next one's frames say that the log before them was flushed;
-//!    an opening that finds them must not take the log for ended.
+//! 3. A shorter log is excused only if it ends at a damaged range of the log, and if the flushed events that are gone and lie wholly beyond the
+//!    damage can be those of one flush: what was written together with what was damaged. The next flush's frames say that the log before them
+//!    was flushed; an opening that finds them must not take the log for ended.
 //! 4. Nothing excuses damage to the control file or to the doublewrite file, and nothing excuses a value that was never written.
 
 use crate::api::Error;
@@ -16,6 +16,7 @@ use seawall::format::control::{ControlBlock, SLOT_BYTES, SLOT_STRIDE, SLOTS};
 use seawall::format::{Lsn, PageId, page};
 use seawall_io::{Disk, Op};
 use seawall_sim::{Damage, Fault, FaultKind};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const SECTOR: usize = 512;
@@ -221,16 +222,16 @@ impl Rig {
             return false;
         };
         let mut start = if seq == 0 { 0 } else { self.model.log[seq - 1].end };
-        let mut beyond = 0;
+        let mut flushes = BTreeSet::new();
         for event in gone {
             let whole = !damage.iter().any(|range| range.start < event.end && start < range.end);
-            beyond += usize::from(whole && start >= first && event.promise == Promise::Flushed);
+            if whole && start >= first && event.promise == Promise::Flushed {
+                flushes.insert(event.flush);
+            }
             start = event.end;
         }
-        let events = gone.len();
-        self.say(|| {
-            format!("  {events} events are gone, {beyond} of them flushed and beyond the damage at {damage:?}")
-        });
+        let (events, beyond) = (gone.len(), flushes.len());
+        self.say(|| format!("  {events} events are gone, of {beyond} flushes beyond the damage at {damage:?}"));
         beyond <= 1
     }
 

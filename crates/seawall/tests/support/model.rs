@@ -60,6 +60,8 @@ pub(crate) struct Logged {
     pub(crate) acknowledged: Duration,
     /// Where the log ended then, if the rig has asked.
     pub(crate) end: u64,
+    /// Events with the same number may have been made durable by one flush; 0 as long as none is promised.
+    pub(crate) flush: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -96,6 +98,7 @@ pub(crate) struct Model {
     base_prepared: BTreeMap<Vec<u8>, Changes>,
     pub(crate) prepared: BTreeMap<Vec<u8>, Changes>,
     uids: Uid,
+    flushes: u64,
 }
 
 impl Model {
@@ -112,7 +115,25 @@ impl Model {
     pub(crate) fn push(&mut self, event: Event, promise: Promise, asked: Duration, acknowledged: Duration) {
         let seq = self.log.len() + 1;
         self.apply(&event, seq);
-        self.log.push(Logged { event, promise, asked, acknowledged, end: 0 });
+        let flush = if promise == Promise::Flushed { self.next_flush() } else { 0 };
+        self.log.push(Logged { event, promise, asked, acknowledged, end: 0, flush });
+    }
+
+    fn next_flush(&mut self) -> u64 {
+        self.flushes += 1;
+        self.flushes
+    }
+
+    /// Everything up to `seq` is durable: no later than by the flush of the next event that was flushed by itself.
+    pub(crate) fn durable(&mut self, seq: Seq) {
+        let later = self.log[seq..].iter().find(|logged| logged.promise == Promise::Flushed).map(|logged| logged.flush);
+        let mut flush = later.unwrap_or_else(|| self.next_flush());
+        for logged in self.log[..seq].iter_mut().rev() {
+            if logged.promise == Promise::Flushed {
+                flush = logged.flush;
+            }
+            (logged.promise, logged.flush) = (Promise::Flushed, flush);
+        }
     }
 
     fn apply(&mut self, event: &Event, seq: Seq) {
@@ -361,6 +382,19 @@ mod tests {
         assert_eq!(model.state(0).prepared.len(), 1);
         model.settle(0);
         assert_eq!(model.prepared.len(), 1);
+    }
+
+    /// A flush makes durable what was not: with the next event that was flushed by itself at the latest, else with all others that it was for.
+    #[test]
+    fn events_that_one_flush_made_durable_have_its_number() {
+        let mut model =
+            model(&[Promise::Flushed, Promise::Deferred, Promise::Flushed, Promise::Nothing, Promise::Deferred]);
+        model.durable(3);
+        let flushes: Vec<u64> = model.log.iter().map(|logged| logged.flush).collect();
+        assert_eq!(flushes, [1, 2, 3, 3, 0, 0]);
+        model.durable(6);
+        let flushes: Vec<u64> = model.log.iter().map(|logged| logged.flush).collect();
+        assert_eq!(flushes, [1, 2, 3, 3, 4, 4]);
     }
 
     #[test]

@@ -71,16 +71,11 @@ impl Rig {
         }
     }
 
-    /// Everything up to `seq` is durable.
-    fn durable(&mut self, seq: Seq) {
-        self.model.log.iter_mut().take(seq).for_each(|logged| logged.promise = Promise::Flushed);
-    }
-
     /// Takes what callbacks have told.
     pub(crate) fn hear(&mut self, live: &Live) {
         let told = std::mem::take(&mut *live.told.lock().expect("no panic under the lock"));
         self.tally.told += told.len() as u64;
-        told.into_iter().for_each(|seq| self.durable(seq));
+        told.into_iter().for_each(|seq| self.model.durable(seq));
     }
 
     fn may_die(&mut self, live: &Live, percent: u64) -> Step {
@@ -130,7 +125,7 @@ impl Rig {
             if flushed.is_err() {
                 return self.explained(live, flushed.err(), May::default());
             }
-            self.durable(seq);
+            self.model.durable(seq);
             self.may_die(live, 3)?;
         }
         self.say(|| format!("T{number} is in the outside log"));
@@ -197,7 +192,7 @@ impl Rig {
         self.say(|| "flush the log".into());
         let flushed = crate::api::flush_log(&live.db);
         if flushed.is_ok() {
-            self.durable(self.model.seq());
+            self.model.durable(self.model.seq());
         }
         self.explained(live, flushed.err(), May::default())
     }
@@ -263,7 +258,7 @@ impl Rig {
         if let Err(error) = ended {
             return self.explained(live, Some(error), May::default());
         }
-        self.durable(seq);
+        self.model.durable(seq);
         self.tally.backups += 1;
         self.copied.push(Copied { dir, holds, restored: 0 });
         self.alive(live)?;
