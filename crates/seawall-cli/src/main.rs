@@ -59,6 +59,10 @@ enum Command {
     Stat(db::stat::StatArgs),
     /// Say where the I/O time of a database goes and what to change.
     Doctor(db::doctor::DoctorArgs),
+    /// Copy a database, also one that is open, to be restored as it is when the copy ends.
+    Backup(db::backup::BackupArgs),
+    /// Make a database from a backup and the increments on it.
+    Restore(db::backup::RestoreArgs),
     /// Verify every page, tree, map and undo record of a database.
     Check(db::care::CheckArgs),
     /// Measure workloads on Seawall, on the disk alone, and on other stores.
@@ -163,6 +167,8 @@ fn main() -> ExitCode {
         Command::Compact(args) => db::care::compact(&args, &stop),
         Command::Stat(args) => db::stat::stat(&args, &stop),
         Command::Doctor(args) => db::doctor::doctor(&args, &stop),
+        Command::Backup(args) => db::backup::backup(&args, &stop),
+        Command::Restore(args) => db::backup::restore(&args),
         Command::Check(args) => db::care::check(&args),
         Command::Bench(args) => commands::bench::run(*args, &stop),
     });

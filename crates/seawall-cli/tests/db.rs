@@ -4,7 +4,7 @@ mod common;
 
 use common::{command, scratch, seawall, signal, spawn, wait_until};
 use rustix::process::Signal;
-use seawall::{Database, Options};
+use seawall::{ControlSocketChoice, Database, Options};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -378,4 +378,42 @@ fn a_load_that_fills_the_disk_says_how_far_it_came() {
     let count: u32 = seawall(dir, ["scan", db, "t", "--count"]).exits(0).out.trim().parse().unwrap();
     assert!(count > 50 && ran.err.contains(&format!("{count} entries")), "{count}: {ran:?}");
     seawall(dir, ["check", db]).exits(0);
+}
+
+#[test]
+fn a_database_is_backed_up_and_restored_open_or_closed() {
+    let dir = scratch();
+    let dir = dir.path();
+    made(dir);
+    put(dir, "users", "ada", "1815");
+    seawall(dir, ["backup", "db", "monday"]).exits(0).shows("full backup at position");
+    put(dir, "users", "ada", "1852");
+    let done =
+        seawall(dir, ["backup", "db", "tuesday", "--incremental-from", "monday", "--rate", "0", "--json"]).exits(0);
+    assert_eq!(done.json()["incremental"], true);
+    seawall(dir, ["backup", "db", "monday"]).exits(2).says("new or empty");
+    seawall(dir, ["backup", "nothing", "there"]).exits(2).says("there is nothing");
+    seawall(dir, ["restore", "monday", "as-of-monday"]).exits(0).shows("a database at position");
+    seawall(dir, ["restore", "monday", "tuesday", "as-of-tuesday"]).exits(0);
+    for (db, value) in [("as-of-monday", "1815\n"), ("as-of-tuesday", "1852\n")] {
+        assert_eq!(seawall(dir, ["get", db, "users", "ada"]).exits(0).out, value);
+        seawall(dir, ["check", db]).exits(0);
+    }
+    seawall(dir, ["restore", "tuesday", "not"]).exits(2).says("name the full backup");
+    seawall(dir, ["restore", "monday"]).exits(2);
+    seawall(dir, ["get", "monday", "users", "ada"]).exits(2).says("seawall restore");
+    // A process that has it open and does not listen, and one that does.
+    let off = Options::default().with_control_socket(ControlSocketChoice::Off);
+    let db = Database::open_with(dir.join("db"), off).unwrap();
+    seawall(dir, ["backup", "db", "wednesday"]).exits(2).says("has no control socket");
+    db.close().unwrap();
+    let db = Database::open(dir.join("db")).unwrap();
+    let users = db.open_tree("users").unwrap();
+    db.transact(|tx| tx.put(&users, b"eve", b"not yet on disk")).unwrap();
+    seawall(dir, ["backup", "db", "wednesday"]).exits(0).shows("full backup");
+    seawall(dir, ["backup", "db", "wednesday"]).exits(2).says("the process that has db open says").says("new or empty");
+    drop(users);
+    db.close().unwrap();
+    seawall(dir, ["restore", "wednesday", "as-of-wednesday"]).exits(0);
+    assert_eq!(seawall(dir, ["get", "as-of-wednesday", "users", "eve"]).exits(0).out, "not yet on disk\n");
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{scratch, seawall};
 
-const COMMANDS: [&[&str]; 27] = [
+const COMMANDS: [&[&str]; 29] = [
     &[],
     &["lab"],
     &["lab", "diff"],
@@ -29,6 +29,8 @@ const COMMANDS: [&[&str]; 27] = [
     &["grow"],
     &["stat"],
     &["doctor"],
+    &["backup"],
+    &["restore"],
     &["check"],
     &["bench"],
     &["bench", "kv"],

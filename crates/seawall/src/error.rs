@@ -199,6 +199,13 @@ pub enum Error {
         /// What is wrong with it, and what to do.
         why: String,
     },
+    /// What the process that has a database open answers to what it was asked through its control socket.
+    Asked {
+        /// The database.
+        path: PathBuf,
+        /// What it says.
+        why: String,
+    },
     /// Writers were faster than the backup copied the log. They were not stopped; the backup ended.
     BackupTooSlow {
         /// Log that it would have had to keep, bytes.
@@ -328,7 +335,7 @@ impl fmt::Display for Error {
             ),
             Self::IsABackup { path } => write!(
                 f,
-                "{path} holds a backup: opening it would change it. Restore it into a directory of its own (Database::restore)",
+                "{path} holds a backup: opening it would change it. Restore it into a directory of its own (`seawall restore`, Database::restore)",
                 path = path.display()
             ),
             Self::UnfinishedBackup { path } => write!(
@@ -338,6 +345,9 @@ impl fmt::Display for Error {
                 path = path.display()
             ),
             Self::BadBackup { path, why } => write!(f, "backup {path}: {why}", path = path.display()),
+            Self::Asked { path, why } => {
+                write!(f, "the process that has {path} open says: {why}", path = path.display())
+            }
             Self::BackupTooSlow { held_bytes, max_bytes, disk_full } => {
                 write!(f, "the backup ended: {}", too_slow(*held_bytes, *max_bytes, *disk_full))
             }

@@ -6,8 +6,8 @@
 #![allow(unsafe_code)]
 
 use seawall::{
-    Access, Background, CursorOptions, Database, Env, Error, Isolation, Options, RangeOrder, Seek, Task, Transaction,
-    Tree, TxOptions, Xid,
+    Access, Asked, Background, BackupOptions, CursorOptions, Database, Env, Error, Isolation, Options, RangeOrder,
+    Seek, Task, Transaction, Tree, TxOptions, Xid,
 };
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -298,4 +298,43 @@ fn forks_beside_threads_that_commit_lose_nothing() {
         assert_eq!(db.get(&tree, &key).unwrap().unwrap(), last.to_be_bytes(), "thread {thread}");
     }
     assert_eq!(db.check().unwrap(), []);
+}
+
+/// Asks for a backup through the socket of the database in `dir`.
+fn asks(dir: &Path, to: &str) -> Asked {
+    let to = dir.with_file_name(to);
+    let options = BackupOptions { rate: 0, ..BackupOptions::default() };
+    Database::ask_for_backup(dir, to, &options, |_| std::ops::ControlFlow::Continue(())).unwrap()
+}
+
+#[test]
+fn a_forked_process_leaves_the_control_socket_alone() {
+    let _alone = alone();
+    let dir = dir();
+    let path = dir.path().join("db");
+    let db = Database::open_with(&path, options()).unwrap();
+    in_child(dir.path(), &mut Some(db.clone()), drop);
+    assert!(path.join("control.socket").exists());
+    assert!(matches!(asks(&path, "one"), Asked::Done(_)));
+    // A child that lives has a copy of its descriptor: nothing is taken for alive when the parent has closed.
+    let [runs, ends] = ["child-runs", "child-ends"].map(|name| dir.path().join(name));
+    let wait_for = |file: &Path| {
+        while !file.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            in_child(dir.path(), &mut Some(()), |()| {
+                std::fs::write(&runs, "").unwrap();
+                wait_for(&ends);
+            });
+        });
+        wait_for(&runs);
+        assert!(matches!(asks(&path, "two"), Asked::Done(_)));
+        db.close().unwrap();
+        assert!(!path.join("control.socket").exists());
+        assert_eq!(asks(&path, "three"), Asked::NotHeard);
+        std::fs::write(&ends, "").unwrap();
+    });
 }

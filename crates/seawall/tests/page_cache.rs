@@ -32,6 +32,10 @@ fn cached(dir: &Path) -> Vec<(String, u64, u64)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
+        if !entry.file_type().unwrap().is_file() {
+            // The socket: it holds nothing.
+            continue;
+        }
         let len = entry.metadata().unwrap().len();
         let file = disk.open(&entry.path(), OpenHow::default()).unwrap();
         let resident = disk.cached(&file, len).unwrap().resident;

@@ -5,6 +5,7 @@
 //! 2. Closing stops the threads, writes all pages and a checkpoint, and marks the shutdown clean. A crash instead of it loses nothing.
 
 use super::background::{Task, Threads, Work};
+use super::backup::ControlSocket;
 use super::options::Options;
 use super::outside::Teller;
 use super::publish::Publisher;
@@ -99,6 +100,7 @@ pub(super) struct Inner {
     pub teller: Teller,
     threads: Mutex<Option<Threads>>,
     publisher: Mutex<Option<Publisher>>,
+    socket: Mutex<Option<ControlSocket>>,
     in_use: Mutex<Option<InUse>>,
     closed: AtomicBool,
     pub shutdown: Shutdown,
@@ -143,6 +145,7 @@ impl Inner {
             teller: Teller::default(),
             threads: Mutex::new(threads),
             publisher: Mutex::default(),
+            socket: Mutex::default(),
             in_use: Mutex::new(Some(in_use)),
             closed: AtomicBool::new(false),
             shutdown: Shutdown::default(),
@@ -164,6 +167,14 @@ impl Inner {
     pub(super) fn publish(&self) -> std::io::Result<()> {
         *self.publisher.lock() = Some(Publisher::start(&self.path, self.counts.clone())?);
         Ok(())
+    }
+
+    /// Lets other processes of this user ask for backups. Where the directory takes no socket the database goes on without one.
+    pub(super) fn listen(&self) {
+        match ControlSocket::start(&self.path, &self.work) {
+            Ok(socket) => *self.socket.lock() = Some(socket),
+            Err(error) => ::log::warn!("{} has no control socket: {error}", self.path.display()),
+        }
     }
 
     pub(super) fn engine(&self) -> &Arc<Engine> {
@@ -235,6 +246,11 @@ impl Inner {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
+        // First: a backup that others asked for does not hold the closing up.
+        let socket = self.socket.lock().take();
+        if let Some(socket) = socket {
+            socket.stop();
+        }
         let threads = self.threads.lock().take();
         if let Some(threads) = threads {
             threads.stop();
@@ -257,7 +273,8 @@ impl Inner {
     /// In a process forked from its own: leaves everything as it is. Threads are not joined (they are not here), files not closed, and what
     /// would do any of that when dropped is kept for ever.
     fn leave(&mut self) {
-        std::mem::forget((self.threads.get_mut().take(), self.publisher.get_mut().take()));
+        let threads = (self.threads.get_mut().take(), self.publisher.get_mut().take(), self.socket.get_mut().take());
+        std::mem::forget(threads);
         self.teller.leave();
         std::mem::forget((self.work.clone(), self.engine_refs.clone(), self.counts.clone(), self.prepared.clone()));
     }

@@ -33,7 +33,7 @@ pub mod stats;
 mod transaction;
 
 pub use background::{Background, Task};
-pub use backup::{Backup, BackupFile, BackupOptions, BackupProgress, BackupReport, Restored};
+pub use backup::{Asked, Backup, BackupFile, BackupOptions, BackupProgress, BackupReport, Restored};
 pub use care::{LeafSample, TreeSample};
 pub use check::{Finding, Part, check_pages};
 pub use compact::{CompactOptions, CompactProgress, Compacted};
@@ -46,7 +46,8 @@ pub use locking::InterruptHandle;
 pub use metrics::Stats;
 pub use open::Env;
 pub use options::{
-    Change as OptionChange, FlushChoice, MemoryLimit, OptionInfo, Options, Preallocate, Source, TornPages, Warning,
+    Change as OptionChange, ControlSocketChoice, FlushChoice, MemoryLimit, OptionInfo, Options, Preallocate, Source,
+    TornPages, Warning,
 };
 pub use outside::LogPosition;
 pub use owned_cursor::OwnedCursor;

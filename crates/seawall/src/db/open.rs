@@ -14,7 +14,7 @@ use super::calibrate;
 use super::database::{Database, Inner, Xid};
 use super::marker::{self, Found, Marker};
 use super::memory::MemoryDisk;
-use super::options::{FlushChoice, MemoryLimit, Options, TornPages};
+use super::options::{ControlSocketChoice, FlushChoice, MemoryLimit, Options, TornPages};
 use super::stats::Counts;
 use crate::btree::Tree as Btree;
 use crate::buffer::{CONTROL_FILE, Control, Mtr, MtrSize, Pool, PoolConfig};
@@ -121,8 +121,12 @@ impl Database {
             refuse_small_blocks(options.log_block_bytes(), &device)?;
         }
         let env = Env::system(options.io_backend())?;
+        let listens = options.control_socket();
         let db = Self::open_settled(env, path, options, &MemoryLimit::read())?;
         db.inner.publish().map_err(|e| no_thread(path, &e))?;
+        if listens == ControlSocketChoice::On {
+            db.inner.listen();
+        }
         Ok(db)
     }
 

@@ -1,9 +1,10 @@
-//! Commands on a database: `seawall init|trees|get|put|del|scan|load|dump|grow|compact|stat|doctor|check DIR`.
+//! Commands on a database: `seawall init|trees|get|put|del|scan|load|dump|grow|compact|stat|doctor|backup|restore|check DIR`.
 //!
 //! - A command that needs a database never makes one by accident: only `init` and `load` do.
-//! - `stat` and `doctor` open nothing: they read what the process that has the database open publishes. All others need it for themselves.
+//! - `stat` and `doctor` open nothing: they read what the process that has the database open publishes. `backup` asks that process, if it listens. All others need it for themselves.
 //! - Keys and values are text with escapes (`\n`, `\\`, `\x00`), the same on the way in and out, or with `--hex` hexadecimal digits.
 
+pub(crate) mod backup;
 pub(crate) mod care;
 pub(crate) mod doctor;
 pub(crate) mod dump;

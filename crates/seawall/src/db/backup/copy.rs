@@ -11,26 +11,67 @@ use super::{
     BLOCK, BackupFile, BackupOptions, BackupProgress, BackupReport, READ_AGAIN, READ_AGAIN_AFTER, block_floor,
 };
 use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, Pool};
+use crate::db::background::Work;
 use crate::db::database::Database;
 use crate::error::{Corruption, Error, Result};
 use crate::format::control::ControlBlock;
 use crate::format::{Lsn, PageId, page};
 use crate::log::{Log, LogConfig, LogHold, LogReader};
 use crate::space::FileHold;
+use crate::txn::Engine;
 use seawall_io::{
     AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoErrorKind, IoStats, Pace,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of one read.
 const CHUNK: usize = 256 << 10;
 /// As many bytes a second as the disk gives.
 const UNLIMITED: f64 = f64::MAX;
+/// The longest pause after which it is looked whether the backup is still wanted.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+/// The database that is copied.
+pub(super) struct Subject {
+    engine: Arc<Engine>,
+    path: PathBuf,
+    /// Keeps it open; none for a backup that ends when the database closes.
+    _handle: Option<Database>,
+    ends: Option<Ends>,
+}
+
+/// Says that the backup is not wanted any more.
+pub(super) type Ends = Arc<dyn Fn() -> bool + Send + Sync>;
+
+impl std::fmt::Debug for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Subject").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Subject {
+    /// The database, which is kept open.
+    pub(super) fn of(db: &Database) -> Self {
+        let (engine, path) = (db.inner.engine().clone(), db.inner.path.clone());
+        Self { engine, path, _handle: Some(db.clone()), ends: None }
+    }
+
+    /// The database in `path`, as long as `ends` does not say so. It is asked between the reads, and in pauses.
+    pub(super) fn beside(work: &Work, path: &Path, ends: Ends) -> Self {
+        Self { engine: work.engine.clone(), path: path.into(), _handle: None, ends: Some(ends) }
+    }
+
+    fn goes_on(&self) -> Result<()> {
+        self.engine.instance.here()?;
+        if self.ends.as_ref().is_some_and(|ends| ends()) { Err(Error::ShutDown) } else { Ok(()) }
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Copying {
-    db: Database,
+    of: Subject,
     hold: LogHold,
     _file: FileHold,
     target: Target,
@@ -123,8 +164,9 @@ impl LogCopy {
 }
 
 impl Copying {
-    pub(super) fn begin(db: &Database, dir: &Path, options: &BackupOptions) -> Result<Self> {
-        let engine = db.inner.engine();
+    pub(super) fn begin(of: Subject, dir: &Path, options: &BackupOptions) -> Result<Self> {
+        of.goes_on()?;
+        let engine = of.engine.clone();
         let pool = engine.pool();
         let log = pool.log();
         engine.health().check()?;
@@ -138,7 +180,7 @@ impl Copying {
         let block = pool.control().current();
         hold.release_before(block.checkpoint)?;
         let base = options.incremental_from.as_deref().map(|base| Manifest::read(&*disk, base)).transpose()?;
-        let history = history(&*disk, &db.inner.path)?;
+        let history = history(&*disk, &of.path)?;
         if let Some((base, path)) = base.as_ref().zip(options.incremental_from.as_deref()) {
             fits(base, path, &block, history, log.durable())?;
         }
@@ -167,7 +209,7 @@ impl Copying {
         };
         let rate = if options.rate == 0 { UNLIMITED } else { options.rate as f64 };
         Ok(Self {
-            db: db.clone(),
+            of,
             hold,
             _file: file,
             target,
@@ -191,7 +233,7 @@ impl Copying {
     }
 
     fn pool(&self) -> &Pool {
-        self.db.inner.engine().pool()
+        self.of.engine.pool()
     }
 
     fn live_log(&self) -> &Arc<Log> {
@@ -219,7 +261,7 @@ impl Copying {
     }
 
     pub(super) fn step(&mut self, bytes_max: u64) -> Result<BackupProgress> {
-        self.db.here()?;
+        self.of.goes_on()?;
         self.pool().health().check()?;
         let bytes_max = bytes_max.max(2 * CHUNK as u64);
         let durable = block_floor(self.live_log().durable());
@@ -232,12 +274,21 @@ impl Copying {
         Ok(self.progress())
     }
 
-    fn pause(&mut self, bytes: u64) {
-        let clock = &self.db.inner.engine().clock;
-        let delay = self.pace.delay(clock.now(), bytes as f64);
-        if self.options.rate > 0 && !delay.is_zero() {
-            clock.sleep(delay);
+    /// Before `bytes` are read: waits as the rate demands, and as long as the backup is wanted.
+    ///
+    /// # Errors
+    /// [`Error::ShutDown`] when it is not.
+    fn pause(&mut self, bytes: u64) -> Result<()> {
+        let clock = &self.of.engine.clock;
+        let mut delay = self.pace.delay(clock.now(), bytes as f64);
+        self.of.goes_on()?;
+        while self.options.rate > 0 && !delay.is_zero() {
+            let part = delay.min(PAUSE_MAX);
+            clock.sleep(part);
+            delay -= part;
+            self.of.goes_on()?;
         }
+        Ok(())
     }
 
     /// Copies log up to `to`, about `bytes_max` at most; how much.
@@ -248,7 +299,9 @@ impl Copying {
             let segment = self.log.segment_bytes;
             let len = (to - at).min(segment - at % segment).min(CHUNK as u64);
             if paced {
-                self.pause(len);
+                self.pause(len)?;
+            } else {
+                self.of.goes_on()?;
             }
             self.copy_log_chunk(len, len)?;
             done += len;
@@ -281,7 +334,7 @@ impl Copying {
         let first = self.next;
         let count = (self.pages - first).min((CHUNK / page_bytes) as u64) as usize;
         let len = (count * page_bytes) as u64;
-        self.pause(len);
+        self.pause(len)?;
         let mut chunk = self.chunk.take().unwrap_or_else(|| AlignedBuf::zeroed(CHUNK));
         let copied = self.copy_chunk(first, &mut chunk[..len as usize]);
         self.chunk = Some(chunk);
@@ -353,16 +406,16 @@ impl Copying {
                     }
                 }
             }
-            self.db.inner.engine().clock.sleep(READ_AGAIN_AFTER);
+            self.of.engine.clock.sleep(READ_AGAIN_AFTER);
         }
-        if self.db.inner.engine().space.is_free(number)? {
+        if self.of.engine.space.is_free(number)? {
             return Ok(false);
         }
         Err(refused.map_or_else(|| why.into(), Error::from))
     }
 
     pub(super) fn end(mut self) -> Result<BackupReport> {
-        self.db.here()?;
+        self.of.goes_on()?;
         if self.next < self.pages {
             let why = format!("{} of {} pages are not copied: step until done", self.pages - self.next, self.pages);
             return Err(Error::Usage(why));

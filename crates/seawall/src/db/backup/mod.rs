@@ -19,14 +19,17 @@
 mod copy;
 mod manifest;
 mod restore;
+mod socket;
 
 pub(super) use manifest::refuse;
 pub use restore::Restored;
+pub use socket::Asked;
+pub(super) use socket::ControlSocket;
 
 use super::database::Database;
 use crate::error::{Error, Result};
 use crate::format::Lsn;
-use copy::Copying;
+use copy::{Copying, Subject};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -131,7 +134,7 @@ impl Database {
     /// ```
     pub fn backup_begin(&self, dir: impl AsRef<Path>, options: &BackupOptions) -> Result<Backup> {
         self.here()?;
-        Ok(Backup { copying: Copying::begin(self, dir.as_ref(), options)? })
+        Ok(Backup { copying: Copying::begin(Subject::of(self), dir.as_ref(), options)? })
     }
 
     /// Takes a backup into `dir`, which must be new or empty, while others read and write. All of it is durable when this returns.
@@ -162,17 +165,28 @@ impl Database {
         &self,
         dir: impl AsRef<Path>,
         options: &BackupOptions,
-        mut go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>,
+        go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>,
     ) -> Result<Option<BackupReport>> {
-        let mut backup = self.backup_begin(dir, options)?;
-        loop {
-            let progress = backup.step(STEP_BYTES)?;
-            if go_on(&progress).is_break() {
-                return Ok(None);
-            }
-            if progress.done {
-                return backup.end().map(Some);
-            }
+        self.here()?;
+        take(Subject::of(self), dir.as_ref(), options, go_on)
+    }
+}
+
+/// Begin, steps and end; `None` when `go_on` has broken it off.
+fn take(
+    of: Subject,
+    dir: &Path,
+    options: &BackupOptions,
+    mut go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>,
+) -> Result<Option<BackupReport>> {
+    let mut copying = Copying::begin(of, dir, options)?;
+    loop {
+        let progress = copying.step(STEP_BYTES)?;
+        if go_on(&progress).is_break() {
+            return Ok(None);
+        }
+        if progress.done {
+            return copying.end().map(Some);
         }
     }
 }

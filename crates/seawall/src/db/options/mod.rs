@@ -17,7 +17,7 @@ mod value;
 
 pub use memory::MemoryLimit;
 pub use table::Options;
-pub use value::{FlushChoice, Preallocate, TornPages};
+pub use value::{ControlSocketChoice, FlushChoice, Preallocate, TornPages};
 
 use crate::error::{Error, Result};
 use std::fmt;

@@ -6,7 +6,9 @@
 //! 3. Names agree with the `seawall.toml` that `seawall lab` writes: `[log] flush_method` there is `log_flush_method`
 //!    here.
 
-use super::value::{Count, FlushChoice, Kind, Percent, Place, Preallocate, Range, Size, Time, TornPages, Word};
+use super::value::{
+    ControlSocketChoice, Count, FlushChoice, Kind, Percent, Place, Preallocate, Range, Size, Time, TornPages, Word,
+};
 use super::{Change, OptionInfo, Setting, Source, made_with, unknown};
 use crate::error::{Error, Result};
 use crate::log::{Durability, MTR_BYTES_MAX};
@@ -294,4 +296,9 @@ options! {
         Range::Between(Duration::ZERO, Duration::from_secs(3600)), Running, "time", [],
         "How often the statistics are written where `seawall stat` and `seawall doctor` find them; 0 for not before the end.",
         "About a millisecond of processor time each.";
+
+    control_socket, with_control_socket: ControlSocketChoice as Word<ControlSocketChoice> = ControlSocketChoice::On,
+        Range::Any, Opening, "", [],
+        "Whether `seawall backup` can ask this process for a backup while it has the database open: `on` or `off`.",
+        "Through the socket `control.socket` in the directory, for the process's own user and root. Costs a thread that sleeps and two descriptors.";
 }

@@ -318,6 +318,28 @@ impl Choice for Preallocate {
     }
 }
 
+/// Whether other processes can ask for backups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum ControlSocketChoice {
+    /// Through a socket in the database's directory, with the owner's rights.
+    #[default]
+    On,
+    /// There is no socket.
+    Off,
+}
+
+impl Choice for ControlSocketChoice {
+    const ALL: &'static [Self] = &[Self::On, Self::Off];
+    fn word(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+}
+
 impl Choice for Durability {
     const ALL: &'static [Self] = &[Self::Flushed, Self::Written, Self::Deferred];
     fn word(self) -> &'static str {
@@ -361,7 +383,7 @@ macro_rules! shown {
         })+
     };
 }
-shown!(FlushChoice, TornPages, Preallocate);
+shown!(FlushChoice, TornPages, Preallocate, ControlSocketChoice);
 
 #[cfg(test)]
 mod tests {
@@ -424,6 +446,7 @@ mod tests {
         comes_back::<Word<FlushChoice>>();
         comes_back::<Word<TornPages>>();
         comes_back::<Word<Preallocate>>();
+        comes_back::<Word<ControlSocketChoice>>();
         comes_back::<Word<Durability>>();
         comes_back::<Word<Backend>>();
     }

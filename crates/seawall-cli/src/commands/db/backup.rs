@@ -1,0 +1,110 @@
+//! `seawall backup DIR TO` and `seawall restore FULL INCREMENT... TO`.
+//!
+//! A database that another process has open is backed up by that process, asked through its control socket. A closed one is opened here.
+
+use super::{Place, must_be_database};
+use crate::{Ended, Outcome, note, print, units};
+use clap::Args;
+use seawall::{Asked, BackupOptions, BackupProgress, Database, Error};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often progress is told.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Where to: a new or empty directory
+    to: PathBuf,
+    /// Bytes a second that are read at most; 0 is as many as the disk gives
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = rate)]
+    rate: u64,
+    /// Log that the backup may keep from being reused, beyond log_capacity; it ends with an error when writers are that far ahead
+    #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = units::size)]
+    held_log_max: u64,
+    /// An earlier backup: only what has changed since is copied
+    #[arg(long, value_name = "BASE")]
+    incremental_from: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A size, or 0.
+fn rate(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { units::size(text) }
+}
+
+pub(crate) fn backup(args: &BackupArgs, stop: &AtomicBool) -> Outcome {
+    must_be_database(&args.place.dir)?;
+    let options = BackupOptions {
+        rate: args.rate,
+        held_log_max: args.held_log_max,
+        incremental_from: args.incremental_from.clone(),
+    };
+    let mut told = Instant::now();
+    let mut go_on = |progress: &BackupProgress| {
+        if told.elapsed() >= TOLD_EVERY {
+            told = Instant::now();
+            let log = units::bytes(progress.log_bytes);
+            note(format_args!("{} of {} pages, {log} of log", progress.pages_read, progress.pages));
+        }
+        if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let done = match Database::ask_for_backup(&args.place.dir, &args.to, &options, &mut go_on)? {
+        Asked::Done(report) => Some(report),
+        Asked::BrokenOff => None,
+        Asked::NotHeard => match args.place.open() {
+            Err(Error::Locked { path }) => {
+                let why = "and that process has no control socket (option control_socket). Have it call Database::backup_to, or close it";
+                return Err(format!("{} is open in another process, {why}", path.display()).into());
+            }
+            opened => {
+                let db = opened?;
+                let done = db.backup_to_with(&args.to, &options, &mut go_on)?;
+                db.close()?;
+                done
+            }
+        },
+    };
+    let Some(report) = done else {
+        note(format_args!("broken off: {} holds an unfinished backup, remove it", args.to.display()));
+        return Ok(Ended::Interrupted);
+    };
+    let kind = if report.incremental { "increment" } else { "full backup" };
+    print(&if args.json {
+        let json = serde_json::json!({
+            "begin": report.begin, "end": report.end, "pages": report.pages, "log_bytes": report.log_bytes,
+            "read_again": report.read_again, "incremental": report.incremental,
+        });
+        format!("{json}\n")
+    } else {
+        let log = units::bytes(report.log_bytes);
+        format!("{}: {kind} at position {}: {} pages, {log} of log\n", args.to.display(), report.end, report.pages)
+    })?;
+    Ok(Ended::Well)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// A full backup and the increments on it, in order; then the new database's directory, new or empty
+    #[arg(required = true, num_args = 2.., value_name = "FROM... TO")]
+    places: Vec<PathBuf>,
+}
+
+pub(crate) fn restore(args: &RestoreArgs) -> Outcome {
+    let Some((to, from)) = args.places.split_last() else { return Err("name a backup and a directory".into()) };
+    let done = Database::restore(from, to)?;
+    let data = units::bytes(done.data_bytes);
+    print(&format!(
+        "{}: a database at position {}: {} pages, a data file of {data}. Options are not part of a backup: put its seawall.toml there if it had one\n",
+        to.display(),
+        done.end,
+        done.pages
+    ))?;
+    Ok(Ended::Well)
+}

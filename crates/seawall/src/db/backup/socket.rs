@@ -1,0 +1,598 @@
+//! Backups that other processes ask for, through a socket in the directory of an open database.
+//!
+//! ```text
+//!   client: "seawall-control 1", "backup", fields, "."      server: "seawall-control 1", then "progress ..." any number of times,
+//!                                                                     then "done ..." or "error ..."
+//! ```
+//!
+//! 1. Lines of text, at most [`LINE_MAX`] bytes each, a request at most [`LINES_MAX`] lines; paths and messages with `%xx` for all that is not plain.
+//!    A request that does not fit is answered with an error. It ends its own connection and nothing else.
+//! 2. The owner's rights only: the socket has mode 0600 before it gets its name, and the kernel names the user of each connection, who must be this
+//!    process's user or root. The address of a socket has room for 107 bytes: a longer one is reached through a descriptor of the directory.
+//! 3. The process that makes the socket has the database locked. A socket that it finds was left by a killed process, and is replaced.
+//! 4. No thread here is a handle of the database: when the last handle is dropped the database closes, also while a backup is under way. Closing
+//!    removes the socket, breaks the backup off, and waits for it at most [`CLOSE_PATIENCE`]: a write to a target that hangs holds up no one longer.
+//! 5. One thread accepts, and each connection has its own, [`CONNECTIONS_MAX`] at most: a client that hangs does not hold up another. A request must be
+//!    there within [`PATIENCE`]. A backup ends when its client goes.
+//! 6. A forked process has none of the threads and leaves the socket alone. Its copy of the descriptor does not keep the socket alive: closing shuts
+//!    the socket down for all copies.
+
+use super::copy::Subject;
+use super::{BackupOptions, BackupProgress, BackupReport, take};
+use crate::counted::Mutex;
+use crate::db::background::Work;
+use crate::db::database::Database;
+use crate::error::{Error, Result};
+use parking_lot::Condvar;
+use rustix::fs::{AtFlags, Mode};
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use seawall_io::{IoError, Op};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::ops::ControlFlow;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The name of the socket in the directory of an open database.
+pub(super) const SOCKET: &str = "control.socket";
+/// While it is made.
+const NEW: &str = "control.socket.new";
+const GREETING: &str = "seawall-control 1";
+/// No line is longer, bytes.
+const LINE_MAX: u64 = 16 << 10;
+/// No request has more.
+const LINES_MAX: usize = 16;
+/// A request comes within this time, or not; so does the greeting. A client takes what is written to it within this time.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Closing waits no longer for a backup that it has broken off.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+/// Progress is told no more often, and a client looks this often whether it is to break off.
+const TOLD_EVERY: Duration = Duration::from_millis(200);
+/// Connections at a time.
+const CONNECTIONS_MAX: usize = 8;
+/// The longest address of a socket, bytes.
+const ADDRESS_MAX: usize = 107;
+const EIO: i32 = 5;
+
+/// A path to the socket `name` in `dir` that is short enough, as long as `opened`, which is `dir`, is open.
+fn address(dir: &Path, opened: &File, name: &str) -> PathBuf {
+    let path = dir.join(name);
+    let fits = path.as_os_str().len() <= ADDRESS_MAX;
+    if fits { path } else { format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()).into() }
+}
+
+/// Writes all of `text`; a client that has gone is an error, never a signal.
+fn say(stream: &UnixStream, text: &str) -> std::io::Result<()> {
+    let mut bytes = text.as_bytes();
+    while !bytes.is_empty() {
+        match rustix::net::send(stream, bytes, SendFlags::NOSIGNAL) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(n) => bytes = &bytes[n..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the other side has closed its end. What it says after its request does not matter.
+fn is_gone(stream: &UnixStream) -> bool {
+    let mut byte = [0];
+    match rustix::net::recv(stream, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((taken, _)) => taken == 0,
+        Err(error) => !matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
+    }
+}
+
+// --- the process that has the database open --------------------------------------------------------------------------------
+
+/// The socket of an open database, and the threads that serve it.
+#[derive(Debug)]
+pub(in crate::db) struct ControlSocket {
+    server: Arc<Server>,
+    listener: Arc<UnixListener>,
+    dir: File,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Server {
+    path: PathBuf,
+    work: Weak<Work>,
+    stop: AtomicBool,
+    connections: Mutex<Connections>,
+    /// A connection has ended, or the thread that accepts.
+    ended: Condvar,
+}
+
+#[derive(Debug)]
+struct Connections {
+    accepts: bool,
+    next: u64,
+    open: BTreeMap<u64, Arc<UnixStream>>,
+}
+
+impl ControlSocket {
+    /// Makes the socket of the database in `path`, which this process has locked, and listens.
+    ///
+    /// # Errors
+    /// When the directory takes no socket, or the system starts no thread.
+    pub(in crate::db) fn start(path: &Path, work: &Arc<Work>) -> std::io::Result<Self> {
+        let dir = File::open(path)?;
+        match rustix::fs::unlinkat(&dir, NEW, AtFlags::empty()) {
+            Err(error) if error != rustix::io::Errno::NOENT => return Err(error.into()),
+            _ => {}
+        }
+        let listener = Arc::new(UnixListener::bind(address(path, &dir, NEW))?);
+        rustix::fs::chmodat(&dir, NEW, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+        rustix::fs::renameat(&dir, NEW, &dir, SOCKET)?;
+        let server = Arc::new(Server {
+            path: path.into(),
+            work: Arc::downgrade(work),
+            stop: AtomicBool::new(false),
+            connections: Mutex::new(Connections { accepts: true, next: 0, open: BTreeMap::new() }),
+            ended: Condvar::new(),
+        });
+        let (accepts, listens) = (server.clone(), listener.clone());
+        let thread = std::thread::Builder::new().name("seawall-control".into()).stack_size(128 << 10);
+        match thread.spawn(move || accepts.accept(&listens)) {
+            Ok(accepting) => Ok(Self { server, listener, dir, accepting }),
+            Err(error) => {
+                rustix::fs::unlinkat(&dir, SOCKET, AtFlags::empty())?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the socket and breaks off what is under way (4).
+    pub(in crate::db) fn stop(self) {
+        self.server.stop.store(true, Ordering::SeqCst);
+        let removed = rustix::fs::unlinkat(&self.dir, SOCKET, AtFlags::empty());
+        let shut = rustix::net::shutdown(&*self.listener, Shutdown::Both);
+        if removed.and(shut).is_err() {
+            // What is left is a stale socket, which the next opening replaces.
+        }
+        let until = Instant::now() + CLOSE_PATIENCE;
+        let mut connections = self.server.connections.lock();
+        loop {
+            for stream in connections.open.values() {
+                // Ends the wait for a request; what is still to be said can be said.
+                drop(stream.shutdown(std::net::Shutdown::Read));
+            }
+            if !connections.accepts && connections.open.is_empty() {
+                break;
+            }
+            if self.server.ended.wait_until(&mut connections, until).timed_out() {
+                connections.open.values().for_each(|stream| drop(stream.shutdown(std::net::Shutdown::Both)));
+                return;
+            }
+        }
+        drop(connections);
+        if self.accepting.join().is_err() {
+            // It has panicked, which the panic hook has reported; closing goes on.
+        }
+    }
+}
+
+impl Server {
+    fn stops(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    fn accept(self: &Arc<Self>, listener: &UnixListener) {
+        while !self.stops() {
+            match listener.accept() {
+                Ok((stream, _)) => self.admit(stream),
+                Err(_) if self.stops() => {}
+                // No descriptor is free, say: later.
+                Err(_) => std::thread::sleep(TOLD_EVERY),
+            }
+        }
+        self.connections.lock().accepts = false;
+        self.ended.notify_all();
+    }
+
+    /// Serves a connection in a thread of its own.
+    fn admit(self: &Arc<Self>, stream: UnixStream) {
+        let stream = Arc::new(stream);
+        let number = {
+            let mut connections = self.connections.lock();
+            let room = connections.open.len() < CONNECTIONS_MAX;
+            connections.next += u64::from(room);
+            let number = connections.next;
+            if room {
+                connections.open.insert(number, stream.clone());
+            }
+            room.then_some(number)
+        };
+        let Some(number) = number else {
+            let why = format!("it serves {CONNECTIONS_MAX} others: wait until one has ended");
+            // A fresh socket has room for this: nothing waits here.
+            return drop(say(&stream, &format!("{GREETING}\nerror {}\n", escape(why.as_bytes()))));
+        };
+        let connection = Connection { server: self.clone(), number, stream };
+        let serve = move || {
+            if connection.serve().is_err() {
+                // The client is gone: there is nothing to tell it.
+            }
+        };
+        // Where no thread can be started, the connection ends here.
+        drop(std::thread::Builder::new().name("seawall-backup".into()).spawn(serve));
+    }
+}
+
+/// A client, until it is dropped.
+struct Connection {
+    server: Arc<Server>,
+    number: u64,
+    stream: Arc<UnixStream>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // For all copies of the descriptor, those of a forked process too: the client sees the end.
+        drop(self.stream.shutdown(std::net::Shutdown::Both));
+        self.server.connections.lock().open.remove(&self.number);
+        self.server.ended.notify_all();
+    }
+}
+
+impl Connection {
+    /// Answers one request.
+    fn serve(&self) -> std::io::Result<()> {
+        let stream = &*self.stream;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let user = rustix::net::sockopt::socket_peercred(stream)?.uid;
+        let done = if user == rustix::process::geteuid() || user.is_root() {
+            let request = Request::read(&mut BufReader::new(Until { stream, at: Instant::now() + PATIENCE }));
+            say(stream, &format!("{GREETING}\n"))?;
+            request.map_err(Error::Usage).and_then(|request| self.backup(&request))
+        } else {
+            say(stream, &format!("{GREETING}\n"))?;
+            Err(Error::Usage("it serves its own user only".into()))
+        };
+        say(
+            stream,
+            &match done {
+                Ok(BackupReport { begin, end, pages, log_bytes, read_again, incremental }) => {
+                    format!("done {begin} {end} {pages} {log_bytes} {read_again} {}\n", u8::from(incremental))
+                }
+                Err(error) => format!("error {}\n", escape(error.to_string().as_bytes())),
+            },
+        )
+    }
+
+    fn backup(&self, request: &Request) -> Result<BackupReport> {
+        let Some(work) = self.server.work.upgrade() else { return Err(Error::ShutDown) };
+        let (server, stream) = (self.server.clone(), self.stream.clone());
+        let ends = move || server.stops() || is_gone(&stream);
+        let subject = Subject::beside(&work, &self.server.path, Arc::new(ends));
+        drop(work);
+        let mut told: Option<Instant> = None;
+        let done = take(subject, &request.to, &request.options, |progress| {
+            if told.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
+                return ControlFlow::Continue(());
+            }
+            told = Some(Instant::now());
+            let BackupProgress { pages_read, pages, pages_copied, log_bytes, done: _ } = progress;
+            // Where it has gone or does not listen any more, it wants no backup.
+            match say(&self.stream, &format!("progress {pages_read} {pages} {pages_copied} {log_bytes}\n")) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        })?;
+        done.ok_or(Error::ShutDown)
+    }
+}
+
+/// Reads until a moment.
+struct Until<'s> {
+    stream: &'s UnixStream,
+    at: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let late = || std::io::Error::new(ErrorKind::TimedOut, format!("no whole request came within {PATIENCE:?}"));
+        let left = self.at.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(late());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        let mut stream = self.stream;
+        stream.read(buf).map_err(|e| if e.kind() == ErrorKind::WouldBlock { late() } else { e })
+    }
+}
+
+/// What a client asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Request {
+    to: PathBuf,
+    options: BackupOptions,
+}
+
+impl Request {
+    fn write(&self) -> String {
+        let path = |path: &Path| escape(path.as_os_str().as_bytes());
+        let BackupOptions { rate, held_log_max, incremental_from } = &self.options;
+        let mut text = format!("{GREETING}\nbackup\nto {}\nrate {rate}\nheld_log_max {held_log_max}\n", path(&self.to));
+        if let Some(base) = incremental_from {
+            writeln!(text, "incremental_from {}", path(base)).expect("a string takes all");
+        }
+        text + ".\n"
+    }
+
+    fn read(lines: &mut impl BufRead) -> Result<Self, String> {
+        let greeting = line(lines)?;
+        if greeting != GREETING {
+            return Err(format!("this process speaks {GREETING:?} and was greeted with {greeting:?}"));
+        }
+        let what = line(lines)?;
+        if what != "backup" {
+            return Err(format!("unknown request {what:?}: this process knows \"backup\""));
+        }
+        let (mut to, mut options) = (None, BackupOptions::default());
+        for _ in 0..LINES_MAX {
+            let line = line(lines)?;
+            let (name, value) = line.split_once(' ').unwrap_or((&line, ""));
+            let number = || value.parse::<u64>().ok().ok_or_else(|| format!("{name} {value:?} is no number"));
+            let path = || {
+                let path = PathBuf::from(OsString::from_vec(unescape(value)?));
+                if path.is_absolute() { Ok(path) } else { Err(format!("{name} {value:?} is no absolute path")) }
+            };
+            match name {
+                "to" => to = Some(path()?),
+                "rate" => options.rate = number()?,
+                "held_log_max" => options.held_log_max = number()?,
+                "incremental_from" => options.incremental_from = Some(path()?),
+                "." => return to.map(|to| Self { to, options }).ok_or_else(|| "the request names no target".into()),
+                _ => return Err(format!("unknown field {name:?}")),
+            }
+        }
+        Err(format!("the request has more than {LINES_MAX} lines"))
+    }
+}
+
+/// The next line, without its end.
+fn line(from: &mut impl BufRead) -> Result<String, String> {
+    let mut text = Vec::new();
+    from.take(LINE_MAX).read_until(b'\n', &mut text).map_err(|e| e.to_string())?;
+    match text.pop() {
+        Some(b'\n') => String::from_utf8(text).map_err(|e| e.to_string()),
+        Some(_) if text.len() as u64 + 1 >= LINE_MAX => Err(format!("a line is longer than {LINE_MAX} bytes")),
+        _ => Err("the connection ended in the middle of a line".into()),
+    }
+}
+
+fn escape(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b'!'..=b'~' if byte != b'%' => text.push(byte as char),
+            _ => write!(text, "%{byte:02x}").expect("a string takes all"),
+        }
+    }
+    text
+}
+
+fn unescape(text: &str) -> Result<Vec<u8>, String> {
+    let bad = || format!("{text:?} is not escaped as it must be");
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |at: usize| rest.get(at).and_then(|byte| (*byte as char).to_digit(16)).ok_or_else(bad);
+        bytes.push((digit(0)? << 4 | digit(1)?) as u8);
+        rest = &rest[2..];
+    }
+    Ok(bytes)
+}
+
+// --- the process that asks -------------------------------------------------------------------------------------------------
+
+/// What became of a backup that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// No process listens there: none has the database open, or the one that has it has no socket (option `control_socket`).
+    NotHeard,
+    /// It was broken off: what is there is an unfinished backup.
+    BrokenOff,
+    /// It was taken.
+    Done(BackupReport),
+}
+
+/// Connects to the socket in the database's directory `dir`; `None` when there is none, or nothing listens at it.
+fn connect(dir: &Path) -> Result<Option<UnixStream>> {
+    let path = dir.join(SOCKET);
+    let failed = |e: std::io::Error| -> Error { IoError::os(Op::Open, &path, e.raw_os_error().unwrap_or(EIO)).into() };
+    let opened = match File::open(dir) {
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        opened => opened.map_err(failed)?,
+    };
+    match UnixStream::connect(address(dir, &opened, SOCKET)) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
+        Err(e) => Err(failed(e)),
+    }
+}
+
+/// What comes from the other process.
+struct Answers<'s> {
+    stream: &'s UnixStream,
+    bytes: Vec<u8>,
+}
+
+impl Answers<'_> {
+    /// The next line; `None` when `goes_on`, which is asked again and again while nothing comes, says no.
+    fn line(&mut self, mut goes_on: impl FnMut() -> bool) -> Result<Option<String>, String> {
+        loop {
+            if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
+                let rest = self.bytes.split_off(end + 1);
+                let mut line = std::mem::replace(&mut self.bytes, rest);
+                line.truncate(end);
+                return String::from_utf8(line).map(Some).map_err(|e| e.to_string());
+            }
+            if self.bytes.len() as u64 >= LINE_MAX {
+                return Err(format!("it said a line longer than {LINE_MAX} bytes"));
+            }
+            let mut more = [0; 4096];
+            let mut stream = self.stream;
+            match stream.read(&mut more) {
+                Ok(0) => return Err("it ended the connection before the backup was taken: it was killed, say".into()),
+                Ok(n) => self.bytes.extend(&more[..n]),
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    if !goes_on() {
+                        return Ok(None);
+                    }
+                }
+                Err(e) => return Err(format!("the connection to it failed: {e}")),
+            }
+        }
+    }
+}
+
+impl Database {
+    /// Asks the process that has the database in `dir` open for a backup into `to`, which that process writes, with its rights. `go_on` is called
+    /// with what is told of its progress, several times a second; `Break` breaks the backup off.
+    ///
+    /// # Errors
+    /// [`Error::Asked`] with what the other process says; [`Error::Io`] when its socket cannot be reached.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (path, copy) = (dir.path().join("db"), dir.path().join("copy"));
+    /// use seawall::{Asked, BackupOptions, Database};
+    /// use std::ops::ControlFlow::Continue;
+    /// let db = Database::open(&path)?;
+    /// // In another process:
+    /// let asked = Database::ask_for_backup(&path, &copy, &BackupOptions::default(), |_| Continue(()))?;
+    /// assert!(matches!(asked, Asked::Done(_)));
+    /// db.close()?;
+    /// let asked = Database::ask_for_backup(&path, &copy, &BackupOptions::default(), |_| Continue(()))?;
+    /// assert_eq!(asked, Asked::NotHeard);
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn ask_for_backup(
+        dir: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        options: &BackupOptions,
+        mut go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>,
+    ) -> Result<Asked> {
+        let dir = dir.as_ref();
+        let failed = |path: &Path, e: &std::io::Error| -> Error {
+            IoError::os(Op::Inspect, path, e.raw_os_error().unwrap_or(EIO)).into()
+        };
+        let absolute = |path: &Path| std::path::absolute(path).map_err(|e| failed(path, &e));
+        let incremental_from = options.incremental_from.as_deref().map(absolute).transpose()?;
+        let options = BackupOptions { incremental_from, ..options.clone() };
+        let request = Request { to: absolute(to.as_ref())?, options };
+        let Some(stream) = connect(dir)? else { return Ok(Asked::NotHeard) };
+        let prepared =
+            stream.set_write_timeout(Some(PATIENCE)).and_then(|()| stream.set_read_timeout(Some(TOLD_EVERY)));
+        prepared.map_err(|e| failed(dir, &e))?;
+        let refused = |why: String| Error::Asked { path: dir.into(), why };
+        // A process that refuses at once does not read this: what it says tells more than the failure.
+        let written = say(&stream, &request.write());
+        let mut answers = Answers { stream: &stream, bytes: Vec::new() };
+        let mut progress = BackupProgress::default();
+        let (asked, mut stops) = (Instant::now(), false);
+        let greeting = answers.line(|| {
+            stops = go_on(&progress).is_break();
+            !stops && asked.elapsed() < PATIENCE
+        });
+        match greeting {
+            Ok(Some(greeting)) if greeting == GREETING => {}
+            Ok(Some(greeting)) => {
+                return Err(refused(format!(
+                    "it speaks {greeting:?}, and this program {GREETING:?}: use the same version"
+                )));
+            }
+            Ok(None) if stops => return Ok(Asked::BrokenOff),
+            Ok(None) => return Err(refused(format!("no answer came within {PATIENCE:?}: it hangs or is stopped"))),
+            Err(why) => {
+                return Err(refused(written.err().map_or(why, |e| format!("the connection to it failed: {e}"))));
+            }
+        }
+        loop {
+            let Some(answer) = answers.line(|| go_on(&progress).is_continue()).map_err(refused)? else {
+                return Ok(Asked::BrokenOff);
+            };
+            let (what, rest) = answer.split_once(' ').unwrap_or((&answer, ""));
+            let numbers: Vec<u64> = rest.split(' ').filter_map(|word| word.parse().ok()).collect();
+            match (what, &numbers[..]) {
+                ("progress", &[pages_read, pages, pages_copied, log_bytes]) => {
+                    progress = BackupProgress { pages_read, pages, pages_copied, log_bytes, done: pages_read == pages };
+                    if go_on(&progress).is_break() {
+                        return Ok(Asked::BrokenOff);
+                    }
+                }
+                ("done", &[begin, end, pages, log_bytes, read_again, incremental]) => {
+                    let incremental = incremental == 1;
+                    return Ok(Asked::Done(BackupReport { begin, end, pages, log_bytes, read_again, incremental }));
+                }
+                ("error", _) => {
+                    let why = unescape(rest).map(|why| String::from_utf8_lossy(&why).into_owned());
+                    return Err(refused(why.unwrap_or_else(|why| why)));
+                }
+                _ => return Err(refused(format!("it said {answer:?}, which this program does not know"))),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(text: &[u8]) -> Result<Request, String> {
+        Request::read(&mut BufReader::new(text))
+    }
+
+    #[test]
+    fn what_is_asked_is_understood() {
+        for to in [&b"/srv/copy"[..], b"/a b\n%\xff"] {
+            let to = PathBuf::from(OsString::from_vec(to.to_vec()));
+            for incremental_from in [None, Some(to.clone())] {
+                let options = BackupOptions { rate: 7, held_log_max: 9, incremental_from };
+                let asked = Request { to: to.clone(), options };
+                assert_eq!(request(asked.write().as_bytes()), Ok(asked));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        let long = format!("{GREETING}\nbackup\nto /{}\n.\n", "a".repeat(LINE_MAX as usize));
+        let many = format!("{GREETING}\nbackup\n{}.\n", "rate 1\n".repeat(LINES_MAX + 1));
+        let begun = format!("{GREETING}\nbackup\n");
+        for (text, why) in [
+            (String::new(), "ended"),
+            ("seawall-control 2\nbackup\n.\n".into(), "speaks"),
+            (format!("{GREETING}\nrestore\n.\n"), "unknown request"),
+            (begun.clone(), "ended"),
+            (begun.clone() + ".\n", "no target"),
+            (begun.clone() + "to copy\n.\n", "absolute"),
+            (begun.clone() + "to /a%\n.\n", "escaped"),
+            (begun.clone() + "to /a%g0\n.\n", "escaped"),
+            (begun.clone() + "rate fast\n.\n", "no number"),
+            (begun + "colour red\n.\n", "unknown field"),
+            (long, "longer"),
+            (many, "more than"),
+        ] {
+            let error = request(text.as_bytes()).unwrap_err();
+            assert!(error.contains(why), "{why}: {error}");
+        }
+    }
+}
