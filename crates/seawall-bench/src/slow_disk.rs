@@ -112,6 +112,10 @@ impl Disk for SlowDisk {
         self.below.lock(file)
     }
 
+    fn lock_shared(&self, file: &Handle) -> Result<()> {
+        self.below.lock_shared(file)
+    }
+
     fn len(&self, file: &Handle) -> Result<u64> {
         self.below.len(file)
     }

@@ -31,6 +31,34 @@ fn put(dir: &Path, tree: &str, key: &str, value: &str) {
     seawall(dir, ["put", "db", tree, key, value, "--create"]).exits(0);
 }
 
+/// Commands that only read write nothing into a database that was closed, and go beside each other.
+#[test]
+fn reading_commands_leave_a_closed_database_as_it_is() {
+    let dir = scratch();
+    let dir = dir.path();
+    made(dir);
+    put(dir, "users", "ada", "1815");
+    let seen = || {
+        let files = std::fs::read_dir(dir.join("db")).unwrap().map(|entry| entry.unwrap().path());
+        let one = |path: PathBuf| {
+            (path.clone(), std::fs::metadata(&path).unwrap().modified().unwrap(), std::fs::read(path).unwrap())
+        };
+        let mut all: Vec<_> = files.map(one).collect();
+        all.sort();
+        all
+    };
+    let before = seen();
+    let beside = Database::open_read_only(dir.join("db")).unwrap();
+    assert_eq!(seawall(dir, ["get", "db", "users", "ada"]).exits(0).out, "1815\n");
+    assert_eq!(seawall(dir, ["scan", "db", "users", "--count"]).exits(0).out, "1\n");
+    seawall(dir, ["trees", "db"]).exits(0).shows("users");
+    seawall(dir, ["dump", "db", "--out", "dumped"]).exits(0);
+    seawall(dir, ["put", "db", "users", "eve", "1"]).exits(2).says("is open in another process");
+    drop(beside);
+    assert!(seen() == before);
+    seawall(dir, ["put", "db", "users", "eve", "1"]).exits(0);
+}
+
 #[test]
 fn entries_are_put_got_scanned_and_deleted() {
     let dir = scratch();

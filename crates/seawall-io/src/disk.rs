@@ -101,6 +101,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`IoErrorKind::Locked`] when another holds it.
     fn lock(&self, file: &Handle) -> Result<()>;
+    /// Locks the file against those that lock it with [`Disk::lock`], and not against others that lock it in this way. Does not wait. A disk
+    /// without shared locks locks it exclusively.
+    ///
+    /// # Errors
+    /// [`IoErrorKind::Locked`] when another holds it exclusively.
+    fn lock_shared(&self, file: &Handle) -> Result<()> {
+        self.lock(file)
+    }
     /// Length, bytes.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ mod os;
 mod prealloc;
 pub mod probe;
 mod process;
+mod read_only;
 mod stats;
 
 pub use buf::{AlignedBuf, Arena, BUFFER_ALIGN, IoBuf};
@@ -45,6 +46,7 @@ pub use os::limits::raise_descriptor_limit;
 pub use os::{Backend, BackendUnavailable, OsDisk, UnknownBackend};
 pub use prealloc::{FILLING, Fill, FillOptions, FillStep, STEP_BYTES, recycle, sweep};
 pub use process::{InUse, Process, ProcessGate};
+pub use read_only::ReadOnlyDisk;
 pub use stats::{CellSnapshot, IoSnapshot, IoStats};
 
 /// The README's example, tested.

@@ -459,7 +459,11 @@ impl Disk for SimDisk {
     }
 
     fn lock(&self, file: &Handle) -> Result<()> {
-        self.on_file(Call::Lock, file, (0, 0), |state, id, _| state.lock(id))
+        self.on_file(Call::Lock, file, (0, 0), |state, id, _| state.lock(id, false))
+    }
+
+    fn lock_shared(&self, file: &Handle) -> Result<()> {
+        self.on_file(Call::Lock, file, (0, 0), |state, id, _| state.lock(id, true))
     }
 
     fn len(&self, file: &Handle) -> Result<u64> {

@@ -89,6 +89,9 @@ impl Disk for Process {
     fn lock(&self, file: &Handle) -> Result<()> {
         self.alive(file.path(), |disk| disk.lock(file))
     }
+    fn lock_shared(&self, file: &Handle) -> Result<()> {
+        self.alive(file.path(), |disk| disk.lock_shared(file))
+    }
     fn len(&self, file: &Handle) -> Result<u64> {
         self.alive(file.path(), |disk| disk.len(file))
     }

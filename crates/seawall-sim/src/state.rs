@@ -19,7 +19,7 @@ use crate::trace::{Call, Trace, TraceEntry};
 use seawall_io::{
     Allocate, Completion, Create, IoError, IoErrorKind, OpenHow, Request, RequestKind, SyncHow, WriteHow,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -53,6 +53,13 @@ struct LateWrite {
     keeps_lock: bool,
 }
 
+/// Who holds the lock of a file: one handle, or several that share it.
+#[derive(Debug, Default)]
+struct Holders {
+    shared: bool,
+    handles: BTreeSet<u64>,
+}
+
 /// What an operation is asked about, for faults and trace.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct About<'a> {
@@ -77,8 +84,8 @@ pub(crate) struct State {
     next_inode: u64,
     files: BTreeMap<u64, SimFile>,
     open: BTreeMap<u64, OpenFile>,
-    /// Inode to the handle that holds its lock.
-    locks: BTreeMap<u64, u64>,
+    /// Inode to the handles that hold its lock.
+    locks: BTreeMap<u64, Holders>,
     late: Vec<LateWrite>,
     pub(crate) damage: Vec<Damage>,
 }
@@ -216,8 +223,11 @@ impl State {
 
     pub(crate) fn close(&mut self, id: u64) {
         if let Some(open) = self.open.remove(&id) {
-            if self.locks.get(&open.inode) == Some(&id) {
-                self.locks.remove(&open.inode);
+            if let Some(holders) = self.locks.get_mut(&open.inode) {
+                holders.handles.remove(&id);
+                if holders.handles.is_empty() {
+                    self.locks.remove(&open.inode);
+                }
             }
             self.forget_unreachable();
         }
@@ -309,9 +319,13 @@ impl State {
         self.file(id)
     }
 
-    pub(crate) fn lock(&mut self, id: u64) -> Answer<((), u64)> {
+    pub(crate) fn lock(&mut self, id: u64, shared: bool) -> Answer<((), u64)> {
         let inode = self.opened(id)?.inode;
-        if self.locks.get(&inode).is_some_and(|&holder| holder != id) {
+        let in_the_way =
+            |holders: &Holders| !(shared && holders.shared) && holders.handles.iter().any(|&holder| holder != id);
+        if let Some(holders) = self.locks.get_mut(&inode).filter(|holders| in_the_way(holders)) {
+            // A lock that is to be converted is given up first.
+            holders.handles.remove(&id);
             return Err(LOCKED);
         }
         let holds = |late: &LateWrite| late.inode == inode && late.keeps_lock;
@@ -321,7 +335,9 @@ impl State {
             }
             self.land(holds);
         }
-        self.locks.insert(inode, id);
+        let holders = self.locks.entry(inode).or_default();
+        holders.shared = shared;
+        holders.handles.insert(id);
         Ok(((), 0))
     }
 

@@ -152,6 +152,13 @@ fn suite(disk: &Arc<dyn Disk>, dir: &Path) -> Vec<String> {
     r.went("lock it elsewhere, renamed", d.lock(&two));
     drop(one);
     r.went("lock it when the other is closed", d.lock(&two));
+    let three = d.open(&at("renamed"), OpenHow::default()).unwrap();
+    r.went("share a lock that is exclusive", d.lock_shared(&three));
+    r.went("make it a shared one", d.lock_shared(&two));
+    r.went("share it", d.lock_shared(&three));
+    r.went("lock what is shared", d.lock(&two));
+    drop(three);
+    r.went("lock it when nobody shares it", d.lock(&two));
 
     // Requests in flight.
     let file = r.went("create", d.open(&at("requests"), new)).unwrap();

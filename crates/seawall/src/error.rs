@@ -182,6 +182,11 @@ pub enum Error {
         /// The file that is locked.
         path: PathBuf,
     },
+    /// The database was not closed, or is not whole, so that it cannot be opened without writing.
+    NeedsRecovery {
+        /// The database.
+        path: PathBuf,
+    },
     /// The directory holds a backup, which is restored and not opened.
     IsABackup {
         /// The directory.
@@ -330,7 +335,13 @@ impl fmt::Display for Error {
             ),
             Self::Locked { path } => write!(
                 f,
-                "{path} is open in another process: exactly one may have it open. Close the other first",
+                "{path} is open in another process: one may have it open, or several that opened it read-only. Close the other first",
+                path = path.display()
+            ),
+            Self::NeedsRecovery { path } => write!(
+                f,
+                "{path} was not closed, and to open it read-only there must be nothing to recover: open it for writing once, which recovers it, and \
+         close it",
                 path = path.display()
             ),
             Self::IsABackup { path } => write!(
@@ -604,21 +615,43 @@ impl Default for Health {
 }
 
 impl Health {
+    /// Of a database that is opened read-only: every change fails, and nothing has.
+    pub fn read_only() -> Self {
+        let health = Self::default();
+        let why = "the database was opened read-only; Database::open opens it for writing".to_owned();
+        drop(health.poison(Error::ReadOnly { why }));
+        health
+    }
+
+    /// Whether the database was opened read-only.
+    pub fn is_read_only(&self) -> bool {
+        self.first.get().is_some_and(|first| matches!(**first, Error::ReadOnly { .. }))
+    }
+
+    /// For calls that only read, and need a database that no failure has stopped.
+    ///
+    /// # Errors
+    /// As [`Health::check`], but not for a database that was opened read-only.
+    pub fn check_for_reads(&self) -> Result<()> {
+        if self.is_read_only() { Ok(()) } else { self.check() }
+    }
+
     /// Remembers the first failure; returns the error for whoever met it.
     pub fn poison(&self, error: Error) -> Error {
         Self::stopped(self.first.get_or_init(|| Arc::new(error)))
     }
 
     /// # Errors
-    /// [`Error::Poisoned`] with the first failure, if there was one; [`Error::ShutDown`] after a shutdown.
+    /// [`Error::Poisoned`] with the first failure, if there was one; [`Error::ShutDown`] after a shutdown; [`Error::ReadOnly`].
     pub fn check(&self) -> Result<()> {
         self.first.get().map_or(Ok(()), |first| Err(Self::stopped(first)))
     }
 
-    /// What a call is told that meets it: a shutdown is no failure, and there is nothing to repair.
+    /// What a call is told that meets it: a shutdown and a read-only opening are no failures, and there is nothing to repair.
     fn stopped(first: &Arc<Error>) -> Error {
-        match **first {
+        match &**first {
             Error::ShutDown => Error::ShutDown,
+            Error::ReadOnly { why } => Error::ReadOnly { why: why.clone() },
             _ => Error::Poisoned { first_error: first.clone() },
         }
     }

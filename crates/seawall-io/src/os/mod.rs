@@ -117,6 +117,19 @@ impl OsDisk {
     fn errno(op: Op, path: &Path, errno: Errno) -> IoError {
         IoError::os(op, path, errno.raw_os_error())
     }
+
+    /// Locks a file, without waiting.
+    fn flock(file: &Handle, how: FlockOperation) -> Result<()> {
+        let fd = file.fd(Op::Open)?;
+        match uninterrupted(|| match rustix::fs::flock(fd, how) {
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            answer => answer.map(|()| true),
+        }) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(IoError::new(Op::Open, file.path(), IoErrorKind::Locked)),
+            Err(e) => Err(Self::errno(Op::Open, file.path(), e)),
+        }
+    }
 }
 
 /// Repeats a system call while it is interrupted.
@@ -197,15 +210,11 @@ impl Disk for OsDisk {
     }
 
     fn lock(&self, file: &Handle) -> Result<()> {
-        let fd = file.fd(Op::Open)?;
-        match uninterrupted(|| match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => Ok(false),
-            answer => answer.map(|()| true),
-        }) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(IoError::new(Op::Open, file.path(), IoErrorKind::Locked)),
-            Err(e) => Err(Self::errno(Op::Open, file.path(), e)),
-        }
+        Self::flock(file, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn lock_shared(&self, file: &Handle) -> Result<()> {
+        Self::flock(file, FlockOperation::NonBlockingLockShared)
     }
 
     fn len(&self, file: &Handle) -> Result<u64> {

@@ -233,6 +233,9 @@ impl Disk for FaultyDisk {
     fn lock(&self, file: &Handle) -> Result<()> {
         self.inner.lock(file)
     }
+    fn lock_shared(&self, file: &Handle) -> Result<()> {
+        self.inner.lock_shared(file)
+    }
     fn len(&self, file: &Handle) -> Result<u64> {
         self.inner.len(file)
     }

@@ -96,7 +96,7 @@ impl State {
                     how,
                     open: open.how,
                     due_op: 0,
-                    keeps_lock: self.locks.get(&open.inode) == Some(&id),
+                    keeps_lock: self.locks.get(&open.inode).is_some_and(|holders| holders.handles.contains(&id)),
                 })
             })
             .filter(|late| late.open.write && self.check_late(late))

@@ -150,7 +150,8 @@ impl Pool {
         Self::new(disk, config, control, log, health, Create::New)
     }
 
-    /// Opens the pool of an existing database. [`Pool::recover_doublewrite`] comes before anything is read.
+    /// Opens the pool of an existing database. [`Pool::recover_doublewrite`] comes before anything is read. With the health of a read-only database,
+    /// whose predecessor has closed it, nothing is made durable or recovered.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when the sizes make no sense; [`Error::Locked`]; the disk's refusal.
@@ -185,10 +186,11 @@ impl Pool {
         let options = FileOptions::new(FileClass::Data, config.method).create(create).stats(&config.stats);
         let data = File::open(disk.clone(), &config.dir.join(DATA_FILE), options).map_err(open_error)?;
         while_locked(&*config.clock, || data.lock().map_err(open_error))?;
-        let doublewrite = Doublewrite::open(&disk, &config, create)?;
+        // A database that was closed has nothing in it, and one that is opened read-only writes nothing into it.
+        let doublewrite = if health.is_read_only() { None } else { Doublewrite::open(&disk, &config, create)? };
         if create == Create::New {
             disk.sync_dir(&config.dir)?;
-        } else {
+        } else if !health.is_read_only() {
             // What a killed predecessor wrote can be read, and need not be durable: no barrier of ours would know of
             // it, and the areas of its doublewrite file may still be needed.
             data.sync(Cause::Recovery)?;

@@ -160,6 +160,9 @@ impl Work {
     }
 
     pub(super) fn step(&self, task: Task) -> Result<bool> {
+        if self.engine.health().is_read_only() {
+            return Ok(false);
+        }
         match task {
             Task::Log => self.flush_if_due().and_then(|()| self.engine.log().tend()),
             Task::Clean => self.engine.pool().clean_step().map(|progress| progress.more),
@@ -225,6 +228,9 @@ impl Work {
     pub(super) fn close(&self) -> Result<()> {
         for loser in self.losers.lock().iter_mut() {
             loser.keep();
+        }
+        if self.engine.health().is_read_only() {
+            return Ok(());
         }
         self.engine.health().check()?;
         self.engine.pool().close()

@@ -192,8 +192,8 @@ fn all(work: &Work, last: bool) -> Result<Found> {
     let unquiet = || engine.log().head() != head;
     // Then what is on the disk is what is meant. In a database stopped by a failed write it is not: a page may be torn there, or as it was long ago
     // because the device has lost what it could not flush. The next opening restores it.
-    let written = engine.pool().flush_all().is_ok();
-    engine.health().check()?;
+    let written = engine.health().is_read_only() || engine.pool().flush_all().is_ok();
+    engine.health().check_for_reads()?;
     let mut look =
         Look { engine, names: BTreeMap::new(), found: Vec::new(), values: HashSet::new(), unclear: HashSet::new() };
     let mut check = engine.space.check()?;
@@ -214,7 +214,7 @@ fn all(work: &Work, last: bool) -> Result<Found> {
     found.sort_by_key(|f| (f.part, f.page));
     found.dedup();
     // A write may have failed since.
-    engine.health().check()?;
+    engine.health().check_for_reads()?;
     Ok(Found { findings: found, unquiet: unquiet() })
 }
 

@@ -574,6 +574,12 @@ impl Database {
         stepped.map(|more| more || told)
     }
 
+    /// Whether it was opened by [`Database::open_read_only`].
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.inner.engine().health().is_read_only()
+    }
+
     /// The directory.
     #[must_use]
     pub fn path(&self) -> &std::path::Path {

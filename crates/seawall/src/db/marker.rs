@@ -55,6 +55,24 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
     }
 }
 
+/// The same without changing anything: for an opening that only reads.
+///
+/// # Errors
+/// [`Error::NotADatabase`]; [`Error::NeedsRecovery`] for one whose making was interrupted.
+pub(super) fn look_only(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    let names = disk.list(dir)?;
+    let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
+    backup::refuse(dir, has)?;
+    match (has(CONTROL_FILE), has(MARKER)) {
+        (true, false) => Ok(()),
+        (_, true) => Err(Error::NeedsRecovery { path: dir.into() }),
+        (false, false) => {
+            let why = format!("it has no file {CONTROL_FILE:?}");
+            Err(Error::NotADatabase { path: dir.into(), why })
+        }
+    }
+}
+
 /// Whether the control block says that the database was made to the end.
 fn is_whole(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
     match Control::open(disk.clone(), &dir.join(CONTROL_FILE), &Arc::new(IoStats::new())) {

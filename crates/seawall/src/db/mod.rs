@@ -24,6 +24,7 @@ mod outside;
 mod owned_cursor;
 pub mod publish;
 mod ranges;
+mod read_only;
 mod restart;
 mod set;
 mod shrink;

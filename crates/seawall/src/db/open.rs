@@ -8,6 +8,7 @@
 //!
 //! 1. `marker` says what a directory holds, and who may make a database there.
 //! 2. Recovery's order is in `recovery`.
+//! 3. An opening that writes nothing is in `read_only`.
 
 use super::background::{Background, Threads, Work, nanos};
 use super::calibrate;
@@ -176,17 +177,23 @@ impl Database {
 }
 
 /// A database on its way to being open.
-struct Opening {
-    env: Env,
-    path: std::path::PathBuf,
-    space: Arc<Space>,
-    undo: UndoStore,
-    next_txn: TxnId,
-    open: Vec<OpenStream>,
+pub(super) struct Opening {
+    pub(super) env: Env,
+    pub(super) path: std::path::PathBuf,
+    pub(super) space: Arc<Space>,
+    pub(super) undo: UndoStore,
+    pub(super) next_txn: TxnId,
+    pub(super) open: Vec<OpenStream>,
 }
 
 impl Opening {
-    fn log_config(env: &Env, path: &Path, options: &Options, block: &ControlBlock, stats: &Arc<IoStats>) -> LogConfig {
+    pub(super) fn log_config(
+        env: &Env,
+        path: &Path,
+        options: &Options,
+        block: &ControlBlock,
+        stats: &Arc<IoStats>,
+    ) -> LogConfig {
         let dir = options.log_dir_of(path);
         LogConfig {
             method: method(options.log_flush_method(), env, &dir),
@@ -204,7 +211,7 @@ impl Opening {
         }
     }
 
-    fn pool_config(
+    pub(super) fn pool_config(
         env: &Env,
         path: &Path,
         options: &Options,
@@ -344,7 +351,7 @@ impl Opening {
         Ok(Self { env, path: path.into(), space, undo, next_txn: TxnId(next), open })
     }
 
-    fn finish(self, options: Options, in_use: InUse) -> Result<Database> {
+    pub(super) fn finish(self, options: Options, in_use: InUse) -> Result<Database> {
         let Self { env, path, space, undo, next_txn, open } = self;
         let active = ActiveSet::new(env.clock.clone());
         let forgotten = |stream: &&OpenStream| {
@@ -395,6 +402,7 @@ impl Opening {
         engine.pool().set_prefetch_window(options.prefetch_window());
         let work = Arc::new(Work::new(engine, losers, &options));
         let threads = match env.background {
+            _ if work.engine.health().is_read_only() => None,
             Background::Steps => None,
             Background::Threads => Some(Threads::start(&work).map_err(|e| no_thread(&path, &e))?),
         };
@@ -405,7 +413,7 @@ impl Opening {
     }
 }
 
-fn forked_in_use() -> Error {
+pub(super) fn forked_in_use() -> Error {
     let why = "this process was forked from one that had a database open: threads that were not copied still stand in the queues of its locks, so that \
                its own might wait for ever. Fork before any database is opened (or after all are closed), or execute a program in the child";
     Error::Usage(why.into())

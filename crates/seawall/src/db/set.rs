@@ -82,10 +82,11 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::NoSpace`] before anything is done when the disk has too little room, or when it fills up meanwhile: what was made stays.
-    /// [`Error::Usage`] when no file of pages can be that large.
+    /// [`Error::Usage`] when no file of pages can be that large. [`Error::Poisoned`], [`Error::ReadOnly`].
     pub fn grow(&self, bytes: u64) -> Result<u64> {
         self.here()?;
         let pool = self.inner.engine().pool();
+        pool.health().check()?;
         let page_bytes = pool.page_bytes() as u64;
         let size = || u64::from(pool.file_pages()) * page_bytes;
         let wanted = bytes.checked_next_multiple_of(GROW_UNIT_BYTES);

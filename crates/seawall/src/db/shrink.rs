@@ -81,6 +81,7 @@ impl Database {
     /// As [`Database::shrink`].
     pub fn shrink_with(&self, mut go_on: impl FnMut(&ShrinkProgress) -> ControlFlow<()>) -> Result<Shrunk> {
         let engine = &**self.inner.engine();
+        engine.health().check()?;
         let before_bytes = engine.pool().data_file().len();
         let mut work = Shrinking { db: self, engine, done: ShrinkProgress::default(), broken_off: false };
         work.run(&mut |done| go_on(done).is_break())?;

@@ -333,6 +333,20 @@ impl Log {
         Ok(log)
     }
 
+    /// The log of a database that is opened read-only and was closed at `end`: no file is opened, and `health` admits nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub fn open_read_only(disk: Arc<dyn Disk>, config: LogConfig, health: Arc<Health>, end: Lsn) -> Result<Self> {
+        debug_assert!(health.is_read_only(), "nothing is appended to it");
+        let config = LogConfig { buffer_bytes: 4 * MTR_BYTES_MAX, ..config };
+        config.check()?;
+        let floor = end.0 & !(config.block_bytes as u64 - 1);
+        let prefix = vec![0; (end.0 - floor) as usize];
+        let shelf = Arc::new(Shelf::new(disk.clone(), &config.dir, How::of(&config)));
+        Ok(Self::start(disk, config, health, end.0, end.0, &prefix, (shelf, BTreeSet::new()), None))
+    }
+
     #[allow(clippy::too_many_arguments)] // one caller for each way to begin
     fn start(
         disk: Arc<dyn Disk>,

@@ -118,6 +118,9 @@ impl Disk for Doomed {
     fn lock(&self, file: &Handle) -> Result<()> {
         self.alive().lock(file)
     }
+    fn lock_shared(&self, file: &Handle) -> Result<()> {
+        self.alive().lock_shared(file)
+    }
     fn len(&self, file: &Handle) -> Result<u64> {
         self.alive().len(file)
     }

@@ -38,7 +38,7 @@ pub(crate) fn dump(args: &DumpArgs, stop: &AtomicBool) -> Outcome {
     if to_stdout && std::io::stdout().is_terminal() {
         return Err("a dump is no text: send it into a file or a pipe, or name a file with --out".into());
     }
-    let db = args.place.open()?;
+    let db = args.place.open_to_read()?;
     // Before a file is made for them.
     trees_of(&db, &args.trees)?;
     let dumped = if to_stdout {

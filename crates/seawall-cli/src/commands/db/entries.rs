@@ -49,7 +49,7 @@ pub(crate) struct TreesArgs {
 }
 
 pub(crate) fn trees(args: &TreesArgs) -> Outcome {
-    let db = args.place.open()?;
+    let db = args.place.open_to_read()?;
     let mut text = String::new();
     let mut list = Vec::new();
     for name in db.trees()? {
@@ -90,7 +90,7 @@ pub(crate) struct GetArgs {
 
 pub(crate) fn get(args: &GetArgs) -> Outcome {
     let key = args.notation.read(&args.key)?;
-    let db = args.place.open()?;
+    let db = args.place.open_to_read()?;
     let tree = db.open_tree(&args.tree)?;
     let value = db.begin()?.get(&tree, &key)?;
     drop(tree);
@@ -250,7 +250,7 @@ impl ScanArgs {
 
 pub(crate) fn scan(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
     let range = args.range()?;
-    let db = args.place.open()?;
+    let db = args.place.open_to_read()?;
     let tree = db.open_tree(&args.tree)?;
     let ended = scan_tree(args, &db, &tree, range, stop)?;
     drop(tree);

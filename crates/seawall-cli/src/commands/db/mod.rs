@@ -105,13 +105,24 @@ impl Place {
         self.open_or_make()
     }
 
+    /// Opens the database that is there for a command that only reads: without writing if it was closed.
+    pub(crate) fn open_to_read(&self) -> seawall::Result<Database> {
+        must_be_database(&self.dir)?;
+        match Database::open_read_only_with(&self.dir, self.flags.options()?) {
+            Err(Error::NeedsRecovery { .. }) => self.open_or_make(),
+            opened => opened.inspect(Self::warn),
+        }
+    }
+
     /// Opens it, or makes one.
     pub(crate) fn open_or_make(&self) -> seawall::Result<Database> {
-        let db = Database::open_with(&self.dir, self.flags.options()?)?;
+        Database::open_with(&self.dir, self.flags.options()?).inspect(Self::warn)
+    }
+
+    fn warn(db: &Database) {
         for warning in db.options().warnings(&seawall::MemoryLimit::read()) {
             note(format_args!("seawall: {warning}"));
         }
-        Ok(db)
     }
 }
 
