@@ -139,6 +139,7 @@ goals: goals-build
 goals-build: need-rust need-peers
 	@dpkg -s $(GOALS_PACKAGES) >/dev/null 2>&1 || scripts/apt-install $(GOALS_PACKAGES)
 	$(CARGO) build --release --locked -p seawall-cli --features peers
+	$(CARGO) build --release --locked -p seawall --example instructions
 	@# The build just before keeps the disk busy: let it settle.
 	sync
 

@@ -17,6 +17,8 @@ use std::str::FromStr;
 pub const KEY_BYTES: usize = 16;
 /// Zipf's exponent of the mixed workload: that of YCSB.
 pub const ZIPF_EXPONENT: f64 = 0.99;
+/// Rows of a short range.
+pub const SHORT_RANGE: u64 = 10;
 
 /// What each thread does, again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,11 +39,13 @@ pub enum Workload {
     Commit,
     /// Reads and updates, half and half, of keys by Zipf's law.
     Mixed,
+    /// Reads [`SHORT_RANGE`] rows from a key on, uniformly at random.
+    ShortRange,
 }
 
 impl Workload {
     /// All, in the order of the documentation.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::LoadSequential,
         Self::LoadRandom,
         Self::PointRead,
@@ -50,6 +54,7 @@ impl Workload {
         Self::ReadModifyWrite,
         Self::Commit,
         Self::Mixed,
+        Self::ShortRange,
     ];
 
     /// The name on the command line and in results.
@@ -64,6 +69,7 @@ impl Workload {
             Self::ReadModifyWrite => "read-modify-write",
             Self::Commit => "commit",
             Self::Mixed => "mixed",
+            Self::ShortRange => "short-range",
         }
     }
 

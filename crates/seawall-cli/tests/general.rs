@@ -4,7 +4,7 @@ mod common;
 
 use common::{scratch, seawall};
 
-const COMMANDS: [&[&str]; 29] = [
+const COMMANDS: [&[&str]; 30] = [
     &[],
     &["lab"],
     &["lab", "diff"],
@@ -34,6 +34,7 @@ const COMMANDS: [&[&str]; 29] = [
     &["check"],
     &["bench"],
     &["bench", "kv"],
+    &["bench", "bulk"],
 ];
 
 #[test]

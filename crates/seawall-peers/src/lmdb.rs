@@ -5,7 +5,7 @@
 //! - flushed: no flag, two flushes a commit. written: `MDB_NOSYNC`, pages are written at each commit and not flushed. deferred:
 //!   `MDB_WRITEMAP | MDB_MAPASYNC`, pages are changed in the map, and a thread flushes each second.
 //! - One writer at a time: write transactions wait for each other when they begin, and never conflict.
-//! - One read transaction per session, reset and renewed; `MDB_NOTLS`, because a session is not a thread.
+//! - One read transaction and one cursor per session, reset and renewed; `MDB_NOTLS`, because a session is not a thread.
 //! - A load that need not be durable sets `MDB_NOSYNC` while it commits. The flag is the environment's, so that nobody else may commit
 //!   meanwhile: such a load holds `commits` exclusively, every other writer shares it.
 //! - A single table is the environment's own; several are named.
@@ -181,8 +181,8 @@ impl Session for Work<'_> {
     }
 
     fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
-        let txn = self.reader.renew()?;
-        let mut cursor = txn.cursor(self.store.tables[0])?;
+        let mut txn = self.reader.renew()?;
+        let mut cursor = txn.kept_cursor(self.store.tables[0])?;
         let mut go = Go::AtLeast(from);
         for seen in 0..rows {
             let Some((key, value)) = cursor.go(&go)? else { return Ok(seen) };

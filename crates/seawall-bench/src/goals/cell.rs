@@ -35,7 +35,16 @@ pub enum Tool {
     Restart,
     /// `seawall bench scan`.
     Scan,
+    /// `seawall bench bulk`.
+    Bulk,
+    /// The example `instructions` of the crate `seawall`, which counts by callgrind.
+    Instructions,
 }
+
+/// The example of [`Tool::Instructions`], beside the `seawall` command.
+pub const INSTRUCTIONS: &str = "examples/instructions";
+/// Its kinds of operations.
+pub const KINDS: [&str; 7] = ["empty", "read", "probe", "update", "locked-update", "locked-scan", "append"];
 
 /// Point readers alone, as a workload of [`Tool::Scan`]; after a query and a plus, beside one thread that scans.
 pub const POINTS: &str = "points";
@@ -128,7 +137,7 @@ impl Cell {
     /// Whether the workload itself makes the rows.
     #[must_use]
     pub fn loads(&self) -> bool {
-        self.workload.starts_with("load-")
+        self.tool == Tool::Bulk || self.workload.starts_with("load-")
     }
 
     /// Whether a library of another project is measured.
@@ -150,6 +159,9 @@ impl Cell {
             Tool::Fio => format!("fio-{}", self.data_mib()),
             Tool::Tpcc => format!("tpcc-{}-{}", self.store, self.keys),
             Tool::Restart => format!("restart-{}-{}", self.keys, self.log_mib),
+            Tool::Bulk => format!("bulk-{}", self.workload),
+            // It works in memory and a directory of its own.
+            Tool::Instructions => format!("instructions-{}", self.workload),
             Tool::Kv | Tool::Callgrind if self.loads() => format!("{}-{}", self.workload, self.store),
             Tool::Kv | Tool::Callgrind | Tool::Scan => format!("kv-{}-{}-{}", self.store, self.keys, self.value_size),
         }
@@ -164,8 +176,15 @@ impl Cell {
     /// Arguments of `seawall` that measure it in `dir`. `ops`: so many operations instead of a time.
     #[must_use]
     pub fn arguments(&self, dir: &Path, ops: Option<u64>) -> Vec<String> {
+        if self.tool == Tool::Instructions {
+            return vec!["count".into(), self.workload.clone()];
+        }
         let mut args = self.common(dir);
         if self.tool == Tool::Restart {
+            return args;
+        }
+        if self.tool == Tool::Bulk {
+            args.extend(["--duration".into(), format!("{}ms", (self.seconds * 1000.0).round())]);
             return args;
         }
         match ops {
@@ -205,7 +224,7 @@ impl Cell {
                 ..self.clone()
             }
             .preparation(dir),
-            Tool::Restart | Tool::Fio => None,
+            Tool::Restart | Tool::Fio | Tool::Bulk | Tool::Instructions => None,
             Tool::Kv | Tool::Callgrind if self.loads() => None,
             Tool::Kv | Tool::Callgrind | Tool::Tpcc | Tool::Scan => {
                 let mut args = self.common(dir);
@@ -236,7 +255,14 @@ impl Cell {
                 add("--tree", self.order.map_or("", Order::name).into());
                 self.queries(&mut add);
             }
-            Tool::Kv | Tool::Callgrind | Tool::Fio => {
+            Tool::Bulk => {
+                add("bulk", "--json".into());
+                add("--task", self.workload.clone());
+                add("--keys", self.keys.to_string());
+                add("--value-size", self.value_size.to_string());
+                add("--threads", self.threads.to_string());
+            }
+            Tool::Kv | Tool::Callgrind | Tool::Fio | Tool::Instructions => {
                 add("kv", "--json".into());
                 add("--workload", self.workload.clone());
                 add("--keys", self.keys.to_string());
@@ -245,7 +271,7 @@ impl Cell {
         }
         add("--dir", dir.display().to_string());
         add("--pool", format!("{}M", self.pool_mib));
-        if self.tool == Tool::Restart {
+        if matches!(self.tool, Tool::Restart | Tool::Bulk) {
             return args;
         }
         add("--store", self.store.clone());

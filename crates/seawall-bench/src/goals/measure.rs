@@ -3,7 +3,7 @@
 //! 1. The machine is quiet before, or at least was waited for; what others used meanwhile is recorded.
 //! 2. A figure that is not in a result is missing, never zero.
 
-use super::cell::{CALLGRIND_OPS, Cell, DiskKind, Tool};
+use super::cell::{CALLGRIND_OPS, Cell, DiskKind, INSTRUCTIONS, Tool};
 use super::disks::{Disks, delayed_calls};
 use super::process::{self, ProcessError, Said};
 use crate::scan::fio;
@@ -151,7 +151,7 @@ impl Bench<'_> {
         self.wait_for_quiet()?;
         let limit = BESIDE_WINDOW + Duration::from_secs_f64(cell.seconds + cell.warm_up_seconds);
         let result = match cell.tool {
-            Tool::Kv | Tool::Tpcc | Tool::Restart | Tool::Scan => {
+            Tool::Kv | Tool::Tpcc | Tool::Restart | Tool::Scan | Tool::Bulk => {
                 let mut command = Command::new(&self.exe);
                 command.args(cell.arguments(&dir, None)).envs(environment);
                 let said = process::run(command, limit, self.stop)?;
@@ -162,6 +162,7 @@ impl Bench<'_> {
             }
             Tool::Fio => self.fio(cell, &dir, limit),
             Tool::Callgrind => self.callgrind(cell, &dir, limit),
+            Tool::Instructions => self.instructions(cell, &dir, limit),
         };
         if cell.loads() || cell.tool == Tool::Restart {
             self.disks.remove(&dir)?;
@@ -192,6 +193,24 @@ impl Bench<'_> {
         fio_result(&said.out, cell).map_err(ProcessError::Failed)
     }
 
+    /// Instructions of an operation, as the example `instructions` counts them.
+    fn instructions(&self, cell: &Cell, dir: &Path, limit: Duration) -> Result<Measured, ProcessError> {
+        let mut counting = Command::new(instructions_beside(&self.exe));
+        counting.args(cell.arguments(dir, None));
+        let said = process::run(counting, limit, self.stop)?;
+        let count = said.out.trim().parse::<f64>();
+        let count =
+            count.map_err(|e| ProcessError::Failed(format!("{:?} is no count of instructions: {e}", said.out)))?;
+        let machine = serde_json::to_value(crate::run::cell::machine(self.exe.parent().unwrap_or(dir)));
+        Ok(Measured {
+            figures: [("instructions_per_op".to_owned(), count)].into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            machine: machine.unwrap_or_default(),
+            commit: crate::run::cell::commit(),
+            ..Measured::default()
+        })
+    }
+
     /// Instructions of an operation: what a longer run needs beyond a shorter one.
     fn callgrind(&self, cell: &Cell, dir: &Path, limit: Duration) -> Result<Measured, ProcessError> {
         let mut collected = [0.0; 2];
@@ -211,6 +230,12 @@ impl Bench<'_> {
         measured.foreign_cpu_cores = 0.0;
         Ok(measured)
     }
+}
+
+/// The example that counts instructions, of the same build as the command.
+#[must_use]
+pub fn instructions_beside(exe: &Path) -> PathBuf {
+    exe.parent().unwrap_or(Path::new(".")).join(INSTRUCTIONS)
 }
 
 /// A delay that was asked for and reached nothing would compare a slow disk with a fast one.

@@ -3,7 +3,8 @@
 //! 1. What is not known (a name, a store, a combination) is an error that says where, never passed over.
 //! 2. Two goals that need the same figure share one [`Cell`]: cells are compared by what is measured, not by who asked.
 
-use super::cell::{Cell, DiskKind, Tool};
+use super::cell::{Cell, DiskKind, KINDS, Tool};
+use crate::bulk::Task;
 use crate::scan::Order;
 use crate::scan::fio::Pattern;
 use serde::Deserialize;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 pub const GOALS: &str = include_str!("../../goals.toml");
 
 /// Workloads of `bench kv`.
-const WORKLOADS: [&str; 8] = [
+const WORKLOADS: [&str; 9] = [
     "load-sequential",
     "load-random",
     "point-read",
@@ -22,6 +23,7 @@ const WORKLOADS: [&str; 8] = [
     "read-modify-write",
     "commit",
     "mixed",
+    "short-range",
 ];
 /// Stores that can be measured.
 pub const STORES: [&str; 8] = ["seawall", "raw", "rocksdb", "lmdb", "sqlite", "wiredtiger", "redb", "fjall"];
@@ -527,10 +529,12 @@ fn check(cell: &Cell) -> Result<(), String> {
         Tool::Fio => one_of("workload", &cell.workload, &["random-read"])?,
         Tool::Restart => one_of("workload", &cell.workload, &["restart"])?,
         Tool::Scan => cell.check_scan()?,
+        Tool::Bulk => cell.workload.parse::<Task>().map(drop)?,
+        Tool::Instructions => one_of("kind of operation", &cell.workload, &KINDS)?,
     }
     match cell.tool {
         Tool::Fio => one_of("store", &cell.store, &["fio"])?,
-        Tool::Restart => one_of("store", &cell.store, &[SUBJECT])?,
+        Tool::Restart | Tool::Bulk | Tool::Instructions => one_of("store", &cell.store, &[SUBJECT])?,
         Tool::Kv | Tool::Callgrind | Tool::Tpcc | Tool::Scan => one_of("store", &cell.store, &STORES)?,
     }
     one_of("durability", &cell.durability, &DURABILITIES)?;

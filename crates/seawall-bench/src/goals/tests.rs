@@ -186,6 +186,33 @@ fn a_cell_becomes_a_command() {
 }
 
 #[test]
+fn what_only_seawall_is_asked_becomes_a_command() {
+    let build = goal_named("build-tree/put-many");
+    let words = |cell: &Cell| cell.arguments(Path::new("/d"), None).join(" ");
+    let [ours, theirs] = [build.ours.cell, build.theirs.unwrap().cell];
+    for (cell, task) in [(&ours, "build-tree"), (&theirs, "put-many")] {
+        let text = words(cell);
+        assert!(text.starts_with(&format!("bench bulk --json --task {task} --keys 1000000")), "{text}");
+        assert!(cell.loads() && cell.preparation(Path::new("/d")).is_none(), "made anew each time");
+    }
+    let index = goal_named("index-beside/alone");
+    assert_eq!(index.ours.cell, index.theirs.unwrap().cell, "both rates are of one run");
+    assert!(words(&index.ours.cell).contains("--threads 16"));
+    let probe = goal_named("instructions-probe").ours.cell;
+    assert_eq!((probe.tool, words(&probe)), (Tool::Instructions, "count probe".into()));
+}
+
+/// The example that counts, whose kinds are named here too.
+#[test]
+fn kinds_of_operations_are_those_of_the_example() {
+    let example = include_str!("../../../seawall/examples/instructions.rs");
+    let kinds = example.split_once("const KINDS").unwrap().1.split_once("];").unwrap().0;
+    let named: Vec<&str> =
+        kinds.lines().filter_map(|line| line.trim().strip_prefix("(\"")?.split('"').next()).collect();
+    assert_eq!(named, super::cell::KINDS);
+}
+
+#[test]
 fn a_scan_becomes_a_command_and_fio_reads_the_same_file() {
     let words = |cell: &Cell| cell.arguments(Path::new("/d"), None).join(" ");
     let goal = goal_named("scan-fragmented-16/fio");

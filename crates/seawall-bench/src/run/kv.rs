@@ -18,7 +18,7 @@ use crate::fold::Folded;
 use crate::observe::{Observer, drop_page_cache};
 use crate::results::{CellResult, Load};
 use crate::store::{Error, Result, Session, Settings, Store};
-use crate::workload::{KEY_BYTES, Keys, Permutation, Values, Workload, key, thread_rng};
+use crate::workload::{KEY_BYTES, Keys, Permutation, SHORT_RANGE, Values, Workload, key, thread_rng};
 use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use seawall_lab::run::Progress;
@@ -108,6 +108,9 @@ impl KvRun {
                 "--reuse: {} measures the load itself and needs an empty directory",
                 self.workload
             ));
+        }
+        if self.workload == Workload::ShortRange && keys < SHORT_RANGE {
+            return refused(format!("--keys {keys}: a short range has {SHORT_RANGE} rows; give at least as many"));
         }
         let data = keys.saturating_mul(value_size);
         if self.workload == Workload::PointReadCold && data < pool_bytes.saturating_mul(COLD_FACTOR) {
@@ -295,7 +298,10 @@ struct Client {
 impl Client {
     fn new(run: &KvRun, thread: usize) -> Result<Self> {
         let seed = run.cell.seed;
-        let keys = Keys::new(run.workload, run.cell.keys, seed).map_err(|why| Error::failed(BENCH, why))?;
+        // A range must find all its rows.
+        let behind = if run.workload == Workload::ShortRange { SHORT_RANGE - 1 } else { 0 };
+        let drawn = run.cell.keys.saturating_sub(behind);
+        let keys = Keys::new(run.workload, drawn, seed).map_err(|why| Error::failed(BENCH, why))?;
         let values = Values::new(run.cell.value_size as usize, seed);
         let rng = thread_rng(seed, thread);
         Ok(Self {
@@ -315,14 +321,16 @@ impl Client {
             self.number = self.keys.draw(&mut self.rng);
             self.writes = match self.workload {
                 Workload::Mixed => self.rng.random(),
-                workload => !matches!(workload, Workload::PointRead | Workload::PointReadCold),
+                workload => !matches!(workload, Workload::PointRead | Workload::PointReadCold | Workload::ShortRange),
             };
             if self.writes {
                 self.values.fill(&mut self.value, &mut self.rng);
             }
         }
         let row = key(self.number);
-        let done = if !self.writes {
+        let done = if self.workload == Workload::ShortRange {
+            self.read_range(session, &row)
+        } else if !self.writes {
             self.read(session, &row)
         } else if self.workload == Workload::ReadModifyWrite {
             let (value, size) = (&self.value, self.value.len());
@@ -347,6 +355,25 @@ impl Client {
         let mut found = 0;
         session.get(row, &mut |value| found = std::hint::black_box(value).len())?;
         if found == size { Ok(()) } else { Err(wrong(row, found, size)) }
+    }
+
+    fn read_range(&self, session: &mut dyn Session, row: &[u8]) -> Result<()> {
+        let size = self.values.size();
+        // A wrong value is kept and told afterwards: a visit cannot fail.
+        let mut found = size;
+        let mut visit = |_: &[u8], value: &[u8]| {
+            let len = std::hint::black_box(value).len();
+            found = if len == size { found } else { len };
+        };
+        let seen = session.scan(row, SHORT_RANGE, &mut visit)?;
+        if found != size {
+            return Err(wrong(row, found, size));
+        }
+        if seen != SHORT_RANGE {
+            let row = String::from_utf8_lossy(row);
+            return Err(Error::failed(BENCH, format!("{seen} of {SHORT_RANGE} rows from key {row} on are there")));
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::slow_disk::SlowDisk;
 use crate::store::{About, Durability, Error, Result, Session, Settings, Store, Tx, Visit};
 use seawall::{
-    Cursor, CursorOptions, Database, Env, Isolation, OnConflict, Options, Seek, Transaction, Tree, TxOptions,
+    Cursor, CursorOptions, Database, Env, Isolation, OnConflict, Options, OwnedCursor, Seek, Transaction, Tree,
+    TxOptions,
 };
 use std::sync::Arc;
 
@@ -81,7 +82,8 @@ impl Store for Seawall {
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Work { store: self, key: Vec::new(), value: Vec::new() }))
+        let (tx, cursor) = (self.db.begin()?, OwnedCursor::new());
+        Ok(Box::new(Work { store: self, tx, cursor, key: Vec::new(), value: Vec::new() }))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -108,6 +110,9 @@ impl Store for Seawall {
 /// One thread's.
 struct Work<'s> {
     store: &'s Seawall,
+    /// Kept from one scan to the next: each ends in place, so that none sees another's snapshot.
+    tx: Transaction,
+    cursor: OwnedCursor,
     key: Vec<u8>,
     value: Vec<u8>,
 }
@@ -154,9 +159,18 @@ impl Session for Work<'_> {
     }
 
     fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
-        let tx = self.store.db.begin()?;
         let options = CursorOptions { limit: Some(rows), ..CursorOptions::default() };
-        go_through(tx.cursor(self.tree(), options), &mut self.key, from, None, rows, visit)
+        self.cursor.reset(&self.store.trees[0], options, from..);
+        let (tx, mut seen) = (&self.tx, 0);
+        let mut there = rows > 0 && self.cursor.seek(tx, Seek::First)?;
+        while there {
+            let (key, value) = self.cursor.entry(tx)?;
+            visit(key, value);
+            seen += 1;
+            there = seen < rows && self.cursor.next(tx)?;
+        }
+        self.tx.commit_in_place()?;
+        Ok(seen)
     }
 
     fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
@@ -167,7 +181,7 @@ impl Session for Work<'_> {
             Some(to) => cursor.within(from..to),
             None => cursor,
         };
-        go_through(cursor, &mut self.key, from, to, u64::MAX, visit)
+        go_through(cursor, &mut self.key, from, to, visit)
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
@@ -186,23 +200,22 @@ impl Session for Work<'_> {
     }
 }
 
-/// Visits entries from `from` up to `to`, at most `rows`. A value is lent from the cursor as its key is, so that `key` holds a copy of that.
+/// Visits entries from `from` up to `to`. A value is lent from the cursor as its key is, so that `key` holds a copy of that.
 fn go_through(
     mut cursor: Cursor<'_>,
     key: &mut Vec<u8>,
     from: &[u8],
     to: Option<&[u8]>,
-    rows: u64,
     visit: &mut Visit<'_>,
 ) -> Result<u64> {
     let mut seen = 0;
-    let mut there = rows > 0 && cursor.seek(Seek::AtLeast(from))?;
+    let mut there = cursor.seek(Seek::AtLeast(from))?;
     while there && to.is_none_or(|to| cursor.key() < to) {
         key.clear();
         key.extend_from_slice(cursor.key());
         visit(key, cursor.value()?);
         seen += 1;
-        there = seen < rows && cursor.next()?;
+        there = cursor.next()?;
     }
     Ok(seen)
 }

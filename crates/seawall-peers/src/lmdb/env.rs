@@ -161,7 +161,7 @@ impl Txn<'_> {
         let mut cursor = ptr::null_mut();
         // SAFETY: live, and a place for the result.
         check(unsafe { sys::mdb_cursor_open(self.txn, table, &mut cursor) }, "cannot open a cursor")?;
-        Ok(Cursor { cursor, of: PhantomData })
+        Ok(Cursor { cursor, kept: false, of: PhantomData })
     }
 
     pub(super) fn commit(self) -> Result<()> {
@@ -180,40 +180,68 @@ impl Drop for Txn<'_> {
     }
 }
 
-/// A read transaction between its uses: its place among the readers is kept, its snapshot is not.
-pub(super) struct Reader<'e>(Txn<'e>);
+/// A read transaction between its uses: its place among the readers and its cursor are kept, its snapshot is not.
+pub(super) struct Reader<'e> {
+    txn: Txn<'e>,
+    /// Null before its first use.
+    cursor: *mut sys::Cursor,
+}
 
 impl<'e> Reader<'e> {
     pub(super) fn new(env: &'e Env) -> Result<Self> {
         let txn = env.begin(false)?;
         // SAFETY: live and only read; [`Reader::renew`] is the only way to use it again.
         unsafe { sys::mdb_txn_reset(txn.txn) };
-        Ok(Self(txn))
+        Ok(Self { txn, cursor: ptr::null_mut() })
     }
 
     /// Sees the latest commit, until what this returns is dropped.
     pub(super) fn renew(&mut self) -> Result<Renewed<'_, 'e>> {
         // SAFETY: reset, as it must be.
-        check(unsafe { sys::mdb_txn_renew(self.0.txn) }, "cannot renew a read transaction")?;
-        Ok(Renewed(&self.0))
+        check(unsafe { sys::mdb_txn_renew(self.txn.txn) }, "cannot renew a read transaction")?;
+        Ok(Renewed(self))
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        if !self.cursor.is_null() {
+            // SAFETY: ours, once; its transaction ends after this.
+            unsafe { sys::mdb_cursor_close(self.cursor) }
+        }
     }
 }
 
 /// A read transaction in use.
-pub(super) struct Renewed<'r, 'e>(&'r Txn<'e>);
+pub(super) struct Renewed<'r, 'e>(&'r mut Reader<'e>);
+
+impl Renewed<'_, '_> {
+    /// The cursor that is kept from one use to the next: always of the same table.
+    pub(super) fn kept_cursor(&mut self, table: c_uint) -> Result<Cursor<'_>> {
+        let Reader { txn, cursor } = &mut *self.0;
+        if cursor.is_null() {
+            // SAFETY: live, and a place for the result.
+            check(unsafe { sys::mdb_cursor_open(txn.txn, table, cursor) }, "cannot open a cursor")?;
+        } else {
+            // SAFETY: a live transaction that only reads, and a cursor of one.
+            check(unsafe { sys::mdb_cursor_renew(txn.txn, *cursor) }, "cannot renew a cursor")?;
+        }
+        Ok(Cursor { cursor: *cursor, kept: true, of: PhantomData })
+    }
+}
 
 impl<'e> std::ops::Deref for Renewed<'_, 'e> {
     type Target = Txn<'e>;
 
     fn deref(&self) -> &Txn<'e> {
-        self.0
+        &self.0.txn
     }
 }
 
 impl Drop for Renewed<'_, '_> {
     fn drop(&mut self) {
         // SAFETY: renewed; what was read borrowed this and is gone.
-        unsafe { sys::mdb_txn_reset(self.0.txn) }
+        unsafe { sys::mdb_txn_reset(self.0.txn.txn) }
     }
 }
 
@@ -229,6 +257,8 @@ pub(super) enum Go<'k> {
 /// A place in a table.
 pub(super) struct Cursor<'t> {
     cursor: *mut sys::Cursor,
+    /// It is a reader's, and goes with that.
+    kept: bool,
     of: PhantomData<&'t ()>,
 }
 
@@ -257,7 +287,9 @@ impl<'t> Cursor<'t> {
 
 impl Drop for Cursor<'_> {
     fn drop(&mut self) {
-        // SAFETY: ours, once, before its transaction ends.
-        unsafe { sys::mdb_cursor_close(self.cursor) }
+        if !self.kept {
+            // SAFETY: ours, once, before its transaction ends.
+            unsafe { sys::mdb_cursor_close(self.cursor) }
+        }
     }
 }

@@ -64,6 +64,7 @@ unsafe extern "C" {
     pub(super) fn mdb_put(txn: *mut Txn, dbi: c_uint, key: *mut Val, value: *mut Val, flags: c_uint) -> c_int;
     pub(super) fn mdb_del(txn: *mut Txn, dbi: c_uint, key: *mut Val, value: *mut Val) -> c_int;
     pub(super) fn mdb_cursor_open(txn: *mut Txn, dbi: c_uint, cursor: *mut *mut Cursor) -> c_int;
+    pub(super) fn mdb_cursor_renew(txn: *mut Txn, cursor: *mut Cursor) -> c_int;
     pub(super) fn mdb_cursor_close(cursor: *mut Cursor);
     pub(super) fn mdb_cursor_get(cursor: *mut Cursor, key: *mut Val, value: *mut Val, operation: c_int) -> c_int;
 }

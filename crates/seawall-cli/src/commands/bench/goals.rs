@@ -97,10 +97,10 @@ pub(crate) fn run(args: &GoalsArgs, stop: &AtomicBool) -> Outcome {
         list(&plan)?;
         return Ok(Ended::Well);
     }
-    check_tools(&plan)?;
+    let exe = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
+    check_tools(&plan, &exe)?;
     std::fs::create_dir_all(&args.out)
         .map_err(|e| format!("cannot make {}: {e}; give another --out", args.out.display()))?;
-    let exe = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     let mut records = Records::of(&exe)?;
     if args.resume {
         let taken = records.resume(&args.out.join(RECORDS))?;
@@ -148,7 +148,7 @@ fn list(plan: &Plan) -> std::io::Result<()> {
 }
 
 /// Whether everything is here that the plan needs, before anything is measured.
-fn check_tools(plan: &Plan) -> Result<(), String> {
+fn check_tools(plan: &Plan, exe: &Path) -> Result<(), String> {
     let cells = plan.groups.iter().flat_map(goals::spec::Group::cells);
     let cells: Vec<_> = cells.chain(plan.curves.iter().flat_map(|c| c.points.iter().map(|(_, c)| c.clone()))).collect();
     let peer = cells.iter().find(|cell| PEERS.contains(&cell.store.as_str()));
@@ -163,11 +163,19 @@ fn check_tools(plan: &Plan) -> Result<(), String> {
         use goals::cell::{DiskKind, Tool};
         needed.extend(match cell.tool {
             Tool::Fio | Tool::Restart => Some(("fio", "fio")),
-            Tool::Callgrind => Some(("valgrind", "valgrind")),
-            Tool::Kv | Tool::Tpcc | Tool::Scan => None,
+            Tool::Callgrind | Tool::Instructions => Some(("valgrind", "valgrind")),
+            Tool::Kv | Tool::Tpcc | Tool::Scan | Tool::Bulk => None,
         });
         needed.extend((cell.disk == DiskKind::SlowFlush).then_some(("cc", "gcc libc6-dev")));
         needed.extend((cell.disk == DiskKind::FewIops).then_some(("mkfs.ext4", "e2fsprogs")));
+    }
+    let counts = cells.iter().any(|cell| cell.tool == goals::cell::Tool::Instructions);
+    let counter = goals::measure::instructions_beside(exe);
+    if counts && !counter.is_file() {
+        return Err(format!(
+            "{} is missing: build it with the command (make goals-build): cargo build --release -p seawall --example instructions",
+            counter.display()
+        ));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let there = |name: &str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());

@@ -5,6 +5,7 @@
 //! 3. Exit code 1 when the data is not consistent afterwards (TPC-C), 2 for an error, also one inside the
 //!    window: the result until then is still shown.
 
+mod bulk;
 mod goals;
 mod kv;
 mod restart;
@@ -32,6 +33,8 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
+    /// Measure what only Seawall is asked: rows taken from the front, a tree built of sorted rows, an index built beside writers.
+    Bulk(bulk::BulkArgs),
     /// Measure a key-value workload.
     Kv(kv::KvArgs),
     /// Measure the goals: Seawall and the others in turn, one line a goal, exit code 1 when one falls short.
@@ -46,6 +49,7 @@ enum BenchCommand {
 
 pub(crate) fn run(args: BenchArgs, stop: &AtomicBool) -> Outcome {
     match args.command {
+        BenchCommand::Bulk(args) => bulk::run(&args, stop),
         BenchCommand::Kv(args) => kv::run(&args, stop),
         BenchCommand::Goals(args) => goals::run(&args, stop),
         BenchCommand::Restart(args) => restart::run(&args, stop),

@@ -1,0 +1,494 @@
+//! What only Seawall is asked: rows taken from the front, a tree built of sorted rows, an index built beside writers.
+//!
+//! ```text
+//!   pop-first   load ──checkpoint──> [pop until none is left] ──> settled
+//!   build-tree  [build] ──> settled                               put-many   [put, batch by batch] ──> settled
+//!   index       load ──checkpoint──> writers: [alone] [index built] [alone] ──> index checked
+//! ```
+//!
+//! 1. Only what is in brackets counts to a rate; settling is a checkpoint and is told beside it.
+//! 2. A result that is wrong is an error, not a figure: the rows of every tree are counted, and each row is looked up in an index.
+//! 3. Writers beside an index share a gate. The index is made visible, and checked, with the gate closed: no change of theirs lacks in it.
+//! 4. `build-tree` and `put-many` take the same rows from the same source.
+
+use crate::goals::process::ProcessError;
+use crate::observe::{Observed, Observer};
+use crate::run::cell::{commit, machine};
+use crate::run::load::{BATCH, Loader};
+use crate::workload::{Values, key, thread_rng};
+use rand::Rng as _;
+use rustix::time::{ClockId, clock_gettime};
+use seawall::{
+    BuildOptions, Database, Durability, IndexEntries, IndexOptions, Isolation, Options, Transaction, Tree, TxOptions,
+};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+const TREE: &str = "kv";
+const INDEX: &str = "index";
+/// Bytes at the beginning of a value that the index is by.
+const INDEXED: usize = 8;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// Rows taken from the front one by one, [`BATCH`] a transaction.
+    PopFirst,
+    /// A tree built of sorted rows.
+    BuildTree,
+    /// The same rows put in order, [`BATCH`] a transaction.
+    PutMany,
+    /// An index built while threads update the rows it is of.
+    Index,
+}
+
+impl Task {
+    /// All, in the order of the documentation.
+    pub const ALL: [Self; 4] = [Self::PopFirst, Self::BuildTree, Self::PutMany, Self::Index];
+
+    /// The name on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PopFirst => "pop-first",
+            Self::BuildTree => "build-tree",
+            Self::PutMany => "put-many",
+            Self::Index => "index",
+        }
+    }
+}
+
+impl FromStr for Task {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|task| task.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("{text:?} is no task: use one of {names}")
+        })
+    }
+}
+
+/// One task to measure.
+#[derive(Debug, Clone)]
+pub struct Bulk {
+    /// What.
+    pub task: Task,
+    /// Where the database is made; must not exist.
+    pub dir: PathBuf,
+    /// Rows.
+    pub keys: u64,
+    /// Bytes of a value.
+    pub value_size: u64,
+    /// The pool, bytes.
+    pub pool_bytes: u64,
+    /// Writers beside the index.
+    pub writers: usize,
+    /// How long the writers are watched alone, before and after the index each.
+    pub alone: Duration,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Bulked {
+    /// The task's name.
+    pub workload: &'static str,
+    /// `seawall`.
+    pub store: &'static str,
+    /// Seawall's.
+    pub version: &'static str,
+    /// Rows popped, built, put or indexed.
+    pub ops: u64,
+    /// The time they took, s.
+    pub duration_s: f64,
+    /// Rows a second.
+    pub ops_per_s: f64,
+    /// Rows a second of the working thread's processor time.
+    pub ops_per_cpu_s: f64,
+    /// The checkpoint behind it, s.
+    pub settle_seconds: f64,
+    /// Index: commits a second of the writers while it was built.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside_per_s: Option<f64>,
+    /// Index: without it, before and after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alone_per_s: Option<f64>,
+    /// Rows.
+    pub keys: u64,
+    /// Bytes of a value.
+    pub value_size: u64,
+    /// Cores that this process used.
+    pub cpu_cores: f64,
+    /// Cores that others used meanwhile.
+    pub foreign_cpu_cores: f64,
+    /// Bytes written at the device for a row, settling included.
+    pub device_written_bytes_per_op: Option<f64>,
+    /// Options.
+    pub settings: BTreeMap<String, String>,
+    /// What it ran on.
+    pub machine: crate::results::Machine,
+    /// Of the source.
+    pub commit: String,
+}
+
+/// The time that something took.
+struct Took {
+    rows: u64,
+    wall: Duration,
+    cpu: Duration,
+}
+
+fn failed(what: &str) -> impl Fn(seawall::Error) -> ProcessError {
+    move |error| ProcessError::Failed(format!("{what}: {error}"))
+}
+
+/// Processor time of this thread.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+fn take_time(work: impl FnOnce() -> Result<u64, ProcessError>) -> Result<Took, ProcessError> {
+    let (wall, cpu) = (Instant::now(), cpu_time());
+    let rows = work()?;
+    Ok(Took { rows, wall: wall.elapsed(), cpu: cpu_time().saturating_sub(cpu) })
+}
+
+/// One change, or some, of the latest version, which nothing waits for.
+fn deferred() -> TxOptions {
+    TxOptions { isolation: Isolation::ReadCommitted, durability: Some(Durability::Deferred), ..TxOptions::default() }
+}
+
+impl Bulk {
+    fn options(&self) -> Options {
+        Options::default().with_pool_size(self.pool_bytes).with_durability(Durability::Flushed)
+    }
+
+    /// Looks for what cannot be, before anything is written.
+    ///
+    /// # Errors
+    /// What to give instead.
+    pub fn check(&self) -> Result<(), String> {
+        let keys_max = 10_u64.pow(crate::workload::KEY_BYTES as u32);
+        if self.keys == 0 || self.keys >= keys_max {
+            return Err(format!("--keys {}: give at least 1 and less than {keys_max}", self.keys));
+        }
+        let index = self.task == Task::Index;
+        if index && self.value_size < INDEXED as u64 {
+            return Err(format!("--value-size {}: the index is by {INDEXED} bytes of it", self.value_size));
+        }
+        if index && (self.writers == 0 || self.alone.is_zero()) {
+            return Err("an index beside no writers: give --threads and --duration above 0".into());
+        }
+        Ok(())
+    }
+
+    /// Measures it. The database stays in [`Bulk::dir`].
+    ///
+    /// # Errors
+    /// [`ProcessError`].
+    pub fn run(&self, stop: &AtomicBool) -> Result<Bulked, ProcessError> {
+        self.check().map_err(ProcessError::Failed)?;
+        let db = Database::open_with(&self.dir, self.options()).map_err(failed("opening"))?;
+        let mut observer = Observer::new(&self.dir);
+        let mut rates = None;
+        let took = match self.task {
+            Task::PopFirst => {
+                let tree = self.load(&db, stop)?;
+                observer.begin();
+                let took = take_time(|| self.pop(&db, &tree, stop))?;
+                expect_rows(&db, &tree, 0)?;
+                took
+            }
+            Task::BuildTree => {
+                observer.begin();
+                take_time(|| self.build(&db, stop))?
+            }
+            Task::PutMany => {
+                let tree = db.create_tree(TREE).map_err(failed("a tree"))?;
+                observer.begin();
+                take_time(|| self.put(&db, &tree, stop))?
+            }
+            Task::Index => {
+                let tree = self.load(&db, stop)?;
+                observer.begin();
+                let (took, beside, alone) = self.index(&db, &tree, stop)?;
+                rates = Some((beside, alone));
+                took
+            }
+        };
+        let began = Instant::now();
+        db.checkpoint().map_err(failed("a checkpoint"))?;
+        let settled = began.elapsed();
+        let observed = observer.end();
+        match self.task {
+            Task::BuildTree | Task::PutMany => {
+                let tree = db.open_tree(TREE).map_err(failed("the tree"))?;
+                expect_rows(&db, &tree, self.keys)?;
+            }
+            Task::PopFirst | Task::Index => {}
+        }
+        let result = self.result(&took, settled, &observed, rates);
+        db.close().map_err(failed("closing"))?;
+        Ok(result)
+    }
+
+    fn result(&self, took: &Took, settled: Duration, observed: &Observed, rates: Option<(f64, f64)>) -> Bulked {
+        let per_s = |time: Duration| took.rows as f64 / time.as_secs_f64().max(1e-9);
+        let options = self.options();
+        let shown = ["pool_size", "durability", "page_size", "log_capacity"];
+        let value = |name: &&str| (name.to_string(), options.get(name).unwrap_or_default());
+        Bulked {
+            workload: self.task.name(),
+            store: "seawall",
+            version: env!("CARGO_PKG_VERSION"),
+            ops: took.rows,
+            duration_s: took.wall.as_secs_f64(),
+            ops_per_s: per_s(took.wall),
+            ops_per_cpu_s: per_s(took.cpu),
+            settle_seconds: settled.as_secs_f64(),
+            beside_per_s: rates.map(|rates| rates.0),
+            alone_per_s: rates.map(|rates| rates.1),
+            keys: self.keys,
+            value_size: self.value_size,
+            cpu_cores: observed.cpu_cores,
+            foreign_cpu_cores: observed.foreign_cpu_cores,
+            device_written_bytes_per_op: observed
+                .device
+                .map(|device| device.written_bytes as f64 / took.rows.max(1) as f64),
+            settings: shown.iter().map(value).collect(),
+            machine: machine(&self.dir),
+            commit: commit(),
+        }
+    }
+
+    fn loader(&self) -> Loader {
+        Loader::new(0..self.keys, None, self.value_size, 1, 0)
+    }
+
+    fn load(&self, db: &Database, stop: &AtomicBool) -> Result<Tree, ProcessError> {
+        self.build(db, stop)?;
+        db.checkpoint().map_err(failed("a checkpoint"))?;
+        db.open_tree(TREE).map_err(failed("the tree"))
+    }
+
+    fn build(&self, db: &Database, stop: &AtomicBool) -> Result<u64, ProcessError> {
+        let told = failed("building the tree");
+        let mut tx = db.begin().map_err(&told)?;
+        let mut builder = tx.tree_builder(TREE, BuildOptions::default()).map_err(&told)?;
+        let mut loader = self.loader();
+        while let Some(rows) = loader.next_batch() {
+            rows.iter().try_for_each(|(key, value)| builder.push(key, value)).map_err(&told)?;
+            go_on(stop)?;
+        }
+        let rows = builder.rows();
+        builder.finish().map_err(&told)?;
+        tx.commit_with(Durability::Deferred).map_err(&told)?;
+        Ok(rows)
+    }
+
+    fn put(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<u64, ProcessError> {
+        let told = failed("putting rows");
+        let (mut loader, mut done) = (self.loader(), 0);
+        while let Some(rows) = loader.next_batch() {
+            let mut tx = db.begin_with(deferred()).map_err(&told)?;
+            tx.put_many(tree, rows).map_err(&told)?;
+            tx.commit().map_err(&told)?;
+            done += rows.len() as u64;
+            go_on(stop)?;
+        }
+        Ok(done)
+    }
+
+    fn pop(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<u64, ProcessError> {
+        let told = failed("taking rows from the front");
+        let mut done = 0;
+        loop {
+            let mut tx = db.begin_with(deferred()).map_err(&told)?;
+            for _ in 0..BATCH {
+                let Some((popped, value)) = tx.pop_first(tree).map_err(&told)? else {
+                    tx.commit().map_err(&told)?;
+                    return Ok(done);
+                };
+                if popped != key(done) || value.len() as u64 != self.value_size {
+                    let popped = popped.escape_ascii();
+                    return Err(ProcessError::Failed(format!("key {popped} was first where number {done} was loaded")));
+                }
+                done += 1;
+            }
+            tx.commit().map_err(&told)?;
+            go_on(stop)?;
+        }
+    }
+
+    /// What the index took, and the writers' commits a second beside it and without it.
+    fn index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<(Took, f64, f64), ProcessError> {
+        let writers = Writers { over: AtomicBool::new(false), done: AtomicU64::new(0), gate: RwLock::new(()) };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.writers)
+                .map(|writer| {
+                    let writers = &writers;
+                    scope.spawn(move || self.write(db, tree, writer, writers))
+                })
+                .collect();
+            let measured = self.index_beside(db, tree, &writers, stop);
+            writers.over.store(true, Ordering::Relaxed);
+            let wrote: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("no writer panics")).collect();
+            let measured = measured?;
+            wrote.into_iter().collect::<Result<(), _>>().map_err(failed("a writer"))?;
+            Ok(measured)
+        })
+    }
+
+    fn index_beside(
+        &self,
+        db: &Database,
+        tree: &Tree,
+        writers: &Writers,
+        stop: &AtomicBool,
+    ) -> Result<(Took, f64, f64), ProcessError> {
+        let count = || writers.done.load(Ordering::Relaxed);
+        let alone = || {
+            let (before, began) = (count(), Instant::now());
+            while began.elapsed() < self.alone {
+                std::thread::sleep(self.alone.saturating_sub(began.elapsed()).min(Duration::from_millis(10)));
+                go_on(stop)?;
+            }
+            Ok::<_, ProcessError>(((count() - before) as f64, began.elapsed().as_secs_f64()))
+        };
+        let before = alone()?;
+        let (counted, mut closed) = (count(), None);
+        let took = take_time(|| {
+            let entries = |key: &[u8], value: &[u8], index: &mut IndexEntries| index.push(entry(key, value), []);
+            let switch = |_: &mut Transaction| {
+                closed = Some(writers.gate.write().unwrap_or_else(PoisonError::into_inner));
+                Ok(())
+            };
+            let index = db.build_index(tree, INDEX, IndexOptions::default(), entries, switch);
+            index.map_err(failed("building the index")).map(|_| self.keys)
+        })?;
+        let beside = (count() - counted) as f64 / took.wall.as_secs_f64().max(1e-9);
+        self.check_index(db, tree, stop)?;
+        drop(closed);
+        let after = alone()?;
+        let alone = (before.0 + after.0) / (before.1 + after.1).max(1e-9);
+        Ok((took, beside, alone))
+    }
+
+    /// That the index has an entry for each row and no other. Nothing may change the rows.
+    fn check_index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<(), ProcessError> {
+        let told = failed("checking the index");
+        let index = db.open_tree(INDEX).map_err(&told)?;
+        expect_rows(db, &index, self.keys)?;
+        let tx = db.begin().map_err(&told)?;
+        for row in tx.iter(tree) {
+            let (key, value) = row.map_err(&told)?;
+            if tx.get_with(&index, &entry(&key, &value), |_| ()).map_err(&told)?.is_none() {
+                return Err(ProcessError::Failed(format!("row {} is not in the index", key.escape_ascii())));
+            }
+            go_on(stop)?;
+        }
+        match db.check_tree(&index).map_err(&told)?.first() {
+            None => Ok(()),
+            Some(finding) => Err(ProcessError::Failed(format!("the index is damaged: {finding}"))),
+        }
+    }
+
+    /// One writer, until it is over.
+    fn write(&self, db: &Database, tree: &Tree, writer: usize, writers: &Writers) -> Result<(), seawall::Error> {
+        let (values, mut rng) = (Values::new(self.value_size as usize, 2), thread_rng(2, writer));
+        let mut value = Vec::new();
+        while !writers.over.load(Ordering::Relaxed) {
+            let number = rng.random_range(0..self.keys);
+            values.fill(&mut value, &mut rng);
+            let _open = writers.gate.read().unwrap_or_else(PoisonError::into_inner);
+            db.transact(|tx| tx.put(tree, &key(number), &value))?;
+            writers.done.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// What the writers share.
+struct Writers {
+    over: AtomicBool,
+    /// Commits.
+    done: AtomicU64,
+    /// Held shared for each change.
+    gate: RwLock<()>,
+}
+
+/// The index's entry of a row.
+fn entry(key: &[u8], value: &[u8]) -> Vec<u8> {
+    [&value[..INDEXED.min(value.len())], key].concat()
+}
+
+fn go_on(stop: &AtomicBool) -> Result<(), ProcessError> {
+    if stop.load(Ordering::Relaxed) { Err(ProcessError::Interrupted) } else { Ok(()) }
+}
+
+fn expect_rows(db: &Database, tree: &Tree, expected: u64) -> Result<(), ProcessError> {
+    let told = failed("counting rows");
+    let rows = db.begin().map_err(&told)?.count(tree, ..).map_err(&told)?;
+    if rows == expected {
+        return Ok(());
+    }
+    Err(ProcessError::Failed(format!("tree {} has {rows} rows where there should be {expected}", tree.name())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(task: Task, dir: PathBuf) -> Bulk {
+        let alone = Duration::from_millis(20);
+        Bulk { task, dir, keys: 2500, value_size: 40, pool_bytes: 16 << 20, writers: 2, alone }
+    }
+
+    #[test]
+    fn every_task_does_what_it_is_asked() {
+        for task in Task::ALL {
+            let dir = tempfile::tempdir().unwrap();
+            let done = bulk(task, dir.path().join("db")).run(&AtomicBool::new(false)).unwrap();
+            assert_eq!((done.workload.parse(), done.ops), (Ok(task), 2500));
+            assert!(done.ops_per_s > 0.0 && done.ops_per_cpu_s > 0.0, "{done:?}");
+            let rates = [done.beside_per_s, done.alone_per_s];
+            assert!(rates.iter().all(|rate| rate.is_some() == (task == Task::Index)), "{done:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_ctrl_c_ends_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |task| bulk(task, dir.path().join("db"));
+        assert!(Bulk { keys: 0, ..at(Task::PopFirst) }.check().unwrap_err().contains("--keys 0"));
+        assert!(Bulk { value_size: 4, ..at(Task::Index) }.check().unwrap_err().contains("--value-size 4"));
+        assert!(Bulk { writers: 0, ..at(Task::Index) }.check().unwrap_err().contains("--threads"));
+        assert!("pop".parse::<Task>().unwrap_err().contains("build-tree"));
+        assert!(!dir.path().join("db").exists());
+        assert!(matches!(at(Task::Index).run(&AtomicBool::new(true)), Err(ProcessError::Interrupted)));
+    }
+
+    #[test]
+    fn a_tree_that_lacks_a_row_is_no_result() {
+        let dir = tempfile::tempdir().unwrap();
+        let bulk = bulk(Task::Index, dir.path().join("db"));
+        let (db, no) = (Database::open_with(&bulk.dir, bulk.options()).unwrap(), AtomicBool::new(false));
+        let tree = bulk.load(&db, &no).unwrap();
+        expect_rows(&db, &tree, 2500).unwrap();
+        let entries = |key: &[u8], value: &[u8], index: &mut IndexEntries| index.push(entry(key, value), []);
+        let index = db.build_index(&tree, INDEX, IndexOptions::default(), entries, |_| Ok(())).unwrap();
+        bulk.check_index(&db, &tree, &no).unwrap();
+        db.transact(|tx| tx.put(&tree, &key(7), &[9; 40])).unwrap();
+        let stale = bulk.check_index(&db, &tree, &no).unwrap_err().to_string();
+        assert!(stale.contains("is not in the index"), "{stale}");
+        db.transact(|tx| tx.pop_first(&index)).unwrap();
+        let few = bulk.check_index(&db, &tree, &no).unwrap_err().to_string();
+        assert!(few.contains("2499 rows"), "{few}");
+    }
+}

@@ -1,0 +1,100 @@
+//! `seawall bench bulk`: rows from the front, a tree built of sorted rows, an index beside writers.
+
+use crate::{Ended, Outcome, note, print, units};
+use clap::Args;
+use seawall_bench::bulk::{Bulk, Bulked, Task};
+use seawall_bench::goals::process::ProcessError;
+use seawall_bench::goals::restart::fresh;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  seawall bench bulk --task build-tree --keys 10000000 --dir /srv/bench")]
+pub(crate) struct BulkArgs {
+    /// pop-first, build-tree, put-many or index
+    #[arg(long, value_name = "NAME")]
+    task: Task,
+    /// Where the database is made; it goes again
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Rows
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    keys: u64,
+    /// Bytes of a value
+    #[arg(long, value_name = "SIZE", default_value = "100", value_parser = units::size)]
+    value_size: u64,
+    /// Memory for pages
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = units::size)]
+    pool: u64,
+    /// Writers beside the index
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    threads: usize,
+    /// Time for which the writers are watched alone, before and after the index each
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = units::duration)]
+    duration: Duration,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &BulkArgs, stop: &AtomicBool) -> Outcome {
+    let mut bulk = Bulk {
+        task: args.task,
+        dir: args.dir.clone(),
+        keys: args.keys,
+        value_size: args.value_size,
+        pool_bytes: args.pool,
+        writers: args.threads,
+        alone: args.duration,
+    };
+    bulk.check()?;
+    bulk.dir = fresh(&args.dir)?;
+    let measured = bulk.run(stop);
+    if let Err(e) = std::fs::remove_dir_all(&bulk.dir) {
+        note(format_args!("cannot remove {}: {e}", bulk.dir.display()));
+    }
+    match measured {
+        Ok(measured) if args.json => {
+            print(&format!("{}\n", serde_json::to_string_pretty(&measured)?))?;
+            Ok(Ended::Well)
+        }
+        Ok(measured) => {
+            print(&table(&measured))?;
+            Ok(Ended::Well)
+        }
+        Err(ProcessError::Interrupted) => {
+            note("interrupted");
+            Ok(Ended::Interrupted)
+        }
+        Err(error @ ProcessError::Failed(_)) => Err(error.to_string().into()),
+    }
+}
+
+fn table(b: &Bulked) -> String {
+    let mut text = format!(
+        "{}: {} rows of 16 + {} bytes in {:.2} s, {:.2} s more until they are written\n\
+         \x20 {:>12.0} rows a second\n\
+         \x20 {:>12.0} rows a second with that\n\
+         \x20 {:>12.0} rows a second of the thread's processor time\n",
+        b.workload,
+        b.ops,
+        b.value_size,
+        b.duration_s,
+        b.settle_seconds,
+        b.ops_per_s,
+        b.ops as f64 / (b.duration_s + b.settle_seconds),
+        b.ops_per_cpu_s,
+    );
+    if let (Some(beside), Some(alone)) = (b.beside_per_s, b.alone_per_s) {
+        text.push_str(&format!(
+            "  {beside:>12.0} commits a second beside it, {alone:.0} without it: {:.2} of the rate\n",
+            beside / alone
+        ));
+    }
+    if let Some(bytes) = b.device_written_bytes_per_op {
+        text.push_str(&format!("  {bytes:>12.0} bytes written at the device for a row\n"));
+    }
+    text.push_str(&format!("others used {:.2} cores meanwhile\n", b.foreign_cpu_cores));
+    text
+}
