@@ -56,6 +56,20 @@ mod api {
         failed.map_or(Ok(done.done.moved), Err)
     }
 
+    /// Moves pages down and cuts the file off until `go_on` says no or fails; pages moved, and bytes given back.
+    pub(crate) fn shrink(db: &Database, mut go_on: impl FnMut() -> Result<bool, Error>) -> Result<(u64, u64), Error> {
+        let mut failed = None;
+        let done = db.shrink_with(|_| match go_on() {
+            Ok(true) => ControlFlow::Continue(()),
+            Ok(false) => ControlFlow::Break(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        })?;
+        failed.map_or(Ok((done.done.moved, done.before_bytes.saturating_sub(done.after_bytes))), Err)
+    }
+
     /// Gives back the lock on a row that was just read with one; false if it was not new.
     pub(crate) fn give_back(tx: &Transaction, tree: &Tree, key: &[u8]) -> bool {
         tx.unlock_row(tree, key).expect("the tree is this database's")

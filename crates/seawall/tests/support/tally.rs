@@ -19,6 +19,10 @@ pub(crate) struct Tally {
     pub(crate) stuck: u64,
     /// Leaves moved by compactions.
     pub(crate) moved: u64,
+    /// Pages moved so that the data file can be cut off.
+    pub(crate) moved_down: u64,
+    /// Times that the data file has become shorter.
+    pub(crate) shrunk: u64,
     /// Compactions that a crash or an error ended.
     pub(crate) cut_off: u64,
     /// Transactions prepared in place.
@@ -70,6 +74,8 @@ impl Tally {
         self.conflicts += other.conflicts;
         self.stuck += other.stuck;
         self.moved += other.moved;
+        self.moved_down += other.moved_down;
+        self.shrunk += other.shrunk;
         self.cut_off += other.cut_off;
         self.in_place += other.in_place;
         self.ordered += other.ordered;

@@ -267,8 +267,11 @@ impl Rig {
         Ok(())
     }
 
-    /// Compacts a tree, to its end or for some steps; rows, locks and snapshots do not notice.
+    /// Compacts a tree, or shrinks the data file, to the end or for some steps; rows, locks and snapshots do not notice.
     pub(super) fn compact(&mut self, live: &mut Live) -> Step {
+        if self.dice.percent(30) {
+            return self.shrink(live);
+        }
         let names: Vec<(String, Uid)> = self.model.names(self.model.seq()).into_iter().collect();
         // Sometimes a tree of which only old snapshots know, or one that is being made.
         let uid = if self.dice.percent(90) && !names.is_empty() {
@@ -304,6 +307,31 @@ impl Rig {
             Err(error) => {
                 self.tally.cut_off += u64::from(live.process.is_dead() || self.faulty || self.full);
                 self.explained(live, Some(error), May { no_tree: !there, ..May::default() })
+            }
+        }
+    }
+
+    fn shrink(&mut self, live: &mut Live) -> Step {
+        let mut calls = if self.dice.percent(70) { u64::MAX } else { 1 + self.dice.log_uniform(30) };
+        let mut dice = self.dice.split();
+        self.say(|| format!("shrink, at most {calls} calls"));
+        let answer = crate::api::shrink(&live.db, || {
+            calls -= 1;
+            for _ in 0..dice.below(3) {
+                live.db.step_task(dice.pick(Task::ALL))?;
+            }
+            Ok(calls > 0)
+        });
+        self.say(|| format!("  moved and gave back {answer:?}"));
+        match answer {
+            Ok((moved, bytes)) => {
+                self.tally.moved_down += moved;
+                self.tally.shrunk += u64::from(bytes > 0);
+                self.alive(live)
+            }
+            Err(error) => {
+                self.tally.cut_off += u64::from(live.process.is_dead() || self.faulty || self.full);
+                self.explained(live, Some(error), May::default())
             }
         }
     }
