@@ -178,6 +178,8 @@ pub(super) struct Writing {
 
 /// The largest buffers that a thread keeps, bytes.
 const SPARE_BYTES_MAX: usize = 64 << 10;
+/// What they begin with, bytes: what a small row needs shares no cache line with the buffer of another thread.
+const SPARE_BYTES_MIN: usize = 512;
 
 thread_local! {
     /// Buffers of the last transaction that ended here.
@@ -186,7 +188,11 @@ thread_local! {
 
 impl Writing {
     fn new(id: TxnId, stream: Stream, resumed: bool) -> Self {
-        let (payload, old) = SPARE.take();
+        let (mut payload, mut old) = SPARE.take();
+        if payload.capacity() == 0 {
+            payload.reserve_exact(SPARE_BYTES_MIN);
+            old.reserve_exact(SPARE_BYTES_MIN);
+        }
         Self { id, stream, resumed, learning: None, payload, old }
     }
 
