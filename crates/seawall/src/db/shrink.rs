@@ -57,7 +57,9 @@ pub struct Shrunk {
 impl Database {
     /// Moves what lies at the end of the data file into free pages further down, and gives the end back to the file system, while others go on
     /// reading and writing. What cannot be moved now (a root page, a row that another transaction holds, versions that a snapshot
-    /// needs) keeps its part of the file. Compact trees first: half-empty leaves are moved as they are.
+    /// needs) keeps its part of the file. Compact trees first: half-empty leaves are moved as they are. A row with a long value that lies high is
+    /// written again by a transaction of its own: a transaction with an older snapshot that changes the row afterwards gets
+    /// [`Error::WriteConflict`], unless it runs with [`OnConflict::Latest`](crate::OnConflict::Latest).
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Io`], reading errors. What was done until then stays.

@@ -931,8 +931,8 @@ pub(crate) fn shut_down(db: &Database) -> Result<()> {
 }
 
 /// It has nothing to bring into order.
-pub(crate) fn shrink(_db: &Database, _go_on: impl FnMut() -> Result<bool>) -> Result<(u64, u64)> {
-    Ok((0, 0))
+pub(crate) fn shrink(_db: &Database, _go_on: impl FnMut(bool) -> Result<bool>) -> Result<(u64, u64, u64)> {
+    Ok((0, 0, 0))
 }
 
 pub(crate) fn compact(

@@ -125,6 +125,8 @@ pub(crate) struct Live {
     pub(crate) built: BTreeSet<Uid>,
     /// Transactions that never ended may still be waiting for their rollback, and hold their locks.
     pub(crate) losers: bool,
+    /// Rows were written again by transactions of a shrinking: snapshots that are older conflict with them.
+    pub(crate) rewritten: bool,
     pub(crate) db: Database,
 }
 
@@ -388,6 +390,7 @@ impl Rig {
                         process,
                         txs: Vec::new(),
                         in_place: Vec::new(),
+                        rewritten: false,
                         told: Arc::default(),
                         copies: false,
                         cursors: Vec::new(),
@@ -542,7 +545,7 @@ impl Rig {
                 self.tally.conflicts += 1;
                 Ok(())
             }
-            Error::WriteConflict { .. } if may.conflict => {
+            Error::WriteConflict { .. } if may.conflict || live.rewritten => {
                 self.tally.conflicts += 1;
                 Ok(())
             }

@@ -21,6 +21,8 @@ pub(crate) struct Tally {
     pub(crate) moved: u64,
     /// Pages moved so that the data file can be cut off.
     pub(crate) moved_down: u64,
+    /// Rows written again for the same.
+    pub(crate) rewritten: u64,
     /// Times that the data file has become shorter.
     pub(crate) shrunk: u64,
     /// Compactions that a crash or an error ended.
@@ -75,6 +77,7 @@ impl Tally {
         self.stuck += other.stuck;
         self.moved += other.moved;
         self.moved_down += other.moved_down;
+        self.rewritten += other.rewritten;
         self.shrunk += other.shrunk;
         self.cut_off += other.cut_off;
         self.in_place += other.in_place;

@@ -301,6 +301,7 @@ impl Rig {
             process: live.process.clone(),
             txs: Vec::new(),
             in_place: Vec::new(),
+            rewritten: false,
             told: Arc::default(),
             copies: true,
             cursors: Vec::new(),

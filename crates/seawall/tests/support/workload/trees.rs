@@ -315,17 +315,21 @@ impl Rig {
         let mut calls = if self.dice.percent(70) { u64::MAX } else { 1 + self.dice.log_uniform(30) };
         let mut dice = self.dice.split();
         self.say(|| format!("shrink, at most {calls} calls"));
-        let answer = crate::api::shrink(&live.db, || {
+        let mut rewritten = live.rewritten;
+        let answer = crate::api::shrink(&live.db, |rewrites| {
+            rewritten |= rewrites;
             calls -= 1;
             for _ in 0..dice.below(3) {
                 live.db.step_task(dice.pick(Task::ALL))?;
             }
             Ok(calls > 0)
         });
-        self.say(|| format!("  moved and gave back {answer:?}"));
+        live.rewritten = rewritten;
+        self.say(|| format!("  moved, wrote again, gave back {answer:?}"));
         match answer {
-            Ok((moved, bytes)) => {
+            Ok((moved, rewritten, bytes)) => {
                 self.tally.moved_down += moved;
+                self.tally.rewritten += rewritten;
                 self.tally.shrunk += u64::from(bytes > 0);
                 self.alive(live)
             }
