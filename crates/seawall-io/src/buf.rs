@@ -1,9 +1,11 @@
 //! Memory for direct I/O.
 //!
-//! 1. An [`AlignedBuf`] is aligned to 4096 bytes, zeroed, and freed by whoever holds it.
-//! 2. An [`IoBuf`] is exclusive: while a request owns it nobody else can read or write its bytes, and its memory outlives the request.
-//!    Memory that is [lent](IoBuf::lent) is exclusive by its lender's promise, and kept alive by what it lends with it.
-//! 3. Slots of an [`Arena`] are claimed by one `IoBuf` at a time and given back on drop; the arena lives until the last is back.
+//! 1. An [`AlignedBuf`] is aligned to 4096 bytes, zeroed, and freed by its owner.
+//! 2. An [`IoBuf`] is exclusive: while a request owns it, no other code reads or writes its bytes, and its
+//!    memory outlives the request. For [lent](IoBuf::lent) memory the lender promises exclusivity, and the
+//!    buffer keeps the memory alive.
+//! 3. A slot of an [`Arena`] belongs to one `IoBuf` at a time and is returned on drop. The arena lives until
+//!    all slots are back.
 //!
 //! This is one of the modules in which `unsafe` is allowed.
 #![allow(unsafe_code)]
@@ -106,7 +108,7 @@ impl fmt::Debug for AlignedBuf {
     }
 }
 
-/// Memory that a request owns: an [`AlignedBuf`], a slot of an [`Arena`], or what somebody has lent.
+/// Memory that a request owns: an [`AlignedBuf`], a slot of an [`Arena`], or memory lent by its owner.
 ///
 /// ```
 /// use seawall_io::{AlignedBuf, Arena, IoBuf};
@@ -126,14 +128,15 @@ enum Memory {
     Lent(Lent),
 }
 
-/// A part of somebody's memory.
+/// Memory of another owner, lent for one buffer.
 struct Lent {
     start: NonNull<u8>,
     len: usize,
     _keeper: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: by the promise of `IoBuf::lent` nobody else touches the bytes: moving or sharing it is as safe as for a Vec<u8>.
+// SAFETY: `IoBuf::lent` promises that no other code touches the bytes: moving or sharing it is as safe as for
+// a Vec<u8>.
 unsafe impl Send for Lent {}
 // SAFETY: as above; shared references give only shared access to the bytes.
 unsafe impl Sync for Lent {}
@@ -145,11 +148,12 @@ impl fmt::Debug for Lent {
 }
 
 impl IoBuf {
-    /// `len` bytes from `start` on, of somebody's memory that lives as long as `keeper`: so that a read ends where its bytes are wanted.
+    /// `len` bytes from `start` on, in memory that `keeper` keeps alive. A read into it delivers the bytes to
+    /// their final place, without a copy.
     ///
     /// # Safety
-    /// The bytes are initialised, and `keeper` keeps them allocated. Until the buffer is dropped, wherever it is by then, nobody reads or
-    /// writes them but through it.
+    /// The bytes are initialised, and `keeper` keeps them allocated. Until the buffer is dropped, they are
+    /// read and written only through it, even after the buffer was moved to another owner.
     ///
     /// # Panics
     /// When `start` is not aligned to [`BUFFER_ALIGN`], or `len` is 0.
@@ -258,7 +262,7 @@ impl Arena {
         Arc::new(Self { memory, slot_bytes, free: Mutex::new((0..slots).rev().collect()), claimed: AtomicU64::new(0) })
     }
 
-    /// A free slot, holding whatever its last owner left there (zeroes at first); `None` when all are claimed.
+    /// A free slot; `None` when all are claimed. It holds the bytes of its last owner (zeroes at first).
     #[must_use]
     pub fn claim(self: &Arc<Self>) -> Option<IoBuf> {
         let index = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
@@ -280,7 +284,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // Every slot holds an Arc of the arena, so none is left: the memory may go.
+        // Every slot holds an Arc of the arena, so none is left: the memory can be freed.
         drop(AlignedBuf { start: self.memory.start, len: self.memory.len });
     }
 }
@@ -342,7 +346,7 @@ mod tests {
         let keeper: Arc<AlignedBuf> = AlignedBuf::zeroed(8192).into();
         // SAFETY: the second half of the buffer.
         let start = unsafe { keeper.start.add(4096) };
-        // SAFETY: initialised, kept by its Arc, and looked at again only after the buffer is gone.
+        // SAFETY: initialised, kept by its Arc, and read again only after the buffer is gone.
         let mut lent = unsafe { IoBuf::lent(start, 4096, keeper.clone()) };
         lent.fill(7);
         assert_eq!((lent.len(), lent[4095], Arc::strong_count(&keeper)), (4096, 7, 2));

@@ -45,7 +45,7 @@ dimension! {
 }
 
 dimension! {
-    /// What was asked of the disk.
+    /// The operation requested of the disk.
     ///
     /// ```
     /// use seawall_io::{Handle, Op, Request, SyncHow};
@@ -68,13 +68,13 @@ dimension! {
         Open = "open",
         /// Directory work: list, rename, remove. The sync of a directory is `sync`.
         Directory = "directory",
-        /// Asking about a file, or about the page cache it holds.
+        /// Queries about a file, or about the pages the page cache holds of it.
         Inspect = "inspect",
     }
 }
 
 dimension! {
-    /// Why it was asked.
+    /// Why the operation was requested.
     ///
     /// ```
     /// use seawall_io::{Cause, FileClass, IoStats, Op};
@@ -97,7 +97,7 @@ dimension! {
         Checkpoint = "checkpoint",
         /// Start-up.
         Recovery = "recovery",
-        /// Space made ready ahead of need.
+        /// Space prepared ahead of need.
         Preallocate = "preallocate",
         /// Anything else.
         Other = "other",

@@ -45,7 +45,7 @@ impl Default for SystemClock {
     }
 }
 
-/// A third of the instructions of `Instant::elapsed`: every commit asks several times.
+/// Costs a third of the instructions of `Instant::elapsed`: every commit reads the clock several times.
 fn monotonic() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
@@ -60,8 +60,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A steady rate: says how long to wait before the next unit of work so that no more than `per_second` units pass a second,
-/// without saving up for a burst.
+/// A steady rate: computes the wait before the next unit of work, so that at most `per_second` units pass a
+/// second. A pause earns no burst.
 ///
 /// ```
 /// use seawall_io::Pace;

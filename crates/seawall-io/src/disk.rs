@@ -1,9 +1,9 @@
 //! The seam to the disk: one trait, implemented by the operating system's backends and by the simulated disk.
 //!
 //! 1. Synchronous calls act on borrowed memory and may be short; [`crate::File`] completes them.
-//! 2. Asynchronous requests own their buffers until they are complete: whoever drops a [`Ticket`] early frees nothing that the
-//!    kernel may still write to, and whoever submitted may end before the request does.
-//! 3. Any thread may drive completions; a request's completion never depends on the thread that asked for it.
+//! 2. Asynchronous requests own their buffers until they complete: dropping a [`Ticket`] early frees no
+//!    memory that the kernel may still write to, and the submitting thread may end before the request does.
+//! 3. Any thread may drive completions; a completion never depends on the thread that submitted the request.
 //! 4. A [`Handle`] closes when its last clone is dropped, and every request in flight holds one.
 //!
 //! ```text
@@ -59,8 +59,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Renames a file unless the new name exists; durable after [`Disk::sync_dir`] of both directories. Unless a disk does better
-    /// (the operating system's does where its file system can), the name is looked for first, and a file created in between is lost.
+    /// Renames a file unless the new name exists; durable after [`Disk::sync_dir`] of both directories. This
+    /// default checks for the name first: a file created in between is lost. The operating system's disk
+    /// renames atomically where the file system can.
     ///
     /// # Errors
     /// `EEXIST` when `to` exists, or the kernel's refusal.
@@ -76,12 +77,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn remove(&self, path: &Path) -> Result<()>;
-    /// Makes creations, renames and removals in a directory durable. A disk that has synced a directory once needs no further
-    /// descriptor to sync it again.
+    /// Makes creations, renames and removals in a directory durable. After its first successful sync of a
+    /// directory, a disk can sync it again without a new descriptor.
     ///
     /// # Errors
-    /// With [`Op::Sync`] when the sync failed: as for [`Disk::sync`], it must not be retried. With [`Op::Open`] when the directory
-    /// could not be opened: nothing was asked of it yet.
+    /// With [`Op::Sync`] when the sync failed: as for [`Disk::sync`], it must not be retried. With
+    /// [`Op::Open`] when the directory could not be opened: no sync was attempted.
     fn sync_dir(&self, path: &Path) -> Result<()>;
     /// Everything in a directory, sorted by name.
     ///
@@ -101,8 +102,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`IoErrorKind::Locked`] when another holds it.
     fn lock(&self, file: &Handle) -> Result<()>;
-    /// Locks the file against those that lock it with [`Disk::lock`], and not against others that lock it in this way. Does not wait. A disk
-    /// without shared locks locks it exclusively.
+    /// Takes a shared lock on the file, without waiting. It excludes [`Disk::lock`], and not other shared
+    /// locks. A disk without shared locks locks it exclusively.
     ///
     /// # Errors
     /// [`IoErrorKind::Locked`] when another holds it exclusively.
@@ -145,8 +146,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn cached(&self, file: &Handle, len: u64) -> Result<Cached>;
-    /// Drops clean pages of a range from the page cache (`len` 0: to the end). Dirty pages stay: [`Disk::sync`] first. Pages and
-    /// large folios (many pages that came together) that lie only in part inside the range stay too.
+    /// Drops clean pages of a range from the page cache (`len` 0: to the end). Dirty pages stay: call
+    /// [`Disk::sync`] first. Pages and large folios (several pages cached as one unit) that lie only partly
+    /// inside the range stay too.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -154,19 +156,22 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     // --- asynchronously --------------------------------------------------------------------------------------------------
 
-    /// Submits a batch with as few system calls as the backend can; one ticket a request, in order. What is wrong with a request
-    /// is reported by its completion. May wait for requests in flight when the backend's queue is full.
+    /// Submits a batch with as few system calls as the backend can. Returns one ticket for each request, in
+    /// order. A request's completion reports what is wrong with it. May wait for requests in flight when the
+    /// backend's queue is full.
     fn submit(&self, batch: Vec<Request>) -> Vec<Ticket>;
-    /// Completes what is ready; with `block` waits for at least one completion if anything is in flight. Returns how many
-    /// requests this call completed (0 when another thread completed them).
+    /// Processes ready completions; with `block`, waits for at least one if anything is in flight. Returns
+    /// how many requests this call completed (0 when another thread completed them).
     ///
-    /// This is for a thread that serves all: one that needs a certain request uses [`Disk::wait`], because between its look at
-    /// the ticket and this call another thread may have completed that very request, and then this waits for some other one.
+    /// For a thread that serves all requests. A thread that needs one request uses [`Disk::wait`]: between
+    /// its check of the ticket and this call, another thread may complete that request, and this call would
+    /// then wait for a different one.
     fn drive(&self, block: bool) -> usize;
     /// Waits for one request of this disk, completing others on the way.
     ///
     /// # Panics
-    /// When the completion was already taken, by an earlier `wait` or by [`Ticket::take`]: it is there once.
+    /// When the completion was already taken, by an earlier `wait` or by [`Ticket::take`]: it can be taken
+    /// once.
     fn wait(&self, ticket: &Ticket) -> Completion {
         while !ticket.is_done() {
             self.drive(true);
@@ -237,7 +242,7 @@ pub enum Create {
     /// It must exist.
     #[default]
     No,
-    /// It must not exist: nothing is ever overwritten by accident.
+    /// It must not exist: no file is ever overwritten by accident.
     New,
     /// Either.
     IfMissing,

@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IoError {
-    /// What was asked.
+    /// The operation.
     pub op: Op,
-    /// Of which file or directory.
+    /// The file or directory.
     pub path: PathBuf,
-    /// At which offset, bytes, where that applies.
+    /// The offset, bytes, where that applies.
     pub offset: Option<u64>,
-    /// How many bytes, where that applies.
+    /// The length, bytes, where that applies.
     pub len: Option<u64>,
     /// What went wrong.
     pub kind: IoErrorKind,
@@ -107,8 +107,9 @@ impl IoError {
         }
     }
 
-    /// Whether the device could not give the bytes that were asked for: they are lost where they were, and may be there elsewhere. Some drives
-    /// answer so for a sector whose write was cut. Other errors say nothing about the bytes.
+    /// Whether the device could not return the requested bytes: they are lost there, but a copy may exist
+    /// elsewhere. Some drives answer so for a sector whose write was cut by a power failure. Other errors say
+    /// nothing about the bytes.
     ///
     /// ```
     /// # use seawall_io::{IoError, Op};
@@ -179,8 +180,9 @@ impl IoError {
 }
 
 impl IoError {
-    /// Whether the disk could not be asked for the moment (no free descriptor, no memory, interrupted, locked by another): nothing
-    /// was done and nothing is lost, so the same may be asked again later. Never true for writes and syncs.
+    /// Whether the disk could not serve the request for the moment (no free descriptor, no memory,
+    /// interrupted, locked by another): nothing was done and nothing is lost, so the caller may retry later.
+    /// Never true for writes and syncs.
     ///
     /// ```
     /// # use seawall_io::{IoError, Op};

@@ -6,9 +6,9 @@
 //!    is growing, and no hole or unwritten extent can have been written into (trap 5).
 //! 3. No lock is held across a sync: a sync works on a clone of the handle.
 //! 4. Changing the method loses no error: the new descriptor is open before the old one is synced, the old one's last sync is
-//!    checked before the change is called done (trap 18), and both see write-back errors of the time between. Nor does it lose
-//!    the lock: the descriptor that holds it stays open as long as the file (trap 7).
-//! 5. Whatever was asked for, [`File::mode`] says what is in effect.
+//!    checked before the change is called done (trap 18), and both see write-back errors of the time between.
+//!    The lock is kept: the descriptor that holds it stays open as long as the file (trap 7).
+//! 5. [`File::mode`] reports the mode in effect, which can differ from the one requested.
 
 use crate::class::{Cause, FileClass, Op};
 use crate::disk::{Allocate, Cached, Create, Disk, Handle, OpenHow, Request, RequestKind, SyncHow, Ticket, WriteHow};
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// How often a direct read that the kernel cuts short inside a block is asked for again.
+/// How often a direct read that the kernel cuts short inside a block is repeated.
 const SHORT_READS_MAX: u32 = 64;
 
 /// How to open a [`File`].
@@ -45,8 +45,8 @@ pub struct FileOptions {
     pub create: Create,
     /// Counters to add to.
     pub stats: Arc<IoStats>,
-    /// The caller knows that every block below the end is written (it filled and synced the file, and remembers so). Unknown is
-    /// not a yes: without it `o_direct_no_fsync` skips no barrier.
+    /// The caller knows that every block below the end is written (it filled and synced the file, and
+    /// remembers so). If false, `o_direct_no_fsync` skips no barrier.
     pub known_written: bool,
     /// The device's cache is proven non-volatile, so that `o_direct_no_fsync` may skip even the checkpoint's sync.
     pub cache_is_stable: bool,
@@ -133,10 +133,11 @@ pub struct File {
     /// another thread's sync, still under way, has taken the flag.
     growth: AtomicU64,
     synced_growth: AtomicU64,
-    /// Counts growth by allocation, without data: only a whole fsync owes anything to that.
+    /// Counts growth by allocation, without data: only a full fsync makes it durable.
     allocations: AtomicU64,
     synced_allocations: AtomicU64,
-    /// Asynchronous writes beyond the end whose success nobody has learnt yet, or ever: they may grow the file at any moment.
+    /// Asynchronous writes beyond the end that have not been waited for, or failed: they may grow the file at
+    /// any moment.
     growing: AtomicU64,
     /// There may be holes or unwritten extents: every barrier must sync.
     unwritten: AtomicBool,
@@ -174,7 +175,7 @@ fn open_by(disk: &dyn Disk, path: &Path, method: FlushMethod, create: Create) ->
             DirectSupport::Aligned(bytes) => align_bytes = bytes,
             DirectSupport::Unknown => align_bytes = 4096,
             DirectSupport::Ignored(why) => {
-                // Open it as what it is, so that the flag, the alignment and the mode reported all say the same.
+                // Reopen it buffered, so that the flag, the alignment and the reported mode agree.
                 handle = disk.open(path, OpenHow { direct: false, create: Create::No, ..how })?;
                 degraded = Some(why.to_owned());
                 direct = false;
@@ -252,13 +253,13 @@ impl File {
         &self.path
     }
 
-    /// What is in effect, beside what was asked for.
+    /// The mode in effect, with the method that was requested.
     #[must_use]
     pub fn mode(&self) -> EffectiveMode {
         self.current().mode
     }
 
-    /// Length, bytes, as far as this process has made it.
+    /// Length, bytes, as known to this process.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
@@ -302,8 +303,8 @@ impl File {
     /// Fills `buf` from `offset` (bytes).
     ///
     /// # Errors
-    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, before anything is asked of the disk, [`IoErrorKind::UnexpectedEof`] when the file is shorter,
-    /// or the kernel's refusal.
+    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, both before the disk is
+    /// called; [`IoErrorKind::UnexpectedEof`] when the file is shorter; or the kernel's refusal.
     ///
     /// ```
     /// use seawall_io::{Cause, IoErrorKind};
@@ -328,13 +329,13 @@ impl File {
                 let n = self.disk.read_at(&open.handle, offset + done as u64, &mut buf[done..])?;
                 let next = whole_blocks(done + n, len, &open.mode);
                 if next == done {
-                    // Inside a block, and not at the end of the file: a direct read that was cut short, to be asked for again.
+                    // A direct read cut short inside a block, before the end of the file: repeat it.
                     let inside = offset + ((done + n) as u64) < self.len();
                     if n > 0 && cut_short < SHORT_READS_MAX && inside {
                         cut_short += 1;
                         continue;
                     }
-                    // The file is longer than that: it is not the file that ends here.
+                    // The file is longer: this is an I/O error, not the end of the file.
                     let kind = if n > 0 && inside {
                         IoErrorKind::Os(libc::EIO)
                     } else {
@@ -351,8 +352,8 @@ impl File {
     /// Writes `bytes` at `offset` (bytes). Not durable before a barrier, except under `o_dsync`.
     ///
     /// # Errors
-    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, before anything is asked of the disk;
-    /// [`IoErrorKind::NoProgress`]; or the kernel's refusal. A part may have been written.
+    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, both before the disk is
+    /// called; [`IoErrorKind::NoProgress`]; or the kernel's refusal. Part of the bytes may have been written.
     pub fn write_at(&self, offset: u64, bytes: &[u8], cause: Cause) -> Result<()> {
         self.write_vectored_at(offset, &[bytes], cause)
     }
@@ -370,7 +371,8 @@ impl File {
     /// Writes `bytes` at `offset` (bytes) and returns when they are durable.
     ///
     /// # Errors
-    /// As [`File::write_at`]. After an error of the disk it is unknown what is durable, and asking again must not be trusted.
+    /// As [`File::write_at`]. After a disk error it is unknown what is durable; a retry that succeeds proves
+    /// nothing.
     pub fn write_durable_at(&self, offset: u64, bytes: &[u8], cause: Cause) -> Result<()> {
         self.write_durable_vectored_at(offset, &[bytes], cause)
     }
@@ -398,10 +400,11 @@ impl File {
         let how = WriteHow { dsync: open.mode.rwf_dsync, dontcache: false };
         self.counted(Op::DurableWrite, cause, len, || {
             match self.write_parts(&open, offset, parts, len, how) {
-                // The kernel or file system has no RWF_DSYNC: say so from now on, and make this write durable the other way.
+                // The kernel or file system has no RWF_DSYNC: report that from now on, and sync after this
+                // write instead.
                 Err(e) if how.dsync && e.errno() == Some(libc::EOPNOTSUPP) => {
                     let mut current = self.open.write().unwrap_or_else(PoisonError::into_inner);
-                    // Another thread may have changed the method, or said so already.
+                    // Another thread may have changed the method, or reported it already.
                     if std::mem::take(&mut current.mode.rwf_dsync) {
                         let mut why = current.mode.degraded.take().map_or(String::new(), |before| before + "; ");
                         why.push_str("no RWF_DSYNC here: each durable write is followed by fdatasync");
@@ -444,29 +447,31 @@ impl File {
             }
             done = next;
         }
-        // Under `o_dsync` the growth that a write brings is durable with it.
+        // Under `o_dsync` the growth by a write is durable with the write.
         if self.note_end(offset, offset + len as u64) && open.mode.requested != FlushMethod::ODsync {
             self.growth.fetch_add(1, Ordering::AcqRel);
         }
         Ok(())
     }
 
-    /// Remembers that bytes from `start` to `end` are written, or about to be; says whether the file grows by that.
+    /// Records that bytes from `start` to `end` are written, or about to be. Returns true if the file grows
+    /// by that.
     fn note_end(&self, start: u64, end: u64) -> bool {
-        // First the hole, then the length: whoever sees the length must see that writing below it may allocate.
+        // First the hole, then the length: a thread that sees the length must also see that a write below it
+        // may allocate.
         if start > self.len() && end > start {
             self.unwritten.store(true, Ordering::Release);
         }
         self.len.fetch_max(end, Ordering::AcqRel) < end
     }
 
-    /// Makes all completed writes durable, unless the method says that nothing is needed.
+    /// Makes all completed writes durable, unless the flush method needs no sync.
     ///
     /// # Errors
     /// The first error of any write since the last sync. It must not be retried: a second sync may report success for lost data.
     pub fn barrier(&self, cause: Cause) -> Result<Barrier> {
         let open = self.current();
-        // In this order: an asynchronous write is counted as growth before it stops to count as growing.
+        // In this order: an asynchronous write counts as growth before it stops counting as growing.
         let nothing_grows = self.growing.load(Ordering::Acquire) == 0;
         let nothing_grew = self.synced_growth.load(Ordering::Acquire) >= self.growth.load(Ordering::Acquire);
         let all_written = !self.unwritten.load(Ordering::Acquire);
@@ -475,7 +480,7 @@ impl File {
             FlushMethod::ODirectNoFsync => open.mode.direct && nothing_grows && nothing_grew && all_written,
             FlushMethod::Fsync | FlushMethod::ODirect | FlushMethod::ODirectDsync => false,
         };
-        // While the method changes, writes of the old one are not yet known to be durable.
+        // While the method changes, writes of the old one may not be durable yet.
         if may_skip && self.switching.load(Ordering::SeqCst) == 0 {
             return Ok(Barrier::Skipped);
         }
@@ -495,7 +500,7 @@ impl File {
         self.barrier(Cause::Checkpoint)
     }
 
-    /// Makes all completed writes durable, whatever the method.
+    /// Makes all completed writes durable, under every method.
     ///
     /// # Errors
     /// As [`File::barrier`].
@@ -553,10 +558,11 @@ impl File {
         Ok(())
     }
 
-    /// Makes the file `len` bytes long; never longer. Not durable before a barrier. Nobody writes behind that length meanwhile.
+    /// Shortens the file to `len` bytes; never lengthens it. Not durable before a barrier. The caller ensures
+    /// that no write beyond `len` runs at the same time.
     ///
     /// # Errors
-    /// The kernel's refusal: the length is what it was.
+    /// The kernel's refusal: the length is unchanged.
     ///
     /// ```
     /// use seawall_io::{Allocate, Cause};
@@ -582,19 +588,20 @@ impl File {
         Ok(())
     }
 
-    /// The caller has overwritten every block below the end and synced, and nobody writes at the moment: extents are written
-    /// from now on. Said too early, `o_direct_no_fsync` skips a barrier that was needed.
+    /// Declares that the caller has overwritten and synced every block below the end, and that no write is in
+    /// progress. Called too early, it makes `o_direct_no_fsync` skip a barrier that was needed.
     pub fn declare_written(&self) {
         self.unwritten.store(false, Ordering::Release);
     }
 
-    /// Changes the flush method while the file is in use. Returns what is in effect afterwards.
+    /// Changes the flush method while the file is in use. Returns the mode in effect afterwards.
     ///
     /// # Errors
-    /// When the file cannot be opened the new way, nothing changes; so too with `ESTALE` when the path now leads to another file.
-    /// When the old descriptor's last sync fails (`op` is [`Op::Sync`]), the new method is in effect but writes made before may be
-    /// lost: the error must poison whatever depends on the file. When only dropping the page cache fails (`op` is
-    /// [`Op::Inspect`]), the new method is in effect and nothing is lost.
+    /// When the file cannot be opened with the new method, or the path now leads to another file (`ESTALE`),
+    /// nothing changes. When the last sync of the old descriptor fails (`op` is [`Op::Sync`]), the new method
+    /// is in effect but earlier writes may be lost: the error must poison whatever depends on the file. When
+    /// only dropping the page cache fails (`op` is [`Op::Inspect`]), the new method is in effect and nothing
+    /// is lost.
     ///
     /// ```
     /// use seawall_io::FlushMethod;
@@ -618,12 +625,12 @@ impl File {
         let mode = new.mode.clone();
         self.switching.fetch_add(1, Ordering::SeqCst);
         let switched = self.switch_to(new);
-        // After an error too: it poisons whatever depends on the file, and no barrier can make up for it.
+        // After an error too: it poisons whatever depends on the file, and a barrier cannot repair that.
         self.switching.fetch_sub(1, Ordering::SeqCst);
         switched.map(|()| mode)
     }
 
-    /// Puts `new` in the place of the current descriptor and makes everything written through that one durable.
+    /// Replaces the current descriptor with `new` and makes everything written through the old one durable.
     fn switch_to(&self, new: Open) -> Result<()> {
         let direct = new.mode.direct;
         let old = {
@@ -646,11 +653,13 @@ impl File {
         Ok(())
     }
 
-    /// Submits reads and writes; `offset` in bytes. One pending operation a request, in order. A write that is durable needs a
-    /// barrier after [`File::wait`] (except under `o_dsync`). Where a pending operation is dropped instead, the I/O still happens.
+    /// Submits reads and writes; `offset` in bytes. Returns one pending operation for each request, in order.
+    /// A write becomes durable by a barrier after [`File::wait`] (under `o_dsync` without one). Dropping a
+    /// pending operation does not cancel its I/O.
     ///
     /// # Errors
-    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, before anything is submitted.
+    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, before any request is
+    /// submitted.
     pub fn submit(&self, batch: Vec<FileRequest>) -> Result<Vec<Pending>> {
         let open = self.current();
         for request in &batch {
@@ -665,7 +674,8 @@ impl File {
                 let kind = if write { RequestKind::Write(WriteHow::default()) } else { RequestKind::Read };
                 let request = Request { file: open.handle.clone(), kind, offset, bufs, done: 0 };
                 let (op, bytes) = (request.op(), request.len() as u64);
-                // Before the write, not after: whoever drops the pending operation must not hide the growth.
+                // Before the write: if the caller drops the pending operation, the growth must already be
+                // counted.
                 let grows = write && self.note_end(offset, offset + bytes);
                 if grows {
                     self.growing.fetch_add(1, Ordering::AcqRel);
@@ -693,7 +703,8 @@ impl File {
         match completion.result {
             Ok(()) => {
                 if grows {
-                    // Growth first (see `barrier`). After a failure it goes on counting as growing: where the file ends is unknown.
+                    // Growth first (see `barrier`). A failed write stays counted in `growing`: the end of the
+                    // file is unknown.
                     self.growth.fetch_add(1, Ordering::AcqRel);
                     self.growing.fetch_sub(1, Ordering::AcqRel);
                 }
@@ -715,7 +726,7 @@ impl File {
         self.disk.cached(&self.current().handle, self.len())
     }
 
-    /// Drops the file's clean pages from the page cache. Dirty ones stay: [`File::sync`] first.
+    /// Drops the file's clean pages from the page cache. Dirty pages stay: call [`File::sync`] first.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -793,7 +804,8 @@ impl Pending {
     }
 }
 
-/// Checks what direct I/O needs, before the kernel's bare `EINVAL`; returns the total length, bytes.
+/// Checks the alignment for direct I/O, for a better error than the kernel's `EINVAL`. Returns the total
+/// length, bytes.
 fn check_alignment<'a>(
     path: &Path,
     op: Op,
@@ -822,7 +834,7 @@ fn check_alignment<'a>(
     }
 }
 
-/// Whether two handles of the operating system lead to one file; other disks' handles are taken at their word.
+/// Whether two handles of the operating system lead to one file. Handles of other disks are assumed to.
 fn is_same_file(a: &Handle, b: &Handle) -> bool {
     let identity = |handle: &Handle| {
         let stat = rustix::fs::fstat(handle.fd(Op::Inspect).ok()?).ok()?;
@@ -834,7 +846,7 @@ fn is_same_file(a: &Handle, b: &Handle) -> bool {
     }
 }
 
-/// How much of a short transfer counts: direct I/O must go on from a whole block.
+/// How much of a short transfer counts: direct I/O must continue at a whole block.
 fn whole_blocks(done: usize, len: usize, mode: &EffectiveMode) -> usize {
     if done >= len { len } else { done - done % mode.align_bytes as usize }
 }

@@ -1,16 +1,16 @@
-//! Latencies in buckets: a fixed number of counters, whatever is recorded.
+//! Latencies in buckets: a fixed number of counters for any number of values.
 //!
-//! 1. Values below 2^(`GROUPING_POWER` + 1) have a bucket each; above, each power of two is cut into 2^`GROUPING_POWER` buckets of one
-//!    width. So a bucket is at most 1.6% wide.
-//! 2. Buckets are numbered in the order of their values, without a gap. The numbers are part of what is written into files: they change
-//!    only together with the version of those files.
-//! 3. Counts that were read from a file are believed only when their buckets exist and ascend.
+//! 1. Values below 2^(`GROUPING_POWER` + 1) have a bucket each; above, each power of two is divided into
+//!    2^`GROUPING_POWER` buckets of one width. So a bucket is at most 1.6% wide.
+//! 2. Buckets are numbered in the order of their values, without a gap. Files contain the numbers: they
+//!    change only together with the version of those files.
+//! 3. Counts read from a file are accepted only when their buckets exist and ascend.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Buckets are 1.6% wide.
 pub const GROUPING_POWER: u8 = 6;
-/// Latencies up to 2^40 ns (18 minutes) are told apart; longer ones count as that.
+/// Latencies up to 2^40 ns (18 minutes) are distinguished; longer ones count as that.
 pub const MAX_VALUE_POWER: u8 = 40;
 
 /// Values below it have a bucket each.
@@ -34,7 +34,7 @@ fn bounds(bucket: u32) -> (u64, u64) {
     if bucket < EXACT {
         return (bucket, bucket);
     }
-    // Its width, as a power of two.
+    // The bucket's width, as a power of two.
     let width = ((bucket - EXACT) >> GROUPING_POWER) + 1;
     let within = (bucket - EXACT) & ((1 << GROUPING_POWER) - 1);
     let start = (1 << (width + u64::from(GROUPING_POWER))) + (within << width);
@@ -86,7 +86,7 @@ pub struct Latencies {
     count: Vec<u64>,
 }
 
-/// What a file has of them.
+/// The form in which a file stores them.
 #[cfg(feature = "serde")]
 #[derive(serde::Deserialize)]
 struct Parts {
@@ -127,7 +127,7 @@ impl Latencies {
         Latency { of: self, at: 0 }
     }
 
-    /// All of both.
+    /// The sum of both.
     #[must_use]
     pub fn added(&self, other: &Self) -> Self {
         let mut out = self.clone();
@@ -143,7 +143,7 @@ impl Latencies {
         out
     }
 
-    /// What came after `earlier`; `None` when that is no earlier state of these.
+    /// The operations since `earlier`; `None` when `earlier` is not an earlier state of these counters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut left = self.clone();

@@ -6,7 +6,8 @@
 //!   the way the method says, and counts everything in [`IoStats`].
 //! - [`Fill`] makes files ready ahead of need; [`probe::probe`] finds out what a path really offers.
 //!
-//! `unsafe` is denied in this crate but for the modules `buf`, `os::sys` and `os::uring`, where every block says why it is sound.
+//! `unsafe` is denied in this crate except in the modules `buf`, `os::sys` and `os::uring`, where every block
+//! says why it is sound.
 //!
 //! # Follow one durable write
 //! [`File::write_durable_at`] checks alignment (`file.rs`), hands the slices to [`Disk::write_at`] (`disk.rs`), which on Linux is

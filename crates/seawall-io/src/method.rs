@@ -105,7 +105,7 @@ impl FromStr for FlushMethod {
     }
 }
 
-/// What is in effect for an open file, beside what was asked for.
+/// The mode in effect for an open file, and the method requested.
 ///
 /// ```
 /// use seawall_io::{EffectiveMode, FlushMethod};
@@ -129,7 +129,7 @@ pub struct EffectiveMode {
     pub align_bytes: u32,
     /// Whether durable writes carry `RWF_DSYNC` (else they are followed by fdatasync, unless the file is open `O_DSYNC`).
     pub rwf_dsync: bool,
-    /// Why the effect differs from what was asked for.
+    /// Why the effect differs from the request.
     pub degraded: Option<String>,
 }
 

@@ -1,4 +1,5 @@
-//! Files made ready ahead of need: written extents, synced, under their final name, before anybody commits into them.
+//! Files prepared ahead of need: written extents, synced, under their final name, before the first commit
+//! into them.
 //!
 //! ```text
 //!   begin ──reserve checked, NAME.filling created, blocks allocated──> filling
@@ -8,8 +9,8 @@
 //!
 //! 1. The final name exists only when every byte is written and synced, so a crash leaves a `.filling` file (removed by [`sweep`])
 //!    or a whole one.
-//! 2. All blocks are allocated before the first zero is written, and the reserve is checked before that: a full disk is met
-//!    here and not on the commit path.
+//! 2. All blocks are allocated before the first zero is written, and the reserve is checked before that: a
+//!    full disk is detected here and not on the commit path.
 //! 3. The zeroes go out as direct writes at the stated rate; the page cache holds none of them, and no sync finds a backlog
 //!    (an unsynced buffered fill stalls the first commit by hundreds of milliseconds).
 //! 4. Filling is a sequence of steps: a thread drives it in production ([`Fill::run`]), a simulator one step at a time.
@@ -29,7 +30,7 @@ use std::time::Duration;
 
 /// Ending of a file that is not ready.
 pub const FILLING: &str = "filling";
-/// A fill that waits for its rate looks this often whether it shall stop.
+/// A fill that waits for its rate checks for a stop this often.
 const NAP_MAX: Duration = Duration::from_millis(100);
 /// Bytes written by one step.
 pub const STEP_BYTES: usize = 256 << 10;
@@ -158,7 +159,8 @@ impl Fill {
         let file_options =
             FileOptions::new(options.class, FlushMethod::ODirect).create(Create::New).stats(&options.stats);
         let file = File::open(disk.clone(), &filling, file_options).inspect_err(|e| {
-            // An open that failed half-way may have created the file. `EEXIST`: it is somebody else's.
+            // An open that failed half-way may have created the file. `EEXIST`: the file belongs to another
+            // fill.
             if e.errno() != Some(libc::EEXIST) {
                 drop(disk.remove(&filling));
             }
@@ -205,9 +207,9 @@ impl Fill {
     /// Writes the next [`STEP_BYTES`], or finishes.
     ///
     /// # Errors
-    /// The kernel's refusal, or `EEXIST` when `target` has come into being meanwhile; the `.filling` file is then removed. When
-    /// the directory's sync or the last open fails, the whole and synced file is under its final name, but that name may be lost
-    /// in a power cut.
+    /// The kernel's refusal, or `EEXIST` when `target` has been created meanwhile; the `.filling` file is
+    /// then removed. When the directory's sync or the last open fails, the whole and synced file is under its
+    /// final name, but that name may be lost in a power cut.
     pub fn step(mut self) -> Result<FillStep> {
         if self.done < self.options.len {
             let len = usize::try_from(self.options.len - self.done).map_or(STEP_BYTES, |left| left.min(STEP_BYTES));
@@ -224,13 +226,13 @@ impl Fill {
         File::open(self.disk.clone(), &self.target, options).map(FillStep::Ready)
     }
 
-    /// Ends a fill whose bytes are all written ([`Fill::progress`]): syncs the file and gives it its final name, which is durable only
-    /// after the next [`Disk::sync_dir`] of its directory. For callers that open the file themselves, and tell a failure before the
-    /// name apart from one after it.
+    /// Ends a fill whose bytes are all written ([`Fill::progress`]): syncs the file and gives it its final
+    /// name, which is durable only after the next [`Disk::sync_dir`] of its directory. For callers that open
+    /// the file themselves and must distinguish a failure before the rename from one after it.
     ///
     /// # Errors
-    /// [`IoErrorKind::Cancelled`] when bytes are missing; else as [`Fill::step`]. The final name then does not lead to this file, and
-    /// the `.filling` file is removed.
+    /// [`IoErrorKind::Cancelled`] when bytes are missing; else as [`Fill::step`]. The final name then does
+    /// not lead to this file, and the `.filling` file is removed.
     ///
     /// ```
     /// use seawall_io::{Disk, FileClass, Fill, FillOptions, FillStep, OsDisk};
@@ -257,11 +259,12 @@ impl Fill {
     fn take_name(&mut self) -> Result<()> {
         self.file.sync(Cause::Preallocate)?;
         if !self.file.mode().direct {
-            // The zeroes went through the page cache. What stays there (in a memory file system, all) does no harm.
+            // The zeroes went through the page cache. Pages that stay there (in a memory file system, all) do
+            // no harm.
             drop(self.file.drop_cache());
         }
         self.disk.rename_new(&self.filling, &self.target)?;
-        // From here on there is no `.filling` to remove.
+        // From here on there is no `.filling` file to remove.
         self.renamed = true;
         Ok(())
     }
@@ -269,8 +272,8 @@ impl Fill {
     /// Drives the fill to its end at the stated rate.
     ///
     /// # Errors
-    /// As [`Fill::step`]; [`IoErrorKind::Cancelled`] when `stop` is raised (looked at before every step, and ten times a second
-    /// while the rate makes it wait).
+    /// As [`Fill::step`]; [`IoErrorKind::Cancelled`] when `stop` is set (checked before every step, and ten
+    /// times a second while the rate makes it wait).
     pub fn run(self, clock: &dyn Clock, stop: &AtomicBool) -> Result<File> {
         let mut pace = Pace::new(self.options.bytes_per_second);
         let mut fill = self;
@@ -301,14 +304,15 @@ impl Fill {
 impl Drop for Fill {
     fn drop(&mut self) {
         if !self.renamed {
-            // Best effort: what cannot be removed now is removed by `sweep` at the next start.
+            // Best effort: `sweep` removes it at the next start.
             drop(self.disk.remove(&self.filling));
         }
     }
 }
 
-/// Makes a used file the next one: renames it durably, so that it is overwritten in place instead of allocating anew.
-/// A [`File`] open on it goes on working, but cannot change its flush method: open it again by its new name.
+/// Renames a used file durably to become the next one, so that it is overwritten in place and allocates
+/// nothing. A [`File`] open on it remains usable but cannot change its flush method: reopen it by its new
+/// name.
 ///
 /// # Errors
 /// The kernel's refusal; `EEXIST` when `target` exists.
@@ -335,7 +339,8 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Removes what interrupted fills left in a directory; returns the files removed. For the start, before any fill is under way.
+/// Removes the files of interrupted fills from a directory; returns the files removed. For use at start,
+/// before the first fill.
 ///
 /// # Errors
 /// The kernel's refusal.
@@ -354,7 +359,7 @@ pub fn sweep(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>> {
         if path.extension().is_some_and(|e| e == FILLING) {
             match disk.remove(&path) {
                 Ok(()) => removed.push(path),
-                // A directory is none of ours (EPERM is what POSIX has unlink say of one).
+                // Skip a directory (POSIX lets unlink report one as EPERM).
                 Err(e) if matches!(e.errno(), Some(libc::EISDIR | libc::EPERM)) && path.is_dir() => {}
                 Err(e) => return Err(e),
             }

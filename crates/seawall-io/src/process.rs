@@ -1,11 +1,13 @@
 //! Which process a handle belongs to.
 //!
-//! 1. `fork` copies memory, and so every handle, but no thread: locks stay taken that other threads had, and nothing in the child may write to
-//!    files that the parent has open. A handle remembers its [`Process`] and asks [`Process::is_current`] before it touches anything.
-//! 2. That is one load: a handler of the C library counts up in each child. A child that was made by the bare system call, without the C library, is
-//!    not noticed.
-//! 3. The child of a process that held an [`InUse`] holds none, ever. Locks have queues of waiting threads in memory that all of them share. The
-//!    copies of those threads never leave the queues, and a new thread of the child gets the memory of one of them: it would not be woken.
+//! 1. `fork` copies memory, and so every handle, but no other threads: locks held by other threads stay
+//!    locked in the child, and the child must not write to files that the parent has open. A handle remembers
+//!    its [`Process`] and checks [`Process::is_current`] before it does anything.
+//! 2. The check is one load: a fork handler of the C library increments a counter in each child. A child made
+//!    by the bare system call, without the C library, is not noticed.
+//! 3. The child of a process that held an [`InUse`] can never create one. Locks keep queues of waiting
+//!    threads in shared memory of the process. The copies of those threads never leave the queues, and a new
+//!    thread of the child can get the memory of one of them: it would never be woken.
 
 use crate::os::sys;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +26,7 @@ impl Process {
         Self { forks: sys::forks() }
     }
 
-    /// Whether it is still this one: false in a child that was forked since.
+    /// Whether this is still the same process: false in a child forked since.
     #[inline]
     #[must_use]
     pub fn is_current(self) -> bool {
@@ -32,7 +34,8 @@ impl Process {
     }
 }
 
-/// A [`Process`] whose handles can be given up as a whole: then it is open in no process any more. Asking is as cheap as for a `Process`.
+/// A [`Process`] whose handles can be given up all at once: it is then open in no process. The check is as
+/// cheap as for a `Process`.
 ///
 /// ```
 /// let gate = seawall_io::ProcessGate::new(seawall_io::Process::current());
@@ -43,7 +46,7 @@ impl Process {
 #[derive(Debug)]
 pub struct ProcessGate(AtomicU64);
 
-/// No process has forked so often.
+/// No real process reaches this number of forks.
 const CLOSED: u64 = u64::MAX;
 
 impl ProcessGate {
@@ -53,31 +56,31 @@ impl ProcessGate {
         Self(AtomicU64::new(process.forks))
     }
 
-    /// Whether it is open, and still in its process.
+    /// Whether it is open and belongs to the current process.
     #[inline]
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.0.load(Ordering::Relaxed) == sys::forks()
     }
 
-    /// Gives it up, for good.
+    /// Closes it for good.
     pub fn close(&self) {
         self.0.store(CLOSED, Ordering::SeqCst);
     }
 
-    /// Whether it was given up.
+    /// Whether it was closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.load(Ordering::SeqCst) == CLOSED
     }
 }
 
-/// Something whose locks several threads of this process wait for, from its making until it is dropped.
+/// Marks that several threads of this process can wait for locks, from creation until drop.
 #[derive(Debug)]
 pub struct InUse(Process);
 
 impl InUse {
-    /// `None` in a process that was forked from one that held one.
+    /// `None` in a process forked from one that held an `InUse`.
     #[must_use]
     pub fn new() -> Option<Self> {
         let process = Process::current();

@@ -1,8 +1,10 @@
-//! A disk that writes nothing.
+//! A disk that refuses every write.
 //!
-//! 1. Every call that could change a file, a name or what is durable is refused with `EROFS` before the disk below is asked.
-//! 2. Files are opened for reading, whatever was asked for: no descriptor of this disk can write, and files without write permission open.
-//! 3. A lock is a shared one: it excludes writers, and not others that only read.
+//! 1. Every call that could change a file, a name or durability is refused with `EROFS` before it reaches the
+//!    disk below.
+//! 2. Files are opened for reading, even if write access was requested: no descriptor of this disk can write,
+//!    and files without write permission open.
+//! 3. A lock is shared: it excludes writers, and not other readers.
 
 use crate::class::Op;
 use crate::disk::{
@@ -14,7 +16,7 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Another disk, of which nothing is changed.
+/// A wrapper around another disk that changes nothing on it.
 ///
 /// ```
 /// use seawall_io::{Disk, OpenHow, OsDisk, ReadOnlyDisk, WriteHow};

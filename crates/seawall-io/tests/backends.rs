@@ -1,4 +1,5 @@
-//! One body for every backend: what is written is read back, whoever submits, whoever waits, however many are in flight.
+//! One test body for every backend: bytes read equal bytes written, with any submitting thread, any waiting
+//! thread, and any number of requests in flight.
 
 mod common;
 
@@ -27,7 +28,7 @@ fn direct_works(dir: &Path) -> bool {
     works
 }
 
-/// Memory for `blocks` blocks, one part a block, from the arena and from the allocator in turns that the generator decides.
+/// Memory for `blocks` blocks, one buffer a block; the generator chooses arena or allocator for each.
 fn parts(rng: &mut Rng, arena: &Arc<Arena>, blocks: usize) -> Vec<IoBuf> {
     let one = |rng: &mut Rng, blocks: usize| match (blocks == 1 && rng.below(2) == 0).then(|| arena.claim()).flatten() {
         Some(slot) => slot,
@@ -123,7 +124,7 @@ fn random_batches_against_a_model(backend: Backend, direct: bool, registered: bo
     assert!(std::fs::read(&path).unwrap() == model, "seed {seed}");
     disk.drive(true);
     assert_eq!(disk.drive(true), 0, "nothing is in flight, so nothing is waited for");
-    // Every slot came home.
+    // Every slot was returned.
     assert_eq!(std::iter::from_fn(|| arena.claim()).collect::<Vec<_>>().len(), 96);
 }
 
@@ -372,7 +373,7 @@ fn a_file_of_another_disk_is_refused_and_nobody_is_left_waiting() {
         let stop = &std::sync::atomic::AtomicBool::new(false);
         let disk = &disk;
         std::thread::scope(|scope| {
-            // Somebody drives while requests end that the kernel never sees.
+            // Another thread drives while requests fail that never reach the kernel.
             scope.spawn(move || {
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                     disk.drive(true);
@@ -404,7 +405,7 @@ fn a_completion_is_taken_once() {
         assert!(ticket.is_done() && ticket.take().is_none());
         let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| disk.wait(&ticket)));
         assert!(again.is_err(), "{backend}: waiting twice is a mistake of the caller and panics");
-        // The disk is none the worse for it.
+        // The disk still works.
         let ticket = disk.submit(vec![Request::sync(&file, SyncHow::Data)]).remove(0);
         assert!(disk.wait(&ticket).result.is_ok());
     }
@@ -420,7 +421,7 @@ fn waiting_twice_panics_with_the_trait_s_own_wait_too() {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| disk.wait(&ticket))).is_err());
 }
 
-/// Many threads wait, one request each, over and over: a lost wake-up hangs this test.
+/// Many threads wait, each for one request, repeatedly: a lost wake-up hangs this test.
 #[test]
 fn nobody_is_forgotten_asleep() {
     for backend in backends() {

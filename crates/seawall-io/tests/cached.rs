@@ -1,4 +1,4 @@
-//! What the page cache holds: cachestat and mincore say the same, and dropping takes only what is clean.
+//! What the page cache holds: cachestat and mincore agree, and dropping removes only clean pages.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn cold_file(dir: &tempfile::TempDir, disk: &OsDisk) -> Option<seawall_io::Handl
             (LEN, LEN),
             "all of it, none of it written back"
         );
-        // Dropping takes no dirty pages with it.
+        // Dropping keeps dirty pages.
         disk.drop_cache(&file, 0, 0).unwrap();
         let after = disk.cached(&file, LEN).unwrap();
         assert!(after.resident >= after.dirty.unwrap());
@@ -40,7 +40,7 @@ fn cold_file(dir: &tempfile::TempDir, disk: &OsDisk) -> Option<seawall_io::Handl
 fn a_known_range_is_resident() {
     let (dir, disk) = (dir(), OsDisk::synchronous());
     let Some(file) = cold_file(&dir, &disk) else { return };
-    // Writing whole pages makes exactly them resident; no read-ahead as with reads.
+    // Writing whole pages makes exactly those pages resident: writes cause no read-ahead.
     for first in [3u64, 20, 63] {
         let pages = if first == 63 { 1 } else { 2 };
         let data = vec![2; (pages * PAGE) as usize];
@@ -69,7 +69,7 @@ fn uncached_writes_leave_no_pages() {
     let (dir, disk) = (dir(), OsDisk::synchronous());
     let Some(file) = cold_file(&dir, &disk) else { return };
     let how = WriteHow { dontcache: true, dsync: true };
-    // Overwrites of written extents are no promise: on ext4 of Linux 6.18 their pages stay.
+    // For overwrites of written extents there is no promise: on ext4 of Linux 6.18 their pages stay.
     let overwritten = disk.write_at(&file, 0, &[IoSlice::new(&[3; PAGE as usize])], how);
     eprintln!("overwritten: {overwritten:?}, {:?}", disk.cached(&file, LEN));
     disk.sync(&file, SyncHow::All).unwrap();
@@ -82,7 +82,7 @@ fn uncached_writes_leave_no_pages() {
         }
     }
     disk.sync(&file, SyncHow::Data).unwrap();
-    // Pages go when their write-back has ended; that may be a moment after the sync.
+    // Pages leave the cache when their write-back has ended, which may be a moment after the sync.
     let gone = (0..200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(5));
         disk.cached(&file, 2 * LEN).unwrap().resident == 0

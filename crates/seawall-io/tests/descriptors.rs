@@ -1,11 +1,11 @@
-//! A process that has no file descriptor left: what is open goes on working, and nothing is lost.
+//! A process without free file descriptors: open files remain usable, and nothing is lost.
 
 mod common;
 
 use common::{dir, in_child};
 use seawall_io::{Create, Disk, Op, OpenHow, OsDisk};
 
-/// Takes every descriptor that this process may still have; they are free again when what is returned is dropped.
+/// Takes every descriptor that this process may still open; dropping the returned value frees them.
 #[allow(unsafe_code)]
 fn exhaust() -> Vec<std::fs::File> {
     let limit = libc::rlimit { rlim_cur: 60, rlim_max: 60 };
@@ -29,7 +29,7 @@ fn a_directory_that_was_synced_once_is_synced_without_a_descriptor() {
     assert!(refused.is_not_now() && refused.op == Op::Open, "{refused:?}");
     disk.rename(&one.path().join("f"), &one.path().join("g")).unwrap();
     disk.sync_dir(one.path()).unwrap();
-    // Another one: it could not be asked, which is no failed flush.
+    // Another directory cannot be opened: this is not a failed flush.
     let refused = disk.sync_dir(other.path()).unwrap_err();
     assert!(refused.is_not_now() && refused.path == other.path() && !refused.is_fatal(), "{refused:?}");
     drop(taken);

@@ -1,4 +1,5 @@
-//! A file on a disk that answers short, is interrupted, refuses flags or fails a sync; and what a barrier may skip.
+//! A file on a disk that transfers short, is interrupted, refuses flags or fails a sync; and which barriers
+//! may be skipped.
 
 mod common;
 
@@ -40,7 +41,7 @@ fn short_transfers_are_completed_under_every_method() {
         let mut rng = Rng::new(3);
         disk.script(move |call| match call.op {
             Op::Read | Op::Write | Op::DurableWrite => {
-                // Not always whole blocks: the rest of a block is then asked for again.
+                // Not always whole blocks: the file then reads the rest of the block again.
                 let extra = if call.op == Op::Read { rng.below(step as u64) as usize } else { 0 };
                 Verdict::Short(step * (1 + rng.below(20) as usize) + extra)
             }
@@ -78,7 +79,7 @@ fn interruptions_and_cancelled_submitters_are_no_errors() {
     assert!(back.iter().all(|&b| b == 9));
 }
 
-/// The kernel may cut a direct read short again and again: that says nothing about where the file ends.
+/// The kernel may cut a direct read short repeatedly: that does not move the end of the file.
 #[test]
 fn a_direct_read_that_is_cut_short_inside_a_block_is_no_end_of_the_file() {
     let (disk, dir) = (passing(), dir());
@@ -128,7 +129,7 @@ fn without_rwf_dsync_a_durable_write_is_followed_by_a_sync() {
     assert_eq!(disk.ops(), [Op::DurableWrite, Op::Write, Op::Sync]);
     assert!(!file.mode().rwf_dsync);
     assert!(file.mode().to_string().contains("RWF_DSYNC"), "{}", file.mode());
-    // Asked once only.
+    // Tried only once.
     file.write_durable_at(0, &block(3), Cause::Commit).unwrap();
     assert_eq!(disk.ops(), [Op::Write, Op::Sync]);
     let mut back = block(0);
@@ -181,14 +182,14 @@ fn only_overwrites_of_written_blocks_skip_the_barrier() {
     file.wait(pending).unwrap();
     assert_eq!(file.barrier(Cause::Clean).unwrap(), Barrier::Flushed);
     assert_eq!(file.barrier(Cause::Clean).unwrap(), Barrier::Skipped);
-    // Unwritten extents: every barrier until the caller knows better.
+    // Unwritten extents: every barrier syncs until the caller declares them written.
     file.grow(Allocate::Unwritten, 12 * BLOCK as u64, Cause::Clean).unwrap();
     for _ in 0..2 {
         assert_eq!(file.barrier(Cause::Clean).unwrap(), Barrier::Flushed);
     }
     file.declare_written();
     assert_eq!(file.barrier(Cause::Clean).unwrap(), Barrier::Skipped);
-    // Nothing is grown backwards.
+    // Growing never shortens.
     file.grow(Allocate::Unwritten, BLOCK as u64, Cause::Clean).unwrap();
     assert_eq!(file.len(), 12 * BLOCK as u64);
     assert_eq!(file.barrier(Cause::Clean).unwrap(), Barrier::Skipped);
@@ -200,7 +201,7 @@ fn a_write_into_a_hole_is_an_allocation() {
     let Some(file) = no_fsync_file(&disk, &dir, 1) else { return };
     file.write_at(16 * BLOCK as u64, &block(1), Cause::Clean).unwrap();
     assert_eq!(file.barrier(Cause::Clean).unwrap(), Barrier::Flushed);
-    // Below the end, yet there are no blocks: this write allocates, and only a flush makes that durable.
+    // Below the end but without blocks: this write allocates, and only a flush makes that durable.
     file.write_at(4 * BLOCK as u64, &block(2), Cause::Clean).unwrap();
     assert_eq!(file.barrier(Cause::Clean).unwrap(), Barrier::Flushed);
 }
@@ -233,13 +234,13 @@ fn a_checkpoint_skips_only_on_a_stable_cache() {
 fn growth_in_flight_during_a_sync_needs_another() {
     let (disk, dir) = (passing(), dir());
     let Some(file) = no_fsync_file(&disk, &dir, 1) else { return };
-    // The write is submitted; a sync of somebody else's runs and ends; then the write ends.
+    // The write is submitted; another caller's sync runs and ends; then the write ends.
     let pending = write_async(&file, BLOCK as u64);
     file.sync(Cause::Checkpoint).unwrap();
     file.wait(pending).unwrap();
     assert_eq!(file.barrier(Cause::Clean).unwrap(), Barrier::Flushed);
     assert_eq!(file.barrier(Cause::Clean).unwrap(), Barrier::Skipped);
-    // Whoever drops the pending operation never learns when it grew the file.
+    // A caller that drops the pending operation never learns when it grew the file.
     drop(write_async(&file, 2 * BLOCK as u64));
     for _ in 0..2 {
         assert_eq!(file.barrier(Cause::Clean).unwrap(), Barrier::Flushed);
@@ -256,7 +257,8 @@ fn a_barrier_does_not_lean_on_a_sync_that_is_still_under_way() {
     disk.script(move |call| {
         if call.op == Op::Sync && std::mem::take(&mut first) {
             started.send(()).unwrap();
-            // The judge is called under a lock of the fake, so the slow sync ends in failure: it proves nothing durable.
+            // The fake calls the judge under a lock, so the slow sync must end in failure: it proves nothing
+            // durable.
             released.recv_timeout(Duration::from_secs(10)).unwrap();
             return Verdict::Fail(libc::EIO);
         }
@@ -332,14 +334,14 @@ fn no_barrier_is_skipped_before_the_old_descriptor_is_synced() {
         }
         Verdict::Pass
     });
-    // An overwrite, not durable yet; under o_dsync a barrier would have nothing to do.
+    // An overwrite, not durable yet; under o_dsync a barrier would do nothing.
     file.write_at(0, &block(2), Cause::Clean).unwrap();
     std::thread::scope(|scope| {
         let change = scope.spawn(|| file.set_method(FlushMethod::ODsync));
         has_started.recv().unwrap();
         assert_eq!(file.mode().requested, FlushMethod::ODsync, "the new method is in effect while the old is synced");
         let barrier = scope.spawn(|| file.barrier(Cause::Commit));
-        // Time for a barrier that skips to do so; one that syncs waits for the fake's lock whatever we do.
+        // Gives a barrier that skips time to return; one that syncs waits for the fake's lock anyway.
         std::thread::sleep(Duration::from_millis(50));
         release.send(()).unwrap();
         change.join().unwrap().unwrap();
@@ -385,7 +387,8 @@ fn a_file_system_without_direct_io_steps_down_and_says_so() {
 fn growth_by_allocation_takes_a_whole_fsync_once() {
     let (disk, dir) = (passing(), dir());
     let file = open(&disk, &dir, FlushMethod::Fsync, false);
-    // For a sync, `dsync` tells fsync from fdatasync, which owes nothing to a length without data.
+    // For a sync, `dsync` distinguishes fdatasync from fsync; fdatasync need not make a length without data
+    // durable.
     let whole =
         |disk: &FaultyDisk| disk.calls().iter().filter(|c| c.op == Op::Sync).map(|c| c.dsync).collect::<Vec<_>>();
     file.grow(Allocate::Unwritten, 1 << 20, Cause::Preallocate).unwrap();
@@ -394,7 +397,7 @@ fn growth_by_allocation_takes_a_whole_fsync_once() {
     file.write_durable_at(0, &block(1), Cause::Commit).unwrap();
     file.barrier(Cause::Clean).unwrap();
     assert_eq!(whole(&disk), [false, false]);
-    // A failed one settles nothing.
+    // A failed sync settles nothing.
     file.grow(Allocate::KeepSize, 2 << 20, Cause::Preallocate).unwrap();
     disk.script(|call| if call.op == Op::Sync { Verdict::Fail(libc::EIO) } else { Verdict::Pass });
     assert!(file.barrier(Cause::Preallocate).is_err());

@@ -1,4 +1,5 @@
-//! Every flush method on a real file system and in memory: the same contents, the mode that is reported, the page cache it leaves.
+//! Every flush method on a real file system and in memory: the same contents, the reported mode, the
+//! resulting page cache.
 
 mod common;
 
@@ -19,7 +20,7 @@ fn open(path: &Path, method: FlushMethod, create: Create) -> File {
     File::open(disk, path, FileOptions::new(FileClass::Redo, method).create(create)).unwrap()
 }
 
-/// Places to try, with the file system's name where the test depends on it.
+/// Directories to try, with the file system's name where the test depends on it.
 fn places() -> Vec<tempfile::TempDir> {
     std::iter::once(dir()).chain(dir_in_memory()).collect()
 }
@@ -90,7 +91,7 @@ fn the_mode_reported_is_the_mode_in_effect() {
             file.write_at(0, &data, Cause::Other).unwrap();
             file.sync(Cause::Other).unwrap();
             let resident = file.cached().unwrap().resident;
-            // "Direct" means that the page cache holds nothing, not that a flag was accepted.
+            // "Direct" means that the page cache holds nothing; an accepted flag is not enough.
             assert_eq!(mode.direct, resident == 0, "{mode}: {resident} bytes in the page cache");
             assert_eq!(mode.degraded.is_some(), method.is_direct() && !mode.direct, "{mode}");
             if mode.degraded.is_some() {
@@ -136,7 +137,7 @@ fn misaligned_direct_requests_are_named_before_the_disk_is_asked() {
     let bad = FileRequest { write: true, offset: 0, bufs: vec![AlignedBuf::zeroed(half).into()], cause: Cause::Other };
     check(file.submit(vec![good, bad]).map(drop), Op::Write, "length");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0, "nothing of a refused batch was submitted");
-    // The smallest transfer that the mode promises does work.
+    // The smallest transfer that the mode promises works.
     file.write_at(needed.into(), &data[..align], Cause::Other).unwrap();
 }
 

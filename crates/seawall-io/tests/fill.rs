@@ -1,4 +1,4 @@
-//! Files made ready ahead of need: written, synced, out of the page cache, under their name only when whole.
+//! Files prepared ahead of need: written, synced, out of the page cache, and named only when whole.
 
 mod common;
 
@@ -30,7 +30,8 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// The extents of a file as `filefrag -v` sees them: (physical start, flags); `None` where that tool or FIEMAP is missing.
+/// The extents of a file as `filefrag -v` reports them: (physical start, flags); `None` where that tool or
+/// FIEMAP is missing.
 fn extents(path: &Path) -> Option<Vec<(String, String)>> {
     let out = match std::process::Command::new("filefrag").arg("-v").arg(path).output() {
         Ok(out) if out.status.success() => String::from_utf8_lossy(&out.stdout).into_owned(),
@@ -101,14 +102,14 @@ fn nothing_is_overwritten() {
     std::fs::write(&used, b"old").unwrap();
     assert_eq!(recycle(&*disk, &used, &target).unwrap_err().errno(), Some(libc::EEXIST));
     assert_eq!(recycle(&*disk, &target, &target).unwrap_err().errno(), Some(libc::EEXIST));
-    // The name is taken while the fill is under way.
+    // The target's name is taken while the fill runs.
     let late = dir.path().join("late");
     let fill = Fill::begin(disk.clone(), &late, options()).unwrap();
     std::fs::write(&late, b"precious too").unwrap();
     let e = fill.run(&SystemClock::default(), &AtomicBool::new(false)).unwrap_err();
     assert_eq!(e.errno(), Some(libc::EEXIST), "{e}");
     assert_eq!(std::fs::read(&late).unwrap(), b"precious too");
-    // Another fill of the same name is under way: it is refused, and the first one does not lose its file by that.
+    // A second fill of the same name is refused, and the first keeps its file.
     let twice = dir.path().join("twice");
     let fill = Fill::begin(disk.clone(), &twice, options()).unwrap();
     assert_eq!(run(&disk, &twice, options()).unwrap_err().errno(), Some(libc::EEXIST));
@@ -132,7 +133,7 @@ fn a_filling_file_survives_no_error_no_drop_no_stop() {
         FillStep::Ready(_) => panic!("one step is not the whole"),
     }
     assert!(names(dir.path()).is_empty());
-    // Asked to stop.
+    // A stop was requested.
     let fill = Fill::begin(os, &target, options()).unwrap();
     let e = fill.run(&SystemClock::default(), &AtomicBool::new(true)).unwrap_err();
     assert_eq!(e.kind, IoErrorKind::Cancelled);
@@ -192,7 +193,7 @@ fn a_full_disk_is_met_before_the_first_zero() {
     let e = run(&(disk.clone() as Arc<dyn Disk>), &dir.path().join("log"), options()).unwrap_err();
     assert_eq!((e.errno(), e.op), (Some(libc::ENOSPC), Op::Grow));
     assert!(disk.ops().is_empty(), "nothing was written");
-    // The reserve is respected, without a file being made.
+    // The reserve is respected, and no file is created.
     let disk = FaultyDisk::new(|_| Verdict::Pass);
     *disk.free_bytes.lock().unwrap() = Some(LEN + 999);
     let asked = FillOptions { reserve: 1000, ..options() };
@@ -212,7 +213,7 @@ fn without_fallocate_the_zeroes_allocate() {
     let file = run(&(disk.clone() as Arc<dyn Disk>), &dir.path().join("log"), options()).unwrap();
     assert_eq!(file.len(), LEN);
     let calls = disk.calls();
-    // The order that makes the name a promise: the zeroes, their sync, the rename, the directory's sync.
+    // The order that makes the name a promise: write zeroes, sync them, rename, sync the directory.
     let is_name = |path: &Path| path.extension().is_some_and(|e| e == FILLING);
     let last = |op, path: &dyn Fn(&Path) -> bool| calls.iter().rposition(|c| c.op == op && path(&c.path)).unwrap();
     assert!(last(Op::Write, &is_name) < last(Op::Sync, &is_name));
@@ -221,7 +222,7 @@ fn without_fallocate_the_zeroes_allocate() {
     assert!(last(Op::Directory, &is_name) < last(Op::Sync, &|path: &Path| path == dir.path()));
 }
 
-/// A clock that only sleeping moves, and that raises a flag at a given time.
+/// A clock that only sleeping advances, and that sets a flag at a given time.
 #[derive(Debug, Default)]
 struct FakeClock {
     now_us: AtomicU64,
@@ -248,7 +249,7 @@ impl Clock for FakeClock {
 fn the_rate_is_kept() {
     let dir = dir();
     let clock = FakeClock::default();
-    // Four steps a second; twelve steps.
+    // Four steps a second, twelve steps.
     let slow = FillOptions { bytes_per_second: 4.0 * STEP_BYTES as f64, write_zeroes: false, ..options() };
     let fill = Fill::begin(Arc::new(OsDisk::synchronous()), &dir.path().join("log"), slow).unwrap();
     drop(fill.run(&clock, &AtomicBool::new(false)).unwrap());

@@ -1,4 +1,4 @@
-//! For any sequence of answers: no byte is lost, none is moved twice, and no pace is exceeded.
+//! For any sequence of answers: no byte is lost or moved twice, and no rate is exceeded.
 
 mod common;
 
@@ -45,7 +45,7 @@ proptest! {
         let mut moved = 0;
         for answer in answers {
             let (raw, expected_done) = match answer {
-                // A kernel never moves more than what is left.
+                // A kernel never transfers more than what is left.
                 Answer::Moved(n) => (n.min(total - moved) as i64, moved + n.min(total - moved)),
                 Answer::Again(e) | Answer::Error(e) => (-i64::from(e), moved),
                 Answer::End => (0, moved),
@@ -102,7 +102,7 @@ proptest! {
         for (idle_us, units) in steps {
             now += Duration::from_micros(idle_us);
             now += pace.delay(now, units);
-            // Since the first unit of work began, what was begun before this step fits the rate.
+            // Since the first unit of work, the work begun before this step fits the rate.
             let (first, done) = *begun.get_or_insert((now, 0.0));
             let allowed = (now - first).as_secs_f64() * rate;
             prop_assert!(done <= allowed * (1.0 + 1e-9) + rate * 1e-6, "{} of {}", done, allowed);

@@ -109,7 +109,7 @@ fn without_cachestat_residence_is_still_known() {
 /// Drops CAP_IPC_LOCK (which lifts the limit on locked memory) from this process, and CAP_SYS_ADMIN with it.
 fn drop_capabilities() {
     let uid = 65534;
-    // SAFETY: changes this process's identity only; root gives up all capabilities by that.
+    // SAFETY: changes only this process's identity; root thereby gives up all capabilities.
     let answer = unsafe { libc::setresuid(uid, uid, uid) };
     if answer != 0 {
         skipped(format_args!("giving up root: {}", std::io::Error::last_os_error()));
@@ -121,14 +121,14 @@ fn too_little_locked_memory_degrades_quietly() {
     if !in_child("too_little_locked_memory_degrades_quietly") {
         return;
     }
-    // Made and opened while the process may still do so.
+    // Created and opened while the process still has permission.
     let dir = dir();
     let file = dir.path().join("works");
     std::fs::write(&file, []).unwrap();
     let opened = OsDisk::synchronous().open(&file, OpenHow { write: true, ..OpenHow::default() }).unwrap();
-    // The open file is enough, and nobody but root could remove the directory.
+    // The open file is enough, and only root could remove the directory.
     drop(dir);
-    // Room for the rings, which count too on recent kernels, and not for the arena.
+    // Enough for the rings, which count too on recent kernels, but not for the arena.
     let limit = libc::rlimit { rlim_cur: 512 << 10, rlim_max: 512 << 10 };
     // SAFETY: `limit` lives through the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) }, 0);
@@ -168,7 +168,7 @@ fn a_file_size_limit_is_named() {
         let options = FileOptions::new(FileClass::Redo, FlushMethod::Fsync).create(Create::New);
         let file = File::open(disk.clone(), &path, options).unwrap();
         file.write_at(0, &[1; 4096], Cause::Other).unwrap();
-        // The first part fits, the rest does not: a short write and then the refusal.
+        // The first part fits and the rest does not: a short write, then the refusal.
         let e = file.write_at(4096, &[1; 8192], Cause::Other).unwrap_err();
         assert_eq!(e.errno(), Some(libc::EFBIG));
         assert!(e.is_fatal() && e.to_string().contains("ulimit -f"), "{e}");
@@ -225,13 +225,13 @@ fn a_full_disk_is_named() {
     let e = disk.wait(&disk.submit(vec![Request::write(&file, 0, bufs, WriteHow::default())])[0]).result.unwrap_err();
     assert_eq!(e.errno(), Some(libc::ENOSPC));
     assert!(e.to_string().contains("free some space") && e.is_fatal(), "{e}");
-    // What is there can still be read, and removing makes room again.
+    // Existing data can still be read, and removing files frees space.
     let read = disk.wait(&disk.submit(vec![Request::read(&file, 0, AlignedBuf::zeroed(4096).into())])[0]);
     assert!(read.bufs[0].iter().all(|&b| b == 1));
     disk.remove(&path).unwrap();
     drop((file, read));
 
-    // The preallocator meets the full disk before it writes anything, and leaves nothing.
+    // The preallocator detects the full disk before it writes, and leaves nothing.
     let options =
         |reserve| seawall_io::FillOptions { reserve, ..seawall_io::FillOptions::new(FileClass::Redo, 1 << 20) };
     let e = seawall_io::Fill::begin(disk.clone(), &dir.join("log"), options(0)).unwrap_err();

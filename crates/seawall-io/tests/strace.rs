@@ -1,4 +1,5 @@
-//! The system calls themselves, as strace sees them: what a durable write costs, and that a batch is one call.
+//! The system calls themselves, as strace reports them: the cost of a durable write, and that a batch is one
+//! call.
 
 mod common;
 

@@ -1,9 +1,10 @@
 //! Directories that are kept open for their syncs.
 //!
-//! 1. A sync of a directory that was synced before needs no new descriptor: a process that has none left can still make a rename
-//!    durable.
+//! 1. Syncing a directory that was synced before needs no new descriptor: a process without free descriptors
+//!    can still make a rename durable.
 //! 2. A kept descriptor is used only while the path leads to the directory it is open on.
-//! 3. At most [`KEPT`] are kept; the one whose last use is the longest ago goes first. No mutex is held while a directory is synced.
+//! 3. At most [`KEPT`] are kept; the least recently used one is closed first. No mutex is held while a
+//!    directory is synced.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -11,10 +12,11 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Directories kept open: a database needs those of its data and of its log, and their parents while it is made.
+/// Directories kept open: a database needs those of its data and its log, and their parents while it is
+/// created.
 const KEPT: usize = 6;
 
-/// Descriptors by path, the one used last at the end.
+/// Descriptors by path, the most recently used at the end.
 #[derive(Debug, Default)]
 pub(super) struct Dirs(Mutex<Vec<(PathBuf, Arc<OwnedFd>)>>);
 

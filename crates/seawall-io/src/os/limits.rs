@@ -3,8 +3,8 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::OnceLock;
 
-/// Raises the process's soft limit of open files to its hard limit, once in its life. Returns the limit then, `None` for no limit.
-/// Where the system refuses, the limit stays as it is.
+/// Raises the process's soft limit of open files to its hard limit, once in the life of the process. Returns
+/// the resulting limit, `None` for no limit. If the system refuses, the limit is unchanged.
 ///
 /// ```
 /// let limit = seawall_io::raise_descriptor_limit();

@@ -73,8 +73,9 @@ impl OsDisk {
         choose::choose(backend, arena, false)
     }
 
-    /// The same for one thread that submits and waits by itself, such as a measuring thread: io_uring then spares it an interrupt a
-    /// completion. Other threads may use the disk too, but what that thread submitted may complete only when it calls again.
+    /// The same, for one thread that submits and waits by itself, such as a measuring thread: io_uring then
+    /// saves an interrupt for each completion. Other threads may use the disk too, but requests of that
+    /// thread may complete only at its next call.
     ///
     /// # Errors
     /// As [`OsDisk::new`].
@@ -170,7 +171,7 @@ impl Disk for OsDisk {
         match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(()),
             Err(Errno::EXIST) => Err(Self::errno(Op::Directory, to, Errno::EXIST)),
-            // The file system cannot refuse by itself (NFS, some FUSE): look first.
+            // The file system has no rename without replacement (NFS, some FUSE): check for the name first.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 if to.symlink_metadata().is_ok() {
                     return Err(Self::errno(Op::Directory, to, Errno::EXIST));
@@ -188,7 +189,7 @@ impl Disk for OsDisk {
     fn sync_dir(&self, path: &Path) -> Result<()> {
         let dir = self.dirs.open(path).map_err(|e| Self::errno(Op::Open, path, e))?;
         match uninterrupted(|| rustix::fs::fsync(&*dir)) {
-            // A file system that cannot sync directories says so with EINVAL; there is nothing more to be had from it.
+            // A file system that cannot sync directories says so with EINVAL; nothing more can be done there.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(e) => Err(Self::errno(Op::Sync, path, e)),
         }
@@ -269,7 +270,8 @@ impl Disk for OsDisk {
                 writeback: Some(stat.writeback * page),
                 evicted: Some(stat.evicted * page),
             }),
-            // Since Linux 5.2 both tell only those who may write the file; mincore then calls every page resident: no answer.
+            // Since Linux 5.2 both answer only a process that may write the file; mincore otherwise reports
+            // every page as resident: no answer.
             Err(Errno::NOSYS | Errno::OPNOTSUPP) if !raw::may_write(fd) => {
                 Err(Self::errno(Op::Inspect, file.path(), Errno::PERM))
             }

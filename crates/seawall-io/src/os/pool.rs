@@ -1,7 +1,7 @@
 //! The thread-pool backend: long-lived workers that run requests with plain positioned system calls.
 //!
 //! 1. Workers start as requests come, up to [`WORKERS_MAX`], and live until the disk is dropped.
-//! 2. Dropping the disk runs what was submitted to its end; nothing in flight is abandoned.
+//! 2. Dropping the disk completes all submitted requests first; none is abandoned.
 
 use super::raw;
 use super::waiting::Waiting;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Requests that can be at the device at once.
+/// Most requests at the device at once.
 pub(super) const WORKERS_MAX: usize = 32;
 
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Pool {
                 match std::thread::Builder::new().name("seawall-io".into()).spawn(move || shared.work()) {
                     Ok(worker) => workers.push(worker),
                     Err(_) if !workers.is_empty() => break,
-                    // Not even one thread can be had: the submitter does the work itself.
+                    // No worker thread could be started: the submitter runs the requests itself.
                     Err(_) => {
                         drop(workers);
                         loop {

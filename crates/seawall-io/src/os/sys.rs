@@ -15,20 +15,20 @@ pub(crate) const STATX_WRITE_ATOMIC: u32 = 0x1_0000;
 /// `cachestat(2)` has the same number on every architecture (Linux 6.5).
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// How often the C library has forked on the way from the process in which counting began to this one.
+/// Forks by the C library, on the way from the process in which counting began to this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// How many in this process have locks that other threads may wait for, and whether there were any when it was forked.
+/// Number of `InUse` values in this process, and whether there were any when it was forked.
 pub(crate) static IN_USE: AtomicU64 = AtomicU64::new(0);
 pub(crate) static FORKED_IN_USE: AtomicBool = AtomicBool::new(false);
 
-/// How many forks were counted between the first process that counted and this one.
+/// Forks counted between the first process that counted and this one.
 #[inline]
 pub(crate) fn forks() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Has forks counted from now on.
+/// Starts counting forks.
 pub(crate) fn count_forks() {
     extern "C" fn in_child() {
         FORKS.fetch_add(1, Ordering::Relaxed);
@@ -73,7 +73,7 @@ pub(crate) fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<Cac
 /// Resident pages of the first `len` bytes by `mincore(2)`.
 pub(crate) fn mincore_pages(fd: BorrowedFd<'_>, len: u64) -> Result<u64, Errno> {
     let page = rustix::param::page_size();
-    // A window at a time, so that a huge file needs little address space and memory.
+    // One window at a time, so that a huge file needs little address space and memory.
     const WINDOW: u64 = 1 << 30;
     let mut resident = 0;
     let mut offset = 0;

@@ -9,8 +9,9 @@
 //!    completion that carries that address. Its buffers and its iovec array are inside or behind the box: the kernel's pointers stay good.
 //! 2. The submission queue is touched only under `submitting`; the completion queue only by the thread whose turn it is
 //!    (`waiting`). Nothing else touches the ring.
-//! 3. Never more than [`CAPACITY`] requests are in flight, so the completion queue cannot overflow. What counts as in flight is
-//!    in the kernel, in the submission queue of a thread that is about to enter, or about to be submitted again: it will complete.
+//! 3. At most [`CAPACITY`] requests are in flight, so the completion queue cannot overflow. A request in
+//!    flight is in the kernel, in the submission queue of a thread that is about to enter, or about to be
+//!    submitted again: it will complete.
 //! 4. Dropping the ring first waits for everything in flight: the kernel may still be writing to the buffers.
 //! 5. A request that ends with `ECANCELED` because its submitter ended is submitted again by the thread that fetched it.
 #![allow(unsafe_code)]
@@ -136,7 +137,8 @@ impl Uring {
                 let (ticket, completer) = Ticket::new();
                 tickets.push(ticket);
                 if let Some(errno) = raw::refusal(&request) {
-                    // Ends here, before it is counted as in flight: nobody may wait in the kernel for what the kernel never sees.
+                    // Completes here, before it is counted as in flight: no thread may wait in the kernel for
+                    // a request that never reaches it.
                     let result = request.attempt_ended(errno).unwrap_or(Ok(()));
                     completer.complete(Completion { result, bufs: request.bufs });
                     continue;
@@ -170,8 +172,8 @@ impl Uring {
     fn enter(&self, guard: &MutexGuard<'_, ()>) {
         loop {
             match self.ring.submit() {
-                // The kernel stops behind an entry that it refuses, and may take fewer than there are: what stayed in the queue
-                // would be waited for and never happen.
+                // The kernel stops after an entry that it refuses, and may take fewer entries than there are.
+                // An entry left in the queue would never complete, and its waiter would wait forever.
                 Ok(_) => {
                     // SAFETY: as in `push`: `guard` shows that this thread holds `submitting`.
                     if unsafe { self.ring.submission_shared() }.is_empty() {
@@ -179,7 +181,7 @@ impl Uring {
                     }
                 }
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR)) => {}
-                // The kernel is short of memory or of completion slots for the moment: completions make room.
+                // The kernel is short of memory or of completion slots: completions make room.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) => {
                     if self.waiting.try_turn() {
                         let again = self.fetch(false).1;
@@ -221,13 +223,15 @@ impl Uring {
                     }
                 }
             }
-            // A cooperative ring shows completions only to whoever enters the kernel: ask it once even without waiting.
+            // A cooperative ring shows completions only when a thread enters the kernel: enter once even
+            // without waiting.
             let wait = block || (self.cooperative && !asked);
             if completed > 0 || !again.is_empty() || !wait || self.in_flight.load(Ordering::Acquire) == 0 {
                 return (completed, again);
             }
             asked = true;
-            // SAFETY: no submission (0 entries) and no argument memory; only waits for one completion, or for none.
+            // SAFETY: no submission (0 entries) and no argument memory; only waits for one completion, or for
+            // none.
             let waited = unsafe {
                 self.ring.submitter().enter::<()>(0, u32::from(block), 1 /* IORING_ENTER_GETEVENTS */, None)
             };
@@ -239,7 +243,7 @@ impl Uring {
         }
     }
 
-    /// A turn's work: fetch, end the turn, submit again what was short.
+    /// One turn: fetch, end the turn, submit short requests again.
     fn take_turn(&self, block: bool) -> usize {
         let (completed, again) = self.fetch(block);
         self.waiting.fetched();

@@ -1,8 +1,8 @@
-//! Who waits for completions, and who fetches them from the kernel.
+//! Which thread fetches completions from the kernel, and how the others wait.
 //!
 //! 1. At most one thread fetches at a time; every other waiter sleeps on the condition variable.
-//! 2. Whoever fetched ends its turn before it looks at its own ticket again, and wakes the others, so that a completion is never
-//!    stuck behind a thread that waits for something else.
+//! 2. A thread that has fetched ends its turn and wakes the others before it checks its own ticket again, so
+//!    a completion never waits for a thread that needs a different one.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -19,11 +19,11 @@ struct State {
     epoch: u64,
 }
 
-/// What a thread that wants a completion has to do now.
+/// What a thread that waits for a completion does next.
 pub(super) enum Turn {
     /// What it waited for has happened.
     Satisfied,
-    /// It is this thread's turn to fetch; it must call [`Waiting::fetched`].
+    /// This thread fetches now; it must call [`Waiting::fetched`].
     Fetch,
 }
 
@@ -32,7 +32,8 @@ impl Waiting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until `satisfied`, or until it is this thread's turn to fetch. With `any`, the end of anybody's fetch satisfies.
+    /// Sleeps until `satisfied`, or until it is this thread's turn to fetch. With `any`, it also returns when
+    /// another thread has fetched.
     pub(super) fn turn(&self, any: bool, satisfied: impl Fn() -> bool) -> Turn {
         let mut state = self.state();
         let epoch = state.epoch;
@@ -50,7 +51,7 @@ impl Waiting {
         }
     }
 
-    /// Takes the turn to fetch if nobody has it.
+    /// Takes the turn to fetch if it is free.
     pub(super) fn try_turn(&self) -> bool {
         let mut state = self.state();
         !std::mem::replace(&mut state.fetching, true)
@@ -66,7 +67,7 @@ impl Waiting {
         }
     }
 
-    /// Something completed without anybody's turn (a pool's worker finished).
+    /// Reports a completion that was not fetched (a worker of the pool finished).
     pub(super) fn completed(&self) {
         let mut state = self.state();
         state.epoch += 1;
@@ -75,7 +76,8 @@ impl Waiting {
         }
     }
 
-    /// Sleeps until `satisfied` or until anything completes; nobody fetches (a pool's workers complete by themselves).
+    /// Sleeps until `satisfied`; with `any`, also until anything completes. No thread fetches: the workers of
+    /// a pool complete requests themselves.
     pub(super) fn sleep_until(&self, any: bool, satisfied: impl Fn() -> bool) {
         let mut state = self.state();
         let epoch = state.epoch;

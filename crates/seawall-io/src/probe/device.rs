@@ -117,7 +117,7 @@ pub(super) fn file_system(path: &Path) -> Finding<FileSystem> {
 #[must_use]
 pub fn block_device_of(path: &Path) -> Finding<BlockDevice> {
     let mount = mount_of(path);
-    // In a chroot the mount is not to be seen, but the files on it still carry its device number.
+    // In a chroot the mount is not visible, but the files on it still carry its device number.
     let by_number = mount.as_ref().map(|m| m.device_number.clone()).or_else(|| device_number(path));
     let by_number = by_number.map(|n| PathBuf::from("/sys/dev/block").join(n));
     // btrfs and a few others give the mount an anonymous device number; then the mount's source names the device.

@@ -14,7 +14,7 @@ use super::{DirectIo, Finding, Probe, WriteCache};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
-    /// What was looked at.
+    /// What was examined.
     pub name: &'static str,
     /// What was found.
     pub value: String,

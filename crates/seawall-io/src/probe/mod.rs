@@ -1,9 +1,11 @@
-//! What a path really offers: device, file system, kernel; asked through sysfs, statx and /proc, and tried out on a small file.
+//! What a path really offers: device, file system, kernel; queried through sysfs, statx and /proc, and tried
+//! on a small file.
 //!
-//! - What can be tried is tried and not inferred from a name. Only whether a file system overwrites in place, and whether it has a
-//!   journal, are known by its name alone, and unknown for names we do not know.
+//! - What can be tried is tried, and not inferred from a name. Only two facts follow from the file system's
+//!   name alone: whether it overwrites in place, and whether it has a journal. For unknown names they are
+//!   unknown.
 //! - Unknown is a value, with its reason ([`Finding`]).
-//! - The trial file has a fresh name, is never larger than a mebibyte, and is removed whatever happens.
+//! - The trial file has a fresh name, is never larger than a mebibyte, and is always removed.
 
 mod device;
 mod explain;
@@ -72,17 +74,17 @@ pub(crate) fn direct_align(file: &Handle) -> Option<DirectAlign> {
         .then_some(DirectAlign { memory_bytes: stat.stx_dio_mem_align, offset_bytes: stat.stx_dio_offset_align })
 }
 
-/// What direct I/O is worth on a file that the kernel opened with `O_DIRECT`.
+/// What direct I/O does on a file that the kernel opened with `O_DIRECT`.
 pub(crate) enum DirectSupport {
     /// It bypasses the page cache, in multiples of this many bytes.
     Aligned(u32),
-    /// The flag was accepted and does nothing; why.
+    /// The kernel accepted the flag but ignores it; the reason.
     Ignored(&'static str),
     /// The kernel does not tell.
     Unknown,
 }
 
-/// Asks the kernel what direct I/O is worth on an open file.
+/// Asks the kernel what direct I/O does on an open file.
 pub(crate) fn direct_support(file: &Handle) -> DirectSupport {
     const TMPFS_MAGIC: u64 = 0x0102_1994;
     const RAMFS_MAGIC: u64 = 0x8584_58f6;

@@ -101,7 +101,7 @@ pub(super) fn run(dir: &Path) -> Result<Trial> {
     })
 }
 
-/// Tries direct writes of 512 to 4096 bytes, then asks the page cache whether it was passed by.
+/// Tries direct writes of 512 to 4096 bytes, then checks whether they bypassed the page cache.
 fn direct(disk: &OsDisk, scratch: &Scratch<'_>, data: &AlignedBuf) -> (Finding<DirectIo>, Finding<u32>) {
     let how = OpenHow { write: true, direct: true, ..OpenHow::default() };
     let file = match disk.open(&scratch.path, how) {
@@ -134,7 +134,7 @@ fn direct(disk: &OsDisk, scratch: &Scratch<'_>, data: &AlignedBuf) -> (Finding<D
             Finding::Known(DirectIo::SilentlyBuffered)
         }
         Ok((before, _)) => {
-            // Mapped or locked by someone, or still being written back: this trial says nothing.
+            // Mapped or locked by another process, or still being written back: the trial is inconclusive.
             Finding::unknown(format!("{before} bytes of the trial file could not be dropped from the page cache"))
         }
         Err(e) => Finding::unknown(e.to_string()),

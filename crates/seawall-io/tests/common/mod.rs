@@ -1,4 +1,5 @@
-//! What the tests of this crate share: the backends that work here, a seeded generator, a child process, a disk with faults.
+//! Shared by the tests of this crate: the backends that work here, a seeded generator, a child process, a
+//! disk with faults.
 #![allow(dead_code, unreachable_pub)]
 
 use seawall_io::{
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 pub mod skip;
 
-/// Every backend that works here; what does not is named on standard error.
+/// Every backend that works here; the others are named on standard error.
 pub fn backends() -> Vec<Backend> {
     [Backend::IoUring, Backend::Threads, Backend::Sync]
         .into_iter()
@@ -26,7 +27,7 @@ pub fn backends() -> Vec<Backend> {
         .collect()
 }
 
-/// A directory on the file system of the build directory, which is a disk's more often than /tmp is.
+/// A directory on the file system of the build directory, which is more often on a disk than /tmp.
 pub fn dir() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory")
 }
@@ -64,8 +65,8 @@ impl Rng {
     }
 }
 
-/// Runs the test `name` again in a process of its own and says whether this is that process; limits, capabilities and signals
-/// set there touch no other test.
+/// Runs the test `name` again in its own process and returns whether this is that process; limits,
+/// capabilities and signals set there affect no other test.
 pub fn in_child(name: &str) -> bool {
     const KEY: &str = "SEAWALL_TEST_CHILD";
     if std::env::var_os(KEY).is_some_and(|v| v == name) {
@@ -96,7 +97,7 @@ pub fn in_child(name: &str) -> bool {
 pub struct Call {
     pub op: Op,
     pub path: PathBuf,
-    /// The descriptor, to tell an old handle from a new one.
+    /// The descriptor, to distinguish an old handle from a new one.
     pub fd: i32,
     pub offset: u64,
     pub len: u64,
@@ -105,7 +106,7 @@ pub struct Call {
     pub is_async: bool,
 }
 
-/// What it shall do instead.
+/// What the disk does with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Pass,
@@ -116,7 +117,7 @@ pub enum Verdict {
 
 type Judge = Box<dyn FnMut(&Call) -> Verdict + Send>;
 
-/// The operating system's disk with faults from a script, and a list of the calls that were made.
+/// The operating system's disk with scripted faults, and a list of the calls made.
 pub struct FaultyDisk {
     inner: OsDisk,
     judge: Mutex<Judge>,
@@ -142,11 +143,11 @@ impl FaultyDisk {
     pub fn script(&self, judge: impl FnMut(&Call) -> Verdict + Send + 'static) {
         *self.judge.lock().unwrap() = Box::new(judge);
     }
-    /// The calls since the last time this was asked.
+    /// The calls since the last query.
     pub fn calls(&self) -> Vec<Call> {
         std::mem::take(&mut *self.calls.lock().unwrap())
     }
-    /// The operations since the last time, of reads, writes and syncs only.
+    /// The operations since the last query, of reads, writes and syncs only.
     pub fn ops(&self) -> Vec<Op> {
         let io = [Op::Read, Op::Write, Op::DurableWrite, Op::Sync];
         self.calls().into_iter().map(|c| c.op).filter(|op| io.contains(op)).collect()
@@ -248,7 +249,7 @@ impl Disk for FaultyDisk {
     }
     fn read_at(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let most = self.on(Op::Read, file, offset, buf.len() as u64, false, false)?;
-        // The whole is read (direct I/O takes whole blocks only) and less is admitted.
+        // Reads the whole (direct I/O takes whole blocks only) and reports less.
         Ok(self.inner.read_at(file, offset, buf)?.min(most))
     }
     fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize> {

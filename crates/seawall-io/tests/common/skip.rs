@@ -1,10 +1,10 @@
-//! How a test says that it cannot run here. The tests of other crates include this file by its path.
+//! Reports that a test cannot run here. The tests of other crates include this file by its path.
 //!
-//! A test that returns early because something is missing calls [`skipped`], so that `make test` can count it: a skip that nobody sees is a test
-//! that nobody runs.
+//! A test that returns early because something is missing calls [`skipped`], so that `make test` can count
+//! it: an unreported skip hides a test that never runs.
 
-/// Says on standard error that the running test, or a part of it, is left out, and why. Appends a line to the file that the environment variable
-/// `SEAWALL_SKIPPED` names.
+/// Writes to standard error that the running test, or a part of it, is left out, and why. Appends a line to
+/// the file that the environment variable `SEAWALL_SKIPPED` names.
 #[allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 pub fn skipped(why: impl std::fmt::Display) {
     use std::io::Write as _;
