@@ -1,11 +1,13 @@
 //! Where one thread waits for one answer.
 //!
-//! 1. The answer is given once: whoever comes first (who grants, who breaks a deadlock, an interrupt, the time-out) settles it, the others learn that
-//!    they were late.
-//! 2. No wake-up is lost: the answer is written and looked for under the mutex that the wait gives up.
-//! 3. Settling and waking are two steps, so that the wake-up can come after other locks are let go. Who settles must wake.
+//! 1. The answer is given once: the first of grant, deadlock, interrupt and time-out settles it; the others
+//!    learn that they are late.
+//! 2. No wake-up is lost: the answer is written and read under the mutex that the wait releases.
+//! 3. Settling and waking are two steps, so that the wake-up can come after other locks are released. The
+//!    thread that settles must wake.
 //!
-//! `super::sync` names the mutex and the condition variable: the tests run this same file under a model checker's.
+//! `super::sync` names the mutex and the condition variable: the tests run this same file with those of a
+//! model checker.
 
 use super::sync::{Condvar, Instant, Mutex, wait_until};
 use crate::format::TxnId;
@@ -13,11 +15,11 @@ use crate::format::TxnId;
 /// How a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The lock is held, or there is nothing left to wait for.
+    /// The lock is held now.
     Granted,
-    /// Chosen to give way in a cycle of waits, in which it waited for this one.
+    /// Chosen as the victim of a deadlock, in which it waited for this transaction.
     Doomed { waits_for: TxnId },
-    /// Nobody answered in time.
+    /// No answer came in time.
     TimedOut,
     /// Another thread broke the wait.
     Interrupted,
@@ -34,7 +36,7 @@ impl WaitCell {
         Self { outcome: Mutex::new(None), settled: Condvar::new() }
     }
 
-    /// Answers; `false` when somebody had already.
+    /// Answers; `false` if there is an answer already.
     #[must_use]
     pub(super) fn settle(&self, outcome: Outcome) -> bool {
         let mut settled = self.outcome.lock();
@@ -59,7 +61,7 @@ impl WaitCell {
         *self.outcome.lock()
     }
 
-    /// Blocks until there is an answer, or gives one itself at the deadline.
+    /// Blocks until there is an answer. Answers [`Outcome::TimedOut`] itself at the deadline.
     pub(super) fn wait(&self, deadline: Instant) -> Outcome {
         let mut outcome = self.outcome.lock();
         loop {

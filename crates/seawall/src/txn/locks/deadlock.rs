@@ -1,12 +1,15 @@
 //! Cycles of waits.
 //!
-//! 1. Only those who wait take this mutex: with it they enter, search, and leave. No latch is held then, so it may come before every other lock here.
-//! 2. The edges are not stored: from a waiter they lead to whoever is in its way *now*, as its queue says. An owner that does not wait has none.
-//!    So a cycle can only be closed by somebody who begins to wait, and that one searches. What appears later between two waiters (a lock that
-//!    was granted to somebody behind whom others waited already) leads where an edge led before. The one exception, a row made explicit in the queue
-//!    of a key with the same hash, has the next search begin from everybody.
-//! 3. A waiter that was answered does not wait, though it may not have left yet.
-//! 4. Of a cycle the owner with the least weight gives way, of equals the youngest. If it was answered in between, the search starts over.
+//! 1. Only waits and reports take this mutex: a waiter enters, searches, and leaves under it. No latch is
+//!    held then, so it may come before every other lock here.
+//! 2. The edges are not stored: they lead from a waiter to the owners that block it *now*, as its queue
+//!    shows. An owner that does not wait has no edge. So only a wait that begins can close a cycle, and it
+//!    searches for one. An edge that appears later between two waiters (a lock granted to an owner ahead of
+//!    waiting ones) repeats an earlier edge. The one exception is a row made explicit in the queue of a key
+//!    with the same hash: then the next search begins from every waiter.
+//! 3. A waiter that has its answer does not wait, though it may not have left yet.
+//! 4. The victim of a cycle is the owner with the least weight, of equals the youngest. If it was answered in
+//!    between, the search starts over.
 
 use super::LockTable;
 use super::cell::Outcome;
@@ -17,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Who waits, by serial number.
+/// The waiters, by the serial number of their owner.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     waiting: HashMap<u64, Arc<Waiter>>,
@@ -44,7 +47,7 @@ impl Graph {
 }
 
 impl LockTable {
-    /// Breaks every cycle that `start`, just entered, has closed.
+    /// Breaks every cycle that `start`, which has just entered, has closed.
     pub(super) fn break_cycles(&self, graph: &mut Graph, start: &Arc<Waiter>) {
         for blocker in self.blockers(start) {
             blocker.contend();
@@ -56,7 +59,8 @@ impl LockTable {
         } else if start.owner.is_contended() {
             self.break_cycles_of(graph, start);
         }
-        // Else nobody waits for it, and it is in no cycle. The common case, a queue of those who hold nothing before one row, costs no search.
+        // Otherwise no owner waits for `start`, and it is in no cycle. The common case, a queue of owners
+        // that hold nothing before one row, costs no search.
     }
 
     fn break_cycles_of(&self, graph: &mut Graph, start: &Arc<Waiter>) {
@@ -80,10 +84,11 @@ impl LockTable {
         }
     }
 
-    /// A cycle through `start`: each of it waits for the next, the last for the first.
+    /// A cycle through `start`: each waiter waits for the next, the last for the first.
     fn find_cycle(&self, graph: &Graph, start: &Arc<Waiter>) -> Option<Vec<Arc<Waiter>>> {
         let mut seen = HashSet::new();
-        // The way from `start`, with what is still to be tried at each step; not recursive, for it may be long.
+        // The path from `start`, with the owners still to be tried at each step. Not recursive: the path may
+        // be long.
         let mut path = vec![(start.clone(), self.blockers(start))];
         while let Some((_, untried)) = path.last_mut() {
             let Some(owner) = untried.pop() else {

@@ -1,6 +1,6 @@
-//! Maps whose keys are hashes, or numbers given out in sequence.
+//! Maps with keys that are hashes, or numbers given out in sequence.
 //!
-//! 1. Only `u64` keys: they are spread by one multiplication, which also serves keys that are not hashes.
+//! 1. Only `u64` keys. One multiplication spreads them, so that keys that are not hashes also serve.
 
 use std::hash::Hasher;
 
@@ -16,7 +16,7 @@ impl Hasher for ByHash {
     }
 
     fn write_u64(&mut self, key: u64) {
-        // The map looks at the highest and the lowest bits.
+        // The map uses the highest and the lowest bits.
         let spread = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = spread ^ (spread >> 32);
     }

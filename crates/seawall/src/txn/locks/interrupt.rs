@@ -1,22 +1,25 @@
-//! Breaking a transaction's wait or scan from another thread.
+//! Interrupts a transaction's wait or scan from another thread.
 //!
-//! 1. `pending` changes, and the cell of a wait is entered and taken out, under one mutex. An interrupt that comes before the wait is entered has the
-//!    wait answered as soon as it is; one that comes after finds the cell. None is lost.
-//! 2. An interrupt stays pending until its transaction clears it. Cleared before it comes, or raised again: only the state now counts.
-//! 3. A wait that is answered otherwise stays answered so: the interrupt meets the next one.
-//! 4. Mutexes: this one, then that of the wait cell. No other is taken under it, and it is taken with none held.
+//! 1. `pending` changes, and the cell of a wait is entered and removed, under one mutex. A wait that enters
+//!    after the interrupt is answered at once; an interrupt that comes after the wait has entered finds its
+//!    cell. None is lost.
+//! 2. An interrupt stays pending until its transaction clears it. Interrupts are not counted: only the
+//!    current state matters.
+//! 3. A wait that already has another answer keeps it: the interrupt ends the next one.
+//! 4. Mutexes: this one, then that of the wait cell. No other is taken under it, and it is taken with none
+//!    held.
 //!
-//! `super::sync` names the primitives: the tests run this same file under a model checker's.
+//! `super::sync` names the primitives: the tests run this same file with those of a model checker.
 
 use super::cell::{Outcome, WaitCell};
 use super::sync::{Arc, AtomicBool, Mutex, Ordering};
 
-/// What a transaction is interrupted by.
+/// The interrupt of one transaction.
 #[derive(Debug)]
 pub struct Interrupt {
     /// Written with the mutex held.
     pending: AtomicBool,
-    /// Where the transaction waits.
+    /// The wait cell of the transaction, while it waits.
     waiting: Mutex<Option<Arc<WaitCell>>>,
 }
 
@@ -27,7 +30,7 @@ impl Default for Interrupt {
 }
 
 impl Interrupt {
-    /// Breaks the transaction's wait, if it waits, and is pending from now on.
+    /// Ends the transaction's wait, if it waits, and stays pending.
     pub fn raise(&self) {
         let waiting = self.waiting.lock();
         self.pending.store(true, Ordering::Release);
@@ -38,7 +41,7 @@ impl Interrupt {
         }
     }
 
-    /// Is not pending any more.
+    /// Ends the pending state.
     pub fn clear(&self) {
         let _waiting = self.waiting.lock();
         self.pending.store(false, Ordering::Release);
@@ -50,7 +53,7 @@ impl Interrupt {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// The transaction is about to wait here: for nothing, if the interrupt is pending.
+    /// The transaction is about to wait in `cell`. A pending interrupt answers it at once.
     pub(super) fn enter(&self, cell: &Arc<WaitCell>) {
         let mut waiting = self.waiting.lock();
         *waiting = Some(cell.clone());
@@ -59,7 +62,7 @@ impl Interrupt {
         }
     }
 
-    /// It has an answer.
+    /// The wait has its answer.
     pub(super) fn leave(&self) {
         *self.waiting.lock() = None;
     }

@@ -1,16 +1,21 @@
-//! Locks between transactions: on keys and on intervals of keys, held to the end of the transaction. docs/concurrency.md has the rules.
+//! Locks between transactions: on keys and on intervals of keys, held to the end of the transaction.
+//! docs/concurrency.md has the rules.
 //!
-//! 1. The active writer of a row holds it exclusively without an entry here. Who meets such a row makes the lock explicit on the writer's
-//!    behalf (`convert`) and waits for that.
-//! 2. Whatever is asked under a page latch never waits: it is granted or answered with a [`Conflict`]. Waiting is `wait`, with no latch held.
-//! 3. The locks of an owner go at its end, together. Rolling back to a savepoint releases none: a lock too many keeps others waiting, one too few
-//!    breaks isolation. Three kinds of points go before: that of a row which its owner has written (the row's writer is the lock from then on,
-//!    `written`), that of a statement which needed it for one moment (`give_back`), and that of a row which a locking read took in vain
-//!    (`give_back_of_statement`).
-//! 4. Memory is bounded per owner: too many points become a range that covers them, too many ranges are joined. More may be locked than
-//!    was asked for, never less. An owner that keeps its points (`LockOwner::keep_points`) gets no range: it is refused more ([`LockTable::room`]).
-//! 5. Order, each only after those before it: page latch | graph, held list of an owner, shard of points, shard of trees, list of owners,
-//!    wait cell. The graph's mutex and a latch are never held together. An interrupt's mutex is taken with none of them held, the cell's under it.
+//! 1. The active writer of a row holds it exclusively without an entry here. A transaction that meets such a
+//!    row makes the lock explicit on the writer's behalf (`convert`) and waits for it.
+//! 2. A request under a page latch never waits: it is granted or answered with a [`Conflict`]. Waiting is
+//!    `wait`, with no latch held.
+//! 3. An owner releases all its locks together, at its end. A rollback to a savepoint releases none: one lock
+//!    too many keeps others waiting, one too few breaks isolation. Three kinds of points go earlier: the
+//!    point of a row that its owner has written (the row's writer is the lock from then on, `written`), a
+//!    point that a statement needed for one moment (`give_back`), and the point of a row that a locking read
+//!    took in vain (`give_back_of_statement`).
+//! 4. Memory is bounded per owner: too many points become a range that covers them, too many ranges are
+//!    joined. More may be locked than was asked for, never less. An owner that keeps its points
+//!    (`LockOwner::keep_points`) gets no range: it is refused more ([`LockTable::room`]).
+//! 5. Order, each only after those before it: page latch | graph, held list of an owner, shard of points,
+//!    shard of trees, list of owners, wait cell. The graph's mutex and a latch are never held together. An
+//!    interrupt's mutex is taken with none of them held, the cell's under it.
 
 mod cell;
 mod deadlock;
@@ -43,7 +48,7 @@ pub use interrupt::Interrupt;
 pub use owner::LockOwner;
 pub use report::{DeadlockInfo, OnWait, Party, TransactionInfo, WaitInfo, Wanted};
 
-/// What `cell` and `interrupt` wait with.
+/// The synchronization primitives of `cell` and `interrupt`.
 mod sync {
     pub(super) use crate::counted::Mutex;
     pub(super) use parking_lot::{Condvar, MutexGuard};
@@ -51,7 +56,7 @@ mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, Ordering};
     pub(super) use std::time::Instant;
 
-    /// Gives up the mutex until woken or late; says whether it is late.
+    /// Releases the mutex until a wake-up or the deadline. Returns whether the deadline has passed.
     pub(super) fn wait_until<'a, T>(
         woken: &Condvar,
         mut guard: MutexGuard<'a, T>,
@@ -62,12 +67,12 @@ mod sync {
     }
 }
 
-/// How a key or range is locked. Exclusive is more than shared.
+/// How a key or range is locked. Exclusive is stronger than shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
-    /// Others may lock it shared, too; nobody changes it.
+    /// Others may also lock it shared; no other owner changes it.
     Shared,
-    /// Nobody else locks or changes it.
+    /// No other owner locks or changes it.
     Exclusive,
 }
 
@@ -91,11 +96,11 @@ pub enum WaitPolicy {
 }
 
 thread_local! {
-    /// The span that the thread asked for last, for its memory.
+    /// The span of the thread's last range request, kept for its memory.
     static SPAN: Cell<Span> = Cell::default();
 }
 
-/// What is wanted, to [`LockTable::wait`] for it.
+/// What [`LockTable::wait`] waits for.
 #[derive(Debug, Clone, Copy)]
 pub enum Request<'a> {
     /// A key, for a locking read: what [`LockTable::try_point`] or [`LockTable::check_point`] refused.
@@ -104,7 +109,7 @@ pub enum Request<'a> {
         tree: TreeId,
         /// The key.
         key: &'a [u8],
-        /// How.
+        /// The requested mode.
         mode: Mode,
     },
     /// A key, to change it: what [`LockTable::check_write`] refused, or a row that has another active writer.
@@ -122,7 +127,7 @@ pub enum Request<'a> {
         lo: Bound<&'a [u8]>,
         /// Where it ends.
         hi: Bound<&'a [u8]>,
-        /// How.
+        /// The requested mode.
         mode: Mode,
     },
 }
@@ -149,37 +154,37 @@ impl Request<'_> {
     }
 }
 
-/// Somebody is in the way.
+/// Another owner blocks the request.
 #[derive(Debug, Clone)]
 pub struct Conflict {
     blocker: Arc<LockOwner>,
 }
 
 impl Conflict {
-    /// Its transaction; [`TxnId::NONE`] if it has not changed anything yet.
+    /// The transaction of the blocking owner; [`TxnId::NONE`] if it has not changed anything yet.
     #[must_use]
     pub fn holder(&self) -> TxnId {
         self.blocker.txn()
     }
 }
 
-/// What a point is asked for.
+/// The purpose of a request for a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum For {
-    /// To be kept to the owner's end.
+    /// The point is kept until the owner ends.
     Good,
-    /// By a locking read, which may find that it does not need it.
+    /// For a locking read, which may find that it does not need the point.
     Read,
-    /// By the same, after it has waited for it.
+    /// For a locking read, after it has waited for the point.
     ReadAgain,
 }
 
-/// What became of an attempt to make a writer's lock explicit.
+/// The result of an attempt to make a writer's lock explicit.
 #[derive(Debug, Clone)]
 pub enum Converted {
-    /// It holds the row explicitly now: wait for it.
+    /// The writer holds the row explicitly now: wait for it.
     Held(Conflict),
-    /// It is ending: look at the row again.
+    /// The writer is ending: read the row again.
     Gone,
 }
 
@@ -188,11 +193,12 @@ pub enum Converted {
 pub struct LockConfig {
     /// The longest wait.
     pub timeout: Duration,
-    /// Points of one owner before they become a range, or before it is refused more. Whoever opens the table says it in bytes.
+    /// Points of one owner before they become a range, or before it is refused more. The database sets it
+    /// from a size in bytes ([`LockTable::set_point_bytes`]).
     pub point_max: usize,
     /// Ranges of one owner in one tree and mode before neighbours are joined.
     pub range_max: usize,
-    /// Measures how long a wait took, for its error.
+    /// Measures the duration of a wait, for its error.
     pub clock: Arc<dyn Clock>,
     /// Whether `wait` may block its thread. If not, it fails at once with [`crate::Error::LockTimeout`].
     pub blocking: bool,
@@ -206,7 +212,8 @@ impl LockConfig {
     }
 }
 
-/// What a point costs, at most: its place in the map of a shard, which may be half empty, and in its owner's set.
+/// The memory of one point, at most: its slot in the map of a shard, which may be half empty, and in its
+/// owner's set.
 pub const POINT_BYTES: u64 = 256;
 
 /// Counts since the table was made, and of now.
@@ -214,9 +221,9 @@ pub const POINT_BYTES: u64 = 256;
 pub struct LockStats {
     /// Waits begun.
     pub waits: u64,
-    /// Cycles broken.
+    /// Deadlocks broken.
     pub deadlocks: u64,
-    /// Waits that ended late, or were refused at once.
+    /// Waits that timed out, and requests refused at once.
     pub timeouts: u64,
     /// Keys locked now.
     pub points: usize,
@@ -236,19 +243,19 @@ pub struct LockTable {
     graph: Mutex<Graph>,
     /// Called when a wait begins.
     told: RwLock<Told>,
-    /// Waits that had begun may have closed a cycle: the next that begins searches from all of them.
+    /// Waits that have already begun may have closed a cycle: the next wait searches from all waiters.
     search_all: AtomicBool,
-    /// `point_max` of the configuration, which may be changed later.
+    /// The current limit: `point_max` of the configuration until [`LockTable::set_point_bytes`] changes it.
     point_max: AtomicUsize,
     waits: AtomicU64,
     deadlocks: AtomicU64,
     timeouts: AtomicU64,
-    /// All ones but in tests that want keys to collide.
+    /// All ones, except in tests that want keys to collide.
     hash_mask: u64,
 }
 
 impl LockTable {
-    /// An empty one.
+    /// An empty table.
     #[must_use]
     pub fn new(config: LockConfig) -> Self {
         Self {
@@ -271,7 +278,7 @@ impl LockTable {
         point::hash(tree, key, 0x9E37_79B9_7F4A_7C15) & self.hash_mask
     }
 
-    /// Gives each owner memory for locks on keys, bytes, from now on.
+    /// Sets the memory that each owner has for locks on keys, in bytes, from now on.
     pub fn set_point_bytes(&self, bytes: u64) {
         let points = usize::try_from(bytes / POINT_BYTES).unwrap_or(usize::MAX);
         self.point_max.store(points.max(1), Ordering::Relaxed);
@@ -281,7 +288,8 @@ impl LockTable {
         self.point_max.load(Ordering::Relaxed)
     }
 
-    /// Whether the owner may lock `key`: always, if its points become a range when there are too many. To be asked before [`Self::try_point`].
+    /// Checks that the owner may lock one more key. Always succeeds for an owner whose points become a range when
+    /// they are too many. Called before [`Self::try_point`].
     ///
     /// # Errors
     /// [`Error::TooManyLocks`].
@@ -305,29 +313,29 @@ impl LockTable {
         self.tagged_owner(0)
     }
 
-    /// The same with its caller's number for it.
+    /// Like [`Self::owner`], with the caller's number for it.
     #[must_use]
     pub fn tagged_owner(&self, tag: u64) -> Arc<LockOwner> {
         self.owners.create(tag)
     }
 
-    /// Makes an owner that has ended, and released, a new one.
+    /// Replaces an owner that has ended and released its locks by a new one.
     pub fn renew(&self, owner: &mut Arc<LockOwner>, tag: u64) {
         self.owners.renew(owner, tag);
     }
 
-    /// Gives the owner its transaction's id. Must come before a page bears the id; after a restart, for every loser and every prepared transaction
-    /// before others are let in.
+    /// Gives the owner its transaction's id. Comes before a page bears the id; after a restart, for every
+    /// loser and every prepared transaction before other transactions can begin.
     pub fn register(&self, owner: &Arc<LockOwner>, txn: TxnId) {
         self.owners.register(owner, txn);
     }
 
-    /// Enters the owner as a user of the tree: whoever wants the whole tree waits until the owner has ended.
+    /// Enters the owner as a user of the tree: a request for the whole tree waits until the owner has ended.
     pub fn use_tree(&self, owner: &Arc<LockOwner>, tree: TreeId) {
         self.owners.use_tree(owner, tree);
     }
 
-    /// Enters the owner as a user of the tree, asks, and takes the entry back if the answer is no and it was new.
+    /// Enters the owner as a user of the tree and calls `ask`. Takes a new entry back if `ask` is refused.
     fn using<T>(
         &self,
         owner: &Arc<LockOwner>,
@@ -343,20 +351,23 @@ impl LockTable {
         answer
     }
 
-    /// Locks a key, if that takes no waiting. To be called under the latch of the leaf where the key is or would be, after the row's writer was found
-    /// not to be active. If it is the owner itself, it has the row already, and must not ask: it might wait for who waits for it.
+    /// Locks a key if that needs no wait. The caller holds the latch of the leaf where the key is or would
+    /// be, and has found under it that the row's writer is not active. An owner that is itself the row's
+    /// active writer already has the row and must not call this: it could wait for an owner that waits for
+    /// it.
     ///
     /// # Errors
-    /// [`Conflict`] with somebody in the way.
+    /// [`Conflict`] with an owner that blocks the request.
     pub fn try_point(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8], mode: Mode) -> Result<(), Conflict> {
         self.ask_point(owner, tree, key, mode, For::Good).map(drop)
     }
 
-    /// The same for a locking read, which may give it back ([`Self::give_back_of_statement`]); whether the owner had no point there before, and has
-    /// one now.
+    /// Like [`Self::try_point`], for a locking read, which may give the point back
+    /// ([`Self::give_back_of_statement`]). Returns whether the owner had no point there before and has one
+    /// now.
     ///
     /// # Errors
-    /// [`Conflict`] with somebody in the way.
+    /// [`Conflict`] with an owner that blocks the request.
     pub fn try_new_point(
         &self,
         owner: &Arc<LockOwner>,
@@ -367,10 +378,11 @@ impl LockTable {
         self.ask_point(owner, tree, key, mode, For::Read)
     }
 
-    /// The same after [`Self::wait`] for it: a point that the wait has taken is as new as it was.
+    /// Like [`Self::try_new_point`], after [`Self::wait`] for the same key. It is not a second use of a point
+    /// that the wait granted: the statement can still give that point back.
     ///
     /// # Errors
-    /// [`Conflict`] with somebody in the way.
+    /// [`Conflict`] with an owner that blocks the request.
     pub fn try_point_again(
         &self,
         owner: &Arc<LockOwner>,
@@ -409,17 +421,18 @@ impl LockTable {
                 }
             })
         })?;
-        // A point it had may have been another key's with the same hash: this key is remembered, too.
+        // The owner may have had the point for another key with the same hash: it remembers this key, too.
         if taken.is_some() {
             self.remember_point(owner, tree, hash, key, mode);
         }
         Ok(taken == Some(Taken::New))
     }
 
-    /// What [`Self::try_point`] would answer, without locking: for rows met by a scan that holds a range over them already. Same conditions.
+    /// The answer of [`Self::try_point`], without locking: for rows met by a scan that already holds a range
+    /// over them. Same conditions.
     ///
     /// # Errors
-    /// [`Conflict`] with somebody in the way.
+    /// [`Conflict`] with an owner that blocks the request.
     pub fn check_point(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8], mode: Mode) -> Result<(), Conflict> {
         let hash = self.hash(tree, key);
         let shard = self.points.shard(hash);
@@ -429,17 +442,18 @@ impl LockTable {
                 return Err(Conflict { blocker: blocker.clone() });
             }
         }
-        // Points first, ranges after: points that become a range are taken away when the range is there.
+        // Points first, ranges after: points that become a range are removed only when the range is there.
         let ask = Ask { owner, tree, want: Want::Key(key), mode, uses: owner.uses(tree) };
         self.ranges.check(&ask, &self.owners).map(drop).map_err(|blocker| Conflict { blocker })
     }
 
-    /// Whether a key may be changed. To be called under the exclusive latch of the leaf where the key is or would be, before the change, unless
-    /// the row's active writer is the owner itself: then it has the row already, and must not ask. Leaves no lock of its own: the change is the lock.
-    /// Says whether the owner has a point there, to be given to [`Self::written`] when the change is made.
+    /// Checks that a key may be changed. Called under the exclusive latch of the leaf where the key is or
+    /// would be, before the change. An owner that is itself the row's active writer already has the row and
+    /// must not call this. Leaves no lock of its own: the change is the lock. Returns whether the owner has a
+    /// point there; the caller passes that to [`Self::written`] after the change.
     ///
     /// # Errors
-    /// [`Conflict`] with somebody in the way.
+    /// [`Conflict`] with an owner that blocks the request.
     pub fn check_write(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) -> Result<bool, Conflict> {
         let hash = self.hash(tree, key);
         let had = self.using(owner, tree, |uses| {
@@ -457,8 +471,9 @@ impl LockTable {
                 return Err(Conflict { blocker: blocker.clone() });
             }
             ranges()?;
-            // It is a holder, or nobody is and nobody waits. A shared lock becomes exclusive with the change that it lets through: else somebody
-            // who waits for it could be let in beside the change.
+            // Either the owner is the only holder, or there is no holder and no waiter. A shared lock of the
+            // owner becomes exclusive together with the change: otherwise a waiter could be granted a shared
+            // lock beside the change.
             Ok(point.raise(owner))
         })?;
         if had == Some(Mode::Shared) {
@@ -467,27 +482,30 @@ impl LockTable {
         Ok(had.is_some())
     }
 
-    /// The owner has changed a row of which it has the point, and its leaf is still latched: from now on the row's writer is the lock. The point
-    /// stays if another owner waits for it, which could only find the row's writer and wait again.
+    /// Gives back the owner's point of a row that it has changed, while the leaf is still latched: from now
+    /// on the row's writer is the lock. Keeps the point if another owner waits for it: that owner would only
+    /// find the row's writer and wait again.
     pub fn written(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) {
         if self.forget_point(owner, tree, key, true) {
             owner.note_gave_back();
         }
     }
 
-    /// Gives back the point of a key that a statement of this owner has locked, which had no point there before. Those who wait for it are let in.
-    /// Does nothing if the point serves another key, too.
+    /// Gives back the point of a key that a statement of this owner has locked and that had no point before.
+    /// Grants its waiters. Does nothing if the point also serves another key.
     pub fn give_back(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) {
         self.forget_point(owner, tree, key, false);
     }
 
-    /// The same, unless another owner waits for it: that one waits on, until this one ends.
+    /// Like [`Self::give_back`], but keeps the point if another owner waits for it: that owner waits until
+    /// this one ends.
     pub fn give_back_unless_awaited(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) {
         self.forget_point(owner, tree, key, true);
     }
 
-    /// Gives back the point of a key that a locking read of the owner's statement has newly taken, and that nothing else has asked for or needed
-    /// since. Says whether it did. Those who wait for it are let in.
+    /// Gives back the point of a key that a locking read of the owner's current statement took new, if
+    /// nothing else has requested or needed it since. Grants its waiters. Returns whether it gave the point
+    /// back.
     pub fn give_back_of_statement(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) -> bool {
         self.forget(owner, tree, key, |hash, mark| self.points.give_back_of(owner, hash, mark))
     }
@@ -512,21 +530,23 @@ impl LockTable {
         gone
     }
 
-    /// Whether the writer of a row has not ended, for those who do not wait for it: nothing is made explicit. Same conditions as [`Self::convert`].
+    /// Whether the writer of a row has not ended, for a caller that does not wait for it: nothing is made
+    /// explicit. Same conditions as [`Self::convert`].
     #[must_use]
     pub fn is_held_by(&self, writer: TxnId) -> bool {
         self.owners.writer(writer).is_some_and(|owner| !owner.held().ended)
     }
 
-    /// What a request that does not wait is told about a row that `holder` has written.
+    /// The error of a request that does not wait, for a row that `holder` has written.
     #[must_use]
     pub fn refused(&self, holder: TxnId, tree: TreeId, key: &[u8]) -> Error {
         self.timeouts.fetch_add(1, Ordering::Relaxed);
         Error::LockTimeout { holder, on: LockedOn { tree, key: key.into() }, waited_ms: 0 }
     }
 
-    /// Makes explicit that `writer` holds a row it has changed. To be called under the latch of the leaf, when the row's writer is active and not
-    /// oneself. The point stays until the writer ends, even if it takes the change back before.
+    /// Makes explicit that `writer` holds a row it has changed. Called under the latch of the leaf, when the
+    /// row's writer is active and is not the caller's transaction. The point stays until the writer ends,
+    /// even if it undoes the change before.
     #[must_use]
     pub fn convert(&self, writer: TxnId, tree: TreeId, key: &[u8]) -> Converted {
         let Some(blocker) = self.owners.writer(writer) else { return Converted::Gone };
@@ -542,11 +562,12 @@ impl LockTable {
             });
             blocker.contend();
             if awaited && taken != Taken::Had {
-                // Whoever waited here waited for another key with the same hash. Now it waits for this writer, too, who may itself be waiting. Who
-                // begins to wait after somebody has acted on this finds itself contended.
+                // The waiters here wait for another key with the same hash. From now on they also wait for
+                // this writer, which may itself be waiting. After the search from all waiters, an owner that
+                // begins to wait and is waited for is contended, and searches itself.
                 self.search_all.store(true, Ordering::Release);
             }
-            // May go over the limit: the owner's own next point makes up for it.
+            // This may exceed the limit: the owner's own next point enforces it.
             if held.add(tree, hash, key, Mode::Exclusive, blocker.may_grow()) {
                 blocker.set_points(blocker.points() + 1);
             }
@@ -554,13 +575,15 @@ impl LockTable {
         Converted::Held(Conflict { blocker })
     }
 
-    /// Locks all keys of an interval, there or not, if that takes no waiting. A scan calls it *before* it reads the keys, as far as it is about
-    /// to read; what touches a range of the owner extends it. May be called under a latch.
+    /// Locks all keys of an interval, present or not, if that needs no wait. A scan calls it for the keys
+    /// that it is about to read, *before* it reads them. An interval that touches a range of the owner
+    /// extends that range. May be called under a latch.
     ///
-    /// An exclusive range without bounds locks the tree itself: it is granted when nobody else has a lock or a change in the tree.
+    /// An exclusive range without bounds locks the tree itself: it is granted when no other owner has a lock
+    /// or a change in the tree.
     ///
     /// # Errors
-    /// [`Conflict`] with somebody in the way.
+    /// [`Conflict`] with an owner that blocks the request.
     pub fn add_range(
         &self,
         owner: &Arc<LockOwner>,
@@ -599,7 +622,8 @@ impl LockTable {
         }
     }
 
-    /// Lets go of everything. To be called once, when the owner's transaction has left the active set (or never had an id).
+    /// Releases all locks of the owner. Called once, when the owner's transaction has left the active set (or
+    /// never had an id).
     pub fn release_all(&self, owner: &Arc<LockOwner>) {
         let Held { trees, ranged, .. } = owner.take_held();
         for points in trees {
@@ -617,7 +641,7 @@ impl LockTable {
         }
     }
 
-    /// Counts. Looks into every shard: for people, not for a hot path.
+    /// Counts. Locks every shard: for reports, not for a hot path.
     #[must_use]
     pub fn stats(&self) -> LockStats {
         LockStats {
@@ -630,7 +654,8 @@ impl LockTable {
         }
     }
 
-    /// Enters a point in the owner's list; makes the points of a tree a range when they are too many.
+    /// Enters a point in the owner's list. Turns the points of one tree into a range when the owner has too
+    /// many.
     fn remember_point(&self, owner: &Arc<LockOwner>, tree: TreeId, hash: u64, key: &[u8], mode: Mode) {
         let mut held = owner.held();
         if held.add(tree, hash, key, mode, owner.may_grow()) {
@@ -640,7 +665,7 @@ impl LockTable {
         if owner.points() <= max.max(held.limit) || !owner.may_grow() {
             return;
         }
-        // The tree that gives most.
+        // The tree with the most points.
         let Some(points) = held.trees.iter_mut().max_by_key(|points| points.hashes.len()) else { return };
         let tree = points.tree;
         let ends = [(points.shared.take(), Mode::Shared), (points.exclusive.take(), Mode::Exclusive)];
@@ -650,12 +675,12 @@ impl LockTable {
                 self.ranges.add(owner, tree, &span, mode, &self.owners);
             }
         }
-        // The range is there before the first point goes: no moment without a lock.
+        // The range is there before the first point goes: the keys are locked at every moment.
         points.hashes.retain(|&hash| !self.points.release_quiet(owner, hash));
         points.hashes.shrink_to(64);
         let left = held.trees.iter().map(|points| points.hashes.len()).sum();
         owner.set_points(left);
-        // Those that are waited for stay: not each further one is to look through all of them again.
+        // Points with waiters stay. The limit grows, so that not each further point tries all of them again.
         held.limit = if left > max / 2 { left * 2 } else { 0 };
         held.add_ranged(tree);
     }

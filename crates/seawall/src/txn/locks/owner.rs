@@ -1,15 +1,20 @@
-//! Who holds locks, and where to find them.
+//! Lock owners, and the lists to find them.
 //!
-//! 1. One thread at a time calls the table for an owner. Others reach in only to lock a row on its behalf (`convert`), which `Held::ended` under
-//!    its mutex refuses once the owner has begun to release; to doom it while it waits; and to read `used`.
-//! 2. `used` has every tree in which the owner has, or has just asked for, a point or a change. A tree is entered *before* it is looked for
-//!    ranges there, a range over a whole tree is entered *before* it looks for owners that use the tree: one of the two sees the other. All of
-//!    these are sequentially consistent.
-//! 3. An owner is in a list before its first entry in `used`: of the writers, if it has an id by then, else of the others. It is in the list of writers
-//!    before a page bears its id. A thread's owners are in shards of its own, mostly: the number of an owner says which. Who looks for a writer by
-//!    its id, to wait for it, looks through the shards that have writers.
-//! 4. Most owners never hold a lock here: `phase` says so without the mutex of `held`. It leaves [`UNUSED`] with the mutex locked, or for [`ENDED`].
-//! 5. `contended` is never false while somebody waits for the owner, directly or because of a lock that grew. It may stay true for nothing.
+//! 1. One thread at a time calls the table for an owner. Other threads access it only to lock a row on its
+//!    behalf (`convert`), which `Held::ended` under its mutex refuses once the owner has begun to release; to
+//!    doom it while it waits; and to read `used`.
+//! 2. `used` has every tree in which the owner has, or has just asked for, a point or a change. An owner
+//!    enters a tree *before* it checks the tree for ranges. A range over a whole tree is entered *before* its
+//!    owner checks for users of the tree. So one of the two sees the other. All of these are sequentially
+//!    consistent.
+//! 3. An owner is in a list before its first entry in `used`: in that of the writers, if it has an id by
+//!    then, else in the other. It is in the list of writers before a page bears its id. A thread's owners
+//!    mostly have shards of their own: the owner's serial number selects the shard. A search for a writer by
+//!    its id visits the shards that have writers.
+//! 4. Most owners never hold a lock here: `phase` says so without the mutex of `held`. It leaves [`UNUSED`]
+//!    with the mutex locked, or for [`ENDED`].
+//! 5. `contended` is never false while another owner waits for this one, directly or because of a lock that
+//!    grew. It may stay true without a waiter.
 
 use super::{Mode, hash_map::ByHash};
 use crate::counted::{Mutex, Padded, thread_number};
@@ -25,18 +30,19 @@ const USED_SLOTS: usize = 6;
 
 /// Nothing was ever held.
 const UNUSED: u8 = 0;
-/// [`Held`] says what is.
+/// [`Held`] has what is held.
 const USED: u8 = 1;
 /// Releasing began before anything was held.
 const ENDED: u8 = 2;
 
-/// One transaction, as the lock table knows it. All its locks go with [`super::LockTable::release_all`], which must be called.
+/// One transaction, as the lock table knows it. [`super::LockTable::release_all`], which must be called,
+/// releases all its locks.
 #[derive(Debug)]
 pub struct LockOwner {
     pub(super) serial: u64,
     /// The caller's, for reports.
     tag: AtomicU64,
-    /// Counts statements: which one has taken a lock.
+    /// Counts statements: identifies the statement that took a lock.
     statement: AtomicU32,
     txn: AtomicU64,
     weight: AtomicU64,
@@ -45,7 +51,7 @@ pub struct LockOwner {
     listed: AtomicBool,
     /// Its points never become a range.
     points_only: AtomicBool,
-    /// It has given a point back because it wrote the row.
+    /// It has given back the point of a row because it wrote the row.
     gave_back: AtomicBool,
     /// How many points it has, in all trees. Written with `held` locked.
     points: AtomicUsize,
@@ -55,13 +61,13 @@ pub struct LockOwner {
     held: Mutex<Held>,
 }
 
-/// What an owner has to give back.
+/// What an owner has to release.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// Releasing has begun: nothing may be added.
     pub(super) ended: bool,
     pub(super) trees: Vec<TreePoints>,
-    /// Points become a range when there are more than this, and more than the table allows.
+    /// Points become a range when they exceed both this and the table's limit.
     pub(super) limit: usize,
     /// Trees with ranges of this owner.
     pub(super) ranged: Vec<TreeId>,
@@ -73,7 +79,8 @@ pub(super) struct TreePoints {
     pub(super) tree: TreeId,
     /// Their hashes.
     pub(super) hashes: HashSet<u64, BuildHasherDefault<ByHash>>,
-    /// The lowest and highest key of each mode since points last became a range, or since there was none. Not kept for points that never do.
+    /// The lowest and highest key of each mode since points last became a range, or since the tree had no
+    /// points. Not kept for points that never become a range.
     pub(super) shared: Option<(Vec<u8>, Vec<u8>)>,
     pub(super) exclusive: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -86,7 +93,7 @@ impl TreePoints {
         };
         match ends {
             None => *ends = Some((key.to_vec(), key.to_vec())),
-            // Into the room that is there: a scan moves one end with every row.
+            // Reuses the allocation: a scan moves one end with every row.
             Some((lo, _)) if key < lo.as_slice() => {
                 lo.clear();
                 lo.extend_from_slice(key);
@@ -101,7 +108,7 @@ impl TreePoints {
 }
 
 impl Held {
-    /// Remembers a point. Only an owner whose points may `grow` into a range remembers where they lie.
+    /// Enters a point; `true` if it is new. Keeps the ends only if points may `grow` into a range.
     pub(super) fn add(&mut self, tree: TreeId, hash: u64, key: &[u8], mode: Mode, grow: bool) -> bool {
         let at = self.trees.iter().position(|points| points.tree == tree).unwrap_or_else(|| {
             self.trees.push(TreePoints { tree, hashes: HashSet::default(), shared: None, exclusive: None });
@@ -114,7 +121,7 @@ impl Held {
         points.hashes.insert(hash)
     }
 
-    /// Forgets a point.
+    /// Removes a point; `true` if it was there.
     pub(super) fn remove(&mut self, tree: TreeId, hash: u64) -> bool {
         let Some(points) = self.trees.iter_mut().find(|points| points.tree == tree) else { return false };
         let there = points.hashes.remove(&hash);
@@ -152,7 +159,7 @@ impl LockOwner {
         }
     }
 
-    /// What it holds, to look at or to add to.
+    /// What it holds, to read or to add to.
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {
         let mut held = self.held.lock();
         let phase = self.phase.compare_exchange(UNUSED, USED, Ordering::AcqRel, Ordering::Acquire);
@@ -160,7 +167,7 @@ impl LockOwner {
         held
     }
 
-    /// Begins to release: takes what is held, and nothing more can be added.
+    /// Begins to release: takes what is held. Nothing more can be added.
     pub(super) fn take_held(&self) -> Held {
         if self.phase.compare_exchange(UNUSED, ENDED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             return Held::default();
@@ -168,7 +175,7 @@ impl LockOwner {
         std::mem::replace(&mut *self.held.lock(), Held { ended: true, ..Held::default() })
     }
 
-    /// Its number: no other owner of this table has it, nor had.
+    /// Its serial number: no other owner of this table has or had it.
     #[must_use]
     pub fn serial(&self) -> u64 {
         self.serial
@@ -190,9 +197,9 @@ impl LockOwner {
         self.tag.store(tag, Ordering::Relaxed);
     }
 
-    /// What its locks are taken for from now on is another statement.
+    /// Begins another statement: locks taken from now on belong to it.
     pub fn next_statement(&self) {
-        // By its own thread alone.
+        // Only its own thread calls this.
         let next = self.statement().checked_add(1).unwrap_or(1);
         self.statement.store(next, Ordering::Relaxed);
     }
@@ -202,12 +209,12 @@ impl LockOwner {
         self.statement.load(Ordering::Relaxed)
     }
 
-    /// Counts changes made: of a cycle of waits the owner with the least has to give way.
+    /// Counts changes made: the victim of a deadlock is the owner with the least.
     pub fn add_weight(&self, changes: u64) {
         self.weight.fetch_add(changes, Ordering::Relaxed);
     }
 
-    /// Says that its points never become a range: it has to be told when they are too many.
+    /// Its points never become a range: it is refused more when they are too many.
     pub fn keep_points(&self) {
         self.points_only.store(true, Ordering::Relaxed);
     }
@@ -217,7 +224,8 @@ impl LockOwner {
         !self.points_only.load(Ordering::Relaxed)
     }
 
-    /// Whether it has given back the lock of a row that it wrote: a row whose change is taken back may have been locked before.
+    /// Whether it has given back the lock of a row that it wrote: a row whose change is undone may have been
+    /// locked before.
     #[must_use]
     pub fn gave_back(&self) -> bool {
         self.gave_back.load(Ordering::Relaxed)
@@ -232,7 +240,7 @@ impl LockOwner {
         self.points.load(Ordering::Relaxed)
     }
 
-    /// With `held` locked.
+    /// The caller has locked `held`.
     pub(super) fn set_points(&self, points: usize) {
         self.points.store(points, Ordering::Relaxed);
     }
@@ -243,7 +251,7 @@ impl LockOwner {
         self.weight.load(Ordering::Relaxed)
     }
 
-    /// Whether it was chosen to give way: all that is left is to roll back.
+    /// Whether it is the victim of a deadlock: it can only roll back.
     #[must_use]
     pub fn is_doomed(&self) -> bool {
         self.doomed.load(Ordering::Relaxed)
@@ -257,7 +265,7 @@ impl LockOwner {
         self.contended.load(Ordering::Relaxed)
     }
 
-    /// Somebody may wait for it from now on.
+    /// Other owners may wait for it from now on.
     pub(super) fn contend(&self) {
         self.contended.store(true, Ordering::Relaxed);
     }
@@ -280,7 +288,7 @@ impl LockOwner {
         }
     }
 
-    /// Takes back the latest `use_tree`.
+    /// Undoes the latest `use_tree`.
     pub(super) fn unuse_tree(&self, tree: TreeId) {
         let mut more = self.used_more.lock();
         if more.last() == Some(&tree) {
@@ -307,13 +315,13 @@ impl LockOwner {
 type OwnerMap = HashMap<u64, Arc<LockOwner>, BuildHasherDefault<ByHash>>;
 
 const SHARDS: usize = 64;
-/// Stripes of the count of serial numbers, and how many numbers one takes at a time.
+/// Stripes of the serial numbers, and how many numbers one takes at a time.
 const STRIPES: usize = 16;
 const BLOCK: u64 = 64;
 
 #[derive(Debug, Default)]
 struct Shard {
-    /// How many writers are in it: written with the mutex locked.
+    /// The number of writers in it. Written with the mutex locked.
     writers: AtomicUsize,
     maps: Mutex<Maps>,
 }
@@ -330,7 +338,8 @@ struct Maps {
 pub(super) struct Owners {
     /// Where the next block of serial numbers begins.
     blocks: AtomicU64,
-    /// Each the next number of its block; at a block's end where the next would begin, which belongs to another.
+    /// Per stripe the next number of its block. At the block's end this is the start of the following block,
+    /// which belongs to another stripe.
     serials: [Padded<AtomicU64>; STRIPES],
     shards: Box<[Padded<Shard>]>,
 }
@@ -344,7 +353,8 @@ impl Owners {
         }
     }
 
-    /// A number that no other owner has. Later owners of a thread have higher ones; of two threads, about.
+    /// A number that no other owner has. Later owners of a thread have higher ones; across threads the order
+    /// is approximate.
     fn next_serial(&self) -> u64 {
         let mine = &self.serials[thread_number() % STRIPES].0;
         loop {
@@ -364,7 +374,8 @@ impl Owners {
         Arc::new(LockOwner::new(self.next_serial(), tag))
     }
 
-    /// The same in the place of one that has released everything, if nobody else knows that any more.
+    /// Puts a new owner in the place of one that has released everything. Reuses its memory if no other
+    /// reference to it is left.
     pub(super) fn renew(&self, owner: &mut Arc<LockOwner>, tag: u64) {
         match Arc::get_mut(owner) {
             Some(owner) => *owner = LockOwner::new(self.next_serial(), tag),
@@ -382,12 +393,12 @@ impl Owners {
     }
 
     pub(super) fn writer(&self, txn: TxnId) -> Option<Arc<LockOwner>> {
-        // Who asks has seen the id in a page: it was registered before.
+        // The caller has seen the id in a page: it was registered before.
         let shards = self.shards.iter().filter(|shard| shard.0.writers.load(Ordering::SeqCst) > 0);
         shards.into_iter().find_map(|shard| shard.0.maps.lock().by_txn.get(&txn.0).cloned())
     }
 
-    /// Enters that `owner` uses `tree`; `true` when it did not before.
+    /// Enters that `owner` uses `tree`; `true` if it did not before.
     pub(super) fn use_tree(&self, owner: &Arc<LockOwner>, tree: TreeId) -> bool {
         if owner.uses(tree) {
             return false;
@@ -399,7 +410,7 @@ impl Owners {
         true
     }
 
-    /// All that write, or have or had locks or changes in a tree; some of them twice.
+    /// All owners that write, or have or had locks or changes in a tree; some of them twice.
     pub(super) fn all(&self) -> Vec<Arc<LockOwner>> {
         let mut all = Vec::new();
         for shard in &self.shards {
@@ -409,7 +420,7 @@ impl Owners {
         all
     }
 
-    /// Takes it off the lists; says whether it was there.
+    /// Removes it from the lists; returns whether it was there.
     pub(super) fn delist(&self, owner: &LockOwner) -> bool {
         let (txn, listed) = (owner.txn(), owner.listed.load(Ordering::Relaxed));
         if txn == TxnId::NONE && !listed {
@@ -424,7 +435,7 @@ impl Owners {
         wrote | (listed && maps.by_serial.remove(&owner.serial).is_some())
     }
 
-    /// Calls `each` with every owner but `but` that uses `tree`, until it says stop (`false`).
+    /// Calls `each` with every owner except `but` that uses `tree`, until it returns `false`.
     pub(super) fn users(&self, tree: TreeId, but: &LockOwner, each: &mut dyn FnMut(&Arc<LockOwner>) -> bool) -> bool {
         self.shards.iter().all(|shard| {
             let maps = shard.0.maps.lock();

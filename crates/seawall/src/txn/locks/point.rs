@@ -1,14 +1,18 @@
 //! Locks on single keys.
 //!
-//! 1. A key is known by a 64-bit hash of tree and key. Keys that share one share their lock: more is locked than asked for, never less. So even
-//!    who holds a point exclusively asks whether anybody else holds it.
-//! 2. Whoever is not yet a holder comes behind all that wait for what excludes it: no shared lock overtakes a waiting exclusive one. Who holds
-//!    the point already and wants more goes ahead of those who hold nothing: they wait for it anyway.
-//! 3. After every change of its holders or its queue a point is granted on, from the front, as far as it goes; nobody who could have it waits.
-//! 4. A point that nobody holds and nobody waits for is not in the map.
-//! 5. A holder goes before its owner ends only if it holds the point for one key ([`KeyMark`]), and that key needs it no longer.
-//! 6. `entries` of a shard is at least the number of points in its map, and is raised before ranges are looked at on behalf of a new point: who adds a
-//!    range and then finds `entries` zero has no point there to fear.
+//! 1. A key is identified by a 64-bit hash of tree and key. Keys with the same hash share one lock: more is
+//!    locked than asked for, never less. So even an exclusive holder checks for other holders.
+//! 2. An owner that is not yet a holder queues behind every waiter whose mode excludes its own: no shared
+//!    lock overtakes a waiting exclusive one. A holder that wants a stronger mode goes ahead of the waiters
+//!    that hold nothing: they wait for it anyway.
+//! 3. After every change of its holders or its queue a point grants its waiters from the front, as far as it
+//!    can: no waiter that could be granted stays in the queue.
+//! 4. A point without holders and waiters is not in the map.
+//! 5. A holder is removed before its owner ends only if it holds the point for one key ([`KeyMark`]), and
+//!    that key no longer needs it.
+//! 6. `entries` of a shard is at least the number of points in its map, and is raised before the ranges are
+//!    checked for a new point: a thread that adds a range and then reads zero from `entries` need not check
+//!    the shard's points.
 
 use super::hash_map::ByHash;
 use super::owner::LockOwner;
@@ -23,16 +27,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Those who were granted and are to be woken once the shard is let go.
+/// Granted waiters, to be woken once the shard is unlocked.
 pub(super) type Wakes = SmallVec<[Arc<Waiter>; 4]>;
 
 #[derive(Debug)]
 struct Holder {
     owner: Arc<LockOwner>,
     mode: Mode,
-    /// The key that it holds.
+    /// The key that it is held for.
     mark: KeyMark,
-    /// The statement of the owner whose locking read has taken it, and that alone: it may be given back in that statement. 0 otherwise.
+    /// The statement of the owner whose locking read took the point, if nothing else has used it since: that
+    /// statement may give it back. 0 otherwise.
     since: u32,
 }
 
@@ -42,12 +47,13 @@ pub(super) fn hash(tree: TreeId, key: &[u8], factor: u64) -> u64 {
     xxh3_64_with_seed(key, u64::from(tree.0).wrapping_mul(factor))
 }
 
-/// A second hash, by which a holder knows its key: a point is given back for a key only if no other key with the same hash needs it.
+/// A second hash, which identifies the key of a holder: a point is given back for a key only if no other key
+/// with the same hash needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyMark(pub(super) u64);
 
 impl KeyMark {
-    /// Two keys or more: never given back before the end.
+    /// Two keys or more: never given back before the owner ends.
     const SEVERAL: Self = Self(0);
 
     pub(super) fn of(tree: TreeId, key: &[u8]) -> Self {
@@ -78,7 +84,7 @@ impl Point {
         self.holders.iter().find(|holder| holder.owner.serial == owner.serial).map(|holder| holder.mode)
     }
 
-    /// Somebody for whom `owner` has to wait before it may have the point in `mode`.
+    /// An owner that `owner` has to wait for before it can have the point in `mode`.
     pub(super) fn blocker(&self, owner: &LockOwner, mode: Mode) -> Option<&Arc<LockOwner>> {
         let holder =
             self.holders.iter().find(|holder| holder.owner.serial != owner.serial && holder.mode.excludes(mode));
@@ -91,12 +97,12 @@ impl Point {
             .map(|waiter| &waiter.owner)
     }
 
-    /// Makes `owner` a holder, whoever else is one, for a locking read.
+    /// Makes `owner` a holder for a locking read. Does not check the other holders.
     pub(super) fn hold(&mut self, owner: &Arc<LockOwner>, mode: Mode, mark: KeyMark) -> Taken {
         self.hold_since(owner, mode, mark, owner.statement())
     }
 
-    /// The same for good: it is not given back by [`Point::give_back_of`].
+    /// Like [`Point::hold`], but [`Point::give_back_of`] does not remove the holder.
     pub(super) fn hold_for_good(&mut self, owner: &Arc<LockOwner>, mode: Mode, mark: KeyMark) -> Taken {
         self.hold_since(owner, mode, mark, 0)
     }
@@ -107,7 +113,7 @@ impl Point {
                 if holder.mark != mark {
                     holder.mark = KeyMark::SEVERAL;
                 }
-                // It has a second use.
+                // The point has a second use.
                 holder.since = 0;
                 if holder.mode >= mode {
                     return Taken::Had;
@@ -117,7 +123,8 @@ impl Point {
             }
             None => {
                 self.holders.push(Holder { owner: owner.clone(), mode, mark, since });
-                // It may be waiting here for another key with the same hash, behind somebody who waits for it now.
+                // The owner may wait here for another key with the same hash, behind a waiter that now waits
+                // for it.
                 if let Some(at) = self.queue.iter().position(|waiter| waiter.owner.serial == owner.serial) {
                     if let Some(waiter) = self.queue.remove(at) {
                         self.enqueue(&waiter);
@@ -128,41 +135,43 @@ impl Point {
         }
     }
 
-    /// Makes exclusive what `owner` holds here, if it holds anything. Returns what it held.
+    /// Makes what `owner` holds here exclusive, if it holds anything. Returns the mode it held.
     pub(super) fn raise(&mut self, owner: &LockOwner) -> Option<Mode> {
         let own = self.holders.iter_mut().find(|holder| holder.owner.serial == owner.serial)?;
         own.since = 0;
         Some(std::mem::replace(&mut own.mode, Mode::Exclusive))
     }
 
-    /// Takes `owner` off the point if it holds it for this key alone.
+    /// Removes `owner` from the holders if it holds the point for this key alone.
     fn give_back(&mut self, owner: &LockOwner, mark: KeyMark) -> bool {
         let before = self.holders.len();
         self.holders.retain(|holder| holder.owner.serial != owner.serial || holder.mark != mark);
         self.holders.len() < before
     }
 
-    /// What `owner` holds here, if anything, has one more use: it stays.
+    /// Marks what `owner` holds here, if anything, as used once more: it is not given back.
     pub(super) fn use_again(&mut self, owner: &LockOwner) {
         if let Some(own) = self.holders.iter_mut().find(|holder| holder.owner.serial == owner.serial) {
             own.since = 0;
         }
     }
 
-    /// Whether `owner` holds the point already, as it was granted it a moment ago: its second look is no second use.
+    /// Whether `owner` already holds the point, because its wait was granted: asking again is not a second
+    /// use.
     pub(super) fn was_granted(&self, owner: &LockOwner, mode: Mode, mark: KeyMark) -> bool {
         let own = self.holders.iter().find(|holder| holder.owner.serial == owner.serial);
         own.is_some_and(|own| own.mode >= mode && own.mark == mark)
     }
 
-    /// Takes `owner` off the point if a locking read of its statement has taken it, for this key alone, and nothing else has used it since.
+    /// Removes `owner` from the holders if a locking read of its current statement took the point, for this
+    /// key alone, and nothing else has used it since.
     fn give_back_of(&mut self, owner: &LockOwner, mark: KeyMark) -> bool {
         let statement = owner.statement();
         let own = self.holders.iter().find(|holder| holder.owner.serial == owner.serial);
         own.is_some_and(|own| own.since == statement) && self.give_back(owner, mark)
     }
 
-    /// Somebody waits here.
+    /// Whether an owner waits here.
     pub(super) fn is_awaited(&self) -> bool {
         !self.queue.is_empty()
     }
@@ -172,7 +181,8 @@ impl Point {
         let ahead = |other: &Arc<Waiter>| !upgrades || self.own(&other.owner).is_some();
         let at = self.queue.iter().position(|other| !ahead(other)).unwrap_or(self.queue.len());
         if at < self.queue.len() {
-            // Those behind it wait for it from now on, also those who wanted to share the point with it and waited for another.
+            // The waiters behind it wait for it from now on, also those that could share the point with it
+            // and waited for another.
             waiter.owner.contend();
         }
         self.queue.insert(at, waiter.clone());
@@ -190,7 +200,7 @@ impl Point {
                 return;
             }
             let Some(first) = self.queue.pop_front() else { return };
-            // Who was doomed or timed out in between is gone for good.
+            // A waiter that already has another answer (doomed, timed out, interrupted) is only removed.
             if first.cell.settle(Outcome::Granted) {
                 self.hold(&first.owner, first.mode, KeyMark::of(first.tree, &first.key));
                 wakes.push(first);
@@ -198,14 +208,16 @@ impl Point {
         }
     }
 
-    /// For whom `waiter` waits, as far as a search for cycles needs it: those further ahead are found through those nearer.
+    /// The owners that `waiter` waits for, as far as a search for cycles needs them: owners further ahead are
+    /// found through nearer ones.
     fn blockers(&self, waiter: &Arc<Waiter>, into: &mut Vec<Arc<LockOwner>>) {
         let Some(at) = self.queue.iter().position(|one| Arc::ptr_eq(one, waiter)) else { return };
         for other in self.queue.iter().take(at).rev() {
             if other.mode.excludes(waiter.mode) && other.cell.is_waiting() {
                 into.push(other.owner.clone());
                 if other.mode == Mode::Exclusive {
-                    // It waits for everything before it. What it holds itself is between it and us, and it is in `into`.
+                    // It waits for everything ahead of it. If it also holds the point, it is in `into`
+                    // already.
                     return;
                 }
             }
@@ -217,7 +229,7 @@ impl Point {
 
 pub(super) type PointMap = HashMap<u64, Point, BuildHasherDefault<ByHash>>;
 
-/// One of the parts of the table that threads do not share.
+/// A part of the points, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Shard {
@@ -226,12 +238,13 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    /// No lock is held here, nor waited for.
+    /// No lock is held or waited for in this shard.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.load(Ordering::SeqCst) == 0
     }
 
-    /// Runs `change` on the point (made if need be), grants on, drops the point when it is empty, and keeps count.
+    /// Runs `change` on the point (created if needed), grants its waiters, removes the point from the map if
+    /// it is empty, and keeps count.
     pub(super) fn change<T>(&self, hash: u64, change: impl FnOnce(&mut Point) -> T) -> T {
         let mut wakes = Wakes::new();
         let mut map = self.map.lock();
@@ -271,13 +284,14 @@ impl Points {
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
-    /// Takes `owner` off a point.
+    /// Removes `owner` from the holders of a point.
     pub(super) fn release(&self, owner: &LockOwner, hash: u64) {
         self.shard(hash).change(hash, |point| point.holders.retain(|holder| holder.owner.serial != owner.serial));
     }
 
-    /// Takes `owner` off a point that is covered by its range by now, unless somebody waits there: who waits for this owner must not be
-    /// granted before it ends; and unless it holds the point for several keys, of which one may be another tree's. Says whether it did.
+    /// Removes `owner` from the holders of a point that its range covers by now. Does nothing if an owner
+    /// waits there: a waiter for this owner must not be granted before this owner ends. Does nothing if the
+    /// point is held for several keys: one may be in another tree. Returns whether it removed the holder.
     pub(super) fn release_quiet(&self, owner: &LockOwner, hash: u64) -> bool {
         self.shard(hash).change(hash, |point| {
             let goes = |holder: &Holder| holder.owner.serial == owner.serial && holder.mark != KeyMark::SEVERAL;
@@ -289,24 +303,26 @@ impl Points {
         })
     }
 
-    /// Whether `owner` holds a point.
+    /// Whether `owner` holds the point.
     pub(super) fn holds(&self, owner: &LockOwner, hash: u64) -> bool {
         let shard = self.shard(hash);
         !shard.is_empty() && shard.map.lock().get(&hash).is_some_and(|point| point.own(owner).is_some())
     }
 
-    /// Takes `owner` off a point that it holds for one key, which needs the lock no longer. If the lock `stays_if_awaited` and another owner waits
-    /// for it, nothing is done. Says whether it was given back.
+    /// Removes `owner` from the holders of a point that it holds for one key, which no longer needs the lock.
+    /// Does nothing if the lock `stays_if_awaited` and another owner waits for it. Returns whether the point
+    /// was given back.
     pub(super) fn give_back(&self, owner: &LockOwner, hash: u64, mark: KeyMark, stays_if_awaited: bool) -> bool {
         self.shard(hash).change(hash, |point| !(stays_if_awaited && point.is_awaited()) && point.give_back(owner, mark))
     }
 
-    /// Takes `owner` off a point that a locking read of its statement has newly taken. Says whether it was given back.
+    /// Removes `owner` from the holders of a point that a locking read of its statement took new. Returns
+    /// whether it did.
     pub(super) fn give_back_of(&self, owner: &LockOwner, hash: u64, mark: KeyMark) -> bool {
         self.shard(hash).change(hash, |point| point.give_back_of(owner, mark))
     }
 
-    /// Puts `waiter` in the queue of its point if it has to wait there. Says whether it has.
+    /// Puts `waiter` in the queue of its point if it has to wait there. Returns whether it has.
     pub(super) fn enqueue(&self, hash: u64, waiter: &Arc<Waiter>) -> bool {
         self.shard(hash).change(hash, |point| {
             let blocked = point.blocker(&waiter.owner, waiter.mode).is_some();
@@ -317,7 +333,7 @@ impl Points {
         })
     }
 
-    /// Takes a waiter that gave up out of its queue.
+    /// Removes a waiter that gave up from its queue.
     pub(super) fn dequeue(&self, hash: u64, waiter: &Arc<Waiter>) {
         self.shard(hash).change(hash, |point| point.queue.retain(|one| !Arc::ptr_eq(one, waiter)));
     }
@@ -335,7 +351,7 @@ impl Points {
         self.shards.iter().map(|shard| shard.map.lock().len()).sum()
     }
 
-    /// Everybody in a waiter's way, with no short cut.
+    /// Every owner that blocks a waiter, with no short cut.
     #[cfg(test)]
     pub(super) fn all_blockers(&self, waiter: &Arc<Waiter>) -> Vec<u64> {
         let Place::Point { hash } = waiter.place else { return Vec::new() };

@@ -1,14 +1,18 @@
 //! Locks on intervals of keys, per tree.
 //!
-//! 1. A range protects what was read in it, and what was not found there: others may not write, insert or lock exclusively any key inside. An
-//!    exclusive range also keeps off shared locks. It is an interval of keys, not a gap between entries: nothing that happens to the entries changes it.
-//! 2. Who asks comes behind those who wait for what excludes it, except those who wait for the asker itself: they cannot go on before it does.
-//! 3. After every change of a tree's holders or queue (and when a user of a tree ends, for which a range over the whole tree waits) all that can be
-//!    granted is, in order. A write that had to wait is granted its key as a range, so that nobody slips in before it is done.
-//! 4. The spans of one owner may grow over what others hold (points that became a range, ranges that were joined). Such growth keeps others off
-//!    from then on, but gives the owner nothing: it still asks for each key.
-//! 5. A tree that nobody has or wants ranges in is not in the map. `busy` of a shard is the number of its trees, and is raised before anything
-//!    else is looked at on behalf of a new range.
+//! 1. A range protects what was read in it, and what was not found there: others may not write, insert or
+//!    lock exclusively any key inside. An exclusive range also excludes shared locks. It is an interval of
+//!    keys, not a gap between entries: no change of the entries changes it.
+//! 2. A request waits for every earlier waiter that excludes it, except one that waits for the requesting
+//!    owner: that waiter cannot go on before the owner does.
+//! 3. After every change of a tree's holders or queue, and when a user of a tree ends (a range over the whole
+//!    tree waits for it), every waiter that can be granted is, in order. A write that had to wait is granted
+//!    its key as a range, so that no other owner takes the key before the write is done.
+//! 4. The spans of one owner may grow over what others hold (points that became a range, ranges that were
+//!    joined). Such growth blocks others from then on, but gives the owner nothing: it still requests each
+//!    key.
+//! 5. A tree without ranges and waiters is not in the map. `busy` of a shard is the number of its trees, and
+//!    is raised before any other check for a new range.
 
 use super::hash_map::ByHash;
 use super::owner::{LockOwner, Owners};
@@ -47,19 +51,19 @@ impl Holder {
     }
 }
 
-/// What is asked for, and by whom.
+/// A request, and its owner.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ask<'a> {
     pub(super) owner: &'a LockOwner,
     pub(super) tree: TreeId,
     pub(super) want: Want<'a>,
     pub(super) mode: Mode,
-    /// The owner used the tree before it asked.
+    /// The owner used the tree before this request.
     pub(super) uses: bool,
 }
 
 impl Ask<'_> {
-    /// Nobody else may use the tree at all.
+    /// The request excludes every other user of the tree.
     fn whole(&self) -> bool {
         self.mode == Mode::Exclusive && matches!(self.want, Want::Span(span) if span.is_whole())
     }
@@ -85,14 +89,17 @@ impl TreeRanges {
     fn add(&mut self, owner: &Arc<LockOwner>, span: &Span, mode: Mode, range_max: usize) {
         let spans = self.holder(owner).spans(mode);
         spans.add(span);
-        // Of an owner that keeps its points they are single keys for which it waited, and no more than that is to be locked.
+        // An owner that keeps its points has only single keys here, for which it waited: no more than these
+        // may be locked.
         if owner.may_grow() && spans.join_to(range_max) {
-            // What lies between them was waited for by others, perhaps; from now on they wait for this owner.
+            // Others may already wait for keys between the joined spans: from now on they wait for this
+            // owner.
             owner.contend();
         }
     }
 
-    /// Calls `each` with everybody for whom `ask` has to wait: holders, and the first `ahead` of the queue. Until it says stop (`false`).
+    /// Calls `each` with every owner that `ask` has to wait for: holders, the first `ahead` of the queue and,
+    /// if `ask` is for the whole tree, the tree's users. Stops when `each` returns `false`.
     fn blockers(&self, ask: &Ask<'_>, ahead: usize, owners: &Owners, each: &mut dyn FnMut(&Arc<LockOwner>) -> bool) {
         let me = ask.owner.serial;
         let mut own = None;
@@ -129,7 +136,7 @@ impl TreeRanges {
         first
     }
 
-    /// Grants all that can be, in order.
+    /// Grants every waiter that can be granted, in order.
     fn grant(&mut self, owners: &Owners, range_max: usize, wakes: &mut Wakes) {
         let mut at = 0;
         while let Some(waiter) = self.queue.get(at).cloned() {
@@ -176,12 +183,13 @@ impl Ranges {
         &self.shards[tree.0 as usize % SHARDS]
     }
 
-    /// Nobody has or wants a range in this tree.
+    /// No owner has or wants a range in this tree.
     pub(super) fn is_quiet(&self, tree: TreeId) -> bool {
         self.shard(tree).busy.load(Ordering::SeqCst) == 0
     }
 
-    /// Runs `change` on the tree, grants on, drops the tree when it is empty, and keeps count.
+    /// Runs `change` on the tree, grants its waiters, removes the tree from the map if it is empty, and keeps
+    /// count.
     fn change<T>(&self, tree: TreeId, owners: &Owners, change: impl FnOnce(&mut TreeRanges) -> T) -> T {
         let mut wakes = Wakes::new();
         let shard = self.shard(tree);
@@ -204,7 +212,7 @@ impl Ranges {
         answer
     }
 
-    /// Whether `ask` may go ahead; `Ok(true)` when a range of its owner covers it already.
+    /// Whether `ask` may go ahead; `Ok(true)` if a range of its owner already covers it.
     pub(super) fn check(&self, ask: &Ask<'_>, owners: &Owners) -> Result<bool, Arc<LockOwner>> {
         if self.is_quiet(ask.tree) {
             return Ok(false);
@@ -220,7 +228,7 @@ impl Ranges {
         }
     }
 
-    /// Whether [`Self::try_add`] would do it.
+    /// Whether [`Self::try_add`] would succeed.
     pub(super) fn check_new(&self, ask: &Ask<'_>, owners: &Owners) -> Result<(), Arc<LockOwner>> {
         let trees = self.shard(ask.tree).trees.read();
         let nothing = TreeRanges::default();
@@ -228,7 +236,7 @@ impl Ranges {
         ranges.first_blocker(ask, ranges.queue.len(), owners).map_or(Ok(()), Err)
     }
 
-    /// Adds a range unless somebody is in its way.
+    /// Adds a range, unless another owner blocks it.
     pub(super) fn try_add(&self, owner: &Arc<LockOwner>, ask: &Ask<'_>, owners: &Owners) -> Result<(), Arc<LockOwner>> {
         self.change(ask.tree, owners, |ranges| match ranges.first_blocker(ask, ranges.queue.len(), owners) {
             Some(blocker) => Err(blocker),
@@ -239,7 +247,7 @@ impl Ranges {
         })
     }
 
-    /// Adds a range whoever is in its way (4).
+    /// Adds a range even if other owners block it (4).
     pub(super) fn add(&self, owner: &Arc<LockOwner>, tree: TreeId, span: &Span, mode: Mode, owners: &Owners) {
         self.change(tree, owners, |ranges| {
             owner.contend();
@@ -247,19 +255,19 @@ impl Ranges {
         });
     }
 
-    /// Takes all ranges of `owner` off a tree.
+    /// Removes all ranges of `owner` from a tree.
     pub(super) fn release(&self, owner: &LockOwner, tree: TreeId, owners: &Owners) {
         self.change(tree, owners, |ranges| ranges.holders.retain(|holder| holder.owner.serial != owner.serial));
     }
 
-    /// Somebody has stopped using the tree.
+    /// Grants waiters of the tree, after an owner has stopped using it.
     pub(super) fn look_again(&self, tree: TreeId, owners: &Owners) {
         if !self.is_quiet(tree) {
             self.change(tree, owners, |_| ());
         }
     }
 
-    /// Puts `waiter` in the queue of its tree if it has to wait there. Says whether it has.
+    /// Puts `waiter` in the queue of its tree if it has to wait there. Returns whether it has.
     pub(super) fn enqueue(&self, waiter: &Arc<Waiter>, owners: &Owners) -> bool {
         self.change(waiter.tree, owners, |ranges| {
             let ask = waiter.ask();
@@ -271,7 +279,7 @@ impl Ranges {
         })
     }
 
-    /// Takes a waiter that gave up out of its queue.
+    /// Removes a waiter that gave up from its queue.
     pub(super) fn dequeue(&self, waiter: &Arc<Waiter>, owners: &Owners) {
         self.change(waiter.tree, owners, |ranges| ranges.queue.retain(|one| !Arc::ptr_eq(one, waiter)));
     }

@@ -1,9 +1,10 @@
-//! Who waits for whom, for people and for programs that order transactions themselves.
+//! Which transactions wait for which, for operators and for programs that order transactions themselves.
 //!
-//! 1. Reports are of one moment, and cost the transactions that do not wait nothing: they are put together from what the table keeps anyway.
-//! 2. The callback of waits is called by the thread that is about to wait, with no mutex and no latch held, after the wait has begun: what it does
-//!    about the holders can end the wait at once.
-//! 3. The last deadlock is remembered with the graph's mutex held, when a victim is chosen.
+//! 1. A report is a snapshot, and costs transactions that do not wait nothing: it is built from what the
+//!    table keeps anyway.
+//! 2. The thread that is about to wait calls the callback of waits, with no mutex and no latch held, after
+//!    the wait has begun: what the callback does about the holders can end the wait at once.
+//! 3. The last deadlock is recorded under the graph's mutex, when a victim is chosen.
 
 use super::LockTable;
 use super::Mode;
@@ -15,10 +16,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A transaction, as others know it.
+/// A transaction, as reports name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Party {
-    /// Unique among the transactions since the database was opened, those included that have no id.
+    /// Unique among the transactions since the database was opened, including those without an id.
     pub serial: u64,
     /// The tag that its caller gave it; 0 if none.
     pub tag: u64,
@@ -36,15 +37,16 @@ impl fmt::Display for Party {
 /// A transaction that writes, or holds or wants locks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransactionInfo {
-    /// Which.
+    /// The transaction.
     pub who: Party,
-    /// The changes that it has made: of a cycle of waits the transaction with the fewest gives way.
+    /// The changes that it has made: the victim of a deadlock is the transaction with the fewest.
     pub changes: u64,
-    /// The keys that it has locked. Rows that it wrote and nobody asked for, and ranges, are not among them.
+    /// The keys that it has locked. Not included: ranges, and rows that it wrote and no other transaction
+    /// asked for.
     pub locked_keys: usize,
     /// What it waits for now.
     pub waits_for: Option<Wanted>,
-    /// It was chosen to give way in a deadlock, and is to be rolled back.
+    /// Whether it is the victim of a deadlock, which has to be rolled back.
     pub is_victim: bool,
 }
 
@@ -53,21 +55,21 @@ pub struct TransactionInfo {
 pub struct Wanted {
     /// The key, or the first key of a range.
     pub on: LockedOn,
-    /// How it is to be locked; a change wants it exclusively.
+    /// The requested mode; a change is exclusive.
     pub mode: Mode,
 }
 
 /// A transaction that waits for a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitInfo {
-    /// Who waits.
+    /// The transaction that waits.
     pub waiter: Party,
-    /// For what.
+    /// What it waits for.
     pub wanted: Wanted,
-    /// For whom: those that hold it, and those that came before the waiter and want it too. Of the latter only the nearest is named if it wants it
-    /// exclusively: it waits for the rest itself.
+    /// The transactions it waits for: those that hold the lock, and those ahead of it in the queue. Of the
+    /// latter only the nearest is named if it wants the lock exclusively: it waits for the rest itself.
     pub holders: Vec<Party>,
-    /// How long by now.
+    /// How long it has waited.
     pub waited: Duration,
 }
 
@@ -81,12 +83,12 @@ impl fmt::Display for WaitInfo {
     }
 }
 
-/// A cycle of waits that was broken.
+/// A deadlock that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadlockInfo {
     /// Each waits for what the next one holds, the last for what the first holds.
     pub parties: Vec<(Party, Wanted)>,
-    /// Which of them gave way.
+    /// The index of the victim in `parties`.
     pub victim: usize,
 }
 
@@ -101,7 +103,7 @@ impl fmt::Display for DeadlockInfo {
     }
 }
 
-/// What is told of waits that begin.
+/// Called with each wait that begins.
 pub type OnWait = Arc<dyn Fn(&WaitInfo) + Send + Sync>;
 
 /// The callback, if there is one.
@@ -127,14 +129,14 @@ impl Waiter {
 }
 
 impl LockTable {
-    /// Has `told` called with each wait that begins from now on; nothing, with `None`.
+    /// Sets the callback that is called with each wait from now on; `None` removes it.
     pub fn set_on_wait(&self, told: Option<OnWait>) {
         let before = std::mem::replace(&mut *self.told.write(), Told(told));
-        // What it owns may be anything: not with the lock held.
+        // Its drop may run any code: not with the lock held.
         drop(before);
     }
 
-    /// Tells of a wait that has begun, unless it has ended by now. No mutex is held.
+    /// Calls the callback with a wait that has begun, unless it has ended by now. No mutex is held.
     pub(super) fn tell_of(&self, waiter: &Arc<Waiter>) {
         let told = self.told.read().0.clone();
         let Some(told) = told else { return };
@@ -143,7 +145,7 @@ impl LockTable {
         }
     }
 
-    /// `None` when it waits no longer.
+    /// `None` if it no longer waits.
     fn wait_info(&self, waiter: &Arc<Waiter>) -> Option<WaitInfo> {
         let mut holders: Vec<Party> = Vec::new();
         for holder in self.blockers(waiter) {
@@ -157,7 +159,7 @@ impl LockTable {
         (waiter.cell.is_waiting() && !info.holders.is_empty()).then_some(info)
     }
 
-    /// Those that wait for a lock now, in the order in which they began their transactions.
+    /// The transactions that wait for a lock now, in the order in which they began.
     #[must_use]
     pub fn lock_waits(&self) -> Vec<WaitInfo> {
         let waiters = self.graph.lock().waiters();
@@ -166,7 +168,7 @@ impl LockTable {
         waits
     }
 
-    /// Those that write, or have or want locks now, in the order in which they began.
+    /// The transactions that write, or have or want locks now, in the order in which they began.
     #[must_use]
     pub fn transactions(&self) -> Vec<TransactionInfo> {
         let waiters = self.graph.lock().waiters();
@@ -188,7 +190,7 @@ impl LockTable {
         owners.iter().map(info).collect()
     }
 
-    /// The last cycle of waits that was broken.
+    /// The last deadlock that was broken.
     #[must_use]
     pub fn last_deadlock(&self) -> Option<DeadlockInfo> {
         self.graph.lock().last_deadlock.clone()

@@ -41,7 +41,7 @@ impl Span {
         span
     }
 
-    /// Makes it this one, in the memory that it has.
+    /// Changes it to this interval, in the memory that it has.
     pub(super) fn set(&mut self, lo: Bound<&[u8]>, hi: Bound<&[u8]>) {
         match lo {
             Bound::Unbounded => self.lo.clear(),
@@ -64,13 +64,13 @@ impl Span {
         !before(&self.lo, self.hi.as_ref())
     }
 
-    /// Every key there can be.
+    /// Every possible key.
     pub(super) fn is_whole(&self) -> bool {
         self.lo.is_empty() && self.hi.is_none()
     }
 }
 
-/// What is asked about: one key, borrowed, or a span.
+/// What is requested: one key, borrowed, or a span.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Want<'a> {
     Key(&'a [u8]),
@@ -102,7 +102,7 @@ impl Spans {
         self.0.len()
     }
 
-    /// The last span that starts before the end of what is wanted. By (2) none of those before it reaches further.
+    /// The last span that starts before the end of `want`. By (2) no span before it reaches further.
     fn candidate(&self, want: Want<'_>) -> Option<&Span> {
         let until = match want {
             Want::Key(key) => self.0.partition_point(|span| span.lo.as_slice() <= key),
@@ -111,12 +111,12 @@ impl Spans {
         self.0.get(until.checked_sub(1)?)
     }
 
-    /// Whether some of it is in here.
+    /// Whether the set has a key of `want`.
     pub(super) fn meets(&self, want: Want<'_>) -> bool {
         self.candidate(want).is_some_and(|span| want.meets(span))
     }
 
-    /// Whether all of it is in here.
+    /// Whether the set has every key of `want`.
     pub(super) fn covers(&self, want: Want<'_>) -> bool {
         self.candidate(want).is_some_and(|span| match want {
             Want::Key(_) => want.meets(span),
@@ -131,7 +131,7 @@ impl Spans {
         })
     }
 
-    /// Adds a span that is not empty, one with those it overlaps or touches.
+    /// Adds a span that is not empty, and merges it with the spans it overlaps or touches.
     pub(super) fn add(&mut self, span: &Span) {
         let from = self.0.partition_point(|one| one.hi.as_ref().is_some_and(|hi| *hi < span.lo));
         let to = self.0.partition_point(|one| span.hi.as_ref().is_none_or(|hi| one.lo <= *hi));
@@ -141,7 +141,7 @@ impl Spans {
         }
         let last = self.0.drain(from + 1..to).next_back();
         let first = &mut self.0[from];
-        // In the memory of what is there: a scan adds a span for each row, and each touches the one before.
+        // Reuses the allocation: a scan adds a span for each row, and each touches the one before.
         if span.lo < first.lo {
             first.lo.clone_from(&span.lo);
         }
@@ -157,7 +157,8 @@ impl Spans {
         }
     }
 
-    /// Joins neighbours, those whose facing ends look most alike first, until there are at most `max`. Says whether it had to.
+    /// Joins neighbours, those whose facing ends share the longest prefix first, until there are at most
+    /// `max`. Returns whether it joined any.
     pub(super) fn join_to(&mut self, max: usize) -> bool {
         let mut joined = false;
         while self.0.len() > max.max(1) {

@@ -1,11 +1,14 @@
 //! Waiting for a lock.
 //!
-//! 1. Nobody waits under a latch. A conflict found under one is told to `wait` after the latch is let go; if it has gone away by then, nothing is
-//!    taken and the caller looks again: without the latch, nobody knows whether the row has a new writer.
-//! 2. An owner waits for one thing at a time, in one queue. Enqueuing, entering the graph of waits and looking for a cycle are one step under
-//!    the graph's mutex: of two waits that would close a cycle together the later one sees the earlier.
-//! 3. The answer comes through the waiter's cell, once. Whoever grants has made the waiter a holder before it lets go of the queue.
-//! 4. Who gave up takes itself out of the queue, and lets those behind it go on.
+//! 1. No thread waits under a latch. A conflict found under a latch is passed to `wait` after the latch is
+//!    released. If the conflict is gone by then, nothing is taken and the caller checks again: without the
+//!    latch, the row may have a new writer.
+//! 2. An owner waits for one thing at a time, in one queue. Enqueuing, entering the graph of waits and the
+//!    search for a cycle are one step under the graph's mutex: of two waits that together close a cycle, the
+//!    later one sees the earlier.
+//! 3. The answer comes through the waiter's cell, once. A grant makes the waiter a holder before it unlocks
+//!    the queue.
+//! 4. A waiter that gives up leaves the queue, and lets the waiters behind it go on.
 
 use super::cell::{Outcome, WaitCell};
 use super::owner::LockOwner;
@@ -29,7 +32,7 @@ pub(super) enum Place {
     },
     Tree {
         span: Span,
-        /// The owner used the tree before it began to wait. It cannot change while it does.
+        /// Whether the owner used the tree before it began to wait. It cannot change during the wait.
         uses: bool,
     },
 }
@@ -43,7 +46,7 @@ pub(super) struct Waiter {
     pub(super) key: Vec<u8>,
     pub(super) mode: Mode,
     pub(super) place: Place,
-    /// When it began, by the table's clock.
+    /// When the wait began, by the table's clock.
     pub(super) since: Duration,
     pub(super) cell: Arc<WaitCell>,
 }
@@ -65,10 +68,10 @@ impl Waiter {
     }
 }
 
-/// What [`Error::Interrupted`] broke.
+/// The operation that [`Error::Interrupted`] names.
 const LOCK: &str = "a wait for a lock";
 
-/// A wait that has begun. Dropped, it has ended: with its answer, or given up where the thread unwinds.
+/// A wait that has begun. Dropping it ends the wait: with its answer, or given up if the thread unwinds.
 #[derive(Debug)]
 struct Begun<'a> {
     table: &'a LockTable,
@@ -82,7 +85,7 @@ impl Drop for Begun<'_> {
         if let Some(interrupt) = interrupt {
             interrupt.leave();
         }
-        // No answer only if the callback has panicked.
+        // Without an answer only if the callback has panicked.
         let given_up = waiter.cell.settle(Outcome::TimedOut);
         table.graph.lock().leave(&waiter.owner);
         if !given_up && waiter.cell.answer() == Some(Outcome::Granted) {
@@ -94,19 +97,21 @@ impl Drop for Begun<'_> {
 }
 
 impl LockTable {
-    /// Waits until `request` can be granted, or for nothing if it could be at once. No latch may be held.
+    /// Waits until `request` can be granted; returns at once if it can be now. The caller holds no latch.
     ///
-    /// `Ok` says *look again*: the caller latches the page anew, reads the row's writer, and asks again as if for the first time. What was waited
-    /// for is held by then if the wait was long, so that nobody else gets in between.
+    /// After `Ok` the caller *checks again*: it latches the page anew, reads the row's writer, and requests
+    /// the lock as if for the first time. If this call waited, it holds the lock by then, so that no other
+    /// owner takes it in between.
     ///
     /// # Errors
-    /// [`Error::LockTimeout`] after the time that `policy` allows, or at once where nothing waits; [`Error::Deadlock`] when this owner has to
-    /// give way: it is to be rolled back, and waits for nothing more.
+    /// [`Error::LockTimeout`] after the time that `policy` allows, or at once if `policy` or the table does
+    /// not wait; [`Error::Deadlock`] if this owner is the victim: it has to be rolled back, and waits for
+    /// nothing more.
     pub fn wait(&self, owner: &Arc<LockOwner>, request: &Request<'_>, policy: WaitPolicy) -> Result<()> {
         self.wait_or_interrupt(owner, request, policy, None)
     }
 
-    /// The same, which an interrupt of the owner's transaction ends.
+    /// Like [`Self::wait`]; an interrupt of the owner's transaction also ends the wait.
     ///
     /// # Errors
     /// As [`Self::wait`]; [`Error::Interrupted`].
@@ -132,7 +137,7 @@ impl LockTable {
                 }
             };
         }
-        // The thread sleeps in real time, whatever the clock says.
+        // The thread sleeps in real time, whatever the table's clock is.
         let deadline = Instant::now() + allowed.min(LONGEST);
         let waiter = {
             let mut graph = self.graph.lock();
@@ -166,7 +171,7 @@ impl LockTable {
         }
     }
 
-    /// Puts the request in the queue where it has to wait, if any.
+    /// Puts the request in the first queue where it has to wait, if any.
     pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, request: &Request<'_>) -> Option<Arc<Waiter>> {
         let (tree, mode, uses) = (request.tree(), request.mode(), owner.uses(request.tree()));
         let since = self.config.clock.now();
@@ -199,7 +204,7 @@ impl LockTable {
         }
     }
 
-    /// Those for whom a waiter waits, as far as a search for cycles needs it.
+    /// The owners that a waiter waits for, as far as a search for cycles needs them.
     pub(super) fn blockers(&self, waiter: &Arc<Waiter>) -> Vec<Arc<LockOwner>> {
         let mut blockers = Vec::new();
         match waiter.place {
@@ -209,7 +214,7 @@ impl LockTable {
         blockers
     }
 
-    /// Enters what a waiter was granted in its owner's list.
+    /// Enters a granted request in its owner's list.
     pub(super) fn keep(&self, waiter: &Arc<Waiter>) {
         match waiter.place {
             Place::Point { hash } => self.remember_point(&waiter.owner, waiter.tree, hash, &waiter.key, waiter.mode),
