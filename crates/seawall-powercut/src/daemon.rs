@@ -1,15 +1,20 @@
 //! The process that serves the disks: one directory of FUSE, each file in it a recorded disk for a loop device.
 //!
-//! 1. It is a process of its own and touches no file below the mounts that stand on its disks, so that it never waits for itself.
-//! 2. One thread does everything: the order in which requests arrive, complete and are cut off is one order for all disks.
-//! 3. An answer may be held back for a random time (`pace`): writes are then in flight at once, complete out of order, and overlap flushes.
-//! 4. A cut is one moment for all disks named in it: after it the old disks fail every request, and the new ones hold what was left.
+//! 1. It is a process of its own and touches no file below the mounts on its disks, so that it never waits
+//!    for itself.
+//! 2. One thread does everything: all disks share one order of arrivals, completions and cuts.
+//! 3. An answer may be delayed for a random time (`pace`): several writes are then in flight, complete out of
+//!    order, and overlap flushes.
+//! 4. A cut is one moment for all disks named in it: after it the old disks fail every request, and the new
+//!    ones hold what the cut kept.
 //!
-//! Commands come on standard input, one a line; each is answered by one line on standard output, `ok ...` or `failed ...`. A cut says `cut ...`
-//! by itself. At the end of the input all disks fail, what is mounted on them is unmounted, and the process ends.
+//! Commands come on standard input, one a line; each is answered by one line on standard output, `ok ...` or
+//! `failed ...`. A cut reports itself as `cut ...`. At the end of the input all disks fail, the file systems
+//! on them are unmounted, and the process ends.
 //!
-//! 5. It never ends while a file system stands on its disks. The last process of a mount namespace unmounts what is left in it; if that were this
-//!    one, the file system would wait for an answer of the process that waits for it. Signals for the terminal's group do not reach it.
+//! 5. It never ends while a file system is mounted on its disks. The last process of a mount namespace
+//!    unmounts what is left in it. If that were this process, the unmount would wait for an answer of the
+//!    very process that executes it. Signals for the terminal's process group do not reach it.
 
 use crate::Result;
 use crate::dice::Dice;
@@ -28,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// An answer that is held back.
+/// A delayed answer.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     node: u64,
@@ -37,14 +42,14 @@ struct Held {
     written: Option<usize>,
 }
 
-/// A cut that is to come.
+/// An armed cut.
 #[derive(Debug)]
 struct Armed {
     dice: Dice,
     /// Writes and flushes until then.
     left: u64,
     unit: usize,
-    /// The disk that goes and the one that comes.
+    /// Each disk to be cut and its replacement.
     disks: Vec<(String, String)>,
 }
 
@@ -55,11 +60,11 @@ struct Daemon {
     names: HashMap<String, u64>,
     last_node: u64,
     held: BTreeMap<(Instant, u64), Held>,
-    /// The longest that an answer is held back.
+    /// The longest delay of an answer.
     pace: Duration,
     dice: Dice,
     armed: Option<Armed>,
-    /// Whether the last cut that was armed has happened.
+    /// Whether the last armed cut has happened.
     fired: bool,
 }
 
@@ -88,7 +93,7 @@ impl Daemon {
     fn serve(&mut self) -> Result<()> {
         let mut request = vec![0; fuse::REQUEST_BYTES_MAX];
         let (mut input, mut line) = (std::io::stdin(), Vec::new());
-        // Unmounts, once the driver is gone.
+        // The process that unmounts after the driver has ended.
         let mut last: Option<Child> = None;
         loop {
             if let Some(unmounting) = &mut last {
@@ -117,7 +122,7 @@ impl Daemon {
                 match rustix::io::read(&self.device, &mut request) {
                     Ok(0) | Err(Errno::NODEV) => return Ok(()),
                     Ok(len) => self.request(&request[..len])?,
-                    // ENOENT: the request was taken back before it was read.
+                    // ENOENT: the request was cancelled before it was read.
                     Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -149,7 +154,7 @@ impl Daemon {
     // --- the kernel ------------------------------------------------------------------------------------------------------
 
     fn answer(&self, id: u64, errno: i32, body: &[u8]) {
-        // An error says that the kernel no longer waits for it.
+        // An error means that the kernel no longer waits for the answer.
         let _gone = rustix::io::write(&self.device, &fuse::answer(id, errno, body));
     }
 
@@ -204,14 +209,14 @@ impl Daemon {
         Ok(())
     }
 
-    /// The disk, when it has power and the range.
+    /// The disk, if it has power and contains the range.
     fn alive(&mut self, node: u64, offset: u64, len: usize) -> Option<&mut Disk> {
         self.disks.get_mut(&node).filter(|disk| !disk.dead && disk.image().contains(offset, len))
     }
 
     fn hold(&mut self, held: Held) {
         let micros = self.pace.as_micros() as u64;
-        // Most answers come at once; a few are late, so that others overtake them.
+        // Most answers are immediate; a few are late, so that others overtake them.
         if micros == 0 || self.dice.below(4) != 0 {
             return self.complete(held);
         }
@@ -235,7 +240,7 @@ impl Daemon {
 
     // --- the driver ------------------------------------------------------------------------------------------------------
 
-    /// Counts a request of a disk whose power is to be cut; true when this is the moment.
+    /// Counts a request of a disk whose power is to be cut; true when the cut is due.
     fn count_down(&mut self, node: u64) -> bool {
         let Self { armed: Some(armed), names, .. } = self else { return false };
         if !armed.disks.iter().any(|(old, _)| names.get(old) == Some(&node)) {
@@ -280,7 +285,7 @@ impl Daemon {
         match words[..] {
             // new NAME BYTES: an empty disk.
             ["new", name, bytes] => self.add(name, Disk::new(Image::new(bytes.parse()?)))?,
-            // clone FROM TO: a new disk with what reads of FROM see.
+            // clone FROM TO: a new disk with the contents that reads of FROM see.
             ["clone", from, to] => {
                 let image = self.disk(from)?.image().clone();
                 self.add(to, Disk::new(image))?;
@@ -295,7 +300,7 @@ impl Daemon {
                 let disk = self.disk(name)?;
                 return Ok(format!("{} {}", disk.writes, disk.flushes));
             }
-            // pace MICROSECONDS: the longest that an answer is held back.
+            // pace MICROSECONDS: the longest delay of an answer.
             ["pace", micros] => self.pace = Duration::from_micros(micros.parse()?),
             // lie NAME: flushes do nothing from now on.
             ["lie", name] => self.disk(name)?.lie(Honesty::Ignores),
@@ -308,9 +313,9 @@ impl Daemon {
                 self.fired = false;
                 self.armed = Some(Armed { dice, left: left.parse()?, unit: unit.parse()?, disks: disks? });
             }
-            // now: the armed cut, if it has not happened.
+            // now: cuts the power now, if an armed cut has not happened.
             ["now"] => self.cut()?,
-            // disarm: whether the armed cut has happened; if not, it does not any more.
+            // disarm: reports whether the armed cut has happened; if not, cancels it.
             ["disarm"] => {
                 self.armed = None;
                 return Ok(if std::mem::take(&mut self.fired) { "fired" } else { "quiet" }.into());

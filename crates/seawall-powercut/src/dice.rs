@@ -28,7 +28,7 @@ impl Dice {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// From 1 to `max`, each power of two as often as the next.
+    /// From 1 to `max`, each power of two equally likely.
     pub(crate) fn scale(&mut self, max: u64) -> u64 {
         let bits = self.below(u64::from(max.max(2).ilog2()) + 1);
         ((1 << bits) + self.below(1 << bits)).min(max)

@@ -1,4 +1,4 @@
-//! Rounds: work, cut, mount what was left, recover (and cut again), compare.
+//! Rounds: work, cut, mount what the disks kept, recover (and cut again), compare.
 //!
 //! ```text
 //!   fresh disks ──mount──> work ──cut──> mount ──> look ──(cut)──> mount ──> look ... ──> compare ──┬──> work
@@ -6,11 +6,13 @@
 //!        └────────────────────────── after some rounds, with other options ────────────────────────┘
 //! ```
 //!
-//! 1. A round's settings and the number of requests until its cut follow from the seed. What the threads do in that time does not: a failure
-//!    leaves the images of its disks, and the lines of the process, to be looked at again.
+//! 1. A round's settings and the number of requests until its cut follow from the seed. The interleaving of
+//!    the threads does not: a failure keeps the images of its disks, and the lines of the process, for
+//!    inspection.
 //! 2. An error of the process under test before the power was cut is a failure too.
-//! 3. A btrfs that the kernel refuses to mount is counted apart: it has such defects (replaying its log into a new block group ends with "missing
-//!    free space info"). Many of them are a failure: they would hide everything else. Of ext4 and xfs not one is accepted.
+//! 3. A btrfs that the kernel refuses to mount is counted separately: btrfs has such defects (replaying its
+//!    log into a new block group ends with "missing free space info"). Many of them are a failure: they would
+//!    hide everything else. On ext4 and xfs a refused mount is always a failure.
 
 use crate::Result;
 use crate::dice::{Dice, mix};
@@ -24,7 +26,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// What is asked for.
+/// The options of a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Request {
     pub rounds: u64,
@@ -33,17 +35,17 @@ pub(crate) struct Request {
     pub fs: Option<Fs>,
     /// A defect of the engine to plant.
     pub mutant: Option<String>,
-    /// The disk acknowledges flushes and does nothing.
+    /// The disk acknowledges flushes without doing them.
     pub lie: bool,
-    /// Log and doublewrite always have a disk of their own.
+    /// Log and doublewrite are always on a disk of their own.
     pub apart: bool,
-    /// Says nothing about each round.
+    /// Prints nothing about single rounds.
     pub quiet: bool,
-    /// Where the images of a failure go.
+    /// Directory for the images of a failure.
     pub keep: PathBuf,
 }
 
-/// What was done.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub rounds: u64,
@@ -51,7 +53,7 @@ pub(crate) struct Outcome {
     pub cuts_in_recovery: u64,
     pub acks: u64,
     pub rounds_by_fs: BTreeMap<&'static str, u64>,
-    /// Rounds that ended with a btrfs that cannot be mounted.
+    /// Rounds that ended with a btrfs that the kernel refuses to mount.
     pub refused: u64,
     pub failure: Option<String>,
 }
@@ -60,7 +62,7 @@ pub(crate) struct Outcome {
 #[derive(Debug)]
 enum Told {
     Passed,
-    /// The file system is lost, through no fault of the engine.
+    /// The file system is lost, by no fault of the engine.
     Refused,
     Failed(String),
 }
@@ -69,9 +71,9 @@ enum Told {
 #[derive(Debug)]
 struct Life {
     fs: Fs,
-    /// The file system of the second disk, and what lies there.
+    /// The file system of the second disk, and what is stored on it.
     second: Option<(Fs, Apart)>,
-    /// Bytes that a disk writes whole.
+    /// Bytes that a disk writes atomically.
     unit: usize,
     sector: u64,
     mount: &'static str,
@@ -95,7 +97,7 @@ struct Driver<'a> {
     recorder: Recorder,
     dir: PathBuf,
     systems: &'a [Fs],
-    /// File systems as made, to be copied.
+    /// Empty file systems, kept as templates to copy.
     made: Vec<String>,
     outcome: Outcome,
     /// What the cuts of this round did.
@@ -104,15 +106,15 @@ struct Driver<'a> {
     lines: Vec<String>,
 }
 
-/// The disks of a database: their names, and where they are mounted beside the directory of the recorder.
+/// The disks of a database: their names. Each is mounted beside the recorder's directory.
 pub(crate) const DISKS: [&str; 2] = ["a", "b"];
 const METHODS: [&str; 5] = ["fsync", "o_dsync", "o_direct", "o_direct_no_fsync", "o_direct_dsync"];
-/// A process that takes longer hangs.
+/// A process that takes longer is considered hung.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Work is cut after this time, whatever the count of requests says.
+/// Work is cut after this time, even if fewer requests have arrived.
 const WORK_MAX: Duration = Duration::from_secs(12);
 
-/// Runs the rounds that were asked for, or up to the first failure.
+/// Runs the requested rounds, or up to the first failure.
 pub(crate) fn run(request: &Request, systems: &[Fs]) -> Result<Outcome> {
     let dir = tempfile::Builder::new().prefix("seawall-powercut-").tempdir()?;
     let disks = dir.path().join("disks");
@@ -187,7 +189,7 @@ impl Life {
 }
 
 impl Driver<'_> {
-    /// Fresh disks with settings of their own.
+    /// Creates fresh disks with random settings.
     fn begin(&mut self, dice: &mut Dice) -> Result<Life> {
         let fs = dice.pick(self.systems);
         // Copies of one btrfs cannot be mounted at the same time.
@@ -201,7 +203,7 @@ impl Driver<'_> {
             _ => None,
         };
         let second = apart.filter(|_| !others.is_empty()).map(|apart| (dice.pick(&others), apart));
-        // btrfs has no protection for its superblock of 4 KiB but that the disk writes it whole.
+        // btrfs relies on the disk writing its superblock of 4 KiB whole.
         let small = dice.one_in(2) && fs != Fs::Btrfs;
         let (sector, unit) = if small { (512, 512) } else { (4096, 4096) };
         let mount = match fs {
@@ -220,7 +222,7 @@ impl Driver<'_> {
         let mut set = |name: &str, value: &str| orders.options.push((name.into(), value.into()));
         let page = dice.pick(&["4K", "8K", "16K", "32K"]);
         set("page_size", page);
-        // Small, so that pages go home all the time.
+        // Small, so that pages are written back all the time.
         set("pool_size", if page == "32K" { "3M" } else { dice.pick(&["1M", "2M", "4M"]) });
         set("pool_size_max", "16M");
         set("io_backend", dice.pick(&["io_uring", "threads", "sync"]));
@@ -228,7 +230,7 @@ impl Driver<'_> {
         set("log_flush_method", dice.pick(&METHODS));
         set("log_block_bytes", if small { dice.pick(&["512", "4K"]) } else { dice.pick(&["4K", "8K"]) });
         set("log_segment_size", dice.pick(&["64K", "256K", "1M"]));
-        // The larger one is seldom checkpointed, so that pages stay in the data file's cache.
+        // The larger log is seldom checkpointed, so that pages stay in the data file's cache.
         set("log_capacity", dice.pick(&["4M", "32M"]));
         set("log_buffer_size", dice.pick(&["1M", "4M"]));
         set("data_initial_size", "1M");
@@ -284,7 +286,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Takes the disks away.
+    /// Removes the disks.
     fn end(&mut self, mut life: Life, failed: bool) -> Result<()> {
         for mounted in life.mounts.drain(..) {
             match mounted.unmount() {
@@ -306,7 +308,7 @@ impl Driver<'_> {
         self.recorder.command(&line).map(drop)
     }
 
-    /// After a cut: the old mounts go, the new disks come. An error is one of the file system.
+    /// After a cut: unmounts the old disks and mounts the new ones. An error is one of the file system.
     fn after_cut(&mut self, life: &mut Life) -> Result<()> {
         for mounted in life.mounts.drain(..).rev() {
             mounted.unmount()?;
@@ -379,7 +381,7 @@ impl Driver<'_> {
         let killed = dice.below(20);
         let requests = dice.scale(3000);
         if killed < 3 {
-            // Killed, and what it left in the page cache goes on its way to the disk.
+            // Kills the process; its dirty pages in the page cache still reach the disk.
             let mut worker = Worker::start(self.child("work", life, &[])?)?;
             self.recorder.command(&format!("pace {pace}"))?;
             let until = dice.scale(500);
@@ -430,7 +432,7 @@ impl Driver<'_> {
                 }
             };
             if fired.is_none() && self.recorder.command("disarm")? == "quiet" {
-                // It came to its end before: what it found counts.
+                // It ended before the cut: its findings count.
                 self.compare(life, look)?;
                 continue;
             }
@@ -448,7 +450,7 @@ impl Driver<'_> {
         self.compare(life, look)
     }
 
-    /// Waits for a look that nothing disturbs, and compares what it saw.
+    /// Waits for a `look` without a cut, and compares what it found.
     fn compare(&mut self, life: &mut Life, mut look: Child) -> Result<()> {
         let begun = Instant::now();
         while look.try_wait()?.is_none() {
@@ -470,7 +472,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Keeps what shows a failure.
+    /// Keeps the evidence of a failure.
     fn keep(&mut self, life: &Life, round: u64) -> Result<PathBuf> {
         let dir = self.request.keep.join(format!("failure-{}-{round}", self.request.seed));
         std::fs::create_dir_all(&dir)?;
@@ -525,7 +527,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Until so many acknowledgements have come, or the time is over.
+    /// Waits until so many acknowledgements have arrived, or the time is over.
     fn wait_for(&mut self, acks: u64, model: &mut Model, lines: &mut Vec<String>) -> Result<()> {
         let (begun, from) = (Instant::now(), model.acks);
         while model.acks < from + acks && begun.elapsed() < WORK_MAX {
@@ -537,7 +539,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Until the cut has happened; `None` when the time is over.
+    /// Waits until the cut has happened; `None` when the time is over.
     fn until_cut(
         &mut self,
         recorder: &mut Recorder,
@@ -553,7 +555,7 @@ impl Worker {
                 return Ok(Some(cut));
             }
             if let Err(error) = self.check(model) {
-                // The cut was told before its first error was, but on a pipe of its own.
+                // The cut was reported before its first error, but on a pipe of its own.
                 if recorder.command("disarm")? == "quiet" {
                     return Err(error);
                 }
@@ -568,7 +570,7 @@ impl Worker {
     fn kill(&mut self, model: &mut Model, lines: &mut Vec<String>) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
-        // The pipe outlives the process: all that it said is there.
+        // The pipe outlives the process: all its output is there.
         for line in &self.lines {
             Self::hear(line, model, lines);
         }

@@ -1,11 +1,12 @@
 //! The process under test: the real engine on the real disk layer, below a mounted file system.
 //!
-//! 1. `work` runs transactions until it is killed. It says on standard output what it is about to commit and what was acknowledged, in the order
-//!    in which that happened: one lock around each line.
-//! 2. `look` opens the database, dumps everything that is in it, runs the check, and ends: cleanly closed or not.
+//! 1. `work` runs transactions until it is killed. It reports on standard output each transaction before its
+//!    commit and after its acknowledgement, in the order in which these happened: one lock around each line.
+//! 2. `look` opens the database, dumps its contents, runs the check, and ends, with a clean close or without.
 //!
-//! Lines of `work`: `open`; `i THREAD N ROW:VERSION...` before a commit or prepare; `a THREAD N` after its acknowledgement, with `flushed` behind
-//! it where it promises to survive a power cut; `e TEXT` for an error that ends a thread.
+//! Lines of `work`: `open`; `i THREAD N ROW:VERSION...` before a commit or prepare; `a THREAD N` after its
+//! acknowledgement, followed by `flushed` if the commit promises to survive a power cut; `e TEXT` for an
+//! error that ends a thread.
 
 use crate::Result;
 use crate::dice::Dice;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What `work` and `look` are told, as arguments.
+/// The arguments of `work` and `look`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Orders {
     pub dir: PathBuf,
@@ -66,7 +67,7 @@ impl Orders {
     }
 }
 
-/// The defects that reach the disk, by name: the others are for the simulated disk to find.
+/// The defects that reach the disk, by name: the simulated disk finds the others.
 #[cfg(feature = "mutants")]
 pub(crate) const MUTANTS: [seawall::mutants::Mutant; 11] = {
     use seawall::mutants::Mutant;
@@ -147,7 +148,7 @@ pub(crate) fn work(orders: &Orders) -> Result<()> {
             }
         });
     });
-    // All threads met an error: the power is gone.
+    // All threads met an error: the power is off.
     std::thread::sleep(Duration::from_secs(60));
     Ok(())
 }
@@ -189,7 +190,7 @@ impl Worker<'_> {
         };
         let mut n = counter.as_deref().map_or(0, number) + 1;
         let started = Instant::now();
-        // Ends by itself when it is forgotten.
+        // Ends by itself if the driver forgets it.
         while started.elapsed() < Duration::from_secs(120) {
             let plan = plan::plan(self.seed, self.thread, n);
             match self.transaction(n, &plan) {
@@ -273,14 +274,14 @@ pub(crate) fn shared_rows() -> std::ops::Range<u64> {
 
 // --- look ----------------------------------------------------------------------------------------------------------------
 
-/// What a dump consists of.
+/// The items of a dump.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Item {
     Prepared(String),
     Tree(String),
     Row(Vec<u8>, Vec<u8>),
     Finding(String),
-    /// Nothing is missing from the dump.
+    /// The dump is complete.
     End,
 }
 
@@ -300,7 +301,7 @@ fn write_item(out: &mut impl std::io::Write, item: &Item) -> std::io::Result<()>
     Ok(())
 }
 
-/// `None` when the dump is cut.
+/// Returns `None` when the dump is truncated.
 pub(crate) fn read_items(mut bytes: &[u8]) -> Option<Vec<Item>> {
     let mut items = Vec::new();
     while let [tag, rest @ ..] = bytes {
@@ -325,7 +326,8 @@ pub(crate) fn read_items(mut bytes: &[u8]) -> Option<Vec<Item>> {
     (items.last() == Some(&Item::End)).then_some(items)
 }
 
-/// Opens the database, dumps it into `dump`, checks it. Prepared transactions are decided as their plans say.
+/// Opens the database, dumps it into `dump`, checks it. Commits or rolls back prepared transactions as their
+/// plans say.
 pub(crate) fn look(orders: &Orders, dump: &Path, close: bool) -> Result<()> {
     let db = orders.open()?;
     let mut out = std::io::BufWriter::new(std::fs::File::create(dump)?);
@@ -355,7 +357,7 @@ pub(crate) fn look(orders: &Orders, dump: &Path, close: bool) -> Result<()> {
     if close {
         db.close()?;
     } else {
-        // As killed: the next opening recovers again.
+        // Like a kill: the next opening recovers again.
         std::process::exit(0);
     }
     Ok(())

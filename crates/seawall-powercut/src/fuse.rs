@@ -1,14 +1,17 @@
-//! The FUSE protocol, as much of it as a directory of disks needs: <https://docs.kernel.org/filesystems/fuse/index.html>, `linux/fuse.h`.
+//! The part of the FUSE protocol that a directory of disks needs:
+//! <https://docs.kernel.org/filesystems/fuse/index.html>, `linux/fuse.h`.
 //!
-//! 1. Files are opened with `FOPEN_DIRECT_IO`: the kernel keeps none of their pages, each read and write of the loop device comes here.
-//! 2. What is not known is answered with `ENOSYS`, which the kernel takes for "not supported" and does not ask again.
+//! 1. Files are opened with `FOPEN_DIRECT_IO`: the kernel caches none of their pages, and each read and write
+//!    of the loop device arrives here.
+//! 2. An unknown request is answered with `ENOSYS`: the kernel takes it for "not supported" and does not send
+//!    it again.
 
 use std::io;
 
 pub(crate) const ROOT: u64 = 1;
-/// The most that one write carries.
+/// The most bytes of one write.
 pub(crate) const WRITE_BYTES_MAX: usize = 1 << 20;
-/// A buffer that holds any request.
+/// A buffer of this size holds any request.
 pub(crate) const REQUEST_BYTES_MAX: usize = WRITE_BYTES_MAX + 8192;
 const HEADER_BYTES: usize = 40;
 
@@ -51,10 +54,10 @@ pub(crate) enum What<'a> {
         data: &'a [u8],
     },
     Sync,
-    /// Closing: there is nothing to do.
+    /// Release, flush or destroy: nothing to do.
     Close,
     StatFs,
-    /// Takes no answer.
+    /// Needs no answer.
     Silent,
     Other(u32),
 }
@@ -92,7 +95,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Request<'_>> {
     Some(Request { id, node, what })
 }
 
-/// An answer: 0 or an errno, and what comes with it.
+/// An answer: 0 or an errno, and its body.
 pub(crate) fn answer(id: u64, errno: i32, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(16 + body.len());
     out.extend(((16 + body.len()) as u32).to_le_bytes());
@@ -112,7 +115,7 @@ pub(crate) fn init(minor: u32, flags: u32) -> io::Result<Vec<u8>> {
     for word in [7, minor.min(31), 0, both] {
         out.extend(word.to_le_bytes());
     }
-    // The most requests in flight, and when that is congestion.
+    // The most requests in flight, and the number from which the kernel calls that congested.
     out.extend(256u16.to_le_bytes());
     out.extend(192u16.to_le_bytes());
     out.extend((WRITE_BYTES_MAX as u32).to_le_bytes());
@@ -139,7 +142,7 @@ fn attributes(node: u64, bytes: u64) -> Vec<u8> {
 pub(crate) fn entry(node: u64, bytes: u64) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(node.to_le_bytes());
-    // Generation, and for how long the kernel may remember the name and the attributes: not at all.
+    // The generation, then how long the kernel may cache the name and the attributes: not at all.
     out.resize(40, 0);
     out.extend(attributes(node, bytes));
     out

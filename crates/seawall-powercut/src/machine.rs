@@ -1,8 +1,9 @@
-//! The machine around the disks: what it can do, the recorder's process, loop devices, file systems and mounts.
+//! The machine around the disks: its capabilities, the recorder's process, loop devices, file systems and
+//! mounts.
 //!
-//! 1. The driver runs in a mount namespace of its own, and a loop device is detached by the kernel after its last use: when the driver
-//!    ends, however it ends, nothing stays mounted.
-//! 2. A mount is proven: an fsync on it must arrive at the recorder as a flush.
+//! 1. The driver runs in its own mount namespace, and the kernel detaches a loop device after its last use:
+//!    however the driver ends, nothing stays mounted.
+//! 2. A mount is verified: an fsync on it must arrive at the recorder as a flush.
 
 use crate::Result;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -54,7 +55,7 @@ impl Fs {
         if self == Self::Xfs { "noatime,nouuid" } else { "noatime" }
     }
 
-    /// Why it cannot be used here.
+    /// Why this file system cannot be used here.
     pub(crate) fn missing(self) -> Option<String> {
         // A module that is not loaded yet is not in the list; mounting loads it.
         let _loaded = Command::new("modprobe").arg(self.name()).stderr(Stdio::null()).status();
@@ -82,7 +83,7 @@ pub(crate) fn missing() -> Option<String> {
     None
 }
 
-/// The kernel refuses to mount what a power cut left: no matter of the engine.
+/// The kernel refuses to mount what a power cut left: not a defect of the engine.
 #[derive(Debug)]
 pub(crate) struct Unmountable {
     pub fs: Fs,
@@ -97,7 +98,7 @@ impl std::fmt::Display for Unmountable {
 
 impl std::error::Error for Unmountable {}
 
-/// Runs a program; its standard output.
+/// Runs a program; returns its standard output.
 fn run(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
     if !output.status.success() {
@@ -154,7 +155,7 @@ impl Recorder {
         }
     }
 
-    /// What the cut did, when it has happened within the time.
+    /// The report of the cut, if it has happened within the time.
     pub(crate) fn cut_within(&self, time: Duration) -> Result<Option<String>> {
         match self.cuts.recv_timeout(time) {
             Ok(line) => Ok(Some(line)),
@@ -171,7 +172,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // The end of its input ends it.
+        // Closing its input ends the process.
         self.commands = None;
         let _mounted = run(Command::new("umount").arg("-l").arg(&self.dir));
         let _ended = self.child.wait();
@@ -183,7 +184,7 @@ fn attach(recorder: &Recorder, disk: &str, sector: u64) -> Result<String> {
     let mut command = Command::new("losetup");
     command.args(["--find", "--show", "--direct-io=on", "--sector-size"]).arg(sector.to_string());
     command.arg(recorder.dir.join(disk));
-    // Two that look for a free device at the same time may find the same one.
+    // Two processes that search for a free device at the same time may find the same one.
     let mut attempt = 0;
     loop {
         match run(&mut command) {
@@ -208,12 +209,12 @@ pub(crate) fn make_fs(recorder: &mut Recorder, disk: &str, fs: Fs, sector: u64) 
 #[derive(Debug)]
 pub(crate) struct Mounted {
     pub dir: PathBuf,
-    /// Nothing is to be waited for any more.
+    /// Unmounting need not be waited for any more.
     gone: bool,
 }
 
 impl Mounted {
-    /// Mounts a disk, and proves that flushes arrive.
+    /// Mounts a disk, and verifies that flushes arrive.
     pub(crate) fn mount(
         recorder: &mut Recorder,
         disk: &str,
@@ -226,7 +227,7 @@ impl Mounted {
         std::fs::create_dir_all(dir)?;
         let options = format!("{}{more}", fs.mount_option());
         let mounted = run(Command::new("mount").args(["-t", fs.name(), "-o", &options]).arg(&device).arg(dir));
-        // It is busy: the kernel detaches it when it is unmounted.
+        // The device is busy: the kernel detaches it at the unmount.
         run(Command::new("losetup").arg("-d").arg(&device))?;
         mounted.map_err(|e| Unmountable { fs, why: e.to_string() })?;
         let mounted = Self { dir: dir.into(), gone: false };
@@ -239,14 +240,14 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Unmounts it: a copy of a btrfs can only be mounted when this one is gone.
+    /// Unmounts it: a copy of a btrfs can be mounted only after the original is unmounted.
     pub(crate) fn unmount(mut self) -> Result<()> {
         self.gone = true;
         let begun = Instant::now();
         loop {
             match run(Command::new("umount").arg(&self.dir)) {
                 Ok(_) => return Ok(()),
-                // What the killed process had in flight is still being ended.
+                // Requests of the killed process are still being completed.
                 Err(_) if begun.elapsed() < Duration::from_secs(20) => std::thread::sleep(Duration::from_millis(20)),
                 Err(error) => return Err(error),
             }

@@ -34,7 +34,7 @@ seawall-powercut [--rounds N] [--seed S] [--fs ext4|xfs|btrfs] [--keep DIR]
   --lie          the disk acknowledges flushes and does nothing
   --must-fail    the exit code is 0 when a failure was found, 1 when none was";
 
-/// Set in the process that has a mount namespace of its own.
+/// Set in the process that has its own mount namespace.
 const INSIDE: &str = "SEAWALL_POWERCUT_INSIDE";
 
 fn main() -> ExitCode {
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what cannot be done here, also in the file in which `make` counts that.
+/// Reports what cannot run here, also in the file from which `make` counts skips.
 fn skipped(why: &str) -> Result<()> {
     println!("skipped: power cuts: {why}");
     if let Some(path) = std::env::var_os("SEAWALL_SKIPPED") {
@@ -140,7 +140,7 @@ fn run(args: &[String]) -> Result<bool> {
     Ok(outcome.failure.is_some() == must_fail)
 }
 
-/// The table of planted defects; true when each was found.
+/// Runs each planted defect and prints a table; true when each was found.
 #[cfg(feature = "mutants")]
 fn find_mutants(request: &Request, systems: &[Fs]) -> Result<bool> {
     println!("seed {}, at most {} rounds each", request.seed, request.rounds);
@@ -148,7 +148,7 @@ fn find_mutants(request: &Request, systems: &[Fs]) -> Result<bool> {
     let mut all = true;
     for mutant in engine::MUTANTS {
         let keep = tempfile::tempdir()?;
-        // Any flush of the data file's disk, also one of the log, hides that the data file itself was not flushed.
+        // Any flush of the data file's disk, even one for the log, hides a missing flush of the data file.
         let apart = mutant == seawall::mutants::Mutant::DoublewriteReused;
         let mutant = Some(format!("{mutant:?}"));
         let planted = Request { mutant, apart, quiet: true, keep: keep.path().into(), ..request.clone() };

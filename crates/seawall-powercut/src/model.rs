@@ -1,40 +1,41 @@
 //! What the database must hold after a power cut: the comparison.
 //!
-//! 1. A commit that was acknowledged as flushed is there, and so is every commit that was acknowledged, at any level, before that one said it
-//!    was about to commit: its log lies before.
-//! 2. Nothing is there that was not about to be committed.
-//! 3. The rows of each thread are exactly those after its transaction `n`, for the `n` in its counter. Shared rows are those of the last
-//!    version that a transaction which is there wrote, and no version below it is missing.
+//! 1. A commit acknowledged as flushed is there. So is every commit of any level whose acknowledgement came
+//!    before the flushed transaction announced its commit: its log is earlier.
+//! 2. Only announced transactions are there.
+//! 3. The rows of each thread are exactly those after its transaction `n`, for the `n` in its counter. Each
+//!    shared row has the last version written by a transaction that is there, and no lower version is
+//!    missing.
 
 use crate::engine::{Item, shared_rows, shared_value};
 use crate::plan::{self, COUNTERS, Contents, End, SHARED, Thread, plan, xid_of};
 use std::collections::BTreeMap;
 
-/// One thread, as its lines tell.
+/// The state of one thread, from its lines.
 #[derive(Debug, Clone)]
 struct Told {
-    /// What is there for sure: the number up to which all was compared.
+    /// The rows known to be there, up to the last compared number.
     rows: Thread,
-    /// Versions of shared rows that each transaction was about to write.
+    /// Versions of shared rows that each announced transaction writes.
     intents: BTreeMap<u64, Vec<(u64, u64)>>,
     acked: u64,
     required: u64,
-    /// The last transaction whose decision, of two phases, was acknowledged.
+    /// The last two-phase transaction whose decision was acknowledged.
     decided: u64,
-    /// The highest acknowledgement of each thread when this one was about to commit.
+    /// The highest acknowledgement of each thread when this one announced its commit.
     before: Vec<u64>,
 }
 
-/// The contents that are allowed.
+/// The contents that the model allows.
 #[derive(Debug, Clone)]
 pub(crate) struct Model {
     seed: u64,
     threads: Vec<Told>,
     /// Version of each shared row, its thread and number, as last compared.
     shared: BTreeMap<u64, (u64, u64, u64)>,
-    /// Whether the trees of the beginning must be there.
+    /// Whether the initial trees must exist.
     made: bool,
-    /// What went wrong in the process under test.
+    /// Errors of the process under test.
     pub errors: Vec<String>,
     pub acks: u64,
 }
@@ -59,7 +60,7 @@ impl Model {
         }
     }
 
-    /// A line of the process under test.
+    /// Processes a line of the process under test.
     pub(crate) fn line(&mut self, line: &str) {
         let mut words = line.split(' ');
         let kind = words.next();
@@ -67,7 +68,7 @@ impl Model {
             return self.errors.push(line[1..].trim().to_owned());
         }
         if kind == Some("open") {
-            // A new process, also after a kill without a cut: that may have taken what was not flushed.
+            // A new process, also after a kill without a cut: unflushed commits may be lost.
             for told in &mut self.threads {
                 told.acked = told.required.max(told.rows.n);
                 told.before.clear();
@@ -82,7 +83,7 @@ impl Model {
         let told = &mut self.threads[thread as usize];
         if kind == Some("i") {
             let pair = |word: &str| word.split_once(':').map(|(row, v)| Some((row.parse().ok()?, v.parse().ok()?)));
-            // After a kill transactions are run again: what was to follow them is void.
+            // After a kill, transactions run again: discard announcements from this number on.
             drop(told.intents.split_off(&n));
             told.intents.insert(n, words.filter_map(pair).flatten().collect());
             told.before = acked;
@@ -98,7 +99,7 @@ impl Model {
         }
         if promise.is_some() {
             told.decided = n;
-            // The decision of a transaction that was taken back was flushed too.
+            // The rollback decision of a prepared transaction was flushed too.
             for (told, before) in std::mem::take(&mut told.before).into_iter().enumerate() {
                 let told = &mut self.threads[told];
                 told.required = told.required.max(before);
@@ -107,7 +108,7 @@ impl Model {
         self.made = true;
     }
 
-    /// Compares a dump with what is allowed; on success goes on from it.
+    /// Compares a dump with the allowed contents; on success it becomes the new base.
     pub(crate) fn compare(&mut self, items: &[Item]) -> Result<(), String> {
         let mut found = Contents::new();
         let mut tree = None;
@@ -138,7 +139,7 @@ impl Model {
             let n = n.ok_or_else(|| format!("the counter of thread {thread} is {counter:?}"))?;
             let least = told.required.max(told.rows.n);
             let most = told.intents.last_key_value().map_or(0, |(n, _)| *n).max(told.rows.n);
-            // A transaction that is taken back leaves the counter where it was.
+            // A transaction rolled back in its second phase leaves the counter unchanged.
             let planned = |n: &u64| plan(self.seed, thread, *n).end != End::TakenBack;
             let least = (1..=least).rev().find(planned).unwrap_or(0);
             if n < least {
@@ -248,7 +249,7 @@ mod tests {
 
     const SEED: u64 = 7;
 
-    /// The dump of a database in which each thread has come so far, with these shared rows.
+    /// The dump of a database in which the threads have reached these transactions, with these shared rows.
     fn dump(at: &[u64], shared: &[(u64, u64, u64, u64)]) -> Vec<Item> {
         let mut contents: Contents = plan::TREES.iter().map(|name| ((*name).to_owned(), BTreeMap::new())).collect();
         for (thread, n) in (0..).zip(at) {
@@ -338,7 +339,7 @@ mod tests {
         let mut model = told(&lines);
         assert!(model.clone().compare(&dump(&[0, b], &[(3, 1, 1, b)])).is_ok());
         assert!(model.clone().compare(&dump(&[0, 0], &[])).is_err());
-        // Run again, it writes the next version.
+        // When run again, it writes the next version.
         model.line(&format!("i 0 {a} 3:2"));
         assert!(model.clone().compare(&dump(&[a, b], &[(3, 2, 0, a)])).is_ok());
         assert!(model.clone().compare(&dump(&[a, b], &[(3, 1, 1, b)])).is_err());

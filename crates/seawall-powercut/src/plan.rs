@@ -1,10 +1,12 @@
-//! What each transaction does, as a function of the seed, its thread and its number; and the exact contents that follow.
+//! What each transaction does, as a function of the seed, its thread and its number; and the exact contents
+//! that result.
 //!
-//! 1. The engine under test and the driver compute the same plans. A thread writes only keys of its own, one transaction after the other, so
-//!    that its number `n` says what all its rows are.
-//! 2. Shared rows hold a version, the thread and the number of the last transaction that changed them. Which version a transaction wrote is not
-//!    in the plan: it says so before it commits.
-//! 3. A transaction that is rolled back in its second phase changes nothing, its counter included: it is run again after a crash.
+//! 1. The engine under test and the driver compute the same plans. A thread writes only its own keys, one
+//!    transaction after the other, so that its number `n` determines all its rows.
+//! 2. Shared rows hold a version, and the thread and number of the last transaction that changed them. The
+//!    version that a transaction writes is not in the plan: the transaction reports it before it commits.
+//! 3. A transaction that is rolled back in its second phase changes nothing, its counter included: it runs
+//!    again after a crash.
 
 use crate::dice::{Dice, mix};
 use seawall::Durability;
@@ -14,12 +16,12 @@ pub(crate) const ROWS: &str = "rows";
 pub(crate) const WIDE: &str = "wide";
 pub(crate) const SHARED: &str = "shared";
 pub(crate) const COUNTERS: &str = "counters";
-/// The trees that are there from the beginning.
+/// The initial trees.
 pub(crate) const TREES: [&str; 4] = [COUNTERS, ROWS, SHARED, WIDE];
 pub(crate) const SHARED_ROWS: u64 = 24;
 /// Keys of a thread in a tree.
 const SLOTS: u64 = 160;
-/// A tree of a thread's own lives for so many of its transactions, and they come this often.
+/// A thread's own tree lives for this many of its transactions, and a new one comes this often.
 const SIDE_LIFE: u64 = 9;
 const SIDE_EVERY: u64 = 16;
 
@@ -37,17 +39,17 @@ pub(crate) enum End {
     Commit(Durability),
     /// In two phases.
     Prepared,
-    /// In two phases, and taken back in the second.
+    /// In two phases, and rolled back in the second.
     TakenBack,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub ops: Vec<Op>,
-    /// Rows whose version it raises, in order.
+    /// Rows whose version the transaction raises, in order.
     pub shared: Vec<u64>,
     pub end: End,
-    /// Whether it writes something that it takes back to a savepoint.
+    /// Whether it writes rows and rolls them back to a savepoint.
     pub junk: bool,
 }
 
@@ -146,7 +148,7 @@ impl Thread {
         Self { seed, thread, n: 0, contents: Contents::new() }
     }
 
-    /// Goes on to transaction `n`.
+    /// Advances to transaction `n`.
     pub(crate) fn forward(&mut self, n: u64) {
         while self.n < n {
             self.n += 1;

@@ -1,10 +1,11 @@
-//! A disk with a volatile cache: what is read back, what is durable, and the writes between the two.
+//! A disk with a volatile cache: what reads return, what is durable, and the pending writes between the two.
 //!
 //! 1. A write is pending from its arrival until a flush covers it. A flush covers the writes that were completed when the flush arrived, and
 //!    makes them durable when the flush itself completes.
-//! 2. A power cut keeps what is durable and any subset of the pending writes, each whole or torn at the disk's unit of atomicity. The writes
-//!    that are kept are applied in the order of their arrival: a drive never lets an older completed write replace a newer one.
-//! 3. Reads see every write that arrived.
+//! 2. A power cut keeps what is durable and any subset of the pending writes, each whole or torn at the
+//!    disk's unit of atomicity. The kept writes are applied in the order of their arrival: a drive never
+//!    replaces a newer completed write by an older one.
+//! 3. Reads see every write that has arrived.
 
 use crate::dice::Dice;
 use std::collections::HashMap;
@@ -34,7 +35,7 @@ impl Image {
         (self.blocks.len() * BLOCK) as u64
     }
 
-    /// False when the range is not on the disk.
+    /// Whether the range lies on the disk.
     pub(crate) fn contains(&self, offset: u64, len: usize) -> bool {
         offset.checked_add(len as u64).is_some_and(|end| end <= self.bytes())
     }
@@ -65,7 +66,7 @@ impl Image {
         }
     }
 
-    /// Writes it to a sparse file.
+    /// Writes the image to a sparse file.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
         let file = File::create(path)?;
         file.set_len(self.bytes())?;
@@ -115,12 +116,12 @@ pub(crate) struct Kept {
     pub lost: u64,
 }
 
-/// How a lying disk treats flushes: planted defects of the disk, to prove that the comparison finds them.
+/// How a lying disk treats flushes: planted defects of the disk, which the comparison must find.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Honesty {
     #[default]
     Honest,
-    /// A flush is acknowledged and does nothing.
+    /// Flushes are acknowledged without effect.
     Ignores,
 }
 
@@ -136,7 +137,7 @@ pub(crate) struct Disk {
     honesty: Honesty,
     pub writes: u64,
     pub flushes: u64,
-    /// After a power cut: everything fails.
+    /// After a power cut: every request fails.
     pub dead: bool,
 }
 
@@ -171,7 +172,7 @@ impl Disk {
 
     /// The write is acknowledged.
     pub(crate) fn write_done(&mut self, id: u64) {
-        // A flush may have covered it already, see `flush_began`.
+        // A flush may already have covered it, see `flush_began`.
         if let Some(write) = self.pending.iter_mut().rev().find(|write| write.id == id) {
             write.completed = true;
         }
@@ -184,7 +185,8 @@ impl Disk {
             return;
         }
         let covered = |(at, write): (usize, &Write)| {
-            // A write in flight below a newer completed one of the same place goes first, else it would come back later.
+            // A write in flight, followed by a completed write of the same range, must become durable first,
+            // or it would come back later.
             let below = || self.pending[at + 1..].iter().any(|newer| newer.completed && newer.overlaps(write));
             (write.completed || below()).then_some(write.id)
         };
@@ -205,7 +207,7 @@ impl Disk {
         });
     }
 
-    /// What a power cut now may leave.
+    /// A possible state after a power cut now.
     pub(crate) fn cut(&self, dice: &mut Dice, unit: usize) -> (Image, Kept) {
         let mut image = self.durable.clone();
         let count = self.pending.len() as u64;

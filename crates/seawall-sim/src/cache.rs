@@ -1,6 +1,6 @@
-//! The page cache of one file, as cachestat(2) tells of it.
+//! The page cache of one file, as cachestat(2) reports it.
 //!
-//! 1. Only buffered reads and writes bring pages in; a direct write throws the pages it covers out.
+//! 1. Only buffered reads and writes bring pages in; a direct write evicts the pages it covers.
 //! 2. Only clean pages can be dropped.
 
 use crate::image::BLOCK;
@@ -33,7 +33,8 @@ impl PageCache {
         }
     }
 
-    /// Throws clean and dirty pages out, for when the device was written past them or they are past the end.
+    /// Evicts clean and dirty pages, when the device was written behind the cache or the pages are past the
+    /// end.
     pub(crate) fn invalidate(&mut self, pages: RangeInclusive<u64>) {
         let gone: Vec<u64> = self.pages.range(pages).map(|(page, _)| *page).collect();
         for page in gone {
@@ -41,7 +42,7 @@ impl PageCache {
         }
     }
 
-    /// Drops clean pages and says which.
+    /// Drops clean pages and returns their numbers.
     pub(crate) fn drop_clean(&mut self, pages: RangeInclusive<u64>) -> Vec<u64> {
         let gone: Vec<u64> = self.pages.range(pages).filter(|(_, dirty)| !**dirty).map(|(page, _)| *page).collect();
         for page in &gone {
@@ -65,7 +66,7 @@ impl PageCache {
             resident: resident * BLOCK,
             dirty: Some(dirty * BLOCK),
             writeback: Some(0),
-            // Nothing is ever evicted for want of memory here, and Linux does not count what fadvise dropped.
+            // This disk never evicts for lack of memory, and Linux does not count what fadvise dropped.
             evicted: Some(0),
         }
     }

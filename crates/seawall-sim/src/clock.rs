@@ -1,4 +1,4 @@
-//! Time that passes only when something is asked of the disk.
+//! Time that passes only when the disk executes an operation.
 //!
 //! 1. No real clock is read and nothing sleeps: an hour of simulated time costs what its operations cost.
 //! 2. Latencies are drawn from the disk's own dice, so time is part of what a seed replays.
@@ -6,7 +6,7 @@
 use crate::dice::Dice;
 use std::time::Duration;
 
-/// How long operations take: a base, up to as much again by chance, and rare spikes.
+/// How long operations take: a base, a random addition of up to the same length, and rare spikes.
 ///
 /// ```
 /// use seawall_sim::{Latency, SimDisk, SimOptions};

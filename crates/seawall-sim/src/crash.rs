@@ -1,8 +1,8 @@
-//! What a power cut makes of everything that was pending.
+//! What a power cut does to pending changes.
 //!
-//! 1. Only pending changes are decided about: what was made stable stays, under every seed.
-//! 2. Any subset may persist. Each cut has a mood, so that the extremes (all, nothing, a clean cut in time, only tears) are met often
-//!    and not only the grey mixture that independent coins would give.
+//! 1. Only pending changes are decided: stable data stays, under every seed.
+//! 2. Any subset may persist. Each cut has a mood, so that the extremes (all, nothing, a clean cut in time,
+//!    only tears) occur often, besides the mixture that independent decisions give.
 
 use crate::dice::Dice;
 use std::collections::BTreeMap;
@@ -16,9 +16,9 @@ pub(crate) enum Mood {
     Until(u64),
     /// Writes persist whole or not at all, with this percentage.
     Whole(u64),
-    /// Every unit of every write for itself, with this percentage.
+    /// Each unit of each write persists independently, with this percentage.
     Torn(u64),
-    /// Each write has its own fate.
+    /// Each write is decided by a kind of its own.
     Mixed,
 }
 
@@ -28,7 +28,7 @@ enum Fate {
     Keep,
     Lose,
     Torn(u64),
-    /// The first units persist, the rest does not.
+    /// The first units persist, the rest do not.
     Head {
         alive: bool,
     },
@@ -47,7 +47,7 @@ pub(crate) struct Fates<'a> {
 }
 
 impl<'a> Fates<'a> {
-    /// `oldest` and `newest` bound the sequence numbers of what is pending.
+    /// `oldest` and `newest` bound the sequence numbers of pending changes.
     pub(crate) fn new(dice: &'a mut Dice, oldest: u64, newest: u64) -> Self {
         let percent = [15, 50, 85][dice.below(3) as usize];
         let mood = match dice.below(12) {
@@ -72,7 +72,7 @@ impl<'a> Fates<'a> {
         }
     }
 
-    /// Whether the next unit of a write persists; to be asked in the order of the units.
+    /// Whether the next unit of a write persists; called in the order of the units.
     pub(crate) fn part(&mut self, seq: u64) -> bool {
         let (mood, dice) = (self.mood, &mut *self.dice);
         let fate = self.fates.entry(seq).or_insert_with(|| match mood {

@@ -1,9 +1,9 @@
-//! What illegal faults have done to the medium, and which programs have read of it: a test that demands "named, or harmless" has to know
-//! what was there to be named.
+//! What illegal faults did to the medium, and which reads met the damage: a test that demands "reported, or
+//! harmless" must know which damage there was to report.
 //!
-//! 1. A misdirected write is two damages: the place it was meant for and the place it went to.
-//! 2. A read is kept if it came to a damaged range and found other bytes there than it should, newer ones included: what they are is for the
-//!    test to say. The same bytes at the same place are kept once.
+//! 1. A misdirected write is two damages: at the intended place and at the place it reached.
+//! 2. A read is recorded if it overlaps a damaged range and returned other bytes there than it should, newer
+//!    ones included: the test judges what they are. The same bytes at the same place are recorded once.
 
 use crate::fault::FaultKind;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 pub struct Damage {
     /// What went wrong.
     pub kind: FaultKind,
-    /// Whether this is where a misdirected write went.
+    /// Whether this is the place that a misdirected write reached.
     pub elsewhere: bool,
     /// The file, by the name it had then.
     pub path: PathBuf,
@@ -40,12 +40,12 @@ pub struct Damage {
     pub wanted: Vec<u8>,
     /// What was there instead.
     pub found: Vec<u8>,
-    /// What was read there since and was not as it should be.
+    /// Reads since then that returned wrong bytes there.
     pub reads: Vec<DamagedRead>,
     pub(crate) inode: u64,
 }
 
-/// A read that came to a damaged range.
+/// A read that overlapped a damaged range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedRead {
     /// Number of the first such operation in the disk's trace.
@@ -67,7 +67,7 @@ impl Damage {
         Self { kind, elsewhere: false, path: path.into(), offset, wanted, found, reads: Vec::new(), inode }
     }
 
-    /// Takes in that `bytes` were read at `offset` of file `inode`.
+    /// Records that `bytes` were read at `offset` of file `inode`.
     pub(crate) fn note_read(&mut self, number: u64, inode: u64, offset: u64, bytes: &[u8]) {
         let (from, to) = (self.offset.max(offset), self.end().min(offset + bytes.len() as u64));
         if inode != self.inode || from >= to {
@@ -80,7 +80,7 @@ impl Damage {
         }
     }
 
-    /// The first byte behind it.
+    /// The first byte behind the damaged range.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.offset + self.wanted.len() as u64

@@ -1,8 +1,8 @@
-//! Randomness of one seed.
+//! Random decisions of one seed.
 //!
 //! 1. Every random decision of a disk is drawn here, so one seed is one run.
-//! 2. Only the generator's raw output is used, never a library's way of making ranges from it: a seed found years ago still
-//!    replays after an update of `rand`.
+//! 2. Only the generator's raw output is used, never a library function for ranges: an old seed still replays
+//!    after an update of `rand`.
 
 use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;

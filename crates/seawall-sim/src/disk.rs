@@ -1,9 +1,9 @@
 //! The simulated disk as programs see it: [`seawall_io::Disk`] over one lock.
 //!
-//! 1. Nothing here decides: it finds the handle, takes the lock, and lets [`State`] do the work.
-//! 2. A closed handle is noticed at the next operation: its guard only leaves a note, so that dropping a request under the
-//!    lock cannot wait for the lock.
-//! 3. Completions are handed out after the lock is released.
+//! 1. This file decides nothing: it finds the handle, takes the lock, and calls [`State`].
+//! 2. A closed handle is noticed at the next operation: its guard only records the close, so that dropping a
+//!    request under the lock cannot wait for the lock.
+//! 3. Completions are delivered after the lock is released.
 
 use crate::damage::Damage;
 use crate::fault::Fault;
@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Ids of handles are unique in the whole program, so that a handle never means a file of another disk. They are not part of
-/// traces.
+/// Ids of handles are unique in the whole program, so that a handle never refers to a file of another disk.
+/// They are not part of traces.
 static NEXT_HANDLE: AtomicU64 = AtomicU64::new(1);
 
 /// A deterministic disk in memory, with the faults of real ones. See the [crate] for its model.
@@ -39,7 +39,7 @@ static NEXT_HANDLE: AtomicU64 = AtomicU64::new(1);
 /// disk.sync_dir("/db".as_ref())?;
 /// disk.power_cut();
 /// assert_eq!(disk.seen("/db/data"), Some(b"kept".to_vec()));
-/// assert_eq!(disk.len(&file).unwrap_err().errno(), Some(6)); // ENXIO: that handle was of the machine before
+/// assert_eq!(disk.len(&file).unwrap_err().errno(), Some(6)); // ENXIO: a handle from before the restart
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
@@ -112,8 +112,8 @@ impl SimDisk {
 
     // --- crashes ---------------------------------------------------------------------------------------------------------
 
-    /// Cuts the power and restarts the machine: of everything not made stable any subset persists, torn at physical
-    /// sectors, names included; handles and requests in flight answer `ENXIO` from now on.
+    /// Cuts the power and restarts the machine. Of everything not stable any subset persists, torn at
+    /// physical sectors; this includes names. Handles and requests in flight answer `ENXIO` from now on.
     ///
     /// ```
     /// # use seawall_io::{Create, Disk as _, OpenHow};
@@ -136,16 +136,18 @@ impl SimDisk {
         deliver(ready);
     }
 
-    /// Whether a failed sync of a directory has given up a change of a name that is still seen. A real file system stops then (ext4 aborts
-    /// its journal, XFS and btrfs shut down): nothing is written to it until it has been mounted anew.
+    /// Whether a failed sync of a directory has lost a change of a name that is still visible. A real file
+    /// system stops then (ext4 aborts its journal, XFS and btrfs shut down): it accepts no write until it is
+    /// mounted again.
     #[must_use]
     pub fn has_lost_names(&self) -> bool {
         self.state().names.have_lost()
     }
 
-    /// Kills the process: every completed write stays visible, locks are released, handles answer `ENXIO` from now on, and
-    /// writes in flight may each still land during the next [`SimOptions::late_within_ops`] operations. Locking a file
-    /// waits for those that were written through the handle that held its lock, as the kernel does; for others nothing waits.
+    /// Kills the process: every completed write stays visible, locks are released, handles answer `ENXIO`
+    /// from now on, and each write in flight may still land during the next [`SimOptions::late_within_ops`]
+    /// operations. As in the kernel, locking a file waits for writes through the handle that held its lock;
+    /// no call waits for other writes.
     ///
     /// ```
     /// use seawall_io::{AlignedBuf, Create, Disk as _, OpenHow, Request, WriteHow};
@@ -161,7 +163,7 @@ impl SimDisk {
     /// assert!(disk.wait(&ticket).result.is_err());
     /// let successor = disk.open("/log".as_ref(), how)?;
     /// disk.lock(&successor)?;
-    /// assert_eq!(disk.late_writes(), 0); // landed or never will
+    /// assert_eq!(disk.late_writes(), 0); // each has landed, or never will
     /// # Ok(()) }
     /// ```
     pub fn process_death(&self) {
@@ -179,8 +181,9 @@ impl SimDisk {
         self.state().late_writes()
     }
 
-    /// A copy with a seed of its own, as another process would find the disk if this one died now: many crashes can be examined
-    /// from one run, without disturbing it. Handles do not carry over, and its trace begins empty.
+    /// A copy with a seed of its own, as another process would find the disk if this one died now: many
+    /// crashes can be examined from one run without changing it. Handles are not valid on the copy, and its
+    /// trace begins empty.
     ///
     /// ```
     /// use seawall_io::{Create, Disk as _, OpenHow, WriteHow};
@@ -206,7 +209,7 @@ impl SimDisk {
         Self::of(self.state().fork(seed))
     }
 
-    /// A copy that holds only what is stable: the power cut that loses everything it can.
+    /// A copy that holds only stable data: the power cut that loses everything it can.
     ///
     /// ```
     /// # use seawall_io::{Create, Disk as _, OpenHow, SyncHow, WriteHow};
@@ -256,8 +259,8 @@ impl SimDisk {
         self.state().options.faults = crate::FaultPlan::new();
     }
 
-    /// Illegal: while true, flushes and durable writes are acknowledged and leave everything in a volatile cache. A flush after
-    /// it was switched off again makes all of it stable.
+    /// Illegal: while true, flushes and durable writes are acknowledged but leave everything in a volatile
+    /// cache. The first flush after it is switched off makes all of it stable.
     ///
     /// ```
     /// use seawall_io::{Create, Disk as _, OpenHow, SyncHow, WriteHow};
@@ -300,7 +303,7 @@ impl SimDisk {
         self.state().flip_bit(path, offset, bit).map(drop).map_err(|errno| error(about, errno))
     }
 
-    /// What illegal faults have done so far, in the order in which they struck.
+    /// What illegal faults have done so far, in the order in which they happened.
     #[must_use]
     pub fn damage(&self) -> Vec<Damage> {
         self.state().damage.clone()
@@ -312,7 +315,8 @@ impl SimDisk {
         self.state().damage.len()
     }
 
-    // --- looks -----------------------------------------------------------------------------------------------------------
+    // --- inspection
+    // ------------------------------------------------------------------------------------------------------
 
     /// A copy of the record of operations.
     #[must_use]
@@ -341,13 +345,14 @@ impl SimDisk {
         state.run_due();
     }
 
-    /// What programs see of a file, without an operation and without touching the page cache; `None` when there is none.
+    /// What programs see of a file, without an operation and without touching the page cache; `None` when it
+    /// does not exist.
     #[must_use]
     pub fn seen(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         self.state().seen_bytes(path.as_ref())
     }
 
-    /// What no power cut can take from a file; `None` when its name is not stable.
+    /// The content of a file that no power cut can remove; `None` when its name is not stable.
     #[must_use]
     pub fn stable(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         self.state().stable_bytes(path.as_ref())
@@ -359,8 +364,8 @@ impl SimDisk {
         self.state().queue.len()
     }
 
-    /// Completes exactly one request, moving the clock as needed; false when nothing is in flight. For runners that
-    /// interleave the disk with other work, one step at a time.
+    /// Completes exactly one request, moving the clock as needed; false when nothing is in flight. For
+    /// runners that interleave the disk with other work, one step at a time.
     ///
     /// ```
     /// use seawall_io::{AlignedBuf, Create, Disk as _, OpenHow, Request};
@@ -443,7 +448,7 @@ impl Disk for SimDisk {
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
         let about = About { call: Call::SyncDir, path, offset: 0, len: 0, asynchronous: false };
-        // A file is found out at the open, before anything could be synced.
+        // A wrong kind of file is detected at the open, before any sync.
         let label = |e: seawall_io::IoError| {
             if e.errno() == Some(libc::ENOTDIR) { seawall_io::IoError { op: Op::Open, ..e } } else { e }
         };
@@ -537,7 +542,7 @@ impl Disk for SimDisk {
     fn drive(&self, block: bool) -> usize {
         let ready = {
             let mut state = self.state();
-            // A look costs a little time, so that a program that only polls makes progress too.
+            // A query costs a little time, so that a program that only polls makes progress too.
             state.now += Duration::from_micros(1);
             state.run_due();
             while block && state.queue.ready.is_empty() && state.run_next() {}

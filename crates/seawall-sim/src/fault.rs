@@ -1,8 +1,8 @@
-//! Faults on demand: what goes wrong, on which operations, and when.
+//! Faults on request: what goes wrong, on which operations, and when.
 //!
 //! 1. A *legal* fault is one that an engine must survive without losing an acknowledged commit. An *illegal* one breaks
 //!    the device's promise: it must be detected and named, as far as it can be.
-//! 2. At most one fault has its way with an operation: the first that matches, in the order of injection.
+//! 2. At most one fault applies to an operation: the first that matches, in the order of injection.
 //! 3. A script ("the third write of this path") counts matching operations since the injection.
 
 use crate::dice::Dice;
@@ -48,13 +48,13 @@ pub enum FaultKind {
     Short,
     /// Legal, on asynchronous requests: one attempt is answered `ECANCELED`, as when the submitting thread ended.
     Cancelled,
-    /// Legal, on anything: it takes this much longer.
+    /// Legal, on anything: the operation takes this much longer.
     Slow(Duration),
     /// Illegal, on reads: one bit of the range has flipped on the medium.
     BitRot,
     /// Illegal, on writes: acknowledged, even flushed, but never on the medium.
     LostWrite,
-    /// Illegal, on writes: the bytes land elsewhere in the same file, and what was there is gone.
+    /// Illegal, on writes: the bytes land elsewhere in the same file and overwrite what was there.
     MisdirectedWrite,
 }
 
@@ -112,7 +112,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault that always hits whatever it can hit; narrow it down with the other methods.
+    /// A fault that hits every operation it can; narrow it with the other methods.
     ///
     /// ```
     /// use seawall_sim::{Fault, FaultKind};
@@ -132,7 +132,7 @@ impl Fault {
         Self::new(FaultKind::Errno(libc::EIO))
     }
 
-    /// There is no room, whatever [`seawall_io::Disk::free_bytes`] says.
+    /// There is no space, although [`seawall_io::Disk::free_bytes`] may report some.
     ///
     /// ```
     /// # use seawall_io::{Create, Disk as _, OpenHow, WriteHow};
@@ -151,7 +151,7 @@ impl Fault {
         Self::new(FaultKind::Errno(libc::ENOSPC))
     }
 
-    /// Fewer bytes than asked for.
+    /// Fewer bytes are transferred than requested.
     ///
     /// ```
     /// # use seawall_io::{Create, Disk as _, OpenHow, WriteHow};
@@ -169,7 +169,7 @@ impl Fault {
         Self::new(FaultKind::Short)
     }
 
-    /// The submitter is gone.
+    /// The submitting thread has ended.
     ///
     /// ```
     /// # use seawall_io::{AlignedBuf, Create, Disk as _, OpenHow, Request, WriteHow};
@@ -177,7 +177,7 @@ impl Fault {
     /// # let disk = SimDisk::new(SimOptions::default());
     /// # let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
     /// # let file = disk.open("/f".as_ref(), how)?;
-    /// // Every backend tries again, so that whoever waits never learns of it.
+    /// // Every backend tries again, so that the waiter never sees it.
     /// disk.inject(Fault::cancelled().once());
     /// let write = Request::write(&file, 0, vec![AlignedBuf::zeroed(4096).into()], WriteHow::default());
     /// let tickets = disk.submit(vec![write]);
@@ -188,7 +188,7 @@ impl Fault {
         Self::new(FaultKind::Cancelled)
     }
 
-    /// It takes longer.
+    /// The operation takes longer.
     ///
     /// ```
     /// # use seawall_io::{Create, Disk as _, OpenHow, SyncHow};
@@ -258,7 +258,7 @@ impl Fault {
         Self::new(FaultKind::MisdirectedWrite)
     }
 
-    /// Only this operation. `Op::Write` means durable writes too.
+    /// Only this operation. `Op::Write` includes durable writes.
     pub fn on(mut self, op: Op) -> Self {
         self.op = Some(op);
         self
@@ -289,7 +289,7 @@ impl Fault {
         self.path(path)
     }
 
-    /// Only files of this name, without their directory; `?` stands for any one character.
+    /// Only files of this name, without their directory; `?` matches any one character.
     ///
     /// ```
     /// # use seawall_io::{Create, Disk as _, OpenHow};
@@ -328,7 +328,7 @@ impl Fault {
         self.times(1)
     }
 
-    /// At most so many times.
+    /// At most this many times.
     pub fn times(mut self, times: u64) -> Self {
         self.left = times;
         self
@@ -375,7 +375,7 @@ fn is_named(path: &Path, wanted: &str) -> bool {
         && name.iter().zip(wanted.bytes()).all(|(found, wanted)| wanted == b'?' || *found == wanted)
 }
 
-/// Faults in the order in which they are asked.
+/// Faults in the order in which they are checked.
 ///
 /// ```
 /// use seawall_io::Op;

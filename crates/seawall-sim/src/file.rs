@@ -1,9 +1,11 @@
 //! One file: what programs see of it, what is stable, and what lies between.
 //!
 //! 1. `seen` is what reads return; `stable` is what a power cut cannot take; `pending` leads from the second to the first.
-//! 2. A *divergent* page is one whose cached bytes the device does not hold and never will: its write was lost after it was
-//!    acknowledged, or a sync failed and marked it clean. It reads well until it leaves the cache.
-//! 3. Nothing here fails or decides by chance: the caller has checked room and permission and drawn the dice.
+//! 2. A *divergent* page is one whose cached bytes the device does not hold and never will: its write was
+//!    lost after it was acknowledged, or a sync failed and marked it clean. Reads return the cached bytes
+//!    until it leaves the cache.
+//! 3. This file neither fails nor decides at random: the caller has checked space and permission and drawn
+//!    the random numbers.
 
 use crate::cache::PageCache;
 use crate::image::{BLOCK, Extent, Image, blocks_of};
@@ -14,7 +16,7 @@ use std::sync::Arc;
 /// How the bytes of a write get to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Via {
-    /// Past the page cache.
+    /// Bypasses the page cache.
     pub(crate) direct: bool,
     /// Leaving nothing in the page cache.
     pub(crate) dontcache: bool,
@@ -33,7 +35,7 @@ pub(crate) struct SimFile {
     data_end: u64,
     /// Counts failed write-backs; a handle that has seen fewer gets an error from its next sync.
     pub(crate) failures: u64,
-    /// Bytes read from the device so far, those that a buffered write of part of a page needs included.
+    /// Bytes read from the device so far. Includes the reads that a buffered write of part of a page needs.
     pub(crate) device_read: u64,
 }
 
@@ -94,7 +96,7 @@ impl SimFile {
         bytes
     }
 
-    /// Makes a page seen as the device holds it.
+    /// Replaces what is seen of a page by what the device holds.
     fn reload(&mut self, page: u64) {
         if self.divergent.remove(&page) {
             let device = self.device_page(page);
@@ -110,7 +112,8 @@ impl SimFile {
         self.seen.put(offset, len as usize, bytes);
         self.push_seen(seq, offset, len, bytes.is_none());
         if !via.direct {
-            // The kernel writes pages, not bytes: dirtied again, a page takes along what an earlier write-back lost.
+            // The kernel writes pages, not bytes: a page dirtied again also carries bytes that an earlier
+            // write-back lost.
             let pages = blocks_of(offset, len).into_iter().flatten();
             for page in pages {
                 if self.divergent.remove(&page) {
@@ -120,7 +123,8 @@ impl SimFile {
         }
     }
 
-    /// A write of which the device takes only the units that `keep` names, in their order: a failed one, or a torn one.
+    /// A write of which the device takes only the units for which `keep` returns true, in order: a failed or
+    /// a torn one.
     pub(crate) fn write_in_part(
         &mut self,
         seq: u64,
@@ -154,7 +158,8 @@ impl SimFile {
         let Some(blocks) = blocks_of(offset, len) else { return };
         let end = offset + len;
         if via.direct {
-            // The kernel writes dirty pages back and throws the range out first; lost pages become what the device holds.
+            // The kernel first writes dirty pages back and evicts the range; lost pages become what the
+            // device holds.
             for page in blocks.clone() {
                 self.reload(page);
             }
@@ -183,7 +188,7 @@ impl SimFile {
         }
     }
 
-    /// Makes the units of a range pending with the bytes now seen.
+    /// Makes the units of a range pending with the bytes seen now.
     fn push_seen(&mut self, seq: u64, offset: u64, len: u64, zeroes: bool) {
         if len == 0 {
             return;
@@ -253,8 +258,8 @@ impl SimFile {
         self.cache.clean(blocks);
     }
 
-    /// A sync that fails as Linux lets it: pages are marked clean, `lose` names those (by page) whose bytes will never
-    /// reach the medium, and the next sync has nothing to do for them.
+    /// A sync that fails as Linux permits: pages are marked clean, `lose` decides for each page whether its
+    /// bytes are lost forever, and the next sync has nothing to do for them.
     pub(crate) fn sync_failed(&mut self, mut lose: impl FnMut() -> bool) {
         self.failures += 1;
         let units: Vec<u64> = self.pending.units().collect();
@@ -274,7 +279,8 @@ impl SimFile {
             }
         }
         self.cache.clean(0..=u64::MAX);
-        // Only the page cache goes on showing what the device has lost. A device that did, and said yes to the next flush, would lie.
+        // Only the page cache still shows data that the device lost. A device that showed it and acknowledged
+        // the next flush would lie.
         let uncached: Vec<u64> = self.divergent.iter().copied().filter(|&page| !self.cache.holds(page)).collect();
         for page in uncached {
             self.reload(page);
@@ -309,7 +315,7 @@ impl SimFile {
         };
         let page = offset / BLOCK;
         if !self.cache.is_dirty(page) && offset < self.seen.len {
-            // What rots is what the medium holds: let the device write its own cache there first.
+            // Bits rot on the medium: the device first writes its own cache there.
             self.sync_range(offset, 1);
         }
         flip(&mut self.stable);

@@ -1,7 +1,7 @@
 //! The bytes and extents of one file, as one observer sees them.
 //!
-//! 1. A block that is absent is a hole; a hole and an unwritten block read as zeroes whatever bytes they hold.
-//! 2. Bytes at and beyond `len` are zeroes once a shrink has passed over them.
+//! 1. An absent block is a hole; a hole and an unwritten block read as zeroes, even if they hold bytes.
+//! 2. Bytes at and beyond `len` are zeroes after a shrink.
 //! 3. Cloning is cheap: bytes are shared until one side writes.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub(crate) fn blocks_of(offset: u64, len: u64) -> Option<RangeInclusive<u64>> {
 }
 
 impl Image {
-    /// Fills `buf` regardless of `len`.
+    /// Fills `buf`, ignoring `len`.
     pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) {
         for (block, inside, part) in pieces(offset, buf.len()) {
             let out = &mut buf[part];
@@ -92,7 +92,7 @@ impl Image {
         }
     }
 
-    /// Forgets bytes that no written extent points to: what a restarted machine finds.
+    /// Discards bytes that no written extent points to, as after a restart.
     pub(crate) fn settle(&mut self) {
         self.blocks.retain(|_, block| block.extent != Extent::Unlinked);
         for block in self.blocks.values_mut().filter(|block| block.extent == Extent::Unwritten) {

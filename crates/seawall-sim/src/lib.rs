@@ -1,13 +1,15 @@
 //! A deterministic, seeded disk with the faults of real ones, for testing storage engines.
 //!
-//! [`SimDisk`] implements [`seawall_io::Disk`], the seam through which the engine does all its I/O. It lives in memory, never sleeps,
-//! reads no clock, starts no thread: the same seed and the same calls give the same bytes, the same failures, and the same trace.
-//! Several threads may call it, but then their order is part of the run: a runner that replays must drive one step at a time.
+//! [`SimDisk`] implements [`seawall_io::Disk`], the seam through which the engine does all its I/O. It lives
+//! in memory, never sleeps, reads no clock, starts no thread: the same seed and the same calls give the same
+//! bytes, the same failures, and the same trace. Several threads may call it, but then their order is part of
+//! the run: for an exact replay the runner must execute one step at a time.
 //!
 //! # Two views
 //!
-//! What programs *see* ([`SimDisk::seen`]: page cache and device cache included) and what is *stable* ([`SimDisk::stable`]). Everything
-//! between is pending, and a [power cut](SimDisk::power_cut) decides about it:
+//! What programs *see* ([`SimDisk::seen`]: page cache and device cache included) and what is *stable*
+//! ([`SimDisk::stable`]). The difference is pending, and a [power cut](SimDisk::power_cut) decides which part
+//! of it persists:
 //!
 //! | pending | made stable by | a power cut may leave |
 //! |---|---|---|
@@ -17,10 +19,11 @@
 //! | truncation | any sync or durable write of the file | the old file, without any later write |
 //! | creation, rename, removal | `sync_dir`, of both directories for a rename between two | any subset, each atomic |
 //!
-//! This is the least that POSIX and Linux promise, not what one file system happens to do: on ext4 the fsync of a new file keeps its
-//! name, and the flush of one file empties the device's cache for all. Not modelled: stale contents of freed blocks, drives that damage
-//! neighbours of a torn sector, and room: a power cut that undoes removals may leave more blocks in use than there are, and then
-//! there are simply none free.
+//! This is the least that POSIX and Linux promise, not what one file system happens to do: on ext4 the fsync
+//! of a new file keeps its name, and the flush of one file empties the device's cache for all. Not modelled:
+//! stale contents of freed blocks, and drives that damage neighbours of a torn sector. Space is not modelled
+//! across a power cut: undone removals may leave more blocks in use than the capacity, and then none are
+//! free.
 //!
 //! # Faults
 //!
@@ -64,7 +67,7 @@ mod queue;
 mod state;
 mod trace;
 
-/// The README's example is a test too.
+/// The README's example is also a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,12 +1,14 @@
 //! Which name leads to which file.
 //!
-//! 1. A creation, rename or removal is seen at once and pending until its directory is synced; a rename between two directories
-//!    until both are. Syncing the file itself promises nothing about its name.
-//! 2. At a power cut any subset of the pending changes persists, but each wholly: a rename never leaves both names or neither.
-//! 3. After a failed sync of a directory at least one of its pending changes is lost: it is still seen, no later sync makes it stable,
-//!    and no power cut keeps it.
-//! 4. Every directory exists: the seam to the disk cannot make one. When directories can be lost, one comes into being with the first file in it,
-//!    and its own name is pending until the directory above is synced; a power cut that takes it takes everything below it.
+//! 1. A creation, rename or removal is visible at once and pending until its directory is synced; a rename
+//!    between two directories until both are. Syncing the file itself promises nothing about its name.
+//! 2. At a power cut any subset of the pending changes persists, each one whole: a rename never leaves both
+//!    names or neither.
+//! 3. After a failed sync of a directory at least one of its pending changes is lost: it is still visible, no
+//!    later sync makes it stable, and no power cut keeps it.
+//! 4. Every directory exists: [`seawall_io::Disk`] cannot create one. When directories can be lost, a
+//!    directory is created with the first file in it, and its own name is pending until the directory above
+//!    is synced. A power cut that loses a directory loses everything below it.
 
 use crate::crash::Fates;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +26,7 @@ struct PendingName {
     seq: u64,
     inode: u64,
     change: Change,
-    /// A failed sync gave it up.
+    /// A failed sync lost the change.
     lost: bool,
 }
 
@@ -33,9 +35,9 @@ pub(crate) struct Names {
     pub(crate) seen: BTreeMap<PathBuf, u64>,
     pub(crate) stable: BTreeMap<PathBuf, u64>,
     pending: Vec<PendingName>,
-    /// Directories whose name is stable; `None` when none can be lost.
+    /// Directories whose name is stable; `None` when no directory can be lost.
     dirs: Option<BTreeSet<PathBuf>>,
-    /// Directories that came into being, and when.
+    /// Directories created but not stable, with the sequence number of their creation.
     pending_dirs: Vec<(u64, PathBuf)>,
 }
 
@@ -63,7 +65,7 @@ impl Names {
         Self { dirs: lose_directories.then(BTreeSet::new), ..Self::default() }
     }
 
-    /// The directories above `path` come into being, if they are not there.
+    /// Creates the directories above `path` that do not exist.
     fn make_dirs(&mut self, seq: u64, path: &Path) {
         let Some(stable) = &self.dirs else { return };
         for dir in path.ancestors().skip(1).filter(|dir| dir.parent().is_some() && !dir.as_os_str().is_empty()) {
@@ -73,7 +75,7 @@ impl Names {
         }
     }
 
-    /// Every directory that `keep` does not keep is gone, and what is below it.
+    /// Removes every pending directory for which `keep` returns false, and everything below it.
     fn cut_dirs(&mut self, mut keep: impl FnMut(u64) -> bool) {
         for (seq, dir) in std::mem::take(&mut self.pending_dirs) {
             if !keep(seq) {
@@ -110,7 +112,7 @@ impl Names {
         self.seen.keys().any(|name| name != path && name.starts_with(path))
     }
 
-    /// Whether some part of the path above its last is a file.
+    /// Whether some ancestor of the path is a file.
     pub(crate) fn is_below_file(&self, path: &Path) -> bool {
         path.ancestors().skip(1).any(|above| self.seen.contains_key(above))
     }
@@ -144,12 +146,13 @@ impl Names {
         }
     }
 
-    /// Whether a failed sync gave up a change that is still seen.
+    /// Whether a failed sync lost a change that is still visible.
     pub(crate) fn have_lost(&self) -> bool {
         self.pending.iter().any(|pending| pending.lost)
     }
 
-    /// The sync of a directory fails: of its pending changes those that `keep` does not name are lost, at least the last.
+    /// The sync of a directory fails: the newest of its pending changes is lost, and every other for which
+    /// `keep` returns false.
     pub(crate) fn sync_dir_failed(&mut self, dir: &Path, mut keep: impl FnMut() -> bool) {
         let of_dir = |change: &Change| change.names().iter().any(|name| parent(name) == dir);
         let mut last = true;
@@ -204,7 +207,7 @@ impl Names {
 }
 
 impl Change {
-    /// Takes in the sync of a directory; whether the change is stable now.
+    /// Records the sync of a directory; returns whether the change is stable now.
     fn synced(&mut self, dir: &Path) -> bool {
         match self {
             Self::Create(path) | Self::Remove(path) => parent(path) == dir,

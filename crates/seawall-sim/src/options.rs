@@ -12,11 +12,13 @@ use crate::fault::FaultPlan;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimOptions {
-    /// Everything random follows from it.
+    /// The seed of every random decision.
     pub seed: u64,
-    /// Logical sector: what direct I/O must be aligned to, bytes. A power of two from 512 to 4096; others are rounded.
+    /// Logical sector: the alignment that direct I/O needs, bytes. A power of two from 512 to 4096; others
+    /// are rounded.
     pub sector_bytes: u32,
-    /// Physical sector: what a power cut cannot tear, bytes. Rounded like `sector_bytes` and at least that; 0 means the same.
+    /// Physical sector: the unit that a power cut cannot tear, bytes. Rounded like `sector_bytes` and at
+    /// least that; 0 means the same.
     pub physical_sector_bytes: u32,
     /// Room for file blocks of 4096 bytes; names and other metadata cost nothing.
     pub capacity_bytes: u64,
@@ -24,15 +26,17 @@ pub struct SimOptions {
     pub latency: Latency,
     /// Faults from the start; more with [`crate::SimDisk::inject`].
     pub faults: FaultPlan,
-    /// Operations within which the writes that a killed process left in flight land.
+    /// Writes that a killed process left in flight land within this number of operations.
     pub late_within_ops: u64,
-    /// What [`seawall_io::Disk::lock`] does while writes of a killed process hold the lock: `false` waits for them (as a caller would who
-    /// tries again until it succeeds), `true` refuses with `Locked`, as one call of flock(2) does.
+    /// What [`seawall_io::Disk::lock`] does while writes of a killed process hold the lock: `false` waits for
+    /// them (like a caller that retries until it succeeds), `true` refuses with `Locked`, as one call of
+    /// flock(2) does.
     pub late_lock_refuses: bool,
-    /// Whether a power cut can take a directory, with everything in it, whose name was not made durable in the directory above. A directory
-    /// comes into being with the first file in it. `false`: every directory was there before the disk was made.
+    /// Whether a power cut can remove a directory with everything in it if its name was not made durable in
+    /// the directory above. A directory is created with the first file in it. `false`: every directory
+    /// existed before the disk was made.
     pub lose_directories: bool,
-    /// Operations of which the trace keeps the details; tallies and hash cover all.
+    /// Number of operations for which the trace keeps details; tallies and hash cover all.
     pub trace_entries_max: usize,
 }
 

@@ -1,10 +1,12 @@
-//! What happened to one file since it was last made stable, and what may become of it.
+//! The changes of one file since it was last stable, and their possible outcomes.
 //!
-//! 1. A change is pending until a sync, a durable write of exactly its bytes, or a power cut decides about it.
-//! 2. Data is pending by tear unit (a sector): of all pending versions of one unit any may be the one that persists, or none.
-//! 3. Length growth and extent conversions persist or not, each by itself: data may be in order while its extent is still
-//!    marked unwritten, and then reads as zeroes.
-//! 4. A shrink that does not persist takes everything after it along: later data lives in blocks that the shrink would have freed.
+//! 1. A change is pending until a sync, a durable write of exactly its bytes, or a power cut decides it.
+//! 2. Data is pending by tear unit (a sector): of all pending versions of a unit, any one or none may
+//!    persist.
+//! 3. Growth of the length and conversions of extents persist independently: data may be intact while its
+//!    extent is still marked unwritten, and then reads as zeroes.
+//! 4. A shrink that does not persist takes all later changes with it: later data lives in blocks that the
+//!    shrink would have freed.
 
 use crate::crash::Fates;
 use crate::image::Image;
@@ -114,7 +116,7 @@ impl Pending {
         self.meta = all.meta.into_iter().filter(|(_, meta)| is_bare_growth(&Event::Meta(meta))).collect();
     }
 
-    /// Decides about everything, as a power cut does.
+    /// Decides every change, as a power cut does.
     pub(crate) fn cut(&mut self, unit: u64, stable: &mut Image, fates: &mut Fates<'_>) {
         std::mem::take(self).replay(unit, stable, |seq, event| match event {
             Event::Meta(_) => fates.whole(seq),

@@ -1,9 +1,12 @@
 //! The disk as one process sees it.
 //!
-//! - A [`SimDisk`] lives on after a power cut, as the machine does after its restart. What a test runs on it must not: a thread
-//!   between a rename and the sync of its directory would sync the restarted machine's directory and take that for an answer.
-//! - So a test runs what it crashes on a [`Process`], and everything that process asks after its death fails with `ENXIO`.
-//! - No operation is under way while the process dies: the crash falls between two of them, or on what they left in flight.
+//! - A [`SimDisk`] remains usable after a power cut, as a machine does after its restart. The code under test
+//!   must not continue: a thread between a rename and the sync of its directory would sync the restarted
+//!   machine's directory and take the success for its own.
+//! - So a test gives that code a [`Process`], and every operation of the process after its death fails with
+//!   `ENXIO`.
+//! - No operation is in progress while the process dies: the crash falls between two operations, or hits
+//!   requests in flight.
 
 use crate::SimDisk;
 use seawall_io::{
@@ -14,7 +17,7 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A process on a [`SimDisk`]; see the module's head.
+/// A process on a [`SimDisk`]; see the module documentation.
 ///
 /// ```
 /// use seawall_io::{Create, Disk as _, OpenHow};
@@ -35,7 +38,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// A process that begins now.
+    /// Starts a process.
     ///
     /// ```
     /// # use seawall_io::Disk as _;
@@ -51,7 +54,7 @@ impl Process {
         Self { disk: disk.clone(), dead: RwLock::new(false) }
     }
 
-    /// Ends the process by what `how` does to the disk: [`SimDisk::power_cut`] or [`SimDisk::process_death`].
+    /// Ends the process. `how` crashes the disk: [`SimDisk::power_cut`] or [`SimDisk::process_death`].
     pub fn dies_of(&self, how: impl FnOnce(&SimDisk)) {
         let mut dead = self.dead.write().unwrap_or_else(PoisonError::into_inner);
         how(&self.disk);

@@ -1,9 +1,12 @@
 //! Requests in flight.
 //!
-//! 1. A request takes effect when it is due on the virtual clock, not when it is submitted: the dice reorder.
-//! 2. What became of an attempt is decided by [`Request::attempt_ended`], as in every other backend; the rest of a short one is due later.
-//! 3. A request that gets nowhere in [`ATTEMPTS_MAX`] attempts ends with its last errno: a fault that always interrupts must not hang.
-//! 4. A finished request waits in `ready` until someone drives completions.
+//! 1. A request takes effect when it is due on the virtual clock, not when it is submitted: random delays
+//!    reorder requests.
+//! 2. [`Request::attempt_ended`] decides the outcome of an attempt, as in every other backend; the rest of a
+//!    short one is due later.
+//! 3. A request without progress in [`ATTEMPTS_MAX`] attempts ends with its last errno: a fault that always
+//!    interrupts must not hang.
+//! 4. A finished request waits in `ready` until a thread drives completions.
 
 use seawall_io::{Completer, Completion, Request};
 use std::collections::BTreeMap;
@@ -43,7 +46,7 @@ impl Queue {
         (self.next_due()? <= now).then(|| self.in_flight.pop_first().map(|(_, one)| one))?
     }
 
-    /// Everything in flight, in the order in which it would be due.
+    /// Everything in flight, in due order.
     pub(crate) fn drain(&mut self) -> Vec<InFlight> {
         std::mem::take(&mut self.in_flight).into_values().collect()
     }

@@ -1,8 +1,9 @@
-//! Everything a simulated disk knows, under one lock, and the operations on it.
+//! The whole state of a simulated disk, under one lock, and the operations on it.
 //!
-//! 1. Every operation goes through [`State::perform`]: it lets due requests and late writes take effect, moves the clock,
-//!    asks the faults, does the work, and records what happened, in this order.
-//! 2. Synchronous and asynchronous I/O meet in [`State::read`], [`State::write`] and [`State::sync`]: a fault or a rule holds for both.
+//! 1. Every operation goes through [`State::perform`]: it lets due requests and late writes take effect,
+//!    moves the clock, checks the faults, does the work, and records the operation, in this order.
+//! 2. Synchronous and asynchronous I/O share [`State::read`], [`State::write`] and [`State::sync`]: a fault
+//!    or a rule holds for both.
 //! 3. A failed operation changes nothing, except where a fault says so.
 
 mod death;
@@ -27,7 +28,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) i32);
 
-/// `flock` says this when another holds the lock.
+/// The errno of `flock` when another handle holds the lock.
 const LOCKED: Errno = Errno(libc::EWOULDBLOCK);
 
 pub(crate) type Answer<T> = Result<T, Errno>;
@@ -49,18 +50,18 @@ struct LateWrite {
     how: WriteHow,
     open: OpenHow,
     due_op: u64,
-    /// Whether the open file that it keeps alive held the lock.
+    /// Whether the open file that the write keeps alive held the lock.
     keeps_lock: bool,
 }
 
-/// Who holds the lock of a file: one handle, or several that share it.
+/// The holder of a file's lock: one handle, or several that share it.
 #[derive(Debug, Default)]
 struct Holders {
     shared: bool,
     handles: BTreeSet<u64>,
 }
 
-/// What an operation is asked about, for faults and trace.
+/// The parameters of an operation, for faults and trace.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct About<'a> {
     pub(crate) call: Call,
@@ -288,7 +289,8 @@ impl State {
     }
 
     pub(crate) fn free_bytes(&self) -> u64 {
-        // A removed file keeps its blocks while a handle is open; one that only a pending removal still names has given them up.
+        // A removed file keeps its blocks while a handle is open. A file that only a pending removal still
+        // names holds none.
         let held = |inode: &u64| {
             self.names.seen.values().any(|seen| seen == inode) || self.open.values().any(|open| open.inode == *inode)
         };
@@ -324,7 +326,7 @@ impl State {
         let in_the_way =
             |holders: &Holders| !(shared && holders.shared) && holders.handles.iter().any(|&holder| holder != id);
         if let Some(holders) = self.locks.get_mut(&inode).filter(|holders| in_the_way(holders)) {
-            // A lock that is to be converted is given up first.
+            // As with flock(2), a failed conversion has already released the old lock.
             holders.handles.remove(&id);
             return Err(LOCKED);
         }
@@ -408,7 +410,8 @@ impl State {
                 let seq = self.next_seq();
                 let via = Via { direct: open.direct, dontcache: how.dontcache };
                 let dice = &mut self.dice;
-                // Only over bytes that exist: what a failed write leaves beyond the end is not part of the file.
+                // Only over existing bytes: what a failed write leaves beyond the end is not part of the
+                // file.
                 let file = self.files.get_mut(&inode).filter(|file| offset + bytes.len() as u64 <= file.seen.len);
                 if let Some(file) = file {
                     file.write_in_part(seq, offset, bytes, via, || dice.percent(50));
@@ -523,13 +526,13 @@ impl State {
     pub(crate) fn submit(&mut self, one: InFlight) {
         let call = request_call(&one.request);
         let least = self.least_time(call);
-        // Requests overtake each other: up to four times their least time.
+        // Requests overtake each other: up to four times their minimum latency.
         let extra = Duration::from_nanos(self.dice.below(3 * u64::try_from(least.as_nanos()).unwrap_or(u64::MAX / 3)));
         let due = self.now + self.options.latency.draw(least, &mut self.dice) + extra;
         self.queue.push(due.max(self.now + Duration::from_nanos(1)), one);
     }
 
-    /// Lets everything take effect that is due by now.
+    /// Lets every request and late write take effect that is due now.
     pub(crate) fn run_due(&mut self) {
         while let Some(one) = self.queue.pop_due(self.now) {
             self.run(one);
@@ -591,7 +594,8 @@ impl State {
         }
     }
 
-    // --- copies and looks --------------------------------------------------------------------------------------------------
+    // --- copies and inspection
+    // --------------------------------------------------------------------------------------------
 
     /// The same disk as another process would find it after this one died, with a seed of its own.
     pub(crate) fn fork(&mut self, seed: u64) -> Self {
@@ -655,7 +659,7 @@ impl State {
     }
 }
 
-/// Of the operation, where it failed.
+/// The error of an operation.
 pub(crate) fn error(about: About<'_>, errno: Errno) -> IoError {
     let op = about.call.op().unwrap_or(seawall_io::Op::Inspect);
     let kind = if about.call == Call::Lock && errno == LOCKED { IoErrorKind::Locked } else { IoErrorKind::Os(errno.0) };
@@ -668,7 +672,7 @@ pub(crate) fn error(about: About<'_>, errno: Errno) -> IoError {
     }
 }
 
-/// Of a whole request.
+/// The error of a whole request.
 fn request_error(request: &Request, errno: Errno) -> IoError {
     let (path, len) = (request.file.path(), request.len() as u64);
     let about = About { call: request_call(request), path, offset: request.offset, len, asynchronous: true };
@@ -684,7 +688,7 @@ fn request_call(request: &Request) -> Call {
     }
 }
 
-/// The bytes that a request has still to transfer.
+/// The bytes that a request still has to transfer.
 fn rest(request: &Request) -> Vec<u8> {
     joined(request.bufs.iter().map(|buf| &**buf), request.done)
 }
@@ -701,7 +705,7 @@ pub(crate) fn joined<'b>(bufs: impl Iterator<Item = &'b [u8]> + Clone, mut skip:
     all
 }
 
-/// Puts bytes where the request's next ones go.
+/// Puts bytes where the request continues.
 fn fill(request: &mut Request, mut bytes: &[u8]) {
     let mut skip = request.done;
     for buf in &mut request.bufs {
@@ -720,7 +724,7 @@ fn blocks_needed(file: &SimFile, offset: u64, len: u64) -> u64 {
     })
 }
 
-/// How many of `len` bytes fit when so many blocks are free.
+/// How many of `len` bytes fit into `free` blocks.
 fn room(file: &SimFile, offset: u64, len: u64, mut free: u64) -> u64 {
     if blocks_needed(file, offset, len) <= free {
         return len;

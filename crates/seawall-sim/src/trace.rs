@@ -1,4 +1,4 @@
-//! What was asked of the disk, so that a test can say "no commit extends a file" or "the log is never read".
+//! The record of operations, so that a test can check "no commit extends a file" or "the log is never read".
 //!
 //! 1. Every operation is hashed in order with its outcome and, for writes, its bytes: equal hashes mean equal runs.
 //! 2. Tallies cover the whole run; details only the last [`crate::SimOptions::trace_entries_max`] operations.
@@ -39,7 +39,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// What errors and counters call it; `None` for what happens to the disk rather than being asked of it.
+    /// Its name in errors and counters; `None` for an event that is not an operation.
     #[must_use]
     pub fn op(self) -> Option<seawall_io::Op> {
         use seawall_io::Op;
@@ -76,13 +76,13 @@ pub struct TraceEntry {
     pub number: u64,
     /// Virtual time at its end.
     pub at: Duration,
-    /// What was asked.
+    /// The operation.
     pub call: Call,
-    /// Of which file or directory.
+    /// The file or directory.
     pub path: PathBuf,
-    /// Where, bytes.
+    /// Offset, bytes.
     pub offset: u64,
-    /// How much, bytes.
+    /// Length, bytes.
     pub len: u64,
     /// Bytes transferred (0 where that means nothing), or the errno.
     pub outcome: Result<u64, i32>,
@@ -92,7 +92,7 @@ pub struct TraceEntry {
     pub allocated: u64,
     /// Bytes read from the device, a buffered write's read of the rest of its page included.
     pub device_read: u64,
-    /// The fault that had its way.
+    /// The fault that applied.
     pub fault: Option<crate::FaultKind>,
 }
 
@@ -191,19 +191,20 @@ impl Trace {
         self.hash.add(bytes);
     }
 
-    /// Operations so far, those without details included.
+    /// Operations so far, including those without details.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.total
     }
 
-    /// Whether nothing was asked yet.
+    /// Whether no operation has been recorded yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// Of all operations, outcomes and written bytes: the same seed and the same calls give the same hash.
+    /// Hash of all operations, outcomes and written bytes: the same seed and the same calls give the same
+    /// hash.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash.0
@@ -232,7 +233,8 @@ impl Trace {
     }
 }
 
-/// FNV-1a over 64 bits, taken over words and not over bytes, which is eight times faster: stable for ever, unlike the standard library's hasher.
+/// FNV-1a over 64 bits, computed over words instead of bytes, which is eight times faster: stable forever,
+/// unlike the standard library's hasher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fnv(u64);
 
@@ -259,7 +261,8 @@ impl Fnv {
     }
 
     fn word(&mut self, word: u64) {
-        // A product carries upwards only; the rotation brings the high bits to where the next product takes them along.
+        // A product carries only upwards; the rotation moves the high bits to where the next product includes
+        // them.
         self.0 = (self.0 ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(29);
     }
 }

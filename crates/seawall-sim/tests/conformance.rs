@@ -17,7 +17,7 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What was asked and what came of it, without the directory that it happened in.
+/// The calls and their results, without the directory they ran in.
 struct Record {
     dir: PathBuf,
     lines: Vec<String>,
@@ -38,13 +38,13 @@ impl Record {
         self.lines.push(format!("{asked}: {said}"));
     }
 
-    /// Notes the answer; the value, where there is one.
+    /// Records the answer; returns the value, if any.
     fn got<T: Debug>(&mut self, asked: &str, answer: Result<T, IoError>) -> Option<T> {
         self.note(asked, &answer);
         answer.ok()
     }
 
-    /// The same, of values that differ from disk to disk.
+    /// The same, for values that differ from disk to disk.
     fn went<T>(&mut self, asked: &str, answer: Result<T, IoError>) -> Option<T> {
         let (noted, value) = match answer {
             Ok(value) => (Ok(()), Some(value)),
@@ -66,7 +66,7 @@ fn completion(disk: &dyn Disk, request: Request) -> Result<Vec<Vec<u8>>, IoError
     done.result.map(|()| done.bufs.iter().map(|buf| buf.to_vec()).collect())
 }
 
-/// Every operation of the seam, with what can go wrong without a fault.
+/// Every operation of the trait, with the errors that need no fault.
 fn suite(disk: &Arc<dyn Disk>, dir: &Path) -> Vec<String> {
     let mut r = Record { dir: dir.into(), lines: Vec::new() };
     let d = &**disk;
@@ -96,7 +96,7 @@ fn suite(disk: &Arc<dyn Disk>, dir: &Path) -> Vec<String> {
     r.got("list", names);
     r.went("free bytes", d.free_bytes(dir));
 
-    // An open file, of which no name is left: it works all the same.
+    // An open file without any name remains usable.
     r.got("length", d.len(&f));
     r.got("write", write(d, &f, 0, &[1; 3000], PLAIN));
     r.got("write apart", write(d, &f, 8000, &[2; 192], PLAIN));
@@ -143,7 +143,7 @@ fn suite(disk: &Arc<dyn Disk>, dir: &Path) -> Vec<String> {
     );
     r.went("read from it, in flight", completion(d, Request::read(&reader, 0, AlignedBuf::zeroed(512).into())));
 
-    // Locks are of handles, not of processes.
+    // Locks belong to handles, not to processes.
     let (one, two) = (d.open(&path, RW).unwrap(), d.open(&path, RW).unwrap());
     r.went("lock", d.lock(&one));
     r.went("lock again", d.lock(&one));
@@ -174,7 +174,7 @@ fn suite(disk: &Arc<dyn Disk>, dir: &Path) -> Vec<String> {
     r.went("read where no file reaches", completion(d, far));
     r.got("length after", d.len(&file));
 
-    // Files made ready ahead, and used again.
+    // Files prepared ahead, and recycled.
     let options = FillOptions { reserve: 0, write_zeroes: false, ..FillOptions::new(FileClass::Redo, 8192) };
     let begun = r.went("begin a file", Fill::begin(disk.clone(), &at("log.1"), options.clone())).map(drop);
     assert!(begun.is_some(), "given up again");

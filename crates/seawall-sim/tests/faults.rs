@@ -1,4 +1,4 @@
-//! Each fault happens, where it was asked for and only there, and does what it says.
+//! Each fault happens where it was injected and only there, and has the documented effect.
 
 mod common;
 
@@ -67,7 +67,7 @@ fn after_a_failed_sync_the_second_one_lies() {
     assert!(lost > 0 && partly > 0, "lost {lost}, partly {partly}");
 }
 
-/// Past the page cache nothing goes on showing what the device has lost.
+/// Without the page cache, nothing still shows data that the device lost.
 #[test]
 fn after_a_failed_sync_direct_reads_show_what_the_device_holds() {
     for seed in 0..50 {

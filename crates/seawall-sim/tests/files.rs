@@ -1,4 +1,5 @@
-//! The files of `seawall-io` on a disk that loses what was not synced: names show whole files only, barriers keep their word.
+//! The files of `seawall-io` on a disk that loses unsynced data: names lead to whole files only, barriers
+//! hold.
 
 use seawall_io::{
     AlignedBuf, Allocate, Barrier, Cause, Create, Disk, File, FileClass, FileOptions, Fill, FillOptions, FillStep,
@@ -126,7 +127,7 @@ fn a_recycled_file_is_there_once_and_whole() {
     }
 }
 
-/// Random writes, growth and barriers; what a barrier or a durable write covered is there after the cut.
+/// Random writes, growth and barriers; bytes covered by a barrier or a durable write survive the cut.
 #[test]
 fn barriers_and_durable_writes_keep_their_word() {
     for method in FlushMethod::ALL {
@@ -136,7 +137,7 @@ fn barriers_and_durable_writes_keep_their_word() {
             let options = FileOptions::new(FileClass::Data, method).create(Create::New);
             let file = File::open(disk.clone(), path, options).unwrap();
             disk.sync_dir(Path::new("/db")).unwrap();
-            // Per block: what it held at the last barrier, and whether it was written since.
+            // Per block: its content at the last barrier, and whether it was written since.
             let mut covered: Vec<(u8, bool)> = vec![(0, false); 48];
             let mut now = [0u8; 48];
             let mut covered_len = 0;
@@ -213,7 +214,7 @@ fn a_whole_sync_makes_a_length_without_data_durable() {
     assert_eq!(disk.seen("/db/data").map(|c| c.len() as u64), Some(LEN));
 }
 
-/// A direct write may stop inside its first block, and there it cannot go on: it is written again.
+/// A direct write may stop inside its first block, and cannot continue there: the block is written again.
 #[test]
 fn a_write_cut_short_inside_its_first_block_is_completed() {
     use seawall_io::Op;

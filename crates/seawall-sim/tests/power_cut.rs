@@ -1,4 +1,4 @@
-//! What a power cut may take and what it may not, over many seeds.
+//! What a power cut may lose and what it may not, over many seeds.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn synced_data_always_survives() {
         disk.power_cut();
         let found = disk.seen("/f").unwrap();
         assert!(found[..4096].iter().all(|&b| b == 1) && found[4096..8192].iter().all(|&b| b == 2), "seed {seed}");
-        // Of what was not synced there is new data or zeroes, never anything else.
+        // Unsynced blocks hold new data or zeroes, never anything else.
         assert!(found[8192..].iter().all(|&b| b == 3 || b == 0), "seed {seed}");
     }
 }
@@ -195,7 +195,8 @@ fn data_in_unwritten_extents_may_read_as_zeroes_until_synced() {
     for how in [Some(Allocate::Unwritten), Some(Allocate::WriteZeroes), None] {
         assert!((0..SEEDS).all(|seed| run(seed, true, how) == Some(5)), "{how:?}");
         let kept = (0..SEEDS).filter(|&seed| run(seed, false, how) == Some(5)).count();
-        // One coin for the data; where the extent was not written, a second one for its conversion.
+        // One random decision for the data; where the extent was not written, a second one for its
+        // conversion.
         let expected = if how == Some(Allocate::WriteZeroes) { 190..330 } else { 100..220 };
         assert!(expected.contains(&kept), "{how:?}: {kept}");
     }

@@ -1,4 +1,5 @@
-//! The death of a process, which is not a power cut: the page cache stays, and writes in flight may land under the successor.
+//! The death of a process is not a power cut: the page cache stays, and writes in flight may land under the
+//! successor.
 
 mod common;
 

@@ -1,8 +1,9 @@
 //! How a disk's users end: the process dies, or the machine does.
 //!
-//! 1. A dead process leaves the page cache; what it had in flight may land later, until its successor holds the lock of the file.
-//! 2. A power cut leaves what [`crate::crash`] decides of everything pending, and nothing in flight.
-//! 3. After either no handle and no lock is left.
+//! 1. A dead process leaves the page cache; its writes in flight may land later, until its successor holds
+//!    the lock of the file.
+//! 2. After a power cut, [`crate::crash`] has decided every pending change, and nothing is in flight.
+//! 3. After either, no handle and no lock is left.
 
 use super::*;
 use crate::crash::Fates;
@@ -20,7 +21,7 @@ impl State {
         self.end_process();
     }
 
-    /// Cuts the power: of everything pending and in flight any subset persists; then the machine has restarted.
+    /// Cuts the power: of everything pending and in flight any subset persists; then the machine restarts.
     pub(crate) fn power_cut(&mut self) {
         self.note(Call::PowerCut);
         let mut torn = self.writes_in_flight();
@@ -28,7 +29,7 @@ impl State {
         for late in torn {
             let volatile = OpenHow { dsync: false, ..late.open };
             match self.write_inode(late.inode, late.offset, &late.bytes, WriteHow::default(), volatile, None) {
-                // No room, or no such file any more: then the write had no effect.
+                // No space, or the file no longer exists: the write has no effect.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -48,7 +49,7 @@ impl State {
         self.now += Duration::from_secs(30);
     }
 
-    /// Loses everything pending, without dice.
+    /// Loses everything pending, without random decisions.
     pub(crate) fn lose_all(&mut self) {
         self.note(Call::PowerCut);
         self.late.clear();

@@ -1,4 +1,4 @@
-//! Small words for the tests of the simulated disk.
+//! Helpers for the tests of the simulated disk.
 #![allow(dead_code)] // each test binary uses some of them
 
 use seawall_io::{AlignedBuf, Create, Disk, Handle, OpenHow, Request, Result, SyncHow, WriteHow};
