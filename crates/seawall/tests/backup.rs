@@ -9,10 +9,10 @@ use seawall::{
     Background, BackupOptions, CompactOptions, Corruption, Database, Durability, Env, Error, Options, Task, Transaction,
 };
 use seawall_io::{
-    BackendInfo, Cached, Completion, Disk, Handle, OpenHow, Request, Result as IoResult, SyncHow, SystemClock, Ticket,
-    WriteHow,
+    BackendInfo, Cached, Completion, Disk, Handle, Op, OpenHow, Request, Result as IoResult, SyncHow, SystemClock,
+    Ticket, WriteHow,
 };
-use seawall_sim::{Process, SimDisk, SimOptions};
+use seawall_sim::{Fault, Process, SimDisk, SimOptions};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::ops::ControlFlow;
@@ -535,6 +535,135 @@ fn the_file_does_not_become_shorter_under_a_backup() {
     restores(&disk, 4, &["/copy".into()], "/restored", &expected, "shrunk");
     let after = shrinks();
     assert!(after <= before * 3 / 4, "afterwards it does: {before} bytes, then {after}");
+}
+
+// --- a target that fails, is full, or lies ---------------------------------------------------------------------------------
+
+/// A backup on a disk that refuses one operation on its target after the other, or all from one on: each failure is typed, the source is as it was,
+/// and nothing can be restored from what is left. Where only the last step failed the backup may be whole: then it holds what it must.
+fn refuses(op: Op, fault: &dyn Fn(u64) -> Fault, full: bool, incremental: bool) -> u64 {
+    let sim = sim(7);
+    let disk: Arc<dyn Disk> = Arc::new(Process::new(&sim));
+    let db = filled(&disk, 1500);
+    let tree = db.open_tree("t").unwrap();
+    let chain = |to: &str| [&["/base".into()][..usize::from(incremental)], &[PathBuf::from(to)]].concat();
+    let options = if incremental { since("/base") } else { unlimited() };
+    db.backup_to("/base", &unlimited()).unwrap();
+    let (mut failed, mut passed) = (0, 0);
+    for nth in 1u64.. {
+        // The source goes on.
+        db.transact(|tx| tx.put(&tree, &nth.to_be_bytes(), &[nth as u8; 900])).unwrap();
+        let (expected, to) = (contents(&db), format!("/copy-{nth}"));
+        sim.inject(fault(nth).on(op).path(&to));
+        let taken = db.backup_to(&to, &options);
+        sim.clear_faults();
+        assert!(contents(&db) == expected, "{op} {nth}");
+        let restored = format!("/restored-{nth}");
+        let Err(error) = taken else {
+            passed += 1;
+            if passed == 3 {
+                restores(&disk, 4, &chain(&to), &restored, &expected, &format!("{op} {nth}"));
+                break;
+            }
+            continue;
+        };
+        (failed, passed) = (failed + 1, 0);
+        let typed = match &error {
+            Error::NoSpace { path, .. } => full && path.starts_with(&to),
+            Error::Io(error) => !full && error.path.starts_with(&to),
+            _ => false,
+        };
+        assert!(typed, "{op} {nth}: {error} ({error:?})");
+        match Database::restore_in(&env(disk.clone()), &chain(&to), &restored) {
+            Ok(_) => {
+                assert!(disk.list(Path::new(&to)).unwrap().contains(&Path::new(&to).join("backup")), "{op} {nth}");
+                let again = format!("{restored}-again");
+                restores(&disk, 4, &chain(&to), &again, &expected, &format!("{op} {nth}: whole"));
+            }
+            Err(Error::UnfinishedBackup { .. } | Error::BadBackup { .. }) => {
+                // A directory with nothing in it is none of a backup's.
+                if !disk.list(Path::new(&to)).unwrap().is_empty() {
+                    let opened = Database::open_in(env(disk.clone()), &to, self::options(4)).map(drop);
+                    assert!(matches!(opened, Err(Error::UnfinishedBackup { .. })), "{op} {nth}: {opened:?}");
+                }
+            }
+            Err(error) => panic!("{op} {nth}: {error}"),
+        }
+    }
+    assert_eq!(db.check().unwrap(), [], "{op}");
+    db.close().unwrap();
+    failed
+}
+
+#[test]
+fn a_target_that_fails_leaves_no_backup_and_the_source_as_it_was() {
+    for (op, least) in [(Op::Open, 5), (Op::Write, 6), (Op::Grow, 2), (Op::Sync, 6), (Op::Directory, 3)] {
+        for incremental in [false, true] {
+            let failed = refuses(op, &|nth| Fault::eio().nth(nth).once(), false, incremental);
+            assert!(failed >= least - u64::from(incremental), "{op}, {incremental}: {failed} failures");
+        }
+    }
+}
+
+#[test]
+fn a_target_that_is_full_leaves_no_backup_and_the_source_as_it_was() {
+    for (op, least) in [(Op::Open, 5), (Op::Write, 6), (Op::Grow, 2)] {
+        for incremental in [false, true] {
+            let failed = refuses(op, &|nth| Fault::enospc().nth(nth).once(), true, incremental);
+            assert!(failed >= least - u64::from(incremental), "{op}, {incremental}: {failed} failures");
+        }
+    }
+}
+
+/// What a disk acknowledges and does not keep, keeps elsewhere or does not keep as it was: it is named, or it is of no matter.
+#[test]
+fn a_target_that_lies_is_named_or_restores_to_the_same() {
+    let (mut named, mut same) = (0, 0);
+    for fault in [Fault::lost_write, Fault::misdirected_write] {
+        for incremental in [false, true] {
+            for nth in 1..=16 {
+                let sim = sim(nth);
+                let process = Arc::new(Process::new(&sim));
+                let disk: Arc<dyn Disk> = process.clone();
+                let db = filled(&disk, 600);
+                let tree = db.open_tree("t").unwrap();
+                db.backup_to("/base", &unlimited()).unwrap();
+                db.transact(|tx| (0..300u32).try_for_each(|key| tx.put(&tree, &key.to_be_bytes(), &[9; 200]))).unwrap();
+                let expected = contents(&db);
+                sim.inject(fault().on(Op::Write).path("/copy").nth(nth).once());
+                let taken = db.backup_to("/copy", &if incremental { since("/base") } else { unlimited() });
+                sim.clear_faults();
+                // What was flushed is what counts from here on.
+                process.dies_of(SimDisk::power_cut);
+                drop((tree, db));
+                let disk: Arc<dyn Disk> = Arc::new(Process::new(&sim));
+                let chain = [&["/base".into()][..usize::from(incremental)], &[PathBuf::from("/copy")]].concat();
+                let when = format!("{:?} {nth}, incremental {incremental}", fault().kind());
+                let refused = |error: &Error| {
+                    let known =
+                        matches!(error, Error::BadBackup { .. } | Error::Corrupt(_) | Error::UnfinishedBackup { .. });
+                    assert!(known, "{when}: {error} ({error:?})");
+                };
+                if let Err(error) = &taken {
+                    refused(error);
+                }
+                match Database::restore_in(&env(disk.clone()), &chain, "/restored") {
+                    Ok(_) => {
+                        restores(&disk, 4, &chain, "/again", &expected, &when);
+                        same += 1;
+                    }
+                    Err(error) => {
+                        refused(&error);
+                        named += 1;
+                    }
+                }
+                // The source is as it was.
+                let db = Database::open_in(env(disk.clone()), "/db", options(4)).unwrap();
+                assert!(contents(&db) == expected, "{when}");
+            }
+        }
+    }
+    assert!(named > 10 && same > 0, "{named} are named, {same} are of no matter");
 }
 
 // --- what is refused ---------------------------------------------------------------------------------------------------------

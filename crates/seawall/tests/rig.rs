@@ -20,7 +20,7 @@ use support::checker::{Level, check};
 use support::histories::{Load, record};
 use support::rig::{Mode, Size, run};
 
-const SIZE: Size = Size { rounds: 4, steps: 1000, compactions: 0, bursts: 0, kept: false };
+const SIZE: Size = Size { rounds: 4, steps: 1000, compactions: 0, bursts: 0, kept: false, newer: true };
 
 #[test]
 fn a_right_engine_passes() {
@@ -51,6 +51,8 @@ fn every_broken_promise_is_found() {
         Mutant::KeepsChanges,
         Mutant::LooksPast,
         Mutant::OrderedUnlogged,
+        Mutant::KeepsInterrupted,
+        Mutant::NotInterrupted,
     ] {
         let found = (0..400).find(|seed| run(*seed, Mode::Crashes, SIZE, &Options { mutant }, false).is_err());
         assert!(found.is_some(), "{mutant:?} is not found");

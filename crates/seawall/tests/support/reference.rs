@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) struct Env {
@@ -79,6 +80,10 @@ pub(crate) enum Mutant {
     LooksPast,
     /// A commit in order is forgotten by what is prepared, and not logged.
     OrderedUnlogged,
+    /// A change that is interrupted stays.
+    KeepsInterrupted,
+    /// A scan goes on although it is interrupted.
+    NotInterrupted,
 }
 
 #[derive(Debug, Clone)]
@@ -178,6 +183,7 @@ pub(crate) struct Transaction {
     /// Repeatable read: from the first read without a lock; read committed: of a statement.
     snapshot: Cell<Option<u64>>,
     changes: Changes,
+    interrupt: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Clone)]
@@ -251,7 +257,14 @@ impl Database {
         let mut inner = self.lock();
         inner.next_txn += 1;
         let id = inner.next_txn;
-        Ok(Transaction { db: self.clone(), id, options, snapshot: Cell::new(None), changes: Changes::new() })
+        Ok(Transaction {
+            db: self.clone(),
+            id,
+            options,
+            snapshot: Cell::new(None),
+            changes: Changes::new(),
+            interrupt: Arc::default(),
+        })
     }
 
     fn ddl<T>(&self, f: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
@@ -524,6 +537,9 @@ impl Transaction {
         let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let bounds = (own(range.start_bound()), own(range.end_bound()));
         let mut inner = self.db.lock();
+        if self.interrupt.load(Ordering::SeqCst) && inner.options.mutant != Mutant::NotInterrupted {
+            return vec![Err(Error::Interrupted { during: "a scan", on: None })].into_iter();
+        }
         self.snapshot(&inner);
         if let Err(error) = self.read_lock(&mut inner, tree.id) {
             return vec![Err(error)].into_iter();
@@ -562,6 +578,9 @@ impl Transaction {
             return Ok(there);
         }
         self.changes.insert(row, value.map(Vec::from));
+        if self.interrupt.load(Ordering::SeqCst) && inner.options.mutant == Mutant::KeepsInterrupted {
+            return Err(Error::Interrupted { during: "a change", on: None });
+        }
         Ok(there)
     }
 
@@ -801,17 +820,21 @@ pub(crate) fn look(tx: &Transaction, tree: &Tree, key: &[u8]) -> Result<(Option<
     Ok((tx.get_for_update(tree, key)?, false))
 }
 
-/// It never waits.
-pub(crate) struct Interrupt;
+/// It never waits: scans are interrupted, and nothing else.
+pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    pub(crate) fn of(_tx: &Transaction) -> Self {
-        Self
+    pub(crate) fn of(tx: &Transaction) -> Self {
+        Self(tx.interrupt.clone())
     }
 
-    pub(crate) fn raise(&self) {}
+    pub(crate) fn raise(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 
-    pub(crate) fn clear(&self) {}
+    pub(crate) fn clear(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
 }
 
 pub(crate) fn pop(tx: &mut Transaction, tree: &Tree, front: bool) -> Result<Option<(Vec<u8>, Result<bool>)>> {
@@ -888,7 +911,8 @@ pub(crate) struct Backup {
     dir: String,
 }
 
-pub(crate) fn backup_begin(db: &Database, dir: &str) -> Result<Backup> {
+/// Each of its backups is a full one.
+pub(crate) fn backup_begin(db: &Database, dir: &str, _base: Option<&str>) -> Result<Backup> {
     Ok(Backup { db: db.clone(), dir: dir.into() })
 }
 
@@ -900,12 +924,17 @@ pub(crate) fn backup_end(backup: Backup) -> Result<()> {
     let Backup { db, dir } = backup;
     let inner = db.lock();
     inner.health.check()?;
+    // What a backup holds is durable in the source, too.
+    if let Err(error) = inner.disk.sync(&inner.file, SyncHow::Data) {
+        return Err(inner.health.poison(error.into()));
+    }
     let short = if inner.options.mutant == Mutant::ShortCopy { inner.end.min(1) } else { 0 };
     copy(&*inner.disk, &inner.file, inner.end - short, &dir)
 }
 
-pub(crate) fn restore(env: &Env, from: &str, to: &str) -> Result<()> {
-    let file = env.disk.open(&Path::new(from).join("log"), OpenHow::default())?;
+pub(crate) fn restore(env: &Env, from: &[String], to: &str) -> Result<()> {
+    let last = Path::new(from.last().expect("there is one"));
+    let file = env.disk.open(&last.join("log"), OpenHow::default())?;
     copy(&*env.disk, &file, env.disk.len(&file)?, to)
 }
 
@@ -917,12 +946,20 @@ fn copy(disk: &dyn Disk, from: &Handle, bytes: u64, dir: &str) -> Result<()> {
         done += disk.read_at(from, done as u64, &mut buffer[done..])?;
     }
     let how = OpenHow { write: true, create: Create::IfMissing, ..OpenHow::default() };
-    let file = disk.open(&Path::new(dir).join("log"), how)?;
+    let (part, whole) = (Path::new(dir).join("part"), Path::new(dir).join("log"));
+    let file = disk.open(&part, how)?;
     let mut done = 0;
     while done < buffer.len() {
-        done += disk.write_at(&file, done as u64, &[IoSlice::new(&buffer[done..])], WriteHow::default())?;
+        match disk.write_at(&file, done as u64, &[IoSlice::new(&buffer[done..])], WriteHow::default()) {
+            Err(error) if error.errno() == Some(28) => {
+                return Err(Error::NoSpace { path: part, needed_bytes: buffer.len() as u64, kept_free_bytes: 0 });
+            }
+            written => done += written?,
+        }
     }
     disk.sync(&file, SyncHow::All)?;
+    // Only a whole one has the name.
+    disk.rename(&part, &whole)?;
     Ok(disk.sync_dir(Path::new(dir))?)
 }
 

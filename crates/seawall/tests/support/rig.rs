@@ -161,6 +161,9 @@ pub(crate) struct Rig {
     /// How often rows are taken from an end of a tree, beside other operations.
     pub(crate) pops: u64,
     pub(crate) kept: bool,
+    pub(crate) newer: bool,
+    /// An interrupt is pending for the transaction that is being used.
+    pub(crate) interrupted: bool,
     /// What the outside log has, durably: these are to be committed.
     pub(crate) decided: BTreeSet<Vec<u8>>,
     /// Backups that were ended, and what they hold.
@@ -193,6 +196,9 @@ pub(crate) struct Size {
     pub(crate) bursts: u64,
     /// A seed that was kept: no write is cut in two by a crash, and no second fault is injected.
     pub(crate) kept: bool,
+    /// Whether transactions are interrupted, backups are incremental, and also taken on a disk that fills up. False leaves the seeds of before as
+    /// they were.
+    pub(crate) newer: bool,
 }
 
 /// Runs one seed. Returns what it did, and a hash of everything that was asked of the disk and answered.
@@ -240,7 +246,7 @@ impl Rig {
         let log_dir = dice.percent(25);
         let (durability, flush_interval) = (Durability::Flushed, Duration::from_millis(1));
         let names = 0;
-        let Size { rounds, steps, compactions, bursts, kept } = size;
+        let Size { rounds, steps, compactions, bursts, kept, newer } = size;
         Self {
             dice,
             mode,
@@ -267,6 +273,8 @@ impl Rig {
             bursts,
             pops: if seed >= POPS_FROM { 4 } else { 0 },
             kept,
+            newer,
+            interrupted: false,
             decided: BTreeSet::new(),
             copied: Vec::new(),
             copies: 0,
@@ -543,6 +551,10 @@ impl Rig {
         match error {
             Error::LockTimeout { .. } | Error::Deadlock { .. } if may.lock => {
                 self.tally.conflicts += 1;
+                Ok(())
+            }
+            Error::Interrupted { .. } if self.interrupted => {
+                self.tally.interrupted += 1;
                 Ok(())
             }
             Error::WriteConflict { .. } if may.conflict || live.rewritten => {

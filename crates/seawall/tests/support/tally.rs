@@ -41,8 +41,13 @@ pub(crate) struct Tally {
     pub(crate) looked: u64,
     /// Callbacks that something is durable.
     pub(crate) told: u64,
+    /// Calls that were interrupted.
+    pub(crate) interrupted: u64,
     /// Backups that were ended.
     pub(crate) backups: u64,
+    /// ... those of them that are increments, and backups that failed.
+    pub(crate) increments: u64,
+    pub(crate) failed_backups: u64,
     /// ... and restored, and compared.
     pub(crate) restored: u64,
     /// Commits of others while an index was built.
@@ -87,7 +92,10 @@ impl Tally {
         self.many += other.many;
         self.looked += other.looked;
         self.told += other.told;
+        self.interrupted += other.interrupted;
         self.backups += other.backups;
+        self.increments += other.increments;
+        self.failed_backups += other.failed_backups;
         self.restored += other.restored;
         self.index_writes += other.index_writes;
         self.shutdowns += other.shutdowns;

@@ -20,7 +20,8 @@ use crate::log::{Log, LogConfig, LogHold, LogReader};
 use crate::space::FileHold;
 use crate::txn::Engine;
 use seawall_io::{
-    AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoErrorKind, IoStats, Pace,
+    AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoError, IoErrorKind,
+    IoStats, Pace,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +29,8 @@ use std::time::Duration;
 
 /// Bytes of one read.
 const CHUNK: usize = 256 << 10;
+const ENOSPC: i32 = 28;
+const EDQUOT: i32 = 122;
 /// As many bytes a second as the disk gives.
 const UNLIMITED: f64 = f64::MAX;
 /// The longest pause after which it is looked whether the backup is still wanted.
@@ -165,6 +168,10 @@ impl LogCopy {
 
 impl Copying {
     pub(super) fn begin(of: Subject, dir: &Path, options: &BackupOptions) -> Result<Self> {
+        Self::begin_in(of, dir, options).map_err(|error| or_no_space(error, dir))
+    }
+
+    fn begin_in(of: Subject, dir: &Path, options: &BackupOptions) -> Result<Self> {
         of.goes_on()?;
         let engine = of.engine.clone();
         let pool = engine.pool();
@@ -261,6 +268,10 @@ impl Copying {
     }
 
     pub(super) fn step(&mut self, bytes_max: u64) -> Result<BackupProgress> {
+        self.copy(bytes_max).map_err(|error| or_no_space(error, &self.target.dir))
+    }
+
+    fn copy(&mut self, bytes_max: u64) -> Result<BackupProgress> {
         self.of.goes_on()?;
         self.pool().health().check()?;
         let bytes_max = bytes_max.max(2 * CHUNK as u64);
@@ -414,7 +425,12 @@ impl Copying {
         Err(refused.map_or_else(|| why.into(), Error::from))
     }
 
-    pub(super) fn end(mut self) -> Result<BackupReport> {
+    pub(super) fn end(self) -> Result<BackupReport> {
+        let dir = self.target.dir.clone();
+        self.finish().map_err(|error| or_no_space(error, &dir))
+    }
+
+    fn finish(mut self) -> Result<BackupReport> {
         self.of.goes_on()?;
         if self.next < self.pages {
             let why = format!("{} of {} pages are not copied: step until done", self.pages - self.next, self.pages);
@@ -479,6 +495,16 @@ impl Copying {
             read_again: self.read_again,
             incremental,
         })
+    }
+}
+
+/// The error, or that the file system of `dir`, which is being filled, is full.
+pub(super) fn or_no_space(error: Error, dir: &Path) -> Error {
+    match error {
+        Error::Io(IoError { kind: IoErrorKind::Os(ENOSPC | EDQUOT), path, len, .. }) if path.starts_with(dir) => {
+            Error::NoSpace { path, needed_bytes: len.unwrap_or_default(), kept_free_bytes: 0 }
+        }
+        error => error,
     }
 }
 

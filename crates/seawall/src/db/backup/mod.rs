@@ -115,7 +115,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::BadBackup`] when `dir` is not empty or `incremental_from` does not fit; [`Error::Usage`] while another backup is under way;
-    /// [`Error::Poisoned`]; [`Error::Io`].
+    /// [`Error::NoSpace`] when the file system of `dir` is full; [`Error::Poisoned`]; [`Error::Io`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -201,8 +201,8 @@ impl Backup {
     /// Copies about `bytes_max` bytes of log and pages, at most; waits as `rate` demands. More than nothing, if there is more.
     ///
     /// # Errors
-    /// [`Error::BackupTooSlow`]; [`Error::Corrupt`] for a page that is damaged on disk, and not only half-written; [`Error::Poisoned`];
-    /// [`Error::Io`]. After an error the backup is to be dropped.
+    /// [`Error::BackupTooSlow`]; [`Error::Corrupt`] for a page that is damaged on disk, and not only half-written; [`Error::NoSpace`] when the file
+    /// system of the backup is full; [`Error::Poisoned`]; [`Error::Io`]. After an error the backup is to be dropped.
     pub fn step(&mut self, bytes_max: u64) -> Result<BackupProgress> {
         self.copying.step(bytes_max)
     }

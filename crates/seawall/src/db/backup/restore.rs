@@ -6,7 +6,7 @@
 //! 3. A restored database begins a history of its own: increments on backups of the other history are refused (`copy.rs`, `fits`).
 
 use super::BLOCK;
-use super::copy::{is_zero, lengthen, log_is_whole, new_file, write_control};
+use super::copy::{is_zero, lengthen, log_is_whole, new_file, or_no_space, write_control};
 use super::manifest::{Manifest, Name, PAGES_FILE, RESTORED, Target, files_of, write_small};
 use crate::buffer::{CONTROL_FILE, DATA_FILE};
 use crate::db::database::Database;
@@ -64,6 +64,11 @@ impl Database {
     /// # Errors
     /// As [`Database::restore`].
     pub fn restore_in(env: &Env, from: &[impl AsRef<Path>], to: impl AsRef<Path>) -> Result<Restored> {
+        let to = to.as_ref();
+        Self::restore_from(env, from, to).map_err(|error| or_no_space(error, to))
+    }
+
+    fn restore_from(env: &Env, from: &[impl AsRef<Path>], to: &Path) -> Result<Restored> {
         let disk = &env.disk;
         let mut chain: Vec<(PathBuf, Manifest)> = Vec::new();
         for dir in from {
@@ -90,14 +95,14 @@ impl Database {
             return Err(Error::Usage("nothing to restore from: name a backup".into()));
         };
         let block = read_control(&**disk, last_dir, last)?;
-        let target = Target::begin(&**disk, to.as_ref())?;
+        let target = Target::begin(&**disk, to)?;
         let restoring = Restoring { env, to: &target.dir, stats: Arc::new(IoStats::new()) };
         let pages = restoring.pages(&chain, last)?;
         restoring.log(last_dir, last, &block)?;
         write_control(disk, &target.dir, &restoring.stats, &block)?;
         // Every restore is another: named by what it is made of, when and to where, and by the seed, which is drawn at random but for tests.
         let (when, seed) = (env.clock.now().as_nanos().to_le_bytes(), env.seed.to_le_bytes());
-        let own = Name::of(&[&last.name.0, &seed, &when, to.as_ref().as_os_str().as_encoded_bytes()]);
+        let own = Name::of(&[&last.name.0, &seed, &when, to.as_os_str().as_encoded_bytes()]);
         let text = format!("restored from backup {} at {}, as {own}\n", last.name, last.end);
         write_small(&**disk, &target.dir.join(RESTORED), text.as_bytes())?;
         target.finish(&**disk)?;

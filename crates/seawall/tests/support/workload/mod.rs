@@ -120,6 +120,7 @@ impl Rig {
             InsertMany,
             Look,
             Walk,
+            Interrupt,
         }
         let open = live.txs.len();
         if live.trees.is_empty() && open == 0 {
@@ -156,6 +157,7 @@ impl Rig {
             (if self.kept { 0 } else { 2 }, Do::InsertMany),
             (if self.kept { 0 } else { 3 }, Do::Look),
             (if self.kept { 0 } else { 5 }, Do::Walk),
+            (if self.newer { 3 } else { 0 }, Do::Interrupt),
         ];
         let action = self.dice.weighted(&choices);
         let at = if open == 0 { 0 } else { self.dice.index(open) };
@@ -201,7 +203,8 @@ impl Rig {
             | Do::LockingGet
             | Do::InsertMany
             | Do::Look
-            | Do::Walk => {
+            | Do::Walk
+            | Do::Interrupt => {
                 let Some(uid) = self.some_tree(live, at) else { return self.make_tree(live) };
                 match action {
                     Do::Write => self.write(live, at, uid),
@@ -223,6 +226,7 @@ impl Rig {
                     // What a serializable one comes to it locks: scans have that.
                     Do::Walk if live.txs[at].serializable() => self.scan(live, at, uid),
                     Do::Walk => self.walk(live, at, uid),
+                    Do::Interrupt => self.interrupt(live, at, uid),
                     Do::Scan => self.scan(live, at, uid),
                     _ => self.locking_get(live, at, uid),
                 }

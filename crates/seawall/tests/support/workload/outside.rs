@@ -5,11 +5,13 @@
 //! 2. A commit in order promises nothing by itself. What was flushed behind it, or told to be durable, is promised.
 //! 3. The process can die between any two steps of this, as in every operation of the disk.
 //! 4. A backup holds what was committed and prepared when its end was asked for, whatever happens afterwards; so does what is restored from it.
+//! 5. Where a backup fails, as on a disk that fills up, the database goes on, and nothing can be restored; but if only its end failed it may be whole.
 
 use super::*;
 use crate::api::{Env, Options, Transaction};
 use crate::support::doomed::DiskClock;
 use crate::support::model::State;
+use seawall_io::Disk as _;
 use std::sync::Arc;
 
 /// A transaction that was prepared and is still open.
@@ -31,12 +33,14 @@ impl InPlace {
 
 /// A backup that was ended.
 pub(crate) struct Copied {
-    dir: String,
+    /// The full one, and the increments up to this.
+    chain: Vec<String>,
     holds: State,
     /// So many times it was restored.
     restored: u64,
 }
 
+const ENOENT: i32 = 2;
 /// Backups of one seed.
 const COPIES_MAX: u64 = 2;
 
@@ -224,16 +228,21 @@ impl Rig {
 
     /// A disk that lies may lie to the backup, and is named by it: that is `tests/backup.rs`.
     pub(super) fn may_copy(&self, live: &Live) -> bool {
-        !self.kept && !live.copies && self.copies < COPIES_MAX && !self.full && !self.mode.is_illegal()
+        let room = self.newer || !self.full;
+        !self.kept && !live.copies && self.copies < COPIES_MAX && room && !self.mode.is_illegal()
     }
 
     pub(super) fn backup(&mut self, live: &mut Live) -> Step {
         self.copies += 1;
         let dir = format!("/backup-{}", self.copies);
-        self.say(|| format!("backup to {dir} begins"));
-        let mut backup = match crate::api::backup_begin(&live.db, &dir) {
+        let incremental = self.newer && !self.copied.is_empty() && self.dice.percent(60);
+        let mut chain = if incremental { self.copied[self.copied.len() - 1].chain.clone() } else { Vec::new() };
+        self.say(|| format!("backup to {dir} on {chain:?} begins"));
+        let begun = crate::api::backup_begin(&live.db, &dir, chain.last().map(String::as_str));
+        chain.push(dir);
+        let mut backup = match begun {
             Ok(backup) => backup,
-            Err(error) => return self.explained(live, Some(error), May::default()),
+            Err(error) => return self.no_backup(live, &chain, error, None),
         };
         live.copies = true;
         loop {
@@ -247,22 +256,56 @@ impl Rig {
                 Ok(false) => {}
                 Err(error) => {
                     live.copies = false;
-                    return self.explained(live, Some(error), May::default());
+                    drop(backup);
+                    return self.no_backup(live, &chain, error, None);
                 }
             }
         }
         live.copies = false;
         let (seq, holds) = (self.model.seq(), self.model.state(self.model.seq()));
         let ended = crate::api::backup_end(backup);
-        self.say(|| format!("backup to {dir} ends with {seq} events: {:?}", ended.is_ok()));
+        self.say(|| format!("backup to {chain:?} ends with {seq} events: {:?}", ended.is_ok()));
         if let Err(error) = ended {
-            return self.explained(live, Some(error), May::default());
+            return self.no_backup(live, &chain, error, Some(holds));
         }
         self.model.durable(seq);
         self.tally.backups += 1;
-        self.copied.push(Copied { dir, holds, restored: 0 });
+        self.tally.increments += u64::from(incremental);
+        self.copied.push(Copied { chain, holds, restored: 0 });
         self.alive(live)?;
         if self.dice.percent(50) { self.restore(live, self.copied.len() - 1) } else { Ok(()) }
+    }
+
+    /// After a backup that failed (5). `holds`: what it holds if it is whole all the same.
+    fn no_backup(&mut self, live: &mut Live, chain: &[String], error: Error, holds: Option<State>) -> Step {
+        self.tally.failed_backups += 1;
+        self.explained(live, Some(error), May::default())?;
+        if !self.newer {
+            return Ok(());
+        }
+        let dir = chain.last().expect("it has a name");
+        let to = format!("{dir}-failed");
+        let env = self.restoring(live);
+        match (crate::api::restore(&env, chain, &to), holds) {
+            (Ok(()), None) => return fail(format!("{dir} is restored, and has no end")),
+            (Ok(()), Some(holds)) => self.compare(live, env, chain, &to, &holds)?,
+            (Err(Error::UnfinishedBackup { .. } | Error::BadBackup { .. }), _) => {}
+            (Err(Error::Io(error)), _) if error.errno() == Some(ENOENT) => {}
+            (Err(error), _) => self.explained(live, Some(error), May::default())?,
+        }
+        self.remove(live, &to)?;
+        self.remove(live, dir)
+    }
+
+    /// Removes the files of a directory, which no process has open.
+    fn remove(&mut self, live: &Live, dir: &str) -> Step {
+        for path in live.process.list(dir.as_ref()).unwrap_or_default() {
+            if live.process.remove(&path).is_err() {
+                // The disk refuses it, or the process is dead: it stays.
+                break;
+            }
+        }
+        self.alive(live)
     }
 
     /// After an opening: what was ended before is there, and holds what it held.
@@ -277,17 +320,37 @@ impl Rig {
 
     fn restore(&mut self, live: &Live, at: usize) -> Step {
         self.copied[at].restored += 1;
-        let Copied { ref dir, restored, .. } = self.copied[at];
-        let (from, to) = (dir.clone(), format!("{dir}-restored-{restored}"));
-        self.say(|| format!("restore {from} to {to}"));
-        let env = Env {
+        let Copied { ref chain, restored, .. } = self.copied[at];
+        let chain = chain.clone();
+        let to = format!("{}-restored-{restored}", chain[chain.len() - 1]);
+        self.say(|| format!("restore {chain:?} to {to}"));
+        let env = self.restoring(live);
+        match crate::api::restore(&env, &chain, &to) {
+            // The disk has no room for another database.
+            Err(error @ Error::NoSpace { .. }) if self.full => self.explained(live, Some(error), May::default())?,
+            answer => {
+                self.answer(live, answer, May::default())?;
+                let holds = std::mem::take(&mut self.copied[at].holds);
+                let same = self.compare(live, env, &chain, &to, &holds);
+                self.copied[at].holds = holds;
+                same?;
+                self.tally.restored += 1;
+            }
+        }
+        if self.full { self.remove(live, &to) } else { Ok(()) }
+    }
+
+    fn restoring(&mut self, live: &Live) -> Env {
+        Env {
             disk: live.process.clone(),
             clock: Arc::new(DiskClock(self.sim.clone())),
             seed: self.dice.next(),
             background: crate::api::Background::Steps,
-        };
-        let answer = crate::api::restore(&env, &from, &to);
-        self.answer(live, answer, May::default())?;
+        }
+    }
+
+    /// Opens what was restored to `to`: it must hold exactly this.
+    fn compare(&mut self, live: &Live, env: Env, chain: &[String], to: &str, holds: &State) -> Step {
         let mut options: Options = self.base.clone();
         for (name, value) in &self.fixed {
             options.set(name, value).expect("they were good for the source");
@@ -295,8 +358,13 @@ impl Rig {
         for (name, value) in [("pool_size", "1M"), ("log_capacity", "2M"), ("log_buffer_size", "1M")] {
             options.set(name, value).expect("they are in range");
         }
-        let opened = crate::api::Database::open_in(env, &to, options);
-        let db = self.answer(live, opened, May::default())?;
+        let opened = crate::api::Database::open_in(env, to, options);
+        let db = match opened {
+            Err(error @ Error::NoSpace { .. }) if self.full => {
+                return self.explained(live, Some(error), May::default());
+            }
+            opened => self.answer(live, opened, May::default())?,
+        };
         let mut copy = Live {
             process: live.process.clone(),
             txs: Vec::new(),
@@ -311,14 +379,12 @@ impl Rig {
             db,
         };
         let found = self.read_all(&mut copy)?;
-        let holds = &self.copied[at].holds;
         if found != *holds {
-            return fail(format!("{from} restores to something else: {}", holds.differences(&found, 12).join("\n  ")));
+            let differences = holds.differences(&found, 12).join("\n  ");
+            return fail(format!("{chain:?} restore to something else: {differences}"));
         }
         self.check(&copy)?;
         let closed = copy.db.close();
-        self.explained(live, closed.err(), May::default())?;
-        self.tally.restored += 1;
-        Ok(())
+        self.explained(live, closed.err(), May::default())
     }
 }

@@ -312,6 +312,9 @@ impl Rig {
         if let Some(wrong) = wrong {
             return fail(wrong);
         }
+        if self.interrupted && last.is_some() {
+            return fail("a scan goes on although it is interrupted");
+        }
         if serializable {
             let (from, to) = match (exhausted, last) {
                 (true, _) | (_, None) => (from, to),

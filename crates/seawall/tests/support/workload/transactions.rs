@@ -202,6 +202,50 @@ impl Rig {
     }
 
     /// After an error that left the transaction as it was: roll back, or go on.
+    /// Goes on with the transaction while an interrupt is pending: a call succeeds, or is interrupted and has changed nothing.
+    pub(super) fn interrupt(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
+        let number = live.txs[at].number;
+        // A read that is interrupted may have taken the snapshot, or not.
+        let taken = live.txs[at].tx.as_ref().expect("it is open").take_snapshot();
+        if taken.is_err() {
+            return self.explained(live, taken.err(), May::default());
+        }
+        let now = self.model.seq();
+        live.txs[at].reads(now);
+        self.say(|| format!("T{number} is interrupted"));
+        let pending = crate::api::Interrupt::of(live.txs[at].tx.as_ref().expect("it is open"));
+        pending.raise();
+        self.interrupted = true;
+        let mut done = Ok(());
+        for _ in 0..self.dice.log_uniform(4) {
+            // It may have ended, and stand elsewhere.
+            let Some(at) = live.txs.iter().position(|open| open.number == number) else { break };
+            done = match self.dice.below(11) {
+                0..3 => self.write(live, at, uid),
+                3 => self.insert_many(live, at, uid),
+                4 => self.delete_range(live, at, uid),
+                5 => self.get(live, at, uid),
+                6 | 7 => self.scan(live, at, uid),
+                8 => self.locking_get(live, at, uid),
+                9 => self.savepoint(live, at),
+                _ => self.roll_back_to(live, at),
+            };
+            if done.is_err() {
+                break;
+            }
+        }
+        if let Some(at) = live.txs.iter().position(|open| open.number == number).filter(|_| done.is_ok()) {
+            done = match self.dice.below(10) {
+                0 => self.commit(live, at),
+                1 => self.roll_back(live, at),
+                _ => Ok(()),
+            };
+        }
+        self.interrupted = false;
+        pending.clear();
+        done
+    }
+
     pub(super) fn after_refusal(&mut self, live: &mut Live, at: usize) -> Step {
         if self.dice.percent(40) { self.roll_back(live, at) } else { Ok(()) }
     }
