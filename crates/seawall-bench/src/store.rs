@@ -5,7 +5,7 @@
 //! through [`Tx`], a transaction over several tables.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use seawall::Durability;
@@ -98,6 +98,15 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Those of the store.
     fn settle(&self) -> Result<()>;
+
+    /// Copies it into `to`, a new directory, while it is worked on, with the store's defaults; `go_on` is told how many bytes were read since it was
+    /// last called, and false ends the copy.
+    ///
+    /// # Errors
+    /// Those of the store; [`Error::Unsupported`].
+    fn back_up(&self, _to: &Path, _go_on: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+        Err(Error::Unsupported { store: "this store", what: "backups" })
+    }
 
     /// Closes it. What was acknowledged is durable afterwards.
     ///

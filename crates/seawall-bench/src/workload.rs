@@ -37,6 +37,8 @@ pub enum Workload {
     ReadModifyWrite,
     /// One small durable transaction at a time.
     Commit,
+    /// The same while backups are taken, one after the other.
+    CommitBesideBackup,
     /// Reads and updates, half and half, of keys by Zipf's law.
     Mixed,
     /// Reads [`SHORT_RANGE`] rows from a key on, uniformly at random.
@@ -45,7 +47,7 @@ pub enum Workload {
 
 impl Workload {
     /// All, in the order of the documentation.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::LoadSequential,
         Self::LoadRandom,
         Self::PointRead,
@@ -53,6 +55,7 @@ impl Workload {
         Self::Update,
         Self::ReadModifyWrite,
         Self::Commit,
+        Self::CommitBesideBackup,
         Self::Mixed,
         Self::ShortRange,
     ];
@@ -68,6 +71,7 @@ impl Workload {
             Self::Update => "update",
             Self::ReadModifyWrite => "read-modify-write",
             Self::Commit => "commit",
+            Self::CommitBesideBackup => "commit-beside-backup",
             Self::Mixed => "mixed",
             Self::ShortRange => "short-range",
         }
@@ -82,7 +86,7 @@ impl Workload {
     /// Bytes of a value when nothing is said: small for what is about the transaction, not the data.
     #[must_use]
     pub fn default_value_size(self) -> u64 {
-        if self == Self::Commit { 100 } else { 400 }
+        if matches!(self, Self::Commit | Self::CommitBesideBackup) { 100 } else { 400 }
     }
 }
 

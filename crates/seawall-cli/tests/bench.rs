@@ -22,7 +22,16 @@ fn work() -> tempfile::TempDir {
 #[test]
 fn each_workload_gives_a_whole_result_and_leaves_nothing() {
     let dir = work();
-    for workload in ["load-sequential", "load-random", "point-read", "update", "read-modify-write", "commit", "mixed"] {
+    for workload in [
+        "load-sequential",
+        "load-random",
+        "point-read",
+        "update",
+        "read-modify-write",
+        "commit",
+        "commit-beside-backup",
+        "mixed",
+    ] {
         let result = kv(dir.path(), &["--workload", workload, "--threads", "2", "--json"]).exits(0).json();
         assert_eq!((result["workload"].as_str(), result["store"].as_str()), (Some(workload), Some("seawall")));
         let ops = result["ops"].as_u64().unwrap();

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub const GOALS: &str = include_str!("../../goals.toml");
 
 /// Workloads of `bench kv`.
-const WORKLOADS: [&str; 9] = [
+const WORKLOADS: [&str; 10] = [
     "load-sequential",
     "load-random",
     "point-read",
@@ -22,6 +22,7 @@ const WORKLOADS: [&str; 9] = [
     "update",
     "read-modify-write",
     "commit",
+    "commit-beside-backup",
     "mixed",
     "short-range",
 ];

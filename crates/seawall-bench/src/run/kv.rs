@@ -22,6 +22,7 @@ use crate::workload::{KEY_BYTES, Keys, Permutation, SHORT_RANGE, Values, Workloa
 use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use seawall_lab::run::Progress;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -185,7 +186,13 @@ impl KvRun {
         }
         let machine = machine(place.dir());
         let mut observer = Observer::new(place.dir());
-        let mut driven = self.drive(&*store, &mut observer, progress, stop);
+        let mut beside = Beside::default();
+        let mut driven = if self.workload == Workload::CommitBesideBackup {
+            let to = place.dir().join("backup");
+            beside.drive(&*store, &to, || self.drive(&*store, &mut observer, progress, stop))
+        } else {
+            self.drive(&*store, &mut observer, progress, stop)
+        };
         let mut settled = Duration::ZERO;
         if self.workload.loads() && driven.error.is_none() && !driven.interrupted {
             progress.begin("settling", 1);
@@ -196,6 +203,10 @@ impl KvRun {
         }
         let mut result = self.cell.result(&driven, &store.about(), machine, load.clone());
         result.extra.insert("data_bytes".into(), self.data_bytes().into());
+        if self.workload == Workload::CommitBesideBackup {
+            result.extra.insert("backups".into(), beside.backups.into());
+            result.extra.insert("backup_bytes".into(), beside.bytes.into());
+        }
         if self.workload.loads() {
             result.extra.insert("settle_seconds".into(), settled.as_secs_f64().into());
         }
@@ -279,6 +290,55 @@ impl KvRun {
             let mut session = store.session()?;
             Ok(move || client.operation(&mut *session))
         })
+    }
+}
+
+/// Backups that are taken beside a workload.
+#[derive(Debug, Default)]
+struct Beside {
+    backups: u64,
+    bytes: u64,
+}
+
+impl Beside {
+    /// Runs `work` while backups of `store` are taken into `to`, one after the other. A run in which none read anything has measured nothing.
+    fn drive(&mut self, store: &dyn Store, to: &Path, work: impl FnOnce() -> Driven) -> Driven {
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let backups = scope.spawn(|| self.back_up(store, to, &ended));
+            let mut driven = work();
+            ended.store(true, Ordering::SeqCst);
+            let done =
+                backups.join().unwrap_or_else(|_| Err(Error::failed(BENCH, "the thread that took backups panicked")));
+            let done = done.and_then(|bytes| {
+                if bytes > 0 {
+                    Ok(())
+                } else {
+                    Err(Error::failed(BENCH, "no backup was taken meanwhile: give it more time"))
+                }
+            });
+            driven.error = driven.error.or(done.err());
+            driven
+        })
+    }
+
+    fn back_up(&mut self, store: &dyn Store, to: &Path, ended: &AtomicBool) -> Result<u64> {
+        let removed = || match std::fs::remove_dir_all(to) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::failed(BENCH, format!("cannot remove {}: {e}", to.display())))
+            }
+            _ => Ok(()),
+        };
+        removed()?;
+        while !ended.load(Ordering::SeqCst) {
+            store.back_up(to, &mut |bytes| {
+                self.bytes += bytes;
+                !ended.load(Ordering::SeqCst)
+            })?;
+            self.backups += u64::from(!ended.load(Ordering::SeqCst));
+            removed()?;
+        }
+        Ok(self.bytes)
     }
 }
 

@@ -3,9 +3,11 @@
 use crate::slow_disk::SlowDisk;
 use crate::store::{About, Durability, Error, Result, Session, Settings, Store, Tx, Visit};
 use seawall::{
-    Cursor, CursorOptions, Database, Env, Isolation, OnConflict, Options, OwnedCursor, Seek, Transaction, Tree,
-    TxOptions,
+    BackupOptions, Cursor, CursorOptions, Database, Env, Isolation, OnConflict, Options, OwnedCursor, Seek,
+    Transaction, Tree, TxOptions,
 };
+use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 const NAME: &str = "seawall";
@@ -99,6 +101,16 @@ impl Store for Seawall {
 
     fn settle(&self) -> Result<()> {
         Ok(self.db.checkpoint()?)
+    }
+
+    fn back_up(&self, to: &Path, go_on: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+        let (page_bytes, mut told) = (self.db.options().page_size(), 0);
+        self.db.backup_to_with(to, &BackupOptions::default(), |progress| {
+            let read = progress.pages_read * page_bytes + progress.log_bytes;
+            let more = read - std::mem::replace(&mut told, read);
+            if go_on(more) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(())
     }
 
     fn close(self: Box<Self>) -> Result<()> {

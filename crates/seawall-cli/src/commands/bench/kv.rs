@@ -12,13 +12,13 @@ use std::sync::atomic::AtomicBool;
     seawall bench kv --workload commit --threads 16 --duration 30s\n  \
     seawall bench kv --workload update --keys 10M --pool 256M --dir /srv/bench --reuse --json")]
 pub(crate) struct KvArgs {
-    /// load-sequential, load-random, point-read, point-read-cold, update, read-modify-write, commit or mixed
+    /// load-sequential, load-random, point-read, point-read-cold, update, read-modify-write, commit, commit-beside-backup, mixed or short-range
     #[arg(long, value_name = "NAME", value_parser = workload)]
     workload: Workload,
     /// Keys in the store; K and M stand for 1,000 and 1,000,000
     #[arg(long, value_name = "N", default_value = "1M", value_parser = count)]
     keys: u64,
-    /// Bytes of a value; 400 unless given, and 100 for commit
+    /// Bytes of a value; 400 unless given, and 100 for both kinds of commit
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     value_size: Option<u64>,
     /// Fold the changes of up to N threads into one transaction, as an application could
