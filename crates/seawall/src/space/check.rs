@@ -1,9 +1,10 @@
-//! Looking for pages that are owned and not reachable, or the other way round.
+//! A search for pages that are owned and not reachable, or reachable and not owned.
 //!
-//! 1. A check begins with the owners of all pages. Each layer reports every page it reaches; what is left over in the
-//!    end is lost.
-//! 2. Everything found is collected: the first finding ends nothing.
-//! 3. It wants a quiet database: no owner may change meanwhile. It holds one bit for each page, and reads each owner from its map.
+//! 1. A check begins with the owners of all pages. Each layer reports every page it reaches; an owned page
+//!    that no layer reached is lost.
+//! 2. Every finding is collected: the check continues after each.
+//! 3. It needs a quiet database: no owner may change meanwhile. It holds one bit for each page, and reads
+//!    each owner from its map.
 
 use super::Space;
 use super::header::{self, Field};
@@ -12,12 +13,12 @@ use crate::error::{Error, Result};
 use crate::format::{PageId, TreeId};
 use std::fmt;
 
-/// Something that is wrong.
+/// An inconsistency that a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Where.
+    /// The page.
     pub page: PageId,
-    /// What.
+    /// The inconsistency.
     pub what: String,
 }
 
@@ -27,22 +28,22 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A check of the whole database under way.
+/// A running check of the whole database.
 #[derive(Debug)]
 pub struct Check<'s> {
     space: &'s Space,
-    /// Those that the file had when it began: of the others only what is referred to is looked at.
+    /// The pages of the file when the check began. A later page is checked only if something refers to it.
     pages: u32,
     /// A bit for each page that something refers to.
     reached: Vec<u64>,
     findings: Vec<Finding>,
-    /// Groups whose maps could not be read, each a finding: nothing is said of their pages.
+    /// Groups whose maps could not be read, each a finding: their pages are not checked.
     unread: Vec<u32>,
-    /// The owners of a group's pages, the latest that were asked for; none when the map cannot be read.
+    /// The owners of the pages of the last group that was read; empty if its map cannot be read.
     owners: (u32, Vec<TreeId>),
 }
 
-/// Where a page's bit is: the word, and the bit in it.
+/// The position of a page's bit: the word, and the bit in it.
 fn place(page: PageId) -> (usize, u64) {
     (page.0 as usize / 64, 1 << (page.0 % 64))
 }
@@ -54,18 +55,18 @@ impl Check<'_> {
         &self.findings
     }
 
-    /// Notes what is wrong.
+    /// Adds a finding.
     pub fn find(&mut self, page: PageId, what: impl Into<String>) {
         self.findings.push(Finding { page, what: what.into() });
     }
 
-    /// Notes an error of reading as a finding.
+    /// Adds a read error as a finding.
     pub fn fail(&mut self, page: PageId, error: &Error) {
         self.find(page, error.to_string());
     }
 
-    /// `tree` uses `page`. Whether that is so far in order: if not, following the page any further makes no sense (and
-    /// may never end).
+    /// Reports that `tree` uses `page`. Returns whether that is consistent so far: if not, following the page
+    /// further makes no sense (and may never end).
     pub fn reach(&mut self, page: PageId, tree: TreeId) -> bool {
         if page.0 >= self.space.pages() {
             self.find(page, format!("tree {tree} refers to it, but the file ends before"));
@@ -78,7 +79,7 @@ impl Check<'_> {
         }
         let again = self.reached[word] & bit != 0;
         self.reached[word] |= bit;
-        // Of a page whose map cannot be read nothing is known: the map is a finding by itself.
+        // The owner of a page whose map cannot be read is unknown: the map has its own finding.
         let what = match self.owner(page) {
             _ if again => format!("tree {tree} refers to it, and something referred to it before"),
             Some(was) if was == tree => return true,
@@ -96,7 +97,7 @@ impl Check<'_> {
         self.owners.1.get(shape.index_of(page) as usize).copied()
     }
 
-    /// Reads the owners of a group; none, and a finding, when that cannot be done.
+    /// Reads the owners of a group. If that fails, adds a finding and leaves them empty.
     fn read(&mut self, group: u32) {
         if self.owners.0 == group {
             return;
@@ -113,7 +114,8 @@ impl Check<'_> {
         }
     }
 
-    /// Ends it: what is owned and was not reached is lost. `dropped` are the trees whose pages are still to be freed.
+    /// Ends the check: a page that is owned and was not reached is lost. `dropped` are the trees whose pages
+    /// are still to be freed.
     #[must_use]
     pub fn finish(mut self, dropped: &[TreeId]) -> Vec<Finding> {
         for group in 0..self.space.shape.groups(self.pages) {
@@ -133,10 +135,11 @@ impl Check<'_> {
 }
 
 impl Space {
-    /// Begins a check: reads the header page and all maps, and looks at them.
+    /// Begins a check: reads and verifies the header page and all maps.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Corrupt`] when the header page cannot be read. A map that cannot be is a finding.
+    /// [`Error::Io`], [`Error::Corrupt`] if the header page cannot be read. A map that cannot be read is a
+    /// finding.
     pub fn check(&self) -> Result<Check<'_>> {
         let next_tree = self.pool.retry(|| {
             let header = self.pool.shared(header::PAGE)?;
@@ -152,7 +155,7 @@ impl Space {
             unread: Vec::new(),
             owners: (u32::MAX, Vec::new()),
         };
-        // The index must know all maps; and while pages are set aside it need not agree with them.
+        // The index must know all maps; while pages are set aside it need not agree with them.
         let known = self.learn_all().is_ok() && self.index.lock().aside() == 0;
         let mut compared = known.then(Comparison::default);
         let (per_extent, per_group) = (self.shape.extent_pages, self.shape.group_pages / self.shape.extent_pages);

@@ -1,12 +1,12 @@
-//! Giving pages back.
+//! Freeing pages.
 //!
-//! 1. The owner is cleared in the mini-transaction that makes the page unreachable: a crash neither loses it nor frees
-//!    it early.
-//! 2. The index learns of it at once, while the map is still latched: whoever reserves the page has to wait for the
-//!    map.
-//! 3. A dropped tree whose pages cannot be read is freed by what the maps say, a bounded piece at a time. No cursor is on
-//!    disk: after a crash the sweep begins anew and finds what is left. Other trees are freed by what they name
-//!    (`btree/dismantle.rs`).
+//! 1. The owner is cleared in the mini-transaction that makes the page unreachable: a crash neither loses it
+//!    nor frees it early.
+//! 2. The index is updated at once, while the map is still latched: a thread that reserves the page has to
+//!    wait for the map.
+//! 3. A dropped tree whose pages cannot be read is freed by the owners in the maps, a bounded number of pages
+//!    at a time. No cursor is on disk: after a crash the sweep begins anew and finds what is left. Other
+//!    trees are freed by following their pages (`btree/dismantle.rs`).
 
 use super::Space;
 use super::map::{self, MarkFreed, SetOwner};
@@ -18,12 +18,13 @@ use std::sync::atomic::Ordering;
 /// Most maps that one step of a sweep reads.
 const SWEPT_GROUPS_MAX: u32 = 64;
 
-/// Most pages that one mini-transaction of a sweep gives back.
+/// Most pages that one mini-transaction of a sweep frees.
 const SWEPT_AT_ONCE_MAX: usize = 2048;
 
 impl Space {
-    /// Latches what [`Space::free`] and [`Space::free_many`] need for these pages: afterwards they do not stop in this
-    /// mini-transaction, so it may change other pages before. After all other latches.
+    /// Latches what [`Space::free`] and [`Space::free_many`] need for these pages: afterwards they do not
+    /// stop in this mini-transaction, so it may change other pages before it calls them. After all other
+    /// latches.
     ///
     /// # Errors
     /// [`Stop::Load`]; nothing is changed.
@@ -31,9 +32,9 @@ impl Space {
         self.latch_maps(mtr, pages.iter().copied())
     }
 
-    /// Frees a page latched by `mtr`: makes it [`crate::format::page::PageKind::Freed`], latches the space map (after
-    /// all other latches), logs the owner. Nobody can be given the page before this mini-transaction has let go of the
-    /// map.
+    /// Frees a page latched by `mtr`: makes it [`crate::format::page::PageKind::Freed`], latches the space
+    /// map (after all other latches), logs the owner. The page cannot be allocated again before this
+    /// mini-transaction has released the map.
     ///
     /// # Errors
     /// [`Stop::Load`], or [`Error::Corrupt`] when the page has no owner; nothing is changed then.
@@ -45,8 +46,8 @@ impl Space {
         Ok(())
     }
 
-    /// Frees pages of `tree` by number alone: nothing is read or written of the pages themselves, which nobody refers
-    /// to any more. At most 2048 at once, in any order.
+    /// Frees pages of `tree` by number alone. The pages themselves, which nothing refers to any more, are
+    /// neither read nor written. At most 2048 at once, in any order.
     ///
     /// # Errors
     /// [`Stop::Load`], or [`Error::Corrupt`] when one of them is not the tree's; nothing is changed then.
@@ -61,15 +62,16 @@ impl Space {
         self.disown(mtr, &sorted, Some(tree))
     }
 
-    /// Changes whenever pages are freed that keep what is on them. To a page whose latch the caller of [`Space::free_many`] had, that happened if this
-    /// differs between two latches of the page.
+    /// A count that grows whenever pages are freed without a change of their contents. If it is the same at
+    /// two latches of a page, then the page was not freed so in between by a caller of [`Space::free_many`]
+    /// that held the page's latch.
     #[inline]
     #[must_use]
     pub fn freed_by_number(&self) -> u64 {
         self.freed_by_number.load(Ordering::Acquire)
     }
 
-    /// Clears the owners of sorted pages, whose maps are latched. Checks all before it changes one.
+    /// Clears the owners of sorted pages, whose maps are latched. Checks all pages before the first change.
     fn disown(&self, mtr: &mut Mtr<'_>, pages: &[PageId], expected: Option<TreeId>) -> Result<(), Stop> {
         let mut owners = Vec::with_capacity(pages.len());
         for (i, &page) in pages.iter().enumerate() {
@@ -103,9 +105,9 @@ impl Space {
         Ok(())
     }
 
-    /// Frees up to `upto` pages that a damaged tree still owns but `spare`, in one mini-transaction of its own, and says
-    /// whether none is left. The pages are found by their owner, so it may be called again after a crash, or for a tree
-    /// that has nothing. Looks at a bounded number of maps. No latch may be held.
+    /// Frees up to `upto` pages that a damaged tree still owns, except `spare`, in one mini-transaction of
+    /// its own. Returns whether none is left. Finds the pages by their owner, so it can be called again after
+    /// a crash, or for a tree without pages. Reads a bounded number of maps. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`], [`Error::Poisoned`]; what was freed stays freed.
@@ -135,7 +137,7 @@ impl Space {
             self.sweeps.lock().insert(tree, group);
             return Ok(false);
         }
-        // A tree that is dropped takes no more pages, so none has come up behind the sweep.
+        // A dropped tree takes no more pages, so the groups already swept have none.
         self.sweeps.lock().remove(&tree);
         Ok(true)
     }

@@ -1,10 +1,12 @@
 //! Growth of the data file.
 //!
-//! 1. The file grows first, durably; then the header and the maps of new groups are logged; then the index knows. A
-//!    failure or a crash in between leaves a longer file and nothing else: the next growth finds it long enough.
-//! 2. Whoever finds room waits for nobody: growth is a role, and whoever needs it second finds what the first made. No
-//!    mutex is held while the file grows.
-//! 3. What is predicted depends on how many pages went since the last step, not on a clock: a run can be replayed.
+//! 1. The file grows first, durably; then the header and the maps of new groups are logged; then the index is
+//!    extended. A failure or a crash in between only leaves a longer file: the next growth finds it long
+//!    enough.
+//! 2. A thread that finds room does not wait. Growth is a role: a thread that takes the role second finds the
+//!    pages that the first one added. No mutex is held while the file grows.
+//! 3. The prediction depends on the number of pages used since the last step, not on a clock: a run can be
+//!    replayed.
 
 use super::Space;
 use super::header::{self, Field, InitHeader, SetHeaderField};
@@ -14,13 +16,13 @@ use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Most bytes of one step of growth, unless set otherwise.
+/// The default for the most bytes of one step of growth.
 pub(super) const GROW_BYTES_MAX: u64 = 64 << 20;
 
-/// What is made ahead is at most one page in so many of the file,
+/// Growth ahead of need is at most one page in this many of the file,
 const GROW_ONE_IN: u32 = 64;
 
-/// but at least so many bytes, if so much is used up.
+/// or this many bytes if that is more.
 const GROW_BYTES_MIN: u64 = 4 << 20;
 
 /// Groups that one mini-transaction adds.
@@ -29,17 +31,17 @@ const GROUPS_AT_ONCE: u32 = 4;
 /// Steps of background work for which pages are kept ready.
 const STEPS_AHEAD: u64 = 4;
 
-/// What growth has seen.
+/// The history of page use.
 #[derive(Debug, Default)]
 pub(super) struct Growth {
     /// Pages in use at the last step.
     used: Option<u64>,
-    /// Pages that a step's time uses up, on average of late.
+    /// Pages that are used up between two steps, a recent average.
     rate: u64,
 }
 
 impl Growth {
-    /// Learns from the pages in use now; returns how many to expect within a step's time.
+    /// Learns from the pages in use now. Returns how many to expect until the next step.
     fn expect(&mut self, used: u64) -> u64 {
         let went = used.saturating_sub(self.used.replace(used).unwrap_or(used));
         // A burst counts at once, a lull only gradually.
@@ -49,14 +51,14 @@ impl Growth {
 }
 
 impl Space {
-    /// Sets how far one step grows the file ahead of need, bytes; rounded up to an extent.
+    /// Sets the most bytes by which one step grows the file ahead of need; rounded up to an extent.
     pub fn set_grow_step(&self, bytes_max: u64) {
         let pages = self.shape.whole_extents((bytes_max / self.pool.page_bytes() as u64).max(1));
         self.grow_pages_max.store(pages.unwrap_or(u32::MAX), Relaxed);
     }
 
-    /// One step of background work: reads some of the maps that are unread; when there are none, grows the file when what is free will not
-    /// last for some steps more. Whether it did anything. No latch may be held.
+    /// One step of background work: reads some unread maps or, if there are none, grows the file when the
+    /// free pages will not last for the next steps. Returns whether it did anything. No latch may be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`]; nothing is changed then.
@@ -73,7 +75,7 @@ impl Space {
         let (ahead, extent) =
             (ahead.min(u64::from(self.step_pages_max(self.pages()))), u64::from(self.shape.extent_pages));
         let short = (self.kept_for_rollback() + extent + ahead).saturating_sub(free);
-        // Pages of extents that trees have already are of no use to the tree that needs an extent next.
+        // A tree that needs an extent next cannot use the free pages in extents of other trees.
         let short = short.max(ahead.saturating_sub(open_to_all));
         if short == 0 {
             return Ok(false);
@@ -82,20 +84,21 @@ impl Space {
         Ok(true)
     }
 
-    /// The most pages of a step of growth of a file of `pages` that was not asked for: a small file does not grow by half at once.
+    /// The most pages that a file of `pages` grows by ahead of need: a small file does not grow by half at
+    /// once.
     fn step_pages_max(&self, pages: u32) -> u32 {
         let least = (GROW_BYTES_MIN / self.pool.page_bytes() as u64) as u32;
         self.grow_pages_max.load(Relaxed).min((pages / GROW_ONE_IN).max(least))
     }
 
-    /// Grows for somebody who found too little among `seen` pages.
-    /// First the maps that are unread are read: what is looked for may be there.
+    /// Grows the file for a caller that found too few free pages among `seen` pages. Unread maps are read
+    /// first: they may have free pages.
     pub(super) fn grow_for(&self, needed: usize, seen: u32) -> Result<()> {
         let _role = self.growing.take();
         if self.pages() > seen || self.learn_some()? {
             return Ok(());
         }
-        // An extent more than asked for: what is needed may have to be a whole one.
+        // One extent more than needed: the caller may need a whole one.
         let short = (needed as u64 + self.kept_for_rollback()).saturating_sub(self.free_pages());
         let needed = short.max(needed as u64) + u64::from(self.shape.extent_pages);
         let ample = needed.max(u64::from(self.step_pages_max(seen)));
@@ -109,7 +112,8 @@ impl Space {
     fn grow_by(&self, more: u64) -> Result<()> {
         let target = self.shape.whole_extents(u64::from(self.pages()) + more);
         let target = target.ok_or_else(|| self.no_more_pages(more as usize))?;
-        // What data takes here the log could not have any more, and without it nothing can be deleted.
+        // The log needs its least size first: if data took that disk space, nothing could be deleted without
+        // a log.
         self.pool.log().make_least()?;
         self.pool.grow_file(target)?;
         self.extend_to(target)
@@ -133,7 +137,7 @@ impl Space {
         self.extend_to(wanted)
     }
 
-    /// Makes the pages up to `target`, which the file has, known to the header, the maps and the index.
+    /// Adds the pages up to `target`, which the file has, to the header, the maps and the index.
     fn extend_to(&self, target: u32) -> Result<()> {
         let group_pages = self.shape.group_pages;
         while self.pages() < target {
@@ -158,7 +162,7 @@ impl Space {
         Ok(())
     }
 
-    /// Adds extents that nobody owns a page of, but for maps, to the index.
+    /// Adds new extents to the index. Only the header page and maps in them have an owner.
     pub(super) fn index_new(&self, pages: u32) {
         let mut index = self.index.lock();
         let first = index.extents();
@@ -167,7 +171,7 @@ impl Space {
         }
         let end = index.extents();
         index.settle(first..end);
-        // Before the mutex is let go of: whoever claims one of the pages finds that the file has it.
+        // Before the mutex is released: a thread that claims one of the pages finds it counted.
         self.pages.store(pages, Relaxed);
     }
 
@@ -180,7 +184,7 @@ impl Space {
         })
     }
 
-    /// The error of a file that has all pages it can have.
+    /// The error of a file that has every page it can have.
     pub(super) fn no_more_pages(&self, more: usize) -> Error {
         let needed_bytes = more as u64 * self.pool.page_bytes() as u64;
         Error::NoSpace {

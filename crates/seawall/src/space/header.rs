@@ -1,10 +1,9 @@
-//! Page 0: how large the file is, and where the rest begins.
+//! Page 0: the size of the file, and the root pages.
 //!
-//! 1. `pages` counts the pages that may be owned. It is raised after the file has grown and after that growth is
-//!    durable, so a crash between the two leaves a file that is merely longer than needed.
-//! 2. `next_tree` only rises: a tree id is never given twice (trap 15).
-//! 3. The header is latched before any space map: it is the one latch that orders mini-transactions which change
-//!    several maps.
+//! 1. `pages` counts the pages that may be owned. It is raised after the file has grown and that growth is
+//!    durable, so a crash between the two leaves a file that is only longer than needed.
+//! 2. `next_tree` only rises: a tree id is never allocated twice (trap 15).
+//! 3. The header is latched before any space map: it orders mini-transactions that change several maps.
 
 use super::map::Shape;
 use crate::buffer::Redo;
@@ -20,13 +19,13 @@ pub(super) const PAGE: PageId = PageId(0);
 pub(super) enum Field {
     /// Pages that may be owned; a multiple of an extent's.
     Pages = HEADER_BYTES as u8,
-    /// The next tree id to give.
+    /// The next tree id to allocate.
     NextTree = HEADER_BYTES as u8 + 4,
-    /// Root page of the catalog; 0 until there is one.
+    /// Root page of the catalog; 0 until it is set.
     CatalogRoot = HEADER_BYTES as u8 + 8,
-    /// First page of the undo directory; 0 until there is one.
+    /// First page of the undo directory; 0 until it is set.
     UndoDirectory = HEADER_BYTES as u8 + 12,
-    /// Bytes of a page, as the file was made with.
+    /// Bytes of a page, set when the file is created.
     PageBytes = HEADER_BYTES as u8 + 16,
 }
 
@@ -44,7 +43,7 @@ impl Field {
     }
 }
 
-/// What a header page says, if it makes sense.
+/// Checks a header page for consistency.
 pub(super) fn verify(page: &[u8]) -> Result<(), String> {
     if page::kind(page) != Some(PageKind::Header) {
         return Err(format!("it is no header page but of kind {}", page[page::KIND]));
@@ -60,7 +59,7 @@ pub(super) fn verify(page: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the header page.
+/// Initializes the header page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct InitHeader {
     /// [`Field::Pages`].

@@ -1,15 +1,19 @@
-//! Where pages can be had, in memory: eight bytes for each extent, rebuilt from the maps, when the file is opened or later.
+//! Free pages, in memory: eight bytes for each extent, rebuilt from the maps when the file is opened, or
+//! later.
 //!
-//! 1. `free` of an extent = pages without an owner in its map, less those claimed or set aside. So whoever claimed `k`
-//!    pages finds at least `k` in the map that are neither owned nor set aside by another.
-//! 2. An extent belongs to one tree, is shared by small trees, or is wholly free: no tree owns a page of it. The map at
-//!    an extent's beginning belongs to no tree, so an extent with a map is given away like any other, a page shorter.
-//!    That is policy: it guides who is given what, and whoever frees or owns a page never depends on it.
-//! 3. `whole` and `headed` hold exactly the wholly free extents, without and with a map; a partial set holds exactly the
-//!    extents of its owner with a free page.
-//! 4. Of an *unread* extent only the place is known: it has no free page to give, its pages count for no tree, and what is freed there changes
-//!    nothing. It is read under a latch of its map: each change of an owner comes wholly before or wholly after. Unread extents follow each other.
-//! 5. Nothing here waits: the mutex around it is innermost, and is never held across a latch or a read.
+//! 1. `free` of an extent = pages without an owner in its map, less those claimed or set aside. So a thread
+//!    that claimed `k` pages finds at least `k` in the map that are neither owned nor set aside by another.
+//! 2. An extent belongs to one tree, is shared by small trees, or is wholly free: no tree owns a page of it.
+//!    The map at an extent's beginning belongs to no tree, so an extent with a map is allocated like any
+//!    other, a page shorter. This is policy: it guides allocation, and code that frees or owns a page never
+//!    depends on it.
+//! 3. `whole` and `headed` hold exactly the wholly free extents, without and with a map; a partial set holds
+//!    exactly the extents of its owner with a free page.
+//! 4. Of an *unread* extent only the position is known: it has no free page to allocate, its pages count for
+//!    no tree, and freeing a page there changes nothing. It is read under a latch of its map: each change of
+//!    an owner comes wholly before or wholly after. Unread extents follow each other.
+//! 5. Nothing here waits: the mutex around the index is innermost, and is never held across a latch or a
+//!    read.
 
 use super::map::Shape;
 use crate::format::{PageId, TreeId};
@@ -26,7 +30,7 @@ struct Extent {
     free: u16,
 }
 
-/// Whose an extent is: a tree's id, or one of the two below.
+/// The owner of an extent: a tree's id, or one of the two below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Owner(u32);
 
@@ -43,19 +47,19 @@ struct Tree {
     partial: BTreeSet<u32>,
 }
 
-/// `(extent, pages)` that were claimed.
+/// The claimed `(extent, pages)`.
 pub(super) type Claims = SmallVec<[(u32, u16); 4]>;
 
-/// What a claim may use.
+/// The extents that a claim may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// What policy gives the tree.
+    /// Those that policy gives the tree.
     Own,
-    /// Any free page: the file cannot grow.
+    /// Every extent with a free page: the file cannot grow.
     Any,
 }
 
-/// See the module's head.
+/// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Index {
     shape: Shape,
@@ -64,18 +68,18 @@ pub(super) struct Index {
     headed: BTreeSet<u32>,
     shared: BTreeSet<u32>,
     trees: HashMap<TreeId, Tree>,
-    /// Set aside, and not owned yet.
+    /// Pages set aside, and not owned yet.
     aside: HashSet<u32>,
-    /// Extents from here on are not given away.
+    /// Extents from here on are not allocated.
     fence: u32,
-    /// Where the search for any free page goes on.
+    /// The extent where the search for any free page continues.
     rover: u32,
     free: u64,
     /// The extents that are unread.
     unread: Range<u32>,
 }
 
-/// The member of `set` below `fence` nearest behind `at`, else the nearest before.
+/// The member of `set` below `fence` nearest at or after `at`, else the nearest before.
 fn nearest(set: &BTreeSet<u32>, at: u32, fence: u32) -> Option<u32> {
     let at = at.min(fence);
     set.range(at..fence).next().or_else(|| set.range(..at).next_back()).copied()
@@ -101,20 +105,20 @@ impl Index {
     // --- building
     // --------------------------------------------------------------------------------------------------------
 
-    /// Adds the next extent, with the owners of its pages. [`Index::settle`] follows when all are there.
+    /// Adds the next extent, with the owners of its pages. [`Index::settle`] follows when all are added.
     pub(super) fn add(&mut self, owners: impl Iterator<Item = TreeId>) {
         let extent = self.look(owners);
         self.extents.push(extent);
     }
 
-    /// Adds extents that are unread. Once, before others follow.
+    /// Adds unread extents. Called once, before others are added after them.
     pub(super) fn add_unread(&mut self, extents: u32) {
         let first = self.extents();
         self.unread = first..first + extents;
         self.extents.resize(self.unread.end as usize, Extent { owner: Owner::NOBODY, free: 0 });
     }
 
-    /// Learns the owners of the pages of the next unread extents. A latch of their map is held.
+    /// Enters the owners of the pages of the next unread extents. The caller holds a latch of their map.
     pub(super) fn learn(&mut self, owners: &[TreeId]) {
         let first = self.unread.start;
         for owners in owners.chunks_exact(self.shape.extent_pages as usize) {
@@ -164,7 +168,7 @@ impl Index {
         }
     }
 
-    /// Decides whose these extents are, which were added.
+    /// Decides the owners of these extents, which have been added.
     pub(super) fn settle(&mut self, extents: Range<u32>) {
         for number in extents {
             let mut owner = self.extents[number as usize].owner;
@@ -191,7 +195,7 @@ impl Index {
         self.free
     }
 
-    /// Free pages that any tree is given: those of wholly free extents.
+    /// A lower bound of the free pages that policy gives to any tree: those of wholly free extents.
     pub(super) fn open_to_all(&self) -> u64 {
         (self.whole.len() + self.headed.len()) as u64 * u64::from(self.shape.extent_pages - 2)
     }
@@ -201,12 +205,12 @@ impl Index {
         self.aside.len()
     }
 
-    /// Pages of a tree, those set aside for it included.
+    /// Pages of a tree, including those set aside for it.
     pub(super) fn pages_of(&self, tree: TreeId) -> u32 {
         self.trees.get(&tree).map_or(0, |t| t.pages)
     }
 
-    /// Claims `pages` pages for `tree` near `near` if `keep` pages stay free afterwards; all or none.
+    /// Claims `pages` pages for `tree` near `near` if `keep` pages stay free afterwards. Claims all or none.
     pub(super) fn claim(
         &mut self,
         tree: TreeId,
@@ -236,9 +240,10 @@ impl Index {
         Some(claims)
     }
 
-    /// Claims pages for a run, all in one extent: `pages` of a wholly free one, the next behind `after`, or as many as it has in a row; for a
-    /// small tree first of a shared one that has as many, unless it is among `tried`, or none is to be looked into. `keep` pages stay free
-    /// afterwards. Returns the extent and how many.
+    /// Claims up to `pages` pages for a run, all in one extent, if `keep` pages stay free afterwards. A small
+    /// tree first gets the pages in a shared extent that has as many free and is not in `tried`; with `tried`
+    /// = `None`, shared extents are not considered. Otherwise the run is in the wholly free extent next to
+    /// `after`, and no longer than the extent's longest run. Returns the extent and the number of pages.
     pub(super) fn claim_run(
         &mut self,
         tree: TreeId,
@@ -263,7 +268,7 @@ impl Index {
         Some((extent, count))
     }
 
-    /// The wholly free extent nearest behind `at`, else the nearest before.
+    /// The wholly free extent nearest at or after `at`, else the nearest before.
     fn nearest_whole(&self, at: u32) -> Option<u32> {
         let at = at.min(self.fence);
         let behind = [&self.whole, &self.headed].into_iter().filter_map(|set| set.range(at..self.fence).next()).min();
@@ -271,8 +276,8 @@ impl Index {
         behind.or_else(before).copied()
     }
 
-    /// Claims up to `pages` pages of the extent of `page`, if it is the tree's, nobody's, or a shared one and the tree small. `keep` pages
-    /// stay free afterwards.
+    /// Claims up to `pages` pages of the extent of `page`, if the extent is the tree's, wholly free, or
+    /// shared and the tree small. `keep` pages stay free afterwards.
     pub(super) fn claim_in(&mut self, tree: TreeId, page: PageId, pages: u16, keep: u64) -> Option<(u32, u16)> {
         let number = self.shape.extent_of(page);
         let &Extent { owner, free } = self.extents.get(number as usize)?;
@@ -291,13 +296,13 @@ impl Index {
         self.aside.contains(&page.0)
     }
 
-    /// The extent from which `tree` is to be served; one with a free page.
+    /// The extent that serves `tree`: one with a free page.
     fn choose(&self, tree: TreeId, at: u32, wanted: usize, reach: Reach) -> Option<u32> {
         let own = self.trees.get(&tree);
         let large = own.map_or(0, |t| t.pages as usize) + wanted > SMALL_TREE_PAGES as usize;
         let own = || own.and_then(|t| nearest(&t.partial, at, self.fence));
         let (whole, shared) = (|| self.nearest_whole(at), || nearest(&self.shared, at, self.fence));
-        // Small trees begin to share where a map breaks a run anyway.
+        // Small trees share first the extents where a map breaks a run anyway.
         let headed = || nearest(&self.headed, at, self.fence);
         let chosen = if large { own().or_else(whole) } else { shared().or_else(own).or_else(headed).or_else(whole) };
         match reach {
@@ -325,7 +330,7 @@ impl Index {
         self.file(number);
     }
 
-    /// Puts an extent into the set where it is looked for.
+    /// Puts an extent into the set of its owner.
     fn file(&mut self, number: u32) {
         let extent = &mut self.extents[number as usize];
         if u32::from(extent.free) == self.shape.usable(number) {
@@ -340,7 +345,7 @@ impl Index {
         }
         match self.trees.get_mut(&TreeId(extent.owner.0)) {
             Some(tree) if extent.owner != Owner::SHARED => tree.partial.insert(number),
-            // Shared, or the tree is gone and what is left of the extent is another's.
+            // Shared, or the tree has no pages left and the rest of the extent is another's.
             _ => {
                 extent.owner = Owner::SHARED;
                 self.shared.insert(number)
@@ -348,7 +353,7 @@ impl Index {
         };
     }
 
-    /// Takes an extent out of that set, before it changes.
+    /// Removes an extent from its set, before it changes.
     fn unfile(&mut self, number: u32) {
         match self.extents[number as usize].owner {
             Owner::NOBODY => self.whole.remove(&number) || self.headed.remove(&number),
@@ -357,7 +362,7 @@ impl Index {
         };
     }
 
-    /// Pages of `extent` that were `tree`'s, or claimed for it, are free again.
+    /// Frees `count` pages of `extent` that `tree` owned, or that were claimed for it.
     pub(super) fn release(&mut self, tree: TreeId, extent: u32, count: u16) {
         if self.unread.contains(&extent) {
             return;
@@ -371,7 +376,7 @@ impl Index {
             debug_assert!(own.pages >= u32::from(count), "a tree gives back no more than it had");
             own.pages = own.pages.saturating_sub(u32::from(count));
             if own.pages == 0 {
-                // Its extents, if it still has any by name, are wholly free or another's.
+                // Extents still filed under the tree are wholly free or hold another tree's pages.
                 let left = self.trees.remove(&tree).expect("it was just there");
                 for number in left.partial {
                     self.extents[number as usize].owner = Owner::SHARED;
@@ -391,7 +396,7 @@ impl Index {
     // --- the file's end
     // --------------------------------------------------------------------------------------------------
 
-    /// From now on extents from `fence` on are not given away; false when there is a fence already.
+    /// Stops the allocation of extents from `fence` on; `false` if there is a fence already.
     pub(super) fn set_fence(&mut self, fence: u32) -> bool {
         let free = !self.is_fenced();
         if free {
@@ -405,12 +410,13 @@ impl Index {
         self.fence != u32::MAX
     }
 
-    /// Takes it away; whether there was one.
+    /// Removes the fence; returns whether there was one.
     pub(super) fn lift_fence(&mut self) -> bool {
         std::mem::replace(&mut self.fence, u32::MAX) != u32::MAX
     }
 
-    /// Forgets the wholly free extents at the end, down to `least`; returns how many extents there are now.
+    /// Removes the wholly free extents at the end, down to `least`. Returns the number of extents that are
+    /// left.
     pub(super) fn cut_tail(&mut self, least: u32) -> u32 {
         while self.extents() > least {
             let (number, last) = (self.extents() - 1, self.extents[self.extents.len() - 1]);
@@ -420,7 +426,7 @@ impl Index {
             self.unfile(number);
             self.extents.pop();
             self.free -= u64::from(last.free);
-            // Its map was a page of the system's.
+            // Its map was a page of the system.
             let maps = self.shape.extent_pages - self.shape.usable(number);
             if let Some(system) = self.trees.get_mut(&TreeId::SYSTEM) {
                 system.pages -= maps;
@@ -432,30 +438,30 @@ impl Index {
     // --- pages set aside
     // -------------------------------------------------------------------------------------------------
 
-    /// Sets a page aside unless another has it. It was claimed, and its map is latched.
+    /// Sets a page aside, unless it is set aside already. The page was claimed, and its map is latched.
     pub(super) fn set_aside(&mut self, page: PageId) -> bool {
         self.aside.insert(page.0)
     }
 
-    /// A page that was claimed and set aside is only claimed again.
+    /// Undoes [`Index::set_aside`]: the page is only claimed again.
     pub(super) fn forget(&mut self, page: PageId) {
         self.aside.remove(&page.0);
     }
 
-    /// A page set aside is now owned. Its map is latched exclusively.
+    /// A page set aside is owned now. Its map is latched exclusively.
     pub(super) fn taken(&mut self, page: PageId) {
         let was = self.aside.remove(&page.0);
         debug_assert!(was, "only a page set aside is taken");
     }
 
-    /// A page set aside is not needed.
+    /// Frees a page set aside.
     pub(super) fn untaken(&mut self, tree: TreeId, page: PageId) {
         if self.aside.remove(&page.0) {
             self.release(tree, self.shape.extent_of(page), 1);
         }
     }
 
-    /// What is wrong with it, given the owners the maps say; for tests.
+    /// The difference from the owners in the maps, if any; for tests.
     #[cfg(test)]
     pub(super) fn differs(&self, owners: &[TreeId]) -> Option<String> {
         let mut compared = Comparison::default();
@@ -465,7 +471,7 @@ impl Index {
     }
 }
 
-/// The index beside the owners that the maps say, an extent after the other. Nothing is set aside meanwhile.
+/// Compares the index with the owners in the maps, extent by extent. Nothing is set aside meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     extents: u32,
@@ -507,7 +513,7 @@ impl Comparison {
         }
     }
 
-    /// All extents of the maps were compared: what is wrong.
+    /// Ends the comparison after all extents of the maps. Returns the difference, if any.
     pub(super) fn end(self, index: &Index) -> Option<String> {
         if self.wrong.is_some() {
             return self.wrong;
@@ -536,7 +542,7 @@ mod tests {
 
     const SHAPE: Shape = Shape { extent_pages: 8, group_pages: 24 };
 
-    /// The index beside plain owners, driven as `Space` drives it.
+    /// The index beside plain owners, called as `Space` calls it.
     struct Both {
         index: Index,
         owners: Vec<TreeId>,
@@ -584,7 +590,7 @@ mod tests {
             Some(taken)
         }
 
-        /// As `Space::reserve_run` does, for what lies in a row.
+        /// As `Space::reserve_run` does, for pages in a row.
         fn take_run(&mut self, tree: TreeId, after: PageId, pages: u16, behind: bool) -> Option<Vec<PageId>> {
             let (extent, count) = if behind {
                 self.index.claim_in(tree, PageId(after.0 + 1), pages, 0)?

@@ -1,4 +1,4 @@
-//! Space maps: who owns each page of a group.
+//! Space maps: the owner of each page of a group.
 //!
 //! 1. Page 1 of every group is its map; the map owns itself, and page 0 of the file, for [`TreeId::SYSTEM`].
 //! 2. An owner of 0 is a free page. A page beyond the header's count has no owner.
@@ -14,7 +14,7 @@ const OWNERS: usize = 64;
 /// Bytes of an extent.
 pub(super) const EXTENT_BYTES: usize = 1 << 20;
 
-/// How a data file is divided; follows from its page size alone.
+/// The division of a data file into extents and groups; follows from its page size alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Pages of an extent.
@@ -45,7 +45,7 @@ impl Shape {
         page.0 / self.group_pages
     }
 
-    /// A page's place in its map.
+    /// A page's index in its map.
     pub(super) fn index_of(self, page: PageId) -> u16 {
         (page.0 % self.group_pages) as u16
     }
@@ -65,33 +65,33 @@ impl Shape {
         (extent * self.extent_pages) % self.group_pages == 0
     }
 
-    /// Pages of an extent that a tree can own: all but its map, and the header page.
+    /// Pages of an extent that a tree can own: all but its map and the header page.
     pub(super) fn usable(self, extent: u32) -> u32 {
         self.extent_pages - u32::from(self.has_map(extent)) - u32::from(extent == 0)
     }
 
-    /// The longest run of usable pages of an extent, from its end backward: what lies behind its map, or all of it.
+    /// The longest run of usable pages of an extent: the pages after its map, or all pages if it has none.
     pub(super) fn run_max(self, extent: u32) -> u16 {
         (if self.has_map(extent) { self.extent_pages - 2 } else { self.extent_pages }) as u16
     }
 
-    /// Groups of which at least one page is among the first `pages`.
+    /// Groups with at least one page among the first `pages`.
     pub(super) fn groups(self, pages: u32) -> u32 {
         pages.div_ceil(self.group_pages)
     }
 
-    /// `pages` rounded up to whole extents; `None` when page numbers do not reach so far.
+    /// `pages` rounded up to whole extents; `None` beyond the range of page numbers.
     pub(super) fn whole_extents(self, pages: u64) -> Option<u32> {
         u32::try_from(pages.next_multiple_of(u64::from(self.extent_pages))).ok()
     }
 }
 
-/// Who owns the page at `index` of the map.
+/// The owner of the page at `index` of the map.
 pub(super) fn owner(map: &[u8], index: u16) -> TreeId {
     TreeId(u32_at(map, OWNERS + 4 * usize::from(index)))
 }
 
-/// Whether `page` is a space map.
+/// Checks that `page` is a space map.
 pub(super) fn verify(page: &[u8]) -> Result<(), String> {
     if page::kind(page) == Some(PageKind::SpaceMap) {
         return Ok(());
@@ -99,7 +99,7 @@ pub(super) fn verify(page: &[u8]) -> Result<(), String> {
     Err(format!("it is no space map but of kind {}", page[page::KIND]))
 }
 
-/// Makes the map of a group without owners, but for what the file itself needs.
+/// Initializes the map of a group. Only the map itself, and the header page in group 0, have an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct InitMap {
     /// The map's own page.
@@ -131,9 +131,9 @@ impl InitMap {
 /// Sets the owner of consecutive pages of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SetOwner {
-    /// Place of the first in the map.
+    /// Index of the first page in the map.
     pub(super) index: u16,
-    /// How many.
+    /// The number of pages.
     pub(super) count: u16,
     pub(super) owner: TreeId,
 }
@@ -168,7 +168,7 @@ impl SetOwner {
     }
 }
 
-/// Makes a page that was given back.
+/// Initializes a page that was freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MarkFreed {
     /// The page.

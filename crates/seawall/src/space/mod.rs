@@ -1,16 +1,17 @@
-//! Which page belongs to whom. See docs/engine.md, "Space".
+//! Page ownership and allocation. See docs/engine.md, "Space".
 //!
-//! 1. A page's owner is what its group's space map says; the maps are pages, changed only through redo. Everything in
-//!    memory is rebuilt from them: from the first ones by [`Space::open`], from the others by `Space::learn_some`, when space is wanted or
-//!    the background has time.
-//! 2. Reserve before latching, take inside the mini-transaction. A page set aside is in nobody's map entry, so a crash
-//!    gives it back.
-//! 3. The latches of space come after all others of a mini-transaction: the header page first, then maps, then fresh
-//!    frames. The header orders mini-transactions that change several maps, whatever the order in which they meet them.
-//! 4. What can stop (latches, frames) comes before the first change, within each call here; whoever changes several
-//!    things in one mini-transaction makes them ready first ([`Space::ready_to_free`], or `take` before anything else
-//!    is changed).
-//! 5. A page is given again only after the mini-transaction that freed it has let go of its map.
+//! 1. A page's owner is the one in its group's space map; the maps are pages, changed only through redo.
+//!    Everything in memory is rebuilt from them: from the first ones by [`Space::open`], from the others by
+//!    `Space::learn_some`, when space is wanted or background work has time.
+//! 2. Reserve before latching, take inside the mini-transaction. A page set aside has no owner in its map, so
+//!    a crash frees it.
+//! 3. The latches of space come after all others of a mini-transaction: the header page first, then maps,
+//!    then fresh frames. The header orders mini-transactions that change several maps, whatever the order in
+//!    which they reach them.
+//! 4. What can stop (latches, frames) comes before the first change, within each call here. A caller that
+//!    changes several things in one mini-transaction makes them ready first ([`Space::ready_to_free`], or
+//!    `take` before anything else is changed).
+//! 5. A page is allocated again only after the mini-transaction that freed it has released its map.
 //!
 //! ```text
 //!   free ──reserve, reserve_run──> set aside ──take──> owned ──free, free_many, free_tree_step──> free
@@ -48,10 +49,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Maps that are named together to the stream that reads them ahead while the index is built.
+/// Maps that are named together to the stream that prefetches them while the index is built.
 const MAPS_NAMED: u32 = 4096;
 
-/// Bytes of maps that are read before a database is open.
+/// Bytes of maps that are read before the database is open.
 const READ_AT_OPEN: usize = 64 << 20;
 /// Maps that are read together later.
 const READ_LATER: u32 = 256;
@@ -64,14 +65,14 @@ pub struct Space {
     /// As in the header page; raised last when the file grows.
     pages: AtomicU32,
     index: Mutex<Index>,
-    /// Whoever makes the file grow has it; those who find room never ask for it.
+    /// The role of the thread that grows the file. A thread that finds free pages does not take it.
     growing: Role,
-    /// Backups under way: the file does not become shorter (`shrink.rs`, 5).
+    /// Backups under way: the file is not shortened (`shrink.rs`, 5).
     file_holds: AtomicU32,
     growth: Mutex<Growth>,
-    /// Most pages of one step of growth that was not asked for.
+    /// Most pages of one step of growth ahead of need.
     grow_pages_max: AtomicU32,
-    /// The group at which `free_tree_step` goes on, by tree; a hint.
+    /// The group where `free_tree_step` continues, by tree; a hint.
     sweeps: Mutex<HashMap<TreeId, u32>>,
     /// See [`Space::freed_by_number`].
     freed_by_number: AtomicU64,
@@ -93,10 +94,11 @@ pub fn redo(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Reads everything that a space map or the header page says; returns how many pages have an owner. For tests that feed it damaged ones.
+/// Decodes a space map or the header page. Returns the number of pages with an owner. For tests that pass
+/// damaged pages.
 ///
 /// # Errors
-/// What makes no sense.
+/// The first inconsistency.
 #[doc(hidden)]
 pub fn read_page(page: &[u8]) -> Result<usize, String> {
     if map::verify(page).is_ok() {
@@ -107,8 +109,8 @@ pub fn read_page(page: &[u8]) -> Result<usize, String> {
 }
 
 impl Space {
-    /// Makes the data file's header page and first maps, in a file grown to `initial_pages` (rounded up to whole
-    /// extents).
+    /// Creates the data file's header page and first maps, in a file grown to `initial_pages` (rounded up to
+    /// whole extents).
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`].
@@ -120,7 +122,7 @@ impl Space {
         Ok(space)
     }
 
-    /// Reads the header page and all maps.
+    /// Reads the header page, the first 64 MiB of maps, and the last map.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -129,7 +131,7 @@ impl Space {
         Self::open_reading(pool, maps)
     }
 
-    /// The same, with at most so many maps read, and the last.
+    /// Like [`Space::open`], with at most `maps` of the first maps, and the last.
     fn open_reading(pool: Arc<Pool>, maps: u32) -> Result<Self> {
         let pages = pool.retry(|| {
             let header = pool.shared(header::PAGE)?;
@@ -139,7 +141,7 @@ impl Space {
         let space = Self::empty(pool, pages);
         let groups = space.shape.groups(pages);
         let early = groups.min(maps.max(1));
-        // The last group is where the file grows: it is known from the beginning.
+        // The file grows in the last group: its map is read now.
         let last = (groups - 1).max(early);
         for some in [0..early, last..groups] {
             let mut ahead = Stream::default().sure();
@@ -171,7 +173,8 @@ impl Space {
         Ok(space)
     }
 
-    /// Reads some of the maps that are unread; whether there were any. The caller has the role of growing; no latch may be held.
+    /// Reads some unread maps. Returns whether there were any. The caller has the role of growing; no latch
+    /// may be held.
     fn learn_some(&self) -> Result<bool> {
         let (unread, per_group) = (self.index.lock().unread(), self.shape.group_pages / self.shape.extent_pages);
         let (first, last) = (unread.start / per_group, unread.end / per_group);
@@ -189,7 +192,7 @@ impl Space {
         Ok(true)
     }
 
-    /// Reads all maps that are unread. No latch may be held.
+    /// Reads all unread maps. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -204,7 +207,8 @@ impl Space {
         self.index.lock().unread().len() as u64 * u64::from(self.shape.extent_pages)
     }
 
-    /// The last map gives no page away that the file does not have yet: growth takes all of them for free.
+    /// Checks that the last map gives no owner to a page that the file does not have yet: growth takes these
+    /// pages for free.
     fn nothing_beyond(&self) -> Result<()> {
         let Some(group) = self.shape.groups(self.pages()).checked_sub(1) else { return Ok(()) };
         let (number, first) = (self.shape.map_of_group(group), group * self.shape.group_pages);
@@ -235,7 +239,7 @@ impl Space {
         }
     }
 
-    /// The pool it stands on.
+    /// The buffer pool.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
@@ -245,7 +249,7 @@ impl Space {
         self.pages.load(Relaxed)
     }
 
-    /// Pages that are neither owned nor set aside, those kept for rollback included.
+    /// Pages that are neither owned nor set aside, including those kept for rollback.
     pub fn free_pages(&self) -> u64 {
         self.index.lock().free()
     }
@@ -255,7 +259,7 @@ impl Space {
         self.index.lock().pages_of(tree)
     }
 
-    /// Whether a tree may own more pages than so many. Takes a short mutex, reads nothing.
+    /// Whether a tree may own more than `pages` pages. Takes a short mutex, reads nothing.
     pub fn may_own_more(&self, tree: TreeId, pages: u64) -> bool {
         let index = self.index.lock();
         !index.unread().is_empty() || u64::from(index.pages_of(tree)) > pages
@@ -264,8 +268,8 @@ impl Space {
     // --- the header page
     // -------------------------------------------------------------------------------------------------
 
-    /// The next tree id. Latches the header page, after all other latches but maps. Never given again, but to nobody
-    /// if the mini-transaction is lost.
+    /// Allocates the next tree id. Latches the header page, after all other latches except maps. No two trees
+    /// ever have the same id: if the mini-transaction is lost, its id is allocated again, but no tree has it.
     ///
     /// # Errors
     /// [`Stop::Load`]; nothing is changed then.
@@ -324,7 +328,7 @@ impl Space {
     // --- maps
     // ------------------------------------------------------------------------------------------------------------
 
-    /// Who owns a page. No latch may be held.
+    /// The owner of a page. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]; [`Error::Usage`] when the file has no such page.
@@ -347,7 +351,7 @@ impl Space {
         Ok(self.shape.map_of(page))
     }
 
-    /// Whether `tree` owns a page; a page that the file does not have is nobody's. No latch may be held.
+    /// Whether `tree` owns a page; a page that the file does not have has no owner. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -355,7 +359,8 @@ impl Space {
         Ok(page.0 < self.pages() && self.owner(page)? == tree)
     }
 
-    /// Calls `visit` with every page that `tree` owns, in order. No latch may be held, none is while `visit` runs.
+    /// Calls `visit` with every page that `tree` owns, in order. No latch may be held; none is held while
+    /// `visit` runs.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`], or what `visit` fails with.
@@ -371,7 +376,8 @@ impl Space {
         Ok(())
     }
 
-    /// Calls `visit` once with the owners of a group's pages, as far as the file goes, under a latch of the map: it waits for nothing.
+    /// Calls `visit` once with the owners of a group's pages, up to the end of the file, under a latch of the
+    /// map: `visit` must not wait.
     fn with_owners(&self, group: u32, mut visit: impl FnMut(&[TreeId])) -> Result<()> {
         let number = self.shape.map_of_group(group);
         let count = (self.pages() - group * self.shape.group_pages).min(self.shape.group_pages) as u16;
@@ -385,8 +391,8 @@ impl Space {
         })
     }
 
-    /// Latches the header page, then the maps of `pages`. Nothing of space stops this mini-transaction afterwards, as
-    /// far as these pages go.
+    /// Latches the header page, then the maps of `pages`. Afterwards no call for these pages stops this
+    /// mini-transaction.
     fn latch_maps(&self, mtr: &mut Mtr<'_>, pages: impl Iterator<Item = PageId>) -> Result<(), Stop> {
         self.latch_header(mtr)?;
         let mut last = PageId::NONE;
@@ -408,7 +414,7 @@ impl Space {
         Ok(held)
     }
 
-    /// Whether the file has such a page at all.
+    /// Checks that the file has the page.
     fn known(&self, page: PageId) -> Result<()> {
         let pages = self.pages();
         if page.0 < pages {

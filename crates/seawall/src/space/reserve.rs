@@ -1,8 +1,8 @@
 //! Setting pages aside, and taking them.
 //!
-//! 1. A page is set aside under a shared latch of its map, and becomes owned under an exclusive one: whoever sees it
-//!    free in the map and not set aside may have it.
-//! 2. What is not taken goes back when the reservation is dropped.
+//! 1. A page is set aside under a shared latch of its map, and becomes owned under an exclusive one: a thread
+//!    may take a page that is free in the map and not set aside.
+//! 2. Pages that are not taken are freed when the reservation is dropped.
 //! 3. New data leaves a reserve of free pages to rollback (trap 14), which may use any free page of the file.
 
 use super::index::{Claims, Reach};
@@ -14,20 +14,20 @@ use crate::format::{PageId, TreeId};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Most pages that one mini-transaction can take. Each needs a frame at the same time: whoever takes more than a few
-/// asks how many the pool has.
+/// Most pages that one mini-transaction can take. Each needs a frame at the same time: a caller that takes
+/// more than a few checks how many frames the pool has.
 pub const TAKEN_AT_ONCE_MAX: usize = 32;
 
-/// For what space is asked.
+/// The purpose of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// New data: leaves the reserve for rollback alone.
+    /// New data: cannot use the reserve for rollback.
     Grow,
     /// Rollback, purge or recovery: may use the reserve.
     Undo,
 }
 
-/// Pages set aside for one tree, in memory only. What is not taken goes back when it is dropped.
+/// Pages set aside for one tree, in memory only. Dropping it frees the pages that were not taken.
 #[derive(Debug)]
 pub struct Reserved<'s> {
     pub(super) space: &'s Space,
@@ -45,7 +45,7 @@ impl Space {
         let claims = self.claim(tree, near, pages, purpose)?;
         for (done, &(extent, count)) in claims.iter().enumerate() {
             if let Err(error) = self.pick(extent, count, near, &mut reserved) {
-                // Those picked go back with `reserved`, the others here.
+                // The picked pages are freed with `reserved`, the others here.
                 self.index.lock().give_back(tree, &claims[done..]);
                 return Err(error);
             }
@@ -53,7 +53,7 @@ impl Space {
         Ok(reserved)
     }
 
-    /// Claims pages in the index, growing the file if need be.
+    /// Claims pages in the index; grows the file if needed.
     fn claim(&self, tree: TreeId, near: PageId, pages: usize, purpose: Purpose) -> Result<Claims> {
         let claim = |reach| {
             let keep = if purpose == Purpose::Grow { self.kept_for_rollback() } else { 0 };
@@ -76,7 +76,7 @@ impl Space {
         }
     }
 
-    /// Sets `count` claimed pages of an extent aside: those behind `near` first. All or none.
+    /// Sets aside `count` claimed pages of an extent, first those after `near`. Sets aside all or none.
     pub(super) fn pick(&self, extent: u32, count: u16, near: PageId, reserved: &mut Reserved<'_>) -> Result<()> {
         let first = self.shape.first_of_extent(extent);
         let number = self.shape.map_of(first);
@@ -120,17 +120,17 @@ impl Reserved<'_> {
         self.pages.is_empty()
     }
 
-    /// The page that the next `take` gives.
+    /// The page that the next `take` returns.
     #[must_use]
     pub fn peek(&self) -> Option<PageId> {
         self.pages.front().copied()
     }
 
-    /// Makes one of the pages the tree's: latches the space map, logs the owner, and returns the page's number and
-    /// fresh frame. After all other latches.
+    /// Makes one of the pages the tree's: latches the space map, logs the owner, and returns the page's
+    /// number and fresh frame. After all other latches.
     ///
-    /// The first `take` of a mini-transaction makes ready all pages left (up to [`TAKEN_AT_ONCE_MAX`]): if it does not
-    /// stop, none of the next does. A page is used in the mini-transaction that took it.
+    /// The first `take` of a mini-transaction makes all remaining pages ready (up to [`TAKEN_AT_ONCE_MAX`]):
+    /// if it does not stop, none of the following does. A page is used in the mini-transaction that took it.
     ///
     /// # Errors
     /// [`Stop::Load`] and [`Stop::Frames`], with nothing changed. [`Error::Usage`] when all are taken.
@@ -142,8 +142,8 @@ impl Reserved<'_> {
         Ok((page, held[0]))
     }
 
-    /// Takes `count` pages, or stops with nothing changed. For reservations of which one mini-transaction takes but a
-    /// part.
+    /// Takes `count` pages, or stops with nothing changed. For a mini-transaction that takes only a part of a
+    /// reservation.
     ///
     /// # Errors
     /// As [`Reserved::take`].
@@ -161,7 +161,7 @@ impl Reserved<'_> {
         Ok(taken)
     }
 
-    /// All that can stop: the latches of the header and of the maps, and frames.
+    /// Takes what can stop: the latches of the header and of the maps, and frames.
     fn make_ready(&self, mtr: &mut Mtr<'_>, count: usize) -> Result<Vec<Held>, Stop> {
         let pages = || self.pages.iter().copied().take(count);
         self.space.latch_maps(mtr, pages())?;

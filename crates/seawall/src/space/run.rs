@@ -1,10 +1,10 @@
-//! Setting aside pages that follow each other in the file, for leaves that are to be read in their order.
+//! Setting aside consecutive pages, for leaves that are read in their order.
 //!
-//! 1. A run lies in one extent: a wholly free one, so that nobody else's pages come between. A small tree, which has no extents of its own,
-//!    takes a stretch of a shared one where there is one.
-//!    Or it goes on where another ended, as long as pages are free there.
-//! 2. A wholly free extent that is not there is made: the file grows. Pages that lie about singly are no run, however many there are.
-//! 3. It is new data to the reserve for rollback: that stays free.
+//! 1. A run lies in one extent. The extent is wholly free, so that no other tree's pages come between; or the
+//!    run continues where another ended, as long as pages are free there. A small tree, which has no extents
+//!    of its own, takes a stretch of a shared extent if there is one.
+//! 2. If no extent is wholly free, the file grows. Single free pages are no run, however many there are.
+//! 3. A run cannot use the reserve for rollback.
 
 use super::Space;
 use super::map;
@@ -14,20 +14,21 @@ use crate::format::{PageId, TreeId};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Shared extents that are looked into for a stretch.
+/// Shared extents that are searched for a stretch.
 const TRIED_MAX: usize = 8;
-/// Fewer pages than these right behind another are not worth a change of place.
+/// Fewer pages than this directly after another are not worth going there.
 const BEHIND_MIN: u16 = 8;
-/// Extents in which others may be quicker; beyond that index and maps contradict each other.
+/// Extents in which other threads may be quicker; if more fail, index and maps contradict each other.
 const FAILED_MAX: usize = 64;
 
 impl Space {
-    /// Sets up to `pages` pages aside for `tree` that follow each other: those right behind `after` if some are free there, else as many as
-    /// were asked for or as an extent has in a row (two fewer where a map lies in it). May grow the file. No latch may be held.
+    /// Sets up to `pages` consecutive pages aside for `tree`: those directly after `after` if some are free
+    /// there; otherwise as many as requested, or as an extent has in a row (two fewer if it has a map). May
+    /// grow the file. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], also when there are single free pages; [`Error::Io`] and [`Error::Corrupt`] when a map cannot be read. Nothing is
-    /// set aside then.
+    /// [`Error::NoSpace`], even if there are single free pages; [`Error::Io`] and [`Error::Corrupt`] if a map
+    /// cannot be read. Nothing is set aside then.
     pub fn reserve_run(&self, tree: TreeId, after: PageId, pages: usize) -> Result<Reserved<'_>> {
         let wanted = pages.clamp(1, self.shape.extent_pages as usize) as u16;
         if after != PageId::NONE {
@@ -63,7 +64,7 @@ impl Space {
         }
     }
 
-    /// The free pages right behind `after`, none or some.
+    /// The free pages directly after `after`, none or some.
     fn reserve_behind(&self, tree: TreeId, after: PageId, wanted: u16) -> Result<Reserved<'_>> {
         let mut reserved = Reserved { space: self, tree, pages: VecDeque::new() };
         let begin = PageId(after.0 + 1);
@@ -78,8 +79,8 @@ impl Space {
         Ok(reserved)
     }
 
-    /// Sets the first stretch of at least `least` and at most `most` free pages of an extent aside, from `begin` on; with a `least` of 0
-    /// what is free at `begin` itself. None when there is no such stretch.
+    /// Sets aside the first stretch of at least `least` and at most `most` free pages of an extent, from
+    /// `begin` on; with a `least` of 0, the free pages at `begin` itself. Empty if there is no such stretch.
     fn pick_run(&self, begin: PageId, least: u16, most: u16) -> Result<Vec<PageId>> {
         let number = self.shape.map_of(begin);
         let end = self.shape.first_of_extent(self.shape.extent_of(begin)).0 + self.shape.extent_pages;

@@ -1,19 +1,24 @@
-//! Giving the end of the data file back.
+//! Shortening the data file.
 //!
 //! ```text
 //!   fence set ──pages above it are moved down by others──> tail free ──cut: header says fewer pages──> known as shorter
 //!     ──checkpoint behind the cut──> file made shorter, durably
 //! ```
 //!
-//! 1. While there is a *fence*, no page of an extent at or above it is given away. It is policy: it is lifted when what lies below does not suffice.
-//! 2. What is cut is wholly free: no tree owns a page of it, nobody has set one aside. It leaves the index before the header says so, under the
-//!    role of growing, so nobody can be given a page of it.
-//! 3. The file is made shorter only when the checkpoint lies behind the mini-transaction that changed the header (trap 5). Then no page of
-//!    the tail is dirty or being written, recovery meets no record of one that is older, and copies in the doublewrite file are older than the
-//!    checkpoint and not used. Until then the file is longer than the header says, which it may always be.
-//! 4. Growth in between is not undone: the file is made shorter under the role of growing, and only if the header still says what the cut said.
-//! 5. While a backup holds the file's length ([`FileHold`]) nothing is cut: log that the backup replays may name a page of the tail.
-//! 6. A page that comes back by growth is made from nothing, like any free page. Reads ahead of pages that are gone fail, which is nobody's error.
+//! 1. While there is a *fence*, no page of an extent at or above it is allocated. It is policy: it is lifted
+//!    when the pages below do not suffice.
+//! 2. A tail that is cut is wholly free: no tree owns a page of it, and none is set aside. It leaves the
+//!    index before the header changes, under the role of growing, so no page of it can be allocated.
+//! 3. The file is shortened only when the checkpoint lies after the mini-transaction that changed the header
+//!    (trap 5). Then no page of the tail is dirty or being written, recovery meets no older record of one,
+//!    and copies in the doublewrite file are older than the checkpoint and not used. Until then the file is
+//!    longer than the header says, which is always allowed.
+//! 4. Growth in between is not undone: the file is shortened under the role of growing, and only if the
+//!    header still has the value that the cut wrote.
+//! 5. While a backup holds the file's length ([`FileHold`]) nothing is cut: log that the backup replays may
+//!    name a page of the tail.
+//! 6. A page that returns by growth is initialized from scratch, like any free page. A prefetch of a page
+//!    that no longer exists fails; no caller gets that error.
 
 use super::Space;
 use super::header::{Field, SetHeaderField};
@@ -26,10 +31,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Extents that stay free below the end, so that the file does not grow again at once.
+/// Extents that stay free at the end, so that the file does not grow again at once.
 const SPARE_EXTENTS: u64 = 2;
 
-/// As long as it lives, pages from [`Fence::page`] on are not given away, if those below suffice.
+/// While it lives, pages from [`Fence::page`] on are not allocated, if those below suffice.
 #[derive(Debug)]
 pub struct Fence<'s> {
     space: &'s Space,
@@ -37,13 +42,13 @@ pub struct Fence<'s> {
 }
 
 impl Fence<'_> {
-    /// The first page that is not given away.
+    /// The first page that is not allocated.
     #[must_use]
     pub fn page(&self) -> PageId {
         self.page
     }
 
-    /// Whether it still stands: others may have needed more than lies below.
+    /// Whether it still stands: an allocation that needed more pages than lie below lifts it.
     #[must_use]
     pub fn stands(&self) -> bool {
         self.space.index.lock().is_fenced()
@@ -56,14 +61,14 @@ impl Drop for Fence<'_> {
     }
 }
 
-/// A tail that the header does not count any more.
+/// A tail that the header no longer counts.
 #[derive(Debug, Clone, Copy)]
 pub struct Cut {
     pages: u32,
     behind: Lsn,
 }
 
-/// As long as it lives the data file does not become shorter (5).
+/// While it lives, the data file is not shortened (5).
 #[derive(Debug)]
 pub struct FileHold {
     space: Arc<Space>,
@@ -76,16 +81,16 @@ impl Drop for FileHold {
 }
 
 impl Space {
-    /// Keeps the data file as long as it is or becomes. No latch may be held.
+    /// Keeps the data file from being shortened. No latch may be held.
     #[must_use]
     pub fn hold_file(self: &Arc<Self>) -> FileHold {
-        // A cut under way ends before, and the next one sees the hold.
+        // A cut under way ends before; the next one sees the hold.
         let _role = self.growing.take();
         self.file_holds.fetch_add(1, Relaxed);
         FileHold { space: self.clone() }
     }
 
-    /// Whether nothing owns `page`, or the header does not count it. No latch may be held.
+    /// Whether `page` has no owner, or is not counted by the header. No latch may be held.
     ///
     /// # Errors
     /// Those of reading a map.
@@ -99,7 +104,7 @@ impl Space {
         Ok(free)
     }
 
-    /// Pages that the file needs for what is owned, and some to spare.
+    /// Pages that the file needs for the owned pages, and some to spare.
     #[must_use]
     pub fn pages_needed(&self) -> u32 {
         let (pages, free) = (u64::from(self.pages()), self.free_pages());
@@ -111,7 +116,8 @@ impl Space {
         needed.min(self.pages())
     }
 
-    /// Sets the fence behind the pages that are needed. One at a time; `None` when the file is no longer than that.
+    /// Sets the fence after the pages that are needed. One at a time; `None` if the file is no longer than
+    /// that.
     #[must_use]
     pub fn fence(&self) -> Option<Fence<'_>> {
         let page = PageId(self.pages_needed());
@@ -121,8 +127,8 @@ impl Space {
         self.index.lock().set_fence(self.shape.extent_of(page)).then_some(Fence { space: self, page })
     }
 
-    /// Sets a page below the fence aside for `tree`, also one of an extent that policy would give to another; `None` when there is none.
-    /// No latch may be held.
+    /// Sets a page below the fence aside for `tree`, even in an extent that policy would give to another;
+    /// `None` if there is none. No latch may be held.
     ///
     /// # Errors
     /// Those of reading a map.
@@ -163,11 +169,11 @@ impl Space {
         Ok(found)
     }
 
-    /// Takes the free extents at the file's end out of what the header counts, as far as they lie at or above `from`. `None` when there are none.
-    /// No latch may be held.
+    /// Removes the free extents at the file's end, at or above `from`, from the pages that the header counts.
+    /// `None` if there are none. No latch may be held.
     ///
     /// # Errors
-    /// What stops the mini-transaction; nothing is changed then.
+    /// The error that stopped the mini-transaction; nothing is changed then.
     pub fn cut_tail(&self, from: PageId) -> Result<Option<Cut>> {
         let _role = self.growing.take();
         if self.file_holds.load(Relaxed) > 0 {
@@ -201,8 +207,8 @@ impl Space {
         }
     }
 
-    /// Makes the file as short as the cut said, if nothing grew since and a checkpoint lies behind it; else false, and the file stays
-    /// longer than it is said to be. No latch may be held.
+    /// Shortens the file to the length of the cut, if it has not grown since and a checkpoint lies after the
+    /// cut. Otherwise returns `false`, and the file stays longer than the header says. No latch may be held.
     ///
     /// # Errors
     /// [`crate::Error::Io`]; a failed flush poisons.
@@ -215,12 +221,12 @@ impl Space {
         Ok(true)
     }
 
-    /// The fewest pages that a file has: one extent.
+    /// The fewest pages of a file: one extent.
     fn pages_least(&self) -> u32 {
         self.shape.extent_pages
     }
 
-    /// Bytes at most that a compaction of the whole file would give back.
+    /// The most bytes that a compaction of the whole file would free.
     #[must_use]
     pub fn reclaimable_bytes(&self) -> u64 {
         let pages = self.pool.file_pages().saturating_sub(self.pages_needed());

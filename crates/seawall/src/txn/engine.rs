@@ -1,4 +1,4 @@
-//! What all transactions of an open database share.
+//! The state that all transactions of an open database share.
 
 use super::locks::LockTable;
 use super::purge::Purge;
@@ -17,17 +17,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// One opening of a database by one process: whom handles belong to.
+/// One opening of a database by one process. Handles belong to it.
 #[derive(Debug)]
 pub struct Instance {
     number: u64,
     process: Process,
-    /// Closed when the database is shut down, though there are handles.
+    /// Closed when the database is shut down, though handles may still exist.
     gate: ProcessGate,
 }
 
 impl Instance {
-    /// A new one.
+    /// A new opening.
     #[expect(clippy::new_without_default, reason = "each is another")]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -41,15 +41,15 @@ impl Instance {
         self.number
     }
 
-    /// Whether this process opened it. In any other, which was forked, nothing of it may be touched: not the files, not the log, and no lock, for the
-    /// threads that held it are not there.
+    /// Whether this process opened it. A forked process must not touch the files, the log, or any lock: the
+    /// threads that held the locks do not exist there.
     #[inline]
     pub fn is_here(&self) -> bool {
         self.process.is_current()
     }
 
     /// # Errors
-    /// [`Error::Usage`] in another process than the one that opened it; [`Error::ShutDown`].
+    /// [`Error::Usage`] in a process other than the one that opened it; [`Error::ShutDown`].
     #[inline]
     pub fn here(&self) -> Result<()> {
         if self.gate.is_open() { Ok(()) } else { Err(self.elsewhere()) }
@@ -86,7 +86,7 @@ fn foreign(tree: &TreeState) -> Error {
     ))
 }
 
-/// What all transactions share.
+/// The state that all transactions share.
 #[derive(Debug)]
 pub struct Engine {
     /// Which opening this is.
@@ -97,27 +97,29 @@ pub struct Engine {
     pub undo: UndoStore,
     /// Explicit locks.
     pub locks: LockTable,
-    /// Who is active, and who sees whom.
+    /// The active transactions and their visibility.
     pub active: ActiveSet,
     /// Trees in use.
     pub trees: Trees,
     /// The root of the tree of names.
     pub catalog_root: PageId,
-    /// Transactions taken over from an earlier opening that have not ended, and of which it is not known which trees they have written to.
+    /// Transactions taken over from an earlier opening that have not ended, and whose changed trees are not
+    /// known yet.
     pub resumed: AtomicU64,
-    /// Somebody waits to know, to drop a tree: before anything more is rolled back, it is looked up.
+    /// A drop of a tree waits for them: their changed trees are looked up before anything more is rolled
+    /// back.
     pub resumed_asked: AtomicBool,
-    /// Rollbacks that stopped on the way, for background work to take up.
+    /// Rollbacks that stopped before their end; background work continues them.
     pub unfinished: Mutex<Vec<Unfinished>>,
-    /// Where purge is.
+    /// The state of purge.
     pub purge: Mutex<Purge>,
-    /// Held for one step of a compaction, and by a check for as long as it looks.
+    /// Held for one step of a compaction, and by a check for its whole duration.
     pub compacting: Mutex<()>,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// How long a lock is waited for, ns.
+    /// The lock wait time-out, ns.
     pub lock_wait_timeout_ns: AtomicU64,
-    /// Whether waiting is possible at all: not where one thread does everything in turn.
+    /// Whether waiting is possible: not if one thread does all work in turn.
     pub may_wait: bool,
 }
 
@@ -147,17 +149,18 @@ impl Engine {
         self.pool().health()
     }
 
-    /// How long a lock is waited for.
+    /// The lock wait time-out.
     pub fn lock_wait_timeout(&self) -> Duration {
         Duration::from_nanos(self.lock_wait_timeout_ns.load(Ordering::Relaxed))
     }
 
-    /// Writers help purge along when it has fallen behind. What a view pins cannot be purged, and holds nobody up.
+    /// A writer helps purge when it has fallen behind. Versions that a view pins cannot be purged, and delay
+    /// no writer.
     pub(super) fn help_purge(&self) -> Result<()> {
         if self.undo.history_length() < HISTORY_LONG {
             return Ok(());
         }
-        // Whoever is at it already does the work.
+        // Another thread already purges.
         let Some(mut purge) = self.purge.try_lock() else { return Ok(()) };
         purge.step(self, HELP_RECORDS).map(drop)
     }
@@ -167,5 +170,5 @@ impl Engine {
 const HISTORY_LONG: u64 = 20_000;
 /// One transaction in this many helps.
 pub(super) const HELP_EVERY: u64 = 16;
-/// Records that a helper purges: more than that many transactions make, as a rule.
+/// Records that a helper purges: usually more than as many transactions make.
 const HELP_RECORDS: usize = 256;

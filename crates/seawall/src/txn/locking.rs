@@ -1,4 +1,4 @@
-//! Between rows and the lock table: who stands in the way, and waiting for it.
+//! Row locks: which owner blocks a row, and the wait for it.
 
 use super::locks::{Converted, Interrupt, Mode, Request, WaitPolicy};
 use super::transaction::{Isolation, LockWait, OnConflict, Txn};
@@ -11,38 +11,38 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Names what [`Error::Interrupted`] broke.
+/// The operation that [`Error::Interrupted`] names.
 pub(super) const LOG_ROOM: &str = "a wait for room in the log";
 /// The same.
 pub(super) const SCAN: &str = "a scan";
 /// The same.
 pub(super) const MANY_ROWS: &str = "an operation on many rows";
 
-/// What a scan sees, as far as dead rows go.
+/// What a scan sees of dead rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sight {
-    /// Its transaction, which sees its own deletions.
+    /// The scan's transaction, which sees its own deletions.
     pub(super) me: TxnId,
-    /// The serial number of its view; `None` when it looks at the latest versions.
+    /// The serial number of its view; `None` if it reads the latest versions.
     pub(super) view: Option<u64>,
-    /// It locks what it finds.
+    /// Whether it locks what it finds.
     pub(super) locks: bool,
 }
 
-/// Who a row's latest version belongs to, as far as locks go.
+/// The writer of a row's latest version, as far as locks go.
 pub(super) enum Writer {
     /// This transaction: it has the row.
     Me,
-    /// Another active one, which holds it explicitly now: wait for it.
+    /// Another active one, which now holds the row explicitly: wait for it.
     Other,
-    /// Another active one, and the request does not wait: its lock was left as it is.
+    /// Another active one, and the request does not wait: its lock was not made explicit.
     Busy(TxnId),
-    /// Nobody any more.
+    /// No active transaction.
     Nobody,
 }
 
 impl Txn {
-    /// Who holds the row of an entry through having written it. Under the latch of its leaf.
+    /// The writer of an entry, which holds the row by having written it. Called under the latch of its leaf.
     pub(super) fn writer_of(&self, tree: &TreeState, key: &[u8], entry: &Entry<'_>, wait: LockWait) -> Writer {
         if !entry.has_header() || entry.writer == TxnId::NONE {
             return Writer::Nobody;
@@ -59,12 +59,13 @@ impl Txn {
         }
         match self.engine.locks.convert(entry.writer, tree.at.id, key) {
             Converted::Held(_) => Writer::Other,
-            // It left the active set before it began to release: its outcome is decided, and is what the entry says.
+            // It left the active set before it began to release: its outcome is decided, and the entry shows
+            // it.
             Converted::Gone => Writer::Nobody,
         }
     }
 
-    /// Who wrote the entry's latest version, when this transaction may not act on it.
+    /// The writer of the entry's latest version, if this transaction may not act on that version.
     pub(super) fn stale(&self, entry: &Entry<'_>) -> Option<TxnId> {
         let strict =
             self.options.isolation == Isolation::RepeatableRead && self.options.on_conflict == OnConflict::Fail;
@@ -83,7 +84,7 @@ impl Txn {
         Sight { me: self.id(), view: self.strict_serial(), locks: true }
     }
 
-    /// Remembers that this transaction has runs of its own in the tree.
+    /// Remembers that the tree has runs of dead rows for this transaction alone.
     pub(super) fn note_dead_in(&self, tree: &Arc<TreeState>) {
         let mut dead_in = self.dead_in.borrow_mut();
         if !dead_in.iter().any(|known| Arc::ptr_eq(known, tree)) {
@@ -91,12 +92,12 @@ impl Txn {
         }
     }
 
-    /// Whether a request waits at all.
+    /// Whether a request may wait.
     fn waits(&self, wait: LockWait) -> bool {
         !self.longest_wait(wait).is_zero()
     }
 
-    /// How long a request may wait: zero when not at all.
+    /// How long a request may wait: zero if it must not wait.
     pub(super) fn longest_wait(&self, wait: LockWait) -> Duration {
         match wait {
             _ if !self.engine.may_wait => Duration::ZERO,
@@ -113,18 +114,18 @@ impl Txn {
         waited.map_err(|error| self.note(error))
     }
 
-    /// What other threads interrupt this transaction by.
+    /// The handle by which other threads interrupt this transaction.
     pub fn interrupt(&self) -> &Arc<Interrupt> {
         self.interrupt.get_or_init(Arc::default)
     }
 
-    /// Gives it another tag.
+    /// Sets the tag of the transaction.
     pub fn set_tag(&mut self, tag: u64) {
         self.options.tag = tag;
         self.owner.set_tag(tag);
     }
 
-    /// Refuses to go on with what takes long, or waits, once the transaction was interrupted.
+    /// Refuses to continue an operation that takes long, or waits, once the transaction was interrupted.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
@@ -136,7 +137,8 @@ impl Txn {
         }
     }
 
-    /// Waits until the log has room for a mini-transaction of this size, before one begins that cannot be interrupted. The room may be gone again.
+    /// Waits until the log has room for a mini-transaction of this size, before one begins that cannot be
+    /// interrupted. Another thread may take the room before that one begins.
     pub(super) fn wait_for_log_room(&self, size: MtrSize) -> Result<()> {
         Mtr::begin_while(self.engine.pool(), size, || self.go_on(LOG_ROOM)).map(drop)
     }
@@ -146,19 +148,20 @@ impl Txn {
         self.note(Error::WriteConflict { writer, on: LockedOn { tree: tree.at.id, key: key.into() } })
     }
 
-    /// Waits, with no latch held, until the row could be changed.
+    /// Waits, with no latch held, until the row can be changed.
     pub(super) fn wait_to_write(&self, tree: &TreeState, key: &[u8]) -> Result<()> {
         let request = Request::Write { tree: tree.at.id, key };
         self.wait(&request, self.options.wait)
     }
 
-    /// Waits, with no latch held, until the key could be locked.
+    /// Waits, with no latch held, until the key can be locked.
     pub(super) fn wait_to_lock(&self, tree: &TreeState, key: &[u8], mode: Mode, wait: LockWait) -> Result<()> {
         let request = Request::Point { tree: tree.at.id, key, mode };
         self.wait(&request, wait)
     }
 
-    /// Locks a key that is no row's. Whether this transaction had no lock there before: then it may give it back.
+    /// Locks a key that belongs to no row. Returns whether this transaction had no lock there before: then it
+    /// may give it back.
     pub(super) fn lock_point(&self, tree: &TreeState, key: &[u8], mode: Mode) -> Result<bool> {
         let (locks, id) = (&self.engine.locks, tree.at.id);
         if let Ok(new) = locks.try_new_point(&self.owner, id, key, mode) {
@@ -173,7 +176,8 @@ impl Txn {
         }
     }
 
-    /// Waits, with no latch held, until the row could be locked, and holds nothing of it afterwards: the caller looks at it again.
+    /// Waits, with no latch held, until the row can be locked. It adds no lock to those that the transaction
+    /// had: the caller reads the row again.
     pub(super) fn wait_for_row(&self, tree: &TreeState, key: &[u8], mode: Mode) -> Result<()> {
         let locks = &self.engine.locks;
         let new = !locks.holds(&self.owner, tree.at.id, key);
@@ -184,7 +188,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Locks an interval of keys, there or not.
+    /// Locks an interval of keys, present or not.
     pub(super) fn lock_range(
         &self,
         tree: &TreeState,

@@ -1,11 +1,12 @@
 //! A transaction: its state, its beginning and its end.
 //!
-//! 1. It gets an id, an undo stream and a place in the active set at its first write, and gives them up only when its commit is durable at the
-//!    level asked for, or its rollback is complete. Until then nobody sees what it wrote, and nobody can write over it (trap 9).
-//! 2. The order at the end is: log durable; out of the active set; locks released; stream released. A waiter that is granted a lock finds the
-//!    row's writer ended.
-//! 3. When the log fails under a commit, the outcome is unknown and nothing is given up: the database is poisoned, and what is in memory
-//!    stays invisible.
+//! 1. It gets an id, an undo stream and a place in the active set at its first write. It gives them up only
+//!    when its commit is durable at the requested level, or its rollback is complete. Until then no other
+//!    transaction sees what it wrote, or can overwrite it (trap 9).
+//! 2. The order at the end is: log durable; out of the active set; locks released; stream released. A waiter
+//!    that is granted a lock finds the row's writer ended.
+//! 3. If the log fails under a commit, the outcome is unknown and nothing is given up: the database is
+//!    poisoned, and what is in memory stays invisible.
 //!
 //! ```text
 //!   reading ──start──> writing ──commit_start──> committing ──finish──> ended
@@ -40,7 +41,8 @@ use std::time::Duration;
 pub enum Isolation {
     /// Each statement sees what was committed when it began.
     ReadCommitted,
-    /// All statements see what was committed when the transaction first read without a lock, or took its snapshot.
+    /// All statements see what was committed at the transaction's first read without a lock, or when it took
+    /// its snapshot.
     #[default]
     RepeatableRead,
     /// As if transactions ran one after the other: what is read is locked, ranges included.
@@ -57,7 +59,8 @@ pub enum Access {
     ReadOnly,
 }
 
-/// What a repeatable-read transaction does when it writes, or reads for update, what another changed after its snapshot.
+/// What a repeatable-read transaction does when it writes, or reads for update, a row that another changed
+/// after its snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnConflict {
     /// Fail with [`Error::WriteConflict`]: no update is lost (snapshot isolation).
@@ -92,18 +95,19 @@ pub struct TxOptions {
     pub durability: Option<Durability>,
     /// What it does about later versions.
     pub on_conflict: OnConflict,
-    /// What it does about locks.
+    /// What it does when another transaction holds a lock.
     pub wait: LockWait,
-    /// A number of the caller's, by which it knows the transaction in reports of who waits for whom: a connection's, say. 0 when it has none.
+    /// A number that the caller gives it, which reports of lock waits show: a connection's number, for
+    /// example. 0 if it has none.
     pub tag: u64,
 }
 
-/// Where a transaction can be rolled back to.
+/// A position that a transaction can be rolled back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SavepointAt {
-    /// The last undo record then.
+    /// The last undo record at that time.
     pub(super) last: UndoPtr,
-    /// [`Txn::changes`] then, or at the savepoint that the transaction had just been rolled back to.
+    /// [`Txn::changes`] at that time, or at the savepoint that the transaction had just been rolled back to.
     pub(super) changes: u64,
 }
 
@@ -118,42 +122,43 @@ pub struct Txn {
     pub(super) engine: Ref<Engine>,
     pub(super) options: TxOptions,
     pub(super) owner: Arc<LockOwner>,
-    /// The snapshot: repeatable read, from the first read without a lock to the end; read committed, of the statement.
+    /// The snapshot: repeatable read, from the first read without a lock to the end; read committed, of the
+    /// statement.
     pub(super) view: RefCell<Option<Arc<View>>>,
-    /// A lock or a conflict made it give way to another: it is to be rolled back, and can be run again.
+    /// An operation failed with a retryable error (deadlock or write conflict): roll back and run it again.
     pub(super) gave_way: Cell<bool>,
     pub(super) writing: Option<Writing>,
     /// Trees that have runs of dead rows for this transaction alone.
     pub(super) dead_in: RefCell<SmallVec<[Arc<TreeState>; 1]>>,
     /// Counts changes.
     pub(super) changes: u64,
-    /// The count at the last change of each tree, so that a cursor knows that its copy of a leaf is old; trees whose ids are the same modulo its
-    /// length share one.
+    /// The count at the last change of each tree, so that a cursor detects that its copy of a leaf is old.
+    /// Trees whose ids are equal modulo the array's length share an element.
     pub(super) changed: [u64; CHANGED],
     /// Counts changes that were undone.
     pub(super) undone: u64,
-    /// What cursors that outlive a borrow have of views: gone with the transaction.
+    /// The views of cursors that outlive a borrow. They end with the transaction.
     pub(super) lent: RefCell<Vec<Arc<LentView>>>,
-    /// The savepoints that are gone, and where this one stands: see [`super::rollback::Gone`].
+    /// The savepoints that no longer exist, and the current position: see [`super::rollback::Gone`].
     pub(super) gone: Gone,
     pub(super) ended: bool,
-    /// It takes no changes any more.
+    /// Set when it takes no more changes.
     pub(super) halted: Option<Halted>,
-    /// Not to be rolled back when dropped.
+    /// Whether it is not rolled back when dropped.
     pub(super) kept: bool,
-    /// What other threads interrupt it by, once a handle was asked for.
+    /// The interrupt, once a handle was asked for.
     pub(super) interrupt: OnceCell<Arc<Interrupt>>,
-    /// The leaves that it changed, or read under a lock, last.
+    /// The leaves that it last changed, or read under a lock.
     pub(super) leaves: LeafHints,
 }
 
-/// Trees whose changes are told apart.
+/// The number of elements that count the changes of trees.
 const CHANGED: usize = 8;
 
-/// Where a cursor keeps a view, which its transaction empties.
+/// The place where a cursor keeps a view, which its transaction empties.
 pub(super) type LentView = crate::counted::Mutex<Lent>;
 
-/// A view that a cursor keeps as long as its transaction lives, or its statement.
+/// A view that a cursor keeps while its transaction, or its statement, lives.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
     /// The life of the transaction that has it in its list; 0 for none.
@@ -161,16 +166,16 @@ pub(super) struct Lent {
     pub(super) view: Option<ViewRef>,
 }
 
-/// What a transaction has from its first write.
+/// What a transaction has from its first write on.
 #[derive(Debug)]
 pub(super) struct Writing {
     pub id: TxnId,
     pub stream: Stream,
-    /// Taken over from an earlier opening: which trees it has written to is not known.
+    /// Taken over from an earlier opening: its changed trees are not known yet.
     pub resumed: bool,
-    /// The last record when its trees began to be looked for, and the next to be looked at.
+    /// The last record when the lookup of its trees began, and the next record to read.
     pub learning: Option<(UndoPtr, UndoPtr)>,
-    /// Where entries are put together; kept for its capacity, as `old` is.
+    /// The buffer where entries are built; kept for its capacity, as `old` is.
     pub payload: Vec<u8>,
     /// The value that a change supersedes.
     pub old: Vec<u8>,
@@ -178,7 +183,7 @@ pub(super) struct Writing {
 
 /// The largest buffers that a thread keeps, bytes.
 const SPARE_BYTES_MAX: usize = 64 << 10;
-/// What they begin with, bytes: what a small row needs shares no cache line with the buffer of another thread.
+/// Their initial size, bytes: a buffer of a small row shares no cache line with a buffer of another thread.
 const SPARE_BYTES_MIN: usize = 512;
 
 thread_local! {
@@ -196,7 +201,7 @@ impl Writing {
         Self { id, stream, resumed, learning: None, payload, old }
     }
 
-    /// Its stream; the buffers are kept for the thread's next transaction, unless they have become large.
+    /// Its stream. The thread keeps the buffers for its next transaction, unless they have become large.
     fn into_stream(mut self) -> Stream {
         if self.payload.capacity().max(self.old.capacity()) <= SPARE_BYTES_MAX {
             self.payload.clear();
@@ -210,9 +215,9 @@ impl Writing {
 /// The view of a transaction or statement, or one made for a single read.
 #[derive(Debug, Clone)]
 pub(super) enum ViewRef {
-    /// Shared with the transaction: others' counters are left alone.
+    /// Shared with the transaction: no counter that other threads use is changed.
     Kept(Arc<View>),
-    /// Nobody else's, and in no memory of its own.
+    /// Owned by the reader alone, without an allocation.
     New(View),
 }
 
@@ -234,11 +239,11 @@ pub struct Committing {
     level: Durability,
 }
 
-/// The most that the record of a commit takes in the log.
+/// The largest log record of a commit, bytes.
 const COMMIT_BYTES: usize = 128;
 
 impl Txn {
-    /// Begins, without a snapshot.
+    /// Begins a transaction, without a snapshot.
     pub fn begin(engine: impl Into<Ref<Engine>>, options: TxOptions) -> Self {
         let engine = engine.into();
         let owner = engine.locks.tagged_owner(options.tag);
@@ -266,26 +271,27 @@ impl Txn {
         }
     }
 
-    /// Takes up a transaction that was open when the last process ended.
+    /// Takes over a transaction that was open when the last process ended.
     pub fn resume(engine: impl Into<Ref<Engine>>, id: TxnId, stream: Stream) -> Self {
         let mut txn = Self::begin(engine, TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() });
         txn.engine.locks.register(&txn.owner, id);
         txn.engine.resumed.fetch_add(1, Ordering::SeqCst);
         txn.writing = Some(Writing::new(id, stream, true));
-        // If opening fails now, the next one finds it as it is.
+        // If the open fails from here on, the next one finds the transaction unchanged.
         txn.kept = true;
         txn
     }
 
-    /// Looks through up to `records` records of a transaction of an earlier opening for the trees that it has written to, and enters it as their
-    /// user; false when all are known, as they are of any other transaction.
+    /// Reads up to `records` undo records of a transaction of an earlier opening, and enters it as a user of
+    /// the trees they name. Returns `false` if all its trees are known, which is so for every other
+    /// transaction.
     ///
     /// # Errors
     /// Reading errors. Its trees stay unknown until it has ended.
     pub fn learn_trees(&mut self, records: usize) -> Result<bool> {
         let Some(writing) = self.writing.as_mut().filter(|writing| writing.resumed) else { return Ok(false) };
         let last = writing.stream.last();
-        // What was rolled back since it was begun has taken with it the record to go on from, perhaps.
+        // A rollback since the lookup began may have removed the record to go on from.
         let mut at = writing.learning.filter(|(begun_at, _)| *begun_at == last).map_or(last, |(_, next)| next);
         let mut known: Option<TreeId> = None;
         for _ in 0..records {
@@ -304,8 +310,9 @@ impl Txn {
         Ok(true)
     }
 
-    /// Takes up a transaction that was prepared when the last process ended, and keeps it. It may stay for days, so what it needs to keep others
-    /// from is taken from its undo: the trees it has changed, which must not be dropped, and those it drops, which must not be changed.
+    /// Takes over a transaction that was prepared when the last process ended, and keeps it. It may stay for
+    /// days, so its undo shows what it must exclude: the trees it has changed must not be dropped, and those
+    /// it drops must not be changed.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -315,7 +322,7 @@ impl Txn {
         let engine = txn.engine.clone();
         engine.locks.register(&txn.owner, id);
         let mut trees: Vec<TreeId> = Vec::new();
-        // Nobody else has a lock yet but others that were prepared, and those were in nobody's way.
+        // Only other prepared transactions have locks yet, and they did not conflict with this one.
         let in_the_way = |other: Conflict| {
             let why = format!("prepared {id} and {} have changed and dropped one tree", other.holder());
             Error::bad_page(engine.catalog_root, why)
@@ -328,7 +335,8 @@ impl Txn {
                     locked.map_err(in_the_way)?;
                     engine.trees.state(CatalogRow { tree, root }).dropped_by(id);
                 }
-                // Built or not is not known any more: a snapshot that is taken before the commit is refused either way.
+                // Whether it was built is not known any more: a snapshot taken before the commit is refused
+                // either way.
                 UndoRecord::CreateTree { tree, root } => {
                     let state = engine.trees.state(CatalogRow { tree, root });
                     state.is_built();
@@ -339,7 +347,7 @@ impl Txn {
                 | UndoRecord::Delete { tree, key, .. }
                     if !trees.contains(&tree) =>
                 {
-                    // Whoever wants the whole tree finds that it is used.
+                    // A request for the whole tree finds that it is in use.
                     engine.locks.check_write(&txn.owner, tree, key).map_err(in_the_way)?;
                     trees.push(tree);
                 }
@@ -356,7 +364,7 @@ impl Txn {
         self.writing.as_ref().map_or(TxnId::NONE, |w| w.id)
     }
 
-    /// Repeatable read: takes the snapshot, unless it is taken.
+    /// Repeatable read: takes the snapshot, unless it has one.
     pub fn take_snapshot(&self) {
         if self.options.isolation == Isolation::RepeatableRead {
             let mut view = self.view.borrow_mut();
@@ -364,13 +372,14 @@ impl Txn {
         }
     }
 
-    /// What a read without a lock sees. Repeatable read takes its snapshot here.
+    /// The view of a read without a lock. Repeatable read takes its snapshot here.
     pub(super) fn view(&self) -> ViewRef {
         self.take_snapshot();
         self.pin()
     }
 
-    /// The snapshot if there is one, else a view of now: keeps the pages of a dropped tree where they are while it lives.
+    /// The snapshot if there is one, else a view of now. While it lives, the pages of a dropped tree are not
+    /// freed.
     pub(super) fn pin(&self) -> ViewRef {
         match &*self.view.borrow() {
             Some(view) => ViewRef::Kept(view.clone()),
@@ -378,7 +387,7 @@ impl Txn {
         }
     }
 
-    /// The serial number of the snapshot, where a later version would be a conflict.
+    /// The serial number of the snapshot, if a later version would be a conflict.
     pub(super) fn strict_serial(&self) -> Option<u64> {
         let strict =
             self.options.isolation == Isolation::RepeatableRead && self.options.on_conflict == OnConflict::Fail;
@@ -386,14 +395,14 @@ impl Txn {
         view.as_ref().filter(|_| strict).map(|view| view.serial())
     }
 
-    /// Whether the snapshot, if there is one, was taken before the entry's latest version was committed. With no snapshot there is nothing that a
-    /// later version could conflict with.
+    /// Whether the snapshot, if there is one, was taken before the entry's latest version was committed.
+    /// Without a snapshot no later version can conflict.
     pub(super) fn snapshot_misses(&self, entry: &Entry<'_>) -> bool {
         let me = self.id();
         self.view.borrow().as_ref().is_some_and(|view| !Reader { me, view }.sees_entry(entry))
     }
 
-    /// Notes whether an error says that it gave way to another transaction.
+    /// Notes that it gave way to another transaction, if the error is retryable.
     pub(super) fn note(&self, error: Error) -> Error {
         if error.is_retryable() {
             self.gave_way.set(true);
@@ -420,18 +429,19 @@ impl Txn {
         if tree.is_young(self.engine.active.horizon()) { self.admit_young(tree) } else { Ok(()) }
     }
 
-    /// Rows without a writer must not be met by a snapshot that is older, whatever it does with them.
+    /// An older snapshot must not read rows without a writer, whatever it does with them.
     #[cold]
     fn admit_young(&self, tree: &TreeState) -> Result<()> {
         self.view.borrow().as_ref().map_or(Ok(()), |view| tree.is_old_enough(self.id(), view))
     }
 
-    /// Whether one of its operations failed with an error after which it is to be rolled back and run again.
+    /// Whether one of its operations failed with an error after which it has to be rolled back and run again.
     pub fn gave_way(&self) -> bool {
         self.gave_way.get()
     }
 
-    /// A statement begins, for [`Txn::unlock_row`]. Read committed: takes a snapshot that lasts until the next call of this or of [`Txn::end_statement`].
+    /// Begins a statement, for [`Txn::unlock_row`]. Read committed: takes a snapshot that lasts until the
+    /// next call of this or of [`Txn::end_statement`].
     pub fn begin_statement(&mut self) {
         self.owner.next_statement();
         if self.options.isolation == Isolation::ReadCommitted && self.engine.instance.is_here() {
@@ -440,7 +450,7 @@ impl Txn {
         }
     }
 
-    /// The statement ends. Read committed: gives up its snapshot.
+    /// Ends the statement. Read committed: gives up its snapshot.
     pub fn end_statement(&mut self) {
         self.owner.next_statement();
         if self.options.isolation == Isolation::ReadCommitted {
@@ -448,7 +458,7 @@ impl Txn {
         }
     }
 
-    /// Gives up the snapshot, and what cursors have of it.
+    /// Gives up the snapshot, and the cursors' references to it.
     pub(super) fn give_up_views(&mut self) {
         *self.view.get_mut() = None;
         for lent in self.lent.get_mut().drain(..) {
@@ -456,7 +466,8 @@ impl Txn {
         }
     }
 
-    /// The same in the middle of its life: what cursors have copied was for another view than the next.
+    /// Gives up the snapshot before the transaction ends. The copies of its cursors become invalid: they
+    /// belong to another view than the next.
     pub(super) fn give_up_snapshot(&mut self) {
         self.give_up_views();
         self.changes += 1;
@@ -469,12 +480,12 @@ impl Txn {
         self.changed[tree.0 as usize % CHANGED] = self.changes;
     }
 
-    /// Changes when the tree was last changed, or another that shares its place.
+    /// A count that grows when the tree changes, or another tree that shares its element.
     pub(super) fn changes_of(&self, tree: TreeId) -> u64 {
         self.changed[tree.0 as usize % CHANGED]
     }
 
-    /// Makes the transaction one that writes.
+    /// Starts writing: gets an id and an undo stream, unless the transaction has them.
     ///
     /// # Errors
     /// Read-only, poisoned, or too many writers.
@@ -494,12 +505,13 @@ impl Txn {
         self.engine.undo.begin(&mut writing.stream, id)?;
         self.writing = Some(writing);
         if id.0 % HELP_EVERY == 0 && self.engine.help_purge().is_err() {
-            // Not this transaction's: background work meets it again, and a failed write has poisoned the database.
+            // Not this transaction's error: background work meets it again, and a failed write has poisoned
+            // the database.
         }
         Ok(())
     }
 
-    /// Its id, which it is given now if it has none. No transaction of this database had it before.
+    /// Its id; assigns one if it has none. No transaction of this database had it before.
     ///
     /// # Errors
     /// Read-only, poisoned, or too many writers.
@@ -508,14 +520,15 @@ impl Txn {
         Ok(self.id())
     }
 
-    /// A point to roll back to, for the transaction's user: one that is gone after a rollback to an earlier one is refused.
+    /// A savepoint for the user of the transaction. After a rollback to an earlier savepoint it no longer
+    /// exists, and a rollback to it is refused.
     pub fn savepoint(&mut self) -> SavepointAt {
         let savepoint = self.savepoint_within();
         self.gone.give_out(savepoint.changes);
         savepoint
     }
 
-    /// The same for a change of several steps, which does not give it away.
+    /// A savepoint for a change of several steps, which does not give it to the user.
     pub(super) fn savepoint_within(&self) -> SavepointAt {
         let last = self.writing.as_ref().map_or(UndoPtr::NONE, |w| w.stream.last());
         SavepointAt { last, changes: self.gone.label(self.changes) }
@@ -527,10 +540,11 @@ impl Txn {
         self.gone.len()
     }
 
-    /// Puts the commit into the log.
+    /// Writes the commit to the log.
     ///
     /// # Errors
-    /// Poisoned, or no room in the log: nothing of the commit is in the log, and the transaction is rolled back.
+    /// Poisoned, or no room in the log: nothing of the commit is in the log, and the transaction is rolled
+    /// back.
     pub fn commit_start(mut self, mut level: Durability) -> Result<Committing> {
         if self.engine.health().has(Mutant::EarlyAcknowledgement) {
             level = level.min(Durability::Written);
@@ -539,11 +553,12 @@ impl Txn {
         Ok(Committing { txn: self, end, level })
     }
 
-    /// Commits, and waits for it.
+    /// Commits, and waits until the commit is durable.
     ///
     /// # Errors
-    /// Poisoned, or no room in the log: it is not committed, and open as before. [`Error::OutcomeUnknown`]: it is over, and the outcome is for the
-    /// next opening to find out: nothing of it becomes visible, nothing is undone.
+    /// Poisoned, or no room in the log: it is not committed, and open as before. [`Error::OutcomeUnknown`]:
+    /// it has ended, and the next opening finds out the outcome. Nothing of it becomes visible, nothing is
+    /// undone.
     pub fn commit(&mut self, mut level: Durability) -> Result<()> {
         if self.engine.health().has(Mutant::EarlyAcknowledgement) {
             level = level.min(Durability::Written);
@@ -559,10 +574,11 @@ impl Txn {
         Ok(())
     }
 
-    /// Commits what was prepared, flushed.
+    /// Commits a prepared transaction, flushed.
     ///
     /// # Errors
-    /// The transaction and why it stays prepared; or [`Error::OutcomeUnknown`] without it.
+    /// The transaction, which stays prepared, and the cause; or [`Error::OutcomeUnknown`] without the
+    /// transaction.
     #[expect(clippy::result_large_err, reason = "the error is the transaction itself")]
     pub fn commit_prepared(mut self) -> std::result::Result<(), (Option<Self>, Error)> {
         match self.log_commit() {
@@ -571,7 +587,7 @@ impl Txn {
         }
     }
 
-    /// Logs the commit; returns where it ends, 0 when there was nothing to commit.
+    /// Logs the commit. Returns the end of its record, 0 if there was nothing to commit.
     pub(super) fn log_commit(&mut self) -> Result<Lsn> {
         let Some(writing) = &mut self.writing else { return Ok(Lsn::ZERO) };
         let engine = &self.engine;
@@ -589,7 +605,7 @@ impl Txn {
         })
     }
 
-    /// Makes the transaction survive under `xid`, whatever happens, until it is committed or rolled back by name.
+    /// Makes the transaction survive under `xid` until it is committed or rolled back by name.
     ///
     /// # Errors
     /// Poisoned, or [`Error::OutcomeUnknown`].
@@ -603,19 +619,19 @@ impl Txn {
             engine.undo.prepare(&mut writing.stream, &mut mtr, xid)?;
             Ok(mtr.commit())
         })?;
-        // Not only what it has written: the coordinator takes our word for it.
+        // Flushed, not only written: the coordinator relies on the record.
         engine.log().flush_to(end).map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
         self.give_up_views();
         self.kept = true;
         Ok(())
     }
 
-    /// Leaves it as it is when dropped: prepared, or to be rolled back by the next opening.
+    /// Leaves it unchanged when dropped: prepared, or to be rolled back by the next opening.
     pub fn keep(&mut self) {
         self.kept = true;
     }
 
-    /// Refuses to go on with a transaction that takes no changes any more.
+    /// Refuses to continue a transaction that takes no more changes.
     pub(super) fn whole(&self) -> Result<()> {
         match &self.halted {
             None => Ok(()),
@@ -626,7 +642,7 @@ impl Txn {
     /// Undoes everything and ends.
     ///
     /// # Errors
-    /// What stopped the rollback; it is then completed in the background, or by the next opening.
+    /// The error that stopped the rollback; background work, or the next opening, completes it.
     pub fn rollback(mut self) -> Result<()> {
         self.decide_against()
     }
@@ -650,7 +666,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Lets everybody see the outcome.
+    /// Makes the outcome visible to all transactions.
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.give_up_views();
@@ -673,7 +689,7 @@ impl Txn {
 }
 
 impl Txn {
-    /// In a process forked from its own: leaves everything as it is. What it would give back or close when dropped is kept for ever.
+    /// In a forked process: leaves everything unchanged. What a drop would give back or close is leaked.
     fn leave(&mut self) {
         std::mem::forget((
             self.writing.take(),
@@ -700,15 +716,16 @@ impl Drop for Txn {
         if self.rollback_all().is_ok() {
             return;
         }
-        // No room in the log, say, or a page that cannot be read now: it stays active, invisible and locked, and background work tries
-        // again. When the database is poisoned the next opening rolls it back.
+        // The log has no room, or a page cannot be read now, for example: the transaction stays active,
+        // invisible and locked, and background work tries again. If the database is poisoned, the next
+        // opening rolls it back.
         if let Some(writing) = self.writing.take() {
             self.engine.unfinished.lock().push(Unfinished { owner: self.owner.clone(), writing });
         }
     }
 }
 
-/// A transaction whose rollback stopped on the way.
+/// A transaction whose rollback stopped before its end.
 #[derive(Debug)]
 pub struct Unfinished {
     owner: Arc<LockOwner>,
@@ -716,7 +733,7 @@ pub struct Unfinished {
 }
 
 impl Txn {
-    /// Takes up a rollback that stopped on the way.
+    /// Continues a rollback that stopped before its end.
     pub fn take_up(engine: impl Into<Ref<Engine>>, unfinished: Unfinished) -> Self {
         let Unfinished { owner, writing } = unfinished;
         let engine = engine.into();
@@ -745,7 +762,8 @@ impl Txn {
 }
 
 impl Committing {
-    /// Whether the commit is done; `None` when it is not yet known. When nobody writes the log, this writes a group of it.
+    /// Whether the commit is done; `None` if that is not known yet. If no thread writes the log, this call
+    /// writes a group of it.
     pub fn poll(&mut self) -> Option<Result<()>> {
         if self.txn.ended {
             return Some(Ok(()));
@@ -765,7 +783,7 @@ impl Committing {
         engine.health().check().err().map(|cause| Err(self.unknown(cause)))
     }
 
-    /// Waits for it.
+    /// Waits until the commit is done.
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`].
@@ -780,7 +798,7 @@ impl Committing {
         Ok(())
     }
 
-    /// The outcome is for the next opening to find out: nothing of the transaction becomes visible, nothing is undone.
+    /// The next opening finds out the outcome: nothing of the transaction becomes visible, nothing is undone.
     fn unknown(&mut self, cause: Error) -> Error {
         self.txn.ended = true;
         Error::OutcomeUnknown { cause: Arc::new(cause) }
@@ -790,7 +808,7 @@ impl Committing {
 impl Drop for Committing {
     fn drop(&mut self) {
         if !self.txn.ended && self.txn.engine.instance.is_here() {
-            // A commit in the log cannot be taken back. Whoever let go of it does not want to know.
+            // A commit in the log cannot be undone. The caller that dropped it does not ask for the outcome.
             if self.end == Lsn::ZERO || self.txn.engine.log().wait(self.end, self.level).is_ok() {
                 self.txn.end();
             } else {

@@ -1,11 +1,13 @@
-//! The trees that this process knows by id, and who may write them while one is dropped.
+//! The trees that this process knows by id, and which transactions may use one that is created or dropped.
 //!
-//! 1. A tree's root page and id are fixed for its life; names live in the catalog tree, versioned like any other row.
-//! 2. A dropper locks the whole tree exclusively, so nobody else has a lock or a change in it, and says that it drops it before it ends: no
-//!    undo record of a live transaction names a dropped tree but the dropper's own. Whoever waited for its lock looks here again.
-//! 3. A view that sees the drop must not use the tree: its pages go when every view sees it.
-//! 4. The rows of a tree that was built bear no writer, so a view that does not see the tree's creation must not use it. The creator is known from
-//!    before the first row until every view sees it.
+//! 1. A tree's root page and id are fixed for its life; names are in the catalog tree, versioned like any
+//!    other row.
+//! 2. A dropper locks the whole tree exclusively, so no other transaction has a lock or a change in it. It
+//!    sets `dropper` before it ends. No undo record of a live transaction names a dropped tree, except the
+//!    dropper's own. A transaction that waited for the dropper's lock checks `dropper` again.
+//! 3. A view that sees the drop must not use the tree: its pages are freed when every view sees it.
+//! 4. The rows of a built tree have no writer, so a view that does not see the tree's creation must not use
+//!    it. `creator` is set from before the first row until every view sees the creation.
 //!
 //! ```text
 //!   open ──drop──> being dropped ──commit──> dropped (for ever)
@@ -23,7 +25,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a catalog row's value says.
+/// The value of a catalog row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CatalogRow {
     /// The tree.
@@ -33,7 +35,7 @@ pub struct CatalogRow {
 }
 
 impl CatalogRow {
-    /// As stored.
+    /// Its stored form.
     pub fn encode(self) -> [u8; 8] {
         let mut out = [0; 8];
         out[..4].copy_from_slice(&self.tree.0.to_le_bytes());
@@ -41,10 +43,10 @@ impl CatalogRow {
         out
     }
 
-    /// From what is stored.
+    /// Decodes the stored form.
     ///
     /// # Errors
-    /// When it is too short.
+    /// If it is too short.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         Ok(Self { tree: TreeId(reader.u32()?), root: PageId(reader.u32()?) })
@@ -54,33 +56,34 @@ impl CatalogRow {
 /// Whether a snapshot may read a tree: see [`crate::Transaction::may_read`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readable {
-    /// The tree was there when the snapshot was taken, or is this transaction's own.
+    /// The tree existed when the snapshot was taken, or is this transaction's own.
     Yes,
-    /// The tree was created after the snapshot was taken. As of the snapshot it has no rows; one that was built refuses to be read.
+    /// The tree was created after the snapshot was taken. As of the snapshot it has no rows; reads of a built
+    /// tree are refused.
     CreatedLater,
     /// The tree is dropped.
     Dropped,
 }
 
-/// Set in [`TreeState::dropper`] when the tree is gone for everybody.
+/// The value of [`TreeState::dropper`] when the tree is gone for every transaction.
 const GONE: u64 = u64::MAX;
 
-/// What all handles of a tree share.
+/// The state that all handles of a tree share.
 #[derive(Debug)]
 pub struct TreeState {
-    /// Where it is.
+    /// Its id and root page.
     pub at: Btree,
-    /// The number of the opening whose tree it is ([`super::engine::Instance`]).
+    /// The number of the opening that the tree belongs to ([`super::engine::Instance`]).
     pub owner: u64,
-    /// Who drops it: a transaction's id, 0 for nobody, or [`GONE`].
+    /// The transaction that drops it: its id, 0 for none, or [`GONE`].
     dropper: AtomicU64,
-    /// Who has made it: a transaction's id, 0 for one that every view sees.
+    /// The transaction that created it: its id, 0 if every view sees the creation.
     creator: AtomicU64,
-    /// It was built from sorted rows, which bear no writer.
+    /// Whether it was built from sorted rows, which have no writer.
     built: AtomicBool,
-    /// Where dead rows lie.
+    /// The known runs of dead rows.
     pub(super) dead: Dead,
-    /// Who is told of its changes.
+    /// The row logs that record its changes.
     pub(super) rows: RowLogs,
 }
 
@@ -91,17 +94,17 @@ impl TreeState {
         Self { at, owner, dropper, creator, built, dead: Dead::default(), rows: RowLogs::default() }
     }
 
-    /// Says that `txn`, which has locked the whole tree, makes it. Before the first row.
+    /// Sets `txn`, which has locked the whole tree, as its creator. Before the first row.
     pub fn created_by(&self, txn: TxnId) {
         self.creator.store(txn.0, Ordering::SeqCst);
     }
 
-    /// Says that its rows will bear no writer. Before the first row.
+    /// Marks its rows as without writers. Before the first row.
     pub fn is_built(&self) {
         self.built.store(true, Ordering::SeqCst);
     }
 
-    /// What a reader with `view` and own id `me` may do with it.
+    /// What a reader with `view` and own id `me` may do with the tree.
     pub fn readable(&self, me: TxnId, view: &View) -> Readable {
         if self.usable(me, view).is_err_and(|error| matches!(error, Error::TreeDropped { .. })) {
             return Readable::Dropped;
@@ -110,7 +113,7 @@ impl TreeState {
         if creator == me || view.sees(creator) { Readable::Yes } else { Readable::CreatedLater }
     }
 
-    /// Whether rows without a writer may be younger than a view. `horizon`: every id below is seen by every view.
+    /// Whether rows without a writer may be younger than a view. Every view sees every id below `horizon`.
     #[inline]
     pub fn is_young(&self, horizon: TxnId) -> bool {
         let creator = self.creator.load(Ordering::SeqCst);
@@ -118,14 +121,14 @@ impl TreeState {
             return false;
         }
         if creator < horizon.0 {
-            // It stays so: nobody asks any more.
+            // Every view sees the creator from now on: the check is not needed again.
             self.creator.store(0, Ordering::SeqCst);
             return false;
         }
         self.built.load(Ordering::SeqCst)
     }
 
-    /// Whether a view of `me` sees what the tree was built from.
+    /// Whether a view of `me` sees the rows that the tree was built from.
     ///
     /// # Errors
     /// [`Error::TreeTooNew`].
@@ -138,22 +141,22 @@ impl TreeState {
         Err(Error::TreeTooNew { tree: self.at.id })
     }
 
-    /// Says that `txn`, which has locked the whole tree, drops it.
+    /// Sets `txn`, which has locked the whole tree, as its dropper.
     pub fn dropped_by(&self, txn: TxnId) {
         self.dropper.store(txn.0, Ordering::SeqCst);
     }
 
-    /// Lets writers in again after a drop was rolled back.
+    /// Admits writers again, after a drop was rolled back.
     pub fn reopen(&self) {
         self.dropper.store(0, Ordering::SeqCst);
     }
 
-    /// Its pages are not a tree any more.
+    /// Its pages are no longer a tree.
     pub fn gone(&self) {
         self.dropper.store(GONE, Ordering::SeqCst);
     }
 
-    /// Whether a reader with `view` and own id `me` may use it.
+    /// Whether a reader with `view` and own id `me` may use the tree.
     ///
     /// # Errors
     /// [`Error::TreeDropped`], [`Error::TreeTooNew`].
@@ -162,7 +165,8 @@ impl TreeState {
         self.stands(me, view)
     }
 
-    /// Whether its pages may be looked at, whatever rows `view` sees in them: for what moves and counts pages.
+    /// Whether its pages may be read, whatever rows `view` sees in them: for operations that move and count
+    /// pages.
     ///
     /// # Errors
     /// [`Error::TreeDropped`].
@@ -174,12 +178,13 @@ impl TreeState {
         }
     }
 
-    /// Whether somebody has begun to drop it.
+    /// Whether a transaction has begun to drop it.
     pub fn may_be_dropped(&self) -> bool {
         self.dropper.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether its latest state may be used by `me`, which has just got the lock it needs: a dropper holds all of them until it has ended.
+    /// Whether `me`, which has just got the lock it needs, may use the tree's latest state: a dropper holds
+    /// every lock of the tree until it has ended.
     ///
     /// # Errors
     /// [`Error::TreeDropped`].
@@ -200,7 +205,7 @@ pub struct Trees {
 }
 
 impl Trees {
-    /// Of the opening with this number.
+    /// The trees of the opening with this number.
     pub fn new(owner: u64) -> Self {
         Self { owner, by_id: RwLock::default() }
     }
@@ -213,12 +218,12 @@ impl Trees {
         self.by_id.write().entry(row.tree).or_insert_with(|| Arc::new(TreeState::new(self.owner, row))).clone()
     }
 
-    /// The shared state, if anybody uses the tree.
+    /// The shared state, if the tree is in use.
     pub fn known(&self, tree: TreeId) -> Option<Arc<TreeState>> {
         self.by_id.read().get(&tree).cloned()
     }
 
-    /// Forgets a tree whose pages are freed.
+    /// Removes a tree whose pages are freed.
     pub fn forget(&self, tree: TreeId) {
         let forgotten = self.by_id.write().remove(&tree);
         if let Some(state) = forgotten {
