@@ -1,22 +1,26 @@
-//! Reads ahead: pages on their way into memory before anybody needs them.
+//! Reads ahead: brings pages into memory before a thread needs them.
 //!
 //! ```text
-//!   nowhere ──ask: frame set aside and lent, submitted──> on the list ──taken by whoever comes first──> published, cold
-//!                                                                                └── could not be read ──> nowhere
+//!   nowhere ──ask: frame set aside and lent, submitted──> on the list ──taken by the first finisher──> published, cold
+//!                                                                                 └── could not be read ──> nowhere
 //! ```
 //!
-//! 1. A read ahead is finished by whoever comes first: one who needs a page of it, one who needs a frame, one who asks
-//!    for more, or background work. It never depends on the thread that asked for it (trap 8).
-//! 2. Its failure is counted, logged and nobody's error: whoever needs the page reads it again and meets the error itself.
-//! 3. Pages that follow each other in the file, upward or downward, and in what is asked for are one read of at most
-//!    [`RUN_BYTES`]. Reads are submitted a few at a time, so that the device is at work on the first while the others are made ready.
-//! 4. Reads ahead take frames that can be had without I/O, and never more than an eighth of the pool: what is needed
-//!    now always finds one.
-//! 5. A read goes into the very frame that was set aside. Nobody touches the frame before the read has ended and given its memory back.
-//!    After a panic in which that cannot be known the frame is nobody's for ever; the page is nowhere again ([`Abandon`], [`Run`]).
-//! 6. None outlives the pool: one in flight keeps the data file open, and so locked.
-//! 7. A page arrives cold: its first use makes it no warmer than others. One that leaves memory without any was wasted
-//!    work, and counted.
+//! 1. The first thread that comes to it finishes a read ahead: one that needs a page of it, one that needs a
+//!    frame, one that asks for more, or background work. It never depends on the thread that asked for it
+//!    (trap 8).
+//! 2. A failed read ahead is counted and logged, and no caller gets an error. A thread that needs the page
+//!    reads it again and gets the error itself.
+//! 3. Pages that are contiguous in the file, upward or downward, and consecutive in the request are one read
+//!    of at most [`RUN_BYTES`]. Reads are submitted a few at a time, so that the device works on the first
+//!    while the others are prepared.
+//! 4. Reads ahead take only frames that are available without I/O, and never more than an eighth of the pool,
+//!    so that a demand read always finds a frame.
+//! 5. A read goes directly into the frame that was set aside. No thread touches the frame before the read has
+//!    ended and given its memory back. If a panic leaves that unknown, the frame is never used again; the
+//!    page is nowhere again ([`Abandon`], [`Run`]).
+//! 6. No read ahead outlives the pool: one in flight keeps the data file open, and so locked.
+//! 7. A page arrives cold: its first use makes it no warmer than others. A page evicted without a use was
+//!    wasted work, and is counted.
 #![allow(unsafe_code)]
 
 use super::frame::{COLD, Where};
@@ -29,7 +33,7 @@ use seawall_io::{Cause, FileRequest, IoBuf, IoError, Pending};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Most pages on their way at one time; the pool's size bounds them further.
+/// Most pages in flight at one time; the pool's size bounds them further.
 const PAGES_MAX: u32 = 512;
 /// Reads submitted together.
 const READS_AT_ONCE: usize = 4;
@@ -39,13 +43,13 @@ const RUN_BYTES: usize = 512 << 10;
 /// Reads ahead in flight, and what they need.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    /// Those that nobody has begun to finish.
+    /// Reads that no thread has begun to finish.
     list: Mutex<Vec<Flight>>,
-    /// How many there are, so that nobody takes the mutex to learn that there are none.
+    /// Length of the list, so that no thread takes the mutex only to find it empty.
     count: AtomicUsize,
-    /// Their pages.
+    /// Pages in flight.
     pages: AtomicUsize,
-    /// The most pages on their way.
+    /// The most pages in flight.
     pages_max: usize,
     /// Most pages of one read.
     run_pages: usize,
@@ -60,14 +64,14 @@ pub(super) struct Flight {
     /// The frames set aside for them.
     frames: Vec<Parked>,
     pending: Pending,
-    /// The reads in flight of whoever asked.
+    /// The requester's count of its reads in flight.
     owner: Option<Arc<AtomicU32>>,
 }
 
-/// A read to be submitted. Dropped before that, by a panic, its pages are nowhere again and its frames free.
+/// A read to be submitted. If a panic drops it before that, its pages are nowhere again and its frames free.
 struct Run<'p> {
     pool: &'p Pool,
-    /// The page that was asked for first.
+    /// The page requested first.
     from: PageId,
     /// Whether the others come before it.
     down: bool,
@@ -80,7 +84,7 @@ impl Drop for Run<'_> {
         if self.frames.is_empty() {
             return;
         }
-        // Nobody reads into them: they were not submitted.
+        // Not submitted, so the device does not read into them.
         self.bufs.clear();
         drop(Abandon {
             pool: self.pool,
@@ -92,8 +96,8 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Pages that are being loaded ahead, while it is not certain that they will be published: dropped with frames in it, by a panic, their
-/// pages are nowhere again, and those who wait for them try for themselves.
+/// Pages being loaded ahead that may not come to be published. If a panic drops it with frames in it, their
+/// pages are nowhere again, and the threads that wait for them try for themselves.
 struct Abandon<'p> {
     pool: &'p Pool,
     first: PageId,
@@ -133,7 +137,7 @@ impl Run<'_> {
         if self.down { PageId(self.from.0 + 1 - self.frames.len() as u32) } else { self.from }
     }
 
-    /// Whether `page` goes on where the run stops, and if so whether downward. The second page decides for the rest.
+    /// Whether `page` continues the run, and if so whether downward. The second page fixes the direction.
     fn goes_on_to(&self, page: PageId) -> Option<bool> {
         let len = self.frames.len() as u32;
         let up = self.from.0.checked_add(len) == Some(page.0) && !self.down;
@@ -160,7 +164,7 @@ impl Ahead {
         self.run_pages
     }
 
-    /// Pages on their way.
+    /// Pages in flight.
     pub(super) fn pages(&self) -> usize {
         self.pages.load(Ordering::Acquire)
     }
@@ -170,7 +174,7 @@ impl Ahead {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Takes all that fit off the list: they are the caller's to finish.
+    /// Takes all that fit off the list. The caller must finish them.
     fn take_all(&self, fits: impl Fn(&Flight) -> bool) -> Vec<Flight> {
         let mut list = self.list.lock();
         let mut taken = Vec::new();
@@ -183,7 +187,7 @@ impl Ahead {
     }
 }
 
-/// One of the pages that may be on their way; given back when dropped, unless kept.
+/// A reservation for one page in flight; given back when dropped, unless kept.
 struct Room<'a>(&'a AtomicUsize);
 
 impl<'a> Room<'a> {
@@ -210,12 +214,13 @@ impl Flight {
 }
 
 impl Pool {
-    /// Most pages that may be on their way at one time.
+    /// Most pages that may be in flight at one time.
     pub(super) fn ahead_pages_max(&self) -> usize {
         self.loads.ahead.pages_max.min(self.frames.limit() as usize / 8).max(1)
     }
 
-    /// Asks for pages that will be needed soon, where there is room. Never fails, never waits for the disk.
+    /// Requests pages that will be needed soon, as far as there is room. Never fails, never waits for the
+    /// disk.
     pub fn prefetch(&self, pages: &[PageId]) {
         self.finish_prefetches(false);
         let depth = self.prefetch_depth.load(Ordering::Relaxed) as usize;
@@ -224,8 +229,9 @@ impl Pool {
         self.ask(pages.iter().copied(), room, self.ahead_pages_max(), None);
     }
 
-    /// Begins at most `reads_max` reads of at most `pages_max` of these pages; returns with how many of them it is done, because they were
-    /// asked for, are there, or cannot be. Counts the reads in `owner`.
+    /// Begins at most `reads_max` reads of at most `pages_max` of these pages. Returns how many of them are
+    /// dealt with: requested, already in memory or being loaded, or beyond the file. Counts the reads in
+    /// `owner`.
     pub(super) fn ask(
         &self,
         pages: impl IntoIterator<Item = PageId>,
@@ -259,7 +265,7 @@ impl Pool {
             let Some(room) = Room::take(&ahead.pages, all_max) else { break };
             let Some(owned) = self.frame_at_once() else { break };
             if !self.map.entry(page).begin_load() {
-                // Somebody has come for it this instant.
+                // Another thread has just begun to load it.
                 done += 1;
                 continue;
             }
@@ -295,7 +301,7 @@ impl Pool {
                 frames.reverse();
                 bufs.reverse();
             }
-            // From the submission on nobody knows whether the disk has the memory.
+            // From the submission on it is unknown whether the device has the memory.
             parts.push(Abandon { pool: self, first, frames, lent: true, owner: None });
             requests.push(FileRequest { write: false, offset: self.offset_of(first), bufs, cause: Cause::Prefetch });
         }
@@ -315,7 +321,7 @@ impl Pool {
                     owner: owner.cloned(),
                 }));
                 ahead.count.store(list.len(), Ordering::Release);
-                // Those that are done and not finished are no work of the device's any more.
+                // Reads that are done but not finished no longer occupy the device.
                 let now = list.iter().filter(|flight| !flight.pending.is_done()).count().max(reads);
                 drop(list);
                 count(&self.counters.prefetch_depth_sum, reads * now - reads * (reads - 1) / 2);
@@ -326,7 +332,7 @@ impl Pool {
                 }
             }
         }
-        // Whoever came for one of the pages meanwhile can finish it from now on.
+        // A thread that waits for one of the pages can finish the read from now on.
         for (first, len) in named {
             for page in first.0..first.0 + len {
                 self.loads.wake(PageId(page));
@@ -334,7 +340,7 @@ impl Pool {
         }
     }
 
-    /// Takes the read that brings `page` off the list, if there is one: it is the caller's to finish.
+    /// Takes the read that brings `page` off the list, if there is one. The caller must finish it.
     pub(super) fn take_ahead(&self, page: PageId) -> Option<Flight> {
         let ahead = &self.loads.ahead;
         if ahead.reads() == 0 {
@@ -347,14 +353,14 @@ impl Pool {
         Some(taken)
     }
 
-    /// Fetches completions, and finishes nothing.
+    /// Collects completions from the device without finishing any read.
     pub(super) fn fetch_completions(&self) {
         if self.loads.ahead.reads() > 0 {
             self.disk.drive(false);
         }
     }
 
-    /// Reads of this owner that are done and that nobody has finished.
+    /// Reads of this owner that are done and not yet finished.
     pub(super) fn arrived_of(&self, owner: &Arc<AtomicU32>) -> usize {
         if self.loads.ahead.reads() == 0 {
             return 0;
@@ -386,7 +392,7 @@ impl Pool {
         self.finish_pages(part, bufs);
     }
 
-    /// Publishes pages that are what they should be, and gives the frames of the others back.
+    /// Publishes the pages that pass their checks, and frees the frames of the others.
     fn finish_pages(&self, mut part: Abandon<'_>, bufs: Result<Vec<IoBuf>, IoError>) {
         let (first, pages) = (part.first, part.frames.len());
         let check = |i: usize| match &bufs {
@@ -400,7 +406,7 @@ impl Pool {
             Err(error) => Err(error.to_string()),
         };
         let checked: Vec<Result<(), String>> = (0..pages).map(check).collect();
-        // From here on the frames' memory is the frames' again.
+        // From here on the device no longer has the frames' memory.
         drop(bufs);
         let frames = std::mem::take(&mut part.frames);
         for (i, (frame, checked)) in frames.into_iter().zip(checked).enumerate() {
@@ -419,12 +425,13 @@ impl Pool {
         self.loads.ahead.pages.fetch_sub(pages, Ordering::AcqRel);
     }
 
-    /// Counts a page that could not be read ahead, and logs the first, the second, the fourth and so on: a bad disk says it often enough.
+    /// Counts a page that could not be read ahead. Logs the first, the second, the fourth and so on, so that
+    /// a bad disk does not flood the log.
     fn note_failed(&self, page: PageId, why: &str) {
         let failed = self.counters.prefetch_failed.fetch_add(1, Ordering::Relaxed) + 1;
         if failed.is_power_of_two() {
             ::log::warn!(
-                "page {page} could not be read ahead ({failed} pages since the opening): {why}. Whoever needs it reads it again"
+                "page {page} could not be read ahead ({failed} pages since the opening): {why}. A thread that needs it reads it again"
             );
         }
     }
@@ -434,7 +441,7 @@ impl Pool {
         matches!(self.map.get(page), Where::In(_))
     }
 
-    /// Whether the page is on its way, and its read is not known to be done.
+    /// Whether the page is being loaded and its read is not known to be done.
     pub(super) fn is_on_its_way(&self, page: PageId) -> bool {
         self.map.get(page) == Where::Loading
             && !self.loads.ahead.list.lock().iter().any(|flight| flight.holds(page) && flight.pending.is_done())

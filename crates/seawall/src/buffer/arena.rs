@@ -1,7 +1,7 @@
-//! Memory of the pool: mappings reserved at their largest size, of which only what is used costs anything.
+//! The pool's memory: mappings reserved at their largest size, which cost only what is used.
 //!
 //! 1. A mapping is anonymous and zeroed, is never moved, and goes away only with the pool, and with the last read into it.
-//! 2. A frame's knowledge of itself is constructed before the frame's number is told to anybody ([`Frames::grow`]), and
+//! 2. A frame's descriptor is constructed before any thread learns the frame's number ([`Frames::grow`]), and
 //!    never dropped.
 //! 3. A free frame is on one list, a retired one on none, an owned one in one [`super::guard::Owned`].
 #![allow(unsafe_code)]
@@ -14,17 +14,17 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-/// Where huge pages begin to help: a pool of some of them.
+/// The pool size from which huge pages help: a pool of several.
 const HUGE_FROM_BYTES: usize = 64 << 20;
 
-/// Zeroed memory that is there when it is touched.
+/// Zeroed memory that the system allocates when it is touched.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the mapping is plain memory; who may touch which part of it is decided by its users.
+// SAFETY: the mapping is plain memory; its users decide which thread may touch which part.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -49,7 +49,8 @@ impl Mapping {
         assert!(offset + len <= self.len, "inside the mapping");
         // SAFETY: inside the mapping, as just checked.
         let start = unsafe { self.base.as_ptr().add(offset) };
-        // SAFETY: the range is this mapping's; the advice given here changes nobody's contents but an owned frame's.
+        // SAFETY: the range is this mapping's; the advice given here changes no contents but an owned
+        // frame's.
         let advised = unsafe { madvise(start.cast::<c_void>(), len, advice) };
         // A kernel that does not take the advice (no huge pages, say) costs memory or speed, nothing else.
         advised.unwrap_or(());
@@ -58,13 +59,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `reserve` with this length, and nobody borrows from a value that is dropped.
+        // SAFETY: mapped by `reserve` with this length; a value that is dropped has no borrows.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len) };
         debug_assert!(unmapped.is_ok(), "a mapping is unmapped once");
     }
 }
 
-/// The frames: their bytes, what is known of them, and which are free.
+/// The frames: their bytes, their descriptors, and the free list.
 #[derive(Debug)]
 pub(super) struct Frames {
     bytes: Arc<Mapping>,
@@ -74,11 +75,11 @@ pub(super) struct Frames {
     max: u32,
     /// Frames constructed so far.
     made: AtomicU32,
-    /// Frames of the pool: those from here on are on their way out.
+    /// Frames of the pool: those from here on are being retired.
     limit: AtomicU32,
     /// No frame from here on holds a page.
     span: AtomicU32,
-    /// Top of the list of free frames: how often it changed (so that a compare finds out), and the frame + 1.
+    /// Top of the free list: how often it changed (against ABA), and the frame + 1.
     free: AtomicU64,
     free_count: AtomicI64,
 }
@@ -162,14 +163,14 @@ impl Frames {
         self.bytes.clone()
     }
 
-    /// Makes the pool `limit` frames large; those are constructed that never were. One caller at a time.
+    /// Grows the pool to `limit` frames; constructs those that never were. One caller at a time.
     pub(super) fn grow(&self, limit: u32) {
         assert!(limit <= self.max, "the pool was reserved at {} frames", self.max);
         let made = self.made.load(Ordering::Acquire);
         for frame in made..limit {
             // SAFETY: inside the mapping, as limit <= max.
             let known = unsafe { self.known.base.cast::<Frame>().add(frame as usize) };
-            // SAFETY: aligned memory of our own that nobody looks at before `made` is raised.
+            // SAFETY: aligned memory of our own that no thread reads before `made` is raised.
             unsafe { known.write(Frame::new()) };
         }
         self.made.fetch_max(limit, Ordering::AcqRel);
@@ -182,7 +183,8 @@ impl Frames {
         }
     }
 
-    /// Makes the pool `limit` frames small: free frames beyond go at once, the others when they are let go.
+    /// Shrinks the pool to `limit` frames: retires free frames beyond it at once, the others when they are
+    /// released.
     pub(super) fn shrink(&self, limit: u32) {
         self.limit.store(limit, Ordering::Release);
         let mut kept = Vec::new();
@@ -194,7 +196,7 @@ impl Frames {
         }
     }
 
-    /// Tells that no frame from the limit on holds a page; whether that is so.
+    /// Lowers the span to the limit if all frames from the limit on are retired; returns whether they are.
     pub(super) fn settle(&self) -> bool {
         let limit = self.limit();
         let settled = (limit..self.span()).all(|f| self.get(f).flags.load(Ordering::Acquire) & RETIRED != 0);
@@ -222,7 +224,7 @@ impl Frames {
         }
     }
 
-    /// Gives a frame that the caller owns back.
+    /// Gives back a frame that the caller owns.
     pub(super) fn release(&self, frame: u32) {
         if frame < self.limit() { self.push(frame) } else { self.retire(frame) }
     }
@@ -243,7 +245,7 @@ impl Frames {
     fn retire(&self, frame: u32) {
         self.bytes.advise(frame as usize * self.page_bytes, self.page_bytes, Advice::LinuxDontNeed);
         self.get(frame).flags.fetch_or(RETIRED, Ordering::AcqRel);
-        // The pool may have grown meanwhile, and found this frame not yet retired.
+        // The pool may have grown meanwhile, and seen this frame as not yet retired.
         if frame < self.limit() && self.revive(frame) {
             self.push(frame);
         }

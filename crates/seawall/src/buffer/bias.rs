@@ -1,38 +1,41 @@
-//! Shared latches that write to no memory that others read: for pages that everybody reads and hardly anybody changes, the branches of trees.
-//! After Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks" (ATC 2019).
+//! Shared latches without writes to shared memory, for pages that many threads read and few change: the
+//! branches of trees. After Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks" (ATC 2019).
 //!
-//! 1. While a frame is biased a reader writes the frame's number into a place of its own thread's row and looks again: still biased, it has the
-//!    latch shared; else it takes its number back and goes to the latch.
-//! 2. Whoever has taken the latch exclusively takes the bias away and then waits until no place names the frame. A reader's number is written
-//!    before its second look, and the bias is taken away before the places are searched, all in one order (`SeqCst`): the reader
-//!    sees the bias gone, or is seen.
-//! 3. Who only tries the latch does not wait for readers: it takes the bias away, and if somebody reads, gives the bias back and then lets go of
-//!    the latch. A frame that is read by (1) is therefore biased, but while somebody has its latch exclusively: whoever takes
-//!    the latch next sees the bias, and so looks for readers.
-//! 4. Otherwise a frame is biased only by one who has its latch shared: nobody who has it exclusively is overtaken by new readers.
+//! 1. While a frame is biased, a reader publishes the frame's number in a place of its own thread's row and
+//!    checks the bias again. If the frame is still biased, the reader has the shared latch. Otherwise it
+//!    clears the place and takes the latch itself.
+//! 2. A thread that takes the latch exclusively revokes the bias and then waits until no place names the
+//!    frame. A reader publishes the number before its second check, and the bias is revoked before the places
+//!    are scanned, all in one order (`SeqCst`): the reader sees the bias gone, or the scan sees the reader.
+//! 3. A thread that only tries the latch does not wait for readers: it revokes the bias and, if it finds a
+//!    reader, restores the bias and then releases the latch. So a frame with a reader by (1) is biased except
+//!    while its latch is held exclusively: the next thread that takes the latch sees the bias, and so scans
+//!    for readers.
+//! 4. Apart from (3), only a holder of the shared latch biases a frame. So no new reader overtakes a thread
+//!    that holds it exclusively.
 
 use super::frame::{BIASED, Frame};
 use super::sync::{AtomicU32, Ordering, one_order, pause};
 
-/// Rows; threads beyond share them.
+/// Rows; more threads than that share them.
 #[cfg(not(test))]
 const ROWS: usize = 64;
 #[cfg(test)]
 const ROWS: usize = 2;
-/// Places in a row: latches a thread has at a time, with room for a neighbour's.
+/// Places in a row: the latches a thread holds at a time, and some for a thread that shares the row.
 #[cfg(not(test))]
 const PLACES: usize = 16;
 #[cfg(test)]
 const PLACES: usize = 2;
 
-/// The numbers of one thread; a cache line.
+/// The places of one thread; a cache line.
 #[repr(align(64))]
 struct Row([AtomicU32; PLACES]);
 
-/// Who reads what without its latch.
+/// The table of readers that hold no latch.
 pub(super) struct Bias(Box<[Row]>);
 
-/// Where a reader's number stands.
+/// Where a reader has published a frame's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place(u16);
 
@@ -45,7 +48,8 @@ impl Bias {
         &self.0[usize::from(place.0) / PLACES].0[usize::from(place.0) % PLACES]
     }
 
-    /// Has the frame's latch shared if it is biased and the thread's row (any number) has a place.
+    /// Takes the frame's latch shared if the frame is biased and the thread's row (any number) has a free
+    /// place.
     #[inline]
     pub(super) fn enter(&self, row: usize, frame: u32, known: &Frame) -> Option<Place> {
         let row = row % ROWS;
@@ -63,7 +67,7 @@ impl Bias {
         None
     }
 
-    /// Gives the latch up.
+    /// Gives the shared latch up.
     #[inline]
     pub(super) fn leave(&self, place: Place) {
         self.at(place).store(0, Ordering::Release);
@@ -74,7 +78,7 @@ impl Bias {
         self.0.iter().any(|row| row.0.iter().any(|place| place.load(Ordering::SeqCst) == frame + 1))
     }
 
-    /// Whoever has taken the latch exclusively waits for the readers beside it.
+    /// Called with the exclusive latch: revokes the bias and waits for the readers beside the latch.
     #[inline]
     pub(super) fn wait_for_readers(&self, frame: u32, known: &Frame) {
         if known.take_bias() {
@@ -87,7 +91,8 @@ impl Bias {
         }
     }
 
-    /// Whether nobody reads beside the latch that was taken exclusively without waiting; if somebody does, the latch is to be given up at once (3).
+    /// Called with an exclusive latch that was only tried: whether no thread reads beside it. If `false`,
+    /// release the latch at once (3).
     #[inline]
     pub(super) fn nobody_reads(&self, frame: u32, known: &Frame) -> bool {
         if !known.take_bias() {

@@ -1,14 +1,15 @@
-//! Checkpoints: from where recovery has to read the log.
+//! Checkpoints: the position from which recovery has to read the log.
 //!
 //! 1. A checkpoint is no later than the start of any mini-transaction whose pages are not all in the data file.
-//! 2. It is found in this order: the oldest unpublished mini-transaction; then the oldest of what is dirty (`dirty.rs`), where a page's
-//!    dirt is read before its write in flight. Frames that are clean are not looked at. A mini-transaction marks its pages before it
-//!    publishes, so one that the first look finds published is seen by the second (trap 2: the other way round, one that marks and
-//!    publishes between the two looks is seen by neither). A write in flight is set before the dirt is cleared, so a page on its way home
-//!    is seen as one or the other, or its write has returned.
-//! 3. Only then the data file's barrier: it covers every write that had returned. Only then the control block; only
-//!    then may the log before it be reused.
-//! 4. One checkpoint at a time. It holds no latch and stops nobody.
+//! 2. It is computed in this order: the oldest unpublished mini-transaction; then the oldest dirty page
+//!    (`dirty.rs`), where a page's `rec_lsn` is read before its `writing`. Clean frames are not scanned. A
+//!    mini-transaction marks its pages before it publishes, so one that the first step finds published is
+//!    seen by the second. (Trap 2: in the other order, neither step sees one that marks and publishes between
+//!    the two.) `writing` is set before `rec_lsn` is cleared, so a page on its way home is seen in one of the
+//!    two, or its write has returned.
+//! 3. Then comes the data file's barrier, which covers every write that had returned; then the control block.
+//!    Only then may the log before the checkpoint be reused.
+//! 4. One checkpoint at a time. It holds no latch and blocks no other thread.
 
 use super::pool::Pool;
 use super::stats::count;
@@ -20,8 +21,8 @@ use seawall_io::Cause;
 use std::sync::atomic::Ordering;
 
 impl Pool {
-    /// Writes a checkpoint as late as can be, and lets the log reuse what lies before. Returns where it is; writes
-    /// nothing when that is where it was. No latch may be held.
+    /// Writes the latest possible checkpoint, and lets the log reuse what lies before. Returns its position;
+    /// writes nothing if that has not advanced. No latch may be held.
     ///
     /// # Errors
     /// A failed barrier or control write, which poisons; or the first failure, when there was one.
@@ -48,20 +49,22 @@ impl Pool {
     }
 
     fn write_checkpoint(&self, lsn: Lsn, clean: bool) -> Result<()> {
-        // After a panic in a flush or a control write nobody knows what is durable.
+        // After a panic in a flush or a control write it is unknown what is durable.
         let unfinished = Unfinished::begin(self.health(), "writing a checkpoint");
         if !self.health().has(Mutant::CheckpointUnflushed) {
             let barrier = self.data.checkpoint_barrier();
             let again = barrier.is_err() && self.health().has(Mutant::FlushRetried);
             if again { self.data.checkpoint_barrier() } else { barrier }.map_err(|e| self.failed(e))?;
         }
-        // Recovery begins to read here: what it finds must not be shorter than that.
+        // Recovery starts to read here: the log on the disk must reach at least this far.
         self.log().flush_to(lsn).map_err(|e| self.failed_log(e))?;
-        // Not the durable position: that can lie inside an entry, of which a crash may leave nothing whole (trap 23).
+        // Not the durable position: that can lie inside an entry, and a crash may leave nothing whole of that
+        // entry (trap 23).
         let log_end = self.log().durable_whole();
         debug_assert!(log_end >= lsn, "a checkpoint is the start of an entry, and so the end of the one before");
         let log_buffer = self.log().config().buffer_bytes as u64;
-        // Read after the position was found: a transaction that logged before it has told its id before that.
+        // Read after the position was found: a transaction that logged before it had noted its id before
+        // that.
         let next_txn = TxnId(self.next_txn.load(Ordering::Acquire));
         self.control
             .update(|block| {
@@ -70,8 +73,8 @@ impl Pool {
                 block.next_txn = next_txn;
                 block.torn = self.config.torn;
                 block.clean = clean;
-                // From its own first entry on the log is this opening's alone. What lies before was read whole by this opening, so that no ghost
-                // is in it; but other buffers may have written it.
+                // From this opening's first entry on, only this opening has written the log. It has read all
+                // that lies before, so no ghost is in it; but other buffers may have written it.
                 let own = lsn >= self.opened_at;
                 block.log_incarnation = if own { block.incarnation } else { block.log_incarnation };
                 block.log_buffer = if own { log_buffer } else { block.log_buffer.max(log_buffer) };
@@ -95,12 +98,12 @@ impl Pool {
         self.checkpoint()
     }
 
-    /// The last step of closing: everything is written and checkpointed, and the control block says that there is
-    /// nothing to recover. Nobody else uses the pool any more; nothing is changed afterwards.
+    /// The last step of closing: writes every page and a checkpoint, and a control block that says that there
+    /// is nothing to recover. No other thread uses the pool any more; nothing is changed afterwards.
     ///
     /// # Errors
-    /// As [`Pool::checkpoint`]. When somebody did change something meanwhile, the block does not say so; recovery then
-    /// finds it.
+    /// As [`Pool::checkpoint`]. If another thread did change something meanwhile, the block does not say that
+    /// it is clean; recovery then finds the change.
     pub fn close(&self) -> Result<()> {
         self.finish_prefetches(true);
         self.flush_all()?;
@@ -113,20 +116,20 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes room in the log for whoever cannot begin a mini-transaction: the checkpoint must come to at least `lsn`.
-    /// One does the work, the others wait for it. No latch may be held.
+    /// Makes room in the log for a mini-transaction that cannot begin: the checkpoint must reach at least
+    /// `lsn`. One thread does the work, the others wait for it. No latch may be held.
     pub(super) fn make_log_room(&self, lsn: Lsn) -> Result<()> {
         count(&self.counters.log_waits, 1);
         let Some(_role) = self.making_room.try_take() else {
             self.making_room.wait();
             return self.health().check();
         };
-        // Some more than asked for, so that not every mini-transaction from now on has to come here.
+        // More than was asked for, so that not every mini-transaction from now on has to come here.
         let (checkpoint, head) = (self.checkpoint_lsn(), self.log().head());
         let target = lsn.max(Lsn(checkpoint.0 + head.0.saturating_sub(checkpoint.0) / 8));
         self.clean_before(target, Cause::Checkpoint)?;
         if self.checkpoint()? < lsn {
-            // A mini-transaction older than that is about to publish: it waits for nobody.
+            // A mini-transaction older than that is about to publish; it waits for no other.
             std::thread::yield_now();
         }
         Ok(())

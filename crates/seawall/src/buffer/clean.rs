@@ -11,13 +11,13 @@
 //! 2. Before anything of a batch is written, the log is *flushed* up to the newest of its pages (trap 10).
 //! 3. One batch at a time ([`super::role::Role`]), so one write in flight per page. No latch and no mutex is held
 //!    across its I/O.
-//! 4. A failed write or flush poisons: the pages stay in flight for ever, and no checkpoint passes them. So does a panic between the begin
-//!    and the end of a write ([`Unfinished`]).
-//! 5. A page that the log makes from nothing, and that nothing in the log since the checkpoint touches before that,
-//!    needs no doublewrite: should its write tear, recovery does not read it. Its `rec_lsn` is in flight and holds the
-//!    checkpoint until it is written. "Nothing before that" is known when the checkpoint lies in this opening and the
-//!    page was not in memory before in this opening.
-//! 6. Whoever cleans holds no latch, and may wait for one: those who hold latches never wait for the cleaner.
+//! 4. A failed write or flush poisons: its pages stay in flight for ever, and no checkpoint passes them. So
+//!    does a panic between the begin and the end of a write ([`Unfinished`]).
+//! 5. A page needs no doublewrite if the log initialises it and nothing in the log since the checkpoint
+//!    touches it before that: if its write tears, recovery does not read it. Its `rec_lsn` is in flight and
+//!    holds back the checkpoint until it is written. "Nothing before that" is known when the checkpoint lies
+//!    in this opening and the page was not in memory before in this opening.
+//! 6. The cleaner holds no latch, and may wait for one: threads that hold latches never wait for the cleaner.
 
 use super::dirty::Ordered;
 use super::doublewrite::BATCH;
@@ -42,7 +42,7 @@ const CALM_PERCENT: u64 = 25;
 /// Above it, cleaning does not pause.
 const URGENT_PERCENT: u64 = 75;
 
-/// Frames ahead of the hand in which dirty pages are looked for before any other.
+/// Frames ahead of the clock hand that are searched for dirty pages before any others.
 const NEAR_HAND: u64 = 8192;
 
 /// What a step of cleaning did.
@@ -64,9 +64,9 @@ pub(super) struct Cleaner {
     role: Role,
     /// Where copies are made; enough for a batch.
     copies: Arc<Arena>,
-    /// Where the clock of eviction stands, frames; it only grows.
+    /// The eviction clock's hand, frames; it only grows.
     pub(super) hand: AtomicU64,
-    /// Frames still to be written of the last look at what is old, by falling page number.
+    /// Frames of the last scan for old pages that are still to be written, by falling page number.
     round: Mutex<Vec<u32>>,
     ordered: Mutex<Ordered>,
 }
@@ -88,7 +88,7 @@ impl Cleaner {
 struct Copied {
     frame: u32,
     page: PageId,
-    /// Since when it was dirty.
+    /// Its `rec_lsn` when the write began.
     since: u64,
     /// It needs no doublewrite (5).
     bare: bool,
@@ -128,7 +128,7 @@ impl Pool {
         Ok(Progress { written, freed: 0, more: written > 0, pause })
     }
 
-    /// Frames that should be free, so that whoever reads a page finds one.
+    /// Frames that should be free, so that a thread that reads a page finds one.
     fn free_wanted(&self) -> usize {
         (self.frames.limit() as usize / 16).clamp(1, 1024)
     }
@@ -165,7 +165,7 @@ impl Pool {
         self.write_batch(&batch, false, Cause::Clean)
     }
 
-    /// Works with what is dirty now, in the order of since when.
+    /// Runs `work` on the dirty pages as of now, ordered by `rec_lsn`.
     pub(super) fn ordered<T>(&self, work: impl FnOnce(&mut Ordered) -> T) -> T {
         let mut ordered = self.cleaner.ordered.lock();
         ordered.drain(&self.dirtied, |frame| self.frames.dirt(frame));
@@ -177,7 +177,7 @@ impl Pool {
         done
     }
 
-    /// Frames whose oldest change that is not on its way lies before `lsn`, by rising page number.
+    /// Frames whose oldest change without a write in flight lies before `lsn`, by rising page number.
     fn older_than(&self, lsn: Lsn) -> Vec<u32> {
         let mut old: Vec<(u32, u32)> = Vec::new();
         self.ordered(|ordered| {
@@ -197,7 +197,7 @@ impl Pool {
     /// Writes every page home whose oldest change lies before `lsn`. No latch may be held.
     pub(super) fn clean_before(&self, lsn: Lsn, cause: Cause) -> Result<()> {
         loop {
-            // Under the role nothing is in flight: what is not found here is home.
+            // Under the role no write is in flight: a page that is not found here is home.
             let role = self.cleaner.role.take();
             let old = self.older_than(lsn);
             drop(role);
@@ -211,8 +211,8 @@ impl Pool {
         }
     }
 
-    /// Writes dirty pages that eviction will come to next; returns how many, or 1 when `enough` frames are free by now.
-    /// `wait`: for exclusive latches too.
+    /// Writes dirty pages that eviction will reach next; returns how many, or 1 when `enough` frames are free
+    /// by now. `wait`: also wait for exclusive latches.
     pub(super) fn clean_near_hand(&self, enough: usize, wait: bool) -> Result<usize> {
         let _role = self.cleaner.role.take();
         if self.frames.free_count() >= enough {
@@ -262,7 +262,7 @@ impl Pool {
         Ok(written)
     }
 
-    /// Writes the pages in these frames home, those of them that are dirty and, unless it may `wait`, not latched
+    /// Writes home those of the pages in these frames that are dirty and, unless it may `wait`, not latched
     /// exclusively. Only with the cleaner's role; at most [`BATCH`] frames. Returns how many were written.
     fn write_batch(&self, frames: &[u32], wait: bool, cause: Cause) -> Result<usize> {
         debug_assert!(frames.len() <= BATCH, "a batch");
@@ -280,8 +280,8 @@ impl Pool {
             unfinished.done();
             return Ok(0);
         }
-        // A mini-transaction that was dropped half-way poisons before it unlatches: had we copied one of its pages, we
-        // would see it here.
+        // A mini-transaction that was dropped half-way poisons before it unlatches: had one of its pages been
+        // copied, the poison would show here.
         self.health().check()?;
         batch.sort_unstable_by_key(|copied| copied.page);
         let early = self.health().has(Mutant::PageBeforeLog);
@@ -314,7 +314,7 @@ impl Pool {
 
     /// Begins the write of one page: a sealed copy, and its LSN.
     fn copy_out(&self, frame: u32, wait: bool) -> Option<(Lsn, Copied)> {
-        // The slot first: once the write has begun there is no way back.
+        // The buffer first: a write that has begun cannot be undone.
         let mut bytes = self.cleaner.copies.claim()?;
         let latched = self.shared_frame(frame, wait)?;
         let since = self.frames.dirt(frame).begin_write()?;
@@ -328,7 +328,7 @@ impl Pool {
         Some((page::lsn(&bytes), Copied { frame, page: number, since, bare, bytes }))
     }
 
-    /// Writes a batch, sorted by page, to its places; contiguous pages in one write, all writes at once.
+    /// Writes a batch, sorted by page, home; contiguous pages in one write, all writes at once.
     fn write_home(&self, batch: Vec<Copied>, cause: Cause) -> Result<()> {
         let mut requests: Vec<FileRequest> = Vec::new();
         let mut next = None;
@@ -344,7 +344,7 @@ impl Pool {
         }
         count(&self.counters.home_writes, requests.len());
         let pending = self.data.submit(requests).map_err(|e| self.failed(e))?;
-        // All are waited for, also after an error: nothing may be on its way to the disk when this returns.
+        // Waits for all, also after an error: no write may be in flight when this returns.
         let written: Vec<_> = pending.into_iter().map(|pending| self.data.wait(pending)).collect();
         for result in written {
             result.map_err(|e| self.failed(e))?;

@@ -3,16 +3,17 @@
 //! ```text
 //!   create ──slot 0──> open(incarnation 0)            open ──newest valid slot──> open
 //!   open ──flush, begin_incarnation──> open(incarnation + 1, not clean)
-//!   open ──write──> open: always into the slot that does not hold the truth
+//!   open ──write──> open: always into the slot that does not hold the newest block
 //! ```
 //!
 //! 1. The slot that is written is never the one that holds the newest valid block: a torn or failed write leaves that
 //!    one.
-//! 2. A write has returned only when it is durable. After a failed one nothing is written any more: which slot is valid
-//!    is not known until the file is opened again.
+//! 2. A write returns only when it is durable. After a failed write nothing is written any more: which slot
+//!    is valid is not known until the file is opened again.
 //! 3. The file is locked for as long as it is open: one process has the database (trap 7).
-//! 4. What was read is not thereby durable: the process that wrote it may have been killed before its flush. [`Control::make_durable`] flushes
-//!    it before anything that depends on it is written, the other slot included.
+//! 4. A block that was read may not be durable: the process that wrote it may have been killed before its
+//!    flush. [`Control::make_durable`] flushes it, and the other slot, before anything that depends on it is
+//!    written.
 //! 5. A slot that cannot be read counts as torn: some drives answer EIO for a sector whose write was cut (trap 26). The next write goes there.
 
 use super::pool::open_error;
@@ -56,7 +57,7 @@ impl Control {
     pub fn create(disk: Arc<dyn Disk>, path: &Path, stats: &Arc<IoStats>, block: ControlBlock) -> Result<Self> {
         let directory = disk.clone();
         let file = Self::open_file(disk, path, stats, Create::New)?;
-        // The truth is in no slot yet: the first write goes to slot 0.
+        // No slot holds a block yet: the first write goes to slot 0.
         let state = Mutex::new(State { block: block.clone(), epoch: 0, slot: 1, failed: None });
         let control = Self { file, writing: Role::default(), state, unreadable: None };
         control.update(|current| *current = block)?;
@@ -95,8 +96,8 @@ impl Control {
         }
         match newest {
             Some(state) => Ok(Self { file, writing: Role::default(), state: Mutex::new(state), unreadable }),
-            // Without the other slot nothing is known: the disk's refusal is what there is to say. A file that ends before its second slot is
-            // that of a database whose making was interrupted.
+            // Without the other slot nothing is known, so the read error is reported. A file that ends before
+            // its second slot belongs to a database whose creation was interrupted.
             None if unreadable.is_some() && !bad.contains(&BadSlot::Missing) => Err(unreadable.expect("it is").into()),
             None if bad.iter().all(|bad| matches!(bad, BadSlot::NoMagic | BadSlot::Missing)) => {
                 let why = "it does not begin as a control file".into();
@@ -111,8 +112,8 @@ impl Control {
     }
 
     fn open_file(disk: Arc<dyn Disk>, path: &Path, stats: &Arc<IoStats>, create: Create) -> Result<File> {
-        // Written seldom and by durable writes only: whatever the data file's method is, this one keeps out of the page
-        // cache.
+        // Written seldom and by durable writes only: this file bypasses the page cache whatever the data
+        // file's method is.
         let options = FileOptions::new(FileClass::Data, FlushMethod::ODirect).create(create).stats(stats);
         let file = File::open(disk, path, options).map_err(open_error)?;
         file.lock().map_err(open_error)?;
@@ -127,7 +128,7 @@ impl Control {
         let mut bytes = AlignedBuf::zeroed(SLOT_BYTES);
         match file.read_at(slot * SLOT_STRIDE, &mut bytes, Cause::Recovery) {
             Ok(()) => Ok(ControlBlock::decode(&bytes)),
-            // The second slot comes into being with the second write.
+            // The second write creates the second slot.
             Err(e) if matches!(e.kind, IoErrorKind::UnexpectedEof { .. }) => Ok(Err(BadSlot::Missing)),
             Err(e) if e.is_unreadable() => {
                 let why = BadSlot::Unreadable(e.to_string());
@@ -150,7 +151,7 @@ impl Control {
         self.state.lock().block.clone()
     }
 
-    /// Writes a block and returns when it is durable. Writers come one after the other.
+    /// Writes a block and returns when it is durable. Concurrent callers are serialised.
     ///
     /// # Errors
     /// The disk's refusal; the same ever after.
@@ -158,7 +159,7 @@ impl Control {
         self.update(|current| *current = block.clone()).map(drop)
     }
 
-    /// Changes the block, writes it, and returns it when it is durable. Changers come one after the other.
+    /// Changes the block, writes it, and returns it when it is durable. Concurrent callers are serialised.
     ///
     /// # Errors
     /// The disk's refusal; the same ever after.
@@ -200,8 +201,8 @@ impl Control {
         })
     }
 
-    /// Counts this opening: the next incarnation, durable when this returns; the log may be appended to from then on, with a buffer of
-    /// `log_buffer` bytes. Returns it.
+    /// Begins this opening: writes the next incarnation durably, with a log buffer of `log_buffer` bytes, and
+    /// returns it. From then on the log may be appended to.
     ///
     /// # Errors
     /// [`Error::Usage`] when the numbers are used up; the disk's refusal.
@@ -212,12 +213,14 @@ impl Control {
             ));
         };
         self.make_durable()?;
-        // Into both slots: should one rot, the other must not take the log of this opening for one from the future.
+        // Into both slots: if one is damaged later, the other must not take the log of this opening for one
+        // from the future.
         for _ in 0..SLOTS {
             self.update(|block| {
                 block.incarnation = next;
                 block.clean = false;
-                // What is in the log now was written by the buffer before; what is written from now on, by this one.
+                // The log so far was written through the buffer named before; from now on it is written
+                // through this one.
                 block.log_buffer = block.log_buffer.max(log_buffer);
             })?;
         }

@@ -1,27 +1,30 @@
-//! Which pages are dirty, and since when: found without looking at frames.
+//! Which pages are dirty, and since when, without a scan of the frames.
 //!
 //! ```text
 //!   mark (first change of a clean page) ──push──> stripe of the thread ──drain──> ordered by rec_lsn ──written home──> gone
 //! ```
 //!
-//! 1. A change of a page that is dirty already touches nothing here. The first change pushes the frame onto a stripe: two writes to memory
-//!    that the thread has nearly for itself, one to the frame's own [`Dirt`]. No mutex, no allocation.
-//! 2. A frame is on one stripe at most: [`Dirt::listed`] says that it is, and `link` belongs to the one who set that.
+//! 1. A change of a page that is already dirty touches nothing here. The first change pushes the frame onto a
+//!    stripe: two writes to memory that the thread has nearly for itself, one to the frame's own [`Dirt`]. No
+//!    mutex, no allocation.
+//! 2. A frame is on one stripe at most: [`Dirt::listed`] says that it is, and `link` belongs to the thread
+//!    that set it.
 //! 3. *Nothing dirty is missed.* For each frame and each of its two positions (`rec_lsn`, `writing`) that is not 0, one of these holds: the
 //!    frame is on a stripe; the thread that marks it is between `mark` and the end of [`Stripes::push`], under the page's exclusive latch;
 //!    the pair of position and frame is in [`Ordered`]. A drain clears `listed` before it reads the positions, and both sides change
 //!    `listed` by a read-modify-write: a mark that found it set happened before the drain's read, one that found it clear pushes anew.
-//! 4. A mini-transaction marks and pushes before it publishes. So a checkpoint that looks at what is unpublished first, and drains then,
-//!    has each published one (`checkpoint.rs`, 2).
-//! 5. A pair goes when neither position of the frame equals it, which is asked under the mutex that drains take: a mark that comes after
-//!    the question is on a stripe, and comes back with the next drain.
-//! 6. The mutex around [`Ordered`] is for cleaners, checkpoints and statistics; no reader or writer of pages takes it.
+//! 4. A mini-transaction marks and pushes before it publishes. So a checkpoint that first finds the oldest
+//!    unpublished one, and drains then, misses none that is published (`checkpoint.rs`, 2).
+//! 5. A pair is removed when neither position of the frame equals it. This is checked under the mutex that
+//!    drains take: a mark after the check is on a stripe, and comes back with the next drain.
+//! 6. The mutex around [`Ordered`] is for cleaners, checkpoints and statistics; no reader or writer of pages
+//!    takes it.
 
 use super::frame::Dirt;
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 use std::collections::BTreeSet;
 
-/// Stripes, a power of two: threads that dirty pages at one time seldom share one.
+/// Stripes, a power of two: concurrent threads that dirty pages seldom share one.
 const STRIPES: usize = 16;
 
 /// Alone on its cache lines (two, because they are fetched in pairs).
@@ -47,12 +50,13 @@ impl Stripes {
         Self::with(STRIPES)
     }
 
-    /// With so many stripes, a power of two.
+    /// With this many stripes, a power of two.
     pub(super) fn with(stripes: usize) -> Self {
         Self((0..stripes).map(|_| Stripe { top: AtomicU32::new(0), marked: AtomicU64::new(0) }).collect())
     }
 
-    /// Notes that a mark has made the frame dirty; under its page's exclusive latch. `row`: a number of the thread.
+    /// Records that a mark has made the frame dirty; under its page's exclusive latch. `row`: a number of the
+    /// thread.
     pub(super) fn push(&self, row: usize, frame: u32, dirt: &Dirt) {
         let stripe = &self.0[row & (self.0.len() - 1)];
         stripe.marked.fetch_add(1, Ordering::Relaxed);
@@ -75,7 +79,7 @@ impl Stripes {
     }
 }
 
-/// What is dirty, by the position since when, as of the last drain.
+/// The dirty frames ordered by position, as of the last drain.
 #[derive(Debug, Default)]
 pub(super) struct Ordered {
     pairs: BTreeSet<(u64, u32)>,
@@ -83,7 +87,7 @@ pub(super) struct Ordered {
     looked: usize,
 }
 
-/// How a pair stands.
+/// State of a pair.
 enum Stands {
     /// Dirty since that position.
     Dirty,
@@ -94,7 +98,7 @@ enum Stands {
 }
 
 fn stands(dirt: &Dirt, lsn: u64) -> Stands {
-    // In this order: a write in flight is set before the dirt is cleared.
+    // In this order: `writing` is set before `rec_lsn` is cleared.
     if dirt.rec_lsn.load(Ordering::Acquire) == lsn {
         Stands::Dirty
     } else if dirt.writing.load(Ordering::Acquire) == lsn {
@@ -105,10 +109,11 @@ fn stands(dirt: &Dirt, lsn: u64) -> Stands {
 }
 
 impl Ordered {
-    /// Takes up what became dirty since the last time.
+    /// Moves what became dirty since the last drain into the order.
     pub(super) fn drain<'d>(&mut self, stripes: &Stripes, dirt: impl Fn(u32) -> &'d Dirt) {
         for stripe in &stripes.0 {
-            // Most are empty: a look writes nothing. What is pushed after it was not published before the caller's own look.
+            // Most are empty, and this check writes nothing. A frame pushed after it was not published before
+            // the caller's own check.
             if stripe.top.load(Ordering::Acquire) == 0 {
                 continue;
             }
@@ -137,8 +142,8 @@ impl Ordered {
         None
     }
 
-    /// Calls `visit` with the frames that are dirty since before `lsn`, oldest first, until it says `false`; whether others are on their
-    /// way home.
+    /// Calls `visit` with the frames that are dirty since before `lsn`, oldest first, until it returns
+    /// `false`. Returns whether others are on their way home.
     pub(super) fn dirty_before<'d>(
         &mut self,
         lsn: u64,

@@ -3,14 +3,15 @@
 //! 1. A page is written home only when its copy is durable, header and all, in one of two areas.
 //! 2. An area is overwritten only after a real flush of the data file that covers the home writes of its last batch
 //!    (trap 4): a flush of this file or of the log is none.
-//! 3. A copy counts when the header's checksum holds and the copy's own does, for the page the header names. It is put
-//!    in the place of a home page that fails its check, and of none other.
-//! 4. A copy whose LSN lies before the checkpoint is never used: a home page torn by a crash was being written, so its
-//!    copy is newer. (An older one would bring an old page back, and what was changed since is not in the log any
-//!    more.)
-//! 5. Only the one who has the cleaner's role writes here.
-//! 6. What the disk cannot read counts as torn: some drives answer EIO for a sector whose write was cut (trap 26). A home page is restored from
-//!    its copy; a copy or a header is one that was being written, whose pages were not yet on their way home.
+//! 3. A copy counts if the header's checksum and the copy's own hold, for the page that the header names. It
+//!    replaces a home page that fails its check, and no other.
+//! 4. A copy whose LSN lies before the checkpoint is never used: a home page torn by a crash was being
+//!    written, so its copy is newer. (An older copy would bring an old page back, and the log no longer holds
+//!    its later changes.)
+//! 5. Only the thread with the cleaner's role writes here.
+//! 6. A page that the disk cannot read counts as torn: some drives answer EIO for a sector whose write was
+//!    cut (trap 26). An unreadable home page is restored from its copy. An unreadable copy or header was
+//!    being written, so its pages were not yet on their way home.
 
 use super::pool::{Pool, PoolConfig, open_error};
 use super::stats::count;
@@ -89,12 +90,13 @@ impl Doublewrite {
             // is made durable by its own flush, which pays for the conversion once.
             let before = file.len();
             match file.grow(Allocate::Unwritten, whole, Cause::Preallocate) {
-                // Durably: a write here makes no more durable than itself, and a power cut would give the rest back while the length stays.
+                // Flushed: a write here makes only itself durable, and a power cut would free the blocks
+                // while the length stays.
                 Ok(()) => file.sync(Cause::Preallocate)?,
                 Err(e) if e.errno() == Some(28) => {
                     return Err(Error::NoSpace { path, needed_bytes: whole - before, kept_free_bytes: 0 });
                 }
-                // No fallocate here: the first batches take the room.
+                // No fallocate here: the first batches allocate the blocks.
                 Err(e) if matches!(e.errno(), Some(22 | 38 | 95)) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -111,7 +113,7 @@ impl Doublewrite {
             (state.next, state.sequence + 1, state.unflushed[state.next])
         };
         if unflushed && !pool.health().has(Mutant::DoublewriteReused) {
-            // All home writes so far have returned: one flush covers both areas' (2).
+            // All home writes so far have returned: one flush covers those of both areas (2).
             pool.data.sync(Cause::Clean)?;
             self.state.lock().unflushed = [false; AREAS];
         }
@@ -180,12 +182,12 @@ fn read_if_there(file: &File, at: u64, buf: &mut [u8]) -> Result<bool> {
 }
 
 impl Pool {
-    /// Restores pages that a crash has torn from their copies; returns them. At open, before anything else is read: it
-    /// looks at the home of every page that a copy names.
+    /// Restores from their copies the pages that a crash has torn; returns them. At open, before anything
+    /// else is read: it checks the home of every page that a copy names.
     ///
     /// # Errors
-    /// The disk's refusal. A torn page without a copy is no error here: whoever reads it learns of it, and if the log
-    /// makes it anew nobody does.
+    /// The disk's refusal. A torn page without a copy is no error here: a reader of the page gets the error,
+    /// and if the log initialises the page anew there is no reader.
     pub fn recover_doublewrite(&self) -> Result<Vec<PageId>> {
         let Some(doublewrite) = &self.doublewrite else { return Ok(Vec::new()) };
         let mut copies: BTreeMap<PageId, Vec<u64>> = BTreeMap::new();
@@ -233,7 +235,7 @@ impl Pool {
         // A part at a time: 256 copies of the largest page would be 8 MiB.
         for some in there.chunks(32) {
             let pending = self.data.submit(some.iter().map(read).collect())?;
-            // All are waited for, also after an error: their order says which page each is.
+            // Waits for all, also after an error: their order says which page each is.
             let homes: Vec<_> = pending.into_iter().map(|pending| self.data.wait(pending)).collect();
             for (&number, home) in some.iter().zip(homes) {
                 match home {

@@ -2,10 +2,11 @@
 //!
 //! 1. Eviction takes clean, unpinned, unlatched pages only ([`super::frame::Frame::claim`]) and does no I/O, so latched
 //!    code may call it.
-//! 2. A page used since the hand came by is passed over once. A prefetched page enters without that mark and its first
-//!    use does not set it: a scan goes through the pool without displacing what is used twice.
+//! 2. A page used since the hand last passed is passed over once. A prefetched page enters without that mark
+//!    and its first use does not set it: a scan goes through the pool without displacing pages that are used
+//!    twice.
 //! 3. Several threads evict at once: each takes a different stretch of the clock.
-//! 4. While one thread has the turn (see [`super::read`]), only that thread is given frames.
+//! 4. While one thread has the turn (see [`super::read`]), only that thread gets frames.
 
 use super::frame::REFERENCED;
 use super::guard::Owned;
@@ -16,24 +17,25 @@ use std::sync::atomic::Ordering;
 
 /// The most frames an eviction takes from the clock at once.
 const STRETCH: u64 = 16;
-/// Frames looked at before eviction gives up on a large pool, unless it has to be thorough.
+/// Frames examined before eviction gives up on a large pool, unless it has to be thorough.
 const LOOK_MAX: u64 = 4096;
 
 impl Pool {
-    /// Drops up to `wanted` pages nobody needs, returns how many. A `thorough` one goes round twice before it gives up.
+    /// Drops up to `wanted` unused pages; returns how many. If `thorough`, goes round twice before it gives
+    /// up.
     pub(super) fn evict(&self, wanted: usize, thorough: bool) -> usize {
         let span = u64::from(self.frames.span());
         let limit = self.frames.limit();
         let look_max = if thorough { 2 * span + STRETCH } else { (2 * span + STRETCH).min(LOOK_MAX) };
         let (mut freed, mut looked) = (0, 0);
         while freed < wanted && looked < look_max {
-            // No more than may be needed: whatever the hand passes over loses its mark.
+            // No more than may be needed: every frame that the hand passes over loses its mark.
             let stretch = ((wanted - freed) as u64).min(STRETCH);
             let start = self.cleaner.hand.fetch_add(stretch, Ordering::Relaxed);
             for step in 0..stretch {
                 let frame = ((start + step) % span) as u32;
                 let known = self.frames.get(frame);
-                // A frame beyond the limit is to go: no second chance.
+                // A frame beyond the limit is being retired: no second chance.
                 if frame < limit && known.flags.load(Ordering::Relaxed) & REFERENCED != 0 {
                     known.flags.fetch_and(!REFERENCED, Ordering::Relaxed);
                 } else if let Some(owned) = self.claim(frame) {
@@ -47,7 +49,7 @@ impl Pool {
         freed
     }
 
-    /// Drops every page that nobody has pinned, written home before.
+    /// Drops every page that is not pinned, after writing it home.
     #[cfg(test)]
     pub(crate) fn chill(&self) {
         self.flush_all().unwrap();
@@ -60,7 +62,7 @@ impl Pool {
         self.loads.ahead.streams.load(Ordering::Acquire)
     }
 
-    /// A frame if one is to be had without I/O; latched code may ask.
+    /// A frame, if one is available without I/O; latched code may call this.
     pub(super) fn frame_at_once(&self) -> Option<Owned<'_>> {
         if !self.turn.may_take() {
             return None;
@@ -78,7 +80,8 @@ impl Pool {
     /// A failed write of a dirty page, which poisons.
     pub(super) fn obtain_frame(&self) -> Result<Option<Owned<'_>>> {
         let batch = (self.frames.limit() as usize / 64).clamp(1, 64);
-        // Others may take what this thread frees; then it is somebody's progress, but not to be waited for without end.
+        // Other threads may take what this one frees. Then they make progress, but this thread must not try
+        // for ever.
         for round in 0..64 {
             if !self.turn.may_take() {
                 return Ok(None);

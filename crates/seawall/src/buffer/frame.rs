@@ -1,5 +1,5 @@
-//! The protocol of frames: who may touch a frame's page, and how a frame changes hands. docs/concurrency.md argues for
-//! it.
+//! The protocol of frames: which thread may touch a frame's page, and how a frame changes hands.
+//! docs/concurrency.md proves it.
 //!
 //! ```text
 //!            pop                    publish
@@ -15,47 +15,48 @@
 //!                        └─────────────── publish_new ───────────────┘
 //! ```
 //!
-//! 1. A frame that is resident says which page it holds ([`Frame::holds`]). Whoever found it through an entry latches
-//!    it and asks; if it holds another page or none, the entry has changed since and is read again.
-//! 2. Under a shared latch and a yes to (1) the page's bytes may be read, under an exclusive latch and a yes they may
-//!    be changed.
-//!    "Latched shared" includes reading beside the latch of a biased frame (`bias.rs`).
-//! 3. A frame that is owned belongs to one thread, latched or not: it holds no page, so that by (1) nobody else touches
-//!    its bytes.
-//! 4. A pin is taken under a latch and a yes to (1), or by the owner before it publishes; it is given up any time. It
-//!    permits nothing but keeps the page resident.
-//! 5. A frame is claimed only under its exclusive latch, with no pin and nothing to write. By (4) no pin can come while
-//!    it is latched.
-//! 6. The entry is cleared before the frame's page, and set after it: whoever sees the entry and not the page looks
-//!    again and finds the entry changed. In between the page is pinned or its latch is held, so that nobody claims the
-//!    frame before the entry leads to it.
-//! 7. A page is marked dirty under its exclusive latch, moved to "being written" under its shared latch by the one who
-//!    copied it, and is done when its write has returned. It is clean when neither is set.
+//! 1. A resident frame records which page it holds ([`Frame::holds`]). A thread that finds it through an
+//!    entry latches it and checks this; if the frame holds another page or none, the entry has changed since
+//!    and is read again.
+//! 2. Under a shared latch and after check (1) the page's bytes may be read; under an exclusive latch and
+//!    after check (1) they may be changed. "Latched shared" includes reading beside the latch of a biased
+//!    frame (`bias.rs`).
+//! 3. An owned frame belongs to one thread, latched or not: it holds no page, so by (1) no other thread
+//!    touches its bytes.
+//! 4. A pin is taken under a latch after check (1), or by the owner before it publishes. It may be released
+//!    at any time. It permits nothing but keeps the page resident.
+//! 5. A frame is claimed only under its exclusive latch, with no pin and nothing to write. By (4) no pin can
+//!    be added while it is latched.
+//! 6. The entry is cleared before the frame's page, and set after it: a thread that sees the entry but not
+//!    the page reads the entry again and finds it changed. In between the page is pinned or its latch is
+//!    held, so that no thread claims the frame before the entry leads to it.
+//! 7. A page is marked dirty under its exclusive latch. The thread that copies it moves it to "being written"
+//!    under its shared latch. It is done when its write has returned. It is clean when neither is set.
 
 #![allow(unsafe_code)]
 
 use super::bias::Bias;
 use super::sync::{AtomicU32, AtomicU64, Latch, Ordering};
 
-/// Used since the clock last came by.
+/// Used since the clock hand last passed.
 pub(super) const REFERENCED: u32 = 1;
-/// Prefetched and not touched since.
+/// Prefetched and not used since.
 pub(super) const COLD: u32 = 2;
-/// Made by [`super::Mtr::fresh`] and not yet initialised: it goes away with its latch.
+/// Made by [`super::Mtr::fresh`] and not yet initialised: the page is dropped when its latch is released.
 pub(super) const UNBORN: u32 = 4;
-/// The log since the checkpoint makes the whole page from nothing, so that its next write home may tear.
+/// The log since the checkpoint initialises the whole page, so its next write home may tear.
 pub(super) const REMADE: u32 = 8;
-/// No change of the page can be in the log since the checkpoint: it was not in memory before since the database was
-/// opened.
+/// The log since the checkpoint can hold no change of the page: the page was not in memory before since the
+/// database was opened.
 pub(super) const VIRGIN: u32 = 32;
-/// Not part of the pool since it shrank.
+/// No longer part of the pool, which shrank.
 pub(super) const RETIRED: u32 = 16;
 /// Read beside the latch (`bias.rs`).
 pub(super) const BIASED: u32 = 64;
-/// A frame is biased after so many shared latches since it was last latched exclusively.
+/// A frame becomes biased after this many shared latches since its last exclusive latch.
 const READS_TO_BIAS: u32 = 32;
 
-/// What is known of a frame; one cache line.
+/// Descriptor of a frame; one cache line.
 #[repr(align(64))]
 pub(super) struct Frame {
     pub(super) latch: Latch,
@@ -65,24 +66,24 @@ pub(super) struct Frame {
     pub(super) flags: AtomicU32,
     /// The next free frame + 1, while this one is free.
     pub(super) next_free: AtomicU32,
-    /// Shared latches since the last exclusive one, about.
+    /// Shared latches since the last exclusive one, approximately.
     reads: AtomicU32,
 }
 
 /// Since when a page differs from the data file.
 pub(super) struct Dirt {
-    /// Start of the oldest change that no write was begun for; 0 when there is none.
+    /// Start of the oldest change for which no write has begun; 0 when there is none.
     pub(super) rec_lsn: AtomicU64,
     /// The same of the write in flight; 0 when there is none.
     pub(super) writing: AtomicU64,
-    /// 1 while the frame is on a stripe of what became dirty (`dirty.rs`).
+    /// 1 while the frame is on a stripe of newly dirty frames (`dirty.rs`).
     pub(super) listed: AtomicU32,
-    /// The frame below it there + 1.
+    /// The next frame down that stripe + 1.
     pub(super) link: AtomicU32,
 }
 
 impl Dirt {
-    /// For the model; the pool's come into being as zeroes.
+    /// For the model; those of the pool begin as zeroed memory.
     #[cfg(test)]
     #[allow(dead_code)]
     pub(super) fn new() -> Self {
@@ -95,11 +96,11 @@ impl Dirt {
     }
 
     pub(super) fn is_clean(&self) -> bool {
-        // In this order, as everybody who asks: a write in flight is set before the dirt is cleared.
+        // In this order, as in every such check: `writing` is set before `rec_lsn` is cleared.
         self.rec_lsn.load(Ordering::Acquire) == 0 && self.writing.load(Ordering::Acquire) == 0
     }
 
-    /// The oldest change that is not in the data file; `None` when there is none. For the model: a checkpoint asks `dirty.rs`.
+    /// The oldest change that is not in the data file, if any. For the model: a checkpoint asks `dirty.rs`.
     #[cfg(test)]
     #[allow(dead_code)]
     pub(super) fn oldest(&self) -> Option<u64> {
@@ -108,7 +109,8 @@ impl Dirt {
         [rec_lsn, writing].into_iter().filter(|&lsn| lsn != 0).min()
     }
 
-    /// Marks a page, under its exclusive latch, as changed from `start` on. Whether it was clean of such marks.
+    /// Marks a page as changed from `start` on, under its exclusive latch. Returns whether `rec_lsn` was
+    /// clear.
     pub(super) fn mark(&self, start: u64) -> bool {
         let was_clean = self.rec_lsn.load(Ordering::Relaxed) == 0;
         if was_clean {
@@ -117,7 +119,8 @@ impl Dirt {
         was_clean
     }
 
-    /// Begins a write, under the page's shared latch and by the only cleaner. Since when the page was dirty, if there is something to write.
+    /// Begins a write, under the page's shared latch; only the one cleaner calls it. Returns the page's
+    /// `rec_lsn`, or `None` if there is nothing to write or a write is in flight.
     pub(super) fn begin_write(&self) -> Option<u64> {
         let rec_lsn = self.rec_lsn.load(Ordering::Acquire);
         if rec_lsn == 0 || self.writing.load(Ordering::Acquire) != 0 {
@@ -128,7 +131,7 @@ impl Dirt {
         Some(rec_lsn)
     }
 
-    /// The write has returned: what it carried is in the data file.
+    /// Ends the write, after it has returned: its contents are in the data file.
     pub(super) fn end_write(&self) {
         self.writing.store(0, Ordering::Release);
     }
@@ -146,7 +149,7 @@ impl Frame {
         }
     }
 
-    /// Whether it holds this page; to be asked under its latch (1).
+    /// Whether it holds this page; to be checked under its latch (1).
     #[inline]
     pub(super) fn holds(&self, page: u32) -> bool {
         self.page.load(Ordering::Acquire) == page.wrapping_add(1) && page != u32::MAX
@@ -158,29 +161,29 @@ impl Frame {
         self.page.load(Ordering::Acquire).checked_sub(1)
     }
 
-    /// Notes a use. Reads first: most uses find it noted and write nothing.
+    /// Notes a use. Reads first: most uses find it already noted and write nothing.
     #[inline]
     pub(super) fn touch(&self) {
         let flags = self.flags.load(Ordering::Relaxed);
         if flags & COLD != 0 {
-            // The use it was fetched for: that alone makes it no warmer than others.
+            // The use it was fetched for: it makes the page no warmer than others.
             self.flags.fetch_and(!COLD, Ordering::Relaxed);
         } else if flags & REFERENCED == 0 {
             self.flags.fetch_or(REFERENCED, Ordering::Relaxed);
         }
     }
 
-    /// Keeps the page resident; only as rule (4) says.
+    /// Keeps the page resident; only as (4) permits.
     pub(super) fn pin(&self) {
         self.pins.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gives a pin up.
+    /// Releases a pin.
     pub(super) fn unpin(&self) {
         self.pins.fetch_sub(1, Ordering::Release);
     }
 
-    /// Whether anybody keeps it resident.
+    /// Whether a pin keeps it resident.
     pub(super) fn is_pinned(&self) -> bool {
         self.pins.load(Ordering::Acquire) != 0
     }
@@ -190,10 +193,10 @@ impl Frame {
         self.flags.load(Ordering::Relaxed) & BIASED != 0
     }
 
-    /// Counts a shared latch, under it; biases the frame when there were enough of them.
+    /// Counts a shared latch, under it; biases the frame after enough of them.
     #[inline]
     pub(super) fn lean(&self) {
-        // Counts of readers at once may be lost: it is a measure, not a promise.
+        // Concurrent readers may lose counts: it is an estimate, not a guarantee.
         let reads = self.reads.load(Ordering::Relaxed) + 1;
         self.reads.store(reads, Ordering::Relaxed);
         if reads >= READS_TO_BIAS {
@@ -202,21 +205,21 @@ impl Frame {
         }
     }
 
-    /// Takes the bias away, under the exclusive latch; whether there was one.
+    /// Revokes the bias, under the exclusive latch; returns whether there was one.
     #[inline]
     pub(super) fn take_bias(&self) -> bool {
         self.reads.store(0, Ordering::Relaxed);
         self.is_biased() && self.flags.fetch_and(!BIASED, Ordering::SeqCst) & BIASED != 0
     }
 
-    /// Biases the frame again, under the exclusive latch that took the bias away and met a reader.
+    /// Restores the bias, under the exclusive latch that revoked it and met a reader.
     pub(super) fn give_bias_back(&self) {
         self.flags.fetch_or(BIASED, Ordering::SeqCst);
     }
 
-    /// Takes the exclusive latch of a page that nobody needs (5); returns the page.
+    /// Takes the exclusive latch of a frame if its page is unused (5); returns the page.
     pub(super) fn claim(&self, dirt: &Dirt, bias: &Bias, frame: u32) -> Option<u32> {
-        // A look without the latch first: most frames are told off cheaply.
+        // Checked without the latch first: this rejects most frames cheaply.
         if self.is_pinned() || !dirt.is_clean() || self.page().is_none() || !self.latch.try_lock_exclusive() {
             return None;
         }
@@ -230,8 +233,8 @@ impl Frame {
         }
     }
 
-    /// Takes the page out of a frame that the caller has latched exclusively; the frame is owned by the caller
-    /// afterwards. By (5) nobody has it pinned.
+    /// Takes the page out of a frame that the caller has latched exclusively; afterwards the caller owns the
+    /// frame. By (5) no thread has pinned it.
     ///
     /// # Safety
     /// The caller has the exclusive latch and gives it up.
@@ -243,8 +246,8 @@ impl Frame {
         unsafe { self.latch.unlock_exclusive() };
     }
 
-    /// Lets everybody see the page that its owner has put into the frame, and keeps it pinned: unpinned, it could be
-    /// claimed before its entry is set, and then the entry would lead to a frame that has moved on.
+    /// Publishes the page that the owner has put into the frame, and pins it: without the pin the frame could
+    /// be claimed before its entry is set, and the entry would then lead to a frame that has moved on.
     pub(super) fn publish(&self, entry: &Entry, frame: u32, page: u32, flags: u32) {
         self.pin();
         self.flags.store(flags, Ordering::Relaxed);
@@ -252,8 +255,8 @@ impl Frame {
         entry.set(frame);
     }
 
-    /// Like [`Frame::publish`], for a new page whose frame its owner has latched exclusively; `false`, and the frame is
-    /// owned still, when somebody has the page or is loading it.
+    /// Like [`Frame::publish`], for a new page whose frame its owner has latched exclusively. Returns
+    /// `false`, with the frame still owned, if the page is resident or being loaded.
     pub(super) fn publish_new(&self, entry: &Entry, frame: u32, page: u32) -> bool {
         self.page.store(page + 1, Ordering::Release);
         let Some(never_seen) = entry.leave_nowhere(frame + 1) else {
@@ -270,9 +273,9 @@ impl Frame {
 pub(super) enum Where {
     /// Not in memory.
     Nowhere,
-    /// Somebody is reading it.
+    /// A thread is reading it.
     Loading,
-    /// In this frame, or it was.
+    /// In this frame, or it was when the entry was read.
     In(u32),
 }
 
@@ -299,7 +302,8 @@ impl Entry {
         }
     }
 
-    /// From nowhere to `to`; `None` when the page is somewhere, else whether it was never in memory before.
+    /// From nowhere to `to`. `None` if the page is not nowhere; otherwise whether it was never in memory
+    /// before.
     fn leave_nowhere(&self, to: u32) -> Option<bool> {
         [NEVER, GONE]
             .into_iter()
@@ -307,12 +311,12 @@ impl Entry {
             .map(|from| from == NEVER)
     }
 
-    /// Becomes the one who loads the page, unless somebody is or it is there.
+    /// Makes the caller the page's loader, unless the page is resident or being loaded.
     pub(super) fn begin_load(&self) -> bool {
         self.leave_nowhere(LOADING).is_some()
     }
 
-    /// The load has failed: the next who wants the page tries again.
+    /// The load has failed: the next thread that wants the page tries again.
     pub(super) fn abandon_load(&self) {
         self.clear();
     }

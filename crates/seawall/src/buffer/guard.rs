@@ -1,10 +1,10 @@
-//! What one can hold of a frame: each guard's existence is the proof that its bytes may be touched.
+//! What a thread can hold of a frame: each guard's existence is the proof that its bytes may be touched.
 //! docs/concurrency.md, "Latches".
 //!
 //! 1. [`PageRead`]: the page under a shared latch. [`PageWrite`]: under an exclusive latch. [`Pin`]: resident, and
 //!    nothing else.
-//! 2. [`Owned`]: a frame that holds no page and belongs to whoever has this. Dropped, it is free.
-//! 3. A page that was made and never initialised goes away with its latch: nobody ever sees it.
+//! 2. [`Owned`]: a frame that holds no page and belongs to the holder of this. Dropped, the frame is free.
+//! 3. A page that was made and never initialised is dropped with its latch: no other thread ever sees it.
 #![allow(unsafe_code)]
 
 use super::bias::Place;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct PageRead<'p> {
     pool: &'p Pool,
     frame: u32,
-    /// Beside the latch, if it is not on it.
+    /// Set if the page is read beside the latch (`bias.rs`).
     place: Option<Place>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Owned<'p> {
     frame: u32,
 }
 
-/// An [`Owned`] frame that waits in the pool's own memory; forgotten with it, or made an `Owned` again.
+/// An [`Owned`] frame kept in the pool's own memory; made an `Owned` again, or forgotten with the pool.
 #[derive(Debug)]
 pub(super) struct Parked(u32);
 
@@ -58,8 +58,8 @@ thread_local! {
     };
 }
 
-/// Finds a resident page and latches it by `lock`; gives the latch back by `unlock` when the frame has changed hands
-/// meanwhile. A use of the page.
+/// Finds a resident page and latches it by `lock`; releases the latch by `unlock` if the frame has changed
+/// hands meanwhile. Counts as a use of the page.
 #[inline]
 fn find(pool: &Pool, page: PageId, lock: impl Fn(u32) -> bool, unlock: impl Fn(u32)) -> Option<Option<u32>> {
     let found = find_untouched(pool, page, lock, unlock);
@@ -69,7 +69,7 @@ fn find(pool: &Pool, page: PageId, lock: impl Fn(u32) -> bool, unlock: impl Fn(u
     found
 }
 
-/// The same, which is no use of the page.
+/// The same, not counted as a use of the page.
 #[inline]
 fn find_untouched(pool: &Pool, page: PageId, lock: impl Fn(u32) -> bool, unlock: impl Fn(u32)) -> Option<Option<u32>> {
     loop {
@@ -99,7 +99,7 @@ impl Pool {
             if place.is_none() {
                 known.latch.lock_shared();
             }
-            // Gives the latch back when the frame has changed hands meanwhile.
+            // Releases the latch if the frame has changed hands meanwhile.
             let read = PageRead { pool: self, frame, place };
             if known.holds(page.0) {
                 known.touch();
@@ -111,13 +111,13 @@ impl Pool {
         }
     }
 
-    /// A look at a page that happens to be in memory, which does not keep it there longer. Waits for a latch at most.
+    /// Reads a page if it is in memory, without keeping it there longer. Waits for a latch at most.
     pub fn peek(&self, page: PageId) -> Option<PageRead<'_>> {
         super::read::may_latch().ok()?;
         self.shared_untouched(page)
     }
 
-    /// The same for a page that is not used, only looked at or kept; `None` when it is not resident.
+    /// The same, not counted as a use; `None` when the page is not resident.
     pub(super) fn shared_untouched(&self, page: PageId) -> Option<PageRead<'_>> {
         let lock = |frame| {
             self.frames.get(frame).latch.lock_shared();
@@ -195,7 +195,7 @@ impl Pool {
         Some(PageRead { pool: self, frame, place: None })
     }
 
-    /// Takes a page out of memory that nobody needs; its frame is the caller's.
+    /// Evicts an unused page; the caller owns its frame.
     pub(super) fn claim(&self, frame: u32) -> Option<Owned<'_>> {
         let known = self.frames.get(frame);
         let page = known.claim(self.frames.dirt(frame), &self.bias, frame)?;
@@ -207,7 +207,7 @@ impl Pool {
         Some(Owned { pool: self, frame })
     }
 
-    /// A free frame, if there is one and the caller may have it.
+    /// A free frame, if there is one.
     pub(super) fn pop_free(&self) -> Option<Owned<'_>> {
         self.frames.pop().map(|frame| Owned { pool: self, frame })
     }
@@ -249,8 +249,8 @@ impl Deref for PageRead<'_> {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the frame's bytes are initialised (zeroed or read), and under the shared latch that self holds, or beside it in a biased frame,
-        // nobody changes them.
+        // SAFETY: the frame's bytes are initialised (zeroed or read), and no thread changes them under the
+        // shared latch that self holds, or while self reads beside it in a biased frame.
         unsafe { std::slice::from_raw_parts(self.pool.frames.bytes(self.frame).as_ptr(), self.pool.page_bytes()) }
     }
 }
@@ -280,7 +280,7 @@ impl<'p> PageWrite<'p> {
         Pin { pool: self.pool, frame: self.frame, page: self.id() }
     }
 
-    /// The bytes, for recovery: applies what was logged. [`PageWrite::redone`] says that it was.
+    /// The bytes, for recovery to apply records to. [`PageWrite::redone`] marks the change.
     ///
     /// A page may be changed by several records of one mini-transaction, all ending at one LSN: recovery asks
     /// [`page::lsn`] once for all of them.
@@ -288,13 +288,14 @@ impl<'p> PageWrite<'p> {
         self.bytes_mut()
     }
 
-    /// Recovery has applied the mini-transaction that lies in the log from `start` to `end`.
+    /// Marks the page as changed by the mini-transaction that lies in the log from `start` to `end`, which
+    /// recovery has applied.
     pub fn redone(&mut self, start: Lsn, end: Lsn) {
         self.mark_changed(start, end, false);
     }
 
-    /// The page was changed by the mini-transaction that lies in the log from `start` to `end`; its first record made
-    /// the page from nothing when `remade`.
+    /// Marks the page as changed by the mini-transaction that lies in the log from `start` to `end`.
+    /// `remade`: its first record initialised the whole page.
     pub(super) fn mark_changed(&mut self, start: Lsn, end: Lsn, remade: bool) {
         page::set_u64(self.bytes_mut(), page::LSN, end.0);
         let known = self.pool.frames.get(self.frame);
@@ -313,8 +314,8 @@ impl<'p> PageWrite<'p> {
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         let (bytes, len) = (self.pool.frames.bytes(self.frame), self.pool.page_bytes());
-        // SAFETY: the frame's bytes are initialised, and under the exclusive latch that self holds nobody else touches
-        // them; &mut self excludes other borrows through this guard.
+        // SAFETY: the frame's bytes are initialised, and under the exclusive latch that self holds no other
+        // thread touches them; &mut self excludes other borrows through this guard.
         unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), len) }
     }
 }
@@ -383,7 +384,7 @@ impl Drop for Pin<'_> {
 }
 
 impl<'p> Owned<'p> {
-    /// The frame's bytes: whatever its last page left there.
+    /// The frame's bytes: what its last page left there.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         let (bytes, len) = (self.pool.frames.bytes(self.frame), self.pool.page_bytes());
         // SAFETY: the bytes are initialised; the frame holds no page, so by the protocol's rule (3) they are ours
@@ -391,20 +392,21 @@ impl<'p> Owned<'p> {
         unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), len) }
     }
 
-    /// Lets everybody see the page that was read into the frame; the caller has begun the load. The page stays pinned
-    /// as long as the caller likes.
+    /// Publishes the page that was read into the frame; the caller has begun the load. The returned pin keeps
+    /// it resident.
     pub(super) fn publish(self, page: PageId, flags: u32) -> Pin<'p> {
         let (pool, frame) = self.into_parts();
         pool.frames.get(frame).publish(pool.map.entry(page), frame, page.0, flags);
         Pin { pool, frame, page }
     }
 
-    /// A page under an exclusive latch that goes away with it unless it is changed: its header is zeroes, and its first record sets every byte. Gives the
-    /// frame back when the page is resident or being loaded.
+    /// Makes a page under an exclusive latch. The page is dropped with the latch unless it is changed. Its
+    /// header is zeroes, and its first record sets every byte. Returns the frame if the page is resident or
+    /// being loaded.
     pub(super) fn make(mut self, page: PageId) -> Result<PageWrite<'p>, Self> {
         page::clear_header(self.bytes_mut());
         let known = self.pool.frames.get(self.frame);
-        // Waits at most for somebody who came for the frame's last page and is about to see that it is gone.
+        // Waits at most for a thread that came for the frame's last page and is about to see that it is gone.
         known.latch.lock_exclusive();
         if known.publish_new(self.pool.map.entry(page), self.frame, page.0) {
             let (pool, frame) = self.into_parts();
@@ -421,8 +423,9 @@ impl<'p> Owned<'p> {
     /// The frame is [un-parked](Pool::unpark) only when the buffer has been dropped.
     pub(super) unsafe fn lend(self) -> (Parked, IoBuf) {
         let (start, keeper) = (self.pool.frames.bytes(self.frame), self.pool.frames.keeper());
-        // SAFETY: the bytes are initialised, and `keeper` keeps them; the frame holds no page, so by the protocol's rule (3) they are its owner's
-        // alone, who does not touch them meanwhile by the caller's promise.
+        // SAFETY: the bytes are initialised, and `keeper` keeps them; the frame holds no page, so by the
+        // protocol's rule (3) only its owner touches them, which by the caller's promise it does not do
+        // meanwhile.
         let buf = unsafe { IoBuf::lent(start, self.pool.page_bytes(), keeper) };
         (self.park(), buf)
     }

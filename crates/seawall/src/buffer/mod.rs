@@ -1,15 +1,16 @@
 //! The buffer pool. docs/engine.md, "Buffer", says how it works; docs/concurrency.md has its numbered rules of
 //! latching.
 //!
-//! - `frame`: the protocol by which frames change hands. `arena`, `translate`, `guard`: its memory, its map, what one
-//!   can hold of it.
-//! - `read`, `evict`: pages into memory and out of it. `ahead`, `stream`: before they are needed. `mtr`: changes.
+//! - `frame`: the protocol by which frames change hands. `arena`, `translate`, `guard`: its memory, its map,
+//!   the guards on it.
+//! - `read`, `evict`: pages into memory and out of it. `ahead`, `stream`: prefetching. `mtr`: changes.
 //! - `dirty`, `clean`, `doublewrite`, `checkpoint`, `control`: pages and positions onto the disk.
 //!
-//! 1. Latched code never does I/O: it says what it needs ([`crate::Stop`]), lets go, and starts over ([`Pool::retry`]).
-//! 2. A page is written only when its log is flushed; a checkpoint is no later than the oldest change that is not
-//!    written.
-//! 3. A failed read is the reader's error. A failed write is everybody's: it poisons.
+//! 1. Latched code never does I/O: it returns what it needs ([`crate::Stop`]), releases its latches, and
+//!    starts over ([`Pool::retry`]).
+//! 2. A page is written only when its log is flushed; a checkpoint is no later than the oldest change that is
+//!    not written.
+//! 3. A failed read is the reader's error. A failed write concerns every thread: it poisons the database.
 
 mod ahead;
 mod arena;
@@ -48,8 +49,8 @@ pub use stream::Stream;
 
 /// A change of one page that can be replayed.
 ///
-/// The forward path and recovery run the same `apply`. Whatever can fail is checked before: `apply` never fails on a
-/// page in the state the record was made for.
+/// The forward path and recovery run the same `apply`. Everything that can fail is checked before: `apply`
+/// never fails on a page in the state for which the record was made.
 pub trait Redo {
     /// Its tag, from the range of its layer (`format::tag`).
     const TAG: u8;

@@ -1,8 +1,8 @@
 //! The protocol of frames, compiled a second time on a checked scheduler (loom) that tries every interleaving and every
 //! value a load may return.
 //!
-//! `frame.rs` is the very file of the product; only `super::sync` is another one here. The latch itself is
-//! parking_lot's and is taken for granted: here it is a mutex and a count.
+//! `frame.rs` is the very file of the product; only `super::sync` is replaced. The latch is parking_lot's and
+//! is not checked: here it is a mutex and a count.
 #![allow(unsafe_code)]
 
 mod sync {
@@ -89,7 +89,7 @@ use loom::sync::atomic::AtomicU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bounded like this, a model still covers every bug that needs few changes of the running thread, which is nearly all.
+/// With this bound, a model still covers every bug that needs few preemptions, which is nearly all.
 fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -102,14 +102,14 @@ struct Pool {
     frame: Frame,
     bias: Bias,
     dirt: Dirt,
-    /// One stripe: what threads do to different ones does not meet.
+    /// One stripe: threads on different stripes do not interact.
     stripes: Stripes,
     ordered: loom::sync::Mutex<Ordered>,
     bytes: UnsafeCell<u64>,
     entries: [Entry; 2],
 }
 
-// SAFETY: the cell is touched only as the protocol allows; that it allows no race is what loom checks.
+// SAFETY: the cell is touched only as the protocol allows; loom checks that this allows no race.
 unsafe impl Sync for Pool {}
 // SAFETY: as above.
 unsafe impl Send for Pool {}
@@ -132,7 +132,7 @@ impl Pool {
         Arc::new(pool)
     }
 
-    /// As `guard::find` does it, shared: what was read, if the page was there.
+    /// As `guard::find`, shared: the bytes read, if the page was resident.
     fn read(&self, page: u32, pin: bool) -> Option<u64> {
         loop {
             let Where::In(0) = self.entries[page as usize].get() else { return None };
@@ -152,7 +152,8 @@ impl Pool {
         }
     }
 
-    /// As `Pool::shared` does it with a biased frame, in a row of the thread's own: what was read, if the page was there.
+    /// As `Pool::shared` with a biased frame, with a row for the thread: the bytes read, if the page was
+    /// resident.
     fn read_biased(&self, row: usize, page: u32) -> Option<u64> {
         loop {
             let Where::In(0) = self.entries[page as usize].get() else { return None };
@@ -175,16 +176,16 @@ impl Pool {
         unsafe { self.frame.latch.unlock_shared() };
     }
 
-    /// Drops whatever page is in the frame and puts `page` there, if nobody is in the way.
+    /// Drops the page in the frame and puts `page` there, unless another thread prevents it.
     fn replace_by(&self, page: u32) {
         let Some(old) = self.frame.claim(&self.dirt, &self.bias, 0) else { return };
         // SAFETY: claimed, so latched.
         unsafe { self.frame.vacate(&self.entries[old as usize]) };
-        // Owned from here on. (A real pool would give the frame back; here nobody else is looking for one.)
+        // Owned from here on. (A real pool would free the frame; here no other thread needs one.)
         if !self.entries[page as usize].begin_load() {
             return;
         }
-        // SAFETY: the frame is owned: nobody else touches its bytes; loom checks.
+        // SAFETY: the frame is owned: no other thread touches its bytes; loom checks.
         self.bytes.with_mut(|bytes| unsafe { *bytes = 10 + u64::from(page) });
         self.frame.publish(&self.entries[page as usize], 0, page, 0);
         self.frame.unpin();
@@ -225,7 +226,7 @@ fn a_biased_reader_and_a_writer_never_meet() {
         });
         pool.frame.latch.lock_exclusive();
         pool.bias.wait_for_readers(0, &pool.frame);
-        // SAFETY: under the exclusive latch, and nobody reads beside it; loom checks.
+        // SAFETY: under the exclusive latch, and no thread reads beside it; loom checks.
         pool.bytes.with_mut(|bytes| unsafe { *bytes = 20 });
         // SAFETY: as above.
         pool.bytes.with_mut(|bytes| unsafe { *bytes = 30 });
@@ -251,7 +252,7 @@ fn a_biased_page_is_not_taken_from_under_its_reader() {
     });
 }
 
-/// A try that meets a reader and leaves is followed by another.
+/// A try that meets a reader and gives up is followed by another.
 #[test]
 fn a_biased_reader_outlasts_many_who_try() {
     explore(3, || {
@@ -298,12 +299,13 @@ fn two_evictors_never_own_one_frame() {
     });
 }
 
-/// A read ahead whose asker has gone is finished by one of those who come, and its frame comes back.
+/// A read ahead whose requester has gone is finished by exactly one other thread, and its frame becomes
+/// usable.
 #[test]
 fn a_read_ahead_that_nobody_waits_for_is_finished_once() {
     explore(3, || {
         let pool = Pool::new();
-        // What was asked for, and not yet taken off the list.
+        // Requested, and not yet taken off the list.
         let list = Arc::new(loom::sync::Mutex::new(false));
         let finished = Arc::new(AtomicU64::new(0));
         let asker = loom::thread::spawn({
@@ -322,7 +324,7 @@ fn a_read_ahead_that_nobody_waits_for_is_finished_once() {
                 if !std::mem::take(&mut *list.lock().unwrap()) {
                     return;
                 }
-                // SAFETY: whoever took it off the list owns the frame; loom checks.
+                // SAFETY: the thread that took it off the list owns the frame; loom checks.
                 pool.bytes.with_mut(|bytes| unsafe { *bytes = 11 });
                 pool.frame.publish(&pool.entries[1], 0, 1, 0);
                 pool.frame.unpin();
@@ -362,7 +364,7 @@ fn a_changed_page_is_not_dropped() {
 }
 
 impl Pool {
-    /// As `PageWrite::mark_changed` does it.
+    /// As `PageWrite::mark_changed`.
     fn change(&self, start: u64, value: u64) {
         // SAFETY: the caller has the exclusive latch; loom checks.
         self.bytes.with_mut(|bytes| unsafe { *bytes = value });
@@ -371,7 +373,7 @@ impl Pool {
         }
     }
 
-    /// As `Pool::write_batch` does it, to a data file of one page.
+    /// As `Pool::write_batch`, to a data file of one page.
     fn clean(&self, home: &AtomicU64) {
         self.frame.latch.lock_shared();
         let copy = self.dirt.begin_write().map(|since| {
@@ -387,7 +389,7 @@ impl Pool {
         }
     }
 
-    /// As `Pool::oldest_needed` does it.
+    /// As `Pool::oldest_needed`.
     fn oldest_dirty(&self) -> Option<u64> {
         let mut ordered = self.ordered.lock().unwrap();
         ordered.drain(&self.stripes, |_| &self.dirt);
@@ -395,9 +397,9 @@ impl Pool {
     }
 }
 
-/// A mini-transaction that begins at 100 changes a page while a cleaner writes what it finds and a checkpoint is found. `before`: the page is
-/// dirty since 50 when they begin, and the cleaner copies it before or after the change (trap 17).
-/// `overtaken`: the checkpoint looks for what is unpublished last, and not first.
+/// A mini-transaction that begins at 100 changes a page while a cleaner writes the page and a checkpoint is
+/// computed. `before`: the page is dirty since 50 at the start, and the cleaner copies it before or after the
+/// change (trap 17). `overtaken`: the checkpoint reads the unpublished position last instead of first.
 fn checkpoint_model(before: bool, overtaken: bool) {
     let pool = Pool::new();
     if before {
@@ -405,7 +407,7 @@ fn checkpoint_model(before: bool, overtaken: bool) {
     }
     // 100 while it is reserved and not published.
     let unpublished = Arc::new(AtomicU64::new(100));
-    // What the data file has.
+    // Contents of the data file.
     let home = Arc::new(AtomicU64::new(10));
     let writer = loom::thread::spawn({
         let (pool, unpublished) = (pool.clone(), unpublished.clone());
@@ -425,13 +427,13 @@ fn checkpoint_model(before: bool, overtaken: bool) {
     let first = if overtaken { u64::MAX } else { look() };
     let dirty = pool.oldest_dirty().unwrap_or(u64::MAX);
     let checkpoint = first.min(dirty).min(if overtaken { look() } else { u64::MAX });
-    // The barrier: what the data file has now is what recovery finds there.
+    // The barrier: recovery finds what is in the data file now.
     let found = home.load(Ordering::Acquire);
     assert!(checkpoint <= 100 || found == 20, "a checkpoint at {checkpoint} forgets a change that is not home");
     assert!(checkpoint <= 50 || !before || found >= 15, "a checkpoint at {checkpoint} forgets the change at 50");
     writer.join().unwrap();
     cleaner.join().unwrap();
-    // What is dirty in the end is known, and nothing else.
+    // At the end exactly the dirty pages are known.
     assert_eq!(pool.oldest_dirty(), pool.dirt.oldest());
     pool.clean(&home);
     assert_eq!((pool.oldest_dirty(), home.load(Ordering::Acquire)), (None, 20));
@@ -448,14 +450,15 @@ fn a_change_of_a_page_on_its_way_home_is_not_forgotten() {
     explore(2, || checkpoint_model(true, false));
 }
 
-/// Trap 2, seen from the other side: with the two looks in the wrong order the model finds the loss.
+/// Trap 2, from the other side: with the two steps in the wrong order the model finds the loss.
 #[test]
 #[should_panic(expected = "forgets a change")]
 fn a_checkpoint_that_looks_for_the_unpublished_last_is_overtaken() {
     explore(3, || checkpoint_model(false, true));
 }
 
-/// Two threads dirty the page one after the other while two drains run and a cleaner writes it: the last mark is on the list.
+/// Two threads dirty the page one after the other while two drains run and a cleaner writes it: the last mark
+/// is on the list.
 #[test]
 fn a_page_that_is_marked_while_the_list_is_drained_is_on_it_again() {
     explore(3, || {

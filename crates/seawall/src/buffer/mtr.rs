@@ -1,19 +1,20 @@
 //! Mini-transactions.
 //!
 //! ```text
-//!   begin ──room in the log admitted, nothing latched──> open ──latch, adopt, fresh──> open
+//!   begin ──room in the log reserved, nothing latched──> open ──latch, adopt, fresh──> open
 //!   open ──run──> changed ──run──> changed ──commit──> done
 //!   open ──commit or drop──> done (nothing happened)        changed ──drop──> poisoned
 //! ```
 //!
-//! 1. Room in the log comes before the first latch (trap 3), and what is logged fits it.
-//! 2. Commit, with every page still latched: reserve the position; set the LSN on every changed page and mark it dirty
-//!    from the position's start; publish; unlatch. Marked before published, so that a checkpoint sees one or the other
-//!    (trap 2).
-//! 3. Published before unlatched, though marking alone would do for the checkpoint: so a page that anybody else can see
-//!    has all of its log published, and whoever flushes up to its LSN never waits for a thread that was put to sleep
-//!    between the two. It costs the latch one more copy of some hundred bytes.
-//! 4. A page that was made and not changed goes away; a page that was only latched is let go as it was.
+//! 1. Room in the log is reserved before the first latch (trap 3), and the records fit into it.
+//! 2. Commit, with every page still latched: reserve the position; set the LSN on every changed page and mark
+//!    it dirty from the position's start; publish; unlatch. It marks before it publishes, so that a
+//!    checkpoint sees one or the other (trap 2).
+//! 3. It publishes before it unlatches, though marking alone would do for the checkpoint. So all log of a
+//!    page that another thread can see is published, and a thread that flushes up to the page's LSN never
+//!    waits for a thread that was descheduled between the two. This holds the latch for one more copy of some
+//!    hundred bytes.
+//! 4. A page that was made and not changed is dropped; a page that was only latched is released unchanged.
 
 use super::Redo;
 use super::guard::PageWrite;
@@ -34,7 +35,8 @@ pub enum MtrSize {
     Small,
     /// A split or merge: at most [`crate::log::MTR_BYTES_MAX`].
     Large,
-    /// At most so many bytes, where that is known: the log's buffer has room for as many mini-transactions at a time as their promises fit.
+    /// At most this many bytes, where that is known. The log's buffer has room for as many concurrent
+    /// mini-transactions as the sum of these bounds permits.
     Bytes(usize),
 }
 
@@ -56,26 +58,26 @@ pub struct Held(pub(crate) u8);
 
 /// A mini-transaction: pages under exclusive latches, and the redo records that change them.
 ///
-/// Dropped unchanged, it lets go of its latches. Dropped after a change and without [`Mtr::commit`] it poisons the
-/// database: pages in memory would differ from the log. So all that can fail (latching, loading, taking space) comes
-/// before the first [`Mtr::run`].
+/// Dropped unchanged, it releases its latches. Dropped after a change and without [`Mtr::commit`] it poisons
+/// the database: pages in memory would differ from the log. So everything that can fail (latching, loading,
+/// taking space) comes before the first [`Mtr::run`].
 #[derive(Debug)]
 pub struct Mtr<'p> {
     pool: &'p Pool,
     credit: Option<Credit<'p>>,
     size: MtrSize,
     pages: SmallVec<[Slot<'p>; 6]>,
-    /// The records so far; memory that the thread uses again.
+    /// The records so far; the thread reuses the memory.
     body: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Slot<'p> {
     page: Option<PageWrite<'p>>,
-    /// Its first change makes it from nothing.
+    /// Its next change initialises it.
     fresh: bool,
     changed: bool,
-    /// Its first change made it from nothing.
+    /// Its first change initialised it.
     remade: bool,
 }
 
@@ -85,7 +87,7 @@ thread_local! {
 }
 
 impl<'p> Mtr<'p> {
-    /// Begins one; waits for log space if need be, and so must be called with no latch held.
+    /// Begins a mini-transaction; waits for log space if need be, so no latch may be held.
     ///
     /// # Errors
     /// The first failure, when the database was poisoned; a failed write of pages or log while making room.
@@ -93,7 +95,8 @@ impl<'p> Mtr<'p> {
         Self::begin_while(pool, size, || Ok(()))
     }
 
-    /// The same, which gives up with the error of `go_on`. It is asked before each step of waiting for log space, and not where there is space.
+    /// The same, but gives up with the error of `go_on`. `go_on` is called before each step of waiting for
+    /// log space, and not if there is space.
     ///
     /// # Errors
     /// As [`Mtr::begin`]; that of `go_on`.
@@ -115,7 +118,7 @@ impl<'p> Mtr<'p> {
         Ok(Self::with(pool, size, credit))
     }
 
-    /// Begins one in room that was kept for it, of `size`: waits for nothing and does no I/O.
+    /// Begins one of `size` in room that was kept for it: neither waits nor does I/O.
     #[must_use]
     pub fn begin_kept(pool: &'p Pool, size: MtrSize, kept: KeptRoom) -> Self {
         Self::with(pool, size, pool.log().credit(kept))
@@ -128,7 +131,7 @@ impl<'p> Mtr<'p> {
         Self { pool, credit: Some(credit), size, pages: SmallVec::new(), body }
     }
 
-    /// Keeps the room of a mini-transaction that logs nothing now, for [`Mtr::begin_kept`] with its size.
+    /// Keeps the room of a mini-transaction that has logged nothing, for [`Mtr::begin_kept`] with its size.
     pub fn keep_room(mut self) -> KeptRoom {
         assert!(self.body.is_empty(), "what was changed is logged");
         self.credit.take().expect("it is not committed").keep()
@@ -140,13 +143,13 @@ impl<'p> Mtr<'p> {
         held
     }
 
-    /// The page, if it is latched already.
+    /// The page, if this mini-transaction has latched it already.
     fn find(&self, page: PageId) -> Option<Held> {
         let at = self.pages.iter().position(|slot| slot.page.as_ref().is_some_and(|held| held.id() == page))?;
         Some(Held(at as u8))
     }
 
-    /// Latches a resident page, or finds it latched already by this mini-transaction.
+    /// Latches a resident page, unless this mini-transaction has latched it already.
     ///
     /// # Errors
     /// [`Stop::Load`] when it is not resident.
@@ -163,7 +166,7 @@ impl<'p> Mtr<'p> {
         self.hold(page, false)
     }
 
-    /// Lets go of a page that was not changed. Its `Held` is not used again.
+    /// Releases a page that was not changed. Its `Held` must not be used again.
     ///
     /// # Panics
     /// When it was changed: it stays latched until its change is logged.
@@ -173,8 +176,8 @@ impl<'p> Mtr<'p> {
         slot.page = None;
     }
 
-    /// A frame for a page whose first record initialises it, each byte of it; never read from disk. (A page that is still resident from an earlier
-    /// life stays as it is until then.)
+    /// A frame for a page that its first record initialises completely; never read from disk. (If the page is
+    /// still resident from an earlier use, its bytes stay until then.)
     ///
     /// # Errors
     /// [`Stop::Frames`] when no frame is free.
@@ -229,15 +232,15 @@ impl<'p> Mtr<'p> {
         change.apply(latched.bytes_mut());
     }
 
-    /// Logs the changes; returns the LSN at which they are whole, [`Lsn::ZERO`] when there are none. Durable only when
-    /// the log is flushed up to it.
+    /// Logs the changes. Returns the LSN at which they are complete, or [`Lsn::ZERO`] if there are none. They
+    /// are durable only when the log is flushed up to it.
     pub fn commit(mut self) -> Lsn {
         if self.body.is_empty() {
             return Lsn::ZERO;
         }
         debug_assert!(self.body.len() <= self.size.bytes(), "a mini-transaction of {} bytes", self.body.len());
         if self.body.len() > self.size.bytes() {
-            // Dropped after a change: that poisons. The log has no room for it, and may never have.
+            // Dropping it after a change poisons: the log has no room for it, and may never have.
             return Lsn::ZERO;
         }
         let credit = self.credit.take().expect("it is committed once");
@@ -259,7 +262,7 @@ impl<'p> Mtr<'p> {
 impl Drop for Mtr<'_> {
     fn drop(&mut self) {
         if !self.body.is_empty() {
-            // Before the latches go: whoever sees such a page finds the database poisoned.
+            // Before the latches are released: a thread that sees such a page finds the database poisoned.
             let why = format!("a change of {} bytes was begun and not logged", self.body.len());
             drop(self.pool.health().poison(Error::Usage(why)));
         }

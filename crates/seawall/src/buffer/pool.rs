@@ -1,9 +1,9 @@
-//! The pool itself: how it is made and opened, its files, its size.
+//! The pool: how it is made and opened, its files, its size.
 //!
 //! 1. The data file is locked for as long as the pool lives (trap 7), and so is the doublewrite file.
-//! 2. The data file grows by whole allocations that are durable before anybody is told: a full disk is met here, as
-//!    [`Error::NoSpace`], and not when a page is written.
-//! 3. The pool can change its size while it is used; it never gives address space back, only memory.
+//! 2. The data file grows by whole allocations that are durable before the caller is told: a full disk shows
+//!    here, as [`Error::NoSpace`], and not when a page is written.
+//! 3. The pool can change its size while in use; it gives memory back, but never address space.
 
 use super::arena::Frames;
 use super::bias::Bias;
@@ -67,7 +67,7 @@ pub struct PoolConfig {
     pub prefetch_depth: u32,
     /// The most reads ahead in flight at one time.
     pub prefetch_depth_total: u32,
-    /// How long to wait for a frame while all are pinned. Zero where nobody else could let one go.
+    /// How long to wait for a frame while all are pinned. Zero where no other thread could release one.
     pub patience: Duration,
 }
 
@@ -107,7 +107,8 @@ pub struct Pool {
 }
 
 impl Drop for Pool {
-    /// Also when an opening has failed, or a poisoned database goes: what is in flight would keep the data file locked.
+    /// Also when an opening has failed, or a poisoned database is dropped: reads in flight would keep the
+    /// data file locked.
     fn drop(&mut self) {
         self.finish_prefetches(true);
     }
@@ -119,7 +120,7 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-/// What a file's refusal means to the engine.
+/// Translates a file's refusal into an error of the engine.
 pub(super) fn open_error(error: seawall_io::IoError) -> Error {
     match error.kind {
         IoErrorKind::Locked => Error::Locked { path: error.path },
@@ -150,8 +151,9 @@ impl Pool {
         Self::new(disk, config, control, log, health, Create::New)
     }
 
-    /// Opens the pool of an existing database. [`Pool::recover_doublewrite`] comes before anything is read. With the health of a read-only database,
-    /// whose predecessor has closed it, nothing is made durable or recovered.
+    /// Opens the pool of an existing database. Call [`Pool::recover_doublewrite`] before anything is read.
+    /// With the health of a read-only database, which must have been closed before, nothing is made durable
+    /// or recovered.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when the sizes make no sense; [`Error::Locked`]; the disk's refusal.
@@ -186,17 +188,17 @@ impl Pool {
         let options = FileOptions::new(FileClass::Data, config.method).create(create).stats(&config.stats);
         let data = File::open(disk.clone(), &config.dir.join(DATA_FILE), options).map_err(open_error)?;
         while_locked(&*config.clock, || data.lock().map_err(open_error))?;
-        // A database that was closed has nothing in it, and one that is opened read-only writes nothing into it.
+        // The doublewrite file of a closed database holds nothing, and a read-only one writes nothing to it.
         let doublewrite = if health.is_read_only() { None } else { Doublewrite::open(&disk, &config, create)? };
         if create == Create::New {
             disk.sync_dir(&config.dir)?;
         } else if !health.is_read_only() {
-            // What a killed predecessor wrote can be read, and need not be durable: no barrier of ours would know of
-            // it, and the areas of its doublewrite file may still be needed.
+            // What a killed process wrote can be read but may not be durable: no barrier of this process
+            // would cover it, and the areas of its doublewrite file may still be needed.
             data.sync(Cause::Recovery)?;
             if !data.mode().direct {
-                // The page cache may show what a predecessor's failed write-back has marked clean and never written: redo would
-                // take such a page for current. What is on the disk is the truth.
+                // The page cache may hold pages that an earlier process's failed write-back marked clean but
+                // never wrote; redo would take such a page for current. Only what is on the disk counts.
                 data.drop_cache()?;
             }
         }
@@ -296,12 +298,12 @@ impl Pool {
                 Error::Io(error)
             }
         };
-        // Once the file is longer, the next caller takes it for durable.
+        // Once the file is longer, the next caller assumes that it is durable.
         let unfinished = Unfinished::begin(&self.health, "growing the data file");
         match self.data.grow(Allocate::Unwritten, len, Cause::Preallocate) {
             Ok(()) => {}
-            // No fallocate here: the last page makes the file long, and a full disk is met when the pages between are
-            // written.
+            // No fallocate here: writing the last page extends the file, and a full disk shows when the pages
+            // between are written.
             Err(e) if matches!(e.kind, IoErrorKind::Os(22 | 38 | 95)) => {
                 let zeroes = seawall_io::AlignedBuf::zeroed(self.page_bytes);
                 let last = len - self.page_bytes as u64;
@@ -320,8 +322,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes the data file `pages` pages long, durably; never longer. Nothing beyond is dirty, being written, or named by log behind the
-    /// checkpoint. No latch may be held.
+    /// Cuts the data file to `pages` pages, durably; never makes it longer. No page beyond may be dirty,
+    /// being written, or named by log after the checkpoint. No latch may be held.
     ///
     /// # Errors
     /// The disk's refusal: the file stays as long as it was; a failed flush poisons the database.
@@ -340,9 +342,9 @@ impl Pool {
     /// the frames that go. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when `bytes` is too small or beyond what was reserved, or when pages beyond the new
-    /// size stayed pinned for longer than the pool's patience (they go as soon as they are let go). A failed write
-    /// poisons.
+    /// [`Error::InvalidOption`] when `bytes` is too small or beyond what was reserved, or when pages beyond
+    /// the new size stayed pinned for longer than the pool's patience (they go as soon as they are unpinned).
+    /// A failed write poisons.
     pub fn set_bytes(&self, bytes: u64) -> Result<()> {
         let name = "pool_size";
         let refused = |why: String| Error::InvalidOption { name: name.into(), value: bytes.to_string(), why };
@@ -393,13 +395,14 @@ impl Pool {
         self.prefetch_window.store(pages, Ordering::Relaxed);
     }
 
-    /// Remembers that every transaction id given out so far is below `next`; for the checkpoint. To be called before a
-    /// transaction with such an id logs anything.
+    /// Remembers for the checkpoint that every transaction id given out so far is below `next`. Call it
+    /// before a transaction with such an id logs anything.
     ///
-    /// Some ids more are noted as given out, so that not every transaction writes what all read; after a crash they are left out.
+    /// Notes some ids more than were given out, so that not every transaction writes a word that all of them
+    /// read; after a crash these ids are skipped.
     pub fn note_next_txn(&self, next: u64) {
-        // A transaction that finds its id noted has seen the note before it logs; a checkpoint that finds it published reads the note
-        // after that, and never an older one.
+        // A transaction that finds its id noted has seen the note before it logs. A checkpoint that finds the
+        // transaction published reads the note after that, and never an older one.
         if self.next_txn.load(Ordering::Acquire) < next {
             self.next_txn.fetch_max(next + IDS_NOTED, Ordering::AcqRel);
         }
@@ -414,7 +417,7 @@ impl Pool {
         u64::from(page.0) * self.page_bytes as u64
     }
 
-    /// Pages that are dirty or on their way home, about.
+    /// Pages that are dirty or on their way home, approximately.
     pub(super) fn dirty_count(&self) -> u64 {
         // In this order the second is never ahead.
         let cleaned = self.cleaned.load(Ordering::Acquire);
@@ -434,14 +437,14 @@ fn frames_of(bytes: u64, page_bytes: usize, name: &'static str) -> Result<u32> {
         let least = FRAMES_MIN * page_bytes as u64;
         return Err(refused(format!("at least {FRAMES_MIN} pages, {least} bytes")));
     }
-    // The highest numbers mean "none" and "being loaded".
+    // The highest entry values mean "gone" and "being loaded".
     match u32::try_from(frames) {
         Ok(frames) if frames < u32::MAX - 1 => Ok(frames),
         _ => Err(refused(format!("at most {} pages", u32::MAX - 2))),
     }
 }
 
-/// How long one has waited for others to let a frame go.
+/// How long a thread has waited for others to release a frame.
 pub(super) struct Patience<'p> {
     pool: &'p Pool,
     since: Duration,

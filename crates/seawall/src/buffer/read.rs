@@ -1,14 +1,15 @@
 //! Bringing pages into memory.
 //!
-//! 1. One reads a page, others wait for it: whoever turns the page's entry from nowhere to "loading". When that fails
-//!    the entry is nowhere again, the error is the reader's alone, and whoever waited tries for itself. A panic of the reader does the same
-//!    ([`Loading`]).
+//! 1. The thread that turns a page's entry from nowhere to "loading" reads the page; the others wait for it.
+//!    If the read fails, the entry is nowhere again, only the reader gets the error, and each waiter tries
+//!    for itself. A panic of the reader has the same effect ([`Loading`]).
 //! 2. No latch is held across a read. The frame that is read into holds no page and belongs to the reader.
-//! 3. What was read is checked: checksum, page number, and that its log is there (a page newer than the log's head:
-//!    flushed log was lost).
-//! 4. A thread that found no frame, or that loads more than it can keep pinned, gives up the pins it has gathered, and
-//!    takes the *turn*: until it is done only it is given frames. Those who wait for the turn hold no gathered pins, so the turn always
-//!    gets what it needs, however small the pool.
+//! 3. A page is checked after it is read: checksum, page number, and that its log exists (a page newer than
+//!    the log's head means that flushed log was lost).
+//! 4. A thread that finds no frame, or that loads more pages than it can keep pinned, drops the pins it has
+//!    gathered and takes the *turn*. Until it gives the turn up, only this thread gets frames. Threads that
+//!    wait for the turn hold no gathered pins, so its holder always gets what it needs, however small the
+//!    pool.
 
 use super::ahead::Ahead;
 use super::frame::{REFERENCED, Where};
@@ -26,24 +27,25 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Places to wait for a page, by its number.
+/// Shards of the waiting threads, by page number.
 const SHARDS: usize = 64;
-/// Pages that may be gathered outside of the turn before the oldest is let go; also bounded by the pool's size.
+/// Pages that may be gathered without the turn before the oldest pin is dropped; also bounded by the pool's
+/// size.
 const WARM_PAGES: usize = 64;
-/// Pages that may be loaded outside of the turn, in times of those that may be gathered.
+/// Pages that may be loaded without the turn, as a multiple of those that may be gathered.
 const LOADED_MAX: usize = 4;
 
 /// Reads under way.
 #[derive(Debug)]
 pub(super) struct Loads {
     waiting: Vec<(Mutex<()>, Condvar)>,
-    /// Those that somebody waits for from their beginning.
+    /// Demand reads in flight: a thread has waited for each since it began.
     demanded: AtomicU32,
-    /// Those that nobody waits for yet.
+    /// Reads ahead in flight.
     pub(super) ahead: Ahead,
 }
 
-/// Counts a read that somebody waits for, as long as it lasts.
+/// Counts a demand read for as long as it lasts.
 struct Demanded<'l>(&'l AtomicU32);
 
 impl<'l> Demanded<'l> {
@@ -59,8 +61,8 @@ impl Drop for Demanded<'_> {
     }
 }
 
-/// A page that this thread loads: dropped before it is published, the page is nowhere again. The threads that wait for it are woken either
-/// way.
+/// A page that this thread loads. Dropped before it is published, the page is nowhere again. The threads that
+/// wait for it are woken either way.
 struct Loading<'p> {
     pool: &'p Pool,
     page: PageId,
@@ -70,7 +72,7 @@ struct Loading<'p> {
 impl<'p> Loading<'p> {
     /// `None` when the page is somewhere, or another thread loads it.
     fn begin(pool: &'p Pool, page: PageId) -> Option<Self> {
-        // Not `then_some`: one that was made is dropped.
+        // Not `then_some`: it would make a value and drop it.
         pool.map.entry(page).begin_load().then(|| Self { pool, page, published: false })
     }
 
@@ -98,7 +100,7 @@ impl Loads {
         }
     }
 
-    /// Whether somebody waits for a read that was not asked for ahead.
+    /// Whether a demand read is in flight.
     pub(super) fn are_demanded(&self) -> bool {
         self.demanded.load(Ordering::Relaxed) > 0
     }
@@ -107,16 +109,17 @@ impl Loads {
         &self.waiting[page.0 as usize % SHARDS]
     }
 
-    /// Wakes those who wait for this page; its entry, or the list of prefetches, has changed before.
+    /// Wakes the threads that wait for this page. The caller has changed its entry, or the list of
+    /// prefetches, before.
     pub(super) fn wake(&self, page: PageId) {
         let (mutex, changed) = self.shard(page);
-        // Whoever looked before the change and has yet to wait holds the mutex until it waits.
+        // A thread that checked before the change and is about to wait holds the mutex until it waits.
         drop(mutex.lock());
         changed.notify_all();
     }
 }
 
-/// Who may be given frames while they are short.
+/// Decides which thread gets frames while they are short.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     role: Role,
@@ -124,14 +127,14 @@ pub(super) struct Turn {
     holder: AtomicU64,
 }
 
-/// Whoever holds it has the turn.
+/// The turn is held as long as this exists.
 #[derive(Debug)]
 struct TurnGuard<'p> {
     turn: &'p Turn,
     _role: RoleGuard<'p>,
 }
 
-/// A number of the thread's own, never 0.
+/// A number unique to this thread, never 0.
 fn thread_token() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local!(static TOKEN: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
@@ -180,7 +183,7 @@ impl<'p> Warm<'p> {
     /// Does what latched code stopped for. No latch may be held.
     ///
     /// # Errors
-    /// Of [`Stop::Fail`], its own; else as [`Pool::load`].
+    /// [`Stop::Fail`]: its own error. Otherwise as [`Pool::load`].
     pub fn satisfy(&mut self, stop: Stop) -> Result<()> {
         match stop {
             Stop::Load(page) => self.load(page),
@@ -196,7 +199,8 @@ impl<'p> Warm<'p> {
     fn load(&mut self, page: PageId) -> Result<()> {
         let pool = self.pool;
         let most = WARM_PAGES.min(pool.frames.limit() as usize / 4);
-        // Whoever loads so many needs more at once than it may keep, and would go on reading what it let go: with the turn it keeps all.
+        // A thread that loads so many pages needs more at once than it may keep, and would reread what it
+        // dropped. With the turn it keeps all.
         self.loaded += 1;
         if self.turn.is_none() && pool.turn.may_take() && self.loaded <= LOADED_MAX * most {
             if self.pins.len() >= most {
@@ -227,7 +231,7 @@ impl<'p> Warm<'p> {
                 owned.push(one);
             }
             if !owned.is_empty() {
-                // Dropped, they are free for latched code to find.
+                // Dropped, they go to the free list, where latched code finds them.
                 return Ok(());
             }
         }
@@ -247,7 +251,7 @@ impl<'p> Warm<'p> {
     fn take_turn(&mut self) {
         if self.turn.is_none() {
             count(&self.pool.counters.frame_waits, 1);
-            // First the pins: whoever has the turn may need their frames.
+            // The pins first: the holder of the turn may need their frames.
             self.pins.clear();
             self.turn = self.pool.turn.take();
         }
@@ -255,11 +259,12 @@ impl<'p> Warm<'p> {
 }
 
 thread_local! {
-    /// The thread runs code that is lent a latched page.
+    /// The thread runs a closure that has been lent a latched page.
     static LENT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs code of a user under a latch. Whatever would need pages or a mini-transaction is refused meanwhile: it could wait for that latch.
+/// Runs a user's closure under a latch. Meanwhile, calls that need pages or a mini-transaction are refused:
+/// they could wait for that latch.
 pub fn lend<T>(f: impl FnOnce() -> T) -> T {
     struct Back;
     impl Drop for Back {
@@ -273,7 +278,7 @@ pub fn lend<T>(f: impl FnOnce() -> T) -> T {
 }
 
 /// # Errors
-/// [`Error::Usage`] in code that is lent a latched page.
+/// [`Error::Usage`] in a closure that has been lent a latched page.
 pub(super) fn may_latch() -> Result<()> {
     if LENT.get() {
         let why = "the database is called by a closure that it has lent a value of one of its pages: copy the value, and call afterwards";
@@ -283,11 +288,11 @@ pub(super) fn may_latch() -> Result<()> {
 }
 
 impl Pool {
-    /// Runs latched code until it does not stop for a page or a frame. `f` begins anew each time and holds no latch
-    /// when it returns `Stop`. Pages loaded for it stay pinned until it is done.
+    /// Runs latched code again until it no longer stops for a page or a frame. `f` starts over each time and
+    /// holds no latch when it returns `Stop`. Pages loaded for it stay pinned until it is done.
     ///
     /// # Errors
-    /// Of [`Stop::Fail`], its own; else as [`Pool::load`]. [`Error::Usage`] within [`lend`].
+    /// [`Stop::Fail`]: its own error. Otherwise as [`Pool::load`]. [`Error::Usage`] within [`lend`].
     pub fn retry<T>(&self, mut f: impl FnMut() -> Result<T, Stop>) -> Result<T> {
         may_latch()?;
         // The usual case first: everything is there.
@@ -305,7 +310,7 @@ impl Pool {
         }
     }
 
-    /// Runs latched code once, for whoever can do without what it stops for.
+    /// Runs latched code once, for a caller that can do without what it stops for.
     ///
     /// # Errors
     /// Its own; [`Error::Usage`] within [`lend`].
@@ -314,7 +319,7 @@ impl Pool {
         f()
     }
 
-    /// The means to do by hand what [`Pool::retry`] does.
+    /// Lets the caller do step by step what [`Pool::retry`] does.
     pub fn warm(&self) -> Warm<'_> {
         Warm { pool: self, pins: SmallVec::new(), turn: None, frames_asked: 0, loaded: 0 }
     }
@@ -322,9 +327,9 @@ impl Pool {
     /// Makes a page resident, reading it if need be. No latch may be held.
     ///
     /// # Errors
-    /// The disk's refusal; [`Corruption`] when what was read is not the page; [`Error::InvalidOption`] when all frames
-    /// stayed pinned for longer than the pool's patience; a failed write of another page that had to make room, which
-    /// poisons.
+    /// The disk's refusal; [`Corruption`] if the bytes read are not the page; [`Error::InvalidOption`] if all
+    /// frames stay pinned for longer than the pool's patience; a failed write of another page that had to
+    /// make room, which poisons.
     pub fn load(&self, page: PageId) -> Result<Pin<'_>> {
         if let Some(pin) = self.try_load(page)? {
             return Ok(pin);
@@ -334,7 +339,7 @@ impl Pool {
         self.load_patiently(page)
     }
 
-    /// With the turn: loads a page as soon as a frame is let go.
+    /// With the turn: loads a page as soon as a frame becomes free.
     fn load_patiently(&self, page: PageId) -> Result<Pin<'_>> {
         let patience = Patience::new(self);
         loop {
@@ -360,7 +365,7 @@ impl Pool {
         loop {
             match self.map.get(page) {
                 Where::In(_) => {
-                    // Not a use: whoever asked for the page is about to come and use it.
+                    // Not counted as a use: the caller is about to use the page.
                     if let Some(latched) = self.shared_untouched(page) {
                         return Ok(Some(latched.pin()));
                     }
@@ -383,7 +388,7 @@ impl Pool {
         }
     }
 
-    /// Reads a page into a frame; `None` when somebody else is doing so, or has.
+    /// Reads a page into a frame; `None` if the page is resident or another thread loads it.
     fn read_into<'p>(&'p self, mut owned: Owned<'p>, page: PageId, cause: Cause) -> Option<Result<Pin<'p>>> {
         let loading = Loading::begin(self, page)?;
         let demanded = Demanded::begin(&self.loads);
@@ -397,7 +402,7 @@ impl Pool {
         Some(read.map(|()| loading.publish(owned)))
     }
 
-    /// Whether these bytes are the page.
+    /// Checks that these bytes are the page.
     pub(super) fn check_read(&self, bytes: &[u8], page: PageId) -> Result<()> {
         if !self.health().has(Mutant::PageUnchecked) {
             page::verify(bytes, page, self.data.path())?;
@@ -409,7 +414,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Waits until a page is not being loaded any more; finishes the prefetch that loads it if need be.
+    /// Waits until a page is no longer being loaded; finishes the prefetch that loads it if need be.
     fn wait_for(&self, page: PageId) {
         loop {
             let (mutex, changed) = self.loads.shard(page);
@@ -417,7 +422,8 @@ impl Pool {
             if self.map.get(page) != Where::Loading {
                 return;
             }
-            // Under the shard's mutex, so that a prefetch that comes onto the list after this look wakes us.
+            // Under the shard's mutex, so that a prefetch that joins the list after this check wakes this
+            // thread.
             if let Some(ahead) = self.take_ahead(page) {
                 drop(waiting);
                 self.finish(ahead);
@@ -427,13 +433,13 @@ impl Pool {
         }
     }
 
-    /// A page to be changed by recovery. One whose record `initialises` it is not read; unless it is resident its header is
-    /// zeroes, with LSN 0, and it must be changed and marked ([`PageWrite::redone`]) before the guard goes, or it goes
-    /// with it. No latch may be held.
+    /// A page for recovery to change. If the record `initialises` the page, it is not read: unless it is
+    /// resident its header is zeroes, with LSN 0, and it must be changed and marked ([`PageWrite::redone`])
+    /// before the guard is dropped; otherwise the page is dropped too. No latch may be held.
     ///
     /// # Errors
-    /// As [`Pool::load`]. Redo older than what a page's last owner did to it can meet a page that was never written:
-    /// whether that is damage is recovery's to say.
+    /// As [`Pool::load`]. Redo older than the changes of the page's last owner can meet a page that was never
+    /// written; recovery decides whether that is damage.
     pub fn redo_page(&self, page: PageId, initialises: bool) -> Result<PageWrite<'_>> {
         self.retry(|| match self.exclusive(page) {
             Err(Stop::Load(_)) if initialises => self.fresh_page(page),
@@ -449,7 +455,8 @@ impl Pool {
                     Err(Stop::Load(_)) => {}
                     latched => return latched,
                 },
-                // Somebody came for what was here before. It is soon over, but not to be waited for under latches.
+                // Another thread loads the page's previous contents. That ends soon, but code that holds
+                // latches must not wait for it.
                 Where::Loading => return Err(Stop::Frames),
                 Where::Nowhere => {
                     let owned = self.frame_at_once().ok_or(Stop::Frames)?;

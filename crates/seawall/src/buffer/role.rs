@@ -1,7 +1,7 @@
 //! Roles: work that one thread does at a time, and that others wait for without holding a mutex across it.
 //!
-//! 1. A role is a flag; its mutex is held only to look at the flag, never while the role's work (disk writes, flushes)
-//!    is done.
+//! 1. A role is a flag. Its mutex is held only to read or set the flag, never during the role's work (disk
+//!    writes, flushes).
 //! 2. It is given up when its guard is dropped, after a panic too.
 
 use crate::counted::Mutex;
@@ -14,7 +14,7 @@ pub(crate) struct Role {
     freed: Condvar,
 }
 
-/// Whoever holds it has the role.
+/// The role is held as long as this exists.
 #[derive(Debug)]
 pub(crate) struct RoleGuard<'r>(&'r Role);
 
@@ -35,7 +35,7 @@ impl Role {
         if std::mem::replace(&mut *taken, true) { None } else { Some(RoleGuard(self)) }
     }
 
-    /// Waits until whoever has the role has given it up once; returns at once when nobody has it.
+    /// Waits until the current holder gives the role up; returns at once if there is none.
     pub(crate) fn wait(&self) {
         let mut taken = self.taken.lock();
         if *taken {
@@ -47,8 +47,8 @@ impl Role {
 impl Drop for RoleGuard<'_> {
     fn drop(&mut self) {
         *self.0.taken.lock() = false;
-        // All: those in `wait` want no more than to know that it is done, and would swallow the wake-up of one who
-        // wants the role.
+        // Wakes all: threads in `wait` do not take the role, and would swallow the wake-up of a thread in
+        // `take`.
         self.0.freed.notify_all();
     }
 }

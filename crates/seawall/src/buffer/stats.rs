@@ -1,7 +1,7 @@
-//! What the pool has done and how it stands.
+//! Counters and gauges of the pool.
 //!
-//! Hits are not counted: a counter that every look-up writes would cost more than the look-up. Misses are, and reads by
-//! `IoStats` too.
+//! Hits are not counted: a counter that every look-up writes would cost more than the look-up. Misses are
+//! counted, and `IoStats` counts reads too.
 
 use super::pool::Pool;
 use crate::format::PageId;
@@ -20,15 +20,16 @@ macro_rules! counters {
         pub struct PoolStats {
             /// Frames of the pool.
             pub frames: u64,
-            /// Of these, about how many are free.
+            /// Free frames, approximately.
             pub free: u64,
-            /// Pages that differ from the data file, about.
+            /// Pages that differ from the data file, approximately.
             pub dirty: u64,
-            /// Where recovery would begin.
+            /// The position at which recovery would begin.
             pub checkpoint: u64,
-            /// Memory of the frames' descriptors and of the array from pages to frames, bytes: what grows with the pool and the data.
+            /// Memory of the frames' descriptors and of the array from pages to frames, bytes; grows with the
+            /// pool and the data.
             pub metadata_bytes: u64,
-            /// How far that is behind the log's head, bytes.
+            /// How far the checkpoint is behind the log's head, bytes.
             pub checkpoint_age: u64,
             $($(#[$meta])* pub $name: u64),+
         }
@@ -40,24 +41,24 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Pages read because somebody waited for them.
+    /// Pages read on demand: a thread waited for them.
     misses,
-    /// Pages asked for ahead of need.
+    /// Pages read ahead.
     prefetched,
     /// Of these, those that could not be read.
     prefetch_failed,
-    /// Of these, those that left memory before anybody used them.
+    /// Of these, those evicted before their first use.
     prefetch_wasted,
-    /// Reads that these pages came with; a read brings up to half a mebibyte of contiguous pages.
+    /// Reads ahead; one reads up to half a mebibyte of contiguous pages.
     prefetch_reads,
-    /// Reads ahead in flight when each of these began, itself included, added up: divided by their number it is the
-    /// depth that was reached.
+    /// Sum over all reads ahead of the number in flight when each began, itself included. Divided by their
+    /// number it is the depth that was reached.
     prefetch_depth_sum,
-    /// Times a reader came for a page that was asked for and still on its way.
+    /// Times a reader needed a page whose read ahead was still in flight.
     prefetch_waits,
-    /// Leaves that scans came to from the one before.
+    /// Leaves that scans reached from the leaf before.
     scan_leaves,
-    /// Of these, those that do not lie beside it in the file: the share of them is how fragmented the trees are that are scanned.
+    /// Of these, those not adjacent to it in the file: their share is the fragmentation of the scanned trees.
     scan_leaves_apart,
     /// Pages dropped from memory to make room.
     evictions,
@@ -65,17 +66,17 @@ counters! {
     pages_written,
     /// Of these, those that needed no copy in the doublewrite area.
     pages_written_bare,
-    /// Batches they went in.
+    /// Batches of such writes.
     batches,
-    /// Home writes after contiguous pages were joined.
+    /// Home writes after joining contiguous pages.
     home_writes,
     /// Durable writes of the doublewrite area.
     doublewrite_flushes,
     /// Checkpoints written.
     checkpoints,
-    /// Frames that checkpoints and the cleaner looked at, to find what is dirty.
+    /// Frames examined by checkpoints and the cleaner to find dirty pages.
     dirty_looked,
-    /// Times somebody had to wait for a frame while all were pinned.
+    /// Times a thread had to wait for a frame while all were pinned.
     frame_waits,
     /// Times a mini-transaction had to wait for a checkpoint.
     log_waits,
@@ -89,7 +90,7 @@ pub(super) fn count(counter: &AtomicU64, n: usize) {
 }
 
 impl Pool {
-    /// A scan has gone from one leaf to the next.
+    /// Counts a scan's step from one leaf to the next.
     pub fn note_scanned(&self, from: PageId, to: PageId) {
         count(&self.counters.scan_leaves, 1);
         if from.0.abs_diff(to.0) != 1 {

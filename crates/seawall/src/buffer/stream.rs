@@ -1,20 +1,23 @@
-//! A reader's pages, in the order in which it will need them, asked for before it does.
+//! Prefetches a reader's pages, in the order in which it will need them.
 //!
 //! ```text
-//!   named ──ask──> ahead (on its way, or there) ──the reader comes for it──> gone
+//!   named ──ask──> ahead (in flight, or resident) ──the reader comes to it──> gone
 //! ```
 //!
-//! 1. What is named wrongly or has changed costs wasted reads, never a wrong result: the reader reads what it needs by itself,
-//!    and says which pages it came to.
-//! 2. *The window*, the most pages ahead, doubles whenever the reader has to wait for a page, and shrinks slowly while pages are
-//!    there long before they are needed. Until the reader has shown that it goes on, the window is small.
-//! 3. *The device is shared*: a stream has at most `prefetch_depth` reads in flight, and while reads ahead are many at most its
-//!    even part of `prefetch_depth_total`; of what is left over it may take half. One read is always permitted.
-//!    While somebody waits for a read that was not asked for ahead, a stream keeps to a quarter: that read would queue behind all of them.
-//! 4. Asking is done in batches of a quarter of the window, so that pages come together that can be read together; pages that are
-//!    neighbours in the file in batches of the largest read, with a window of some of these.
-//! 5. A window that is fixed from outside stays: neither shares nor memory nor what the reader has shown change it.
-//! 6. Dropping it stops it. What is in flight arrives, cold, in memory.
+//! 1. A page named wrongly, or changed since, costs a wasted read and never a wrong result: the reader reads
+//!    what it needs by itself, and reports the pages that it came to.
+//! 2. *The window*, the most pages ahead, doubles whenever the reader has to wait for a page, and shrinks
+//!    slowly while pages arrive long before they are needed. Until the reader has come to some pages, the
+//!    window is small.
+//! 3. *The device is shared*: a stream has at most `prefetch_depth` reads in flight. While there are many
+//!    reads ahead, it has at most its even part of `prefetch_depth_total`, or half of what the others leave
+//!    free, if that is more. One read is always permitted. While a demand read is in flight, a stream keeps
+//!    to a quarter of this, because that read would queue behind all of them.
+//! 4. Pages are requested in batches of a quarter of the window, so that those that can be read together are.
+//!    Contiguous pages are requested in batches of the largest read, with a window of several of these.
+//! 5. A window fixed by [`Pool::set_prefetch_window`] stays: neither shares nor memory nor the reader's
+//!    progress change it.
+//! 6. Dropping the stream stops it. Reads in flight still bring their pages into memory, cold.
 
 use super::pool::Pool;
 use super::stats::count;
@@ -23,44 +26,44 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Pages ahead at the beginning.
+/// Initial window, pages.
 const WINDOW_MIN: usize = 2;
-/// Pages ahead at the beginning when the reader will need them unless it breaks off.
+/// Initial window when the reader will need the pages unless it breaks off.
 const WINDOW_LIKELY: usize = 16;
-/// Pages ahead at the beginning when the reader is known to need them.
+/// Initial window when the reader is known to need the pages.
 const WINDOW_LONG: usize = 32;
-/// The window's largest size in reads of the depth: contiguous pages are few reads, and pages that have arrived out of order
-/// wait for those before them.
+/// The largest window, as a multiple of the depth: contiguous pages are few reads, and pages that have
+/// arrived out of order wait for those before them.
 const WINDOW_READS: usize = 8;
 
 /// Pages a reader is about to need.
 #[derive(Debug)]
 pub struct Stream {
-    /// Not yet asked for.
+    /// Not yet requested.
     named: VecDeque<PageId>,
-    /// Asked for, or found in memory, and not yet come to.
+    /// Requested or found in memory, and not yet reached by the reader.
     ahead: VecDeque<PageId>,
     window: usize,
-    /// Pages that the reader came to without waiting since the window last changed.
+    /// Pages that the reader reached without waiting since the window last changed.
     calm: usize,
-    /// Pages that the reader came to.
+    /// Pages that the reader reached.
     seen: usize,
-    /// Whether the reader is known to need all that is named.
+    /// Whether the reader is known to need all named pages.
     sure: bool,
     /// Reads of its own in flight; `None` before the first.
     in_flight: Option<Arc<AtomicU32>>,
-    /// Among those who share, once it has asked for something.
+    /// Its entry among the sharing streams, once it has requested something.
     sharing: Option<Sharing>,
 }
 
-/// While others wait for reads, a stream has so many times fewer in flight.
+/// While a demand read is in flight, a stream has this many times fewer reads.
 const YIELDS: usize = 4;
-/// The window's largest size whatever the depth, pages.
+/// The largest window at any depth, pages.
 const WINDOW_MAX: usize = 1 << 13;
-/// Window and batch of contiguous pages, in the largest reads.
+/// Window for contiguous pages, as a multiple of the largest read.
 const WINDOW_RUNS: usize = 4;
 
-/// One among the streams that share the device.
+/// Counts one stream that shares the device.
 #[derive(Debug)]
 struct Sharing(Arc<AtomicU32>);
 
@@ -86,26 +89,26 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// For a reader that needs all it names: begins with a large window.
+    /// For a reader that needs every page it names: begins with a large window.
     #[must_use]
     pub fn sure(self) -> Self {
         Self { window: WINDOW_LONG, sure: true, ..self }
     }
 
-    /// What will be named has an end that the reader goes to unless it breaks off: begins with a middling window.
+    /// For pages up to an end that the reader reaches unless it breaks off: begins with a medium window.
     pub fn is_likely(&mut self) {
         self.window = self.window.max(WINDOW_LIKELY);
         self.seen = self.seen.max(WINDOW_LIKELY / 2);
     }
 
-    /// Of these pages, all of which the reader needs.
+    /// A stream of these pages, all of which the reader needs.
     pub fn of(pages: impl IntoIterator<Item = PageId>) -> Self {
         let mut stream = Self::default().sure();
         stream.name(pages);
         stream
     }
 
-    /// More pages, which come after those named before. One that repeats the last is left out.
+    /// Adds pages after those named before. A page that repeats the last one is left out.
     pub fn name(&mut self, pages: impl IntoIterator<Item = PageId>) {
         for page in pages {
             if self.named.back().or(self.ahead.back()) != Some(&page) {
@@ -114,7 +117,7 @@ impl Stream {
         }
     }
 
-    /// Forgets what is named and not yet come to.
+    /// Forgets pages that are named and not yet reached.
     pub fn clear(&mut self) {
         self.named.clear();
         self.ahead.clear();
@@ -124,21 +127,22 @@ impl Stream {
         }
     }
 
-    /// Whether more pages should be named, so that asking does not pause.
+    /// Whether more pages should be named, so that requests do not pause.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.named.len() < self.window
     }
 
-    /// The reader needs the next page now, and at most `most` pages in all: sees whether it is there, and asks for more. Never
-    /// waits, never fails.
+    /// The reader needs the next page now, and at most `most` pages in all: adapts the window and requests
+    /// more. Never waits, never fails.
     pub fn next_is_due(&mut self, pool: &Pool, most: usize) {
         pool.fetch_completions();
         if let Some(&next) = self.ahead.front() {
             self.adapt(pool, next);
         }
         self.refill(pool, most);
-        // Only now: the device is not to stand idle while pages are checked. Many complete at the same time.
+        // Only now: the device should not be idle while pages are checked. Many reads complete at the same
+        // time.
         pool.finish_prefetches(false);
     }
 
@@ -157,7 +161,7 @@ impl Stream {
         }
     }
 
-    /// Asks for as much as window and share permit.
+    /// Requests as much as window and share permit.
     fn refill(&mut self, pool: &Pool, most: usize) {
         let depth = pool.prefetch_depth.load(Ordering::Relaxed) as usize;
         if depth == 0 || self.named.is_empty() {
@@ -191,16 +195,17 @@ impl Stream {
             return;
         }
         if self.ahead.is_empty() && room.min(self.named.len()) == 1 {
-            // The page that is needed now, and no other: reading it is all there is to do.
+            // Only the page that is needed now: the reader reads it itself.
             return;
         }
         let in_flight = self.in_flight.get_or_insert_default();
         if 2 * pool.loads.ahead.pages() > pool.ahead_pages_max() {
-            // What has arrived counts as on its way until it is finished, and the next ones need the room.
+            // Completed reads count as in flight until they are finished, and the next ones need the room.
             pool.finish_prefetches(false);
         }
         let flying = (in_flight.load(Ordering::Acquire) as usize).saturating_sub(pool.arrived_of(in_flight));
-        // Whoever had the device for itself before others came has more than its part until that has arrived.
+        // A stream that had the device for itself before others came keeps more than its part until its reads
+        // have completed.
         let left_over = total.saturating_sub(pool.loads.ahead.reads()).max(usize::from(flying == 0));
         let reads = reads_max.saturating_sub(flying).min(left_over);
         if reads == 0 || (reads < reads_max / 4 && !self.ahead.is_empty()) {
@@ -217,13 +222,14 @@ impl Stream {
         self.ahead.extend(self.named.drain(..done));
     }
 
-    /// The reader has come to this page; whether it was to be expected. Those before it are taken as passed over.
+    /// The reader has reached this page; returns whether it was expected. The pages before it count as passed
+    /// over.
     pub fn came_to(&mut self, page: PageId) -> bool {
         self.seen += 1;
         if let Some(at) = self.ahead.iter().position(|&ahead| ahead == page) {
             self.ahead.drain(..=at);
         } else if self.named.front() == Some(&page) {
-            // It came faster than its pages could be asked for.
+            // The reader was faster than the requests.
             self.ahead.clear();
             self.named.pop_front();
         } else {
@@ -235,7 +241,7 @@ impl Stream {
         true
     }
 
-    /// The reader, which takes pages as they arrive, has come to this one. Those before it stay.
+    /// The reader, which takes pages as they arrive, has taken this one. Those before it stay.
     pub fn took(&mut self, page: PageId) {
         if let Some(at) = self.ahead.iter().position(|&ahead| ahead == page) {
             self.ahead.remove(at);
@@ -244,7 +250,7 @@ impl Stream {
         }
     }
 
-    /// A page that was asked for and is there; for a reader that takes pages as they arrive.
+    /// A requested page that is resident; for a reader that takes pages as they arrive.
     #[must_use]
     pub fn arrived(&self, pool: &Pool) -> Option<PageId> {
         self.ahead.iter().copied().find(|&page| pool.is_resident(page))

@@ -1,5 +1,5 @@
-//! What the protocol of frames is built on. The model of `tests/frames_model.rs` puts its own in the place of this file
-//! and so runs the very code of `frame.rs` under every interleaving it can find.
+//! The primitives under the protocol of frames. The model of `tests/frames_model.rs` replaces this file by
+//! its own and so runs the very code of `frame.rs` under every interleaving it can find.
 //!
 //! The latch is parking_lot's one-word lock: shared or exclusive, fair in the long run, waiters parked outside the
 //! word.
@@ -8,12 +8,12 @@
 use parking_lot::lock_api::RawRwLock as _;
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Between a `SeqCst` write and a `SeqCst` read of another place, which are in one order by themselves. Loom takes both for weaker ones, and
-/// needs a fence here.
+/// Between a `SeqCst` write and a `SeqCst` read of another place, which have a total order by themselves.
+/// Loom treats both as weaker, and needs a fence here.
 #[inline]
 pub(super) fn one_order() {}
 
-/// Between two looks at what somebody else is about to change.
+/// Between two checks of a word that another thread is about to change.
 pub(super) fn pause(turn: u32) {
     if turn < 64 {
         std::hint::spin_loop();

@@ -20,7 +20,7 @@ const CHUNKS: usize = 1 << 16;
 pub(super) struct Translation {
     /// `CHUNKS` pointers to `[Entry; CHUNK]`, null at first.
     top: Mapping,
-    /// No chunk from here on was allocated.
+    /// No chunk from this one on has been allocated.
     used: AtomicUsize,
 }
 
@@ -74,7 +74,7 @@ impl Translation {
         self.used.fetch_max(chunk + 1, Ordering::AcqRel);
         let null = std::ptr::null_mut();
         if self.slot(chunk).compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: made above by Box::into_raw, with this length, and seen by nobody.
+            // SAFETY: made above by Box::into_raw, with this length; no other thread has seen it.
             drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(new, CHUNK)) });
         }
         self.existing(page).expect("the chunk was just put there")
@@ -86,7 +86,7 @@ impl Drop for Translation {
         for chunk in 0..self.used.load(Ordering::Acquire) {
             let entries = self.slot(chunk).load(Ordering::Acquire);
             if !entries.is_null() {
-                // SAFETY: made by Box::into_raw with this length, and nobody borrows from a value that is dropped.
+                // SAFETY: made by Box::into_raw with this length; a value that is dropped has no borrows.
                 drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(entries, CHUNK)) });
             }
         }

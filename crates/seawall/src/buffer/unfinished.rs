@@ -1,9 +1,10 @@
 //! Work that must not be left half done: a panic in the middle of it, or a forgotten step, poisons the database.
 //!
-//! 1. The guard exists from before the first step that others depend on until [`Unfinished::done`]. Dropped without that, it poisons: what
-//!    others wait for will never come, and waiting for it would stop them for ever.
+//! 1. The guard exists from before the first step that others depend on until [`Unfinished::done`]. Dropped
+//!    without that, it poisons: otherwise other threads would wait for ever for a step that never comes.
 //! 2. A failure that has poisoned already keeps its own error.
-//! 3. Work that begins while its thread unwinds from another panic is like any other: only whether it is finished counts.
+//! 3. Work that begins while its thread unwinds from another panic is judged the same: only whether it is
+//!    finished counts.
 
 use crate::error::{Error, Health};
 
@@ -12,7 +13,7 @@ use crate::error::{Error, Health};
 pub(crate) struct Unfinished<'h> {
     health: &'h Health,
     what: &'static str,
-    /// The thread unwinds from a panic of somebody else.
+    /// The thread already unwinds from another panic.
     panicking: bool,
 }
 

@@ -101,7 +101,7 @@ fn free_frames_are_made_ahead_of_need() {
     assert!(db.stats().free >= 2);
 }
 
-/// A checkpoint costs what is dirty, not what the pool could hold.
+/// A checkpoint costs as much as is dirty, not as the pool could hold.
 #[test]
 fn a_checkpoint_looks_at_dirty_pages_only() {
     let machine = Machine { frames: 256, ..Machine::new(21) };

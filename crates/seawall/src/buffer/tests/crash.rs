@@ -1,5 +1,5 @@
-//! Crashes everywhere: whatever is in the recovered log is in the pages, whole mini-transactions at a time, and nothing
-//! else is.
+//! Crashes everywhere: the pages hold exactly what is in the recovered log, whole mini-transactions at a
+//! time.
 
 use super::hook::Hook;
 use super::*;
@@ -22,7 +22,7 @@ struct History {
 }
 
 impl History {
-    /// What the pages hold after all that ends no later than `end`.
+    /// What the pages hold after all mini-transactions that end no later than `end`.
     fn pages(&self, end: Lsn) -> BTreeMap<u32, Vec<u64>> {
         let mut pages = BTreeMap::new();
         for (_, change) in self.changes.iter().filter(|(at, _)| *at <= end) {
@@ -38,7 +38,7 @@ impl History {
     }
 }
 
-/// Does random things until something fails or enough was done.
+/// Does random operations until one fails or enough were done.
 fn work(db: &Db, rng: &mut Pcg64Mcg, history: &mut History, steps: usize) -> Result<()> {
     let mut known: Vec<u32> = history.pages(Lsn(u64::MAX)).into_keys().collect();
     for _ in 0..steps {
@@ -92,7 +92,7 @@ fn work(db: &Db, rng: &mut Pcg64Mcg, history: &mut History, steps: usize) -> Res
     Ok(())
 }
 
-/// Recovers, and compares with what must be there.
+/// Recovers, and compares with the expected contents.
 fn check(machine: &Machine, history: &mut History, seed: u64) -> Db {
     let db = machine.open().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     assert!(db.recovered >= history.acknowledged, "seed {seed}: acknowledged log is gone");
@@ -122,10 +122,10 @@ fn crash_and_recover(seed: u64) -> u64 {
     let mut db = machine.create();
     db.grow_file(PAGES).unwrap();
     for round in 0..3 {
-        // The operation fails on which the machine dies: in the middle of whatever was under way.
+        // The operation at which the machine dies fails: in the middle of whatever was in progress.
         let number = machine.disk.trace().len() + rng.random_range(20..900);
         machine.disk.inject(Fault::eio().at_op(number));
-        // It may strike nothing that matters, and then all goes well.
+        // It may hit nothing that matters; then nothing fails.
         drop(work(&db, &mut rng, &mut history, 400));
         if rng.random_range(0..3) == 0 {
             db.process.dies_of(SimDisk::process_death);
@@ -172,7 +172,7 @@ fn a_change_during_the_write_is_not_forgotten() {
     let during = db.clone();
     hook.before_page_write(move || {
         assert!(during.checkpoint().unwrap() < first, "the write in flight holds the checkpoint");
-        // The page is on its way, and not latched.
+        // The page is being written, and not latched.
         let end = during.set(0, 1, 101);
         during.log().flush_to(end).unwrap();
     });
@@ -232,7 +232,7 @@ fn a_small_log_goes_round_without_background_work() {
     machine.open().unwrap();
 }
 
-/// Killed processes leave writes behind that land when they please; the locks of the files hold the successor back
+/// Writes of killed processes complete at any later time; the locks of the files hold the successor back
 /// (trap 7).
 #[test]
 fn a_successor_waits_for_its_predecessors_writes() {

@@ -1,4 +1,4 @@
-//! Torn pages, and what the doublewrite file does about them.
+//! Torn pages, and their repair from the doublewrite file.
 
 use super::hook::Hook;
 use super::*;
@@ -91,8 +91,8 @@ fn without_doublewrite_a_torn_page_is_named() {
     }
 }
 
-/// Trap 4, as the disk sees it: between two batches into one area lies a flush of the data file after the first one's
-/// home writes.
+/// Trap 4, as seen by the disk: between two batches into one area lies a flush of the data file after the
+/// first one's home writes.
 #[test]
 fn an_area_is_reused_only_after_its_pages_are_flushed() {
     for method in [FlushMethod::ODirect, FlushMethod::ODirectDsync, FlushMethod::ODirectNoFsync, FlushMethod::Fsync] {

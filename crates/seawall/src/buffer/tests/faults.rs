@@ -1,4 +1,4 @@
-//! Refusals of the disk: who learns of them, and what they change.
+//! Errors of the disk: which caller gets them, and what they change.
 
 use super::*;
 use crate::error::{Corruption, Error, Stop};

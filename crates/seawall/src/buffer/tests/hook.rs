@@ -1,4 +1,4 @@
-//! A disk on which a test does something at a chosen moment of somebody's I/O.
+//! A disk on which a test acts at a chosen moment of another thread's I/O.
 
 use seawall_io::{
     Allocate, BackendInfo, Cached, Disk, Handle, OpenHow, Request, RequestKind, Result, SyncHow, Ticket, WriteHow,
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 type Deed = Box<dyn FnOnce() + Send>;
 
-/// An operation that a deed can come before.
+/// An operation before which a test's action can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum At {
     /// A synchronous write of the file with this name.
@@ -22,7 +22,7 @@ pub(super) enum At {
     SubmitWrite,
 }
 
-/// Forwards everything; runs a deed once, just before the next matching operation.
+/// Forwards everything; runs an action once, just before the next matching operation.
 pub(super) struct Hook {
     inner: Arc<dyn Disk>,
     before_page_write: Mutex<Option<Deed>>,

@@ -100,13 +100,13 @@ pub(super) struct Machine {
     pub(super) clock: Arc<dyn Clock>,
 }
 
-/// A database as far as the pool goes.
+/// The parts of a database that the pool needs.
 #[derive(Debug)]
 pub(super) struct Db {
     pub(super) process: Arc<Process>,
     pub(super) pool: Arc<Pool>,
     pub(super) restored: Vec<PageId>,
-    /// Where the log ended when it was opened.
+    /// Where the log ended at the opening.
     pub(super) recovered: Lsn,
 }
 
@@ -182,7 +182,7 @@ impl Machine {
         self.create_through(process.clone(), process)
     }
 
-    /// The same through another disk that leads to the process.
+    /// The same through another disk in front of the process's.
     pub(super) fn create_through(&self, disk: Arc<dyn Disk>, process: Arc<Process>) -> Result<Db> {
         let block = ControlBlock {
             database: [9; 16],
@@ -234,7 +234,7 @@ impl Machine {
     }
 }
 
-/// One mini-transaction, as recovery does it.
+/// One mini-transaction, applied as recovery does.
 fn replay(pool: &Pool, start: Lsn, end: Lsn, body: &[u8]) -> Result<()> {
     let records: Vec<Record<'_>> = Records::new(body).map(|record| record.unwrap()).collect();
     let mut pages: Vec<PageId> = records.iter().map(|record| record.page).collect();
@@ -278,7 +278,7 @@ impl Db {
         })
     }
 
-    /// A mini-transaction: `latch` latches what it needs and returns what changes it.
+    /// A mini-transaction: `latch` latches the pages it needs and returns the closure that changes them.
     pub(super) fn change<C: FnOnce(&mut Mtr<'_>)>(
         &self,
         mut latch: impl FnMut(&mut Mtr<'_>) -> Result<C, crate::Stop>,
@@ -303,7 +303,7 @@ impl Db {
         self.pool.retry(|| Ok(cell(&self.pool.shared(PageId(number))?, at))).unwrap()
     }
 
-    /// Drops every page from memory that is clean, dirty ones after writing them.
+    /// Evicts every unpinned page, after writing the dirty ones.
     pub(super) fn drop_all(&self) {
         self.pool.flush_all().unwrap();
         self.pool.evict(usize::MAX, true);

@@ -1,4 +1,5 @@
-//! Panics in the middle of I/O: what others wait for comes, or the database says that it never will.
+//! Panics in the middle of I/O: the event that other threads wait for comes, or the database reports that it
+//! never will.
 
 use super::hook::{At, Hook};
 use super::*;
@@ -43,7 +44,7 @@ fn a_panic_while_pages_are_written_poisons() {
         assert_eq!(panic_of(|| drop(db.flush_all())), "planted", "{at:?}");
         let first = db.health().first_error().expect("poisoned").to_string();
         assert!(first.contains(what) && first.contains("panicked"), "{at:?}: {first}");
-        // Whoever wants room in the log, or a clean page, learns of it and does not wait.
+        // A thread that needs log room or a clean page gets the error and does not wait.
         assert!(matches!(db.make_log_room(db.log().head()), Err(Error::Poisoned { .. })), "{at:?}");
         assert!(matches!(Mtr::begin(&db, MtrSize::Small), Err(Error::Poisoned { .. })), "{at:?}");
         assert!(db.flush_all().is_err() && db.checkpoint().is_err() && db.clean_step().is_err() && db.close().is_err());
@@ -74,7 +75,7 @@ fn a_page_whose_reader_panicked_is_read_by_those_who_waited() {
         let pool = db.pool.clone();
         move || {
             told.recv().unwrap();
-            // The reader has not given up when this begins: it waits, or comes just after.
+            // The reader is still in its read when this begins: it waits, or comes just after.
             pool.retry(|| Ok(cell(&pool.shared(PageId(7))?, 0))).unwrap()
         }
     });

@@ -1,4 +1,4 @@
-//! Streams of pages: how much they ask for, and how they share.
+//! Streams of pages: how much they request, and how they share.
 
 use super::*;
 use crate::buffer::Stream;
@@ -17,7 +17,7 @@ fn cold(frames: u64, pages: u32) -> (Machine, Db) {
     (machine, db)
 }
 
-/// Every seventh page, so that none follows another; those from `first` on.
+/// Every seventh page from `first` on, so that none are contiguous.
 fn apart(first: u32, pages: u32) -> Vec<PageId> {
     (0..pages).step_by(7).map(|i| PageId(first + i)).collect()
 }
@@ -151,7 +151,7 @@ fn falling_pages_are_one_read() {
 fn a_page_is_warm_after_its_second_use_and_no_sooner() {
     let (_machine, db) = cold(64, 400);
     db.prefetch(&[PageId(7), PageId(9)]);
-    // Waiting for a page on its way is no use of it.
+    // Waiting for a page in flight does not count as a use of it.
     assert_eq!(db.get(7, 0), made(7, 1));
     assert_eq!(db.get(9, 0), made(9, 1));
     assert_eq!(db.get(9, 0), made(9, 1));

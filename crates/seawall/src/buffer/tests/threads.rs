@@ -30,7 +30,7 @@ fn filled(machine: &Machine, pages: u32) -> (Db, Model) {
 fn churn(db: &Db, model: &Model, seed: u64, rounds: usize) {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     for _ in 0..rounds {
-        // Up to four pages, in their order, as trees latch theirs.
+        // Up to four pages, in ascending order, as trees latch theirs.
         let mut pages: Vec<u32> =
             (0..rng.random_range(1..=4)).map(|_| rng.random_range(0..model.len() as u32)).collect();
         pages.sort_unstable();
@@ -164,7 +164,7 @@ fn one_reads_and_others_wait_for_it() {
     assert_eq!(db.stats().misses - before, 40);
 }
 
-/// Each thread gathers as many pages as there are frames, but for a few: together they never fit.
+/// Each thread gathers nearly as many pages as there are frames: together they never fit.
 #[test]
 fn threads_that_want_nearly_the_whole_pool_each_get_it() {
     let machine = threaded(5, 16, 16);
