@@ -1,13 +1,14 @@
 //! The frame: one mini-transaction in the log's stream of bytes.
 //!
 //! 1. A frame is its header and its body, nothing between two frames, at any byte of the stream.
-//! 2. The CRC covers the database's identity and the frame's LSN beside header and body: bytes of another database, of
-//!    another place or of an older turn of the ring are never taken for a frame.
+//! 2. The CRC covers the database's identity and the frame's LSN beside header and body: bytes of another
+//!    database, of another place or of an older pass through the segments are never taken for a frame.
 //! 3. Every frame carries the incarnation that wrote it, at least 1: a stretch of zeroes is no frame.
-//! 4. A header carries a mark of its own, bound to its place: the end of a log is searched byte by byte for frames beyond it, and in what
-//!    older turns of the ring left every few bytes look like a length and an incarnation. Only one in 4096 of them also bears the mark, and
-//!    has its body checked.
-//! 5. `behind` leads back from the frame's LSN to what was durable when it was made. [`BEHIND_UNKNOWN`] proves nothing.
+//! 4. A header carries a mark of its own, bound to its position. After the end of a log every byte is checked
+//!    as the start of a frame, and in what older passes left every few bytes look like a length and an
+//!    incarnation. Only one in 4096 of them also bears the mark, and has its body checked.
+//! 5. `behind` is the distance from the frame's LSN back to what was durable when it was made.
+//!    [`BEHIND_UNKNOWN`] proves nothing.
 
 use super::MTR_BYTES_MAX;
 
@@ -16,7 +17,7 @@ const LEN: usize = 0;
 const _: () = assert!(LEN == 0, "a header begins with its length: `Header::frame_bytes_of`");
 const CRC: usize = 4;
 const INCARNATION: usize = 8;
-/// Where the incarnation ends, which is never 0.
+/// Where the incarnation, which is never 0, ends.
 pub(super) const INCARNATION_END: usize = INCARNATION + 4;
 const BEHIND: usize = INCARNATION_END;
 /// Bytes of a header.
@@ -29,7 +30,7 @@ const _: () = assert!(MTR_BYTES_MAX < 1 << LEN_BITS, "a length fits its field");
 /// The most bytes a frame has.
 pub(super) const FRAME_BYTES_MAX: usize = HEADER_BYTES + MTR_BYTES_MAX;
 
-/// The distance is larger than the field holds: the frame does not say what was durable.
+/// The distance does not fit the field: the frame does not say what was durable.
 pub(super) const BEHIND_UNKNOWN: u32 = u32::MAX;
 
 /// The part of every CRC that never changes in a database.
@@ -41,7 +42,7 @@ impl Seal {
         Self(crc32c::crc32c(database))
     }
 
-    /// Over all but the body.
+    /// The checksum over all but the body.
     fn header_crc(self, lsn: u64, header: &Header) -> u32 {
         let mut fixed = [0; 20];
         fixed[..8].copy_from_slice(&lsn.to_le_bytes());
@@ -85,7 +86,7 @@ fn mark(of_header: u32) -> u32 {
     of_header >> LEN_BITS
 }
 
-/// A header as read: nothing about it is true before [`Seal::holds`] says so.
+/// A header as read: trust none of it before [`Seal::holds`] confirms it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// Bytes of the body.
@@ -98,7 +99,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Takes the fields apart, and refuses what no frame has: a body that is too long, an incarnation outside
+    /// Decodes the fields; `None` for what no frame has: a body that is too long, an incarnation outside
     /// `incarnations`.
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES], incarnations: &std::ops::RangeInclusive<u32>) -> Option<Self> {
         let field = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -123,7 +124,8 @@ impl Header {
         HEADER_BYTES as u64 + u64::from(self.len)
     }
 
-    /// Everything before this was durable when the frame at `lsn` was made, if it says so.
+    /// The position before which everything was durable when the frame at `lsn` was made, if the frame says
+    /// so.
     pub(super) fn durable_then(&self, lsn: u64) -> Option<u64> {
         (self.behind != BEHIND_UNKNOWN).then(|| lsn.saturating_sub(u64::from(self.behind)))
     }
@@ -148,7 +150,7 @@ mod tests {
             prop_assert_eq!(header.durable_then(lsn), Some(durable));
             prop_assert!(!seal.holds(lsn + 1, &header, &body), "another place");
             prop_assert!(!Seal::new(&[8; 16]).holds(lsn, &header, &body), "another database");
-            // Any flipped bit is noticed.
+            // Any flipped bit is detected.
             let mut all: Vec<u8> = bytes.iter().chain(&body).copied().collect();
             let at = bit.index(all.len() * 8);
             all[at / 8] ^= 1 << (at % 8);

@@ -1,8 +1,9 @@
 //! Log that a backup still needs: files before the checkpoint that are not recycled.
 //!
-//! 1. What was read of a segment is that segment only if the hold was unbroken *after* the read: a broken hold gives its files away, and they
-//!    are renamed and written over.
-//! 2. A hold never makes a writer wait: it is bounded, and what exceeds the bound ends the hold and not the writers (`segments.rs`, 8).
+//! 1. The bytes read from a segment are those of that segment only if the hold was unbroken *after* the read:
+//!    a broken hold releases its files, which are then renamed and overwritten.
+//! 2. A hold never makes a writer wait: it has a bound, and exceeding the bound breaks the hold and does not
+//!    stop the writers (`segments.rs`, 8).
 
 use super::Log;
 use super::segments::Broken;
@@ -11,7 +12,7 @@ use crate::format::Lsn;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The log from a position on is kept as long as this lives. One at a time.
+/// Keeps the log from a position on as long as it lives. One at a time.
 #[derive(Debug)]
 pub struct LogHold {
     log: Arc<Log>,
@@ -19,8 +20,8 @@ pub struct LogHold {
 }
 
 impl Log {
-    /// Keeps the log from the last checkpoint on. At most `max_bytes` before later checkpoints are kept: beyond that the hold is broken. `None`
-    /// while there is another.
+    /// Keeps the log from the last checkpoint on. If more than `max_bytes` before later checkpoints would be
+    /// kept, the hold is broken. `None` while there is another hold.
     #[must_use]
     pub fn hold(self: &Arc<Self>, max_bytes: u64) -> Option<LogHold> {
         self.segments.hold(max_bytes)?;
@@ -29,7 +30,7 @@ impl Log {
 }
 
 impl LogHold {
-    /// The log before `lsn` is not needed any more.
+    /// Releases the log before `lsn`.
     ///
     /// # Errors
     /// As [`LogHold::check`].
@@ -45,7 +46,7 @@ impl LogHold {
         }
     }
 
-    /// Whether everything was held up to now.
+    /// Checks that everything was held up to now.
     ///
     /// # Errors
     /// [`Error::BackupTooSlow`] when the hold was broken.

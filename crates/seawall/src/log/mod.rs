@@ -1,25 +1,28 @@
 //! The log: an endless stream of frames, made durable in groups. See docs/engine.md, "Log".
 //!
-//! 1. *Admit, reserve, publish, wait.* Room is promised before any latch is taken ([`Log::try_admit`]); a position is
-//!    taken while all pages are latched ([`Log::reserve`]); bytes and CRC are made by the publishing thread
-//!    ([`Reservation::publish`]); durability is waited for with no latch held ([`Log::wait`]).
-//! 2. `durable_whole <= durable <= written <= oldest_unpublished <= head`, each only growing. `written` is what reads of the files see;
-//!    `durable` is what was written and then flushed by a call that succeeded; `durable_whole` is the end of the last frame before it.
-//! 3. The first failed write or flush poisons the database; nothing is written after it, and whoever waits gets that
-//!    error.
-//! 4. Whatever is acknowledged below `Flushed` became part of the log less than the flush interval ago, or is durable:
-//!    the age of the oldest byte that is not durable is bounded from above by [`Log::fresh_since_ns`](Log), and commits
-//!    wait when it reaches the interval.
-//! 5. An opening of the database begins with an empty frame of its own incarnation, durable before anything else is
-//!    done: from then on no frame that an earlier opening left behind the end can be taken for the next one (trap 1).
+//! 1. *Admit, reserve, publish, wait.* Room is promised before any latch is taken ([`Log::try_admit`]); a
+//!    position is taken while all pages are latched ([`Log::reserve`]); the publishing thread copies the
+//!    bytes and computes the CRC ([`Reservation::publish`]); a commit waits for durability with no latch held
+//!    ([`Log::wait`]).
+//! 2. `durable_whole <= durable <= written <= oldest_unpublished <= head`, each only growing. Reads of the
+//!    files see the log up to `written`; `durable` is what was written and then flushed by a call that
+//!    succeeded; `durable_whole` is the end of the last frame before it.
+//! 3. The first failed write or flush poisons the database; nothing is written after it, and every waiter
+//!    gets that error.
+//! 4. Log acknowledged below `Flushed` is durable, or became part of the log less than the flush interval
+//!    ago: [`Log::fresh_since_ns`](Log) bounds the age of the oldest byte that is not durable from above, and
+//!    commits wait when it reaches the interval.
+//! 5. An opening of the database begins with an empty frame of its own incarnation, durable before anything
+//!    else is done: from then on no frame that an earlier opening left after the end can be taken for the
+//!    next one (trap 1).
 //!
 //! | file | holds |
 //! |---|---|
 //! | `frame`, `record` | the format |
-//! | `slots` | who owns which bytes (lock-free), and up to where all is published |
+//! | `slots` | which mini-transaction owns which bytes (lock-free), and up to where all is published |
 //! | `ring` | the bytes in memory |
-//! | `waiters` | who leads, who sleeps |
-//! | `watch` | who is told that a position is durable |
+//! | `waiters` | the group-commit leader and the threads that wait |
+//! | `watch` | callbacks for a durable position |
 //! | `writer` | a group: one write, one flush |
 //! | `segments` | the files |
 //! | `shelf` | which of them are open |
@@ -75,7 +78,8 @@ use writer::{Blank, Pen, Wanted};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Durability {
-    /// 0: nothing but that the oldest unflushed commit is younger than the flush interval. Loses at most the interval.
+    /// 0: only that the oldest unflushed commit is younger than the flush interval. Loses at most the
+    /// interval.
     Deferred,
     /// 2: the log is written. Survives the death of the process; loses at most the flush interval on power loss.
     Written,
@@ -84,10 +88,10 @@ pub enum Durability {
     Flushed,
 }
 
-/// How the log is kept.
+/// Options of the log.
 #[derive(Debug, Clone)]
 pub struct LogConfig {
-    /// Where the segments are.
+    /// The directory of the segments.
     pub dir: PathBuf,
     /// How it is flushed.
     pub method: FlushMethod,
@@ -97,7 +101,7 @@ pub struct LogConfig {
     pub segment_bytes: u64,
     /// Most log kept, bytes; at least three segments, and at least one segment and 4 x [`MTR_BYTES_MAX`].
     pub capacity_bytes: u64,
-    /// Free space on the log's file system that no further segment takes, bytes.
+    /// Free space on the log's file system that additional segments must leave, bytes.
     pub reserve_bytes: u64,
     /// Size of the buffer in memory, bytes; a power of two, at least 4 x [`MTR_BYTES_MAX`].
     pub buffer_bytes: usize,
@@ -176,7 +180,7 @@ const BLOCK_BYTES_MAX: u64 = 64 << 10;
 /// The most bytes one mini-transaction may log.
 pub const MTR_BYTES_MAX: usize = 256 << 10;
 
-/// Where the first mini-transaction of a database begins. What lies before is never a position: 0 is "never".
+/// Where the first mini-transaction of a database begins. No position lies before it: 0 means "never".
 pub const FIRST_LSN: Lsn = Lsn(4096);
 
 /// The log of an open database.
@@ -192,7 +196,7 @@ pub struct Log {
     watch: Watch,
 }
 
-/// What a leader writes with each group, together: it is one thread after the other.
+/// What a leader writes with each group; one thread after the other, so together on its cache lines.
 #[derive(Debug)]
 #[repr(C)]
 struct Led {
@@ -201,7 +205,7 @@ struct Led {
     durable_whole: AtomicU64,
     /// Every byte that is not durable was reserved at this time (of the clock, ns) or later.
     fresh_since_ns: AtomicU64,
-    /// Who took part in the last group or came too late for it: about as many commit at the same time.
+    /// Threads in the last group or just too late for it: an estimate of the concurrent commits.
     committers: AtomicU32,
     counters: Counters,
 }
@@ -213,7 +217,8 @@ pub struct Credit<'l> {
     promise: Promise<'l>,
 }
 
-/// Room in the log for one mini-transaction that is logged later: a [`Credit`] without its borrow. It goes back by [`Log::credit`].
+/// Room in the log for one mini-transaction that is logged later: a [`Credit`] without its borrow. Give it
+/// back by [`Log::credit`].
 #[derive(Debug)]
 #[must_use = "room that is not given back is lost until the database is opened again"]
 pub struct KeptRoom(u64);
@@ -225,7 +230,7 @@ impl Credit<'_> {
     }
 }
 
-/// A position in the log that belongs to one mini-transaction, and blocks everything behind it until published.
+/// A position in the log that belongs to one mini-transaction. It blocks everything after it until published.
 ///
 /// Dropped unpublished it poisons the database: the log can never be written past it.
 #[derive(Debug)]
@@ -239,14 +244,14 @@ pub struct Reservation<'l> {
 }
 
 impl Reservation<'_> {
-    /// Copies the body and lets it be written.
+    /// Copies the body into the buffer and publishes it.
     ///
     /// # Panics
     /// When `body` is not as long as was reserved: pages carry the LSN already.
     pub fn publish(mut self, body: &[u8]) {
         let log = self.log;
         let place = self.place.take().expect("a reservation is published once");
-        // Whatever is durable now lies before this frame: it is not published yet.
+        // Everything durable now lies before this frame, which is not published yet.
         let durable = log.led.0.durable.load(Ordering::Acquire);
         let header = log.seal.encode(place.start(), log.config.incarnation, durable, body);
         place.publish(&header, body);
@@ -256,7 +261,7 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if self.place.is_some() {
-            // The error itself goes to whoever uses the database next.
+            // The error itself goes to the next user of the database.
             drop(self.log.health.poison(Error::Usage(format!(
                 "a mini-transaction at {} was given up after its position was taken: this is a bug, please report it",
                 self.start
@@ -268,9 +273,9 @@ impl Drop for Reservation<'_> {
 /// Why a mini-transaction cannot be admitted now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoRoom {
-    /// The ring is full: a checkpoint must move to at least this.
+    /// The log is at its capacity: the checkpoint must advance to at least this position.
     Checkpoint(Lsn),
-    /// The buffer is full: the log must be written ([`Log::make_room`]).
+    /// The buffer or the window of open segments is full: the log must be written ([`Log::make_room`]).
     Buffer,
 }
 
@@ -298,8 +303,8 @@ impl Log {
         Ok(log)
     }
 
-    /// Removes the log in `dir`. Only for whoever knows that its database never came into being: a creation that was
-    /// interrupted.
+    /// Removes the log in `dir`. Only if its database is known to have never come into being: an interrupted
+    /// creation.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -307,10 +312,10 @@ impl Log {
         segments::discard(disk, dir)
     }
 
-    /// Goes on with the log of an existing database where `tail` ends, in a new incarnation, which must be durable in
-    /// the control block before. Everything before `tail.end` is made durable; the log before the `from` that `tail`
-    /// was read from is taken as not needed. [`Log::head`] is then a little beyond `tail.end`: the opening has a frame
-    /// of its own, without records.
+    /// Continues the log of an existing database where `tail` ends, in a new incarnation, which must be
+    /// durable in the control block before. Makes everything before `tail.end` durable; assumes that the log
+    /// before the `from` of `tail` is not needed. [`Log::head`] is then a little beyond `tail.end`: the
+    /// opening has a frame of its own, without records.
     ///
     /// # Errors
     /// [`Error::InvalidOption`], [`Error::Usage`] when `config.incarnation` is not above every one in the log,
@@ -333,7 +338,8 @@ impl Log {
         Ok(log)
     }
 
-    /// The log of a database that is opened read-only and was closed at `end`: no file is opened, and `health` admits nothing.
+    /// The log of a database that is opened read-only and was closed at `end`: opens no file, and `health`
+    /// admits nothing.
     ///
     /// # Errors
     /// [`Error::InvalidOption`].
@@ -379,14 +385,14 @@ impl Log {
         }
     }
 
-    /// Makes durable what an earlier opening left beyond `durable`, and puts an end to what it left beyond the end.
+    /// Makes durable what an earlier opening left beyond `durable`, and erases what it left beyond the end.
     fn begin_incarnation(&self, durable: u64, ghosts_end: u64) -> Result<()> {
         let end = self.ring.head();
         self.write_again(durable, end)?;
         self.erase(end, ghosts_end)?;
         let bytes = HEADER_BYTES as u64;
         self.segments.make_up_to(end + bytes, &self.led.0.counters)?;
-        // Beyond the limit of admissions if need be: one segment of the capacity is kept back.
+        // Beyond the limit of admissions if need be: one segment of the capacity is reserved.
         let unlimited = AtomicU64::new(u64::MAX);
         let promise = self.ring.promise_exactly(bytes, &unlimited).expect("an empty buffer has room for a header");
         let reservation = self.reserve(Credit { log: self, promise }, 0);
@@ -395,11 +401,11 @@ impl Log {
         self.flush_to(end)
     }
 
-    /// Room for a mini-transaction of at most `bytes` of body. Does not wait for others; may make a segment when
-    /// background work did not keep ahead. No latch may be held.
+    /// Room for a mini-transaction of at most `bytes` of body. Does not wait for other threads; may make a
+    /// segment if background work did not keep ahead. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; [`Error::NoSpace`] when the log cannot grow and cannot go round in the files it has;
+    /// [`Error::Poisoned`]; [`Error::NoSpace`] when the log can neither grow nor reuse the files it has;
     /// [`Error::Usage`] for more than [`MTR_BYTES_MAX`].
     pub fn try_admit(&self, bytes: usize) -> Result<std::result::Result<Credit<'_>, NoRoom>> {
         self.health.check()?;
@@ -425,7 +431,7 @@ impl Log {
         }
     }
 
-    /// Takes up room that was kept. Dropped, the credit gives it back.
+    /// Turns kept room into a credit. Dropped, the credit gives the room back.
     pub fn credit(&self, KeptRoom(bytes): KeptRoom) -> Credit<'_> {
         Credit { log: self, promise: self.ring.kept(bytes) }
     }
@@ -437,13 +443,14 @@ impl Log {
         self.ring.promised() - self.ring.head()
     }
 
-    /// Admits nothing any more, if no mini-transaction is admitted now; whether that is so. Who asks for room then waits until the database is
-    /// poisoned.
+    /// Refuses admissions from now on, if no mini-transaction is admitted now; returns whether it does. A
+    /// thread that asks for room then waits until the database is poisoned.
     pub fn seal(&self) -> bool {
         self.ring.seal()
     }
 
-    /// Reserves the position of a body of exactly `bytes`. All pages of the mini-transaction are latched. Never fails.
+    /// Reserves the position of a body of exactly `bytes`. All pages of the mini-transaction must be latched.
+    /// Never fails.
     ///
     /// # Panics
     /// When `bytes` is more than was admitted.
@@ -479,19 +486,20 @@ impl Log {
         Lsn(self.led.0.durable.load(Ordering::Acquire))
     }
 
-    /// The end of the last mini-transaction that is durable as a whole. [`Log::durable`] can lie inside the next one, where a segment ends, and
-    /// is nothing that a crash leaves to be found.
+    /// The end of the last mini-transaction that is durable as a whole. [`Log::durable`] can lie inside the
+    /// next one, where a segment ends; recovery never ends inside a frame.
     pub fn durable_whole(&self) -> Lsn {
         Lsn(self.led.0.durable_whole.load(Ordering::Acquire))
     }
 
-    /// Whether a commit whose mini-transaction ends at `lsn` is done at `level`, now. Never true for what is not
-    /// durable in a poisoned database.
+    /// Whether a commit whose mini-transaction ends at `lsn` is done at `level`, now. Never true in a
+    /// poisoned database for a position that is not durable.
     pub fn reached(&self, lsn: Lsn, level: Durability) -> bool {
         self.is_done(Wanted { lsn: lsn.0, level })
     }
 
-    /// Waits until `lsn` is reached at `level`, writing as leader when nobody else does. No latch may be held.
+    /// Waits until `lsn` is reached at `level`; writes as leader if no other thread does. No latch may be
+    /// held.
     ///
     /// # Errors
     /// [`Error::Poisoned`] when the log could not be written or flushed, now or before: whether `lsn` is durable is
@@ -515,9 +523,10 @@ impl Log {
         self.wait(lsn, Durability::Flushed)
     }
 
-    /// Makes room in the buffer for a mini-transaction of `bytes`, or waits for some: for a thread that was refused with
-    /// [`NoRoom::Buffer`], and asks again afterwards. Writes out what is published; where all that is written, the room is promised to
-    /// others, and this sleeps until one of them gives some back. No latch may be held.
+    /// Makes room in the buffer for a mini-transaction of `bytes`, or waits for some: for a thread that was
+    /// refused with [`NoRoom::Buffer`], which asks again afterwards. Writes what is published. If all of that
+    /// is written, others have been promised the room, and this sleeps until one of them gives some back. No
+    /// latch may be held.
     ///
     /// # Errors
     /// As [`Log::wait`].
@@ -530,12 +539,12 @@ impl Log {
         self.wait_for(Wanted { lsn: target, level: Durability::Written })
     }
 
-    /// The log before `checkpoint` is not needed any more. The checkpoint is durable.
+    /// Releases the log before `checkpoint`, which must be durable.
     pub fn release_before(&self, checkpoint: Lsn) {
         self.segments.release_before(checkpoint.0.min(self.durable().0));
     }
 
-    /// Changes how much log is kept, bytes. Files are made and removed by background work, as they are needed and
+    /// Changes how much log is kept, bytes. Background work makes and removes files as they are needed and
     /// become free.
     ///
     /// # Errors
@@ -546,8 +555,9 @@ impl Log {
         Ok(())
     }
 
-    /// Makes the files that the log goes round in at least, where they are missing: for others that are about to take space on the same
-    /// file system, and without a log could never give it back. No latch may be held.
+    /// Makes those of the least number of files that the log can go round in that are missing: for a caller
+    /// that is about to take space on the same file system, and could never give it back without a log. No
+    /// latch may be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`].
@@ -555,7 +565,7 @@ impl Log {
         self.segments.make_least(&self.led.0.counters)
     }
 
-    /// Changes how much free space no further segment takes, bytes.
+    /// Changes how much free space additional segments must leave, bytes.
     pub fn set_space_reserve(&self, bytes: u64) {
         self.segments.set_reserve(bytes);
     }
@@ -568,14 +578,15 @@ impl Log {
     /// Changes how the log is flushed, while it is in use. Commits wait meanwhile.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] when what was written before cannot be made durable. With [`Error::Io`] nothing is lost;
-    /// some segments may already be flushed the new way, which is safe: each file says for itself what its writes need.
+    /// [`Error::Poisoned`] when earlier writes cannot be made durable. With [`Error::Io`] nothing is lost;
+    /// some segments may already be flushed the new way, which is safe: each file knows what its own writes
+    /// need.
     pub fn set_method(&self, method: FlushMethod) -> Result<()> {
         self.health.check()?;
         self.while_nobody_writes(|| self.segments.set_method(method))
     }
 
-    /// What is in effect for the segment that is written to, beside what was asked for.
+    /// The mode in effect for the segment being written, beside the requested one.
     pub fn mode(&self) -> EffectiveMode {
         let unknown = || EffectiveMode {
             requested: self.config.method,
@@ -590,27 +601,28 @@ impl Log {
             .unwrap_or_else(unknown)
     }
 
-    /// One step of background work: flush what is older than the interval, write what fills the buffer, fill or recycle
-    /// a segment, shrink. Whether there is more to do now. To be called at least four times an interval.
+    /// One step of background work: flush what is older than the interval, write what fills the buffer, fill
+    /// or recycle a segment, shrink. Returns whether there is more to do now. Call it at least four times an
+    /// interval.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] when writing failed. Anything else ([`Error::NoSpace`], [`Error::Io`]) concerns a segment
-    /// that could not be prepared: nothing is lost, and it is tried again later.
+    /// [`Error::Poisoned`] when writing failed. Any other error ([`Error::NoSpace`], [`Error::Io`]) concerns
+    /// a segment that could not be prepared: nothing is lost, and it is tried again later.
     pub fn tend(&self) -> Result<bool> {
         if self.tend_writing()? {
             return Ok(true);
         }
-        // Threads that write no more hold nothing back.
+        // Shares of threads that no longer write must not hold room back.
         self.ring.give_back_shares();
         self.segments.tend(self.ring.promised(), &self.led.0.counters)
     }
 
-    /// What was counted since the opening.
+    /// Counters since the opening.
     pub fn stats(&self) -> LogStats {
         self.led.0.counters.snapshot(self.ring.published())
     }
 
-    /// How it is kept. Capacity and flush method may have been changed since.
+    /// The options it was opened with. Capacity and flush method may have changed since.
     pub fn config(&self) -> &LogConfig {
         &self.config
     }

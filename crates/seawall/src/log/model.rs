@@ -1,7 +1,7 @@
 //! The two protocols between threads, compiled a second time on a checked scheduler (loom) that tries every
 //! interleaving and every value a load may return.
 //!
-//! `slots.rs` and `waiters.rs` are the very files of the product: only `super::sync` is another one here.
+//! `slots.rs` and `waiters.rs` are the very files of the product: only `super::sync` is replaced here.
 
 mod sync {
     pub(super) use loom::sync::Arc;
@@ -17,7 +17,7 @@ mod sync {
         0
     }
 
-    /// A mutex that locks as the product's does.
+    /// A mutex with the interface of the product's.
     #[derive(Debug)]
     pub(super) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -44,7 +44,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use waiters::{Turn, Waiter, Waiters};
 
-/// Bounded like this, a model still covers every bug that needs few changes of the running thread, which is nearly all.
+/// With this bound, a model still covers every bug that needs few preemptions, which is nearly all.
 fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -70,7 +70,7 @@ impl Stream {
         self.slots.publish(&claim);
     }
 
-    /// Reads everything that counts as published.
+    /// Reads everything before `oldest_unpublished`.
     fn check(&self, from: u64) -> u64 {
         let published = self.slots.oldest_unpublished();
         for at in from..published {
@@ -121,7 +121,7 @@ fn a_slot_that_is_taken_again_hides_nothing() {
 #[derive(Debug)]
 struct Pen;
 
-/// Leaders that make everything durable that was asked for when they began; everybody returns, whatever the order.
+/// Leaders make durable everything that was published when they began; every thread returns, in any order.
 fn commits(threads: u64) {
     let durable = Arc::new(AtomicU64::new(0));
     let published = Arc::new(AtomicU64::new(0));
@@ -134,7 +134,7 @@ fn commits(threads: u64) {
             match waiters.enter(lsn, &waiter, || done(lsn)) {
                 Turn::Look => {}
                 Turn::Lead(pen) => {
-                    // Called for nothing: somebody else was faster.
+                    // Called too late: another thread led first.
                     if !done(lsn) {
                         durable.store(published.load(Ordering::Acquire), Ordering::Release);
                     }
@@ -165,8 +165,8 @@ fn no_wake_up_is_lost_between_three() {
     explore(2, || commits(3));
 }
 
-/// A waiter that is called but has no need any more, because the database failed elsewhere in the meantime, still
-/// passes the call on.
+/// A called waiter that no longer needs anything, because the database failed elsewhere in the meantime,
+/// still passes the call on.
 #[test]
 fn whoever_gives_up_waiting_passes_the_call_on() {
     explore(2, || {
@@ -187,7 +187,7 @@ fn whoever_gives_up_waiting_passes_the_call_on() {
             }
         };
         let others = [(); 2].map(|()| loom::thread::spawn(wait.clone()));
-        // Leaves while all is well, so that only one of the others is called.
+        // Leaves while nothing has failed, so that only one of the others is called.
         waiters.leave(leading.expect("nobody leads yet"), |()| false);
         failed.store(1, Ordering::Release);
         for other in others {

@@ -1,8 +1,11 @@
-//! Reads of the log in order, some ahead of the one that is needed: a start is bound by the disk or by the processor, not by both in turn.
+//! Reads the log in order and ahead of need, so that recovery keeps the disk and the processor busy at the
+//! same time.
 //!
 //! 1. Reads are of whole chunks between multiples of the chunk's size; the first of a sequence may be shorter. None crosses a segment's end.
-//! 2. Whoever asks for another place than the next in order begins a new sequence. What was asked for ahead of it is dropped.
-//! 3. No read outlives this: one in flight keeps its segment open, and so locked, however short the database was open.
+//! 2. A read at any other than the next position begins a new sequence. Reads ahead of the old one are
+//!    dropped.
+//! 3. No read outlives this: one in flight keeps its segment open, and so locked, even if the database was
+//!    open only briefly.
 
 use super::shelf::Shelf;
 use crate::error::Result;
@@ -26,23 +29,23 @@ struct Ahead {
 #[derive(Debug, Default)]
 pub(super) struct ReadAhead {
     queue: VecDeque<Ahead>,
-    /// Of a whole chunk each.
+    /// Buffers of a whole chunk each.
     spare: Vec<IoBuf>,
 }
 
-/// Where the stream's bytes are.
+/// The segments of the stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stream<'a> {
     pub(super) shelf: &'a Shelf,
     pub(super) segment_bytes: u64,
-    /// No segment holds what lies from here on.
+    /// No segment holds anything from here on.
     pub(super) end: u64,
     /// Bytes of a read; a power of two.
     pub(super) chunk: u64,
 }
 
 impl Stream<'_> {
-    /// How much is read from `at` on.
+    /// Length of a read at `at`.
     pub(super) fn len_at(&self, at: u64) -> usize {
         let chunk = self.chunk.min(self.segment_bytes);
         (chunk - at % chunk).min(self.end.saturating_sub(at)) as usize
@@ -50,7 +53,7 @@ impl Stream<'_> {
 }
 
 impl ReadAhead {
-    /// The bytes from `at` on, as many as [`Stream::len_at`] says, into the front of `into`.
+    /// Reads the bytes from `at` on, [`Stream::len_at`] of them, into the front of `into`.
     ///
     /// # Errors
     /// The disk's refusal.
@@ -70,10 +73,10 @@ impl ReadAhead {
         Ok(len)
     }
 
-    /// Waits for what nobody needs any more.
+    /// Waits for the reads that are no longer needed.
     fn forget(&mut self) {
         for Ahead { file, pending, .. } in self.queue.drain(..) {
-            // Whatever became of it.
+            // The result does not matter.
             drop(file.wait(pending));
         }
     }

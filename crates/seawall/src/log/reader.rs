@@ -1,21 +1,22 @@
-//! Reading the log back, at a start.
+//! Reading the log back, at an opening.
 //!
-//! 1. A frame is accepted when its CRC holds at its LSN and its incarnation is not below its predecessor's nor above
-//!    the control block's. The first that is refused ends the log: what was never acknowledged may be torn or missing
-//!    in any way.
-//! 2. Unless it was durable. A whole frame beyond the break that says that the refused frame was durable to its end proves
-//!    that flushed log is damaged (writer.rs, 5 says how far one has to look). That is an error with its place, never
-//!    an end.
-//! 3. Whole frames beyond the break that prove nothing are *ghosts*: parts of groups of which something before them did
-//!    not persist. They are reported, for the next opening to erase.
-//! 4. What was read is not thereby durable: it may be in a cache that a failed flush has given up. Only what a later
-//!    frame says was flushed is known to be; the rest is written again at the next opening.
-//! 5. All segments are locked, each for a moment, before anything is read: a killed process's last writes have landed, and none comes later
-//!    (trap 7).
-//! 6. What the disk cannot read is taken for zeroes, and remembered. If the log ends with a frame in it the disk's refusal is named: that frame
-//!    may have been acknowledged. Beyond that frame it is stale, of an older turn of the ring or of a write that a crash cut (trap 26).
-//! 7. A segment that is missing after the last is how a log ends. One that is missing before, or has another length, is
-//!    named.
+//! 1. A frame is accepted if its CRC holds at its LSN and its incarnation is not below its predecessor's nor
+//!    above the control block's. The first refused frame ends the log: log that was never acknowledged may be
+//!    torn or missing in any way.
+//! 2. Except if it was durable: a whole frame beyond the break that says that the refused frame was durable
+//!    to its end proves that flushed log is damaged (writer.rs, 5 bounds how far to search). That is an error
+//!    with its place, never an end.
+//! 3. Whole frames beyond the break that prove nothing are *ghosts*: parts of groups of which something
+//!    before them did not persist. They are reported, for the next opening to erase.
+//! 4. What was read may not be durable: it may be in a cache that a failed flush has given up. Only what a
+//!    later frame says was flushed is known to be durable; the rest is written again at the next opening.
+//! 5. Each segment is locked for a moment before anything is read: a killed process's last writes have
+//!    completed, and none comes later (trap 7).
+//! 6. What the disk cannot read is taken for zeroes, and remembered. If the log ends in a frame with such a
+//!    piece, the disk's error is returned: that frame may have been acknowledged. Beyond that frame the piece
+//!    is stale, from an older pass through the segments or from a write that a crash cut (trap 26).
+//! 7. A missing segment after the last one is how a log ends. One that is missing before, or has another
+//!    length, is an error that names it.
 
 use super::frame::{FRAME_BYTES_MAX, HEADER_BYTES, Header, INCARNATION_END, Seal};
 use super::read_ahead::{ReadAhead, Stream};
@@ -33,7 +34,7 @@ use std::sync::Arc;
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
 const WINDOW_BYTES: usize = 2 * READ_BYTES;
-/// Bytes that are looked at together when they may be zeroes.
+/// Bytes that are checked for zeroes at once.
 const ZEROES_STRIDE: usize = 256;
 const _: () = assert!(FRAME_BYTES_MAX + 2 * BUFFER_ALIGN + READ_BYTES <= WINDOW_BYTES, "a frame fits beside a read");
 
@@ -50,18 +51,18 @@ pub struct Frame<'a> {
     pub body: &'a [u8],
 }
 
-/// The end of the log, and all that is needed to go on from there. Holds the segments' locks.
+/// The end of the log, and all that is needed to continue it. Holds the segments' locks.
 #[derive(Debug)]
 pub struct LogTail {
     /// Where reading began: the checkpoint.
     pub from: Lsn,
     /// Where the next mini-transaction will begin.
     pub end: Lsn,
-    /// Of the last frame; 0 when there was none.
+    /// Incarnation of the last frame; 0 when there was none.
     pub last_incarnation: u32,
     /// Everything before this is known to be durable.
     pub(super) durable: u64,
-    /// What the block of `end` holds before it.
+    /// The bytes before `end` in its block.
     pub(super) prefix: Vec<u8>,
     /// Where the last ghost ends; `end` when there is none.
     pub(super) ghosts_end: u64,
@@ -79,23 +80,23 @@ pub struct LogReader {
     block_bytes: usize,
     search_bytes: u64,
     from: u64,
-    /// No frame is of an earlier incarnation.
+    /// The lowest incarnation a frame can have.
     incarnation_min: u32,
     incarnation_max: u32,
     last_incarnation: u32,
     /// The next frame begins here.
     at: u64,
-    /// Everything before this was durable, as a frame says, or the checkpoint.
+    /// Everything before this was durable, according to a frame or the checkpoint.
     durable: u64,
     /// The first position that no segment holds.
     files_end: u64,
     window: Window,
     ahead: ReadAhead,
-    /// Where the log ends if the database was closed in order.
+    /// The end of the log, if the database was closed cleanly.
     closed_at: Option<u64>,
     tail: Option<Tail>,
     planted: Planted,
-    /// Pieces of the stream that the disk did not give, with its refusal.
+    /// Pieces of the stream that the disk could not read, with its error.
     unreadable: Vec<(u64, IoError)>,
 }
 
@@ -115,8 +116,8 @@ struct Window {
 }
 
 impl LogReader {
-    /// Reads from `from` on (the checkpoint). No frame of an incarnation above `incarnation_max` (the control block's)
-    /// is taken.
+    /// Reads from `from` on (the checkpoint). Accepts no frame of an incarnation above `incarnation_max` (the
+    /// control block's).
     ///
     /// # Errors
     /// [`Corruption::File`] for a segment that is missing or has another length; [`crate::Error::Locked`] when another
@@ -126,7 +127,7 @@ impl LogReader {
         config.check()?;
         let numbers: BTreeSet<u64> = segments::list(&*disk, &config.dir)?.into_keys().collect();
         let shelf = Arc::new(Shelf::new(disk, &config.dir, How::of(config)));
-        // The last first: it is the one that another database would have open.
+        // The last first: another database would have that one open.
         for number in numbers.iter().rev() {
             while_locked(&*config.clock, || shelf.get(*number))?;
         }
@@ -170,14 +171,15 @@ impl LogReader {
         })
     }
 
-    /// What the control block says of the log from the checkpoint on: no frame is of an earlier incarnation than `incarnation`, and none was
-    /// written by a larger buffer than `buffer_bytes`, or than this opening's own.
+    /// What the control block says of the log from the checkpoint on: no frame has an earlier incarnation
+    /// than `incarnation`, and none was written through a larger buffer than `buffer_bytes`, or than this
+    /// opening's own.
     pub fn written_by(&mut self, incarnation: u32, buffer_bytes: u64) {
         self.incarnation_min = incarnation.max(1);
         self.search_bytes = self.search_bytes.max(search_bytes(buffer_bytes));
     }
 
-    /// Another reader of the same files from the same position: they can be locked only once.
+    /// Another reader of the same files from the same position; the files can be locked only once.
     #[must_use]
     pub fn again(&self) -> Self {
         Self {
@@ -198,8 +200,8 @@ impl LogReader {
         }
     }
 
-    /// The control block says that the database was closed in order with its log ending, durable, at `end`, and nothing
-    /// was begun since: an earlier end is damage then, and nothing has to be looked for beyond it.
+    /// The control block says that the database was closed cleanly with its log ending, durable, at `end`,
+    /// and nothing was begun since: then an earlier end is damage, and nothing beyond it has to be searched.
     pub fn closed_at(&mut self, end: Lsn) {
         self.closed_at = Some(end.0);
     }
@@ -235,7 +237,7 @@ impl LogReader {
         Ok(Some(Frame { start: Lsn(start), end: Lsn(self.at), incarnation: header.incarnation, body }))
     }
 
-    /// Reads to the end, if that was not reached, and says where it is.
+    /// Reads to the end, if it was not reached yet, and returns it.
     ///
     /// # Errors
     /// As [`LogReader::next`].
@@ -263,8 +265,8 @@ impl LogReader {
         })
     }
 
-    /// The header of the frame at `lsn`, if there is a whole one of an incarnation from `least` on; its bytes are then
-    /// in the window.
+    /// The header of the frame at `lsn`, if there is a whole one of an incarnation from `least` on. Its bytes
+    /// are then in the window.
     fn frame_at(&mut self, lsn: u64, least: u32) -> Result<Option<Header>> {
         let body_at = lsn + HEADER_BYTES as u64;
         if !self.load_from(lsn, body_at)? {
@@ -280,14 +282,15 @@ impl LogReader {
         Ok(self.seal.holds(lsn, &header, body).then_some(header))
     }
 
-    /// Where the refused frame at `lsn` ends, by its own word if that can be taken. A flush can end inside a frame, where a segment ends: what
-    /// it covered then proves nothing about the frame as a whole.
+    /// The end of the refused frame at `lsn` as its header says, if that bears its mark. A flush can end
+    /// inside a frame, where a segment ends; such a flush proves nothing about the frame as a whole.
     fn refused_end(&mut self, lsn: u64) -> Result<u64> {
         let header = self.header_at(lsn)?;
         Ok(lsn + header.map_or(HEADER_BYTES as u64, |header| header.frame_bytes()))
     }
 
-    /// The header of the frame at `lsn`, whole or not, by its own mark; the bytes it tells of are in the window.
+    /// The header of the frame at `lsn`, whole or not, if it bears its mark. The header's bytes are then in
+    /// the window.
     fn header_at(&mut self, lsn: u64) -> Result<Option<Header>> {
         if !self.load_from(lsn, lsn + HEADER_BYTES as u64)? {
             return Ok(None);
@@ -298,7 +301,7 @@ impl LogReader {
         Ok(header.filter(|header| self.seal.marked(lsn, header)))
     }
 
-    /// What lies beyond the first refused frame: proof of damage, ghosts, or nothing.
+    /// Searches beyond the first refused frame for proof of damage and for ghosts.
     fn look_beyond(&mut self) -> Result<()> {
         let end = self.at;
         let whole_at = self.refused_end(end)?;
@@ -345,7 +348,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// Makes `keep..upto` be in the window. `false` when the files end before.
+    /// Brings `keep..upto` into the window. `false` if the files end before.
     fn load_from(&mut self, keep: u64, upto: u64) -> Result<bool> {
         if upto > self.files_end {
             return Ok(false);
@@ -382,13 +385,13 @@ impl LogReader {
     }
 }
 
-/// How far beyond the end something can lie that a buffer of this size has written: half a buffer unflushed, a buffer not yet written, a frame
-/// (writer.rs, 5) and a block.
+/// How far beyond the end a buffer of this size can have written something: half a buffer unflushed, a buffer
+/// not yet written, a frame (writer.rs, 5) and a block.
 fn search_bytes(buffer_bytes: u64) -> u64 {
     buffer_bytes / 2 + buffer_bytes + FRAME_BYTES_MAX as u64 + BLOCK_BYTES_MAX
 }
 
-/// Fills `into` with what can be read from `offset` of `file`, where the stream is at `lsn`, and the rest with zeroes (6).
+/// Fills `into` from `offset` of `file`, where the stream is at `lsn`; unreadable pieces become zeroes (6).
 fn read_in_pieces(
     file: &File,
     lsn: u64,
@@ -420,7 +423,7 @@ impl Window {
         &self.buf[offset..offset + len]
     }
 
-    /// Lets go of what lies before `keep`.
+    /// Drops what lies before `keep`.
     fn seek(&mut self, keep: u64) {
         let base = keep & !(BUFFER_ALIGN as u64 - 1);
         if (self.base..=self.end()).contains(&base) {
@@ -433,13 +436,14 @@ impl Window {
         self.base = base;
     }
 
-    /// Where from `lsn` on something begins that may be a header; or where to go on when there is none in the window.
+    /// The next position from `lsn` on where a header may begin; if the window has none, the position to
+    /// continue at.
     fn header_from(&self, lsn: u64, incarnations: &RangeInclusive<u32>, seal: Seal) -> Result<u64, u64> {
         let mut offset = (lsn - self.base) as usize;
         let buf = &self.buf[..self.len];
         while let Some(bytes) = buf.get(offset..offset + HEADER_BYTES) {
-            // Most of what was never written is zeroes, and there may be megabytes of it: no header has its incarnation
-            // in them.
+            // Most of what was never written is zeroes, possibly megabytes: no header has its incarnation
+            // within them.
             let stride = &buf[offset..buf.len().min(offset + ZEROES_STRIDE)];
             if stride.iter().all(|&b| b == 0) {
                 offset += stride.len() - INCARNATION_END + 1;

@@ -1,8 +1,8 @@
-//! Redo records: what the body of a frame is made of.
+//! Redo records: the body of a frame.
 //!
-//! A body is records one after the other: `tag u8, page u32, len varint, len bytes`. An empty body is the frame by
-//! which an opening of the database marks its beginning. What the bytes mean is the business of the layer that owns the
-//! tag (`format::tag`).
+//! A body is a sequence of records: `tag u8, page u32, len varint, len bytes`. A frame with an empty body
+//! marks the beginning of an opening of the database. The layer that owns the tag (`format::tag`) defines the
+//! bytes.
 
 use crate::format::{Malformed, PageId, Reader, put_varint};
 
@@ -17,7 +17,7 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
-/// The records before their length is known begin with this much room for it.
+/// Bytes left for a record's length before it is known.
 const SHORT: usize = 1;
 
 /// Appends a record; `body` appends its bytes.
@@ -54,7 +54,7 @@ pub fn push_record(out: &mut Vec<u8>, tag: u8, page: PageId, body: impl FnOnce(&
     out.truncate(end + wide - SHORT);
 }
 
-/// The records of a body, in order. After an error there is nothing more.
+/// The records of a body, in order. An error ends the iteration.
 #[derive(Debug, Clone)]
 pub struct Records<'a>(Reader<'a>);
 

@@ -1,4 +1,4 @@
-//! The log in memory: the bytes between what is written and what is reserved, in a ring.
+//! The log buffer: the bytes between the written and the reserved position, in a ring.
 //!
 //! ```text
 //!    floor(written)    written        oldest_unpublished       head          promised      floor(written) + bytes
@@ -6,28 +6,30 @@
 //!        |     prefix     |  to be written |  owners, published  |  not placed  |      free      |
 //! ```
 //!
-//! 1. `head + everything promised and not yet placed <= promised <= floor(written) + bytes`, where `floor` rounds down
-//!    to a block: a [`Place`] never overlaps bytes that are still to be written, nor the beginning of the block that
-//!    the next group writes again.
-//! 2. A byte at or beyond `head` belongs to nobody; between `written` and `head` to its one [`Place`] until that is
-//!    published, and to the one [`Scribe`] from then on; from `floor(written)` to `written` to the `Scribe`.
-//! 3. There is one [`Scribe`] for a ring, made with it. A [`Group`] borrows it, so `written` cannot move while a group
+//! 1. `head + everything promised and not yet placed <= promised <= floor(written) + bytes`, where `floor`
+//!    rounds down to a block: a [`Place`] never overlaps bytes that are still to be written, nor the
+//!    beginning of the block that the next group writes again.
+//! 2. A byte at or beyond `head` has no owner. Between `written` and `head`, its one [`Place`] owns it until
+//!    that is published, and the one [`Scribe`] from then on. From `floor(written)` to `written`, the
+//!    `Scribe` owns it.
+//! 3. A ring has one [`Scribe`], made with it. A [`Group`] borrows it, so `written` cannot move while a group
 //!    is being written.
-//! 4. The rest of a block that is written before it is full is zeroes, in a copy: others may be filling those bytes in
-//!    the ring.
+//! 4. The rest of a block that is written before it is full is zeroes, in a copy: other threads may be
+//!    filling those bytes in the ring.
+//! Happens-before: the group's write is over before `written` is stored (releases). A thread that promises
+//! bytes of the freed room has loaded it (acquires). If another thread claims a place that needs that room,
+//! then the promising thread has claimed earlier (otherwise the place would lie lower), and a claim's
+//! `fetch_add` on `head` acquires from those before it.
 //!
-//! Happens-before: the group's write is over before `written` is stored (releases). Whoever promises bytes of the freed
-//! room has loaded it (acquires). If a place that needs that room is claimed by another thread, then the one who
-//! promised has claimed earlier (else the place would lie lower), and one claim's `fetch_add` on `head` acquires from
-//! those before it.
+//! Most promises come out of a thread's *share*: room that was promised to its stripe, a batch at a time, and
+//! not yet to a mini-transaction. A mini-transaction's unused room goes there. Shares count as promised;
+//! before a thread is refused, all of them are given back. A thread that takes from a share has acquired from
+//! all that put something there, and so from the thread that loaded the `written` on which it rests.
 //!
-//! Most promises come out of a thread's *share*: room that was promised to its stripe, a batch at a time, and not yet to a mini-transaction. What a
-//! mini-transaction did not need goes there. Shares count as promised; before anybody is refused they are given back, all of them. Whoever takes
-//! from a share has acquired from all that put something there, and so from whoever has loaded the `written` that it rests on.
-//!
-//! A thread that waits for room sleeps. It counts itself in `waiting` before it asks once more; those who free room do that first and then
-//! look at `waiting`, all of it sequentially consistent, so one of the two sees the other. Room also comes by publishing, which lets the
-//! waiting thread write a group: for that it wakes by itself after [`ROOM_PATIENCE`].
+//! A thread that waits for room sleeps. It increments `waiting` before it checks once more; a thread that
+//! frees room does that first and then reads `waiting`, all of it sequentially consistent, so one of the two
+//! sees the other. Publishing also makes room, because it lets the waiting thread write a group: for that it
+//! wakes by itself after [`ROOM_PATIENCE`].
 //!
 //! This is one of the modules in which `unsafe` is allowed.
 #![allow(unsafe_code)]
@@ -42,16 +44,16 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The longest sleep of a thread that waits for room without asking again.
+/// The longest sleep of a thread that waits for room before it checks again.
 const ROOM_PATIENCE: Duration = Duration::from_millis(1);
 
 /// More than any limit.
 const SEALED: u64 = 1 << 62;
 
-/// Where threads wait for room.
+/// The threads that wait for room.
 #[derive(Debug, Default)]
 struct Room {
-    /// How many wait: written by them alone.
+    /// How many wait: only they write it.
     waiting: Padded<AtomicU32>,
     mutex: Mutex<()>,
     freed: Condvar,
@@ -59,7 +61,7 @@ struct Room {
 
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// The ring's bytes, inside `_owner`, which is never looked at again: all access is through this pointer.
+    /// The ring's bytes, inside `_owner`, which is not used again: all access is through this pointer.
     memory: NonNull<u8>,
     _owner: AlignedBuf,
     /// A power of two.
@@ -68,9 +70,9 @@ pub(super) struct Ring {
     block: u64,
     slots: Slots,
     promised: Padded<AtomicU64>,
-    /// Of what is promised, by stripe: what no mini-transaction has.
+    /// The part of `promised` that no mini-transaction has, by stripe.
     shares: Box<[Padded<AtomicU64>]>,
-    /// What a share takes at a time; it gives back what it has above the double.
+    /// What a share takes at a time; above twice this it gives the excess back.
     batch: u64,
     written: Padded<AtomicU64>,
     room: Room,
@@ -81,25 +83,25 @@ const SHARES: usize = 16;
 /// The most that one takes at a time, bytes.
 const BATCH_MAX: u64 = 64 << 10;
 
-// SAFETY: the memory behind the pointer is owned by the ring; who may touch which byte when is the module's rules 1 to
-// 4.
+// SAFETY: the ring owns the memory behind the pointer; the module's rules 1 to 4 decide which thread may
+// touch which byte when.
 unsafe impl Send for Ring {}
-// SAFETY: as above: through a shared ring, a byte is only reached by its owner according to these rules.
+// SAFETY: as above: through a shared ring, only its owner reaches a byte according to these rules.
 unsafe impl Sync for Ring {}
 
-/// The right to place so many bytes, given back when dropped.
+/// The right to place this many bytes, given back when dropped.
 #[derive(Debug)]
 pub(super) struct Promise<'r> {
     ring: &'r Ring,
     bytes: u64,
 }
 
-/// Why nothing is promised.
+/// Why a promise is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Full {
     /// The ring is full.
     Buffer,
-    /// It would go beyond the caller's limit: up to here.
+    /// The promise would exceed the caller's limit: it would reach this position.
     Limit(u64),
 }
 
@@ -114,25 +116,26 @@ pub(super) struct Place<'r> {
 #[derive(Debug)]
 struct Tail {
     bytes: AlignedBuf,
-    /// Behind this many bytes are zeroes.
+    /// The bytes after this many are zeroes.
     filled: usize,
 }
 
 /// Copies of tail blocks.
 const TAILS: usize = 16;
 
-/// The right to take published bytes out of a ring. One for each ring.
+/// The right to take published bytes out of a ring. Each ring has one.
 #[derive(Debug)]
 pub(super) struct Scribe {
-    /// The ring it came with, by the address of its memory.
+    /// Identifies its ring by the address of the ring's memory.
     ring: NonNull<u8>,
-    /// By the stripe of the thread that writes: no leader takes the cache lines of the last one's copy.
+    /// By the stripe of the writing thread, so that no leader takes the cache lines of another's copy.
     tails: Box<[Option<Tail>]>,
     /// Published and handed out up to here.
     taken: u64,
-    /// The end of the last frame that lies wholly before `taken`: a group that is cut where its segment ends can end inside a frame.
+    /// The end of the last frame that lies wholly before `taken`: a group that is cut at the end of its
+    /// segment can end inside a frame.
     whole: u64,
-    /// Where the frame after that one ends; `whole` when `taken` is there.
+    /// The end of the frame after that one; `whole` itself if everything published was taken.
     next: u64,
 }
 
@@ -153,10 +156,10 @@ pub(super) struct Group<'s> {
 }
 
 impl Ring {
-    /// A ring whose stream goes on at `at`, in a block that begins with `prefix`.
+    /// A ring whose stream continues at `at`, in a block that begins with `prefix`.
     ///
     /// # Panics
-    /// When the sizes are no powers of two that fit each other, or `prefix` is not what `at` asks for.
+    /// When the sizes are not powers of two that fit each other, or `prefix` is not as long as `at` requires.
     pub(super) fn new(bytes: usize, block: usize, at: u64, prefix: &[u8]) -> (Self, Scribe) {
         assert!(bytes.is_power_of_two() && block.is_power_of_two() && bytes >= block && bytes >= BUFFER_ALIGN);
         let mut owner = AlignedBuf::zeroed(bytes);
@@ -213,12 +216,12 @@ impl Ring {
         Ok(Promise { ring: self, bytes })
     }
 
-    /// The same for one that leaves nothing in a share: its limit is its own.
+    /// The same without leaving anything in a share, for a caller with its own limit.
     pub(super) fn promise_exactly(&self, bytes: u64, limit: &AtomicU64) -> Result<Promise<'_>, Full> {
         self.raise(bytes, limit).map(|()| Promise { ring: self, bytes })
     }
 
-    /// Adds to what is promised.
+    /// Increases `promised`.
     fn raise(&self, bytes: u64, limit: &AtomicU64) -> Result<(), Full> {
         let mut promised = self.promised.0.load(Ordering::Relaxed);
         loop {
@@ -241,15 +244,15 @@ impl Ring {
         Promise { ring: self, bytes }
     }
 
-    /// Promises nothing any more; false when something is promised and not placed.
+    /// Refuses promises from now on; returns `false` if something is promised and not placed.
     pub(super) fn seal(&self) -> bool {
-        // Shares count as promised: sealed, they are empty, and nothing is left that could fill one.
+        // Shares count as promised. Once sealed they are empty, and nothing is left that could fill one.
         self.give_back_shares();
         let head = self.head();
         self.promised.0.compare_exchange(head, head + SEALED, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes what is in the shares out of what is promised; whether there was anything.
+    /// Subtracts the shares from `promised`; returns whether there was anything in them.
     pub(super) fn give_back_shares(&self) -> bool {
         let filled = self.shares.iter().filter(|share| share.0.load(Ordering::SeqCst) > 0);
         let sum = filled.map(|share| share.0.swap(0, Ordering::SeqCst)).sum::<u64>();
@@ -259,7 +262,7 @@ impl Ring {
         sum > 0
     }
 
-    /// What a promise did not need goes into the thread's share, or to those who wait.
+    /// Puts the unused part of a promise into the thread's share, or gives it to waiting threads.
     fn put_back(&self, bytes: u64) {
         let share = self.share();
         let now = share.fetch_add(bytes, Ordering::SeqCst) + bytes;
@@ -273,7 +276,8 @@ impl Ring {
         }
     }
 
-    /// Sleeps until room was given back, or there is something to write, or a while. Returns at once when there is room for `bytes`.
+    /// Returns at once if there is room for `bytes` or something to write. Otherwise sleeps until room is given
+    /// back, at most [`ROOM_PATIENCE`].
     pub(super) fn wait_for_room(&self, bytes: u64) {
         self.room.waiting.0.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.room.mutex.lock();
@@ -286,11 +290,11 @@ impl Ring {
         self.room.waiting.0.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Room was freed.
+    /// Wakes threads that wait for room, after room was freed.
     #[inline]
     fn wake_waiting(&self) {
         if self.room.waiting.0.load(Ordering::SeqCst) > 0 {
-            // A thread that has asked and not yet slept holds the mutex.
+            // A thread that has checked and not yet slept holds the mutex.
             drop(self.room.mutex.lock());
             self.room.freed.notify_all();
         }
@@ -299,12 +303,12 @@ impl Ring {
     /// The place of a frame of `bytes`.
     ///
     /// # Panics
-    /// When more was asked for than was promised: the ring would run over.
+    /// When `bytes` is more than was promised: the ring would overflow.
     pub(super) fn place<'r>(&'r self, promise: Promise<'r>, bytes: u64) -> Place<'r> {
         assert!(bytes <= promise.bytes, "a frame of {bytes} bytes where {} were promised", promise.bytes);
         assert!(std::ptr::eq(self, promise.ring), "a promise is kept by the ring that made it");
         let claim = self.slots.claim(bytes);
-        // Only what was not needed: the rest of the promise is in `head` now.
+        // Only the unused part: the rest of the promise is in `head` now.
         let promised = std::mem::ManuallyDrop::new(promise).bytes;
         self.put_back(promised - bytes);
         Place { ring: self, claim }
@@ -322,7 +326,7 @@ impl Ring {
         self.slots.published()
     }
 
-    /// Nothing is placed beyond, unless more is promised. Shares count.
+    /// Nothing is placed beyond this unless more is promised. Includes the shares.
     pub(super) fn promised(&self) -> u64 {
         self.promised.0.load(Ordering::Acquire)
     }
@@ -335,7 +339,7 @@ impl Ring {
         (lsn & (self.bytes - 1)) as usize
     }
 
-    /// Copies `bytes` to where `lsn` lies, around the ring's end if need be.
+    /// Copies `bytes` to the place of `lsn`, wrapping around the ring's end if need be.
     ///
     /// # Safety
     /// The caller owns these bytes of the stream (rules 1 and 2), and there are at most `self.bytes` of them.
@@ -344,15 +348,15 @@ impl Ring {
         let first = bytes.len().min(self.bytes as usize - offset);
         // SAFETY: `offset < self.bytes`, so this stays inside the allocation.
         let to = unsafe { self.memory.as_ptr().add(offset) };
-        // SAFETY: `first` bytes fit between `offset` and the end, the caller owns them, and a slice of the caller is
-        // not in the ring.
+        // SAFETY: `first` bytes fit between `offset` and the end, the caller owns them, and a slice of the
+        // caller is not in the ring.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, first) };
         let rest = &bytes[first..];
         // SAFETY: the rest is less than the ring, and goes to its first byte.
         unsafe { std::ptr::copy_nonoverlapping(rest.as_ptr(), self.memory.as_ptr(), rest.len()) };
     }
 
-    /// Bytes of the stream that do not go around the ring's end.
+    /// Bytes of the stream that do not wrap around the ring's end.
     ///
     /// # Safety
     /// They belong to the scribe (rule 2), for as long as the result lives.
@@ -361,13 +365,13 @@ impl Ring {
         debug_assert!(offset as u64 + len <= self.bytes);
         // SAFETY: `offset + len` is within the allocation.
         let start = unsafe { self.memory.as_ptr().add(offset) };
-        // SAFETY: initialised memory inside the allocation, which nobody writes to while the slice lives (the caller's
-        // promise).
+        // SAFETY: initialised memory inside the allocation, which no thread writes while the slice lives (the
+        // caller's promise).
         unsafe { std::slice::from_raw_parts(start, len as usize) }
     }
 
-    /// Everything published and not yet written, up to `cut` (a multiple of the block), from the beginning of the tail
-    /// block. `None` when there is nothing.
+    /// Everything published and not yet written, up to `cut` (a multiple of the block), from the beginning of
+    /// the tail block. `None` when there is nothing.
     ///
     /// # Panics
     /// When the scribe came with another ring.
@@ -382,7 +386,7 @@ impl Ring {
         }
         scribe.taken = end;
         if end == published {
-            // No place begins before and ends behind it (slots.rs, 3).
+            // No place begins before it and ends after it (slots.rs, 3).
             (scribe.whole, scribe.next) = (end, end);
         } else {
             while scribe.next <= end {
@@ -392,14 +396,14 @@ impl Ring {
         }
         let from = self.floor(written);
         let whole_end = self.floor(end);
-        // The tail block, if the group does not fill it: a copy, because the rest of it belongs to others.
+        // The tail block, if the group does not fill it: a copy, because other threads own the rest of it.
         let rest = (end - whole_end) as usize;
         let block = self.block as usize;
         let tail = scribe.tails[thread_number() % TAILS]
             .get_or_insert_with(|| Tail { bytes: AlignedBuf::zeroed(block), filled: 0 });
         if rest > 0 {
-            // SAFETY: up to `end` everything is published and so the scribe's, and a block never goes around the ring's
-            // end.
+            // SAFETY: everything up to `end` is published and so the scribe's, and a block never wraps around
+            // the ring's end.
             let bytes = unsafe { self.get(whole_end, rest as u64) };
             tail.bytes[..rest].copy_from_slice(bytes);
             let filled = std::mem::replace(&mut tail.filled, rest);
@@ -421,12 +425,13 @@ impl Ring {
     /// Bytes of the frame that begins at `lsn`, which is published and not released.
     fn frame_bytes_at(&self, lsn: u64) -> u64 {
         debug_assert!((self.written()..self.oldest_unpublished()).contains(&lsn));
-        // SAFETY: published and not released, so the scribe's, for whom this is asked; one byte never goes around the ring's end.
+        // SAFETY: published and not released, so it belongs to the scribe, for which this is called; one byte
+        // never wraps around the ring's end.
         let first = std::array::from_fn(|i| unsafe { self.get(lsn + i as u64, 1) }[0]);
         Header::frame_bytes_of(first)
     }
 
-    /// The last group is written: its room may be used again.
+    /// The last group is written: its room can be reused.
     pub(super) fn advance(&self, scribe: &mut Scribe) {
         assert_eq!(scribe.ring, self.memory, "a scribe belongs to one ring");
         self.written.0.store(scribe.taken, Ordering::SeqCst);
@@ -470,8 +475,8 @@ impl Place<'_> {
     pub(super) fn publish(self, header: &[u8; HEADER_BYTES], body: &[u8]) {
         let start = self.claim.start;
         assert_eq!((HEADER_BYTES + body.len()) as u64, self.claim.end - start, "a frame fills its place");
-        // SAFETY: the place is this one's alone until it is published (rule 2), it is as long as both parts (asserted),
-        // and shorter than the ring (rule 1).
+        // SAFETY: the place belongs to this alone until it is published (rule 2), it is as long as both parts
+        // (asserted), and shorter than the ring (rule 1).
         unsafe { self.ring.put(start, header) };
         // SAFETY: as above.
         unsafe { self.ring.put(start + HEADER_BYTES as u64, body) };
@@ -491,7 +496,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain vector: whatever is placed comes out in order, in whole blocks, around the end many times.
+        /// Against a plain vector: everything placed comes out in order, in whole blocks, around the end many
+        /// times.
         #[test]
         fn groups_are_the_stream(
             steps in proptest::collection::vec((16usize..700, any::<bool>()), 1..120), at in 0u64..100_000,
@@ -533,7 +539,7 @@ mod tests {
     }
 
     proptest! {
-        /// Groups cut at every kind of place: what is said to be whole is the last end of a frame before the cut.
+        /// Groups cut at every kind of position: `whole` is the end of the last frame before the cut.
         #[test]
         fn a_cut_group_knows_its_last_whole_frame(
             steps in proptest::collection::vec((16usize..3000, 0u8..3), 1..80), at in 0u64..100_000,

@@ -3,29 +3,34 @@
 //! ```text
 //!   spares (before the checkpoint)      live: checkpoint .. promised      ahead: whole, synced, locked, not yet reached
 //!        └──────────────────── tend: renamed to the next number ─────────────────^
-//!                                 or, while there are fewer than the capacity: filled anew ──^
+//!                                 or, while there are fewer than the capacity: newly filled ───^
 //! ```
 //!
-//! 1. `limit` is never beyond the end of the last file that is whole, synced under its name, open and locked, with no gap from the one that
-//!    is written to: what is admitted has its place on disk already, so no commit creates, extends, renames, opens or waits for a file. A
-//!    full disk and a process without descriptors are met at admission (before any latch) and never at a write. It is no further than one
-//!    segment less than the capacity beyond the checkpoint, and no further than [`window`] beyond what is written.
-//! 2. Live files and those ahead have consecutive numbers: they are made in order, each durable before the next is
-//!    begun, and only spares are removed. So a hole in the numbers after the checkpoint is damage.
-//! 3. Files between the one that is written to and the last that is ready are open; all others are closed (`shelf.rs` says what protects
-//!    those). A spare is renamed only when it is not open.
-//! 4. Files are filled with real zeroes and synced before they get their name (`seawall_io::Fill`): commits overwrite
-//!    written extents. The one exception is the first file of a new database, which is only allocated, so that creating
-//!    one is quick: commits into it are correct but pay for converting unwritten extents (trap 5: it is opened as not
-//!    known to be written, and durable writes cover the conversion) until background work has written zeroes over what
-//!    lies ahead (`Log::whiten`). From then on nothing on the commit path grows, allocates or converts.
-//! 5. One thread at a time makes files. It takes the job out of the mutex; nobody holds the mutex across I/O.
-//! 6. A sync of the directory that failed is final, whoever asked for it: it poisons. A directory or a file that could not be opened
-//!    (no descriptor, no memory) is asked for again later, from the state that was reached (trap 24).
-//! 7. There are as many files as were needed of late ([`Recent`]): spares beyond that are removed.
-//! 8. A hold ([`super::LogHold`]) keeps files before the checkpoint as they are. They are neither live nor spares and count in no capacity, so a
-//!    hold stops no writer. It is broken, and its files become spares, when the log it holds before the checkpoint is more than its bound, or when
-//!    a file is needed and the disk is full.
+//! 1. `limit` is never beyond the end of the last file that is whole, synced under its name, open and locked,
+//!    with no gap from the one being written. So admitted log has its place on disk already, and no commit
+//!    creates, extends, renames, opens or waits for a file. A full disk or a process without descriptors
+//!    shows at admission (before any latch) and never at a write. `limit` is at most one segment less than
+//!    the capacity beyond the checkpoint, and at most [`window`] beyond what is written.
+//! 2. Live files and those ahead have consecutive numbers: they are made in order, each durable before the
+//!    next is begun, and only spares are removed. So a hole in the numbers after the checkpoint is damage.
+//! 3. Files from the one being written to the last that is ready are open; all others are closed (`shelf.rs`
+//!    says what protects those). A spare is renamed only when it is not open.
+//! 4. Files are filled with real zeroes and synced before they get their name (`seawall_io::Fill`): commits
+//!    overwrite written extents. The one exception is the first file of a new database, which is only
+//!    allocated, so that creating one is quick. Commits into it are correct but pay for converting unwritten
+//!    extents (trap 5: it is opened as not known to be written, and durable writes cover the conversion)
+//!    until background work has written zeroes ahead of the log (`Log::whiten`). From then on nothing on the
+//!    commit path grows, allocates or converts.
+//! 5. One thread at a time makes files. It takes the job out of the mutex; no thread holds the mutex across
+//!    I/O.
+//! 6. A failed sync of the directory is final, whichever thread called it: it poisons. If a directory or a
+//!    file could not be opened (no descriptor, no memory), the step is tried again later, from the state that
+//!    was reached (trap 24).
+//! 7. There are as many files as were recently needed ([`Recent`]): spares beyond that are removed.
+//! 8. A hold ([`super::LogHold`]) keeps files before the checkpoint as they are. They are neither live nor
+//!    spares and do not count in the capacity, so a hold stops no writer. The hold is broken, and its files
+//!    become spares, when the log it holds before the checkpoint exceeds its bound, or when a file is needed
+//!    and the disk is full.
 
 use super::shelf::{Shelf, is_not_now};
 use super::stats::{Counters, count};
@@ -49,21 +54,22 @@ use std::time::Duration;
 const AHEAD: u64 = 2;
 /// Rate at which segments are filled while there is one ready ahead, bytes a second.
 const FILL_BYTES_PER_SECOND: f64 = 100e6;
-/// The fewest files a log can go round in.
+/// The fewest files among which the log can go round.
 pub(super) const SEGMENTS_MIN: u64 = 3;
-/// After a full disk, making a file is tried again no sooner than this.
+/// After a full disk, at least this time passes before the next try to make a file.
 const FULL_AGAIN: Duration = Duration::from_secs(1);
-/// An admission that cannot open a file tries again so often, after such a time.
+/// An admission that cannot open a file tries again this many times, after this pause.
 const NOT_NOW_TRIES: u32 = 50;
 const NOT_NOW_PAUSE: Duration = Duration::from_millis(10);
-/// Segments that may be admitted into and not be written: each is open.
+/// Segments with admitted and unwritten log, at most: each is open.
 const WINDOW: u64 = 20;
 /// Files removed by one step, and by one sync of the directory.
 const REMOVED_AT_ONCE: usize = 8;
-/// The log is as large as it had to be within the last one to two of these.
+/// The log keeps the size that it needed within the last one to two of these periods.
 pub(super) const RECENT: Duration = Duration::from_secs(300);
 
-/// How many segments beyond the one that is written to may be open. Four of the largest mini-transactions always have room.
+/// How many segments beyond the one being written may be open. Four of the largest mini-transactions always
+/// fit.
 fn window(segment_bytes: u64) -> u64 {
     WINDOW.max(4 * MTR_BYTES_MAX as u64 / segment_bytes + 2)
 }
@@ -96,7 +102,7 @@ pub(super) fn discard(disk: &dyn Disk, dir: &Path) -> Result<()> {
     Ok(disk.sync_dir(dir)?)
 }
 
-/// Removes what interrupted fills left; none is under way.
+/// Removes the files of interrupted fills; none may be in progress.
 pub(super) fn remove_unfinished(disk: &dyn Disk, dir: &Path) -> Result<()> {
     for path in disk.list(dir)? {
         let filling = path.extension().is_some_and(|e| e == seawall_io::FILLING);
@@ -145,7 +151,7 @@ pub(super) struct How {
     pub(super) io: Arc<IoStats>,
     pub(super) segment_bytes: u64,
     pub(super) block_bytes: usize,
-    /// Free space that is left alone once the log can go round in what it has, bytes.
+    /// Free space to leave once there are enough files for the log to go round, bytes.
     pub(super) reserve_bytes: u64,
 }
 
@@ -161,20 +167,20 @@ impl How {
     }
 }
 
-/// What the maker of files is at.
+/// State of the job that makes files.
 #[derive(Debug)]
 enum Job {
     Idle,
     Filling(Box<Fill>),
-    /// The file has its name, which is to be made durable.
+    /// The file has its name, which is not durable yet.
     Named {
         filled: bool,
     },
-    /// Somebody has taken the job out and is at it.
+    /// A thread has taken the job out and works on it.
     Busy,
 }
 
-/// How many segments were in use of late: the most in this period, and in the one before.
+/// The most segments in use in this period, and in the one before.
 #[derive(Debug)]
 struct Recent {
     since: Duration,
@@ -193,7 +199,7 @@ impl Recent {
     }
 }
 
-/// Why a hold does not hold any more.
+/// Why a hold is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Broken {
     /// It held more log than it may, bytes.
@@ -213,7 +219,8 @@ struct Hold {
 
 #[derive(Debug)]
 struct State {
-    /// Live files and those ahead, by number, without holes; with their descriptor from the one that is written to up to `open_end`.
+    /// Live files and those ahead, by number, without holes; with their descriptors from `writing` up to
+    /// `open_end`.
     files: BTreeMap<u64, Option<Arc<File>>>,
     /// Files before the checkpoint.
     spares: BTreeSet<u64>,
@@ -230,9 +237,9 @@ struct State {
     recent: Recent,
     job: Job,
     pace: Pace,
-    /// The next fill step is due.
+    /// When the next fill step is due.
     due: Duration,
-    /// The disk was full at this time: until it is tried again the log goes round in the files there are.
+    /// When the disk was full: until the next try the log goes round in the existing files.
     full_since: Option<Duration>,
 }
 
@@ -250,7 +257,7 @@ pub(super) struct Segments {
 }
 
 impl State {
-    /// One beyond the last file there is.
+    /// One after the last file.
     fn next_number(&self) -> u64 {
         self.files.last_key_value().map_or(self.checkpoint / self.segment_bytes, |(last, _)| last + 1)
     }
@@ -259,7 +266,7 @@ impl State {
         (self.files.len() + self.spares.len()) as u64
     }
 
-    /// The most log kept: the capacity, or what the files there are hold when there is no room for more.
+    /// The most log kept: the capacity, or what the existing files hold if the disk is full.
     fn capacity(&self) -> u64 {
         let there = self.total() * self.segment_bytes;
         if self.full_since.is_some() && self.total() >= SEGMENTS_MIN {
@@ -269,13 +276,13 @@ impl State {
         }
     }
 
-    /// Notes how many segments are in use: from the checkpoint's to the last one ready.
+    /// Notes how many segments are in use: from the checkpoint's to the last ready one.
     fn note_use(&mut self, now: Duration) {
         let used = self.open_end.saturating_sub(self.checkpoint / self.segment_bytes);
         self.recent.note(now, used);
     }
 
-    /// Breaks the hold, if there is one that keeps files; whether there was.
+    /// Breaks the hold; returns whether that released any files.
     fn break_hold(&mut self, why: Broken) -> bool {
         let Some(hold) = &mut self.hold else { return false };
         hold.broken.get_or_insert(why);
@@ -285,7 +292,7 @@ impl State {
         any
     }
 
-    /// The most files worth keeping: what was in use of late, and one to go on with.
+    /// The most files worth keeping: the recent maximum in use, and one more.
     fn files_wanted(&self) -> u64 {
         let max = (self.capacity_bytes / self.segment_bytes).max(SEGMENTS_MIN);
         (self.recent.now.max(self.recent.before) + 1).clamp(SEGMENTS_MIN, max)
@@ -296,12 +303,12 @@ fn is_full(error: &IoError) -> bool {
     matches!(error.kind, IoErrorKind::Os(errno::ENOSPC | errno::EDQUOT) | IoErrorKind::Reserve { .. })
 }
 
-/// Whether this way of allocating does not exist here.
+/// Whether the system does not support this way of allocating.
 fn is_unsupported(error: &IoError) -> bool {
     matches!(error.errno(), Some(errno::EINVAL | errno::ENOSYS | errno::EOPNOTSUPP))
 }
 
-/// Linux's numbers for the refusals that are told apart here.
+/// Linux's error numbers that are distinguished here.
 mod errno {
     pub(super) const ENOENT: i32 = 2;
     pub(super) const EEXIST: i32 = 17;
@@ -313,8 +320,8 @@ mod errno {
 }
 
 impl Segments {
-    /// The files of a log whose checkpoint is `checkpoint` and that is written from `at` on: by number, those from the checkpoint's on, and
-    /// spares before it.
+    /// The files of a log whose checkpoint is `checkpoint` and that is written from `at` on: `numbers` has
+    /// those from the checkpoint's on, and spares before it.
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         config: &LogConfig,
@@ -336,7 +343,7 @@ impl Segments {
             segment_bytes: config.segment_bytes,
             checkpoint,
             capacity_bytes: config.capacity_bytes,
-            // What was there was needed, until there is more to go by.
+            // Assume at first that every existing file was needed.
             recent: Recent { since: config.clock.now(), now: all, before: 0 },
             job: Job::Idle,
             pace: Pace::new(FILL_BYTES_PER_SECOND),
@@ -358,8 +365,8 @@ impl Segments {
         this
     }
 
-    /// Makes the first file of a new database: allocated, not filled (4). It is written already where the kernel can do
-    /// that.
+    /// Makes the first file of a new database: allocated, not filled (4). Returns whether it is already
+    /// written, which some kernels can do.
     pub(super) fn create_first(disk: &Arc<dyn Disk>, config: &LogConfig, number: u64) -> Result<bool> {
         let path = path_of(&config.dir, number);
         let how = How::of(config);
@@ -372,7 +379,7 @@ impl Segments {
             Err(e) if is_unsupported(&e) => match file.grow(Allocate::Unwritten, how.segment_bytes, Cause::Preallocate)
             {
                 Ok(()) => {}
-                // No way to allocate but by writing.
+                // Writing is the only way to allocate.
                 Err(e) if is_unsupported(&e) => {
                     let zeroes = seawall_io::AlignedBuf::zeroed(STEP_BYTES);
                     for at in (0..how.segment_bytes).step_by(STEP_BYTES) {
@@ -387,12 +394,12 @@ impl Segments {
         }
         file.sync(Cause::Preallocate)?;
         disk.sync_dir(&config.dir)?;
-        // It is opened anew when it is needed: alignment and length are checked as at every opening.
+        // It is opened again when it is needed: then alignment and length are checked as at every opening.
         drop(file);
         Ok(written)
     }
 
-    /// What may be promised, up to here.
+    /// The position up to which room may be promised.
     pub(super) fn limit(&self) -> &AtomicU64 {
         &self.limit
     }
@@ -406,18 +413,18 @@ impl Segments {
     /// The file that holds `lsn`, for the writer.
     ///
     /// # Panics
-    /// When it is not open: what was admitted has its place (1).
+    /// When it is not open: admitted log has its place (1).
     pub(super) fn file_at(&self, lsn: u64) -> Arc<File> {
         let state = self.state.lock();
         state.files.get(&(lsn / self.bytes)).cloned().flatten().expect("what was admitted has its place on disk")
     }
 
-    /// The same of any `lsn` that has a file, opened if it is not open.
+    /// The same for any `lsn` that has a file; opens it if need be.
     pub(super) fn open_at(&self, lsn: u64) -> Result<Arc<File>> {
         self.shelf.get(lsn / self.bytes)
     }
 
-    /// The next group begins at `written`: files before it are not written any more.
+    /// The next group begins at `written`: files before it are no longer written.
     pub(super) fn written_to(&self, written: u64) {
         let mut state = self.state.lock();
         let writing = (written / self.bytes).max(state.writing);
@@ -430,10 +437,10 @@ impl Segments {
         self.shelf.trim();
     }
 
-    /// The log before `checkpoint` is not needed any more.
+    /// Releases the log before `checkpoint`.
     pub(super) fn release_before(&self, checkpoint: u64) {
         let mut state = self.state.lock();
-        // The most is in use just before.
+        // The number in use is highest just before.
         state.note_use(self.clock.now());
         state.checkpoint = state.checkpoint.max(checkpoint);
         let first = state.checkpoint / self.bytes;
@@ -460,7 +467,8 @@ impl Segments {
         self.set_limit(&state);
     }
 
-    /// Keeps the log from the checkpoint on, which is returned, also when the checkpoint moves (8). `None` when there is a hold already.
+    /// Keeps the log from the current checkpoint on, which is returned, when the checkpoint moves (8). `None`
+    /// if there is a hold already.
     pub(super) fn hold(&self, max_bytes: u64) -> Option<u64> {
         let mut state = self.state.lock();
         if state.hold.is_some() {
@@ -471,7 +479,7 @@ impl Segments {
         Some(from)
     }
 
-    /// The log before `lsn` need not be held any more. Why the hold was broken before, if it was.
+    /// Releases the hold before `lsn`. Returns why the hold was broken before, if it was.
     pub(super) fn hold_from(&self, lsn: u64) -> Option<Broken> {
         let mut state = self.state.lock();
         let hold = state.hold.as_mut()?;
@@ -506,7 +514,7 @@ impl Segments {
 
     pub(super) fn set_reserve(&self, bytes: u64) {
         self.shelf.set_reserve(bytes);
-        // Whether the disk is full is found out anew.
+        // Finds out anew whether the disk is full.
         let mut state = self.state.lock();
         state.full_since = None;
         self.set_limit(&state);
@@ -516,13 +524,13 @@ impl Segments {
         self.state.lock().capacity_bytes
     }
 
-    /// Changes how the files are flushed: those there are, and those to come. Nobody is writing to them.
+    /// Changes how the files are flushed: existing ones and later ones. No thread may be writing to them.
     pub(super) fn set_method(&self, method: FlushMethod) -> Result<()> {
-        // Writes of before are lost only when their last sync failed.
+        // Earlier writes are lost only if their last sync failed.
         self.shelf.set_method(method).map_err(|e| if e.is_fatal() { self.health.poison(e.into()) } else { e.into() })
     }
 
-    /// What is in effect for the file that holds `lsn`, if it is open.
+    /// The mode in effect for the file that holds `lsn`, if it is open.
     pub(super) fn mode(&self, lsn: u64) -> Option<EffectiveMode> {
         Some(self.state.lock().files.get(&(lsn / self.bytes))?.as_ref()?.mode())
     }
@@ -540,8 +548,8 @@ impl Segments {
         self.shelf.count()
     }
 
-    /// An admission up to `after` found the limit: makes the file it needs, or says what has to happen first. `None`:
-    /// try again.
+    /// An admission up to `after` exceeded the limit: makes the file it needs, or returns what has to happen
+    /// first. `None`: try again.
     pub(super) fn make_room(&self, after: u64, head: u64, counters: &Counters) -> Result<Option<NoRoom>> {
         let mut counted = false;
         loop {
@@ -549,11 +557,12 @@ impl Segments {
             if after <= self.limit.load(Ordering::Acquire) {
                 return Ok(None);
             }
-            // No further than the head: no checkpoint can go beyond that.
+            // At most the head: no checkpoint can go beyond that.
             let checkpoint = |lsn: u64| NoRoom::Checkpoint(Lsn(lsn.min(head)));
             let ring = state.checkpoint + state.capacity() - self.bytes;
             if after > ring {
-                // Not even a checkpoint at the head would do: the few files that there are hold no such mini-transaction.
+                // Not even a checkpoint at the head would do: the existing files cannot hold such a
+                // mini-transaction.
                 if after.saturating_sub(head) > state.capacity() - self.bytes {
                     let path = path_of(&self.dir, state.next_number());
                     let kept_free_bytes = self.shelf.how().reserve_bytes;
@@ -563,7 +572,7 @@ impl Segments {
                 return Ok(Some(checkpoint(after - (ring - state.checkpoint))));
             }
             if after > (state.writing + window(self.bytes)) * self.bytes {
-                // What is admitted has to be written first: no more files than these are open at once.
+                // Admitted log has to be written first: no more files may be open at once.
                 count(&counters.waits_for_buffer, 1);
                 return Ok(Some(NoRoom::Buffer));
             }
@@ -582,14 +591,15 @@ impl Segments {
         }
     }
 
-    /// Whether a checkpoint, at best at the head, frees room up to `after` without a new file being made.
+    /// Whether a checkpoint, at best at the head, frees room up to `after` without a new file.
     fn goes_round(&self, first: u64, head: u64, after: u64) -> bool {
         let total = self.state.lock().total();
         let fits = after.div_ceil(self.bytes) <= head / self.bytes + total;
         total >= SEGMENTS_MIN && head >= (first + 1) * self.bytes && fits
     }
 
-    /// Makes the next file ready, whole and open; or waits while somebody else is at it, and returns at each of their steps.
+    /// Makes the next file ready, whole and open; or waits while another thread does so, checking after each
+    /// of its steps.
     fn make_one<'s>(&'s self, mut state: MutexGuard<'s, State>, counters: &Counters) -> Result<()> {
         let number = state.open_end;
         let mut tries = 0;
@@ -611,7 +621,7 @@ impl Segments {
         Ok(())
     }
 
-    /// One bounded step towards the next file. Does nothing while somebody else is at it.
+    /// One bounded step towards the next file. Does nothing while another thread is working on it.
     fn step_job(&self, counters: &Counters) -> Result<()> {
         let (job, number, spare, total, closed) = {
             let mut state = self.state.lock();
@@ -619,9 +629,9 @@ impl Segments {
                 return Ok(());
             }
             let job = std::mem::replace(&mut state.job, Job::Busy);
-            // A file that is there has only to be opened.
+            // An existing file only has to be opened.
             let closed = (matches!(job, Job::Idle) && state.open_end < state.next_number()).then_some(state.open_end);
-            // A spare in use a moment longer (a group's last handle) is left for the next time (3).
+            // A spare that is still in use (a group's last handle) is left for the next time (3).
             let spare = match (&job, closed) {
                 (Job::Idle, None) => state.spares.iter().copied().find(|spare| self.shelf.close(*spare)),
                 _ => None,
@@ -652,20 +662,20 @@ impl Segments {
                 Ok(())
             }
             Ok(Step::More(job)) => {
-                // One that was found under the next name already has not taken this one's place.
+                // A file that already has the next name has not used up this spare.
                 state.spares.extend(spare.filter(|_| matches!(job, Job::Named { filled: true })));
                 state.job = job;
                 Ok(())
             }
             Err(e) => {
-                // A spare that could not be renamed is a spare still, unless its name is gone.
+                // A spare that could not be renamed remains a spare, unless its file is gone.
                 let gone = matches!(&e, Error::Io(e) if e.errno() == Some(errno::ENOENT));
                 state.spares.extend(spare.filter(|_| !gone));
                 if let Some(filled) = named {
-                    // It has its name already: the next try is to make that durable.
+                    // It has its name already: the next try makes that durable.
                     state.job = Job::Named { filled };
                 }
-                // What a hold keeps comes first: the next try takes one of its files.
+                // The files of a hold are used first: the next try takes one of them.
                 if matches!(e, Error::NoSpace { .. }) && state.break_hold(Broken::NoSpace) {
                     Ok(())
                 } else {
@@ -682,12 +692,12 @@ impl Segments {
         result
     }
 
-    /// The step itself, with nothing locked.
+    /// The step itself, with no mutex held.
     fn advance_job(&self, job: Job, number: u64, spare: Option<u64>, total: u64) -> Result<Step> {
         let target = path_of(&self.dir, number);
         let how = self.shelf.how();
         let no_space = |e| no_space(&target, &how, e);
-        // A step before this one gave it its name and was told that it had failed.
+        // An earlier step gave the file its name, although it was reported as failed.
         let is_named = |e: &IoError| e.errno() == Some(errno::EEXIST) && e.path == target;
         match job {
             Job::Idle => {
@@ -698,7 +708,8 @@ impl Segments {
                         Err(e) => Err(e.into()),
                     };
                 }
-                // Below this number the log cannot go round, and nothing can be changed or deleted: it may have the reserve.
+                // With fewer files the log cannot go round, and nothing can be changed or deleted: it may use
+                // the reserve.
                 let reserve = if total < SEGMENTS_MIN { 0 } else { how.reserve_bytes };
                 let usual = FillOptions::new(FileClass::Redo, how.segment_bytes);
                 let options = FillOptions { stats: how.io.clone(), reserve, ..usual };
@@ -712,7 +723,7 @@ impl Segments {
                 FillStep::Filling(fill) => Ok(Step::More(Job::Filling(Box::new(fill)))),
                 FillStep::Ready(_) => unreachable!("a fill with bytes to write is not ready"),
             },
-            // What fails before it has its name is removed: nothing was trusted to it.
+            // A file that fails before it has its name is removed: it holds nothing.
             Job::Filling(fill) => match fill.name() {
                 Ok(()) => Ok(Step::More(Job::Named { filled: true })),
                 Err(e) if is_named(&e) => Ok(Step::More(Job::Named { filled: true })),
@@ -729,13 +740,14 @@ impl Segments {
         }
     }
 
-    /// Makes names durable. A sync that failed is not asked again: the second answer could be a lie (6).
+    /// Makes names durable. A failed sync is not repeated: the second result could be wrong (6).
     fn sync_dir(&self) -> Result<()> {
         let sorted = |e: IoError| if e.op == Op::Sync { self.health.poison(e.into()) } else { e.into() };
         self.disk.sync_dir(&self.dir).map_err(sorted)
     }
 
-    /// One bounded step of background work: a file ahead, or some less. Whether there is more to do now.
+    /// One bounded step of background work: makes a file ahead, or removes some. Returns whether there is
+    /// more to do now.
     pub(super) fn tend(&self, promised: u64, counters: &Counters) -> Result<bool> {
         enum Need {
             Nothing,
@@ -752,7 +764,7 @@ impl Segments {
             if matches!(state.job, Job::Busy) {
                 Need::Nothing
             } else if ahead < AHEAD && !matches!(state.job, Job::Idle) {
-                // Begun work goes on, at its pace as long as there is something ahead.
+                // A job in progress continues, paced as long as there is a file ahead.
                 if ahead > 0 && matches!(state.job, Job::Filling(..)) {
                     if now < state.due {
                         return Ok(false);
@@ -789,7 +801,7 @@ impl Segments {
         Ok(true)
     }
 
-    /// Makes the files without which the log cannot go round.
+    /// Makes the files that the log needs at least to go round.
     pub(super) fn make_least(&self, counters: &Counters) -> Result<()> {
         loop {
             let state = self.state.lock();
@@ -800,7 +812,7 @@ impl Segments {
         }
     }
 
-    /// Makes files until `lsn` has its place, whatever the capacity. For the opening.
+    /// Makes files until `lsn` has its place, whatever the capacity. For an opening.
     pub(super) fn make_up_to(&self, lsn: u64, counters: &Counters) -> Result<()> {
         loop {
             let state = self.state.lock();
@@ -822,7 +834,7 @@ enum Step {
     Open(u64, Arc<File>),
 }
 
-/// A full disk by its name, anything else as it is.
+/// Names a full disk; converts any other error unchanged.
 fn no_space(path: &Path, how: &How, error: IoError) -> Error {
     if !is_full(&error) {
         return error.into();

@@ -1,13 +1,16 @@
 //! The open segments: a bounded number of descriptors, however many segments there are.
 //!
-//! 1. A segment is open at most once, and one thread at a time opens it: a second descriptor would meet the lock of the first.
-//! 2. Beyond [`KEPT`] open segments, those whose last use is the longest ago are closed, but none that is in use. The writer uses a
-//!    segment until what it wrote is flushed (`writer.rs`, `Pen::dirty`), so no descriptor is closed that could still report a failed
-//!    write (trap 18).
-//! 3. What protects a segment that is not open, and so not locked itself (trap 7): the control file is locked as long as the database is
-//!    open; no write to the segment is in flight, because the log is written by synchronous calls; and the segment that is written to is
-//!    open and locked, so that another database with the same log directory is refused.
-//! 4. At an opening every segment is locked once before the first byte is read (`reader.rs`): a killed process's writes have landed.
+//! 1. A segment is open at most once, and one thread at a time opens it: a second descriptor would conflict
+//!    with the lock of the first.
+//! 2. Beyond [`KEPT`] open segments, the least recently used ones that are not in use are closed. The writer
+//!    uses a segment until its writes are flushed (`writer.rs`, `Pen::dirty`), so no descriptor is closed
+//!    that could still report a failed write (trap 18).
+//! 3. A segment that is not open is not locked itself (trap 7), but protected: the control file is locked as
+//!    long as the database is open; no write to the segment is in flight, because the log is written by
+//!    synchronous calls; and the segment that is written to is open and locked, so that another database with
+//!    the same log directory is refused.
+//! 4. At an opening every segment is locked once before the first byte is read (`reader.rs`), so a killed
+//!    process's writes have completed.
 
 use super::segments::{self, How};
 use crate::counted::Mutex;
@@ -18,24 +21,25 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Segments kept open that nobody uses at the moment.
+/// Unused segments kept open.
 pub(super) const KEPT: usize = 4;
 
 #[derive(Debug, Default)]
 struct Open {
-    /// By number, the one used last at the end.
+    /// By number, the most recently used at the end.
     files: Vec<(u64, Arc<File>)>,
     /// Being opened.
     opening: BTreeSet<u64>,
 }
 
 impl Open {
-    /// Takes out what is to be closed so that at most `keep` remain.
+    /// Takes out the unused segments to close so that at most `keep` remain, if enough are unused.
     fn surplus(&mut self, keep: usize) -> Vec<Arc<File>> {
         let mut more = self.files.len().saturating_sub(keep);
         let mut closed = Vec::new();
         self.files.retain(|(_, file)| {
-            // Clones are made under the mutex, of what is on the shelf: one that is not in use now cannot come into use.
+            // Clones are made under the mutex, from this list: a file that is not in use now cannot come into
+            // use.
             let close = more > 0 && Arc::strong_count(file) == 1;
             if close {
                 more -= 1;
@@ -87,7 +91,7 @@ impl Shelf {
             open.opening.insert(number);
             open.surplus(KEPT - 1)
         };
-        // First the descriptors that are not needed any more: the process may have no other left.
+        // First close the descriptors that are not needed: the process may have no other left.
         drop(closed);
         let file = segments::open(&self.disk, &segments::path_of(&self.dir, number), &self.how(), false).map(Arc::new);
         let mut open = self.open.lock();
@@ -116,16 +120,16 @@ impl Shelf {
         true
     }
 
-    /// Closes what need not be open.
+    /// Closes surplus segments.
     pub(super) fn trim(&self) {
         let closed = self.open.lock().surplus(KEPT);
         drop(closed);
     }
 
-    /// Changes how segments are flushed: those that are open, and those that will be. Nobody is writing to them.
+    /// Changes how segments are flushed: open ones and those opened later. No thread may be writing to them.
     ///
     /// # Errors
-    /// As [`File::set_method`]: one that is fatal says that writes of before may be lost.
+    /// As [`File::set_method`]: a fatal error means that earlier writes may be lost.
     pub(super) fn set_method(&self, method: FlushMethod) -> seawall_io::Result<()> {
         self.how.lock().method = method;
         let files: Vec<Arc<File>> = self.open.lock().files.iter().map(|(_, file)| file.clone()).collect();
@@ -143,7 +147,7 @@ impl Shelf {
     }
 }
 
-/// Whether nothing was done and nothing is lost: the same may be asked again later (trap 24).
+/// Whether nothing was done and nothing is lost, so that the operation can be tried again later (trap 24).
 pub(super) fn is_not_now(error: &Error) -> bool {
     match error {
         Error::Io(e) => e.is_not_now(),

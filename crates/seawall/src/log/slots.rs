@@ -1,7 +1,8 @@
-//! The order of the log: who owns which bytes of the stream, and up to where everything is published.
+//! The order of the log: which mini-transaction owns which bytes of the stream, and up to where everything is
+//! published.
 //!
-//! A mini-transaction gets its place by one `fetch_add` on `head`. Which places are still being filled is kept in a
-//! small array of slots, each free or holding a lower bound of one place's start.
+//! A mini-transaction gets its place by one `fetch_add` on `head`. A small array of slots tracks the places
+//! that are still being filled: each slot is free or holds a lower bound of one place's start.
 //!
 //! ```text
 //!   claim:    lower := head.load            publish:  (bytes are in the buffer)
@@ -12,23 +13,23 @@
 //!   oldest_unpublished:   h := head.load;   min(h, every slot)       -- head first, then the slots
 //! ```
 //!
-//! 1. No unpublished place begins before `oldest_unpublished()`, whatever the interleaving. A place with `start >= h`
-//!    is no matter. One with `start < h` made its `fetch_add` before `h` was read, so (`fetch_add` releases, the load
-//!    of `head` acquires, and an unbroken run of `fetch_add`s carries every earlier release) its slot's first store is
-//!    visible to the scan: the scan reads a bound of it, or something stored later in that slot, which means that it
-//!    was published.
-//! 2. Who reads that a place is published sees its bytes: publishing releases, the scan acquires, and whoever takes the
-//!    slot again acquires before releasing.
+//! 1. No unpublished place begins before `oldest_unpublished()`, under any interleaving. A place with `start
+//!    >= h` does not matter. A place with `start < h` made its `fetch_add` before `h` was read, so its slot's
+//!    first store is visible to the scan (`fetch_add` releases, the load of `head` acquires, and an unbroken
+//!    run of `fetch_add`s carries every earlier release). The scan reads a bound of the place, or something
+//!    stored later in that slot, which means that the place was published.
+//! 2. A thread that reads that a place is published sees its bytes: publishing releases, the scan acquires,
+//!    and a thread that takes the slot again acquires before it releases.
 //! 3. Every bound is a value that `head` had, so it is the boundary of two frames.
-//! 4. Nobody waits here for anything but a free slot; slots are held only from reservation to publication, without I/O
-//!    in between.
+//! 4. A thread waits here only for a free slot. A slot is held only from reservation to publication, without
+//!    I/O in between.
 //!
 //! The model test checks 1 and 2 under every interleaving (`log/model.rs`).
 
 use super::sync::{AtomicU64, Ordering, Padded, SLOTS, slot_hint, yield_now};
 use std::sync::atomic::AtomicU64 as Counter;
 
-/// No place is unpublished here.
+/// The slot tracks no unpublished place.
 const FREE: u64 = u64::MAX;
 
 #[derive(Debug)]
@@ -39,14 +40,15 @@ pub(super) struct Slots {
 
 #[derive(Debug)]
 struct Slot {
-    /// A lower bound of the start of the place that is being filled, or [`FREE`].
+    /// A lower bound of the start of the place being filled, or [`FREE`].
     start: AtomicU64,
-    /// Places published through this slot, for statistics: here because the cache line is the owner's anyway.
+    /// Places published through this slot, for statistics. Counted here because the owner has this cache line
+    /// anyway.
     published: Counter,
 }
 
-/// A place in the stream that is not published yet. It must come back to [`Slots::publish`]; lost, it holds up the log
-/// for good.
+/// A place in the stream that is not published yet. It must be passed to [`Slots::publish`]; if it is lost,
+/// the log stops there for good.
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) start: u64,
@@ -86,7 +88,7 @@ impl Slots {
                     continue;
                 }
                 let lower = self.head.0.load(Ordering::Acquire);
-                // Acquires from whoever published here before (2).
+                // Acquires from the thread that published here before (2).
                 if slot.compare_exchange(FREE, lower, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                     return (index, lower);
                 }
@@ -95,7 +97,7 @@ impl Slots {
         }
     }
 
-    /// The bytes of the place are where they belong.
+    /// Publishes the place: its bytes are in the buffer.
     pub(super) fn publish(&self, claim: &Claim) {
         let slot = &self.slots[claim.slot].0;
         slot.published.fetch_add(1, Ordering::Relaxed);

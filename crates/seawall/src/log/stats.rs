@@ -1,7 +1,7 @@
-//! What the log counts, beside the latencies that the I/O layer counts by itself.
+//! The log's counters, beside the latencies that the I/O layer counts.
 //!
-//! Counters are added to once a group, a wait or a segment, never once a mini-transaction: the number of those is
-//! gathered from the slots they were published through.
+//! Counters are added to once per group, wait or segment, never per mini-transaction: the number of
+//! mini-transactions is summed from the slots they were published through.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,13 +31,13 @@ macro_rules! counters {
 counters! {
     /// Groups written.
     groups,
-    /// Times the device was asked to make log durable.
+    /// Flushes of the device.
     flushes,
     /// Bytes of log written, each counted once.
     bytes,
-    /// Bytes of blocks written: the tail block again with every group that begins in it.
+    /// Bytes of blocks written; every group that begins in the tail block writes it again.
     bytes_written,
-    /// Waits for a group that the waiting thread wrote itself.
+    /// Waits in which the waiting thread wrote the group itself.
     led,
     /// Waits that another thread's group ended. `(led + followed) / groups` is how many commits share a write.
     followed,
@@ -45,7 +45,7 @@ counters! {
     waits_for_buffer,
     /// Admissions refused because a checkpoint had to come first.
     waits_for_checkpoint,
-    /// Admissions that found no segment ready ahead and waited for one, or made it.
+    /// Admissions that found no segment prepared and waited for one, or made it.
     waits_for_segment,
     /// Segments filled.
     segments_made,

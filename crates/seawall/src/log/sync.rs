@@ -1,6 +1,6 @@
-//! What the two protocols of the log (`slots.rs`, `waiters.rs`) take from the outside, so that their model tests can
-//! put a checked scheduler in its place: the same two files are compiled a second time in `model.rs`, on the same names
-//! from there.
+//! What the two protocols of the log (`slots.rs`, `waiters.rs`) use from outside, so that their model tests
+//! can replace it by a checked scheduler: `model.rs` compiles the same two files a second time, with the same
+//! names from there.
 
 use std::cell::Cell;
 
@@ -9,7 +9,8 @@ pub(super) use std::sync::Arc;
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(super) use std::thread::{Thread, current, park, yield_now};
 
-/// Mini-transactions that can be between reservation and publication at one time; more wait for microseconds.
+/// Mini-transactions that can be between reservation and publication at one time; further ones wait for
+/// microseconds.
 pub(super) const SLOTS: usize = 64;
 
 /// Alone on its cache lines (two, because they are fetched in pairs).
@@ -17,13 +18,13 @@ pub(super) const SLOTS: usize = 64;
 #[repr(align(128))]
 pub(super) struct Padded<T>(pub(super) T);
 
-/// Where a thread looks first for a free slot: each at a place of its own.
+/// The slot at which a thread starts its search for a free one; differs between threads.
 pub(super) fn slot_hint() -> usize {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     thread_local!(static MINE: Cell<u32> = const { Cell::new(u32::MAX) });
     MINE.with(|mine| {
         if mine.get() == u32::MAX {
-            // Apart by an odd number, so that neighbours in time are not neighbours in memory.
+            // An odd stride, so that threads that start one after the other are not neighbours in memory.
             mine.set(NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(37) % SLOTS as u32);
         }
         mine.get() as usize

@@ -1,32 +1,33 @@
-//! Who writes the log, and who waits for whom.
+//! Which thread writes the log, and how the others wait.
 //!
-//! The right to write is a thing, the *pen* `P`: whoever has it leads, and while somebody has it the desk is empty.
+//! The right to write is an object, the *pen* `P`. The thread that has it is the group-commit leader; while a
+//! thread has it, the desk is empty.
 //!
 //! ```text
-//!   enter ──pen on the desk──> leads ──leave──> pen on the desk, those who are done woken, one of the rest called
+//!   enter ──pen on the desk──> leads ──leave──> pen on the desk; finished waiters woken, one of the rest called
 //!      └────desk empty──────> queued ──woken: done──────────> returns
 //!                                └────woken: called──> enter again
 //! ```
 //!
 //! 1. The mutex guards desk and queue and is never held across I/O, parking or waking.
-//! 2. *No wake-up is lost:* when the pen lies on the desk and the queue is not empty, somebody has been called and has
-//!    not come yet. Queueing happens under the mutex and only while the desk is empty, so whoever has the pen will see
-//!    the queue when putting it back; and whoever was called takes the pen if it is there, even if it has nothing left
-//!    to wait for, and then puts it back like any leader, which calls the next.
-//! 3. A called waiter may find that a running thread was faster with the pen: that one's `leave` sees to the queue. So
-//!    the log is not idle while a sleeper wakes up.
-//! 4. The called one is woken first: the next group begins while the others are still being woken.
+//! 2. *No wake-up is lost:* when the pen is on the desk and the queue is not empty, a thread has been called
+//!    and has not arrived yet. A thread queues under the mutex and only while the desk is empty, so the
+//!    leader sees the queue when it puts the pen back. A called thread takes the pen if it is there, even if
+//!    it has nothing left to wait for. It then puts the pen back like any leader, which calls the next.
+//! 3. A called waiter may find that a running thread took the pen first: that thread's `leave` serves the
+//!    queue. So the log is not idle while a sleeper wakes up.
+//! 4. The called thread is woken first: the next group begins while the others are still being woken.
 
 use super::sync::{Arc, AtomicU32, Mutex, Ordering, Thread, current, park};
 
-/// Waiting in the queue.
+/// Waits in the queue.
 const QUEUED: u32 = 0;
-/// What it waits for may be there.
+/// Its condition may hold now.
 const DONE: u32 = 1;
-/// Asked to take the pen.
+/// Called to take the pen.
 const CALLED: u32 = 2;
 
-/// A thread's means to wait. Of one thread, in one queue at a time.
+/// A thread's parking state. It belongs to one thread and is in one queue at a time.
 #[derive(Debug)]
 pub(super) struct Waiter {
     state: AtomicU32,
@@ -39,7 +40,7 @@ impl Waiter {
         Arc::new(Self { state: AtomicU32::new(DONE), thread: current() })
     }
 
-    /// Wakes it. It is out of the queue, and looks at nothing but its state.
+    /// Wakes it. It is out of the queue, and reads only its state.
     fn wake(&self, state: u32) {
         self.state.store(state, Ordering::Release);
         self.thread.unpark();
@@ -57,21 +58,21 @@ impl Waiter {
     }
 }
 
-/// What became of a wait.
+/// How a wait ended.
 #[derive(Debug)]
 pub(super) enum Turn<P> {
     /// The caller leads, and gives the pen to [`Waiters::leave`] afterwards.
     Lead(P),
-    /// Somebody else led: look again.
+    /// Another thread led: check again.
     Look,
 }
 
-/// Whom a leader left.
+/// The waiters that a leader found when it left.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Left {
     /// Woken as done.
     pub(super) done: usize,
-    /// Still waiting, the called one included.
+    /// Still waiting, the called thread included.
     pub(super) rest: usize,
 }
 
@@ -81,7 +82,7 @@ struct Desk<P, W> {
     queue: Vec<(W, Arc<Waiter>)>,
 }
 
-/// The desk and the queue, on one cache line. `W` is what somebody waits for.
+/// The desk and the queue, on one cache line. `W` is what a thread waits for.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Waiters<P, W> {
@@ -93,13 +94,13 @@ impl<P, W: Copy> Waiters<P, W> {
         Self { desk: Mutex::new(Desk { pen: Some(pen), queue: Vec::new() }) }
     }
 
-    /// The pen, if nobody has it. It must go back by [`Waiters::leave`].
+    /// Takes the pen, if it is on the desk. Return it by [`Waiters::leave`].
     pub(super) fn try_lead(&self) -> Option<P> {
         self.desk.lock().pen.take()
     }
 
-    /// Leads if nobody does, else sleeps until somebody who led says that `wanted` is done. `done` says whether it is,
-    /// for those who were called and came too late.
+    /// Leads if no thread does. Otherwise sleeps until a leader finds `wanted` done. If the pen is taken,
+    /// `done` checks this first: a called thread may come too late.
     pub(super) fn enter(&self, wanted: W, waiter: &Arc<Waiter>, done: impl Fn() -> bool) -> Turn<P> {
         loop {
             {
@@ -119,12 +120,12 @@ impl<P, W: Copy> Waiters<P, W> {
         }
     }
 
-    /// How many sleep in the queue.
+    /// Threads asleep in the queue.
     pub(super) fn waiting(&self) -> usize {
         self.desk.lock().queue.len()
     }
 
-    /// Puts the pen back, wakes those for whom `done`, and calls one of the rest.
+    /// Puts the pen back, wakes the waiters that are `done`, and calls one of the rest.
     pub(super) fn leave(&self, pen: P, done: impl Fn(W) -> bool) -> Left {
         let mut woken: smallvec::SmallVec<[Arc<Waiter>; 32]> = smallvec::SmallVec::new();
         let (called, rest) = {

@@ -1,10 +1,11 @@
-//! Who is told when the log is durable up to a position.
+//! Callbacks for when the log is durable up to a position.
 //!
-//! 1. A callback is called exactly once: when its position is durable, or when that will not happen any more (the database is poisoned, or was
-//!    closed without it). No mutex is held and no group is being written then.
-//! 2. Leaders only look at `lowest`, and wake the thread that calls. A wake-up that is missed, and a database that is poisoned by something
-//!    else than the log, are noticed after [`PATIENCE`].
-//! 3. A callback that panics takes no other with it.
+//! 1. A callback is called exactly once: when its position is durable, or when that can no longer happen (the
+//!    database is poisoned, or was closed without it). At that moment no mutex is held and no group is being
+//!    written.
+//! 2. Leaders only check `lowest`, and wake the calling thread. A missed wake-up, or a database poisoned by
+//!    something other than the log, is noticed after [`PATIENCE`].
+//! 3. A callback that panics does not prevent the others.
 
 use super::Log;
 use crate::counted::Mutex;
@@ -17,12 +18,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often the thread that calls looks by itself, while somebody waits.
+/// How often the calling thread checks by itself, while a callback waits.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// The lowest position when nobody waits.
+/// The value of `lowest` when no callback waits.
 const NEVER: u64 = u64::MAX;
 
-/// What is called.
+/// A callback.
 pub type OnDurable = Box<dyn FnOnce(Result<Lsn>) + Send>;
 
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub(super) struct Watch {
 
 #[derive(Default)]
 struct State {
-    /// By position and by order of asking.
+    /// By position, then in order of registration.
     waiting: BTreeMap<(u64, u64), OnDurable>,
     asked: u64,
     ended: bool,
@@ -54,7 +55,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// After each group, by its leader, who has given up the log by then.
+    /// After each group, by its leader, which has put the pen back by then.
     #[inline]
     pub(super) fn look(&self, durable: u64, poisoned: bool) {
         if self.lowest.load(Ordering::SeqCst) <= durable || poisoned {
@@ -70,7 +71,7 @@ impl Watch {
 }
 
 impl State {
-    /// Those up to `durable`, or all.
+    /// Takes out the callbacks up to `durable`, or all.
     fn due(&mut self, durable: u64, all: bool) -> BTreeMap<(u64, u64), OnDurable> {
         if all {
             return std::mem::take(&mut self.waiting);
@@ -85,8 +86,8 @@ impl State {
 }
 
 impl Log {
-    /// Has `call` called when everything before `lsn` is durable: by [`Log::tell`] or [`Log::tell_until_ended`], on the thread that runs it.
-    /// Flushes nothing by itself.
+    /// Registers `call` to be called when everything before `lsn` is durable: by [`Log::tell`] or
+    /// [`Log::tell_until_ended`], on the thread that runs it. Flushes nothing.
     ///
     /// # Errors
     /// [`Error::Usage`] when `lsn` lies beyond the log, or the log is closed.
@@ -108,13 +109,14 @@ impl Log {
         Ok(())
     }
 
-    /// Calls those whose position is durable, and all when it cannot become so any more. Whether there were any.
+    /// Calls the callbacks whose position is durable, or all if none can become durable any more. Returns
+    /// whether there were any.
     pub fn tell(&self) -> bool {
         self.tell_those(None)
     }
 
     fn tell_those(&self, ended: Option<&Error>) -> bool {
-        // First: what is not durable and not poisoned now is looked at again.
+        // First: a position that is neither durable nor poisoned now is checked again later.
         let (poisoned, durable) = (self.health.check().err(), self.durable().0);
         let due = {
             let mut state = self.watch.state.lock();
@@ -137,7 +139,7 @@ impl Log {
         any
     }
 
-    /// Calls callbacks until [`Log::end_watch`], with which those that are left are called.
+    /// Calls callbacks until [`Log::end_watch`], then those that are left.
     pub fn tell_until_ended(&self) {
         loop {
             if self.tell() {
@@ -158,7 +160,7 @@ impl Log {
         }
     }
 
-    /// The log is closed: nothing becomes durable any more. Calls what is left.
+    /// The log is closed: nothing becomes durable any more. Calls the remaining callbacks.
     pub fn end_watch(&self, why: Option<&Error>) {
         let closed = closed();
         self.tell_those(Some(why.unwrap_or(&closed)));

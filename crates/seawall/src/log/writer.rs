@@ -1,21 +1,24 @@
-//! Groups: everything published leaves in one contiguous write of whole blocks, followed by one flush if somebody needs
-//! it.
+//! Groups: everything published is written in one contiguous write of whole blocks, followed by one flush if
+//! a waiter needs it.
 //!
-//! 1. Only who has the [`Pen`] writes to the segments, erases or flushes them: two writes never overlap, the tail block
-//!    is never in flight twice.
-//! 2. A group is cut at the end of its segment; the next one follows at once if anybody waits for it. `written` and `durable` then lie inside
-//!    a frame: what recovery is to trust is [`Log::durable_whole`] (trap 23).
-//! 3. The tail block is written whole from memory, with the prefix it had before: a write torn at a sector leaves every
-//!    earlier frame in it as it was (trap 6), and the device is never read (trap 19).
-//! 4. `durable` moves only after a flush that covers everything before it: segments written without a flush are
-//!    remembered, and synced with the next one (a durable write by `RWF_DSYNC` covers itself only).
-//! 5. After at most half a buffer of unflushed log a group is flushed even if nobody asks: a reader can tell damage
-//!    from an end by looking a bounded way beyond it.
-//! 6. Before a group the leader waits for those who were in the last one and are about to commit again, no longer than the last write took. Else
-//!    the committing threads fall into two halves of which one always comes just too late, and each waits for two writes. A slow write is
-//!    waited for by a share of its time only: who has not come by then waits for a lock of those who have. Where they do not come, because
-//!    they do other things between two commits, nobody waits for them ([`Gathering`]).
-//! 7. The pen comes back, whatever happens: a leader that panics poisons the database first. A thread that was unwinding before it led has not
+//! 1. Only the thread with the [`Pen`] writes to the segments, erases or flushes them: two writes never
+//!    overlap, and the tail block is never in flight twice.
+//! 2. A group is cut at the end of its segment; the next one follows at once if a thread waits for it.
+//!    `written` and `durable` then lie inside a frame, so recovery trusts only [`Log::durable_whole`] (trap
+//!    23).
+//! 3. The tail block is written whole from memory, with the prefix it had before: a write torn at a sector
+//!    leaves every earlier frame in it intact (trap 6), and the device is never read (trap 19).
+//! 4. `durable` advances only after a flush that covers everything before it: segments written without a
+//!    flush are remembered, and synced with the next one (a durable write by `RWF_DSYNC` covers itself only).
+//! 5. After at most half a buffer of unflushed log a group is flushed even if no thread asks: so a reader can
+//!    tell damage from the end of the log by reading a bounded distance beyond it.
+//! 6. Before a group the leader waits for the threads of the last group that are about to commit again, no
+//!    longer than the last write took. Otherwise the committing threads fall into two halves of which one
+//!    always comes just too late, and each waits for two writes. If the write is slow, the leader waits for
+//!    only a share of its time: a thread that has not come by then waits for a lock of one that has. If
+//!    threads do other work between two commits and do not come, the leader does not wait ([`Gathering`]).
+//! 7. The pen is always put back; a leader that panics poisons the database first. If the thread was already
+//!    unwinding before it led, that panic does not count.
 //!    panicked here.
 
 use super::ring::Scribe;
@@ -28,18 +31,18 @@ use seawall_io::{AlignedBuf, BUFFER_ALIGN, Cause, File, FlushMethod, STEP_BYTES}
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The most that is waited for others before a write...
+/// The longest wait for other threads before a write...
 const GATHER_NS: u64 = 200_000;
-/// ... or such a share of what the last one took, if that is more.
+/// ... or the last write's time divided by this, if that is more.
 const GATHER_SHARE: u64 = 8;
 /// Segments with unflushed writes, at most.
 const DIRTY_SEGMENTS_MAX: usize = 8;
 
-/// Whether those who were waited for came: where they do not, because they have other things to do between two commits, waiting stops,
-/// and is tried again now and then.
+/// Whether the awaited threads came. If they do not, because they do other work between two commits, the
+/// leader stops waiting, and tries again now and then.
 #[derive(Debug, Default)]
 struct Gathering {
-    /// Falls below 0 when most waits were in vain.
+    /// Falls below 0 when most waits were useless.
     score: i32,
     /// Groups to go until the next try.
     rest: u32,
@@ -66,14 +69,14 @@ pub(super) struct Wanted {
     pub(super) level: Durability,
 }
 
-/// The first segment of a new database, as far as it is not written yet.
+/// The part of a new database's first segment that is not written yet.
 #[derive(Debug)]
 pub(super) struct Blank {
     number: u64,
     /// Written up to here, bytes of the stream.
     next: u64,
     end: u64,
-    /// Held open as long as zeroes are written to it without a flush.
+    /// Kept open while zeroes are written to it without a flush.
     file: Option<Arc<File>>,
 }
 
@@ -83,16 +86,16 @@ impl Blank {
     }
 }
 
-/// The right to write the log, and what the writer remembers from group to group.
+/// The right to write the log, and the writer's state between groups.
 #[derive(Debug)]
 pub(super) struct Pen {
     scribe: Scribe,
-    /// The segment that is written to and its number: only while it is not full.
+    /// The segment being written, with its number; only while it is not full.
     file: Option<(u64, Arc<File>)>,
     /// Segments with unflushed writes.
     dirty: Vec<Arc<File>>,
-    /// A time, and where the log's head was then or later: when all before that is durable, nothing unflushed is older
-    /// than the time.
+    /// A time, and the log's head at that time or later: when all before that head is durable, nothing
+    /// unflushed is older than the time.
     sample: Option<(u64, u64)>,
     blank: Option<Blank>,
     /// How long the last write took, with its flush.
@@ -114,7 +117,7 @@ impl Pen {
     }
 }
 
-/// Where the log stands, for one look at many waiters.
+/// The log's positions, read once for many waiters.
 #[derive(Debug, Clone, Copy)]
 struct Progress {
     durable: u64,
@@ -123,8 +126,8 @@ struct Progress {
 }
 
 impl Progress {
-    /// Whether there is nothing to wait for any more; in a poisoned database there never is. `young` says whether everything unflushed is younger
-    /// than the flush interval.
+    /// Whether the wait is over; in a poisoned database it always is. `young` returns whether everything
+    /// unflushed is younger than the flush interval.
     fn is_over(&self, wanted: Wanted, young: impl FnOnce() -> bool) -> bool {
         self.poisoned
             || wanted.lsn <= self.durable
@@ -140,7 +143,8 @@ impl Progress {
 struct Leading<'l> {
     log: &'l Log,
     pen: Option<Box<Pen>>,
-    /// The thread was unwinding before it led: a commit is waited for, or a transaction rolled back, in a `Drop`. That panic is not the leader's.
+    /// The thread was unwinding before it led, because a `Drop` waits for a commit or rolls a transaction
+    /// back. That panic is not the leader's.
     unwinding: bool,
 }
 
@@ -164,7 +168,7 @@ impl Drop for Leading<'_> {
                     .poison(Error::Usage("the log's writer panicked: this is a bug, please report it".into())),
             );
         }
-        // By the only one who could have moved it. Whoever is told that it is done looks for itself.
+        // Only this thread could have moved the positions. A waiter that is woken as done checks for itself.
         let progress = self.log.progress();
         let young = std::cell::LazyCell::new(|| self.log.is_younger_than(self.log.interval_ns()));
         let left = self.log.waiters.leave(pen, |wanted| progress.is_over(wanted, || *young));
@@ -200,7 +204,7 @@ impl Log {
         }
     }
 
-    /// Looks no further than the level needs: the clock is not read for `Flushed`.
+    /// Checks only what the level needs: the clock is not read for `Flushed`.
     pub(super) fn is_done(&self, wanted: Wanted) -> bool {
         if wanted.lsn <= self.led.0.durable.load(Ordering::Acquire) {
             return true;
@@ -214,7 +218,7 @@ impl Log {
         }
     }
 
-    /// [`Log::wait`], when it is not done already.
+    /// [`Log::wait`], if it is not done already.
     pub(super) fn wait_for(&self, wanted: Wanted) -> Result<()> {
         loop {
             let over = || self.is_done(wanted) || self.is_poisoned();
@@ -244,7 +248,7 @@ impl Log {
         Ok(())
     }
 
-    /// Lets those come who were in the last group and are on their way (6).
+    /// Waits for the threads of the last group that are about to commit again (6).
     fn gather(&self, pen: &mut Pen) {
         let expected = self.led.0.committers.load(Ordering::Relaxed) as usize;
         if expected < 2 || !pen.gathering.is_worth_it() {
@@ -260,7 +264,7 @@ impl Log {
         pen.gathering.note(now + 1 >= expected || now > before);
     }
 
-    /// Waits for those whose places lie before `lsn`: they are copying bytes, without I/O.
+    /// Waits for the threads whose places lie before `lsn`: they are copying bytes, without I/O.
     fn until_published(&self, lsn: u64) -> Result<()> {
         for turn in 0u32.. {
             if self.ring.oldest_unpublished() >= lsn {
@@ -269,7 +273,7 @@ impl Log {
             if turn < 64 {
                 std::hint::spin_loop();
             } else {
-                // One of them may have been given up.
+                // One of the places may have been abandoned.
                 self.health.check()?;
                 std::thread::yield_now();
             }
@@ -277,8 +281,8 @@ impl Log {
         Ok(())
     }
 
-    /// Writes one group if nobody else is writing: for tests that drive the log step by step, and for background work.
-    /// Whether anything was written or flushed.
+    /// Writes one group unless another thread is writing: for tests that drive the log step by step, and for
+    /// background work. Returns whether anything was written or flushed.
     ///
     /// # Errors
     /// [`Error::Poisoned`].
@@ -288,9 +292,9 @@ impl Log {
         self.write_one(leading.pen(), flush)
     }
 
-    /// Does something while nobody writes, waiting for whoever does.
+    /// Runs `work` while no thread writes; waits for the current leader.
     pub(super) fn while_nobody_writes<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        // Waits for what never comes: only being called, or finding the pen, ends it.
+        // This is never done: only being called, or finding the pen, ends the wait.
         let never = Wanted { lsn: u64::MAX, level: Durability::Flushed };
         loop {
             if let Turn::Lead(pen) = WAITER.with(|waiter| self.waiters.enter(never, waiter, || self.is_poisoned())) {
@@ -303,7 +307,7 @@ impl Log {
 
     fn write_one(&self, pen: &mut Pen, flush: bool) -> Result<bool> {
         self.health.check()?;
-        // The time first: whatever is reserved at or beyond this head was reserved later.
+        // The time first: everything reserved at or beyond this head was reserved later.
         let now = self.now_ns();
         let head = self.ring.head();
         let durable = self.led.0.durable.load(Ordering::Acquire);
@@ -318,7 +322,7 @@ impl Log {
             }
             Some(group) => {
                 let end = group.end;
-                // A segment with unflushed writes stays open: there are few of them.
+                // A segment with unflushed writes stays open, so their number is bounded.
                 let flush = flush
                     || end - durable > self.config.buffer_bytes as u64 / 2
                     || pen.dirty.len() + 1 >= DIRTY_SEGMENTS_MAX;
@@ -358,7 +362,7 @@ impl Log {
             }
         };
         count(&self.led.0.counters.flushes, 1);
-        // First: who finds `end` durable finds every frame before it whole.
+        // First: a thread that reads `end` from `durable` also finds the last whole frame before it.
         self.led.0.durable_whole.store(pen.scribe.whole(), Ordering::Release);
         self.led.0.durable.store(end, Ordering::Release);
         self.note_age(pen, end, (now, head));
@@ -371,7 +375,7 @@ impl Log {
         self.or_again(done, || sync_all(dirty))
     }
 
-    /// What a flush answered; a planted defect asks again.
+    /// The result of a flush; a planted defect retries it.
     fn or_again(
         &self,
         done: seawall_io::Result<()>,
@@ -383,14 +387,14 @@ impl Log {
         }
     }
 
-    /// Everything before `end` is durable: how old can be what is not?
+    /// Everything before `end` is durable: bounds the age of the rest.
     fn note_age(&self, pen: &mut Pen, end: u64, sample: (u64, u64)) {
         let covered = |sample: &(u64, u64)| sample.1 <= end;
         let since = if covered(&sample) {
             pen.sample = None;
             sample.0
         } else {
-            // Something published was behind something that was not. The older sample will be covered first.
+            // Something was published behind an unpublished place. The older sample will be covered first.
             let before = pen.sample.take_if(|before| covered(before));
             pen.sample.get_or_insert(sample);
             let Some(before) = before else { return };
@@ -399,15 +403,16 @@ impl Log {
         self.led.0.fresh_since_ns.fetch_max(since, Ordering::AcqRel);
     }
 
-    /// The part of [`Log::tend`] that writes: one step, and whether it did anything.
+    /// The writing part of [`Log::tend`]: one step. Returns whether it did anything.
     pub(super) fn tend_writing(&self) -> Result<bool> {
         self.health.check()?;
         let unflushed = self.ring.oldest_unpublished() > self.led.0.durable.load(Ordering::Acquire);
-        // Well before the interval is over, so that it is kept although this is called now and then only.
+        // Well before the interval ends, so that it is kept although this is called only now and then.
         if unflushed && !self.is_younger_than(self.interval_ns() / 2) {
             return self.write_group(true);
         }
-        // Nobody waits for deferred commits: written before the buffer is full, they never make anybody wait for room.
+        // No thread waits for deferred commits: written before the buffer is full, they never make a thread
+        // wait for room.
         if self.ring.oldest_unpublished().saturating_sub(self.ring.written()) > self.config.buffer_bytes as u64 / 4 {
             return self.write_group(false);
         }
@@ -444,15 +449,16 @@ impl Log {
         Ok(true)
     }
 
-    /// Writes the blocks of `from..to` once more, as they are read, durably. A flush alone would not do: after one that
-    /// failed, the bytes may be readable and yet lost, and the next flush says nothing about them.
+    /// Reads the blocks of `from..to` and writes them again, durably. A flush alone would not do: after a
+    /// failed one the bytes may be readable and yet lost, and the next flush does not report them.
     pub(super) fn write_again(&self, from: u64, to: u64) -> Result<()> {
         if from >= to {
             return Ok(());
         }
         let mut at = from & !(self.config.block_bytes as u64 - 1);
         self.for_blocks(at, to, |file, offset, buf| {
-            // Nothing is read beyond the end: the disk may not be able to (reader.rs, 6), and zeroes belong there.
+            // Nothing is read beyond the end: the disk may not be able to (reader.rs, 6), and zeroes belong
+            // there.
             let needed = to.next_multiple_of(BUFFER_ALIGN as u64).saturating_sub(at).min(buf.len() as u64);
             at += buf.len() as u64;
             file.read_at(offset, &mut buf[..needed as usize], Cause::Recovery)?;
@@ -460,15 +466,15 @@ impl Log {
         })
     }
 
-    /// Overwrites with zeroes, durably, what an earlier opening left between the block of `end` and `ghosts_end`.
-    /// Nothing is written here yet by this one.
+    /// Overwrites with zeroes, durably, what an earlier opening left between the block of `end` and
+    /// `ghosts_end`. This opening has written nothing here yet.
     pub(super) fn erase(&self, end: u64, ghosts_end: u64) -> Result<()> {
         self.for_blocks(end.next_multiple_of(self.config.block_bytes as u64), ghosts_end, |file, offset, buf| {
             file.write_durable_at(offset, buf, Cause::Recovery)
         })
     }
 
-    /// Goes over the blocks from `at` (where one begins) to the one that holds the byte before `end`, in bounded
+    /// Visits the blocks from `at` (where one begins) to the one that holds the byte before `end`, in bounded
     /// pieces: file, offset and a buffer of zeroes.
     fn for_blocks(
         &self,

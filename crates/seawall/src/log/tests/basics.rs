@@ -1,4 +1,4 @@
-//! Writing, reading back, going on.
+//! Writing, reading back, continuing.
 
 use super::*;
 use seawall_io::Op;
@@ -19,7 +19,7 @@ fn what_is_committed_is_read_back_and_gone_on_with() {
                 (process, log)
             };
             if incarnation == 3 {
-                // Everything so far is not needed any more.
+                // Releases everything so far.
                 from = log.head();
                 log.release_before(from);
                 all.clear();
@@ -84,7 +84,7 @@ fn the_capacity_grows_and_shrinks_while_the_log_is_in_use() {
     let mut from = FIRST_LSN;
     for capacity in [2 << 20, 6 << 20, (256 << 10) + 4 * MTR_BYTES_MAX as u64, 3 << 20] {
         log.set_capacity(capacity).unwrap();
-        // As full as it gets, and round again.
+        // Fills the log, then goes round again.
         for i in 0..15 {
             let body = body(i, 200_000);
             let admitted = loop {
@@ -152,7 +152,7 @@ fn the_first_failed_write_or_flush_is_the_end() {
         let lost = append(&log, &body(2, 100));
         let first = log.flush_to(lost).unwrap_err().to_string();
         assert!(first.contains("first failed write"), "{first}");
-        // The disk is well again, and nobody is fooled by that.
+        // The disk works again, but the database stays poisoned.
         assert_eq!(log.flush_to(lost).unwrap_err().to_string(), first);
         assert_eq!(log.wait(lost, Durability::Deferred).unwrap_err().to_string(), first);
         assert!(log.try_admit(1).is_err() && log.tend().is_err() && log.write_group(true).is_err());

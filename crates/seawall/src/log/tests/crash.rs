@@ -1,4 +1,4 @@
-//! Power cuts and deaths at every operation; what must be there afterwards.
+//! Power cuts and killed processes at every operation; what must be there afterwards.
 
 use super::*;
 use seawall_io::{AlignedBuf, OpenHow, SyncHow, WriteHow};
@@ -58,7 +58,7 @@ impl Run {
         Ok(())
     }
 
-    /// Whether what `machine` holds is a prefix with everything that `must` be there; returns how many there are.
+    /// Checks that `machine` holds a prefix with everything that `must` be there; returns how many there are.
     fn check(&self, machine: &Machine, from: Lsn, must: impl Fn(&Sent) -> bool, about: &str) -> usize {
         let (process, log, bodies) = machine.reopen(from, 2).unwrap_or_else(|e| panic!("{about}: {e}"));
         let expected: Vec<_> = self.sent.iter().filter(|sent| sent.start >= from).collect();
@@ -75,7 +75,7 @@ impl Run {
                 lost.start
             );
         }
-        // And it goes on: what is committed now survives the next power cut, whatever lay behind the end.
+        // Then it continues: what is committed now survives the next power cut, whatever lay after the end.
         let end = append(&log, &body(99, 5000));
         log.flush_to(end).unwrap();
         process.dies_of(SimDisk::power_cut);
@@ -95,10 +95,10 @@ fn crash_at(method: FlushMethod, at_op: u64, forks: u64) -> u64 {
     let mut run = Run::default();
     // The database comes into being when its control block is written, after this.
     let Ok(log) = Log::create(process.clone(), machine.config(1), Arc::default()) else { return u64::MAX };
-    // It ends with the failure, if that concerns the log at all.
+    // It ends with the failure, if that affects the log at all.
     drop(run.go(&log).err());
     let operations = machine.disk.trace().len();
-    // What a device that fails a flush loses was only written.
+    // A device that fails a flush may lose what was only written.
     let lost = machine.disk.trace().entries().any(|entry| entry.fault.is_some() && entry.call == Call::Sync);
     let from = run.checkpoint.unwrap_or(FIRST_LSN);
     drop(log);
@@ -136,7 +136,7 @@ fn a_crash_at_any_operation_keeps_what_was_acknowledged_and_a_prefix() {
     }
 }
 
-/// Everything before `durable()` is in what no power cut can take, whatever was merely written (trap 10).
+/// Everything before `durable()` survives every power cut, whatever was only written (trap 10).
 #[test]
 fn durable_means_stable_under_every_method() {
     for method in FlushMethod::ALL {
@@ -201,8 +201,8 @@ fn block(disk: &SimDisk, lsn: Lsn, segment_bytes: u64, with: Option<&[u8]>) -> V
     out.to_vec()
 }
 
-/// Trap 1: of a group's blocks 1, 2, 3 the second does not persist; the next opening writes over 2, and then the old 3
-/// is in line again.
+/// Trap 1: of a group's blocks 1, 2, 3 the second does not persist; the next opening overwrites 2, and then
+/// the old 3 fits again.
 #[test]
 fn a_ghost_of_an_earlier_opening_is_refused_and_erased() {
     let machine = Machine::new(8);
@@ -224,25 +224,26 @@ fn a_ghost_of_an_earlier_opening_is_refused_and_erased() {
     let ghost = block(&machine.disk, Lsn(first + 2 * 4096), segment, None);
     block(&machine.disk, Lsn(first + 4096), segment, Some(&[0; 4096]));
 
-    // It was not durable, say: so nothing says that it was, and the log ends before the gap.
+    // Suppose it was not durable: then nothing says that it was, and the log ends before the gap.
     let (process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
     assert_eq!(bodies, [of(1, 4096)]);
     assert_eq!(log.head().0, first + 4096 + HEADER_BYTES as u64, "the opening's own frame");
     let erased = block(&machine.disk, Lsn(first + 2 * 4096), segment, None);
     assert!(erased.iter().all(|&b| b == 0), "what lay behind the gap is gone before anything is appended");
 
-    // The new block 2 ends exactly where the old block 3 began. Were that still there, ...
+    // The new block 2 ends exactly where the old block 3 began. If that were still there, ...
     append(&log, &of(22, 4096 - HEADER_BYTES as u64));
     log.flush_to(log.head()).unwrap();
     assert_eq!(log.head().0, first + 2 * 4096);
     process.dies_of(SimDisk::power_cut);
     block(&machine.disk, Lsn(first + 2 * 4096), segment, Some(&ghost));
     let (_, _, bodies) = machine.reopen(FIRST_LSN, 3).unwrap();
-    // ... its CRC and LSN being right, its incarnation would give it away.
+    // ... with its CRC and LSN right, only its incarnation would show that it is old.
     assert_eq!(bodies, [of(1, 4096), of(22, 4096 - HEADER_BYTES as u64)]);
 }
 
-/// An opening with a small buffer after one with a large one: how far ghosts can lie beyond the end is what the old buffer says.
+/// An opening with a small buffer after one with a large one: the old buffer bounds how far ghosts can lie
+/// beyond the end.
 #[test]
 fn ghosts_are_erased_as_far_as_the_buffer_that_wrote_them_reached() {
     const BEFORE: u64 = 8 << 20;
@@ -284,7 +285,7 @@ fn search_bytes_of(buffer_bytes: usize) -> u64 {
     (buffer_bytes + buffer_bytes / 2 + MTR_BYTES_MAX + (64 << 10)) as u64
 }
 
-/// The first frame after a checkpoint has no predecessor that says of which incarnation it can be: the control block does.
+/// The first frame after a checkpoint has no predecessor that bounds its incarnation: the control block does.
 #[test]
 fn a_ghost_at_the_checkpoint_is_refused_by_its_incarnation() {
     let machine = Machine::new(22);
@@ -305,7 +306,7 @@ fn a_ghost_at_the_checkpoint_is_refused_by_its_incarnation() {
     assert_eq!(read(2), (false, false), "written by incarnation 1, where the log is of incarnation 2 and later");
 }
 
-/// A process that dies while the log goes round leaves files in any stage of being made.
+/// A process that is killed while the log goes round leaves files in any stage of being made.
 #[test]
 fn half_made_segments_do_no_harm() {
     for at_op in (40..400).step_by(29) {
@@ -332,7 +333,8 @@ fn half_made_segments_do_no_harm() {
             }
             Ok(())
         };
-        // Background work that cannot prepare a segment is no reason to stop, in production; here it ends the run.
+        // In production, background work that cannot prepare a segment does not stop anything; here it ends
+        // the run.
         drop(work().err());
         if at_op % 2 == 0 {
             process.dies_of(SimDisk::power_cut);

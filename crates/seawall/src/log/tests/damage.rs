@@ -1,4 +1,4 @@
-//! Faults that no log survives are named.
+//! Faults that no log survives are reported with their place.
 
 use super::*;
 use crate::error::Corruption;
@@ -25,7 +25,7 @@ fn a_bit_that_flips_in_flushed_log_is_named() {
     let bodies: Vec<_> = (0..12).map(|i| body(i, 900 * i)).collect();
     for k in 0..40 {
         let (machine, ends) = with_commits(&bodies);
-        // Anywhere before the last frame: that one is all that says the others were flushed.
+        // Anywhere before the last frame: only that one says that the others were flushed.
         let last = ends[ends.len() - 2].0;
         let at = FIRST_LSN.0 + (last - FIRST_LSN.0) * k / 40;
         machine
@@ -65,7 +65,7 @@ fn a_log_that_was_closed_in_order_ends_where_it_was_closed() {
         reader.finish()
     };
     assert_eq!(reader(ends[1]).unwrap().end, ends[1]);
-    // Damage in the last group, which nothing else would give away.
+    // Damage in the last group, which nothing else would reveal.
     machine.disk.flip_bit(segments::path_of(DIR.as_ref(), 0), ends[1].0 - 5, 1).unwrap();
     let error = reader(ends[1]).unwrap_err();
     assert!(
@@ -89,7 +89,7 @@ fn segments_that_are_missing_short_or_of_another_kind_are_named() {
         let path = segments::path_of(DIR.as_ref(), number);
         machine.disk.remove(&path).unwrap();
         assert_eq!(named(&machine, FIRST_LSN).0, path);
-        // One before the checkpoint is not missed.
+        // A missing one before the checkpoint does not matter.
         let from = ends.iter().find(|end| end.0 >= (number + 1) * machine.segment_bytes).unwrap();
         machine.read(machine.disk.clone(), *from, 1).unwrap();
     }
@@ -99,7 +99,7 @@ fn segments_that_are_missing_short_or_of_another_kind_are_named() {
     machine.disk.set_len(&file, 4096).unwrap();
     let (short, why) = named(&machine, FIRST_LSN);
     assert!(short == path && why.contains("4096 bytes where 65536 were expected"), "{why}");
-    // Names that are none of the log's are left alone.
+    // Files with other names are left alone.
     assert_eq!(segments::number_of("redo.00".as_ref()), None);
     assert_eq!(segments::number_of("redo.0000000000000001.filling".as_ref()), None);
     assert_eq!(segments::number_of("/db/redo.000000000000001f".as_ref()), Some(31));
@@ -113,9 +113,9 @@ fn a_log_that_is_open_elsewhere_is_locked() {
     assert!(matches!(refused, Err(Error::Locked { .. })), "{refused:?}");
     drop(log);
     let (_, tail) = machine.read(machine.disk.clone(), FIRST_LSN, 1).unwrap();
-    // Whoever has read holds it.
+    // A reader holds the lock.
     assert!(matches!(machine.read(machine.disk.clone(), FIRST_LSN, 1), Err(Error::Locked { .. })));
-    // Nobody goes on under a number that was used.
+    // A used incarnation is refused.
     let tail_used = LogTail { last_incarnation: 2, ..tail };
     let refused = Log::open(machine.disk.clone(), machine.config(2), Arc::default(), tail_used);
     assert!(matches!(refused, Err(Error::Usage(_))));
@@ -151,14 +151,14 @@ fn options_out_of_range_are_refused_with_a_reason() {
     // Blocks smaller than the device's sectors cannot be written directly.
     let machine = Machine::with(SimOptions { sector_bytes: 4096, ..SimOptions::default() });
     let config = LogConfig { block_bytes: 512, ..machine.config(1) };
-    // The simulated disk does not say what it needs, and then 4096 is taken for granted.
+    // The simulated disk does not report its alignment, so 4096 is assumed.
     assert!(matches!(Log::create(machine.disk.clone(), config, Arc::default()), Err(Error::InvalidOption { .. })));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
-    /// Whatever lies in the segments, the reader ends in order or with an error, and what it returns was once written
-    /// there.
+    /// Whatever lies in the segments, the reader ends normally or with an error, and returns only frames that
+    /// were once written there.
     #[test]
     fn garbage_never_makes_a_frame(
         at in 0u64..200_000,
@@ -175,7 +175,7 @@ proptest! {
         match machine.read(machine.disk.clone(), FIRST_LSN, 1) {
             Ok((found, _)) => {
                 prop_assert!(bodies.starts_with(&found));
-                // A whole frame behind the garbage would have told on it.
+                // A whole frame after the garbage would have revealed it.
                 let garbage_end = at - at % segment + offset + garbage.len() as u64;
                 let starts = std::iter::once(FIRST_LSN).chain(ends.iter().copied()).take(bodies.len());
                 let whole_behind = starts.filter(|start| start.0 >= garbage_end).count();
@@ -222,7 +222,8 @@ fn a_full_disk_is_met_at_admission_and_the_log_goes_round_in_what_it_has() {
     let (_, log, bodies) = machine.reopen(from, 2).unwrap();
     assert_eq!(bodies.last(), Some(&body(199, 30_000)));
     drop(log);
-    // Too small even for that: an error with a name, and nothing poisoned. Two files are fewer than the log can go round in.
+    // Too small even for that: an error with a name, and not poisoned. Two files are too few for the log to
+    // go round.
     let machine = Machine::with(SimOptions { capacity_bytes: 2 * (64 << 10), ..SimOptions::default() });
     let (_process, log) = machine.create();
     let error = loop {

@@ -80,7 +80,7 @@ fn an_opening_holds_few_of_many_segments() {
     let (_process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
     assert_eq!(bodies.len(), ends.len());
     assert!(log.segments.open_count() <= 6, "{}", log.segments.open_count());
-    // Each to be locked, and each to be read, and a few more.
+    // One to lock each, one to read each, and a few more.
     assert!(opens(&machine) - before <= 2 * 20 + 6, "{}", opens(&machine) - before);
 }
 
@@ -97,7 +97,8 @@ fn a_segment_with_its_name_that_cannot_be_opened_wedges_nothing() {
             let path = segments::path_of(DIR.as_ref(), next);
             let fault = Fault::new(FaultKind::Errno(errno)).on(Op::Open).path(&path);
             machine.disk.inject(fault);
-            // The background tells nobody and tries again; an admission waits a little and then says what is missing.
+            // Background work reports nothing and tries again; an admission waits a little and then reports
+            // the error.
             let refused = (0..200).find_map(|_| work(&log, 1, recycled).err()).expect("this segment is needed");
             let Error::Io(e) = &refused else { panic!("{refused}") };
             assert!(e.is_not_now() && e.path == path && e.errno() == Some(errno), "{e}");
@@ -152,7 +153,7 @@ fn poisoned_by_directory(machine: &Machine, log: &Log, mut step: impl FnMut(&Log
     }
 }
 
-/// A fault of the sync of the log's directory and of nothing else: syncs of files are by their own paths.
+/// A fault of the sync of the log's directory only: syncs of files have their own paths.
 fn fail_directory(machine: &Machine) {
     machine.disk.inject(Fault::eio().on(Op::Sync).exactly(DIR));
 }
@@ -217,7 +218,7 @@ fn the_log_returns_to_its_need() {
     tend_all(&log);
     let peak = files(&log);
     assert!(peak >= 31, "{peak}");
-    // Little use: it keeps what it had as long as the peak was of late, and then returns.
+    // Little use: the files stay while the peak is recent, and then go.
     let quiet = |log: &Log| {
         for _ in 0..10 {
             work(log, 2, true).unwrap();
@@ -234,7 +235,7 @@ fn the_log_returns_to_its_need() {
     assert!(after <= 6, "{after}");
     let removed = log.stats().segments_removed;
     assert_eq!(removed as usize, peak - after);
-    // And goes on, with steady use, without making or removing any.
+    // With steady use it makes and removes none.
     machine.clock.advance(RECENT);
     quiet(&log);
     machine.clock.advance(RECENT);
@@ -256,7 +257,8 @@ fn the_reserve_is_for_what_the_log_cannot_do_without() {
     work(&log, 40, true).unwrap();
     let files = |log: &Log| log.segments.numbers().0.len() + log.segments.numbers().1.len();
     assert!(files(&log) <= 3);
-    // Three files and no more: the log goes round in them, and a mini-transaction that they cannot hold is told the option's name.
+    // Three files and no more: the log goes round in them, and a mini-transaction that does not fit gets the
+    // option's name.
     let mut admitted = Vec::new();
     let refused = loop {
         match log.try_admit(30_000) {

@@ -1,9 +1,9 @@
-//! What each level promises: how much a death or a power cut can take.
+//! What each level promises: how much a killed process or a power cut can take.
 
 use super::*;
 use rand::Rng as _;
 
-/// Commits at one level, at random moments, with background work at the least rate it may have; then a crash.
+/// Commits at one level, at random moments, with background work as seldom as permitted; then a crash.
 fn lost_at_most_the_interval(level: Durability, power: bool, seed: u64) {
     let machine = Machine::new(seed);
     let (process, log) = machine.create();
@@ -61,13 +61,13 @@ fn a_commit_waits_when_what_is_unflushed_is_too_old() {
         assert_eq!(flushes(), 0, "{level:?}: young enough");
         assert!(log.durable() < log.head());
         assert_eq!(log.written() < log.head(), level == Durability::Deferred);
-        // No background work comes, and the interval is over: the next commit pays.
+        // Background work does not run, and the interval is over: the next commit flushes.
         machine.clock.advance(Duration::from_millis(1001));
         let end = append(&log, &body(2, 10));
         assert!(!log.reached(end, level));
         log.wait(end, level).unwrap();
         assert_eq!((flushes(), log.durable()), (1, log.head()));
-        // A long silence with nothing unflushed is not held against anybody.
+        // After a long silence with nothing unflushed, no commit has to wait.
         machine.clock.advance(Duration::from_secs(3600));
         log.wait(append(&log, &body(3, 10)), level).unwrap();
         assert_eq!(flushes(), 1, "{level:?}");
@@ -84,7 +84,7 @@ fn an_unpublished_neighbour_makes_nothing_look_younger() {
     let deferred = append(&log, &body(2, 10));
     log.wait(deferred, Durability::Deferred).unwrap();
     machine.clock.advance(Duration::from_millis(900));
-    // This flush cannot cover what lies behind the neighbour, and must not count as if it had.
+    // This flush cannot cover what lies after the unpublished neighbour, and must not count as if it had.
     log.flush_to(early).unwrap();
     machine.clock.advance(Duration::from_millis(200));
     assert!(!log.reached(deferred, Durability::Deferred), "1.1 s old and not durable");

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 
 pub(super) const DIR: &str = "/db";
 
-/// A clock that stands still until it is told.
+/// A clock that moves only when set.
 #[derive(Debug, Default)]
 pub(super) struct TestClock(Mutex<Duration>);
 
@@ -103,7 +103,7 @@ impl Machine {
         Ok((bodies, tail))
     }
 
-    /// Reads everything and goes on in the next incarnation.
+    /// Reads everything and continues in the next incarnation.
     pub(super) fn reopen(&self, from: Lsn, incarnation: u32) -> Result<(Arc<Process>, Log, Vec<Vec<u8>>)> {
         let process = Arc::new(Process::new(&self.disk));
         let (bodies, tail) = self.read(process.clone(), from, incarnation - 1)?;
@@ -131,7 +131,7 @@ pub(super) fn append(log: &Log, body: &[u8]) -> Lsn {
     }
 }
 
-/// A body that says which one it is.
+/// A body that contains its number.
 pub(super) fn body(i: usize, len: usize) -> Vec<u8> {
     let mut out = Vec::new();
     push_record(&mut out, 0x21, PageId(i as u32), |out| out.resize(out.len() + len, i as u8));

@@ -123,7 +123,7 @@ fn everybody_learns_of_the_failure() {
     });
 }
 
-/// All room is promised, and nothing is there to be written.
+/// All room is promised, and nothing can be written.
 #[test]
 fn a_thread_that_waits_for_promised_room_sleeps() {
     let (_process, log) = Machine::new(9).create();
@@ -147,7 +147,7 @@ fn a_thread_that_waits_for_promised_room_sleeps() {
         }
         drop(credits);
         let (asked, millis) = waiter.join().unwrap();
-        // A thread that spins asks thousands of times a millisecond, however slow the machine is.
+        // A spinning thread asks thousands of times a millisecond, however slow the machine is.
         assert!(asked >= 48 && asked <= 10 + 2 * millis, "asked {asked} times in {millis} ms");
     });
 }
