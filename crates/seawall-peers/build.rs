@@ -1,4 +1,5 @@
-//! Compiles the shims over WiredTiger's methods and over what RocksDB's C interface lacks, and says which versions of the crates were locked, which they do not say themselves.
+//! Compiles the shims for WiredTiger's methods and for what RocksDB's C interface lacks. Also records the
+//! locked versions of redb and fjall, which these crates do not report themselves.
 
 use std::path::Path;
 
@@ -18,7 +19,7 @@ fn main() -> Result<(), String> {
     println!("cargo:rerun-if-changed=src/rocksdb/shim.cc");
     cc::Build::new().cpp(true).std("c++17").file("src/rocksdb/shim.cc").warnings(true).compile("seawall_rocksdb_shim");
     println!("cargo:rustc-link-lib=rocksdb");
-    // After the shim, which needs it.
+    // After the shim, which depends on it.
     println!("cargo:rustc-link-lib=wiredtiger");
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! What only Seawall is asked: rows taken from the front, a tree built of sorted rows, an index built beside writers.
+//! Workloads for Seawall only: rows popped from the front, a tree built of sorted rows, an index built beside
+//! writers.
 //!
 //! ```text
 //!   pop-first   load ──checkpoint──> [pop until none is left] ──> settled
@@ -6,9 +7,11 @@
 //!   index       load ──checkpoint──> writers: [alone] [index built] [alone] ──> index checked
 //! ```
 //!
-//! 1. Only what is in brackets counts to a rate; settling is a checkpoint and is told beside it.
-//! 2. A result that is wrong is an error, not a figure: the rows of every tree are counted, and each row is looked up in an index.
-//! 3. Writers beside an index share a gate. The index is made visible, and checked, with the gate closed: no change of theirs lacks in it.
+//! 1. Only the part in brackets counts for a rate; settling is a checkpoint and is reported separately.
+//! 2. A wrong result is an error, not a figure: the rows of every tree are counted, and each row is looked up
+//!    in an index.
+//! 3. Writers beside an index share a gate. The index is made visible, and checked, with the gate closed: it
+//!    misses none of their changes.
 //! 4. `build-tree` and `put-many` take the same rows from the same source.
 
 use crate::goals::process::ProcessError;
@@ -31,19 +34,19 @@ use std::time::{Duration, Instant};
 
 const TREE: &str = "kv";
 const INDEX: &str = "index";
-/// Bytes at the beginning of a value that the index is by.
+/// Leading bytes of a value that the index orders by.
 const INDEXED: usize = 8;
 
-/// What is measured.
+/// The task to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
-    /// Rows taken from the front one by one, [`BATCH`] a transaction.
+    /// Rows popped from the front one by one, [`BATCH`] a transaction.
     PopFirst,
-    /// A tree built of sorted rows.
+    /// A tree built from sorted rows.
     BuildTree,
     /// The same rows put in order, [`BATCH`] a transaction.
     PutMany,
-    /// An index built while threads update the rows it is of.
+    /// An index built while threads update the indexed rows.
     Index,
 }
 
@@ -77,9 +80,9 @@ impl FromStr for Task {
 /// One task to measure.
 #[derive(Debug, Clone)]
 pub struct Bulk {
-    /// What.
+    /// The task.
     pub task: Task,
-    /// Where the database is made; must not exist.
+    /// Where the database is created; must not exist.
     pub dir: PathBuf,
     /// Rows.
     pub keys: u64,
@@ -89,11 +92,11 @@ pub struct Bulk {
     pub pool_bytes: u64,
     /// Writers beside the index.
     pub writers: usize,
-    /// How long the writers are watched alone, before and after the index each.
+    /// How long the writers are measured alone, before and after the index each.
     pub alone: Duration,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bulked {
     /// The task's name.
@@ -110,7 +113,7 @@ pub struct Bulked {
     pub ops_per_s: f64,
     /// Rows a second of the working thread's processor time.
     pub ops_per_cpu_s: f64,
-    /// The checkpoint behind it, s.
+    /// The checkpoint after it, s.
     pub settle_seconds: f64,
     /// Index: commits a second of the writers while it was built.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,19 +127,19 @@ pub struct Bulked {
     pub value_size: u64,
     /// Cores that this process used.
     pub cpu_cores: f64,
-    /// Cores that others used meanwhile.
+    /// Cores that other processes used meanwhile.
     pub foreign_cpu_cores: f64,
-    /// Bytes written at the device for a row, settling included.
+    /// Bytes written at the device for each row, settling included.
     pub device_written_bytes_per_op: Option<f64>,
     /// Options.
     pub settings: BTreeMap<String, String>,
-    /// What it ran on.
+    /// The machine.
     pub machine: crate::results::Machine,
-    /// Of the source.
+    /// The commit of the source.
     pub commit: String,
 }
 
-/// The time that something took.
+/// Elapsed and processor time of a task.
 struct Took {
     rows: u64,
     wall: Duration,
@@ -159,7 +162,7 @@ fn take_time(work: impl FnOnce() -> Result<u64, ProcessError>) -> Result<Took, P
     Ok(Took { rows, wall: wall.elapsed(), cpu: cpu_time().saturating_sub(cpu) })
 }
 
-/// One change, or some, of the latest version, which nothing waits for.
+/// Changes of the latest version, committed without waiting.
 fn deferred() -> TxOptions {
     TxOptions { isolation: Isolation::ReadCommitted, durability: Some(Durability::Deferred), ..TxOptions::default() }
 }
@@ -169,10 +172,10 @@ impl Bulk {
         Options::default().with_pool_size(self.pool_bytes).with_durability(Durability::Flushed)
     }
 
-    /// Looks for what cannot be, before anything is written.
+    /// Checks the settings before anything is written.
     ///
     /// # Errors
-    /// What to give instead.
+    /// What is wrong, and what to give instead.
     pub fn check(&self) -> Result<(), String> {
         let keys_max = 10_u64.pow(crate::workload::KEY_BYTES as u32);
         if self.keys == 0 || self.keys >= keys_max {
@@ -188,7 +191,7 @@ impl Bulk {
         Ok(())
     }
 
-    /// Measures it. The database stays in [`Bulk::dir`].
+    /// Runs the task. The database stays in [`Bulk::dir`].
     ///
     /// # Errors
     /// [`ProcessError`].
@@ -326,7 +329,7 @@ impl Bulk {
         }
     }
 
-    /// What the index took, and the writers' commits a second beside it and without it.
+    /// The time of the index, and the writers' commits a second beside it and without it.
     fn index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<(Took, f64, f64), ProcessError> {
         let writers = Writers { over: AtomicBool::new(false), done: AtomicU64::new(0), gate: RwLock::new(()) };
         std::thread::scope(|scope| {
@@ -380,7 +383,7 @@ impl Bulk {
         Ok((took, beside, alone))
     }
 
-    /// That the index has an entry for each row and no other. Nothing may change the rows.
+    /// Checks that the index has an entry for each row and no other. The rows must not change meanwhile.
     fn check_index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<(), ProcessError> {
         let told = failed("checking the index");
         let index = db.open_tree(INDEX).map_err(&told)?;
@@ -399,7 +402,7 @@ impl Bulk {
         }
     }
 
-    /// One writer, until it is over.
+    /// One writer, until the task is over.
     fn write(&self, db: &Database, tree: &Tree, writer: usize, writers: &Writers) -> Result<(), seawall::Error> {
         let (values, mut rng) = (Values::new(self.value_size as usize, 2), thread_rng(2, writer));
         let mut value = Vec::new();

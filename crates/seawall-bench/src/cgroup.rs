@@ -1,9 +1,12 @@
-//! A memory cgroup for this process and the page cache it fills, so that stores which live in the page cache get the same memory as the others.
+//! A memory cgroup for this process and the page cache it fills, so that stores which live in the page cache
+//! get the same memory as the others.
 //!
-//! 1. The group is made below the one the process is in (version 1), or below the nearest one above that hands its memory controller on
-//!    (version 2: a group with processes of its own cannot). The process leaves it and it is removed when this is dropped.
-//! 2. Pages that were cached before the process joined count elsewhere: whoever measures drops them first.
-//! 3. Where no group can be made the error says what was tried; nothing runs unbounded that was asked to be bounded.
+//! 1. The group is created below the group of the process (version 1), or below the nearest ancestor that
+//!    delegates its memory controller (version 2: a group with processes of its own cannot). On drop, the
+//!    process leaves the group and the group is removed.
+//! 2. Pages cached before the process joined count elsewhere: the caller drops them before it measures.
+//! 3. If no group can be created, the error lists what was tried; a run that should be bounded never runs
+//!    unbounded.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +25,8 @@ pub struct MemoryGroup {
 )]
 pub struct CgroupError(String);
 
-/// A way to bound memory: the group the process is in, groups below which one may be made, and the limit's file.
+/// A way to bound memory: the group of the process, the groups below which one may be created, and the
+/// limit's file.
 struct Way {
     before: PathBuf,
     parents: Vec<PathBuf>,
@@ -57,12 +61,12 @@ impl MemoryGroup {
     }
 }
 
-/// What a line of `/proc/self/cgroup` offers: `4:memory:/path` in version 1, `0::/path` in version 2.
+/// The way that a line of `/proc/self/cgroup` offers: `4:memory:/path` in version 1, `0::/path` in version 2.
 fn way(root: &Path, line: &str) -> Option<Way> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, group) = (fields.next()?, fields.next()?);
     let below = |mount: &Path| {
-        // In a container the path may be the host's and not exist here: then the mount's root is the group.
+        // In a container the path may be the host's and not exist here: then use the mount's root.
         let dir = mount.join(group.trim_start_matches('/'));
         if group.contains("..") || !dir.is_dir() { mount.to_path_buf() } else { dir }
     };
@@ -93,7 +97,7 @@ fn enter_in(way: &Way, parent: &Path, limit: u64) -> Result<MemoryGroup, String>
     let dir = parent.join(format!("seawall-bench-{}", std::process::id()));
     fs::create_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let write = |file: PathBuf, text: String| fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()));
-    // Swapping is no way to have more memory; where there is no accounting of swap there is nothing to say.
+    // Swap must not add memory; without swap accounting there is no such file.
     drop(fs::write(dir.join("memory.swap.max"), "0"));
     let entered = write(dir.join(way.limit_file), limit.to_string())
         .and_then(|()| write(dir.join("cgroup.procs"), std::process::id().to_string()));
@@ -108,7 +112,7 @@ fn enter_in(way: &Way, parent: &Path, limit: u64) -> Result<MemoryGroup, String>
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // At the end of the process the kernel takes it out anyway; what stays then is an empty group.
+        // The kernel removes the process from the group at its end; then an empty group stays.
         drop(fs::write(self.before.join("cgroup.procs"), std::process::id().to_string()));
         drop(fs::remove_dir(&self.dir));
     }
@@ -167,7 +171,7 @@ mod tests {
         let none = root(&[("proc/self/cgroup", "0::/\n")]);
         let why = MemoryGroup::enter_below(none.path(), 1 << 20).unwrap_err().to_string();
         assert!(why.contains("no mounted cgroup") && why.contains("--memory-limit"), "{why}");
-        // A file where the group would have to be: as without the right to make one.
+        // A file where the group would be: like missing permission to create one.
         let blocked = root(&[("proc/self/cgroup", "4:memory:/\n"), ("sys/fs/cgroup/memory/x", "")]);
         let dir = blocked.path().join(format!("sys/fs/cgroup/memory/seawall-bench-{}", std::process::id()));
         fs::write(&dir, "").unwrap();

@@ -1,14 +1,15 @@
-//! What every measured store is tested for: a benchmark of a store that does the wrong thing compares nothing.
+//! The checks that every measured store must pass: a benchmark of a wrong store compares nothing.
 
 use crate::store::{Error, Result, Store};
 
 /// Opens the store, which keeps its data between openings.
 pub type Open<'a> = dyn Fn() -> Result<Box<dyn Store>> + 'a;
 
-/// Works through every operation of a store that is empty and has two tables. `transactions`: it offers [`crate::Session::begin`].
+/// Calls every operation of a store that is empty and has two tables. `transactions`: it offers
+/// [`crate::Session::begin`].
 ///
 /// # Panics
-/// When the store does not do what it must.
+/// When the store gives a wrong result.
 pub fn check(open: &Open<'_>, transactions: bool) {
     let store = open().unwrap();
     assert!(!store.about().version.is_empty() && !store.about().settings.is_empty());
@@ -74,7 +75,7 @@ pub fn check(open: &Open<'_>, transactions: bool) {
     store.close().unwrap();
 }
 
-/// No change of concurrent threads is lost.
+/// Concurrent threads lose no change.
 fn at_once(store: &dyn Store) {
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -130,7 +131,8 @@ fn check_transactions(store: &dyn Store, session: &mut dyn crate::Session) {
     assert_eq!(tx.get(1, &[b'a', 5]).unwrap(), Some(vec![5]), "dropped is rolled back");
     assert_eq!(tx.get(1, &[b'a', 6]).unwrap(), Some(vec![6]));
     drop(tx);
-    // Two threads that add to the same row: what get_for_update read is still so when it is written.
+    // Two threads add to the same row: the value that get_for_update read is still current when it is
+    // written.
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {

@@ -1,9 +1,12 @@
-//! Folding: the application gathers the puts of several threads and gives them to the store as one transaction.
+//! Folding: the application collects the puts of several threads and writes them as one transaction of the
+//! store.
 //!
-//! 1. Whoever finds nobody at it leads: it takes up to the limit of what waits, writes that in one durable batch, and tells the others.
-//!    Nobody waits for a batch to fill: what comes while one is written makes the next.
+//! 1. A thread that finds no leader becomes the leader: it takes up to the limit of waiting puts, writes them
+//!    in one durable batch, and wakes their threads. No thread waits for a batch to fill: puts that arrive
+//!    during a write form the next batch.
 //! 2. A put returns when the batch that holds it is durable. When the batch fails, each put in it fails.
-//! 3. The leader goes on until its own put is done, then hands over to the one that has waited longest.
+//! 3. The leader writes batches until its own put is done, then hands over to the thread that has waited
+//!    longest.
 
 use crate::store::{About, Error, Result, Session, Store, Tx, Visit};
 use parking_lot::{Condvar, Mutex};
@@ -28,7 +31,7 @@ struct State {
     led: bool,
 }
 
-/// One thread's put.
+/// The state of one thread's put.
 #[derive(Default)]
 struct Waiter {
     turn: Mutex<Turn>,
@@ -113,7 +116,7 @@ impl Work<'_> {
     }
 }
 
-/// The same outcome for another thread.
+/// The same outcome, for another thread.
 fn again(outcome: &Result<()>) -> Result<()> {
     match outcome {
         Ok(()) => Ok(()),
@@ -175,7 +178,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-    /// Keeps what it is given, slowly, and fails when told to.
+    /// A store that keeps its rows, works slowly, and fails on request.
     #[derive(Default)]
     struct Slow {
         batches: Mutex<Vec<usize>>,

@@ -1,11 +1,14 @@
-//! Measures Seawall and the stores it is compared with by the same workloads, in one process per cell.
+//! Measures Seawall and the stores it is compared with by the same workloads, each cell in its own process.
 //!
-//! - [`run`] lets threads work and records it, [`observe`] watches the machine meanwhile, [`results`] is what comes out.
+//! - [`run`] runs threads and records their operations, [`observe`] watches the machine meanwhile,
+//!   [`results`] defines the output.
 //! - [`lab`] is what `seawall lab` measures of the engine itself.
-//! - [`bulk`] is what only Seawall is asked: rows from the front, a tree built of sorted rows, an index beside writers.
+//! - [`bulk`] has workloads for Seawall only: rows from the front, a tree built of sorted rows, an index
+//!   beside writers.
 //! - [`scan`] and [`tpcc`] are workloads with rows of their own.
-//! - [`goals`] runs cells of many stores in turn and holds them against what must be reached.
-//! - [`store`]: what a store must do to be measured; `stores` has Seawall's own, the crate `seawall-peers` the others'.
+//! - [`goals`] measures cells of many stores alternately and compares them with thresholds.
+//! - [`store`] is the interface that a measured store implements; `stores` has Seawall's own, the crate
+//!   `seawall-peers` the others'.
 
 pub mod bulk;
 pub mod cgroup;

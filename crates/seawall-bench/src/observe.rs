@@ -1,8 +1,10 @@
-//! What the machine does while a workload runs: the device, the processors, this process's memory.
+//! Observes the machine while a workload runs: the device, the processors, this process's memory.
 //!
-//! 1. What cannot be read is `None`, not zero.
-//! 2. Device counters are those of the whole device, so that a journal's writes count too; other processes' I/O on it counts as well.
-//! 3. Writes that a store left to the kernel and that reach the device after the window are not in the window's figures.
+//! 1. A value that cannot be read is `None`, not zero.
+//! 2. Device counters are those of the whole device, so that a journal's writes count too. I/O of other
+//!    processes on it counts as well.
+//! 3. Writes that a store left to the kernel and that reach the device after the window are not in the
+//!    window's figures.
 
 use rustix::time::{ClockId, clock_gettime};
 use seawall_io::probe::{Finding, block_device_of};
@@ -20,15 +22,15 @@ pub struct Observed {
     pub device: Option<DeviceDelta>,
     /// Reads that the device had in flight, on average.
     pub device_reads_in_flight: Option<f64>,
-    /// By how much the counters of [`Observer::counting`] grew.
+    /// Growth of the counters of [`Observer::counting`].
     pub counted: Vec<u64>,
     /// Processors this process used, cores.
     pub cpu_cores: f64,
-    /// Processors others used, cores.
+    /// Processors that other processes used, cores.
     pub foreign_cpu_cores: f64,
     /// Resident memory at the end, bytes.
     pub rss_bytes: Option<u64>,
-    /// The most it was in the window, bytes.
+    /// Its maximum in the window, bytes.
     pub rss_peak_bytes: Option<u64>,
     /// What the page cache holds of the store's files at the end, bytes.
     pub page_cache_bytes: Option<u64>,
@@ -87,7 +89,8 @@ impl<'c> Observer<'c> {
 
     /// The window begins.
     pub fn begin(&mut self) {
-        // Asks the kernel to forget the highest resident size so far: that of the load. Where it does not, the peak is the process's.
+        // Asks the kernel to reset the peak resident size, which is that of the load. Without that support,
+        // the peak is the process's.
         drop(fs::write("/proc/self/clear_refs", "5"));
         let foreign = ForeignReading::take();
         let device = self.device.as_deref().and_then(device_counters);
@@ -106,7 +109,7 @@ impl<'c> Observer<'c> {
         Observed {
             device: begun.device.zip(now.0).map(|(before, after)| device_delta(before, after)),
             device_reads_in_flight: begun.reading_ms.zip(reading).map(|(before, after)| {
-                // Little's law: the time that all reads took together, by the time that went by.
+                // Little's law: the sum of all read times, divided by the elapsed time.
                 after.saturating_sub(before) as f64 / 1e3 / seconds
             }),
             counted: counted.iter().zip(&begun.counted).map(|(now, before)| now.saturating_sub(*before)).collect(),
@@ -119,7 +122,8 @@ impl<'c> Observer<'c> {
     }
 }
 
-/// The time that all completed reads of a device took together, ms: field 4 of Documentation/admin-guide/iostats.rst.
+/// The sum of the times of all completed reads of a device, ms: field 4 of
+/// Documentation/admin-guide/iostats.rst.
 fn reading_ms(device: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/diskstats").ok()?;
     let line = text.lines().find(|line| line.split_whitespace().nth(2) == Some(device))?;
@@ -139,7 +143,7 @@ fn memory_field(name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Every file at or below `dir`; what cannot be listed is left out.
+/// Every file at or below `dir`; what cannot be listed is skipped.
 pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut dirs = vec![dir.to_path_buf()];
@@ -155,19 +159,20 @@ pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What the page cache holds of the files below `dir`; `None` when the kernel does not tell for one of them.
+/// What the page cache holds of the files below `dir`; `None` when the kernel cannot report it for one of
+/// them.
 fn cached_bytes(dir: &Path) -> Option<u64> {
     let disk = OsDisk::synchronous();
     let mut sum = 0;
     for path in files_below(dir) {
-        // Stores remove files at any time: one that is gone takes no memory.
+        // Stores remove files at any time: a removed file takes no memory.
         let Ok(file) = disk.open(&path, OpenHow::default()) else { continue };
         sum += disk.cached(&file, disk.len(&file).ok()?).ok()?.resident;
     }
     Some(sum)
 }
 
-/// Drops what the page cache holds of the files below `dir`, so that a store's next reads reach the device.
+/// Drops the cached pages of the files below `dir`, so that a store's next reads reach the device.
 ///
 /// # Errors
 /// When a file's data cannot be written back or dropped, with the file's name.
@@ -175,7 +180,7 @@ pub fn drop_page_cache(dir: &Path) -> Result<(), String> {
     let disk = OsDisk::synchronous();
     for path in files_below(dir) {
         let Ok(file) = disk.open(&path, OpenHow::default()) else { continue };
-        // Dirty pages stay: they are written first.
+        // Dirty pages cannot be dropped: write them first.
         disk.sync(&file, seawall_io::SyncHow::All)
             .and_then(|()| disk.drop_cache(&file, 0, 0))
             .map_err(|e| format!("cannot drop {} from the page cache: {e}", path.display()))?;

@@ -1,6 +1,7 @@
 //! The result of one cell: one workload on one store. docs/bench.md documents the JSON, field by field.
 //!
-//! 1. A field holds what was measured, or `null` where this machine cannot tell: never a zero that stands for "unknown".
+//! 1. A field holds a measured value, or `null` if this machine cannot measure it: zero never stands for
+//!    "unknown".
 //! 2. Per operation means per operation completed inside the measured window.
 
 use crate::run::recorder::Latencies;
@@ -8,17 +9,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The time of one entry of [`CellResult::timeline`].
+/// The duration of one entry of [`CellResult::timeline`].
 pub const TIMELINE_STEP: Duration = Duration::from_millis(100);
 
-/// What was asked for, what it ran on, and what came out.
+/// What was requested, the machine, and the figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellResult {
     /// Workload, such as `point-read` or `tpcc`.
     pub workload: String,
     /// Store.
     pub store: String,
-    /// The store's version, as its library says it.
+    /// The store's version, as reported by its library.
     pub version: String,
     /// Threads that worked.
     pub threads: usize,
@@ -30,7 +31,7 @@ pub struct CellResult {
     pub durability: String,
     /// Memory given to the store's cache, bytes.
     pub pool_bytes: u64,
-    /// Changes of up to so many threads were folded into one transaction; 1: each had its own.
+    /// The changes of up to this many threads were folded into one transaction; 1: each had its own.
     pub fold: usize,
     /// Added to each flush, ms.
     pub flush_delay_ms: f64,
@@ -39,15 +40,15 @@ pub struct CellResult {
     pub measured: Measured,
     /// Resident memory of the process at the end of the window, bytes.
     pub rss_bytes: Option<u64>,
-    /// The highest it was inside the window, bytes.
+    /// Its maximum in the window, bytes.
     pub rss_peak_bytes: Option<u64>,
     /// What the page cache held of the store's files at the end, bytes.
     pub page_cache_bytes: Option<u64>,
     /// Processors this process used, user and system, in cores.
     pub cpu_cores: f64,
-    /// Processors others used meanwhile, in cores.
+    /// Processors that other processes used meanwhile, in cores.
     pub foreign_cpu_cores: f64,
-    /// The memory cgroup's limit of the process and its page cache, bytes; `null`: it was not bounded by us.
+    /// The memory cgroup's limit of the process and its page cache, bytes; `null`: this program set no bound.
     pub memory_limit_bytes: Option<u64>,
     /// Settings that matter for the comparison, by the store's own names.
     pub settings: BTreeMap<String, String>,
@@ -55,9 +56,9 @@ pub struct CellResult {
     pub machine: Machine,
     /// `git describe` of the source, or `unknown`.
     pub commit: String,
-    /// What keys, values and order came from.
+    /// The seed of keys, values and order.
     pub seed: u64,
-    /// How the data came to be; `null` when it was there already, or when the load was what was measured.
+    /// How the data was loaded; `null` when it existed already, or when the load was measured.
     pub load: Option<Load>,
     /// Operations completed in each 100 ms.
     pub timeline: Vec<u64>,
@@ -75,9 +76,9 @@ pub struct Measured {
     pub duration_s: f64,
     /// Operations completed in it.
     pub ops: u64,
-    /// Threads that ended with an error; the others were ended too.
+    /// Threads that ended with an error; the others were stopped too.
     pub errors: u64,
-    /// Times another transaction was in the way and the operation was tried again.
+    /// How often an operation was tried again because of a conflict with another transaction.
     pub conflicts: u64,
     /// Rate.
     pub ops_per_s: f64,
@@ -93,7 +94,7 @@ pub struct Measured {
     pub max_us: f64,
     /// The longest time in which no operation of any thread completed, ms.
     pub longest_gap_ms: f64,
-    /// Bytes the device read, per operation. Others' I/O on the same device is in it.
+    /// Bytes the device read, per operation. I/O of other processes on the same device is included.
     pub device_read_bytes_per_op: Option<f64>,
     /// Bytes the device wrote, per operation.
     pub device_written_bytes_per_op: Option<f64>,
@@ -130,7 +131,7 @@ impl Measured {
     }
 }
 
-/// What it ran on.
+/// The machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Processor model.
@@ -147,14 +148,14 @@ pub struct Machine {
     pub device: String,
 }
 
-/// How the data came to be.
+/// How the data was loaded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Rows per second.
     pub rows_per_s: f64,
-    /// Seconds it took, without settling.
+    /// Duration in seconds, without settling.
     pub seconds: f64,
-    /// Seconds the store needed afterwards for work it had put off.
+    /// Seconds the store needed afterwards for postponed work.
     pub settle_seconds: f64,
 }
 
@@ -162,14 +163,14 @@ impl CellResult {
     /// As JSON, for people too.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Maps with text for keys and finite numbers: nothing of it can fail.
+        // Maps with text keys and finite numbers: this cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
     /// Reads what [`CellResult::to_json`] wrote.
     ///
     /// # Errors
-    /// Where it is not such a result.
+    /// When it is not such a result.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }

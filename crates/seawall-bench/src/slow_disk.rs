@@ -1,8 +1,10 @@
-//! A disk whose flushes take longer: each sync, and each write that is durable by itself, completes a given time after it really did.
+//! A disk with slow flushes: each sync, and each write that is durable by itself, completes a given time
+//! after it really did.
 //!
-//! 1. Nothing else waits: reads and ordinary writes complete as they do, also while a flush is being delayed.
-//! 2. Flushes at the same time are delayed side by side, as a device that takes several does; it is not a queue.
-//! 3. A delayed request's outcome and buffers are those of the disk below.
+//! 1. Other requests are not delayed: reads and ordinary writes complete as usual, also while a flush is
+//!    being delayed.
+//! 2. Concurrent flushes are delayed in parallel, as on a device that accepts several; there is no queue.
+//! 3. A delayed request has the outcome and buffers of the disk below.
 
 use parking_lot::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl};
@@ -15,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Between two looks while both kinds of requests are in flight.
+/// Pause between two polls while both kinds of requests are in flight.
 const LOOK: Duration = Duration::from_micros(50);
 
 /// The disk below, with slow flushes.
@@ -26,12 +28,12 @@ pub struct SlowDisk {
     delayed: Mutex<Vec<Delayed>>,
 }
 
-/// A durable request on its way.
+/// A durable request in flight.
 #[derive(Debug)]
 struct Delayed {
     below: Ticket,
     completer: Completer,
-    /// The outcome, and when it may be told.
+    /// The outcome, and when it may be delivered.
     done: Option<(Completion, Instant)>,
 }
 
@@ -56,7 +58,7 @@ impl SlowDisk {
         }
     }
 
-    /// Completes delayed requests whose time has come; how many, and whether any are left.
+    /// Completes delayed requests whose time has come; returns how many, and whether any are left.
     fn advance(&self) -> (usize, bool) {
         let mut delayed = self.delayed.lock();
         let before = delayed.len();
@@ -176,7 +178,7 @@ impl Disk for SlowDisk {
         loop {
             let (completed, left) = self.advance();
             if !left {
-                // Only the disk below can have anything in flight.
+                // Only the disk below can have requests in flight.
                 return completed + self.below.drive(block && completed == 0);
             }
             let completed = completed + self.below.drive(false);
@@ -194,7 +196,7 @@ impl Disk for SlowDisk {
                 return completion;
             }
             if !left {
-                // Not one of the delayed: those are taken from the list only when they are complete.
+                // Not a delayed request: those leave the list only when they are complete.
                 return self.below.wait(ticket);
             }
             self.below.drive(false);
@@ -253,7 +255,8 @@ mod tests {
                 write(WriteHow { dsync: true, ..WriteHow::default() }),
                 Request::sync(&file, SyncHow::All),
             ]);
-            // The ordinary write is told while the flushes are still out: they were not even looked at for their first time.
+            // The ordinary write completes while the flushes are still delayed: they have not been polled
+            // yet.
             assert_eq!(disk.wait(&tickets[0]).bufs[0].len(), 4096);
             while !(tickets[1].is_done() && tickets[2].is_done()) {
                 disk.drive(true);
@@ -262,7 +265,7 @@ mod tests {
             tickets[2].take().unwrap().result.unwrap();
             let tickets = disk.submit(vec![Request::read(&file, 0, AlignedBuf::zeroed(4096).into())]);
             disk.wait(&tickets[0]).result.unwrap();
-            // Two threads wait for two flushes; either may complete the other's.
+            // Two threads wait for two flushes; either may complete the flush of the other.
             std::thread::scope(|scope| {
                 for _ in 0..2 {
                     scope.spawn(|| {

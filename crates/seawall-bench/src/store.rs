@@ -1,8 +1,8 @@
-//! What a store must do to be measured.
+//! The interface of a store that is measured.
 //!
-//! A [`Store`] is opened with [`Settings`] and shared by the threads; each thread works through a [`Session`] of its own. The operations of
-//! key-value workloads are methods of the session, so that each store can do them the way its own documentation advises; TPC-C works
-//! through [`Tx`], a transaction over several tables.
+//! A [`Store`] is opened with [`Settings`] and shared by the threads; each thread uses its own [`Session`].
+//! The operations of key-value workloads are methods of the session, so that each store can do them the way
+//! its own documentation advises; TPC-C uses [`Tx`], a transaction over several tables.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,10 @@ pub use seawall::Durability;
 /// How a store is opened.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Its directory; made when it is not there.
+    /// Its directory; created if it does not exist.
     pub dir: PathBuf,
-    /// Memory for its cache, bytes. A store that lives in the page cache is bounded by a memory cgroup instead, by whoever starts the process.
+    /// Memory for its cache, bytes. For a store that lives in the page cache, the parent process sets a
+    /// memory cgroup instead.
     pub pool_bytes: u64,
     /// What a change outside an explicit load waits for.
     pub durability: Durability,
@@ -25,32 +26,34 @@ pub struct Settings {
     pub threads: usize,
     /// Options of the store by its own names, set last.
     pub options: Vec<(String, String)>,
-    /// Added to each flush, where the store's I/O is ours; other stores get it from a library loaded before theirs.
+    /// Added to each flush of a store whose I/O goes through this crate; other stores get the delay from a
+    /// preloaded library.
     pub flush_delay: Duration,
-    /// About the size of the data to come, bytes: for stores that want to be told their greatest size (LMDB's map).
+    /// Approximate size of the data to come, bytes: for stores that need to know their maximum size (LMDB's
+    /// map).
     pub data_bytes: u64,
 }
 
-/// Why a store did not do what it was asked.
+/// Why an operation of a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Another transaction was in the way (deadlock, conflict, time-out): roll back and try again.
+    /// A conflict with another transaction (deadlock, conflict, time-out): roll back and try again.
     #[error("another transaction was in the way: {0}")]
     Conflict(String),
-    /// The store does not offer it.
+    /// The store does not offer the operation.
     #[error("{store} does not offer {what}")]
     Unsupported {
         /// The store.
         store: &'static str,
-        /// What was asked for.
+        /// The operation.
         what: &'static str,
     },
-    /// Anything else: the run ends.
+    /// Any other error: the run ends.
     #[error("{store}: {what}")]
     Failed {
         /// The store.
         store: &'static str,
-        /// What it said.
+        /// Its message.
         what: String,
     },
 }
@@ -65,16 +68,16 @@ impl Error {
     }
 }
 
-/// What a store says of itself.
+/// A store's description of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About {
-    /// Its version, as the library itself says it.
+    /// Its version, as reported by the library.
     pub version: String,
     /// The settings that matter for the comparison, by the store's own names.
     pub settings: Vec<(String, String)>,
 }
 
-/// A key and its value, as they are read.
+/// Called with a key and its value.
 pub type Visit<'f> = dyn FnMut(&[u8], &[u8]) + 'f;
 
 /// An open store.
@@ -82,25 +85,27 @@ pub trait Store: Send + Sync {
     /// Version and settings.
     fn about(&self) -> About;
 
-    /// Work for one thread.
+    /// A session for one thread.
     ///
     /// # Errors
     /// Those of the store.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
-    /// What it has counted since it was opened, by name: numbers that only grow, to be read at both ends of a window.
+    /// The store's counters since it was opened, by name: numbers that only grow, to be read at both ends of
+    /// a window.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 
-    /// Waits until background work that a load left behind is done (compaction, checkpoint), so that the next workload is not charged for it.
+    /// Waits until background work left by a load is done (compaction, checkpoint), so that the next workload
+    /// is not charged for it.
     ///
     /// # Errors
     /// Those of the store.
     fn settle(&self) -> Result<()>;
 
-    /// Copies it into `to`, a new directory, while it is worked on, with the store's defaults; `go_on` is told how many bytes were read since it was
-    /// last called, and false ends the copy.
+    /// Copies the store into `to`, a new directory, while sessions use it, with the store's defaults. It calls
+    /// `go_on` with the bytes read since the previous call; the copy ends when that returns false.
     ///
     /// # Errors
     /// Those of the store; [`Error::Unsupported`].
@@ -108,53 +113,57 @@ pub trait Store: Send + Sync {
         Err(Error::Unsupported { store: "this store", what: "backups" })
     }
 
-    /// Closes it. What was acknowledged is durable afterwards.
+    /// Closes it. Acknowledged changes are durable afterwards.
     ///
     /// # Errors
     /// Those of the store.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// What one thread does in a store. Each method is a transaction of its own at the durability of the settings, but for
+/// The operations of one thread. Each method is its own transaction at the durability of the settings, except
 /// [`Session::load`] and reads.
 pub trait Session {
-    /// Lends the value of `key` to `visit`; false when the key is not there.
+    /// Calls `visit` with the value of `key`; false when the key does not exist.
     ///
     /// # Errors
     /// Those of the store.
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Gives `key` a value, durably.
+    /// Sets the value of `key`, durably.
     ///
     /// # Errors
     /// [`Error::Conflict`]; those of the store.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Reads `key` under a lock, lets `change` make a new value of the old one (empty when there is none), and writes that.
+    /// Reads `key` under a lock, calls `change` to compute the new value from the old one (empty if there is
+    /// none), and writes it.
     ///
     /// # Errors
     /// [`Error::Conflict`]; those of the store.
     fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()>;
 
-    /// Writes `rows` as one batch; `durable`: at the durability of the settings, else as cheaply as the store can and still find the rows after a clean close.
+    /// Writes `rows` as one batch; `durable`: at the durability of the settings, else as cheaply as the store
+    /// can while a clean close keeps the rows.
     ///
     /// # Errors
     /// Those of the store.
     fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()>;
 
-    /// Visits up to `rows` entries from `from` on in key order; returns how many there were.
+    /// Visits up to `rows` entries from `from` on in key order; returns how many it visited.
     ///
     /// # Errors
     /// Those of the store.
     fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64>;
 
-    /// Visits the entries from `from` (included) up to `to` (excluded; `None`: to the last one) in key order; returns how many there were.
+    /// Visits the entries from `from` (included) up to `to` (excluded; `None`: to the last one) in key order;
+    /// returns how many it visited.
     ///
     /// # Errors
     /// Those of the store.
     fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64>;
 
-    /// Visits the entries of `keys` that are there, in any order, as one request where the store offers it; returns how many there were.
+    /// Visits the entries of `keys` that exist, in any order, as one request where the store offers it;
+    /// returns how many it visited.
     ///
     /// # Errors
     /// Those of the store.
@@ -173,7 +182,7 @@ pub trait Session {
     fn begin(&mut self) -> Result<Box<dyn Tx + '_>>;
 }
 
-/// A transaction. Dropped, it is rolled back. A table is its place in [`Settings::tables`].
+/// A transaction. It is rolled back when dropped. A table is an index into [`Settings::tables`].
 pub trait Tx {
     /// The value of `key` in the transaction's snapshot, its own changes included.
     ///
@@ -187,7 +196,7 @@ pub trait Tx {
     /// [`Error::Conflict`]; those of the store.
     fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>>;
 
-    /// Gives `key` a value.
+    /// Sets the value of `key`.
     ///
     /// # Errors
     /// [`Error::Conflict`]; those of the store.
@@ -199,7 +208,8 @@ pub trait Tx {
     /// [`Error::Conflict`]; those of the store.
     fn delete(&mut self, table: usize, key: &[u8]) -> Result<()>;
 
-    /// Visits entries from `from` (included) up to `to` (excluded) in key order, or from the last one back; ends when `visit` answers false. Its own changes are seen.
+    /// Visits entries from `from` (included) up to `to` (excluded) in key order, or in reverse order; ends
+    /// when `visit` returns false. Sees the transaction's own changes.
     ///
     /// # Errors
     /// Those of the store.

@@ -1,10 +1,12 @@
-//! The key-value workloads, and the keys and values they work with.
+//! The key-value workloads, and their keys and values.
 //!
-//! 1. A key is 16 decimal digits of its number, so that every store that compares bytes keeps them in the order of the numbers.
-//! 2. A value is half random bytes and half zeroes, within every 64 bytes: a store that compresses neither gains nothing nor wins by it
-//!    what real data would not give.
+//! 1. A key is its number in 16 decimal digits, so that every store that compares bytes orders keys by
+//!    number.
+//! 2. A value is half random bytes and half zeroes, within every 64 bytes: a store that compresses gains no
+//!    more than with real data.
 //! 3. A random order is a permutation that is computed, not stored: a thousand million keys need no memory.
-//! 4. The same seed gives the same keys, values and order to each thread; the order between threads is the machine's.
+//! 4. The same seed gives the same keys, values and order to each thread; the interleaving of the threads is
+//!    not determined.
 
 use rand::distr::{Distribution as _, Uniform};
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
@@ -20,7 +22,7 @@ pub const ZIPF_EXPONENT: f64 = 0.99;
 /// Rows of a short range.
 pub const SHORT_RANGE: u64 = 10;
 
-/// What each thread does, again and again.
+/// The operation that each thread repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
     /// Loads keys in order, in batches; each thread has a range of its own.
@@ -29,9 +31,9 @@ pub enum Workload {
     LoadRandom,
     /// Reads a key, uniformly at random.
     PointRead,
-    /// The same from the device: data of at least eight times the pool, caches cold to begin with.
+    /// The same from the device: data of at least eight times the pool, with cold caches.
     PointReadCold,
-    /// Gives an existing key, uniformly at random, a new value in a transaction of its own.
+    /// Sets a new value for an existing key, uniformly at random, in a transaction of its own.
     Update,
     /// Reads a key under a lock and writes it back changed.
     ReadModifyWrite,
@@ -39,9 +41,9 @@ pub enum Workload {
     Commit,
     /// The same while backups are taken, one after the other.
     CommitBesideBackup,
-    /// Reads and updates, half and half, of keys by Zipf's law.
+    /// Reads and updates, half each, of keys by Zipf's law.
     Mixed,
-    /// Reads [`SHORT_RANGE`] rows from a key on, uniformly at random.
+    /// Reads [`SHORT_RANGE`] rows from a uniformly random key on.
     ShortRange,
 }
 
@@ -77,13 +79,13 @@ impl Workload {
         }
     }
 
-    /// Whether loading is what it measures.
+    /// Whether it measures loading.
     #[must_use]
     pub fn loads(self) -> bool {
         matches!(self, Self::LoadSequential | Self::LoadRandom)
     }
 
-    /// Bytes of a value when nothing is said: small for what is about the transaction, not the data.
+    /// Default bytes of a value: small for workloads about the transaction, not the data.
     #[must_use]
     pub fn default_value_size(self) -> u64 {
         if matches!(self, Self::Commit | Self::CommitBesideBackup) { 100 } else { 400 }
@@ -118,8 +120,8 @@ pub fn key(mut n: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// A random order of the numbers below `len`: a Feistel network over the smallest even number of bits that holds them, applied again
-/// while the answer lies beyond (cycle walking; Black and Rogaway 2002).
+/// A random order of the numbers below `len`: a Feistel network over the smallest even number of bits that
+/// holds them, repeated while the result lies outside (cycle walking; Black and Rogaway 2002).
 #[derive(Debug, Clone, Copy)]
 pub struct Permutation {
     len: u64,
@@ -137,7 +139,7 @@ impl Permutation {
         Self { len, half_bits: bits.div_ceil(2), keys: [0; 4].map(|_: u64| rng.next_u64()) }
     }
 
-    /// Where number `n` stands; `n` below `len`.
+    /// The position of number `n`; `n` below `len`.
     #[must_use]
     pub fn at(&self, n: u64) -> u64 {
         let mut n = n;
@@ -153,7 +155,7 @@ impl Permutation {
         let mask = (1 << self.half_bits) - 1;
         let (mut left, mut right) = (n >> self.half_bits, n & mask);
         for key in self.keys {
-            // A multiply and the high bits of it: all that a shuffle needs.
+            // A multiplication and its high bits: enough for a shuffle.
             let mixed = (right ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             (left, right) = (right, left ^ ((mixed >> 32) & mask));
         }
@@ -161,7 +163,7 @@ impl Permutation {
     }
 }
 
-/// Makes values.
+/// Generates values.
 #[derive(Debug)]
 pub struct Values {
     noise: Vec<u8>,
@@ -188,12 +190,12 @@ impl Values {
         self.size
     }
 
-    /// Puts another value into `value`.
+    /// Writes a new value into `value`.
     pub fn fill(&self, value: &mut Vec<u8>, rng: &mut Pcg64Mcg) {
         let at = rng.random_range(0..=self.noise.len() - self.size);
         value.clear();
         value.extend_from_slice(&self.noise[at..at + self.size]);
-        // No two alike, however few places there are to take them from.
+        // No two values are equal, even with few different positions in the random bytes.
         let stamp = rng.next_u64().to_le_bytes();
         let len = stamp.len().min(value.len());
         value[..len].copy_from_slice(&stamp[..len]);
@@ -203,9 +205,9 @@ impl Values {
 /// Draws keys.
 #[derive(Debug)]
 pub enum Keys {
-    /// Each as likely as another.
+    /// Uniform.
     Uniform(Uniform<u64>),
-    /// By Zipf's law, the frequent ones scattered over the key space.
+    /// By Zipf's law, with the frequent keys scattered over the key space.
     Zipf(Zipf<f64>, Permutation),
 }
 

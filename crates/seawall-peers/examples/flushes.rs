@@ -1,8 +1,10 @@
-//! Puts so many rows one after the other, each a commit, and does nothing else in between: for counting system calls from outside.
+//! Puts rows one after the other, each in its own commit, and does nothing else in between: for counting
+//! system calls from outside.
 //!
 //!     strace -f -c -e trace=fsync,fdatasync,sync_file_range,msync target/debug/examples/flushes lmdb flushed 200 DIR
 //!
-//! A line on standard error before the first put and one after the last tell opening and closing apart in a full trace.
+//! A line on standard error before the first put and one after the last separate opening and closing in a
+//! full trace.
 
 use seawall_bench::Settings;
 use seawall_bench::store::Durability;

@@ -1,10 +1,11 @@
-//! fjall with optimistic transactions, set up after its documentation on docs.rs (`OptimisticTxDatabase`, `PersistMode`,
-//! `DatabaseBuilder`).
+//! fjall with optimistic transactions, configured after its documentation on docs.rs (`OptimisticTxDatabase`,
+//! `PersistMode`, `DatabaseBuilder`).
 //!
-//! - The pool is everything: two memtables of an eighth of it (at most 64 MiB each) per keyspace, the block cache the rest.
+//! - The pool is the whole memory: two memtables of an eighth of it (at most 64 MiB each) per keyspace, and
+//!   the block cache with the rest.
 //! - flushed: `PersistMode::SyncData` at each commit (fdatasync, which its documentation names for ACID transactions). written:
 //!   `PersistMode::Buffer`. deferred: `manual_journal_persist`, and a thread that persists each second.
-//! - A transaction that read what another changed meanwhile fails at its commit: a conflict.
+//! - A transaction whose reads another transaction changed meanwhile fails at its commit: a conflict.
 
 use crate::support::{Flusher, Options, make_dir, setting};
 use fjall::{KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Readable};
@@ -37,7 +38,8 @@ impl Fjall {
         let default_bytes = (settings.pool_bytes / 8).clamp(1 << 20, 64 << 20);
         let memtable_bytes: u64 = options.take("max_memtable_size")?.unwrap_or(default_bytes);
         let keyspaces = settings.tables.len() as u64;
-        // Small tables fill no memtable: beyond four keyspaces a quarter of the pool is left to all memtables together.
+        // Small tables fill no memtable: with more than four keyspaces, all memtables together get a quarter
+        // of the pool.
         let memtables_bytes = (2 * memtable_bytes * keyspaces).min(settings.pool_bytes / 4);
         let default_bytes = settings.pool_bytes.saturating_sub(memtables_bytes);
         let cache_bytes = options.take("cache_size")?.unwrap_or(default_bytes);
@@ -100,7 +102,8 @@ impl Store for Fjall {
         Ok(Box::new(Work { store: self, value: Vec::new() }))
     }
 
-    /// Writes out the memtables and waits until no compaction has been running for a while: one that is due starts at once.
+    /// Flushes the memtables and waits until no compaction has run for a while: a due compaction starts at
+    /// once.
     fn settle(&self) -> Result<()> {
         for table in &self.tables {
             table.inner().rotate_memtable_and_wait().map_err(error_of)?;
@@ -120,7 +123,7 @@ impl Store for Fjall {
     }
 }
 
-/// One thread's.
+/// The session of one thread.
 struct Work<'s> {
     store: &'s Fjall,
     value: Vec<u8>,
@@ -202,7 +205,7 @@ impl Session for Work<'_> {
     }
 }
 
-/// A transaction; dropped, fjall forgets it.
+/// A transaction; when dropped, fjall discards it.
 struct Open<'s> {
     tables: &'s [OptimisticTxKeyspace],
     tx: fjall::OptimisticWriteTx,
@@ -213,7 +216,8 @@ impl Tx for Open<'_> {
         Ok(self.tx.get(&self.tables[table], key).map_err(error_of)?.map(|value| value.to_vec()))
     }
 
-    /// Not locked but noted: if it is changed by another meanwhile, the commit is a conflict.
+    /// Takes no lock, but records the read: if another transaction changes the row meanwhile, the commit is a
+    /// conflict.
     fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get(table, key)
     }

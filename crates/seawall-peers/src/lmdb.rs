@@ -1,14 +1,15 @@
-//! LMDB, set up after the documentation in lmdb.h.
+//! LMDB, configured after the documentation in lmdb.h.
 //!
-//! - It has no cache of its own: data lives in the page cache, which a memory cgroup bounds to the pool, or nothing does. With data beyond
-//!   the pool `MDB_NORDAHEAD` is set, as lmdb.h advises for random reads.
+//! - It has no cache of its own: data lives in the page cache, which only a memory cgroup can bound to the
+//!   pool. With data larger than the pool `MDB_NORDAHEAD` is set, as lmdb.h advises for random reads.
 //! - flushed: no flag, two flushes a commit. written: `MDB_NOSYNC`, pages are written at each commit and not flushed. deferred:
 //!   `MDB_WRITEMAP | MDB_MAPASYNC`, pages are changed in the map, and a thread flushes each second.
 //! - One writer at a time: write transactions wait for each other when they begin, and never conflict.
 //! - One read transaction and one cursor per session, reset and renewed; `MDB_NOTLS`, because a session is not a thread.
-//! - A load that need not be durable sets `MDB_NOSYNC` while it commits. The flag is the environment's, so that nobody else may commit
-//!   meanwhile: such a load holds `commits` exclusively, every other writer shares it.
-//! - A single table is the environment's own; several are named.
+//! - A load that need not be durable sets `MDB_NOSYNC` while it commits. The flag applies to the whole
+//!   environment, so no other session may commit meanwhile: such a load holds `commits` exclusively, every
+//!   other writer holds it shared.
+//! - A single table is the environment's own; several tables are named.
 
 mod env;
 mod sys;
@@ -29,7 +30,7 @@ pub(crate) struct Lmdb {
     flusher: Option<Flusher>,
     about: About,
     commits: RwLock<()>,
-    /// Commits are flushed, but for loads.
+    /// Commits are flushed, except those of loads.
     synced: bool,
     env: Arc<Env>,
 }
@@ -39,10 +40,11 @@ impl Lmdb {
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
         make_dir(NAME, settings)?;
         let mut options = Options::new(NAME, settings);
-        // Sparse: what is not used costs addresses only. Copies of pages and free pages want room beyond the data.
+        // Sparse: unused space costs only addresses. Copies of pages and free pages need room beyond the
+        // data.
         let default_bytes = settings.data_bytes.saturating_mul(4).max(1 << 30);
         let map_bytes: u64 = options.take("mapsize")?.unwrap_or(default_bytes);
-        // Sessions that load or check are beside the threads'.
+        // Sessions that load or check exist beside those of the threads.
         let readers = options.take("maxreaders")?.unwrap_or_else(|| settings.threads.saturating_add(16).max(126));
         let synced = settings.durability == Durability::Flushed;
         let no_readahead = options.take("MDB_NORDAHEAD")?.unwrap_or(settings.data_bytes > settings.pool_bytes);
@@ -62,7 +64,7 @@ impl Lmdb {
             return Err(Error::failed(NAME, format!("the path {} is not UTF-8", settings.dir.display())));
         };
         let number = |value: u64| u32::try_from(value).map_err(|error| Error::failed(NAME, error));
-        // LMDB wants a multiple of the page size.
+        // LMDB needs a multiple of the page size.
         let map_size = usize::try_from(map_bytes.next_multiple_of(4096)).map_err(|error| Error::failed(NAME, error))?;
         let env = Env::open(dir, flags, map_size, number(readers as u64)?, number(settings.tables.len() as u64)?)?;
         let txn = env.begin(true)?;
@@ -102,7 +104,7 @@ impl Store for Lmdb {
         Ok(Box::new(Work { store: self, reader: Reader::new(&self.env)?, value: Vec::new() }))
     }
 
-    /// There is no background work, only what is not flushed yet.
+    /// There is no background work, only unflushed commits.
     fn settle(&self) -> Result<()> {
         self.env.sync()
     }
@@ -120,7 +122,8 @@ impl Lmdb {
     }
 }
 
-/// Rows behind all others are appended, which fills pages instead of halving them; the first that is not ends that.
+/// Rows behind all others are appended, which fills pages instead of halving them; the first row that is not
+/// ends that.
 fn fill(txn: &mut Txn<'_>, table: c_uint, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
     let mut ascending = true;
     for (key, value) in rows {
@@ -132,7 +135,7 @@ fn fill(txn: &mut Txn<'_>, table: c_uint, rows: &[(Vec<u8>, Vec<u8>)]) -> Result
     Ok(())
 }
 
-/// One thread's.
+/// The session of one thread.
 struct Work<'s> {
     store: &'s Lmdb,
     reader: Reader<'s>,
@@ -220,11 +223,11 @@ impl Session for Work<'_> {
     }
 }
 
-/// The write transaction; dropped, it is rolled back.
+/// The write transaction; it is rolled back when dropped.
 struct Open<'s> {
     tables: &'s [c_uint],
     txn: Txn<'s>,
-    /// Given up after the transaction is over.
+    /// Released after the transaction is over.
     _shared: RwLockReadGuard<'s, ()>,
 }
 
@@ -239,7 +242,7 @@ impl Tx for Open<'_> {
         Ok(self.txn.get(self.tables[table], key)?.map(<[u8]>::to_vec))
     }
 
-    /// The only writer: what it reads is the latest and stays so.
+    /// The only writer: what it reads is the latest version and stays the latest.
     fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get(table, key)
     }

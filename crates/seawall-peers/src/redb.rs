@@ -1,8 +1,9 @@
-//! redb, set up after its documentation on docs.rs (`Builder`, `Durability`).
+//! redb, configured after its documentation on docs.rs (`Builder`, `Durability`).
 //!
 //! - The pool is `cache_size`.
-//! - flushed: `Durability::Immediate`. deferred: `Durability::None`, and a thread that commits at `Immediate` each second, which makes
-//!   durable what was committed before. written: redb keeps what is not flushed in its own memory, so there is no such level: refused.
+//! - flushed: `Durability::Immediate`. deferred: `Durability::None`, and a thread that commits at `Immediate`
+//!   each second, which makes all earlier commits durable. written: redb keeps unflushed data in its own
+//!   memory, so it has no such level: refused.
 //! - One writer at a time: transactions wait for each other when they begin, and never conflict.
 
 use crate::support::{Flusher, Options, make_dir, setting};
@@ -95,7 +96,7 @@ impl Store for Redb {
         Ok(Box::new(Work { store: self, value: Vec::new() }))
     }
 
-    /// There is no background work, only what is not flushed yet.
+    /// There is no background work, only unflushed commits.
     fn settle(&self) -> Result<()> {
         flush(&self.db)
     }
@@ -106,7 +107,7 @@ impl Store for Redb {
     }
 }
 
-/// One thread's.
+/// The session of one thread.
 struct Work<'s> {
     store: &'s Redb,
     value: Vec<u8>,
@@ -198,7 +199,7 @@ impl Session for Work<'_> {
     }
 }
 
-/// The write transaction; dropped, redb aborts it.
+/// The write transaction; when dropped, redb aborts it.
 struct Open<'s> {
     store: &'s Redb,
     tx: WriteTransaction,
@@ -217,7 +218,7 @@ impl Tx for Open<'_> {
         Ok(value.map(|value| value.value().to_vec()))
     }
 
-    /// The only writer: what it reads is the latest and stays so.
+    /// The only writer: what it reads is the latest version and stays the latest.
     fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get(table, key)
     }

@@ -1,7 +1,9 @@
-//! RocksDB, set up after the wiki's "Setup Options and Basic Tuning" and the comments of rocksdb/options.h.
+//! RocksDB, configured after the wiki's "Setup Options and Basic Tuning" and the comments of
+//! rocksdb/options.h.
 //!
-//! - The pool is everything: two write buffers of an eighth of it (at most 64 MiB each; `db_write_buffer_size` bounds all families
-//!   together), the block cache the rest, with index and filter blocks inside it.
+//! - The pool is the whole memory: two write buffers of an eighth of it (at most 64 MiB each;
+//!   `db_write_buffer_size` bounds all families together), and the block cache with the rest, index and
+//!   filter blocks included.
 //! - flushed: `sync=true`. written: the log is written to the kernel with each commit, not flushed. deferred: `manual_wal_flush`, and a
 //!   thread that flushes each second.
 //! - Tables are column families, the first is `default`. Transactions need `TransactionDB`, which locks plain puts too: it is opened for
@@ -31,11 +33,11 @@ pub(crate) struct RocksDb {
     ahead: ReadAhead,
     writing: Writing,
     loading: Writing,
-    /// After what uses it, so that it is dropped last.
+    /// Declared after its users, so that it is dropped last.
     db: Arc<Database>,
 }
 
-/// The settings of the database and of its tables' format, the given options set last.
+/// The settings of the database and of its table format. The given options come last and override.
 fn configure(settings: &Settings, direct: bool, given: &[&(String, String)]) -> [Vec<(String, String)>; 2] {
     let write_buffer_bytes = (settings.pool_bytes / 8).clamp(64 << 10, 64 << 20);
     let write_buffers_bytes = 2 * write_buffer_bytes;
@@ -78,8 +80,8 @@ fn text_of(list: &[(String, String)]) -> String {
     list.iter().map(|(name, value)| format!("{name}={value};")).collect()
 }
 
-/// What RocksDB wrote down of itself when it opened: `name=value` lines, which hold its version, unlike its C interface, and what became
-/// of the options it was given, some of which it overrules.
+/// The options file that RocksDB wrote when it opened: `name=value` lines with its version, which its C
+/// interface does not report, and the options in effect: RocksDB overrules some of the given ones.
 fn options_file_in(dir: &Path) -> Result<String> {
     let failed = |error| Error::failed(NAME, format!("cannot read the options files in {}: {error}", dir.display()));
     let mut newest = None;
@@ -94,14 +96,15 @@ fn options_file_in(dir: &Path) -> Result<String> {
     std::fs::read_to_string(dir.join(name)).map_err(failed)
 }
 
-/// The first value of `name` in such a file: of the database, or of its default family.
+/// The first value of `name` in such a file: that of the database, or of its default family.
 fn option_in<'f>(file: &'f str, name: &str) -> Option<&'f str> {
     file.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='))
 }
 
 impl RocksDb {
-    /// Opens it. Options: `transactions` and `direct` (true or false), `readahead_size` (bytes, for scans), `async_io` (true or false), any of RocksDB's by their own
-    /// names, and with `table.` before the name those of the block-based table format.
+    /// Opens it. Options: `transactions` and `direct` (true or false), `readahead_size` (bytes, for scans),
+    /// `async_io` (true or false), any of RocksDB's options by their own names, and with the prefix `table.`
+    /// those of the block-based table format.
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
         make_dir(NAME, settings)?;
         let mut options = Options::new(NAME, settings);
@@ -153,8 +156,9 @@ impl Store for RocksDb {
         Ok(Box::new(Work { store: self, latest, scanning, locking, value: Vec::new() }))
     }
 
-    /// Flushes the write buffers and waits for compaction. "Pending" is known of the default family only; of the others, compaction is over
-    /// when none has been running for a while, because one that is due starts at once when the threads are idle.
+    /// Flushes the write buffers and waits for compaction. The "pending" property covers the default family
+    /// only. For the others, compaction is over when none has run for a while, because a due compaction
+    /// starts at once when the threads are idle.
     fn settle(&self) -> Result<()> {
         self.db.flush()?;
         let mut idle = 0;
@@ -174,17 +178,17 @@ impl Store for RocksDb {
     fn close(mut self: Box<Self>) -> Result<()> {
         self.flusher.take().map_or(Ok(()), |flusher| flusher.end(NAME))?;
         self.db.flush_log()?;
-        // Loads are not in the log.
+        // Loads bypass the log.
         self.db.flush()
     }
 }
 
-/// One thread's.
+/// The session of one thread.
 struct Work<'s> {
     store: &'s RocksDb,
     latest: Reading,
     scanning: Reading,
-    /// When the database was opened for transactions.
+    /// Set when the database was opened for transactions.
     locking: Option<Locking<'s>>,
     value: Vec<u8>,
 }
@@ -237,7 +241,7 @@ impl Session for Work<'_> {
     }
 
     fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
-        // With its end, RocksDB does not read ahead beyond it.
+        // Given the end, RocksDB does not read ahead beyond it.
         let bounded = to.map(|to| Reading::ahead_to(self.store.ahead, to)).transpose()?;
         let mut cursor = self.store.db.cursor(bounded.as_ref().unwrap_or(&self.scanning), 0);
         cursor.seek(from);
@@ -288,7 +292,7 @@ impl Session for Work<'_> {
 
 /// A transaction over all tables.
 struct Open<'s, 'd> {
-    /// Reads from `view` once there is one. Before it, so that it goes first.
+    /// Reads from `view` once there is one. Declared before it, so that it is dropped first.
     reading: Reading,
     view: Option<View<'s>>,
     latest: &'s Reading,
@@ -298,7 +302,7 @@ struct Open<'s, 'd> {
 }
 
 impl Open<'_, '_> {
-    /// The snapshot is taken at the first plain read: transactions that only read for update do without.
+    /// Takes the snapshot at the first plain read: transactions that only read for update need none.
     fn see(&mut self) {
         if self.view.is_none() {
             self.view = self.db.view();
@@ -334,7 +338,7 @@ impl Tx for Open<'_, '_> {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         self.see();
-        // Before the cursor, so that it goes after it.
+        // Declared before the cursor, so that it is dropped after it.
         let reading = Reading::between(from, to, self.view.as_ref());
         let mut cursor = self.tx.cursor(&reading, table);
         if backward {
@@ -343,7 +347,7 @@ impl Tx for Open<'_, '_> {
             cursor.seek(from);
         }
         while let Some((key, value)) = cursor.entry()? {
-            // RocksDB does not always apply bounds to a transaction's own changes.
+            // RocksDB does not always apply the bounds to a transaction's own changes.
             if key < from || key >= to || !visit(key, value) {
                 break;
             }
@@ -362,7 +366,7 @@ impl Tx for Open<'_, '_> {
 impl Drop for Open<'_, '_> {
     fn drop(&mut self) {
         if !self.over {
-            // Nobody is left to tell of an error; the transaction's memory is cleaned when it begins again.
+            // A drop cannot report an error; the transaction's memory is cleaned when it begins again.
             drop(self.tx.rollback());
         }
     }

@@ -1,6 +1,8 @@
-//! SQLite in WAL mode, set up after its pages "Write-Ahead Logging", "PRAGMA Statements" and "The WITHOUT ROWID Optimization".
+//! SQLite in WAL mode, configured after its pages "Write-Ahead Logging", "PRAGMA Statements" and "The WITHOUT
+//! ROWID Optimization".
 //!
-//! - One connection per session; the pool is divided among them (`cache_size`), because connections do not share a cache.
+//! - One connection per session; the pool is divided among them (`cache_size`), because connections share no
+//!   cache.
 //! - flushed: `synchronous=FULL`, the log is flushed at each commit. written: `NORMAL`, it is written, and flushed at checkpoints.
 //!   deferred: `OFF`: nothing is flushed; the loss is bounded by the kernel's write-back, not by a second.
 //! - One writer at a time, which is SQLite's rule. In one process they queue at a mutex (`writer_mutex=false` leaves it to SQLite's busy
@@ -15,7 +17,7 @@ use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::path::PathBuf;
 
 const NAME: &str = "sqlite";
-/// Pragmas that may be given as options. SQLite ignores those it does not know, so that only known ones are passed on.
+/// Pragmas accepted as options. SQLite ignores unknown ones, so only these are passed on.
 const PRAGMAS: [&str; 8] = [
     "busy_timeout",
     "cache_size",
@@ -62,10 +64,10 @@ pub(crate) struct Sqlite {
     pragmas: Vec<(String, String)>,
     synchronous: String,
     tables: Vec<Statements>,
-    /// Held by who writes, unless that is left to SQLite.
+    /// Held by the writing session, unless SQLite's own lock is used.
     writer: Option<Mutex<()>>,
     about: About,
-    /// Keeps the database open between sessions, and does the checkpoints.
+    /// Keeps the database open between sessions, and runs the checkpoints.
     control: Mutex<Connection>,
 }
 
@@ -81,7 +83,7 @@ impl Sqlite {
         // Negative: KiB, not pages.
         let cache_kib = settings.pool_bytes / 1024 / settings.threads.max(1) as u64;
         let mut pragmas = vec![
-            // Before the journal mode: the page size is fixed when the file is made.
+            // Before the journal mode: the page size is fixed when the file is created.
             setting("page_size", 4096),
             setting("journal_mode", "WAL"),
             setting("synchronous", synchronous),
@@ -112,7 +114,7 @@ impl Sqlite {
         }
         let mut shown = pragmas.clone();
         for (name, value) in &mut shown {
-            // What SQLite made of it, which is not always what it was asked for.
+            // The value in effect, which can differ from the requested one.
             let query = format!("PRAGMA {name}");
             let actual = control.query_row(&query, [], |row| row.get::<_, rusqlite::types::Value>(0));
             match actual.map_err(error_of)? {
@@ -135,7 +137,7 @@ impl Sqlite {
         })
     }
 
-    /// Everything in the log goes to the database file, flushed.
+    /// Moves the whole log into the database file, flushed.
     fn checkpoint(&self) -> Result<()> {
         let control = self.control.lock();
         let set = |level: &str| control.pragma_update(None, "synchronous", level).map_err(error_of);
@@ -154,7 +156,7 @@ fn connect(file: &std::path::Path, pragmas: &[(String, String)]) -> Result<Conne
     let connection = Connection::open(file).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(128);
     for (name, value) in pragmas {
-        // Some answer with a row and some do not.
+        // Some return a row and some do not.
         connection.pragma_update_and_check(None, name, value, |_| Ok(())).optional().map_err(failed)?;
     }
     Ok(connection)
@@ -184,7 +186,7 @@ impl Store for Sqlite {
 struct Work<'s> {
     store: &'s Sqlite,
     connection: Connection,
-    /// The connection's `synchronous` is that of the settings, not that of a load.
+    /// Whether the connection's `synchronous` is that of the settings, not that of a load.
     synced: bool,
     value: Vec<u8>,
 }
@@ -323,7 +325,7 @@ impl Session for Work<'_> {
 struct Writing<'s> {
     work: &'s Work<'s>,
     over: bool,
-    /// Given up after the rollback in drop.
+    /// Released after the rollback in drop.
     _turn: Option<MutexGuard<'s, ()>>,
 }
 
@@ -343,7 +345,7 @@ impl Tx for Writing<'_> {
         Ok(found)
     }
 
-    /// The only writer: what it reads is the latest and stays so.
+    /// The only writer: what it reads is the latest version and stays the latest.
     fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get(table, key)
     }
@@ -386,7 +388,7 @@ impl Tx for Writing<'_> {
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
         if !self.over {
-            // Nobody is left to tell of an error; SQLite has rolled back by itself after most of them.
+            // A drop cannot report an error; SQLite rolls back by itself after most of them.
             drop(self.work.run("ROLLBACK"));
         }
     }

@@ -1,7 +1,8 @@
-//! What the stores share: options by name, and a thread that flushes once a second.
+//! Shared by the stores: options by name, and a thread that flushes once a second.
 //!
-//! An option that no store code asked for is an error that lists those there are. A [`Flusher`] has ended when its drop returns, so that
-//! nothing is flushed through a handle that is being closed; the first error it met is kept and returned by [`Flusher::end`].
+//! An option that a store does not know is an error that lists the known ones. The drop of a [`Flusher`]
+//! waits for its thread, so that no flush uses a handle that is being closed; the thread's first error is
+//! kept and returned by [`Flusher::end`].
 
 use parking_lot::{Condvar, Mutex};
 use seawall_bench::{Error, Result, Settings};
@@ -11,16 +12,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a commit that nobody waits for stays unflushed.
+/// How long a commit at the level `deferred` stays unflushed.
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Makes the store's directory.
+/// Creates the store's directory.
 pub(crate) fn make_dir(store: &'static str, settings: &Settings) -> Result<()> {
     std::fs::create_dir_all(&settings.dir)
         .map_err(|error| Error::failed(store, format!("cannot make directory {}: {error}", settings.dir.display())))
 }
 
-/// The options of a store that it takes one by one.
+/// The options of a store, which takes them one by one.
 pub(crate) struct Options<'s> {
     store: &'static str,
     left: Vec<&'s (String, String)>,
@@ -32,7 +33,7 @@ impl<'s> Options<'s> {
         Self { store, left: settings.options.iter().collect(), known: Vec::new() }
     }
 
-    /// The value given to `name` last, if any.
+    /// The last value given for `name`, if any.
     pub(crate) fn take<T: FromStr<Err: Display>>(&mut self, name: &'static str) -> Result<Option<T>> {
         self.known.push(name);
         let given = self.left.iter().rev().find(|(key, _)| key == name).copied();
@@ -44,12 +45,12 @@ impl<'s> Options<'s> {
             .map_err(|error| Error::failed(self.store, format!("option {name}: {value:?} is not understood: {error}")))
     }
 
-    /// The options nobody took, for a store that reads options itself.
+    /// The options not taken yet, for a store that reads options itself.
     pub(crate) fn rest(self) -> Vec<&'s (String, String)> {
         self.left
     }
 
-    /// Refuses what nobody took.
+    /// Refuses options that were not taken.
     pub(crate) fn end(self) -> Result<()> {
         let Some((name, _)) = self.left.first() else { return Ok(()) };
         let known = self.known.join(", ");
@@ -57,13 +58,13 @@ impl<'s> Options<'s> {
     }
 }
 
-/// `name` and `value` as a setting to show.
+/// `name` and `value` as a setting to display.
 pub(crate) fn setting(name: &str, value: impl Display) -> (String, String) {
     (name.to_owned(), value.to_string())
 }
 
 struct Shared {
-    /// Asked to end.
+    /// Set when the thread must end.
     ended: Mutex<bool>,
     wake: Condvar,
 }
@@ -75,7 +76,7 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Begins; `flush` is called until it fails or the flusher ends.
+    /// Starts the thread; it calls `flush` until that fails or the flusher ends.
     pub(crate) fn start(mut flush: impl FnMut() -> Result<()> + Send + 'static) -> Self {
         let shared = Arc::new(Shared { ended: Mutex::new(false), wake: Condvar::new() });
         let theirs = Arc::clone(&shared);
@@ -91,7 +92,7 @@ impl Flusher {
         Self { shared, thread: Some(thread) }
     }
 
-    /// Ends it, and says what went wrong in it.
+    /// Ends the thread, and returns its error.
     pub(crate) fn end(mut self, store: &'static str) -> Result<()> {
         self.stop().unwrap_or_else(|| Err(Error::failed(store, "the thread that flushes each second died")))
     }
@@ -105,7 +106,7 @@ impl Flusher {
 
 impl Drop for Flusher {
     fn drop(&mut self) {
-        // An error that nobody asked for with `end` has nobody to go to.
+        // A drop cannot report the error; `end` would have.
         drop(self.stop());
     }
 }

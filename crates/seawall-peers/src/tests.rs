@@ -1,4 +1,4 @@
-//! Every store does what a store must, at every durability it has.
+//! Every store passes the conformance check at every durability it offers.
 
 use seawall_bench::store::Durability;
 use seawall_bench::{Error, Settings, Store, conformance};
@@ -28,7 +28,7 @@ fn conforms(name: &str) {
             if (name, durability) == ("redb", Durability::Written) {
                 continue;
             }
-            // At once, because some take a second to close.
+            // In parallel, because some stores take a second to close.
             scope.spawn(move || {
                 let dir = tempfile::tempdir().unwrap();
                 let settings = Settings { durability, ..settings(dir.path()) };
@@ -96,7 +96,7 @@ fn a_directory_that_cannot_be_made_is_named() {
     }
 }
 
-/// Threads load and read at the same time; then all of it is there, in order.
+/// Threads load and read at the same time; afterwards all rows are there, in order.
 #[test]
 fn several_sessions_write_and_read_at_once() {
     for name in crate::NAMES {
@@ -131,7 +131,7 @@ fn several_sessions_write_and_read_at_once() {
     }
 }
 
-/// One table, as key-value workloads have it: some stores take a shorter way then.
+/// One table, as in key-value workloads: some stores then take a shorter path.
 #[test]
 fn a_single_table_is_kept_over_a_close() {
     for name in crate::NAMES {

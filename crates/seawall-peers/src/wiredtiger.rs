@@ -1,10 +1,12 @@
-//! WiredTiger, set up after its pages "Commit-level durability", "Cache and eviction tuning" and "Checkpoint-level durability".
+//! WiredTiger, configured after its pages "Commit-level durability", "Cache and eviction tuning" and
+//! "Checkpoint-level durability".
 //!
-//! - The pool is `cache_size`; files go through the page cache besides, which a memory cgroup bounds or nothing does. Its documentation
-//!   advises against `direct_io` in general: it is an option.
+//! - The pool is `cache_size`. Files also go through the page cache, which only a memory cgroup can bound.
+//!   Its documentation advises against `direct_io` in general: it is an option.
 //! - flushed: `transaction_sync=(enabled=true,method=fsync)`, commits of several threads share a flush. written: `method=none`, the log is
 //!   written at each commit. deferred: `enabled=false`, and a thread that flushes the log each second.
-//! - Snapshot isolation; what another transaction changed meanwhile is a conflict. `get_for_update` reserves the row.
+//! - Snapshot isolation; a row that another transaction changed meanwhile is a conflict. `get_for_update`
+//!   reserves the row.
 //! - A checkpoint each minute or 2 GB of log.
 
 mod handle;
@@ -32,7 +34,8 @@ fn text_of(list: &[(String, String)]) -> String {
 }
 
 impl WiredTiger {
-    /// Opens it. Options: those of `wiredtiger_open` by their own names, and with `table.` before the name those of `WT_SESSION::create`.
+    /// Opens it. Options: those of `wiredtiger_open` by their own names, and with the prefix `table.` those
+    /// of `WT_SESSION::create`.
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
         make_dir(NAME, settings)?;
         let sync = match settings.durability {
@@ -42,12 +45,12 @@ impl WiredTiger {
         };
         let mut database = vec![
             setting("create", true),
-            // It takes no less than 1 MB.
+            // WiredTiger accepts no less than 1 MB.
             setting("cache_size", settings.pool_bytes.max(1 << 20)),
             setting("log", "(enabled=true)"),
             setting("transaction_sync", sync),
             setting("checkpoint", "(wait=60,log_size=2GB)"),
-            // Beside the threads': its own, and those that load or check.
+            // Beside those of the threads: its own, and those that load or check.
             setting("session_max", settings.threads.saturating_add(64)),
         ];
         let mut table = vec![setting("key_format", "u"), setting("value_format", "u")];
@@ -101,7 +104,7 @@ impl Store for WiredTiger {
     }
 }
 
-/// One thread's.
+/// The session of one thread.
 struct Work {
     /// One for each table.
     cursors: Vec<Cursor>,
@@ -116,7 +119,7 @@ impl Work {
     }
 }
 
-/// The latest value of `key`, claimed for the transaction.
+/// The latest value of `key`, reserved for the transaction.
 fn get_for_update<'c>(cursor: &'c mut Cursor, key: &[u8]) -> Result<Option<&'c [u8]>> {
     if cursor.reserve(key)? { cursor.get(key) } else { Ok(None) }
 }
@@ -133,7 +136,7 @@ impl Session for Work {
         Ok(there)
     }
 
-    /// WiredTiger itself tries again after a conflict, where one change is the whole transaction.
+    /// WiredTiger itself retries after a conflict, where one change is the whole transaction.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.cursors[0].put(key, value)
     }
@@ -265,7 +268,7 @@ impl Tx for Open<'_> {
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         if !self.over {
-            // Nobody is left to tell of an error.
+            // A drop cannot report an error.
             drop(self.session.rollback());
         }
     }

@@ -1,7 +1,9 @@
-//! One thing to measure, and the command that measures it.
+//! A cell: one measurement, and the command that makes it.
 //!
-//! 1. A cell is measured by a process of its own: nothing of one store is in memory while another is measured.
-//! 2. Cells with the same [`Cell::data`] work on the same rows, made once; what a loading workload fills is made anew each time.
+//! 1. Each cell is measured by a process of its own: no data of one store is in memory while another is
+//!    measured.
+//! 2. Cells with the same [`Cell::data`] use the same rows, created once; the rows of a loading workload are
+//!    created anew each time.
 
 use super::spec::SUBJECT;
 use crate::scan::fio::{Pattern, data_file};
@@ -15,10 +17,11 @@ use std::time::Duration;
 pub const FLUSH_DELAY_MS: u64 = 8;
 /// Reads a second, and writes a second, of [`DiskKind::FewIops`].
 pub const IOPS_MAX: u64 = 3000;
-/// Operations of the shorter and the longer run under callgrind: what opening and closing cost is in both and goes out.
+/// Operations of the shorter and the longer run under callgrind: the cost of opening and closing is in both
+/// and cancels out.
 pub const CALLGRIND_OPS: [u64; 2] = [2_000, 12_000];
 
-/// What measures a cell.
+/// The program that measures a cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tool {
@@ -37,7 +40,7 @@ pub enum Tool {
     Scan,
     /// `seawall bench bulk`.
     Bulk,
-    /// The example `instructions` of the crate `seawall`, which counts by callgrind.
+    /// The example `instructions` of the crate `seawall`, which counts with callgrind.
     Instructions,
 }
 
@@ -46,14 +49,15 @@ pub const INSTRUCTIONS: &str = "examples/instructions";
 /// Its kinds of operations.
 pub const KINDS: [&str; 7] = ["empty", "read", "probe", "update", "locked-update", "locked-scan", "append"];
 
-/// Point readers alone, as a workload of [`Tool::Scan`]; after a query and a plus, beside one thread that scans.
+/// Point readers alone, as a workload of [`Tool::Scan`]; after a query and a plus sign, beside one scanning
+/// thread.
 pub const POINTS: &str = "points";
 
 /// The disk under a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskKind {
-    /// As it is.
+    /// Without a delay or limit.
     Plain,
     /// Every flush takes [`FLUSH_DELAY_MS`] longer.
     SlowFlush,
@@ -62,7 +66,7 @@ pub enum DiskKind {
 }
 
 impl DiskKind {
-    /// What names of goals on it begin with.
+    /// Prefix of the names of goals on this disk.
     #[must_use]
     pub fn prefix(self) -> &'static str {
         match self {
@@ -73,19 +77,19 @@ impl DiskKind {
     }
 }
 
-/// One thing to measure.
+/// One measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// What measures it.
+    /// The program that measures it.
     pub tool: Tool,
-    /// The disk under it.
+    /// The disk it uses.
     pub disk: DiskKind,
     /// Workload.
     pub workload: String,
     /// In which order the rows of a scan were inserted.
     #[serde(default)]
     pub order: Option<Order>,
-    /// Store; `fio` where there is none.
+    /// Store; `fio` for fio.
     pub store: String,
     /// Threads, or jobs.
     pub threads: u32,
@@ -97,22 +101,22 @@ pub struct Cell {
     pub pool_mib: u64,
     /// `flushed`, `written` or `deferred`.
     pub durability: String,
-    /// Changes of up to so many writers go into one transaction.
+    /// The changes of up to this many writers form one transaction.
     pub fold: u32,
     /// Options by the store's own names.
     pub set: BTreeMap<String, String>,
     /// Length of the measured window, s.
     pub seconds: f64,
-    /// Before it, s.
+    /// Warm-up before it, s.
     pub warm_up_seconds: f64,
-    /// What a memory cgroup bounds the process and its page cache to, MiB.
+    /// Limit of the memory cgroup for the process and its page cache, MiB.
     pub memory_mib: Option<u64>,
-    /// Log to be replayed, MiB; 0 but for restarts.
+    /// Log to be replayed, MiB; 0 except for restarts.
     pub log_mib: u64,
 }
 
 impl Cell {
-    /// In a line, for people; different for different cells.
+    /// One line for people; different for different cells.
     #[must_use]
     pub fn name(&self) -> String {
         let set: String = self.set.iter().map(|(name, value)| format!(" {name}={value}")).collect();
@@ -134,19 +138,19 @@ impl Cell {
         .to_lowercase()
     }
 
-    /// Whether the workload itself makes the rows.
+    /// Whether the workload itself creates the rows.
     #[must_use]
     pub fn loads(&self) -> bool {
         self.tool == Tool::Bulk || self.workload.starts_with("load-")
     }
 
-    /// Whether a library of another project is measured.
+    /// Whether it measures a library of another project.
     #[must_use]
     pub fn is_peer(&self) -> bool {
         !matches!(self.store.as_str(), "seawall" | "raw" | "fio")
     }
 
-    /// The name of the directory its rows are in.
+    /// The name of the directory of its rows.
     #[must_use]
     pub fn data(&self) -> String {
         match self.tool {
@@ -160,20 +164,21 @@ impl Cell {
             Tool::Tpcc => format!("tpcc-{}-{}", self.store, self.keys),
             Tool::Restart => format!("restart-{}-{}", self.keys, self.log_mib),
             Tool::Bulk => format!("bulk-{}", self.workload),
-            // It works in memory and a directory of its own.
+            // It works in memory and in its own directory.
             Tool::Instructions => format!("instructions-{}", self.workload),
             Tool::Kv | Tool::Callgrind if self.loads() => format!("{}-{}", self.workload, self.store),
             Tool::Kv | Tool::Callgrind | Tool::Scan => format!("kv-{}-{}-{}", self.store, self.keys, self.value_size),
         }
     }
 
-    /// About the size of the rows, MiB.
+    /// Approximate size of the rows, MiB.
     #[must_use]
     pub fn data_mib(&self) -> u64 {
         (self.keys * self.value_size).div_ceil(1 << 20).max(1)
     }
 
-    /// Arguments of `seawall` that measure it in `dir`. `ops`: so many operations instead of a time.
+    /// Arguments of `seawall` that measure it in `dir`. `ops`: measure this many operations instead of a
+    /// time.
     #[must_use]
     pub fn arguments(&self, dir: &Path, ops: Option<u64>) -> Vec<String> {
         if self.tool == Tool::Instructions {
@@ -199,20 +204,21 @@ impl Cell {
             args.push("--reuse".into());
         }
         if self.tool == Tool::Callgrind && self.store == "seawall" {
-            // Once a second by the clock: in a process that is fifty times slower it would count fifty times.
+            // The statistics run once a second by the clock: in a process that is fifty times slower they
+            // would count fifty times.
             args.extend(["--set".into(), "stats_interval=0".into()]);
         }
         if let Some(memory) = self.memory_mib {
             args.extend(["--memory-limit".into(), format!("{memory}M")]);
         }
         if self.disk == DiskKind::SlowFlush {
-            // Peers get it from a library loaded before theirs, and the flag for the record.
+            // Peers get the delay from a preloaded library, and the flag for the record.
             args.extend(["--flush-delay".into(), format!("{FLUSH_DELAY_MS}ms")]);
         }
         args
     }
 
-    /// Arguments of `seawall` that make its rows in `dir`; `None` when they need not be made beforehand.
+    /// Arguments of `seawall` that create its rows in `dir`; `None` when no rows are needed beforehand.
     #[must_use]
     pub fn preparation(&self, dir: &Path) -> Option<Vec<String>> {
         match self.tool {
@@ -291,13 +297,13 @@ impl Cell {
             add("--set", format!("{name}={value}"));
         }
         if self.tool == Tool::Callgrind && self.store == "seawall" {
-            // Valgrind knows the system calls of old; the path of a read or an update is the same.
+            // Valgrind knows only older system calls; the path of a read or an update is the same.
             add("--set", "io_backend=sync".into());
         }
         args
     }
 
-    /// Who scans what, and who reads points beside it.
+    /// Which threads scan what, and which read points beside them.
     fn queries(&self, add: &mut impl FnMut(&str, String)) {
         let (query, readers) = match self.workload.strip_suffix(POINTS) {
             Some(query) => (query.strip_suffix('+'), self.threads),
@@ -314,10 +320,10 @@ impl Cell {
         }
     }
 
-    /// Whether its workload is one of [`Tool::Scan`].
+    /// Checks that its workload is one of [`Tool::Scan`].
     ///
     /// # Errors
-    /// Which there are.
+    /// The list of these workloads.
     pub fn check_scan(&self) -> Result<(), String> {
         let query =
             self.workload.strip_suffix(POINTS).map_or(Some(&self.workload[..]), |query| query.strip_suffix('+'));
@@ -344,13 +350,13 @@ impl Cell {
         args
     }
 
-    /// How fio reads what is scanned; `None` where it reads a file of its own.
+    /// How fio reads the scanned data; `None` where it reads a file of its own.
     #[must_use]
     pub fn pattern(&self) -> Option<Pattern> {
         self.order.and_then(|_| self.workload.parse().ok())
     }
 
-    /// Arguments of fio that write `file`, so that every block of it is there.
+    /// Arguments of fio that write `file`, so that each of its blocks is allocated.
     #[must_use]
     pub fn fio_preparation(&self, file: &Path) -> Vec<String> {
         let mut args = fio_common(file, self.data_mib());
@@ -358,10 +364,10 @@ impl Cell {
         args
     }
 
-    /// The file that fio reads: its own in its directory, or that of a store that was scanned.
+    /// The file that fio reads: its own in its directory, or that of a scanned store.
     ///
     /// # Errors
-    /// When no file there holds the rows.
+    /// When no file in the directory holds the rows.
     pub fn fio_file(&self, dir: &Path) -> Result<PathBuf, String> {
         if self.order.is_none() {
             return Ok(dir.join("file"));

@@ -1,7 +1,7 @@
-//! The directories that cells work in, on disks of every kind, and what makes a disk slow.
+//! The directories of the cells, on disks of every kind, and the means that slow a disk down.
 //!
-//! 1. What was mounted, limited or made here goes when this is dropped, whatever happened.
-//! 2. The limit is lifted while rows are made: only what is measured is slow.
+//! 1. Mounts, limits and files made here are removed on drop, after errors too.
+//! 2. The limit is lifted while rows are created: it applies to measurements only.
 
 use super::cell::{Cell, DiskKind, FLUSH_DELAY_MS, IOPS_MAX};
 use super::process::{self, ProcessError};
@@ -12,16 +12,16 @@ use std::time::Duration;
 
 const SLOW_DISK: &str = include_str!("../../../../scripts/slow-disk");
 const FLUSH_DELAY: &str = include_str!("../../../../scripts/flush_delay.c");
-/// Room on the limited disk, MiB.
+/// Size of the limited disk, MiB.
 const IMAGE_MIB: u64 = 8192;
 const SCRIPT_TIME: Duration = Duration::from_secs(300);
 
-/// The places.
+/// The disks.
 #[derive(Debug)]
 pub struct Disks<'r> {
     base: PathBuf,
     stop: &'r AtomicBool,
-    /// Where the limited disk is mounted, when it is.
+    /// Where the limited disk is mounted, if it is.
     few_iops: Option<PathBuf>,
     library: Option<PathBuf>,
 }
@@ -30,16 +30,16 @@ impl<'r> Disks<'r> {
     /// Everything below `base`, which exists.
     ///
     /// # Errors
-    /// When the path cannot be found out.
+    /// When the path cannot be resolved.
     pub fn new(base: &Path, stop: &'r AtomicBool) -> Result<Self, String> {
         let base = base.canonicalize().map_err(|e| format!("cannot use {}: {e}", base.display()))?;
         Ok(Self { base, stop, few_iops: None, library: None })
     }
 
-    /// The directory of a cell's rows, on its disk, which is made ready if need be; no limit is on it then.
+    /// The directory of a cell's rows. Creates and mounts its disk if needed, and lifts its limit.
     ///
     /// # Errors
-    /// Why there is no such disk here.
+    /// Why this disk is not available here.
     pub fn dir(&mut self, cell: &Cell) -> Result<PathBuf, ProcessError> {
         let parent = match cell.disk {
             DiskKind::Plain | DiskKind::SlowFlush => self.base.clone(),
@@ -58,10 +58,10 @@ impl<'r> Disks<'r> {
         Ok(self.few_iops.insert(dir).clone())
     }
 
-    /// Makes a cell's disk as slow as it is meant to be.
+    /// Applies the limit of a cell's disk.
     ///
     /// # Errors
-    /// Why it cannot be limited.
+    /// Why the limit cannot be applied.
     pub fn limit(&self, cell: &Cell) -> Result<(), ProcessError> {
         let (DiskKind::FewIops, Some(dir)) = (cell.disk, &self.few_iops) else { return Ok(()) };
         let said = self.script(&["limit"], dir, &IOPS_MAX.to_string())?;
@@ -85,7 +85,8 @@ impl<'r> Disks<'r> {
         Ok(process::run(bash, SCRIPT_TIME, self.stop)?.out)
     }
 
-    /// What a cell's process finds in its environment: the library that delays flushes, for stores whose I/O is not ours.
+    /// The environment of a cell's process: the library that delays flushes, for stores that do their own
+    /// I/O.
     ///
     /// # Errors
     /// When the library cannot be built.
@@ -120,10 +121,10 @@ impl<'r> Disks<'r> {
         }
     }
 
-    /// Takes the limited disk away.
+    /// Unmounts and removes the limited disk.
     pub fn release(&mut self) -> Result<(), ProcessError> {
         let Some(dir) = self.few_iops.take() else { return Ok(()) };
-        // Also after Ctrl-C: what is mounted has to go.
+        // Also after Ctrl-C: the mount must be removed.
         let never = AtomicBool::new(false);
         let quiet = Disks { base: self.base.clone(), stop: &never, few_iops: None, library: None };
         quiet.script(&["down"], &dir, "").map(drop)
@@ -132,7 +133,7 @@ impl<'r> Disks<'r> {
 
 impl Drop for Disks<'_> {
     fn drop(&mut self) {
-        // Nobody is left to hear of an error; `mount` shows what stayed.
+        // A drop cannot report an error; `mount` shows what remained.
         self.release().unwrap_or(());
         for name in ["slow-disk.sh", "flush_delay.c", "flush_delay.so"] {
             std::fs::remove_file(self.base.join(name)).unwrap_or(());
@@ -144,7 +145,7 @@ fn cannot_write(path: &Path, why: &std::io::Error) -> ProcessError {
     ProcessError::Failed(format!("cannot write {}: {why}; give another place with --dir", path.display()))
 }
 
-/// How many calls the library delayed, as the process itself said; of several processes the last.
+/// How many calls the library delayed, as the process reported; of several processes the last.
 #[must_use]
 pub fn delayed_calls(said: &str) -> Option<u64> {
     let line = said.lines().rev().find_map(|line| line.strip_prefix("flush_delay: "))?;

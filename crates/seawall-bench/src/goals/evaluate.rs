@@ -1,4 +1,4 @@
-//! From measured figures to met or short.
+//! From measured figures to verdicts.
 //!
 //! 1. A goal whose figure is missing is not met; it is never left out of the count.
 //! 2. Medians first, then the ratio.
@@ -6,7 +6,7 @@
 use super::spec::{Goal, Source, Take, Threshold};
 use serde::Serialize;
 
-/// What became of a goal.
+/// The verdict on a goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -27,7 +27,7 @@ pub struct Outcome {
     pub id: String,
     /// What was measured.
     pub text: String,
-    /// Ours.
+    /// Seawall's.
     pub figure: Option<f64>,
     /// The other side's.
     pub peer: Option<f64>,
@@ -35,26 +35,26 @@ pub struct Outcome {
     pub ratio: Option<f64>,
     /// The threshold in words.
     pub goal: String,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Whether others' work disturbed a round of it, however often it was repeated.
+    /// Whether work of other processes disturbed a round of it, despite repetitions.
     pub disturbed: bool,
     /// Why it was not measured.
     pub why: Option<String>,
 }
 
-/// What a source of figures knows of a cell.
+/// The figures of a cell.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Figures {
-    /// One a round.
+    /// One for each round.
     pub values: Vec<f64>,
     /// Whether a round was disturbed.
     pub disturbed: bool,
-    /// Why there is none.
+    /// Why there are no values.
     pub why: Option<String>,
 }
 
-/// The value in the middle; of an even number the mean of the two. `None` of nothing.
+/// The median; of an even number the mean of the middle two. `None` if there are no values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -74,7 +74,7 @@ fn taken(take: Take, values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Holds a goal against its figures.
+/// Evaluates a goal from its figures.
 #[must_use]
 pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
     let ours = figures(&goal.ours);
@@ -184,7 +184,7 @@ impl Outcome {
         "goal                                     seawall  beside this    ratio  must be            outcome";
 }
 
-/// A figure with as many digits as say something.
+/// A figure with its significant digits.
 #[must_use]
 pub fn number(value: f64) -> String {
     match value.abs() {
@@ -213,7 +213,7 @@ pub fn tally(outcomes: &[Outcome]) -> (usize, usize) {
     (met, outcomes.iter().filter(counted).count())
 }
 
-/// Whether nothing fell short or failed to be measured, also of what is only reported.
+/// Whether every goal was met, or measured if it is only reported.
 #[must_use]
 pub fn all_well(outcomes: &[Outcome]) -> bool {
     !outcomes.is_empty() && outcomes.iter().all(|o| matches!(o.verdict, Verdict::Met | Verdict::Reported))

@@ -1,7 +1,8 @@
-//! Measuring one cell once.
+//! Measures one cell once.
 //!
-//! 1. The machine is quiet before, or at least was waited for; what others used meanwhile is recorded.
-//! 2. A figure that is not in a result is missing, never zero.
+//! 1. Before a measurement, it waits for a quiet machine, up to a limit. The work of other processes
+//!    meanwhile is recorded.
+//! 2. A figure missing in a result is missing, never zero.
 
 use super::cell::{CALLGRIND_OPS, Cell, DiskKind, INSTRUCTIONS, Tool};
 use super::disks::{Disks, delayed_calls};
@@ -16,44 +17,46 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// More than this of others' work disturbs a cell, cores.
+/// More work of other processes than this disturbs a cell, cores.
 pub const FOREIGN_CORES_MAX: f64 = 0.1;
-/// How long a quiet machine is waited for before a cell.
+/// The longest wait for a quiet machine before a cell.
 const QUIET_WITHIN: Duration = Duration::from_secs(15);
-/// And in a whole run: on a machine that is never quiet an hour must not become a day; the marks say what it was like.
+/// And in a whole run: on a machine that is never quiet an hour must not become a day; the results mark
+/// disturbed goals.
 pub const QUIET_WITHIN_RUN: Duration = Duration::from_secs(300);
 const QUIET_FOR: Duration = Duration::from_millis(250);
-/// What loading, opening and closing may take beside the measured window; callgrind is fifty times slower.
+/// The most that loading, opening and closing may take beside the measured window; callgrind is fifty times
+/// slower.
 const BESIDE_WINDOW: Duration = Duration::from_secs(900);
 
-/// What a cell gave.
+/// The result of a cell.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Figures by name: those of the result's JSON that are numbers, and what follows from them.
+    /// Figures by name: the numbers in the result's JSON, and figures derived from them.
     pub figures: BTreeMap<String, f64>,
     /// Settings by the store's own names.
     pub settings: BTreeMap<String, String>,
     /// The store's version.
     pub version: String,
-    /// What it ran on, as the result has it.
+    /// The machine, as in the result.
     pub machine: Value,
-    /// Of the source.
+    /// The commit of the source.
     pub commit: String,
-    /// Cores that others used meanwhile.
+    /// Cores that other processes used meanwhile.
     pub foreign_cpu_cores: f64,
 }
 
 impl Measured {
-    /// Whether others' work disturbed it.
+    /// Whether work of other processes disturbed it.
     #[must_use]
     pub fn disturbed(&self) -> bool {
         self.foreign_cpu_cores > FOREIGN_CORES_MAX
     }
 
-    /// From the JSON that a process wrote, and from what the store left in `dir`.
+    /// From the JSON that a process wrote, and the files that the store left in `dir`.
     ///
     /// # Errors
-    /// When it is no result.
+    /// When it is not a result.
     pub fn from_json(text: &str, cell: &Cell, dir: &Path) -> Result<Self, String> {
         let value: Value = serde_json::from_str(text).map_err(|e| format!("its result is no JSON: {e}"))?;
         let fields = value.as_object().ok_or("its result is no JSON object")?;
@@ -84,7 +87,7 @@ impl Measured {
     }
 }
 
-/// What Seawall said last about its pool's bookkeeping; `None` for other stores.
+/// The last report of Seawall on its pool's bookkeeping; `None` for other stores.
 fn metadata_bytes(dir: &Path) -> Option<f64> {
     let path =
         crate::observe::files_below(dir).into_iter().find(|path| path.ends_with(seawall::publish::STATS_FILE))?;
@@ -98,16 +101,16 @@ fn metadata_bytes(dir: &Path) -> Option<f64> {
 pub struct Bench<'r> {
     /// The `seawall` command.
     pub exe: PathBuf,
-    /// Where.
+    /// The disks.
     pub disks: Disks<'r>,
-    /// Raised by Ctrl-C.
+    /// Set by Ctrl-C.
     pub stop: &'r AtomicBool,
-    /// How long a quiet machine may still be waited for; at first [`QUIET_WITHIN_RUN`].
+    /// How much longer to wait for a quiet machine; initially [`QUIET_WITHIN_RUN`].
     pub quiet_left: Duration,
 }
 
 impl Bench<'_> {
-    /// Makes a cell's rows, unless they are there.
+    /// Creates a cell's rows, unless they exist.
     ///
     /// # Errors
     /// [`ProcessError`].
@@ -129,7 +132,7 @@ impl Bench<'_> {
         command.args(arguments);
         let made = process::run(command, BESIDE_WINDOW, self.stop);
         if made.is_err() {
-            // Half a load is of no use to anybody.
+            // A partial load is useless.
             self.disks.remove(&dir)?;
         }
         made.map(drop)
@@ -145,7 +148,7 @@ impl Bench<'_> {
             self.disks.remove(&dir)?;
         }
         let environment = self.disks.environment(cell)?;
-        // What one store left to be written must not slow down the next.
+        // Unwritten data of one store must not slow down the next.
         rustix::fs::sync();
         self.disks.limit(cell)?;
         self.wait_for_quiet()?;
@@ -224,7 +227,7 @@ impl Bench<'_> {
             *collected = instructions(&said.err)
                 .ok_or_else(|| ProcessError::Failed("valgrind did not say how many instructions it counted".into()))?;
         }
-        // Times under valgrind say nothing, and no work of others changes a count.
+        // Times under valgrind mean nothing, and work of other processes changes no count.
         let per_op = (collected[1] - collected[0]) / (CALLGRIND_OPS[1] - CALLGRIND_OPS[0]) as f64;
         measured.figures = [("instructions_per_op".to_owned(), per_op)].into();
         measured.foreign_cpu_cores = 0.0;
@@ -238,7 +241,7 @@ pub fn instructions_beside(exe: &Path) -> PathBuf {
     exe.parent().unwrap_or(Path::new(".")).join(INSTRUCTIONS)
 }
 
-/// A delay that was asked for and reached nothing would compare a slow disk with a fast one.
+/// Checks that a requested delay took effect; otherwise a slow disk would be compared with a fast one.
 fn check_delay(cell: &Cell, said: &Said) -> Result<(), ProcessError> {
     match delayed_calls(&said.err) {
         Some(calls) if calls > 0 || cell.durability != "flushed" => Ok(()),
@@ -250,7 +253,7 @@ fn check_delay(cell: &Cell, said: &Said) -> Result<(), ProcessError> {
     }
 }
 
-/// The count in callgrind's last words: `==123== Collected : 456`.
+/// The count in callgrind's final output: `==123== Collected : 456`.
 fn instructions(said: &str) -> Option<f64> {
     let line = said.lines().rev().find(|line| line.contains("Collected :"))?;
     line.rsplit(':').next()?.trim().parse().ok()

@@ -1,4 +1,4 @@
-//! The goals: what is measured beside what, in one run, and whether it reaches what it must.
+//! The goals: cells measured side by side in one run, and whether they reach their thresholds.
 //!
 //! ```text
 //!   goals.toml ──spec──> Plan: groups of goals, and the cells they share
@@ -6,9 +6,10 @@
 //!       all: ──report──> goals.json, goals.md
 //! ```
 //!
-//! 1. A goal is never left out of the count: what could not be measured is not met.
-//! 2. Cells of a goal are measured in turn, round by round, so that what the machine does over time meets all of them alike.
-//! 3. Nothing but one measuring process works at a time.
+//! 1. A goal is never left out of the count: one that could not be measured is not met.
+//! 2. Cells of a goal are measured alternately, round by round, so that changes of the machine over time
+//!    affect all of them alike.
+//! 3. Only one measuring process runs at a time.
 
 pub mod cell;
 pub mod disks;

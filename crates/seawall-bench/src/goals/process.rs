@@ -1,7 +1,8 @@
-//! A process that measures: started, listened to, ended when it takes too long or Ctrl-C comes.
+//! A measuring process: started, its output collected, ended when it takes too long or Ctrl-C arrives.
 //!
-//! 1. At most one runs at a time, and none is left behind: a child that does not end when asked is killed.
-//! 2. It has a process group of its own, so that Ctrl-C at the terminal reaches it once, through us, and it can clean up.
+//! 1. At most one runs at a time, and none is left behind: a child that does not end on request is killed.
+//! 2. It has a process group of its own, so that Ctrl-C at the terminal reaches it only through this process,
+//!    and it can clean up.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
@@ -11,12 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often a child is looked at.
+/// How often a child is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// What a child has for cleaning up.
+/// Time that a child has for cleaning up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a process said.
+/// The output of a process.
 #[derive(Debug)]
 pub struct Said {
     /// On standard output.
@@ -25,18 +26,19 @@ pub struct Said {
     pub err: String,
 }
 
-/// Why a process gave nothing.
+/// Why a process gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-    /// Anything else, in words.
+    /// Any other error, in words.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Runs `command` for at most `limit` and returns what it said; anything but exit code 0 is an error with the last thing it said.
+/// Runs `command` for at most `limit` and returns its output; any exit code but 0 is an error with the last
+/// line of its output.
 ///
 /// # Errors
 /// [`ProcessError`].
@@ -72,10 +74,10 @@ fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> Result<ExitSta
     }
 }
 
-/// Asks a child to end, and kills it when it does not.
+/// Asks a child to end, and kills it if it does not.
 fn end(child: &mut Child) -> std::io::Result<()> {
     let asked = Instant::now();
-    // One that has ended meanwhile is found by the loop.
+    // The loop notices a child that has ended meanwhile.
     let reached = kill_process(Pid::from_child(child), Signal::TERM).is_ok();
     while reached && asked.elapsed() < PATIENCE {
         if child.try_wait()?.is_some() {
@@ -91,7 +93,7 @@ fn listen(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What came until an error is still of use: it says what went wrong.
+            // Output before an error is still useful: it tells what went wrong.
             drop(pipe.read_to_end(&mut bytes));
         }
         String::from_utf8_lossy(&bytes).into_owned()
@@ -102,7 +104,7 @@ fn heard(listener: JoinHandle<String>) -> String {
     listener.join().unwrap_or_default()
 }
 
-/// The last line that says something.
+/// The last line that is not empty.
 fn last_words(text: &str) -> String {
     let said = |line: &&str| !line.trim().is_empty() && !line.starts_with("flush_delay:");
     text.lines().rev().find(said).unwrap_or("it said nothing").trim().to_owned()

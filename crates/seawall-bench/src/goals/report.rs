@@ -1,4 +1,5 @@
-//! What stays of a run: `goals.json` with everything, `goals.md` with the tables that docs/benchmarks.md includes.
+//! The results of a run: `goals.json` with everything, `goals.md` with the tables that docs/benchmarks.md
+//! includes.
 
 use super::evaluate::{Outcome, Verdict, median, number, tally};
 use super::measure::Measured;
@@ -12,7 +13,7 @@ use std::fmt::Write as _;
 /// Format of `goals.json`.
 const VERSION: u32 = 1;
 
-/// A curve with what was measured.
+/// A curve with its measurements.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CurveResult {
     /// Its name.
@@ -47,11 +48,11 @@ pub struct CurvePoint {
 pub struct Report<'r> {
     /// Format.
     pub version: u32,
-    /// The command that makes it again.
+    /// The command that repeats the run.
     pub command: String,
-    /// Of the source.
+    /// The commit of the source.
     pub commit: String,
-    /// What it ran on.
+    /// The machine.
     pub machine: Value,
     /// The goals.
     pub goals: &'r [Outcome],
@@ -59,11 +60,11 @@ pub struct Report<'r> {
     pub curves: Vec<CurveResult>,
     /// Version and settings by store and pool.
     pub stores: BTreeMap<String, Store>,
-    /// Everything that was measured.
+    /// All measurements.
     pub cells: &'r Records,
 }
 
-/// How a store was set up.
+/// The configuration of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Store {
     /// Its version.
@@ -73,7 +74,7 @@ pub struct Store {
 }
 
 impl<'r> Report<'r> {
-    /// Puts it together.
+    /// Assembles the report.
     #[must_use]
     pub fn new(command: String, plan: &Plan, goals: &'r [Outcome], records: &'r Records) -> Self {
         let measured = || records.records.iter().filter_map(|record| record.measured.as_ref());
@@ -93,7 +94,7 @@ impl<'r> Report<'r> {
     /// As JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Text keys and finite numbers: nothing of it can fail.
+        // Text keys and finite numbers: this cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 

@@ -1,4 +1,4 @@
-//! Opening after `kill -9`: how long it takes, and how long it has to.
+//! Opening after `kill -9`: how long it takes, and its lower bound.
 //!
 //! ```text
 //!   writer: load, close │ open with a cleaner that hardly works, update until so much log lies behind the checkpoint, say `ready` ─┐
@@ -7,8 +7,9 @@
 //!           the same log read in sequence, the data file read at random, the processor time of the opening: `bound_s`
 //! ```
 //!
-//! 1. The bound is measured after the opening, on the same files: what it warms up below us speeds up the bound, not the opening.
-//! 2. The pages read are those of a pool that holds all rows, so that no page counts twice.
+//! 1. The bound is measured after the opening, on the same files: caches below the engine that the opening
+//!    fills can only lower the bound.
+//! 2. The number of pages read is that of a pool that holds all rows, so that no page counts twice.
 
 use super::cell::{Cell, DiskKind, Tool};
 use super::measure::Measured;
@@ -33,25 +34,25 @@ use std::time::{Duration, Instant};
 
 const TREE: &str = "kv";
 const LOAD_BATCH: u64 = 1000;
-/// Rows of a transaction: the log is to be long, not the time it takes.
+/// Rows of a transaction: many, so that the log grows fast.
 const CHANGES: u64 = 100;
-/// Transactions between two looks at the log.
+/// Transactions between two checks of the log's length.
 const LOOK_EVERY: u64 = 16;
 /// Bytes of one read of the log.
 const LOG_READ: usize = 1 << 20;
 const IOPS_JOBS: u32 = 16;
 const IOPS_SECONDS: f64 = 3.0;
-/// What the writer may take to get there.
+/// The most time that the writer gets.
 const WRITER_TIME: Duration = Duration::from_secs(600);
-/// What the writer says when the log is as long as asked for, before the length in bytes.
+/// The writer's message when the log has the requested length, followed by the length in bytes.
 const READY: &str = "ready ";
 
-/// What is to be opened.
+/// The database to open.
 #[derive(Debug, Clone)]
 pub struct Restart {
-    /// Where the database is made; must not exist.
+    /// Where the database is created; must not exist.
     pub dir: PathBuf,
-    /// Log behind the last checkpoint, bytes.
+    /// Log after the last checkpoint, bytes.
     pub log_bytes: u64,
     /// Rows.
     pub keys: u64,
@@ -61,7 +62,7 @@ pub struct Restart {
     pub pool_bytes: u64,
 }
 
-/// What came of it: the terms of the bound each by itself.
+/// The result: each term of the bound separately.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Restarted {
     /// `restart`.
@@ -74,33 +75,33 @@ pub struct Restarted {
     pub open_s: f64,
     /// The greatest of the three terms, s.
     pub bound_s: f64,
-    /// Log behind the checkpoint when the process was killed, bytes.
+    /// Log after the checkpoint when the process was killed, bytes.
     pub log_bytes: u64,
-    /// Of that, what the opening read, bytes; with what it read twice.
+    /// Bytes of log that the opening read; bytes read twice count twice.
     pub log_read_bytes: u64,
     /// Direct reads of 1 MiB in sequence over the same files, bytes a second.
     pub log_read_bytes_per_s: f64,
-    /// Reading the log takes, s.
+    /// Time to read the log, s.
     pub read_log_s: f64,
     /// Pages of the data file that the opening read.
     pub pages_read: u64,
-    /// Direct random reads of a page of the same file, 16 jobs, a second.
+    /// Direct random reads of a page of the same file by 16 jobs, per second.
     pub random_reads_per_s: f64,
-    /// Reading the pages takes, s.
+    /// Time to read the pages, s.
     pub read_pages_s: f64,
     /// Processor time of the opening, s.
     pub cpu_s: f64,
     /// Processors.
     pub cores: u32,
-    /// Applying takes, with every processor at work, s.
+    /// Time to apply the log with all processors, s.
     pub apply_s: f64,
-    /// Cores that others used during the opening.
+    /// Cores that other processes used during the opening.
     pub foreign_cpu_cores: f64,
     /// Options that matter.
     pub settings: BTreeMap<String, String>,
     /// The machine.
     pub machine: crate::results::Machine,
-    /// Of the source.
+    /// The commit of the source.
     pub commit: String,
 }
 
@@ -108,7 +109,7 @@ impl Restart {
     fn settings(&self) -> [(&'static str, String); 5] {
         [
             ("pool_size", self.pool_bytes.to_string()),
-            // Far from full, so that nothing hurries the cleaner.
+            // Far from full, so that no log pressure speeds up the cleaner.
             ("log_capacity", (self.log_bytes * 4 + (64 << 20)).to_string()),
             ("io_capacity", "10".into()),
             ("io_capacity_burst", "20".into()),
@@ -124,7 +125,7 @@ impl Restart {
         Ok(options)
     }
 
-    /// The writer's part: makes the database, and changes it until it is killed.
+    /// The writer's part: creates the database, and changes it until it is killed.
     ///
     /// # Errors
     /// Those of the database.
@@ -161,7 +162,7 @@ impl Restart {
                 values.fill(&mut value, &mut random);
                 tx.put(&tree, &key(random.random_range(0..self.keys)), &value)?;
             }
-            // Once the length is told, all of it must be in the file, and stay.
+            // Once the length is reported, all of it must be in the file, and stay there.
             let long = !told && turn % LOOK_EVERY == 0 && db.stats().log.checkpoint_age_bytes >= self.log_bytes;
             tx.commit_with(if told || long { Durability::Flushed } else { Durability::Deferred })?;
             if long {
@@ -172,10 +173,10 @@ impl Restart {
         db.close()
     }
 
-    /// Has `writer` write and kills it, opens what it left, and measures what that has to take.
+    /// Runs `writer` and kills it, opens the database it left, and measures the bound.
     ///
     /// # Errors
-    /// In words; Ctrl-C among them.
+    /// In words, including Ctrl-C.
     pub fn run(&self, writer: Command, stop: &AtomicBool) -> Result<Restarted, ProcessError> {
         let failed = ProcessError::Failed;
         let log_bytes = killed(writer, stop)?;
@@ -200,7 +201,7 @@ impl Restart {
             reads.map(|cell| cell.bytes).sum::<u64>()
         };
         let (log_read_bytes, data_read) = (read_bytes(FileClass::Redo), read_bytes(FileClass::Data));
-        // No page is needed twice where all fit: what was read again is the opening's own fault.
+        // No page is needed twice if all fit: a repeated read is the opening's own cost.
         let pages_read = data_read.min(stats.space.data_bytes) / stats.pool.page_bytes.max(1);
         drop(tree);
         let log_read_bytes_per_s = self.log_rate(log_bytes)?;
@@ -235,7 +236,7 @@ impl Restart {
         })
     }
 
-    /// The log files, as they lie there.
+    /// The existing log files.
     fn log_files(&self) -> Vec<PathBuf> {
         let mut files = crate::observe::files_below(&self.dir);
         files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("redo.")));
@@ -243,7 +244,7 @@ impl Restart {
         files
     }
 
-    /// Bytes a second of the log read in sequence, past the page cache.
+    /// Sequential reads of the log that bypass the page cache, bytes a second.
     fn log_rate(&self, bytes: u64) -> Result<f64, ProcessError> {
         let told = |e: seawall_io::IoError| ProcessError::Failed(format!("reading the log: {e}"));
         let disk = Arc::new(OsDisk::synchronous());
@@ -298,7 +299,7 @@ impl Restart {
     }
 }
 
-/// Starts the writer and kills it as soon as it says how long its log is; returns that.
+/// Starts the writer and kills it as soon as it reports the length of its log; returns that length.
 fn killed(mut writer: Command, stop: &AtomicBool) -> Result<u64, ProcessError> {
     let failed = |e: std::io::Error| ProcessError::Failed(format!("the writer: {e}"));
     let mut child = writer.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
@@ -307,7 +308,7 @@ fn killed(mut writer: Command, stop: &AtomicBool) -> Result<u64, ProcessError> {
     let listener = std::thread::spawn(move || {
         for line in lines.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
             let length = line.strip_prefix(READY).and_then(|bytes| bytes.trim().parse::<u64>().ok());
-            // Nobody listens any more when Ctrl-C came.
+            // The receiver is gone after Ctrl-C.
             length.map_or(Ok(()), |bytes| send.send(bytes)).unwrap_or(());
         }
     });
@@ -327,16 +328,16 @@ fn killed(mut writer: Command, stop: &AtomicBool) -> Result<u64, ProcessError> {
             Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
     };
-    // SIGKILL: it must have no time to put anything in order.
+    // SIGKILL: the writer must have no time to clean up.
     child.kill().and_then(|()| child.wait()).map_err(failed)?;
     listener.join().unwrap_or(());
     said
 }
 
-/// Where a restart is measured: made anew below `dir`, and removed by whoever made it.
+/// The directory for a restart: created anew below `dir`; the caller removes it.
 ///
 /// # Errors
-/// When something is there already.
+/// When it exists already.
 pub fn fresh(dir: &Path) -> Result<PathBuf, String> {
     let database = dir.join("database");
     if database.exists() {

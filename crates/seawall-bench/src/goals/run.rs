@@ -1,8 +1,8 @@
 //! The whole run: group by group, round by round, with a record of every cell on disk as soon as it is measured.
 //!
-//! 1. A record counts for a later run only when the same binary made it (`--resume`).
-//! 2. Rows that no later group needs are removed, and all of them when the run ends in a directory of its own.
-//! 3. Ctrl-C ends the child, the mounts and the run; what was measured until then stays recorded.
+//! 1. A later run uses a record only when the same binary made it (`--resume`).
+//! 2. Rows that no later group needs are removed. At the end of a run in its own directory, all are removed.
+//! 3. Ctrl-C ends the child, the mounts and the run; measurements made so far stay recorded.
 
 use super::cell::{Cell, DiskKind};
 use super::disks::Disks;
@@ -19,9 +19,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// How often a cell is measured again when others' work disturbed it.
+/// How often a cell is measured again when other processes disturbed it.
 const REPEATS_MAX: u32 = 2;
-/// And one cell in so many, of the whole run: where nothing is ever quiet, repeating helps nobody.
+/// At most one in this many cells of the whole run is repeated: on a machine that is never quiet, repeating
+/// does not help.
 const ONE_REPEAT_IN: usize = 5;
 /// The file of records.
 pub const RECORDS: &str = "cells.json";
@@ -31,17 +32,17 @@ pub const RECORDS: &str = "cells.json";
 pub struct Record {
     /// The cell.
     pub cell: Cell,
-    /// Which time, such as `commit 2`: within its group.
+    /// Which turn, such as `commit 2`: within its group.
     pub turn: String,
-    /// What it gave.
+    /// The result.
     pub measured: Option<Measured>,
-    /// Why it gave nothing.
+    /// Why there is no result.
     pub error: Option<String>,
-    /// How often it was measured because others disturbed it; the last one counts.
+    /// How often it was measured because of disturbances; the last attempt counts.
     pub attempts: u32,
 }
 
-/// All that was measured, and by which binary.
+/// All records, and the binary that made them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Records {
     /// A checksum of the binary.
@@ -51,19 +52,20 @@ pub struct Records {
 }
 
 impl Records {
-    /// Empty ones of the binary at `exe`.
+    /// No records yet, for the binary at `exe`.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the binary cannot be read.
     pub fn of(exe: &Path) -> Result<Self, String> {
         let bytes = fs::read(exe).map_err(|e| format!("cannot read {}: {e}", exe.display()))?;
         Ok(Self { binary: format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&bytes)), records: Vec::new() })
     }
 
-    /// Takes over what an earlier run of the same binary measured, as far as it succeeded. Says how many cells that were.
+    /// Takes over the successful records of an earlier run of the same binary. Returns how many cells they
+    /// cover.
     ///
     /// # Errors
-    /// When the file is no such record, or another binary's.
+    /// When the file holds no records, or those of another binary.
     pub fn resume(&mut self, file: &Path) -> Result<usize, String> {
         let text = match fs::read_to_string(file) {
             Ok(text) => text,
@@ -87,7 +89,7 @@ impl Records {
         self.records.iter().any(|record| record.turn == turn && record.cell == *cell)
     }
 
-    /// Replaced as a whole: a reader never finds half of it.
+    /// Replaces the file as a whole: a reader never sees a partial one.
     fn save(&self, file: &Path) -> Result<(), String> {
         let text = serde_json::to_string(self).map_err(|e| e.to_string())?;
         let beside = file.with_extension("new");
@@ -102,7 +104,7 @@ impl Records {
         self.records.iter().filter(move |record| in_group(&record.turn) && record.cell == *cell)
     }
 
-    /// The figures of a source in a group.
+    /// The figures of one cell in a group.
     #[must_use]
     pub fn figures(&self, group: &str, source: &Source) -> Figures {
         let mut figures = Figures::default();
@@ -119,45 +121,45 @@ impl Records {
     }
 }
 
-/// What is told while it runs.
+/// Progress reports of a run.
 pub trait Listener {
     /// A cell is about to be measured: its name, cells done, all of them.
     fn at(&mut self, name: &str, done: usize, total: usize);
-    /// A goal is known.
+    /// The outcome of a goal.
     fn outcome(&mut self, outcome: &Outcome);
-    /// Something else worth a line.
+    /// Another message.
     fn note(&mut self, text: &str);
 }
 
-/// A run to be made.
+/// A run.
 #[derive(Debug)]
 pub struct Runner<'r> {
-    /// What to measure.
+    /// The measurements to make.
     pub plan: &'r Plan,
     /// Seed of the order.
     pub seed: u64,
-    /// Where rows are kept meanwhile.
+    /// Directory for rows meanwhile.
     pub base: PathBuf,
-    /// Where records go.
+    /// Directory for records.
     pub out: PathBuf,
     /// The `seawall` command.
     pub exe: PathBuf,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ran {
-    /// One a goal.
+    /// One for each goal.
     pub outcomes: Vec<Outcome>,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
 }
 
 impl Runner<'_> {
-    /// Measures everything that `records` does not have.
+    /// Measures every cell that `records` lacks.
     ///
     /// # Errors
-    /// When records cannot be kept. What a cell fails at is in its record.
+    /// When records cannot be written. The failure of a cell is in its record.
     pub fn run(&self, records: &mut Records, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<Ran, String> {
         let disks = Disks::new(&self.base, stop)?;
         let bench = Bench { exe: self.exe.clone(), disks, stop, quiet_left: QUIET_WITHIN_RUN };
@@ -193,7 +195,7 @@ impl Runner<'_> {
             if round % 2 == 0 {
                 inner.shuffle(&mut Pcg64Mcg::seed_from_u64(self.seed.wrapping_add(u64::from(round))));
             } else {
-                // Who went first goes last.
+                // Reverses the order in each round.
                 inner.reverse();
             }
             outer.iter().for_each(|cell| add(format!("{} {round} before", group.id), cell));
@@ -222,9 +224,9 @@ struct Work<'w> {
     listener: &'w mut dyn Listener,
     done: usize,
     total: usize,
-    /// Rows that could not be made: disk and directory.
+    /// Rows that could not be created: disk and directory.
     failed: BTreeSet<String>,
-    /// Times a disturbed cell may still be measured again.
+    /// How often disturbed cells may still be measured again.
     repeats_left: usize,
 }
 
@@ -258,7 +260,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Size by size, so that the rows of one are gone before those of the next are made.
+    /// One size after the other, so that the rows of one are removed before those of the next are created.
     fn curve(&mut self, curve: &Curve) -> Result<(), Ended> {
         let mut sizes: Vec<u64> = curve.points.iter().map(|(pools, _)| *pools).collect();
         sizes.dedup();
@@ -291,7 +293,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Measures a cell until nobody disturbs it, or it has been tried often enough.
+    /// Measures a cell until no other process disturbs it, or the attempts are used up.
     fn turn(&mut self, turn: &str, cell: &Cell) -> Result<Record, Ended> {
         let mut record = Record { cell: cell.clone(), turn: turn.into(), measured: None, error: None, attempts: 0 };
         let rows = format!("{}{}", cell.disk.prefix(), cell.data());
@@ -304,7 +306,8 @@ impl Work<'_> {
             record.error = Some(format!("loading: {}", words(error)?));
             return Ok(record);
         }
-        // Minutes are too dear to be repeated, and the loop device's own work counts as others'.
+        // A cell of minutes is too expensive to repeat, and the loop device's own work counts as that of
+        // others.
         let repeats = if cell.seconds > 60.0 || cell.disk == DiskKind::FewIops { 0 } else { REPEATS_MAX };
         while record.attempts <= repeats {
             record.attempts += 1;
@@ -319,7 +322,7 @@ impl Work<'_> {
                 }
                 Err(error) => {
                     let why = words(error)?;
-                    // The kernel says nothing to whom it kills for want of memory.
+                    // The kernel does not report a kill for lack of memory to the process.
                     let killed = cell.memory_mib.filter(|_| why.contains("SIGKILL"));
                     let limit =
                         killed.map(|mib| format!("killed, probably for more memory than its limit of {mib} MiB: "));
@@ -334,13 +337,13 @@ impl Work<'_> {
         Ok(record)
     }
 
-    /// Removes the rows of `cells` that no later one needs.
+    /// Removes the rows of `cells` that no later cell needs.
     fn free(&mut self, cells: &[Cell], later: &[Cell]) -> Result<(), Ended> {
         // Plain and slow-flush cells share a directory; the limited disk has its own.
         let rows = |cell: &Cell| (cell.disk == DiskKind::FewIops, cell.data());
         let needed: BTreeSet<_> = later.iter().map(rows).collect();
         for cell in cells.iter().filter(|cell| !needed.contains(&rows(cell))) {
-            // A disk that could not be made has nothing to be removed.
+            // For a disk that could not be created there is nothing to remove.
             let Ok(dir) = self.bench.disks.dir(cell) else { continue };
             if let Err(error) = self.bench.disks.remove(&dir) {
                 self.listener.note(&words(error)?);
@@ -350,7 +353,7 @@ impl Work<'_> {
     }
 }
 
-/// What went wrong, in words; Ctrl-C ends the run.
+/// The error in words; Ctrl-C ends the run.
 fn words(error: ProcessError) -> Result<String, Ended> {
     match error {
         ProcessError::Interrupted => Err(Ended::Interrupted),

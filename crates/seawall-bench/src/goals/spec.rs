@@ -1,7 +1,8 @@
-//! The data file of the goals, as it is written, and what it becomes: groups of goals, each with the cells it is made of.
+//! The data file of the goals, and its parsed form: groups of goals, each with its cells.
 //!
-//! 1. What is not known (a name, a store, a combination) is an error that says where, never passed over.
-//! 2. Two goals that need the same figure share one [`Cell`]: cells are compared by what is measured, not by who asked.
+//! 1. Anything unknown (a name, a store, a combination) is an error with its location, never ignored.
+//! 2. Two goals that need the same figure share one [`Cell`]: equal cells are one cell, in whichever goals
+//!    they occur.
 
 use super::cell::{Cell, DiskKind, KINDS, Tool};
 use crate::bulk::Task;
@@ -32,7 +33,7 @@ pub const STORES: [&str; 8] = ["seawall", "raw", "rocksdb", "lmdb", "sqlite", "w
 pub const SUBJECT: &str = "seawall";
 const DURABILITIES: [&str; 3] = ["flushed", "written", "deferred"];
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// `make goals`.
@@ -89,7 +90,7 @@ struct Data {
     pool_mib: Either<u64>,
     #[serde(default)]
     bounded: bool,
-    /// Of scans: in which order rows are inserted.
+    /// For scans: in which order rows are inserted.
     order: Option<Order>,
 }
 
@@ -118,7 +119,7 @@ struct WrittenGoal {
     limits: Option<Threshold>,
     #[serde(default)]
     around: bool,
-    /// Only on the plain disk, wherever its group is also measured.
+    /// Measured on the plain disk only, even if its group is measured on other disks too.
     #[serde(default)]
     plain: bool,
 }
@@ -150,7 +151,7 @@ fn flushed() -> String {
 #[serde(deny_unknown_fields)]
 struct Against {
     store: String,
-    /// In the goal's name, where the store's says too little.
+    /// Used in the goal's name where the store's name is not enough.
     name: Option<String>,
     threads: Option<u32>,
     tool: Option<Tool>,
@@ -171,13 +172,13 @@ struct Against {
     reported: bool,
 }
 
-/// Another figure of ours, and what it must reach for the goal to be met whatever the ratio.
+/// Another figure of Seawall: if it reaches `at_least`, the goal is met regardless of the ratio.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Other {
     /// Its name in the result.
     pub figure: String,
-    /// No less than.
+    /// The minimum.
     pub at_least: f64,
 }
 
@@ -199,24 +200,24 @@ struct WrittenCurve {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Take {
-    /// The one in the middle.
+    /// The median.
     #[default]
     Median,
-    /// The greatest: for what must never happen.
+    /// The maximum: for events that must never happen.
     Max,
 }
 
-/// What a figure, or its ratio to the other side's, must reach.
+/// The threshold for a figure, or for its ratio to the other side's.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Threshold {
-    /// No less than.
+    /// At least.
     AtLeast(f64),
     /// More than.
     MoreThan(f64),
-    /// No more than.
+    /// At most.
     AtMost(f64),
-    /// Shown as it is.
+    /// Only reported.
     #[serde(skip)]
     Reported,
 }
@@ -224,7 +225,7 @@ pub enum Threshold {
 /// One figure of a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
-    /// Where it is measured.
+    /// The cell that measures it.
     pub cell: Cell,
     /// The name of the figure in the cell's result.
     pub figure: String,
@@ -235,32 +236,32 @@ pub struct Source {
 pub struct Goal {
     /// Its name, such as `commit-16/rocksdb`.
     pub id: String,
-    /// What is measured.
+    /// Description of the measurement.
     pub text: String,
     /// Seawall's figure.
     pub ours: Source,
-    /// The other side's; `None`: the figure itself is held against the threshold.
+    /// The other side's; `None`: the figure itself is compared with the threshold.
     pub theirs: Option<Source>,
-    /// Of several rounds.
+    /// How the rounds are combined.
     pub take: Take,
     /// For the ratio ours / theirs, or for ours.
     pub threshold: Threshold,
-    /// Ours meets the goal too when it is at most this, whatever the ratio.
+    /// The goal is also met when ours is at most this, regardless of the ratio.
     pub or_at_most: Option<f64>,
-    /// And when this figure is at least so much.
+    /// The goal is also met when this figure reaches its minimum.
     pub or: Option<Other>,
-    /// Taken off ours before the ratio is made.
+    /// Subtracted from ours before the ratio is computed.
     pub slack: f64,
-    /// The other side is measured before and after ours, not in turn with it.
+    /// The other side is measured before and after ours, not alternately with it.
     pub around: bool,
 }
 
-/// Goals whose cells are measured in turn, round by round.
+/// Goals whose cells are measured alternately, round by round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     /// Its name.
     pub id: String,
-    /// The disk under it.
+    /// The disk it uses.
     pub disk: DiskKind,
     /// How often each cell is measured.
     pub rounds: u32,
@@ -269,7 +270,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Its cells, each once; those measured around the others come first and last.
+    /// Its cells, each once; cells measured around the others come first and last.
     #[must_use]
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
@@ -295,13 +296,13 @@ impl Group {
 pub struct Curve {
     /// Its name.
     pub id: String,
-    /// What is measured.
+    /// Description of the measurement.
     pub text: String,
     /// Data, in pools, and the cell.
     pub points: Vec<(u64, Cell)>,
 }
 
-/// Everything to be measured.
+/// All measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// Groups in the order in which they are measured: disk by disk.
@@ -310,7 +311,7 @@ pub struct Plan {
     pub curves: Vec<Curve>,
 }
 
-/// What may be said on the command line against the data file.
+/// Overrides of the data file from the command line.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Overrides {
     /// Rounds of every group.
@@ -337,7 +338,7 @@ impl Plan {
         }
         let curves = match extent {
             Extent::Full => written.curve.iter().map(|curve| maker.curve(curve)).collect::<Result<_, _>>()?,
-            // Twenty-four cells a curve: more than ten minutes allow.
+            // A curve has 24 cells: more than ten minutes allow.
             Extent::Quick => Vec::new(),
         };
         let mut ids: Vec<&str> = groups.iter().flat_map(|group| &group.goals).map(|goal| goal.id.as_str()).collect();
@@ -348,7 +349,7 @@ impl Plan {
         Ok(Self { groups, curves })
     }
 
-    /// Keeps the goals and curves whose name `wanted` accepts.
+    /// Keeps the goals and curves for which `wanted` returns true.
     pub fn retain(&mut self, wanted: impl Fn(&str) -> bool) {
         for group in &mut self.groups {
             group.goals.retain(|goal| wanted(&goal.id));
@@ -517,7 +518,7 @@ impl Against {
     }
 }
 
-/// Whether a cell asks for what exists.
+/// Checks that a cell asks for existing names and combinations.
 fn check(cell: &Cell) -> Result<(), String> {
     let one_of = |what: &str, name: &str, known: &[&str]| {
         let found = known.contains(&name);

@@ -1,4 +1,4 @@
-//! The evaluation from canned figures, and that the data file says what can be measured.
+//! The evaluation, from fixed figures; and that every cell of the data file can be measured.
 
 use super::cell::{Cell, DiskKind, Tool};
 use super::evaluate::{Figures, Outcome, Verdict, all_well, evaluate, median, number, tally};
@@ -37,7 +37,7 @@ fn the_middle_is_the_median() {
 #[test]
 fn a_goal_is_met_or_short_at_its_threshold() {
     let rocks = "commit-16/rocksdb";
-    // Medians first: 150 and 100, whatever the single rounds say.
+    // Medians first: 150 and 100, whatever single rounds gave.
     let met = outcome(rocks, &[150.0, 10.0, 900.0], &[100.0, 90.0, 110.0]);
     assert_eq!((met.verdict, met.figure, met.peer, met.ratio), (Verdict::Met, Some(150.0), Some(100.0), Some(1.5)));
     assert_eq!(outcome(rocks, &[149.0], &[100.0]).verdict, Verdict::Short);
@@ -202,7 +202,7 @@ fn what_only_seawall_is_asked_becomes_a_command() {
     assert_eq!((probe.tool, words(&probe)), (Tool::Instructions, "count probe".into()));
 }
 
-/// The example that counts, whose kinds are named here too.
+/// The counting example, whose operation kinds are also named here.
 #[test]
 fn kinds_of_operations_are_those_of_the_example() {
     let example = include_str!("../../../seawall/examples/instructions.rs");

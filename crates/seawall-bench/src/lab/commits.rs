@@ -22,7 +22,7 @@ pub(super) struct Commits {
 }
 
 impl Commits {
-    /// Makes and fills it.
+    /// Creates and fills it.
     pub(super) fn make(work: &EngineWork<'_>) -> Result<Self, EngineError> {
         let settings = settings(work.dir.join("commits"), POOL_BYTES, work.sizes, &[TABLE]);
         let store = Seawall::open(&settings)?;
@@ -44,7 +44,7 @@ impl Commits {
         put_settings(&self.settings.dir, seawall_toml)?;
         let store = Seawall::open(&self.settings)?;
         let tree = store.database().open_tree(TABLE).map_err(failed)?;
-        // All of it comes into memory: a commit shall wait for nothing but the log.
+        // Loads all of it into memory: a commit shall wait for the log only.
         let tx = store.database().begin().map_err(failed)?;
         for row in tx.iter(&tree) {
             row.map_err(failed)?;

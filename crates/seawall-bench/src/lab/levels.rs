@@ -1,8 +1,9 @@
-//! E5: three loads on a database that is in memory, at a level of durability.
+//! E5: three loads on a database in memory, at a durability level.
 //!
-//! 1. Read-only is one row by its key, as sysbench simple; transactional is ten rows by key, four ranges of a hundred rows, two
-//!    changes, a deletion and an insertion in one transaction, as sysbench complex; TPC-C is TPC-C, a warehouse a thread.
-//! 2. A transaction that met another is run again, and its latency goes on.
+//! 1. Read-only reads one row by its key, as sysbench simple. Transactional is one transaction with ten rows
+//!    by key, four ranges of a hundred rows, two changes, a deletion and an insertion, as sysbench complex.
+//!    TPC-C is TPC-C with one warehouse a thread.
+//! 2. A transaction that met a conflict runs again, and its latency includes the retries.
 
 use super::{close, failed, issued, settings};
 use crate::run::{Operation, Outcome};
@@ -28,14 +29,14 @@ const ROWS: &str = "rows";
 const VALUE_BYTES: usize = 180;
 /// Rows of a transaction of the load.
 const BATCH: u64 = 1000;
-/// The longest that a round's end waits for purge.
+/// The longest wait for purge at the end of a round.
 const PURGE_WAIT: Duration = Duration::from_secs(1);
-/// What a transaction of the transactional load does, beside two changes, a deletion and an insertion.
+/// Reads of a transaction of the transactional load, beside two changes, a deletion and an insertion.
 const POINTS: usize = 10;
 const RANGES: usize = 4;
 const RANGE_ROWS: u64 = 100;
 
-/// A database of one flush method.
+/// A database with one flush method.
 #[derive(Debug)]
 pub(super) struct Levels {
     method: FlushMethod,
@@ -51,7 +52,7 @@ impl Levels {
         self.method
     }
 
-    /// Makes and fills it.
+    /// Creates and fills it.
     pub(super) fn make(
         work: &EngineWork<'_>,
         method: FlushMethod,
@@ -62,7 +63,7 @@ impl Levels {
         let tables: Vec<&str> = TABLES.into_iter().chain([ROWS]).collect();
         let scale = Scale { items: sizes.items, customers: sizes.customers };
         let shape = Shape { warehouses: sizes.warehouses, scale };
-        // All of it, what the loads add, and versions that nobody needs any more.
+        // All of the data, the growth by the loads, and versions that no transaction needs any more.
         let data_bytes = u64::from(sizes.rows) * 250 + 160 * rows_about(shape);
         let mut settings = settings(dir.clone(), (3 * data_bytes).max(16 << 20), sizes, &tables);
         let methods = ["data_flush_method", "log_flush_method"].map(|name| (name.to_owned(), method.word().to_owned()));
@@ -75,7 +76,7 @@ impl Levels {
         match filled {
             Ok(()) => Ok(levels),
             Err(error) => {
-                // What went wrong first is what is told.
+                // The first error is the one reported.
                 drop(close(levels.store));
                 Err(error)
             }
@@ -116,14 +117,14 @@ impl Levels {
         Ok(self.store.settle()?)
     }
 
-    /// Ready for a load at a level.
+    /// Prepares a load at a level.
     pub(super) fn ready(&self, load: Pattern, level: Level, seed: u64) -> Result<Box<dyn Ready + '_>, EngineError> {
         self.store.database().set("durability", level.word()).map_err(failed)?;
         Ok(Box::new(Loaded { levels: self, load, seed, tpcc: Mutex::default() }))
     }
 }
 
-/// Ready for a load.
+/// A prepared load.
 struct Loaded<'l> {
     levels: &'l Levels,
     load: Pattern,
@@ -158,7 +159,7 @@ impl Ready for Loaded<'_> {
     }
 
     fn finish(self: Box<Self>) -> Result<(), EngineError> {
-        // Purge changes pages: what it leaves for later would be written during somebody else's round.
+        // Purge changes pages: work that it postpones would be written during another round.
         let patience = Instant::now() + PURGE_WAIT;
         while self.levels.store.database().stats().purge.history > 0 && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(2));
@@ -182,7 +183,7 @@ impl Worker for ReadOnly<'_> {
     }
 }
 
-/// A row that is not there, or not as it was put, is a broken engine and no fast one.
+/// A missing or changed row means a broken engine, not a fast one.
 fn whole(n: u64, found: Option<usize>) -> Result<bool, EngineError> {
     match found {
         Some(VALUE_BYTES) => Ok(true),

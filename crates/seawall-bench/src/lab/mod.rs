@@ -1,10 +1,11 @@
-//! What `seawall lab` measures of the engine: E5, E6, and what following the lab's settings changes.
+//! What `seawall lab` measures of the engine: E5, E6, and the effect of the lab's recommended settings.
 //!
-//! 1. The lab keeps time and counts; here databases are made, brought into the state that a cell is about, and worked on.
-//! 2. Cells of E5 differ in nothing but what they name: each flush method has a database of its own that stays open and in
-//!    memory, and a checkpoint ends each round, so that no round pays for the one before.
-//! 3. Queries are of data that is nowhere but on the disk: a database is opened anew for each round, nothing of it is in the
-//!    page cache, and no query reads what another of the round has read.
+//! 1. The lab measures time and counts; this module creates databases, brings them into the state that a cell
+//!    needs, and runs the work.
+//! 2. Cells of E5 differ only in what they name: each flush method has a database of its own that stays open
+//!    and in memory, and a checkpoint ends each round, so that no round pays for the previous one.
+//! 3. Queries read data that is only on the disk: each round opens its database anew, none of it is in the
+//!    page cache, and no query reads what another query of the round has read.
 
 mod commits;
 mod levels;
@@ -38,15 +39,15 @@ impl From<Error> for EngineError {
     }
 }
 
-/// An error of the engine, said to the lab.
+/// Converts an error of the engine for the lab.
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
 fn failed(error: seawall::Error) -> EngineError {
     EngineError::Failed(error.to_string())
 }
 
-/// How a database is opened: what all have in common.
+/// The common settings for opening a database.
 fn settings(dir: PathBuf, pool_bytes: u64, sizes: EngineSizes, tables: &[&str]) -> Settings {
-    // Small log files: a small log is then used in small pieces.
+    // Small log files: a small log is then reused in small pieces.
     let log = [("log_capacity", sizes.log_bytes.to_string()), ("log_segment_size", (4 << 20).to_string())];
     Settings {
         dir,
@@ -77,7 +78,7 @@ fn issued(store: &Seawall) -> Issued {
     sum
 }
 
-/// The `seawall.toml` of a database is what is to be measured, or is not there.
+/// Writes the `seawall.toml` to be measured, or removes it.
 fn put_settings(dir: &Path, seawall_toml: Option<&str>) -> Result<(), EngineError> {
     let path = dir.join(seawall::options::FILE_NAME);
     let put = match seawall_toml {

@@ -1,6 +1,6 @@
-//! E6: ranges of rows read from a tree that is on the disk only.
+//! E6: ranges of rows read from a tree that is only on the disk.
 //!
-//! 1. The ranges of a round do not overlap, and each is read once: when they are used up the round is over.
+//! 1. The ranges of a round do not overlap, and each is read once: when all are read, the round is over.
 //! 2. A database is opened for one round, with nothing in the page cache, and closed after it.
 
 use super::{close, failed, issued, put_settings, settings};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The only table.
 const TABLE: &str = "rows";
-/// Beside a row's value: its key, and what the engine keeps with them.
+/// Stored beside a row's value: its key, and the engine's own bytes.
 const BESIDE_VALUE_BYTES: u64 = 20;
 
 /// A database with one tree.
@@ -41,7 +41,7 @@ impl Trees {
         self.order
     }
 
-    /// Makes and fills it.
+    /// Creates and fills it.
     pub(super) fn make(
         work: &EngineWork<'_>,
         order: KeyOrder,
@@ -50,7 +50,8 @@ impl Trees {
         let sizes = work.sizes;
         let settings = settings(work.dir.join(order.word()), sizes.pool_bytes(), sizes, &[TABLE]);
         let rows = rows(order, sizes, work.seed);
-        // Filled in memory: through the small pool rows at random would take many times as long, and lie just so.
+        // Filled in memory: with the small pool, inserts in random order would take many times as long and
+        // place rows the same way.
         let filling = Settings { pool_bytes: 2 * sizes.tree_bytes.max(8 << 20), ..settings.clone() };
         let store = Seawall::open(&filling)?;
         let filled = rows.fill(&store, progress, work.stop);
@@ -61,7 +62,8 @@ impl Trees {
         }
     }
 
-    /// Opens it for a round, as the cell says, or under `seawall_toml` or the engine's defaults where it says nothing.
+    /// Opens it for a round, with the cell's settings; where the cell has none, with `seawall_toml` or the
+    /// engine's defaults.
     pub(super) fn ready(
         &self,
         spec: &CellSpec,

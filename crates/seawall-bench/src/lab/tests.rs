@@ -1,4 +1,4 @@
-//! Small real runs of the lab's engine experiments, and that the engine takes the settings that the lab writes.
+//! Small real runs of the lab's engine experiments; and the engine accepts the settings that the lab writes.
 
 use super::EngineCells;
 use crate::observe::files_below;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// A directory on the disk under the checkout: `/tmp` is often memory.
+/// A directory on the disk of the checkout: `/tmp` is often memory.
 fn disk() -> tempfile::TempDir {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
     if target.is_dir() { tempfile::tempdir_in(target) } else { tempfile::tempdir() }.unwrap()
@@ -87,7 +87,8 @@ fn the_engine_runs_under_both_settings() {
     assert!(results.engine.unwrap().seawall_toml.contains("flush_method"));
 }
 
-/// What the lab writes is what the engine reads: by its own reader, from a database's directory, each value in effect.
+/// The engine reads what the lab writes: through its own reader, from a database's directory, each value in
+/// effect.
 #[test]
 fn the_engine_takes_the_settings_that_the_lab_writes() {
     for results in [sample::of_plan(&plan::decisive()), sample::of_plan(&plan::full()), sample::results(vec![])] {
@@ -134,7 +135,7 @@ fn ctrl_c_while_databases_are_made_leaves_nothing() {
     assert!(matches!(LabError::from(error), LabError::Interrupted));
 }
 
-/// The space that is checked before the run is enough for what is made.
+/// The space checked before the run is enough for the files created.
 #[test]
 fn databases_stay_below_the_space_that_was_checked() {
     let dir = tempfile::tempdir().unwrap();

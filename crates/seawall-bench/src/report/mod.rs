@@ -1,7 +1,8 @@
 //! A result for people: a short table for the terminal, and one HTML page with plots that needs no network.
 //!
 //! 1. Both are functions of [`CellResult`] and measure nothing.
-//! 2. What is unknown is said to be unknown, or left out; text from a result enters the page only through `escape`.
+//! 2. Unknown figures are shown as unknown, or left out; text from a result enters the page only through
+//!    `escape`.
 
 mod plot;
 mod text;

@@ -5,14 +5,14 @@ use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (900, 320);
 const LINE: RGBColor = RGBColor(16, 98, 166);
-/// More points than this are drawn as sums of neighbours: nobody sees them apart.
+/// More points than this are drawn as sums of neighbours: single ones could not be told apart.
 const POINTS: usize = 600;
 
 /// Operations per second over the window; `None` when nothing completed.
 pub(super) fn rate(result: &CellResult) -> Option<String> {
     let width = result.timeline.len().div_ceil(POINTS).max(1);
     let step = TIMELINE_STEP.as_secs_f64();
-    // A last step that the window cut short would look like a collapse.
+    // A last step cut short by the window would look like a collapse.
     let whole = (result.measured.duration_s / step + 1e-6) as usize;
     let steps = &result.timeline[..whole.min(result.timeline.len())];
     let points: Vec<(f64, f64)> = steps
@@ -52,7 +52,7 @@ pub(super) fn percentiles(result: &CellResult) -> Option<String> {
     let mut below = 0;
     let mut points = Vec::new();
     for (upper_us, count) in &result.histogram {
-        // So many "one in ..." operations took at least this bucket's time.
+        // This many "one in ..." operations took at least this bucket's time.
         points.push((all as f64 / (all - below) as f64, upper_us.max(0.001)));
         below += count;
     }

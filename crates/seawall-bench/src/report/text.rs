@@ -4,10 +4,10 @@ use crate::goals::evaluate::number;
 use crate::results::CellResult;
 use std::fmt::Write as _;
 
-/// Others' use of the processors, in cores, above which a result is called disturbed.
+/// A result is called disturbed if other processes used more than this, cores.
 pub const FOREIGN_CORES: f64 = 0.1;
 
-/// A line for each figure, each label a phrase that needs no explanation.
+/// A line for each figure; each label is a phrase that needs no explanation.
 #[must_use]
 pub fn table(result: &CellResult) -> String {
     let m = &result.measured;

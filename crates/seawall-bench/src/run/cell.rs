@@ -1,4 +1,4 @@
-//! One cell: what was asked for, common to key-value workloads and TPC-C, and its result.
+//! One cell: the request, common to key-value workloads and TPC-C, and its result.
 
 use super::drive::Driven;
 use crate::results::{CellResult, Load, Machine, Measured, TIMELINE_STEP};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// What was asked for.
+/// The request.
 #[derive(Debug, Clone)]
 pub struct Cell {
     /// Workload, as on the command line.
@@ -30,14 +30,14 @@ pub struct Cell {
     pub fold: usize,
     /// Added to each flush.
     pub flush_delay: Duration,
-    /// The limit of the memory cgroup the process was put in, bytes.
+    /// The limit of the process's memory cgroup, bytes.
     pub memory_limit_bytes: Option<u64>,
-    /// What keys, values and order come from.
+    /// The seed of keys, values and order.
     pub seed: u64,
 }
 
 impl Cell {
-    /// The result of a window that was driven over a store whose files are in `dir`.
+    /// The result of a window that was driven on a store with files in `dir`.
     #[must_use]
     pub fn result(&self, driven: &Driven, about: &About, machine: Machine, load: Option<Load>) -> CellResult {
         let observed = &driven.observed;
@@ -92,7 +92,7 @@ fn measured(driven: &Driven) -> Measured {
     }
 }
 
-/// The word of the command line and the JSON.
+/// The name on the command line and in the JSON.
 #[must_use]
 pub fn durability_name(durability: Durability) -> &'static str {
     match durability {
@@ -102,7 +102,7 @@ pub fn durability_name(durability: Durability) -> &'static str {
     }
 }
 
-/// The machine, and what lies under `dir`.
+/// The machine, and the file system and device of `dir`.
 #[must_use]
 pub fn machine(dir: &Path) -> Machine {
     let machine = this_machine();
@@ -129,7 +129,8 @@ pub fn machine(dir: &Path) -> Machine {
     }
 }
 
-/// The commit of the source tree around the running program, by git; `unknown` for a program that was installed elsewhere.
+/// The commit of the source tree around the running program, by git; `unknown` for a program installed
+/// elsewhere.
 pub(crate) fn commit() -> String {
     let describe = |dir: &Path| {
         let git = std::process::Command::new("git")

@@ -1,22 +1,22 @@
-//! How a run is done, whatever it runs.
+//! How a run proceeds, for any workload.
 
 use super::drive::Limit;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The longest warm-up when none is asked for.
+/// The longest default warm-up.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 /// Where, how long, and with what settings.
 #[derive(Debug, Clone)]
 pub struct Course {
-    /// Where the data stays; else it goes.
+    /// A directory in which the data stays; without it, the data is removed.
     pub dir: Option<PathBuf>,
-    /// Use data that is there.
+    /// Use existing data.
     pub reuse: bool,
     /// End after the load.
     pub load_only: bool,
-    /// How long; loads run to their end whatever this says.
+    /// How long; loads always run to their end.
     pub limit: Limit,
     /// Before the window; the default is a quarter of the duration, at most 2 s.
     pub warm_up: Option<Duration>,

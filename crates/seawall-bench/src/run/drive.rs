@@ -1,14 +1,15 @@
-//! The loop of every workload: each thread does one operation after the other, until the time is over or the work is done.
+//! The loop of every workload: each thread runs one operation after the other, until the time is over or the
+//! work is done.
 //!
 //! ```text
 //!   made (a session each) ──all are there──> warm-up ──observed──> window ──time over, work done, error, Ctrl-C──> ended ──observed──
 //! ```
 //!
-//! 1. One reading of the clock an operation: its end is the next one's beginning. So the latency contains the making of key and value,
-//!    the same for every store.
-//! 2. An operation that met a conflict is asked for again, and its latency goes on.
-//! 3. The first error ends every thread. What was measured until then is still given, with the error.
-//! 4. The driving thread sleeps but for the progress it shows ten times a second.
+//! 1. One reading of the clock for each operation: its end is the beginning of the next. So the latency
+//!    includes generating key and value, the same for every store.
+//! 2. An operation that met a conflict is repeated, and its latency includes the retries.
+//! 3. The first error ends every thread. The figures so far are returned with the error.
+//! 4. The driving thread only sleeps and shows progress ten times a second.
 
 use super::recorder::{Latencies, Recorder, Timeline};
 use crate::observe::{Observed, Observer};
@@ -18,7 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Barrier, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// When a window whose end nobody knows ends at the latest for the timeline; what comes later counts as its last moment.
+/// The latest end, in the timeline, of a window without a known end; later completions count in its last
+/// moment.
 const LONGEST: Duration = Duration::from_secs(6 * 3600);
 const TICK: Duration = Duration::from_millis(100);
 
@@ -29,34 +31,35 @@ pub enum Limit {
     For(Duration),
     /// After so many operations of all threads together.
     Ops(u64),
-    /// When every thread said [`Outcome::Finished`]; `ops` is how many that is going to be, for the progress shown.
+    /// When every thread has returned [`Outcome::Finished`]; `ops` is the expected number, for the progress
+    /// display.
     Finished {
         /// Operations expected.
         ops: u64,
     },
 }
 
-/// How one call of a thread's operation went.
+/// The result of one call of a thread's operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// So many operations were done.
     Done(u64),
-    /// Another transaction was in the way: ask for the same again.
+    /// Conflict with another transaction: repeat the same operation.
     Conflict,
     /// This thread has nothing left to do.
     Finished,
 }
 
-/// What a thread does again and again. A closure that does one operation is one.
+/// What a thread repeats. A closure that does one operation implements it.
 pub trait Operation {
-    /// Does the next operation, or the last one again when that met a conflict.
+    /// Does the next operation, or repeats the last one after a conflict.
     ///
     /// # Errors
     /// Those of the store; the first one ends the run.
     fn next(&mut self) -> Result<Outcome>;
 
-    /// The operation just done was recorded with this latency: for who keeps latencies by kind. `late`: it completed after the window and
-    /// does not count to the rate.
+    /// The last operation was recorded with this latency: for operations that keep latencies by kind. `late`:
+    /// it completed after the window and does not count for the rate.
     fn recorded(&mut self, _latency: Duration, _late: bool) {}
 }
 
@@ -71,15 +74,15 @@ impl<F: FnMut() -> Result<Outcome>> Operation for F {
 pub struct Spec<'a> {
     /// Threads, at least one.
     pub threads: usize,
-    /// Before anything is recorded.
+    /// Warm-up before anything is recorded.
     pub warm_up: Duration,
     /// The window's end.
     pub limit: Limit,
-    /// Raised by Ctrl-C.
+    /// Set by Ctrl-C.
     pub stop: &'a AtomicBool,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub struct Driven {
     /// Length of the window.
@@ -90,7 +93,7 @@ pub struct Driven {
     pub timeline: Timeline,
     /// Operations completed in the window.
     pub ops: u64,
-    /// Operations tried again because another transaction was in the way.
+    /// Retries because of a conflict with another transaction.
     pub conflicts: u64,
     /// Threads that ended with an error.
     pub errors: u64,
@@ -98,7 +101,7 @@ pub struct Driven {
     pub error: Option<Error>,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
-    /// What the machine did meanwhile.
+    /// What happened on the machine meanwhile.
     pub observed: Observed,
 }
 
@@ -119,8 +122,8 @@ struct Shared<'a> {
     one_ended: Condvar,
 }
 
-/// Lets each thread call its operation, which `make` makes of the thread's number on that thread, again and again. `observer` reads what
-/// the machine did in the window; `phase` names the window in the progress shown.
+/// Runs the operation of each thread repeatedly. `make` creates it from the thread's number, on that thread.
+/// `observer` records the window; `phase` names the window in the progress display.
 pub fn drive<M, F>(
     spec: &Spec<'_>,
     observer: &mut Observer<'_>,
@@ -177,7 +180,7 @@ where
 }
 
 impl Shared<'_> {
-    /// The length of the window that is over.
+    /// The length of the finished window.
     fn window(&self) -> Duration {
         let ended = Duration::from_nanos(self.ended_ns.load(Ordering::Relaxed));
         match self.spec.limit {
@@ -212,7 +215,8 @@ impl Shared<'_> {
         while left > 0 && !self.over.load(Ordering::Relaxed) {
             let outcome = operation.next()?;
             let end = Instant::now();
-            // What ended in the window was measured, though it may have begun before: the same as at the other edge.
+            // Operations that end in the window count even if they began before it; at the other edge, those
+            // that began in it and end later do not.
             let at = self.began.get().and_then(|began| end.checked_duration_since(*began));
             let late = matches!((self.spec.limit, at), (Limit::For(time), Some(at)) if at > time);
             match (outcome, at) {
@@ -241,7 +245,7 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// The operations that are one thread's to do.
+    /// The operations assigned to one thread.
     fn share(&self, thread: usize) -> u64 {
         match self.spec.limit {
             Limit::Ops(ops) => {
@@ -252,10 +256,11 @@ impl Shared<'_> {
         }
     }
 
-    /// The driving thread's part. Whether Ctrl-C ended it, and what was observed.
+    /// The driving thread's part. Returns whether Ctrl-C ended it, and the observations.
     fn supervise(&self, observer: &mut Observer<'_>, progress: &mut dyn Progress, phase: &str) -> (bool, Observed) {
         if self.spec.warm_up.is_zero() {
-            // Else the first operations, which have begun by then, would be missing among those asked for.
+            // Without this, the first operations, which may already have begun, would be missing from the
+            // requested number.
             self.begin(observer);
             self.ready.wait();
         } else {
@@ -297,7 +302,7 @@ impl Shared<'_> {
         self.began.get_or_init(Instant::now);
     }
 
-    /// Sleeps for a tick or `rest`; whether anybody still works and nobody wants an end.
+    /// Sleeps for a tick or `rest`. Returns whether threads still work and nothing has asked for the end.
     fn goes_on(&self, rest: Duration) -> bool {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let working = |_: &mut ()| self.working.load(Ordering::Relaxed) > 0;
@@ -308,7 +313,7 @@ impl Shared<'_> {
     }
 }
 
-/// Says that a thread has ended, also when it panics: nobody is to wait for it.
+/// Reports on drop that a thread has ended, also after a panic: the driving thread must not wait for it.
 struct Leaving<'s, 'a>(&'s Shared<'a>);
 
 impl Drop for Leaving<'_, '_> {

@@ -4,9 +4,12 @@
 //!   place ──open──> loaded, settled (or there already) ──[cold: close, drop page cache, open]──> [all read once] ──drive──> result ──close──>
 //! ```
 //!
-//! 1. The load before a workload is one thread, batches of [`BATCH`] rows in key order, not durable; settling is not charged to the workload.
-//! 2. Where the data fits into the pool it is all read once before the warm-up, so that reads in memory are what is measured.
-//! 3. A read that does not find its key, or a value of another size, is an error: such a store would be fast for the wrong reason.
+//! 1. The load before a workload uses one thread, batches of [`BATCH`] rows in key order, not durable;
+//!    settling is not charged to the workload.
+//! 2. If the data fits into the pool, all of it is read once before the warm-up, so that reads in memory are
+//!    measured.
+//! 3. A read that does not find its key, or finds a value of another size, is an error: such a store would be
+//!    fast for the wrong reason.
 
 use super::cell::{Cell, machine};
 use super::course::Course;
@@ -26,16 +29,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A cold read needs data of so many times the pool.
+/// A cold read needs data of this many times the pool.
 pub const COLD_FACTOR: u64 = 8;
-/// What a store needs for a row beside its key and value, roughly, in percent of both: only to judge whether all fits into the pool.
+/// What a store needs for a row beside its key and value, roughly, in percent of both: only to estimate
+/// whether all fits into the pool.
 const OVERHEAD_PERCENT: u64 = 30;
 const BENCH: &str = "bench";
 
 /// One cell to run.
 #[derive(Debug, Clone)]
 pub struct KvRun {
-    /// What is asked for.
+    /// The request.
     pub cell: Cell,
     /// The workload; [`Cell::workload`] has its name.
     pub workload: Workload,
@@ -43,14 +47,14 @@ pub struct KvRun {
     pub course: Course,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub struct KvRan {
-    /// The result; with `--load-only`, or when Ctrl-C came before the window, there is none.
+    /// The result; none with `--load-only`, or when Ctrl-C came before the window.
     pub result: Option<CellResult>,
-    /// How the load went, when it loaded.
+    /// The load, if there was one.
     pub load: Option<Load>,
-    /// What ended the window early.
+    /// The error that ended the window early.
     pub error: Option<Error>,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
@@ -65,7 +69,7 @@ pub enum RunError {
     /// The place for the data.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// What was asked for cannot be: says what to do.
+    /// An impossible request: says what to do.
     #[error("{0}")]
     Refused(String),
 }
@@ -80,7 +84,7 @@ impl KvRun {
         self.cell.keys.saturating_mul(self.cell.value_size + KEY_BYTES as u64)
     }
 
-    /// Looks for what cannot be, before anything is written.
+    /// Checks the request before anything is written.
     ///
     /// # Errors
     /// [`RunError::Refused`].
@@ -154,7 +158,7 @@ impl KvRun {
             data_bytes: self.data_bytes(),
         };
         if self.cell.memory_limit_bytes.is_some() {
-            // Pages that were cached before belong to another group, and would not count.
+            // Pages cached earlier belong to another group, and would not count.
             drop_page_cache(place.dir()).map_err(RunError::Refused)?;
         }
         let mut store = open(&settings)?;
@@ -243,7 +247,7 @@ impl KvRun {
                     );
                     return Err(Error::failed(BENCH, what));
                 }
-                // A store that cannot scan, such as the disk alone, has no cache to warm.
+                // A store that cannot scan, such as the bare disk, has no cache to warm.
                 Err(Error::Unsupported { .. }) => return Ok(true),
                 Err(error) => return Err(error),
             }
@@ -351,7 +355,7 @@ struct Client {
     number: u64,
     value: Vec<u8>,
     writes: bool,
-    /// The last operation met a conflict, and the same is to be done again.
+    /// The last operation met a conflict and must be repeated.
     again: bool,
 }
 
@@ -419,7 +423,7 @@ impl Client {
 
     fn read_range(&self, session: &mut dyn Session, row: &[u8]) -> Result<()> {
         let size = self.values.size();
-        // A wrong value is kept and told afterwards: a visit cannot fail.
+        // A visit cannot return an error: a wrong value is kept and reported afterwards.
         let mut found = size;
         let mut visit = |_: &[u8], value: &[u8]| {
             let len = std::hint::black_box(value).len();

@@ -1,7 +1,8 @@
-//! Rows made and loaded, before a workload or as one.
+//! Creates and loads rows, before a workload or as one.
 //!
-//! 1. The same numbers, order, size, seed and thread make the same rows.
-//! 2. A load before a workload is one thread, batches of [`BATCH`] rows, not durable one by one; then the store settles.
+//! 1. The same numbers, order, size, seed and thread give the same rows.
+//! 2. A load before a workload uses one thread and batches of [`BATCH`] rows, not durable one by one; then
+//!    the store settles.
 
 use crate::results::Load;
 use crate::store::{Result, Store};
@@ -27,7 +28,7 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// Of the keys of `numbers`, or of what `order` makes of them, with values of `value_size` bytes.
+    /// Rows with the keys of `numbers`, or of their permutation by `order`, and values of `value_size` bytes.
     pub(crate) fn new(
         numbers: Range<u64>,
         order: Option<Permutation>,
@@ -42,7 +43,7 @@ impl Loader {
 
     pub(crate) fn next_batch(&mut self) -> Option<&[(Vec<u8>, Vec<u8>)]> {
         let count = BATCH.min(self.numbers.end - self.numbers.start) as usize;
-        // The memory of the last batch is used again.
+        // Reuses the memory of the last batch.
         self.rows.resize_with(count, Default::default);
         for ((row_key, value), number) in self.rows.iter_mut().zip(self.numbers.by_ref()) {
             row_key.clear();
@@ -52,7 +53,7 @@ impl Loader {
         (count > 0).then_some(&self.rows[..])
     }
 
-    /// The batch made last.
+    /// The last batch.
     pub(crate) fn batch(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.rows
     }
@@ -62,7 +63,7 @@ impl Loader {
     }
 }
 
-/// Loads all that `loader` makes and settles; `None` when Ctrl-C came.
+/// Loads all rows of `loader` and settles; `None` when Ctrl-C came.
 pub(crate) fn fill(
     store: &dyn Store,
     mut loader: Loader,

@@ -1,4 +1,5 @@
-//! Running a workload: [`drive()`] lets threads do operations for a while and records them; `cell` makes a result of it.
+//! Running a workload: [`drive()`] runs operations on threads for a while and records them; `cell` makes a
+//! result of it.
 
 pub mod cell;
 pub mod course;

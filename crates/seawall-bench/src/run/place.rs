@@ -1,11 +1,13 @@
-//! Where a cell's data lies: a directory that the user gave and that stays, or one of our own that goes.
+//! Where a cell's data is stored: a directory given by the user, which stays, or a temporary one, which is
+//! removed.
 //!
 //! ```text
 //!   DIR/bench.json   what the data is: written when it is all there, so that half a load is never taken for a whole one
 //!   DIR/data/        the store's directory
 //! ```
 //!
-//! 1. What is there is used when its marker says exactly what is asked for, and the user said `--reuse`; it is never overwritten.
+//! 1. Existing data is used when its marker equals the request and the user gave `--reuse`; it is never
+//!    overwritten.
 //! 2. A temporary directory is removed when this is dropped, also after an error or Ctrl-C.
 
 use std::collections::BTreeMap;
@@ -17,7 +19,7 @@ use tempfile::TempDir;
 const MARKER: &str = "bench.json";
 const DATA: &str = "data";
 
-/// What data is: its store, rows, sizes.
+/// Identifies data: its store, rows, sizes.
 pub type Marker = BTreeMap<String, String>;
 
 /// A place for data.
@@ -30,17 +32,17 @@ pub struct Place {
     loaded: bool,
 }
 
-/// Why data cannot be there: says where and what to do.
+/// Why data cannot be stored there: says where and what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct PlaceError(String);
 
 impl Place {
-    /// Looks at `dir`, or makes a temporary directory below `./target` or the system's directory for such. Data that is there is used when
-    /// `reuse` is given and its marker is `marker`.
+    /// Checks `dir`, or creates a temporary directory below `./target` or the system's directory for such.
+    /// Existing data is used when `reuse` is given and its marker is `marker`.
     ///
     /// # Errors
-    /// When the directory cannot be made, or holds something else.
+    /// When the directory cannot be created, or holds something else.
     pub fn prepare(dir: Option<&Path>, reuse: bool, marker: Marker) -> Result<Self, PlaceError> {
         let Some(dir) = dir else {
             let below = if Path::new("target").is_dir() { PathBuf::from("target") } else { std::env::temp_dir() };
@@ -96,7 +98,7 @@ impl Place {
         self.dir.join(DATA)
     }
 
-    /// What holds it; it exists.
+    /// The directory that holds it; it exists.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -108,7 +110,7 @@ impl Place {
         self.loaded
     }
 
-    /// The data is all there from now on. To be called when the store has closed or settled.
+    /// Marks the data as complete. To be called when the store has closed or settled.
     ///
     /// # Errors
     /// When the marker cannot be written.

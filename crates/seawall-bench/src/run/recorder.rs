@@ -1,11 +1,12 @@
 //! When operations completed and how long they took, over all threads.
 //!
-//! 1. A thread records into its own histogram; what threads share is touched once a thread and millisecond, so that recording does not
-//!    slow down what it measures.
-//! 2. The longest gap is exact when it is at least one slot (1 ms): such a gap has a slot's edge in it, and the last completion
-//!    before each edge and the first after it are kept. A shorter one is never reported as longer than it was.
-//! 3. Operations count to the rate when they completed inside the window. One that began inside and completed later counts to the
-//!    latencies only: else a stall at the end would not be seen.
+//! 1. A thread records into its own histogram and touches shared memory once per millisecond, so that
+//!    recording does not slow down what it measures.
+//! 2. The longest gap is exact when it is at least one slot (1 ms): such a gap contains a slot's edge, and
+//!    the last completion before each edge and the first after it are kept. A shorter gap is never reported
+//!    as longer than it was.
+//! 3. Operations count for the rate when they completed inside the window. One that began inside and
+//!    completed later counts for the latencies only: otherwise a stall at the end would be invisible.
 
 use histogram::Histogram;
 use std::sync::OnceLock;
@@ -14,13 +15,13 @@ use std::time::Duration;
 
 /// Buckets are 0.8% wide.
 const GROUPING_POWER: u8 = 7;
-/// Latencies up to 2^40 ns (18 minutes) are told apart; longer ones count as that.
+/// Latencies up to 2^40 ns (18 minutes) are distinguished; longer ones count as that.
 const MAX_VALUE_POWER: u8 = 40;
 const SLOT_NS: u64 = 1_000_000;
-/// Slots made together: about a second of them.
+/// Slots allocated together: about one second.
 const CHUNK_SLOTS: u64 = 1024;
 
-/// What completed in one millisecond.
+/// The completions of one millisecond.
 #[derive(Debug)]
 struct Slot {
     /// The earliest completion, ns from the slot's beginning; `u32::MAX` when there was none.
@@ -43,7 +44,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// For a window of at most `longest`; what completes later counts as the last slot's.
+    /// For a window of at most `longest`; later completions count in the last slot.
     #[must_use]
     pub fn new(longest: Duration) -> Self {
         let slots = longest.as_millis() as u64 + 2 * CHUNK_SLOTS;
@@ -57,13 +58,13 @@ impl Timeline {
         &chunk[(index % CHUNK_SLOTS) as usize]
     }
 
-    /// Operations so far, give or take those of each thread's last millisecond.
+    /// Operations so far, possibly without those of each thread's last millisecond.
     #[must_use]
     pub fn ops(&self) -> u64 {
         self.ops.load(Ordering::Relaxed)
     }
 
-    /// The slots in which anything completed before `window` was over: beginning (ns), slot.
+    /// The slots with completions before the end of `window`: beginning (ns), slot.
     fn used(&self, window: Duration) -> impl Iterator<Item = (u64, &Slot)> {
         let slots = self.chunks.iter().enumerate().flat_map(|(at, chunk)| {
             let slots = chunk.get().into_iter().flatten();
@@ -73,7 +74,7 @@ impl Timeline {
         slots.filter(move |(begin, slot)| *begin < end && slot.ops.load(Ordering::Relaxed) > 0)
     }
 
-    /// The longest time in which nothing completed, from the window's beginning to its end.
+    /// The longest time without a completion, from the window's beginning to its end.
     #[must_use]
     pub fn longest_gap(&self, window: Duration) -> Duration {
         let (mut longest, mut last) = (0, 0);
@@ -117,7 +118,8 @@ impl<'t> Recorder<'t> {
         Self { timeline, latencies: Latencies::new(), slot: 0, first_ns: 0, last_ns: 0, ops: 0 }
     }
 
-    /// `ops` operations completed together `at` after the window's beginning and took `latency`. Times must not go back.
+    /// Records `ops` operations that completed together `at` after the window's beginning and took `latency`.
+    /// Times must not decrease.
     pub fn record(&mut self, at: Duration, latency: Duration, ops: u64) {
         self.latencies.add(latency);
         let (slot, ns) = (nanos(at) / SLOT_NS, (nanos(at) % SLOT_NS) as u32);
@@ -132,7 +134,7 @@ impl<'t> Recorder<'t> {
         self.ops += u32::try_from(ops).unwrap_or(u32::MAX / 2);
     }
 
-    /// An operation that began inside the window completed after its end.
+    /// Records an operation that began inside the window and completed after its end.
     pub fn record_late(&mut self, latency: Duration) {
         self.latencies.add(latency);
     }
@@ -149,7 +151,7 @@ impl<'t> Recorder<'t> {
         self.ops = 0;
     }
 
-    /// Publishes the last slot and gives the latencies.
+    /// Publishes the last slot and returns the latencies.
     #[must_use]
     pub fn finish(mut self) -> Latencies {
         self.publish();
@@ -187,9 +189,9 @@ impl Latencies {
         debug_assert!(recorded.is_ok());
     }
 
-    /// Takes in another thread's.
+    /// Adds another thread's.
     pub fn merge(&mut self, other: &Self) {
-        // Histograms of one configuration always add up.
+        // Histograms of one configuration can always be added.
         let added = self.histogram.checked_add_assign(&other.histogram);
         debug_assert!(added.is_ok());
         self.max_ns = self.max_ns.max(other.max_ns);
@@ -267,7 +269,7 @@ mod tests {
         let late = one.finish();
         assert_eq!(timeline.ops(), 5, "the last of the other thread is not out yet");
         drop(two.finish());
-        // Between 40.75 and 99.0: neither thread alone shows it.
+        // Between 40.75 and 99.0: no single thread shows it.
         assert_eq!(timeline.longest_gap(ms(110.0)), ms(58.25));
         assert_eq!(timeline.longest_gap(ms(300.0)), ms(200.0), "up to the end");
         assert_eq!(late.max_us(), 3e6);

@@ -1,7 +1,7 @@
-//! What the disk itself gives, by fio, on the very file that was scanned.
+//! The rate of the disk itself, by fio, on the very file that was scanned.
 //!
-//! 1. fio only reads, with direct I/O, one job: its depth is what a single query could have had.
-//! 2. A file that does not hold most of the data is no yardstick for scans of it: a store of many files has none.
+//! 1. fio only reads, with direct I/O and one job: its queue depth is what a single query could have reached.
+//! 2. A file that holds less than half of the data is no reference for scans: a store of many files has none.
 
 use crate::goals::process::{self, ProcessError};
 use crate::observe::files_below;
@@ -13,15 +13,15 @@ use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// What fio may take beside the time it measures.
+/// The most time of fio beside its measurement.
 const BESIDE: Duration = Duration::from_secs(60);
 
-/// In which order the file is read.
+/// The order in which the file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// 16 KiB anywhere, so many reads at a time.
+    /// 16 KiB at random offsets, this many reads at a time.
     Random(u32),
-    /// 1 MiB after the other, [`SEQUENTIAL_DEPTH`] at a time.
+    /// 1 MiB each, in order, [`SEQUENTIAL_DEPTH`] at a time.
     Sequential,
 }
 
@@ -29,10 +29,10 @@ pub enum Pattern {
 pub const SEQUENTIAL_DEPTH: u32 = 8;
 
 impl Pattern {
-    /// What a scan is held against.
+    /// The patterns that a scan is compared with.
     pub const ALL: [Self; 4] = [Self::Random(1), Self::Random(8), Self::Random(32), Self::Sequential];
 
-    /// Arguments of fio that read `file` so.
+    /// Arguments of fio that read `file` by this pattern.
     #[must_use]
     pub fn arguments(self, file: &Path, warm_up: Duration, time: Duration) -> Vec<String> {
         let (rw, block, depth) = match self {
@@ -72,7 +72,7 @@ impl FromStr for Pattern {
     }
 }
 
-/// What fio found.
+/// The result of fio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reads {
     /// Reads a second.
@@ -81,10 +81,10 @@ pub struct Reads {
     pub mb_per_s: f64,
 }
 
-/// From fio's JSON, before which it may print warnings.
+/// Parses fio's JSON, which warnings may precede.
 ///
 /// # Errors
-/// When it has no reads.
+/// When it contains no reads.
 pub fn parse(text: &str) -> Result<(Reads, String), String> {
     let json = text.find('{').map_or("", |at| &text[at..]);
     let value: Value = serde_json::from_str(json).map_err(|e| format!("fio's result is no JSON: {e}"))?;
@@ -94,14 +94,14 @@ pub fn parse(text: &str) -> Result<(Reads, String), String> {
     Ok((Reads { reads_per_s, mb_per_s }, value["fio version"].as_str().unwrap_or_default().to_owned()))
 }
 
-/// The file below `dir` that holds at least half of `data_bytes`, if one does.
+/// The file below `dir` that holds at least half of `data_bytes`, if any.
 #[must_use]
 pub fn data_file(dir: &Path, data_bytes: u64) -> Option<PathBuf> {
     let sizes = files_below(dir).into_iter().filter_map(|file| Some((std::fs::metadata(&file).ok()?.len(), file)));
     sizes.max().filter(|(bytes, _)| *bytes >= data_bytes / 2).map(|(_, file)| file)
 }
 
-/// Whether there is an fio to be run.
+/// Whether fio is installed.
 #[must_use]
 pub fn is_there() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,7 +1,8 @@
-//! Queries by some threads for some time, point reads beside them if wanted, and the figures of it.
+//! Runs queries on some threads for some time, with point reads beside them if requested, and derives the
+//! figures.
 //!
-//! 1. Rates are of rows visited inside the window; a query of N rows is N rows, however its ends lie to the window's.
-//! 2. A figure that this machine or store cannot tell is `None`.
+//! 1. Rates count rows visited inside the window, also of a query that crosses an edge of the window.
+//! 2. A figure that this machine or store cannot provide is `None`.
 
 use super::query::{Client, Done, Query};
 use super::rows::Rows;
@@ -15,47 +16,47 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// What a thread of one that is held up by nothing but its processor uses of it, at least.
+/// A scanning thread that is limited only by its processor uses at least this much of it.
 const CPU_BOUND_CORES: f64 = 0.9;
 
-/// What is to be measured.
+/// A measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Scans {
-    /// The table, which is there.
+    /// The table, which exists.
     pub rows: Rows,
-    /// What each scanning thread asks for.
+    /// The query of each scanning thread.
     pub query: Query,
     /// Scanning threads; 0 when only point reads are measured.
     pub threads: usize,
-    /// Threads that read one random key after the other beside them.
+    /// Threads that read single random keys beside them.
     pub readers: usize,
-    /// How long.
+    /// When the window ends.
     pub limit: Limit,
-    /// Before that.
+    /// The warm-up before it.
     pub warm_up: Duration,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub struct Scanned {
-    /// Operations of all threads, scans and point reads, and what the machine did meanwhile.
+    /// Operations of all threads, scans and point reads, and the observations of the machine.
     pub driven: Driven,
     /// Rows that each scanning thread visited in the window.
     pub rows_by_thread: Vec<u64>,
-    /// Latencies of the queries; one is from its first row asked for to its last one visited.
+    /// Latencies of the queries, from the request of the first row to the visit of the last one.
     pub queries: Latencies,
     /// Latencies of the point reads.
     pub points: Latencies,
-    /// Counters of the store, by how much they grew in the window.
+    /// The store's counters: their growth in the window.
     pub counted: Vec<(&'static str, u64)>,
     rows_per_query: u64,
 }
 
 impl Scans {
-    /// Looks for what cannot be.
+    /// Checks the request.
     ///
     /// # Errors
-    /// What to give instead.
+    /// What is wrong, and what to give instead.
     pub fn check(&self) -> Result<(), String> {
         let (keys, rows) = (self.rows.keys, self.query.rows(self.rows.keys));
         if self.threads + self.readers == 0 {
@@ -67,7 +68,8 @@ impl Scans {
         Ok(())
     }
 
-    /// Measures on an open store, whose files are in `dir`. An error of the store is in [`Driven::error`], beside what was measured until then.
+    /// Measures an open store with files in `dir`. An error of the store is in [`Driven::error`], beside the
+    /// figures so far.
     pub fn measure(&self, store: &dyn Store, dir: &Path, progress: &mut dyn Progress, stop: &AtomicBool) -> Scanned {
         let done: Vec<Done> = (0..self.threads + self.readers).map(|_| Done::default()).collect();
         let names: Vec<&'static str> = store.counters().into_iter().map(|(name, _)| name).collect();
@@ -78,7 +80,7 @@ impl Scans {
         let mut observer = Observer::new(dir).counting(count);
         let spec = Spec { threads: self.threads + self.readers, warm_up: self.warm_up, limit: self.limit, stop };
         let mut driven = drive(&spec, &mut observer, progress, &self.query.to_string(), |thread| {
-            // One key at a time is one request of a point reader.
+            // A point reader's request is one key.
             let query = if thread < self.threads { self.query } else { Query::Gets(1) };
             Ok(Client::new(query, self.rows, store.session()?, &done[thread], thread))
         });
@@ -115,13 +117,14 @@ pub struct Figures {
     pub device_read_mb_per_s: Option<f64>,
     /// Reads that the device had in flight, on average over the window.
     pub device_queue_depth: Option<f64>,
-    /// Reads ahead in flight when one of them began, on average.
+    /// Average number of prefetches in flight when one of them began.
     pub prefetch_depth_reached: Option<f64>,
-    /// Pages read ahead that left memory before anybody used them, as a share of all read ahead.
+    /// Prefetched pages that were evicted before their first use, as a share of all prefetched pages.
     pub prefetch_waste: Option<f64>,
-    /// Rows of the scan that got least, beside the mean of all: 1 is even.
+    /// Rows of the slowest scan, divided by the mean of all: 1 is even.
     pub fairness: Option<f64>,
-    /// Rows a second and core where the processor is what limits: `None` where a scanning thread used less than 0.9 of a core.
+    /// Rows a second and core where the processor is the limit: `None` where a scanning thread used less than
+    /// 0.9 of a core.
     pub cpu_bound_rows_per_s: Option<f64>,
     /// Median latency of a query, us.
     pub query_p50_us: f64,
@@ -136,7 +139,7 @@ pub struct Figures {
 }
 
 impl Scanned {
-    /// How much a counter of the store grew.
+    /// Growth of a counter of the store.
     #[must_use]
     pub fn counter(&self, name: &str) -> Option<u64> {
         self.counted.iter().find(|(counter, _)| *counter == name).map(|(_, grown)| *grown)

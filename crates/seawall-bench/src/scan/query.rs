@@ -1,7 +1,7 @@
-//! One query, and a thread that makes one after the other.
+//! One query, and a thread that runs one after the other.
 //!
-//! 1. A query begins anywhere in the table, each place as likely as another, and finds all its rows.
-//! 2. Its rows are counted in small steps for everybody to see.
+//! 1. A query begins at a uniformly random place in the table, and finds all its rows.
+//! 2. Its rows are counted in small steps, in a counter that other threads read.
 
 use super::rows::Rows;
 use crate::run::Outcome;
@@ -17,24 +17,24 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Rows that are counted together.
+/// Rows that are counted in one step.
 const STEP: u64 = 256;
 
-/// What a thread asks for, again and again.
+/// The query that a thread repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Query {
-    /// A range of so many rows, given by its first and last key.
+    /// A range of this many rows, given by its first and last key.
     Range(u64),
     /// The whole table.
     All,
-    /// So many random keys as one request.
+    /// This many random keys in one request.
     MultiGet(u64),
-    /// The same one after the other.
+    /// The same keys, one request each.
     Gets(u64),
 }
 
 impl Query {
-    /// Rows that one finds in a table of `keys`.
+    /// Rows that one query finds in a table of `keys`.
     #[must_use]
     pub fn rows(self, keys: u64) -> u64 {
         match self {
@@ -68,7 +68,7 @@ impl FromStr for Query {
     }
 }
 
-/// What a thread has done, for everybody to see.
+/// The progress of a thread, for other threads to read.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     /// Rows visited.
@@ -87,7 +87,7 @@ impl Done {
     }
 }
 
-/// One thread's.
+/// The client of one thread.
 pub(super) struct Client<'s> {
     query: Query,
     table: Rows,
@@ -115,7 +115,7 @@ impl<'s> Client<'s> {
 impl Operation for Client<'_> {
     fn next(&mut self) -> Result<Outcome> {
         let (size, done) = (self.table.value_size as usize, self.done);
-        // A wrong value is kept and told afterwards: a visit cannot fail.
+        // A visit cannot return an error: a wrong value is kept and reported afterwards.
         let (mut seen, mut wrong) = (0, None);
         let mut visit = |key: &[u8], value: &[u8]| {
             if std::hint::black_box(value).len() != size {

@@ -1,8 +1,9 @@
-//! The rows that are scanned, how they come to lie in the file, and how Seawall is opened over them.
+//! The scanned rows, how they get their places in the file, and how Seawall is opened over them.
 //!
-//! 1. In order, a leaf's neighbour in key order is its neighbour in the file. Fragmented, rows are inserted in a random order: leaves are split
-//!    here and there, and their neighbours are anywhere.
-//! 2. How a tree came to be does not depend on the pool it is scanned with: the order of inserts decides where leaves lie.
+//! 1. In order, a leaf's neighbour in key order is its neighbour in the file. Fragmented, rows are inserted
+//!    in random order: splits place neighbouring leaves anywhere.
+//! 2. The layout of a tree does not depend on the pool it is scanned with: the order of inserts decides where
+//!    leaves are.
 
 use crate::observe::drop_page_cache;
 use crate::results::Load;
@@ -16,10 +17,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 
-/// The data is at least so many times the memory that may hold it.
+/// The data is at least this many times the memory that may hold it.
 pub const COLD_FACTOR: u64 = 10;
 
-/// In which order rows were inserted.
+/// The order in which rows were inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
@@ -58,13 +59,13 @@ impl FromStr for Order {
 /// A table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rows {
-    /// Rows; their keys are those of the numbers below.
+    /// Rows; their keys are those of the numbers below `keys`.
     pub keys: u64,
     /// Bytes of a value.
     pub value_size: u64,
-    /// How they were inserted.
+    /// The order of insertion.
     pub order: Order,
-    /// What values and the random order come from.
+    /// The seed of values and of the random order.
     pub seed: u64,
 }
 
@@ -81,7 +82,8 @@ impl Rows {
         pool_bytes.saturating_mul(COLD_FACTOR).div_ceil(value_size + KEY_BYTES as u64)
     }
 
-    /// Loads them into an empty store, one thread, and lets it settle; `None` when Ctrl-C came.
+    /// Loads them into an empty store with one thread, and waits until it has settled; `None` when Ctrl-C
+    /// came.
     ///
     /// # Errors
     /// Those of the store.
@@ -91,10 +93,11 @@ impl Rows {
     }
 }
 
-/// Opens a store that is closed so that its rows come from the device: nothing of its files is in the page cache, and its own cache is empty.
+/// Opens a closed store so that its rows come from the device: no page of its files is in the page cache, and
+/// its own cache is empty.
 ///
 /// # Errors
-/// Those of opening; when the page cache cannot be dropped.
+/// Those of opening; or the page cache cannot be dropped.
 pub fn cold(settings: &Settings, open: impl FnOnce(&Settings) -> Result<Box<dyn Store>>) -> Result<Box<dyn Store>> {
     let drop_all = || drop_page_cache(&settings.dir).map_err(|why| Error::failed("bench", why));
     drop_all()?;

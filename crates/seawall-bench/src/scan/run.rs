@@ -4,9 +4,10 @@
 //!   place ──open with much memory──> loaded, closed (or there already) ──bound memory──> opened cold ──measure──> closed ──fio──> result
 //! ```
 //!
-//! 1. What memory the load has does not decide where rows lie, and a random load beyond memory takes hours in some stores: so it gets
-//!    a pool of twice the data, if the machine has that; bounds begin afterwards.
-//! 2. fio reads the file when the store is closed and nothing else is done.
+//! 1. The memory of the load does not affect where rows are placed, and a random load beyond memory takes
+//!    hours in some stores: so the load gets a pool of twice the data, if the machine has that; bounds apply
+//!    afterwards.
+//! 2. fio reads the file after the store is closed, while nothing else runs.
 
 use super::fio::{self, Pattern};
 use super::measure::{Scanned, Scans};
@@ -27,23 +28,23 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// A load's pool beside the data.
+/// The load's pool as a multiple of the data.
 const LOAD_POOL_FACTOR: u64 = 2;
-/// The most of the machine's memory that a load's pool takes: one part in so many.
+/// The load's pool is at most this fraction of the machine's memory: one part in so many.
 const LOAD_POOL_PART: u64 = 4;
-/// The longest that fio reads by one pattern.
+/// The longest time for one fio pattern.
 const FIO_TIME: Duration = Duration::from_secs(3);
 
 /// One cell to run.
 #[derive(Debug, Clone)]
 pub struct ScanRun {
-    /// What is asked for; [`Cell::workload`] is the query's name, [`Cell::threads`] all threads.
+    /// The request; [`Cell::workload`] is the query's name, [`Cell::threads`] all threads.
     pub cell: Cell,
-    /// How rows were inserted.
+    /// The order in which rows were inserted.
     pub order: Order,
-    /// What scanning threads ask for.
+    /// The query of the scanning threads.
     pub query: Query,
-    /// Of the threads, those that read one random key after the other.
+    /// How many of the threads read single random keys.
     pub readers: usize,
     /// Whether fio reads the file afterwards.
     pub fio: bool,
@@ -70,7 +71,7 @@ impl ScanRun {
         }
     }
 
-    /// Looks for what cannot be, before anything is written.
+    /// Checks the request before anything is written.
     ///
     /// # Errors
     /// [`RunError::Refused`].
@@ -117,7 +118,7 @@ impl ScanRun {
             let bounded = self.cell.memory_limit_bytes.map(MemoryGroup::enter).transpose();
             bounded.map_err(|why| RunError::Refused(why.to_string()))
         };
-        // Refused now or never.
+        // A bound that cannot be set is refused before the load.
         drop(bound()?);
         let mut place = Place::prepare(self.course.dir.as_deref(), self.course.reuse, self.marker())?;
         let mut ran = KvRan { result: None, load: None, error: None, interrupted: false };
@@ -178,7 +179,7 @@ impl ScanRun {
     }
 
     fn extra(&self, scanned: &Scanned) -> BTreeMap<String, Value> {
-        // Numbers by name: nothing of it can fail.
+        // Numbers by name: this cannot fail.
         let mut extra: BTreeMap<String, Value> =
             serde_json::to_value(scanned.figures()).and_then(serde_json::from_value).unwrap_or_default();
         extra.insert("tree".into(), self.order.name().into());
@@ -188,7 +189,7 @@ impl ScanRun {
         extra
     }
 
-    /// Adds what fio reads of the same file, and the scan's figures beside it; false when Ctrl-C came.
+    /// Adds fio's reads of the same file, and the scan's figures beside them; false when Ctrl-C came.
     fn beside_fio(
         &self,
         dir: &Path,

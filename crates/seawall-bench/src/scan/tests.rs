@@ -1,4 +1,4 @@
-//! Scans of a small table on Seawall: what they find, count and refuse.
+//! Scans of a small table on Seawall: their results, counters and refusals.
 
 use super::*;
 use crate::results::Measured;

@@ -1,4 +1,4 @@
-//! Stores measured without any library but Seawall's own.
+//! Stores that need no library but Seawall's own.
 
 mod raw;
 mod seawall;
@@ -11,7 +11,7 @@ use crate::store::{Result, Settings, Store};
 /// The names that [`open`] takes.
 pub const NAMES: [&str; 2] = ["seawall", "raw"];
 
-/// Opens the store of that name; `None` when it is none of [`NAMES`].
+/// Opens the store of that name; `None` when it is not one of [`NAMES`].
 #[must_use]
 pub fn open(name: &str, settings: &Settings) -> Option<Result<Box<dyn Store>>> {
     fn boxed<S: Store + 'static>(store: Result<S>) -> Result<Box<dyn Store>> {

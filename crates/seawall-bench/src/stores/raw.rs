@@ -1,7 +1,8 @@
-//! The disk itself: one durable 4K write per put into a file whose blocks are all written before. What no store can beat by much.
+//! The bare disk: one durable 4K write per put into a file with all blocks written. No store can be much
+//! faster.
 //!
-//! 1. It keeps nothing: reads are refused, and a load that need not be durable writes nothing.
-//! 2. The better of write + `fdatasync` and `RWF_DSYNC` is found by trial when it is opened, both ways in turn.
+//! 1. It stores no rows: reads are refused, and a load that need not be durable writes nothing.
+//! 2. When it is opened, a trial of write + `fdatasync` and `RWF_DSYNC`, alternately, finds the faster one.
 //! 3. `written` writes without either; `deferred` has no meaning here and is refused.
 
 use crate::slow_disk::SlowDisk;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const NAME: &str = "raw";
 const BLOCK: usize = 4096;
-/// The file is written over and over, like a log: 64 MiB.
+/// The file is overwritten cyclically, like a log: 64 MiB.
 const FILE_BYTES: u64 = 64 << 20;
 const TRIALS: usize = 48;
 
@@ -35,7 +36,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Makes the file, or opens the one that is there.
+    /// Creates the file, or opens the existing one.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for `deferred`; unknown options; those of the disk.
@@ -127,7 +128,7 @@ struct Work<'s> {
 }
 
 impl Work<'_> {
-    /// Writes the buffer where the last one ended, round and round.
+    /// Writes the buffer after the last write, cyclically.
     fn write(&self) -> Result<()> {
         let (store, len) = (self.store, self.buf.len() as u64);
         let blocks = FILE_BYTES / len;
@@ -140,7 +141,7 @@ impl Work<'_> {
     }
 }
 
-/// Reads have nothing to read.
+/// There is no data to read.
 const READ: Error = Error::Unsupported { store: NAME, what: "reading: it is the disk's writes alone" };
 
 impl Session for Work<'_> {

@@ -1,4 +1,4 @@
-//! Seawall itself.
+//! Seawall.
 
 use crate::slow_disk::SlowDisk;
 use crate::store::{About, Durability, Error, Result, Session, Settings, Store, Tx, Visit};
@@ -59,7 +59,7 @@ impl Seawall {
         Ok(Database::open_in(env, &settings.dir, options)?)
     }
 
-    /// The database: for what only Seawall is asked.
+    /// The database: for workloads of Seawall only.
     #[must_use]
     pub fn database(&self) -> &Database {
         &self.db
@@ -119,10 +119,10 @@ impl Store for Seawall {
     }
 }
 
-/// One thread's.
+/// The session of one thread.
 struct Work<'s> {
     store: &'s Seawall,
-    /// Kept from one scan to the next: each ends in place, so that none sees another's snapshot.
+    /// Reused from one scan to the next: each commits in place, so that none sees the snapshot of another.
     tx: Transaction,
     cursor: OwnedCursor,
     key: Vec<u8>,
@@ -135,7 +135,7 @@ impl Work<'_> {
         Ok(self.store.db.begin_with(TxOptions { on_conflict: OnConflict::Latest, ..TxOptions::default() })?)
     }
 
-    /// The same for one change, which needs no snapshot of more than one statement.
+    /// The same for a single change, which needs no snapshot beyond its statement.
     fn single(&self) -> Result<Transaction> {
         Ok(self.store.db.begin_with(TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() })?)
     }
@@ -187,7 +187,7 @@ impl Session for Work<'_> {
 
     fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
         let tx = self.store.db.begin()?;
-        // Who goes to the end of the table says so; a range has its end to say how far it goes.
+        // A scan to the end of the table declares itself long; a range has its end as the bound.
         let cursor = tx.cursor(self.tree(), CursorOptions { long: to.is_none(), ..CursorOptions::default() });
         let cursor = match to {
             Some(to) => cursor.within(from..to),
@@ -212,7 +212,7 @@ impl Session for Work<'_> {
     }
 }
 
-/// Visits entries from `from` up to `to`. A value is lent from the cursor as its key is, so that `key` holds a copy of that.
+/// Visits entries from `from` up to `to`. The cursor lends key and value; `key` keeps a copy of the key.
 fn go_through(
     mut cursor: Cursor<'_>,
     key: &mut Vec<u8>,

@@ -1,9 +1,10 @@
-//! The consistency conditions of clause 3.3.2, and that the indexes have what their tables have.
+//! The consistency conditions of clause 3.3.2, and that the indexes match their tables.
 //!
-//! 1. All twelve are checked, over snapshots taken while nobody writes; a warehouse is one thread's.
-//! 2. Condition 11 is the specification's at the beginning only: with every delivery the difference grows by one. It is
-//!    checked with the deliveries that the customers count added to it.
-//! 3. A row of a form that cannot be is an error, not a violation.
+//! 1. All twelve are checked, over snapshots taken while no transaction writes; one thread checks a
+//!    warehouse.
+//! 2. Condition 11 holds as specified only initially: every delivery increases the difference by one. It is
+//!    checked with the deliveries added that the customers count.
+//! 3. A malformed row is an error, not a violation.
 
 use super::layout::{NAME, last_u32_of, u32_of};
 use super::schema::{
@@ -15,7 +16,7 @@ use crate::store::{Error, Result, Store, Tx};
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-/// Violations named of each warehouse; the rest is counted.
+/// Violations listed for each warehouse; the rest is counted.
 const NAMED_MAX: usize = 10;
 
 /// A condition that does not hold.
@@ -23,7 +24,7 @@ const NAMED_MAX: usize = 10;
 pub struct Violation {
     /// Its clause, or `index`.
     pub condition: &'static str,
-    /// Which rows, and what they say.
+    /// The rows and their values.
     pub what: String,
 }
 
@@ -33,17 +34,17 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What the checks found.
+/// The result of the checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Conditions that do not hold, up to ten of each warehouse.
     pub violations: Vec<Violation>,
-    /// Those that are not named.
+    /// The number of those not listed.
     pub more: u64,
 }
 
 impl Checked {
-    /// Notes `what` unless `holds`.
+    /// Records `what` unless `holds`.
     fn expect(&mut self, condition: &'static str, holds: bool, what: impl FnOnce() -> String) {
         if holds {
         } else if self.violations.len() < NAMED_MAX {
@@ -62,10 +63,10 @@ impl Checked {
 /// Checks everything, by up to `threads` threads.
 ///
 /// # Errors
-/// Those of the store; a row that is missing or malformed. What does not hold is in the answer.
+/// Those of the store; a row that is missing or malformed. Violations are in the result.
 pub fn check(store: &dyn Store, shape: Shape, threads: usize) -> Result<Checked> {
     let customers = usize::from(shape.warehouses) * usize::from(DISTRICTS) * shape.scale.customers as usize;
-    // What each customer paid: in any warehouse, and so of all histories.
+    // What each customer paid, in any warehouse: so it is summed over all histories.
     let paid: Vec<AtomicI64> = (0..customers).map(|_| AtomicI64::new(0)).collect();
     let mut checked = Checked::default();
     let mut taken = Vec::new();
@@ -82,7 +83,7 @@ pub fn check(store: &dyn Store, shape: Shape, threads: usize) -> Result<Checked>
     Ok(checked)
 }
 
-/// Calls `work` for each warehouse, in a transaction that is rolled back; the answers by warehouse.
+/// Calls `work` for each warehouse, in a transaction that is rolled back; returns the answers by warehouse.
 fn each<T: Send>(
     store: &dyn Store,
     shape: Shape,
@@ -119,7 +120,7 @@ fn row(tx: &mut dyn Tx, table: usize, key: &[u8]) -> Result<Vec<u8>> {
     tx.get(table, key)?.ok_or_else(|| Error::failed(NAME, format_args!("{name} has no row with key {key:02x?}")))
 }
 
-/// A customer's place in a list of all.
+/// A customer's index in a list of all.
 fn place(shape: Shape, w: u16, d: u8, c: u32) -> Option<usize> {
     let known = (1..=shape.warehouses).contains(&w) && (1..=DISTRICTS).contains(&d);
     let district = usize::from(w).wrapping_sub(1) * usize::from(DISTRICTS) + usize::from(d).wrapping_sub(1);
@@ -127,7 +128,7 @@ fn place(shape: Shape, w: u16, d: u8, c: u32) -> Option<usize> {
         .then(|| district * shape.scale.customers as usize + c as usize - 1)
 }
 
-/// What a warehouse's history says it took, cents.
+/// The payments in a warehouse's history, cents.
 struct Taken {
     warehouse: i64,
     districts: [i64; DISTRICTS as usize],
@@ -189,7 +190,7 @@ fn check_warehouse(
     Ok(())
 }
 
-/// An order and what its lines say.
+/// An order, and the sums over its lines.
 struct Order {
     number: u32,
     customer: u32,
@@ -218,7 +219,7 @@ struct District {
     new_orders: Vec<u32>,
     customers: Vec<Customer>,
     lines: u64,
-    /// Lines, and entries of the index by customer, of no order.
+    /// Lines, and entries of the index by customer, without an order.
     stray_lines: Vec<u32>,
     stray_entries: Vec<u32>,
     names: u64,
@@ -253,7 +254,7 @@ impl District {
             });
             Ok(())
         })?;
-        // Both in the order of their numbers.
+        // Both are sorted by number.
         let mut at = 0;
         scan(tx, ORDER_LINE, &from, &to, &mut |key, row| {
             read.lines += 1;

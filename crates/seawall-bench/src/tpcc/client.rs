@@ -1,10 +1,11 @@
-//! One thread's work: transactions of the specified mix, each with its input as clauses 2.4.1 to 2.8.1 say.
+//! One thread's work: transactions of the specified mix, each with its input by clauses 2.4.1 to 2.8.1.
 //!
-//! 1. The mix is a deck of 100 cards (clause 5.2.4.2), shuffled anew when it is used up: 45 new-orders, 43 payments, 4
-//!    of each other.
-//! 2. A transaction that met a conflict is rolled back and done again with the same input; its latency goes on.
-//! 3. A thread has a home warehouse, by turns; it stands for all of that warehouse's terminals, so that districts are
-//!    random for all transactions.
+//! 1. The mix is a deck of 100 cards (clause 5.2.4.2), shuffled again when it is used up: 45 new-orders, 43
+//!    payments, 4 of each other.
+//! 2. A transaction that met a conflict is rolled back and repeated with the same input; its latency includes
+//!    the retries.
+//! 3. The threads are assigned to home warehouses cyclically. A thread stands for all terminals of its
+//!    warehouse, so that districts are random for all transactions.
 
 use super::Shape;
 use super::random::Random;
@@ -50,7 +51,7 @@ impl Kind {
     }
 }
 
-/// What was done of one kind in the window.
+/// The transactions of one kind in the window.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OfKind {
     /// Completed inside the window.
@@ -58,12 +59,12 @@ pub(crate) struct OfKind {
     pub(super) latencies: Latencies,
 }
 
-/// What was done in the window.
+/// The transactions in the window.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stats {
     /// In the order of [`Kind::ALL`].
     pub(super) kinds: [OfKind; 5],
-    /// New-orders of an item that does not exist, completed by rolling back.
+    /// New-orders of an item that does not exist, completed by a rollback.
     pub(super) rolled_back: u64,
 }
 
@@ -112,14 +113,14 @@ pub(crate) struct Client<'s> {
     stamp: u64,
     kind: Kind,
     end: End,
-    /// What met a conflict.
+    /// The transaction that met a conflict.
     pending: Option<Input>,
     stats: Stats,
     total: &'s Mutex<Stats>,
 }
 
 impl<'s> Client<'s> {
-    /// What it did is added to `total` when it is dropped.
+    /// Its counts are added to `total` when it is dropped.
     pub(crate) fn new(
         store: &'s dyn Store,
         shape: Shape,
@@ -191,7 +192,7 @@ impl<'s> Client<'s> {
 
     fn payment(&mut self, w: u16, d: u8) -> Payment {
         let who = self.who();
-        // Never the same again, in this run or a later one, unless somebody sets the clock back.
+        // Never repeats, in this run or a later one, unless the clock is set back.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
         self.stamp = now.max(self.stamp + 1);
         let random = &mut self.random;
@@ -218,13 +219,13 @@ impl<'s> Client<'s> {
         self.end = input.run(&mut *tx)?;
         match self.end {
             End::Commit => tx.commit(),
-            // Dropped, it is rolled back.
+            // It is rolled back when dropped.
             End::RollBack => Ok(()),
         }
     }
 }
 
-/// A warehouse other than `w`, where there is one.
+/// A warehouse other than `w`, if there is one.
 fn other_warehouse(random: &mut Random, w: u16, warehouses: u16) -> u16 {
     if warehouses == 1 {
         return w;

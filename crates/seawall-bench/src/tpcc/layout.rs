@@ -1,16 +1,16 @@
-//! How rows and keys of TPC-C are bytes.
+//! The encoding of TPC-C's rows and keys.
 //!
 //! 1. A key's bytes compare as its columns do: numbers are big-endian, texts end with a zero, which no text contains.
-//! 2. A row is its columns of fixed size, then texts led by their length, then at most one text that is the rest. What
-//!    a transaction changes has a fixed place, so that it is changed where it lies and nothing is decoded and encoded
-//!    again.
-//! 3. Money is in cents, taxes and discounts are in hundredths of a percent, times are microseconds since 1970; 0 is a
-//!    time's null.
+//! 2. A row is its columns of fixed size, then texts with length prefixes, then at most one text that fills
+//!    the rest. Columns that transactions change have fixed places, so that they are changed in place,
+//!    without decoding and encoding the row.
+//! 3. Money is in cents, taxes and discounts are in hundredths of a percent, times are microseconds since
+//!    1970; the time 0 is null.
 
 use crate::store::{Error, Result};
 use std::marker::PhantomData;
 
-/// What errors of the benchmark's own rows are said to be of.
+/// The store name in errors about the benchmark's own rows.
 pub(super) const NAME: &str = "tpcc";
 
 /// A number in a row.
@@ -45,7 +45,7 @@ fn malformed(row: &[u8], at: usize) -> Error {
     )
 }
 
-/// A number's place.
+/// The place of a number.
 #[derive(Debug)]
 pub(super) struct Field<T> {
     at: usize,
@@ -104,7 +104,7 @@ impl<const N: usize> Chars<N> {
     }
 }
 
-/// Where the rest of `row` begins, after `texts` texts from byte `at` on.
+/// The offset of the rest of `row`, after `texts` texts from byte `at` on.
 pub(super) fn skip_texts(row: &[u8], mut at: usize, texts: usize) -> Result<usize> {
     for _ in 0..texts {
         at += 1 + usize::from(*row.get(at).ok_or_else(|| malformed(row, at))?);
@@ -121,7 +121,7 @@ pub(super) fn text(row: &[u8], at: usize) -> Result<&[u8]> {
 /// The longest key: a customer's by name, two names of 16 characters at most.
 const KEY_BYTES_MAX: usize = 2 + 1 + 17 + 17 + 4;
 
-/// A key, made without asking for memory.
+/// A key, built without allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     bytes: [u8; KEY_BYTES_MAX],
@@ -156,12 +156,12 @@ impl Key {
         self.push(&n.to_be_bytes())
     }
 
-    /// A text of at most 16 characters; what is longer is cut.
+    /// A text of at most 16 characters; a longer one is cut.
     pub(super) fn text(self, text: &[u8]) -> Self {
         self.push(&text[..text.len().min(16)]).u8(0)
     }
 
-    /// The first key after all that begin with this one, unless it is nothing but 255s.
+    /// The first key after all keys with this prefix, unless the prefix is all 255s.
     pub(super) fn after(mut self) -> Self {
         while let Some(last) = self.len.checked_sub(1) {
             let byte = &mut self.bytes[usize::from(last)];
@@ -184,13 +184,13 @@ impl std::ops::Deref for Key {
     }
 }
 
-/// The number at `at` of a key read back.
+/// The number at `at` of a key.
 pub(super) fn u32_of(key: &[u8], at: usize) -> Result<u32> {
     let bytes = key.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
     bytes.map(u32::from_be_bytes).ok_or_else(|| malformed(key, at))
 }
 
-/// The last number of a key read back.
+/// The last number of a key.
 pub(super) fn last_u32_of(key: &[u8]) -> Result<u32> {
     u32_of(key, key.len().saturating_sub(4))
 }

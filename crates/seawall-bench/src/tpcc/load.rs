@@ -1,8 +1,8 @@
-//! Fills a store as clause 4.3.3 says.
+//! Fills a store by clause 4.3.3.
 //!
-//! 1. The work is cut into units (the items, a warehouse's stock, a district) that threads take one after the other,
-//!    and each unit into parts of about a thousand rows, a transaction each. What a unit holds depends on the seed and
-//!    the unit only.
+//! 1. The work is divided into units (the items, a warehouse's stock, a district) that threads take one after
+//!    the other, and each unit into parts of about a thousand rows, a transaction each. The content of a unit
+//!    depends only on the seed and the unit.
 //! 2. Every consistency condition holds when the last part is committed; not before.
 
 use super::layout::NAME;
@@ -16,14 +16,14 @@ use crate::run::{Operation, Outcome};
 use crate::store::{Error, Result, Session, Store};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Rows of a part, about.
+/// Rows of a part, approximately.
 const PART_ROWS: u32 = 1000;
 /// Customers of a part: each has a row in the history and one in the index.
 const PART_CUSTOMERS: u32 = PART_ROWS / 3;
 /// Orders of a part: each has ten lines on average, and a row in the index.
 const PART_ORDERS: u32 = PART_ROWS / 12;
 
-/// What a thread takes at a time.
+/// A unit of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Items,
@@ -33,7 +33,7 @@ enum Unit {
     District(u16, u8),
 }
 
-/// The units that are left, for all threads.
+/// The remaining units, for all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Units(AtomicU32);
 
@@ -67,7 +67,7 @@ impl<'s> Loader<'s> {
         Ok(Self { shape, seed, session: store.session()?, units, unit: None, pending: Rows::new() })
     }
 
-    /// The rows of the next part; none when all is loaded.
+    /// The rows of the next part; empty when all is loaded.
     fn part(&mut self) -> Result<Rows> {
         loop {
             if self.unit.is_none() {
@@ -105,7 +105,7 @@ impl Operation for Loader<'_> {
     }
 }
 
-/// Rows of a whole load, about: order lines are 10 an order on average.
+/// Rows of a whole load, approximately: an order has 10 lines on average.
 pub(crate) fn rows_about(shape: Shape) -> u64 {
     let customers = u64::from(shape.scale.customers) * u64::from(DISTRICTS);
     let orders = customers * 12 + u64::from(shape.scale.undelivered()) * u64::from(DISTRICTS);
@@ -113,7 +113,7 @@ pub(crate) fn rows_about(shape: Shape) -> u64 {
     u64::from(shape.scale.items) + u64::from(shape.warehouses) * of_warehouse
 }
 
-/// Where a unit is.
+/// The progress of a unit.
 #[derive(Debug)]
 struct UnitLoad {
     unit: Unit,
@@ -122,7 +122,7 @@ struct UnitLoad {
     /// Items or customers done, and orders.
     done: u32,
     orders_done: u32,
-    /// Customers in the order in which they order (clause 4.3.3.1).
+    /// Customers in the order of their orders (clause 4.3.3.1).
     ordering: Vec<u32>,
 }
 
@@ -145,7 +145,7 @@ impl UnitLoad {
         Self { unit, shape, random, done: 0, orders_done: 0, ordering: Vec::new() }
     }
 
-    /// The next rows; none when the unit is complete.
+    /// The next rows; empty when the unit is complete.
     fn part(&mut self) -> Result<Rows> {
         let scale = self.shape.scale;
         let mut rows = Rows::new();
@@ -240,11 +240,11 @@ impl UnitLoad {
         Ok(row)
     }
 
-    /// A customer, the index's entry and its row in the history.
+    /// A customer, its index entry and its row in the history.
     fn customer(&mut self, w: u16, d: u8, c: u32, rows: &mut Rows) -> Result<()> {
         let names = self.shape.scale.names();
         let random = &mut self.random;
-        // The first ones have every name there is, so that asking for a name always finds somebody.
+        // The first customers get every existing name, so that a lookup by name always finds a customer.
         let last = if c <= names { LastName::new(c - 1) } else { random.last_name_to_load(names) };
         let now = now_us();
         let mut row = vec![0; customer::FIRST];
@@ -276,7 +276,7 @@ impl UnitLoad {
         history::C_D_ID.set(&mut row, d)?;
         history::D_ID.set(&mut row, d)?;
         random.letters(&mut row, 12, 24);
-        // Small beside any stamp that a time gives.
+        // Smaller than any stamp taken from a clock.
         let stamp = u64::from(d) << 32 | u64::from(c);
         rows.push((HISTORY, key::history(w, stamp, 0), row));
         Ok(())
@@ -316,5 +316,5 @@ impl UnitLoad {
     }
 }
 
-/// What every customer has paid when all begins, cents.
+/// The initial payment of every customer, cents.
 const FIRST_PAYMENT: i64 = 1000;

@@ -1,14 +1,14 @@
-//! TPC-C, revision 5.11, over any store that offers [`Session::begin`](crate::Session::begin): nine tables, five
-//! transactions in the specified mix without think and keying time, and the specification's consistency conditions at
-//! the end. The result is no TPC-C result: those are audited.
+//! TPC-C, revision 5.11, over any store that offers [`Session::begin`](crate::Session::begin): nine tables,
+//! five transactions in the specified mix without think and keying time, and the specification's consistency
+//! conditions at the end. The result is not a TPC-C result: those are audited.
 //!
-//! 1. What a transaction does is clauses 2.4 to 2.8; where the specification leaves a choice, the file of that
-//!    transaction says which was made.
-//! 2. The conditions hold after every commit, so that data can be used again, and a run that ends early leaves good
-//!    data.
+//! 1. Transactions follow clauses 2.4 to 2.8; where the specification leaves a choice, the file of that
+//!    transaction documents it.
+//! 2. The conditions hold after every commit, so that data can be reused, and a run that ends early leaves
+//!    valid data.
 //!
-//! `load` fills a store, `client` is one thread's work, `transactions` what it does, [`check`] the conditions, [`run`]
-//! a cell from beginning to end.
+//! `load` fills a store, `client` is one thread's work, `transactions` has its transactions, [`check`] the
+//! conditions, [`run`] a cell from beginning to end.
 
 pub mod check;
 pub(crate) mod client;
@@ -26,12 +26,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use schema::TABLES;
 
-/// How many rows there are; the specification's unless a test wants fewer.
+/// The number of rows; the specification's unless a test needs fewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
     /// Items, and rows of stock in each warehouse.
     pub items: u32,
-    /// Customers of a district, and orders in the beginning.
+    /// Customers of a district, and its initial orders.
     pub customers: u32,
 }
 
@@ -42,7 +42,7 @@ impl Default for Scale {
 }
 
 impl Scale {
-    /// Orders of a district that are not delivered in the beginning.
+    /// Initial orders of a district that are not delivered.
     fn undelivered(self) -> u32 {
         self.customers * 3 / 10
     }
@@ -71,7 +71,7 @@ fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
 }
 
-/// What reads a row's key and value, or says what is wrong with them.
+/// Reads a row's key and value, or reports what is wrong with them.
 type Read<'f> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'f;
 
 /// Visits the rows of a range until one is wrong.

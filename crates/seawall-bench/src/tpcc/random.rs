@@ -3,8 +3,8 @@
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
-/// C of NURand for last names: while loading, and while running. Clause 2.1.6.1 wants their difference in 65 to 119,
-/// but not 96 or 112.
+/// C of NURand for last names: while loading, and while running. Clause 2.1.6.1 requires a difference of 65
+/// to 119, except 96 and 112.
 const C_LAST_LOAD: u32 = 100;
 const C_LAST_RUN: u32 = 187;
 const C_CUSTOMER: u32 = 259;
@@ -19,7 +19,7 @@ const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmno
 pub(super) struct Random(Pcg64Mcg);
 
 impl Random {
-    /// `of` tells sources of one seed apart.
+    /// `of` distinguishes sources of one seed.
     pub(super) fn new(seed: u64, of: u64) -> Self {
         Self(Pcg64Mcg::new(
             (u128::from(seed) << 64 | u128::from(of)).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835) | 1,
@@ -27,7 +27,7 @@ impl Random {
         .stirred()
     }
 
-    /// Past the first outputs, which for like states are alike.
+    /// Skips the first outputs, which are alike for similar states.
     fn stirred(mut self) -> Self {
         self.0 = Pcg64Mcg::from_rng(&mut Pcg64Mcg::from_rng(&mut self.0));
         self
@@ -58,7 +58,7 @@ impl Random {
         self.nurand(8191, C_ITEM, 1, items)
     }
 
-    /// A last name to ask for, one of `names`.
+    /// A last name to look up, one of `names`.
     pub(super) fn last_name(&mut self, names: u32) -> LastName {
         LastName::new(self.nurand(255, C_LAST_RUN, 0, names - 1))
     }

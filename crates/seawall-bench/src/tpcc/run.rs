@@ -4,8 +4,8 @@
 //!   place ──open──> loaded by all threads, settled (or there already) ──drive──> result ──conditions checked──close──>
 //! ```
 //!
-//! 1. Latencies and counts by transaction are of the same window as all other figures.
-//! 2. The conditions are checked after every window that ended by itself, on data that is used again as well.
+//! 1. Latencies and counts by transaction cover the same window as all other figures.
+//! 2. The conditions are checked after every window that ended by itself, on reused data as well.
 
 use super::check::{Checked, check};
 use super::client::{Client, Kind, Stats};
@@ -28,13 +28,13 @@ use std::time::{Duration, Instant};
 
 /// The most warehouses: their number has two bytes.
 pub const WAREHOUSES_MAX: u16 = u16::MAX - 1;
-/// Bytes of a warehouse's rows, about; of the items fewer.
+/// Approximate bytes of a warehouse's rows.
 const WAREHOUSE_BYTES: u64 = 90 << 20;
 
 /// One cell to run.
 #[derive(Debug, Clone)]
 pub struct TpccRun {
-    /// What is asked for.
+    /// The request.
     pub cell: Cell,
     /// Warehouses, up to [`WAREHOUSES_MAX`].
     pub warehouses: u16,
@@ -44,18 +44,18 @@ pub struct TpccRun {
     pub course: Course,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub struct TpccRan {
-    /// The result; with `--load-only`, or when Ctrl-C came before the window, there is none.
+    /// The result; none with `--load-only`, or when Ctrl-C came before the window.
     pub result: Option<CellResult>,
-    /// How the load went, when it loaded.
+    /// The load, if there was one.
     pub load: Option<Load>,
-    /// What ended the window, or the checks, early.
+    /// The error that ended the window, or the checks, early.
     pub error: Option<Error>,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
-    /// What the consistency checks found; `None` when they were not reached.
+    /// The result of the consistency checks; `None` when they were not reached.
     pub checked: Option<Checked>,
 }
 
@@ -64,7 +64,7 @@ impl TpccRun {
         Shape { warehouses: self.warehouses, scale: self.scale }
     }
 
-    /// Looks for what cannot be, before anything is written.
+    /// Checks the request before anything is written.
     ///
     /// # Errors
     /// [`RunError::Refused`].
@@ -113,7 +113,7 @@ impl TpccRun {
             data_bytes: u64::from(self.warehouses) * WAREHOUSE_BYTES,
         };
         if self.cell.memory_limit_bytes.is_some() {
-            // Pages that were cached before belong to another group, and would not count.
+            // Pages cached earlier belong to another group, and would not count.
             drop_page_cache(place.dir()).map_err(RunError::Refused)?;
         }
         let store = open(&settings)?;
@@ -186,7 +186,7 @@ impl TpccRun {
         (driven, total.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds what only TPC-C has.
+    /// Adds the figures of TPC-C.
     fn describe(&self, result: &mut CellResult, stats: &Stats, checked: Option<&Checked>) {
         let minutes = result.measured.duration_s / 60.0;
         let per_minute = |ops: u64| if minutes > 0.0 { ops as f64 / minutes } else { 0.0 };

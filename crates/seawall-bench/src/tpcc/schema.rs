@@ -1,8 +1,9 @@
 //! The nine tables of TPC-C (clause 1.3), two indexes, and where each column lies. Column names are the specification's
 //! without the prefix.
 //!
-//! 1. Rows hold every column but those that their key holds.
-//! 2. Whoever adds an order adds to `ORDER_CUSTOMER` in the same transaction; customers are never added or renamed.
+//! 1. A row holds every column except those in its key.
+//! 2. A transaction that adds an order adds its entry to `ORDER_CUSTOMER` too; customers are never added or
+//!    renamed.
 
 use super::layout::{Chars, Field, Key};
 
@@ -30,9 +31,9 @@ pub(super) const ORDERS: usize = 5;
 pub(super) const ORDER_LINE: usize = 6;
 pub(super) const ITEM: usize = 7;
 pub(super) const STOCK: usize = 8;
-/// Customers by last, then first name. Nothing but keys.
+/// Customers by last, then first name. Keys only, no values.
 pub(super) const CUSTOMER_NAME: usize = 9;
-/// Orders by customer. Nothing but keys.
+/// Orders by customer. Keys only, no values.
 pub(super) const ORDER_CUSTOMER: usize = 10;
 
 /// Districts of a warehouse.
@@ -132,7 +133,7 @@ pub(super) mod stock {
     pub(in crate::tpcc) const REMOTE_CNT: Field<u32> = Field::at(ORDER_CNT.end());
     pub(in crate::tpcc) const DATA: usize = REMOTE_CNT.end() + 24 * super::DISTRICTS as usize;
 
-    /// What is written on a line ordered in this district (1 to 10).
+    /// The text that an order line of this district (1 to 10) gets.
     pub(in crate::tpcc) const fn dist(district: u8) -> Chars<24> {
         Chars::at(REMOTE_CNT.end() + 24 * (district as usize - 1))
     }
@@ -162,12 +163,12 @@ pub(super) mod key {
         customers_named(w, d, last).text(first).u32(c)
     }
 
-    /// `stamp` and `thread` together are given once: rows of the history have no key of their own.
+    /// A pair of `stamp` and `thread` is used once: rows of the history have no key of their own.
     pub(in crate::tpcc) fn history(w: u16, stamp: u64, thread: u16) -> Key {
         warehouse(w).u64(stamp).u16(thread)
     }
 
-    /// Of an order and of a new-order.
+    /// The key of an order and of a new-order.
     pub(in crate::tpcc) fn order(w: u16, d: u8, o: u32) -> Key {
         district(w, d).u32(o)
     }

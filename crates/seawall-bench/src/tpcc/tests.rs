@@ -1,4 +1,4 @@
-//! A small TPC-C on Seawall holds every condition; broken rows are named.
+//! A small TPC-C on Seawall holds every condition; broken rows are reported.
 
 use super::check::{Checked, check};
 use super::client::Stats;
@@ -55,7 +55,7 @@ fn worked(dir: &std::path::Path, store: &dyn Store, shape: Shape, ops: u64) -> (
 
 #[test]
 fn every_condition_holds_after_concurrent_work_and_a_restart() {
-    // One warehouse as well: there all threads meet at the same rows.
+    // One warehouse too: there all threads contend for the same rows.
     for warehouses in [1, 3] {
         let dir = tempfile::tempdir().unwrap();
         let shape = Shape { warehouses, scale: Scale { items: 1000, customers: 30 } };

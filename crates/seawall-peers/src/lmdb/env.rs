@@ -1,7 +1,8 @@
 //! Safe owners of LMDB's objects.
 //!
-//! - What points into the map is lent for as long as its transaction is borrowed, and never past a change made by that transaction.
-//! - A write transaction begins and ends on one thread, as LMDB's mutex wants it: [`Txn`] is not `Send`.
+//! - A pointer into the map is lent while its transaction is borrowed, and never past a change made by that
+//!   transaction.
+//! - A write transaction begins and ends on one thread, as LMDB's mutex requires: [`Txn`] is not `Send`.
 //! - Cursors are closed before their transaction ends: they borrow it.
 #![allow(
     unsafe_code,
@@ -20,7 +21,7 @@ fn check(code: c_int, what: &str) -> Result<()> {
     if code == 0 {
         return Ok(());
     }
-    // SAFETY: LMDB answers with a string that is always there, for any code.
+    // SAFETY: for any code LMDB returns a string that lives forever.
     let text = unsafe { CStr::from_ptr(sys::mdb_strerror(code)) }.to_string_lossy();
     Err(Error::failed(NAME, format!("{what}: {text} ({code})")))
 }
@@ -42,7 +43,7 @@ fn empty() -> sys::Val {
 }
 
 /// # Safety
-/// LMDB filled it in, and the transaction it did so in outlives `'t` without a change.
+/// LMDB filled it in, and the transaction in which it did so outlives `'t` and makes no change meanwhile.
 unsafe fn lend<'t>(val: &sys::Val) -> &'t [u8] {
     if val.size == 0 {
         return &[];
@@ -66,7 +67,7 @@ impl Env {
         // SAFETY: a place for the result.
         check(unsafe { sys::mdb_env_create(&mut env) }, "cannot make an environment")?;
         let env = Self(env);
-        // SAFETY: made, not opened yet, as these three want it.
+        // SAFETY: created but not opened yet, as these three calls require.
         unsafe {
             check(sys::mdb_env_set_mapsize(env.0, map_bytes), &format!("cannot set a map of {map_bytes} bytes"))?;
             check(sys::mdb_env_set_maxreaders(env.0, readers), &format!("cannot set {readers} readers"))?;
@@ -83,7 +84,8 @@ impl Env {
         check(unsafe { sys::mdb_env_sync(self.0, 1) }, "cannot flush")
     }
 
-    /// Whether commits that end from now on are flushed. Not at the same time as another call of this, nor as a commit it is not meant for.
+    /// Sets whether commits that end from now on are flushed. Must not run at the same time as another such
+    /// call, nor as a commit it is not meant for.
     pub(super) fn set_nosync(&self, on: bool) -> Result<()> {
         // SAFETY: open.
         check(unsafe { sys::mdb_env_set_flags(self.0, sys::NOSYNC, on.into()) }, "cannot change MDB_NOSYNC")
@@ -105,7 +107,7 @@ impl Drop for Env {
     }
 }
 
-/// A transaction; dropped, it is rolled back.
+/// A transaction; it is rolled back when dropped.
 pub(super) struct Txn<'e> {
     txn: *mut sys::Txn,
     of: PhantomData<&'e Env>,
@@ -114,7 +116,7 @@ pub(super) struct Txn<'e> {
 impl Txn<'_> {
     /// The table's number, which stays valid after the transaction is committed.
     ///
-    /// Without a name: the environment's own table, which it has no need to look up.
+    /// Without a name: the environment's own table, which needs no lookup.
     pub(super) fn open_table(&self, name: Option<&str>) -> Result<c_uint> {
         let c_name = name.map(CString::new).transpose().map_err(|error| Error::failed(NAME, error))?;
         let pointer = c_name.as_ref().map_or(ptr::null(), |name| name.as_ptr());
@@ -132,7 +134,7 @@ impl Txn<'_> {
             return Ok(None);
         }
         check(code, "cannot get")?;
-        // SAFETY: in the map while the transaction lasts and changes nothing, which takes it exclusively.
+        // SAFETY: in the map until the transaction ends or makes a change, and a change takes it exclusively.
         Ok(Some(unsafe { lend(&value) }))
     }
 
@@ -141,7 +143,7 @@ impl Txn<'_> {
         check(unsafe { sys::mdb_put(self.txn, table, &mut val(key), &mut val(value), 0) }, "cannot put")
     }
 
-    /// Puts it behind all others; false, and nothing done, when it would not be the last.
+    /// Puts the row behind all others; returns false, and does nothing, if it would not be the last.
     pub(super) fn append(&mut self, table: c_uint, key: &[u8], value: &[u8]) -> Result<bool> {
         // SAFETY: live; key and value are copied.
         let code = unsafe { sys::mdb_put(self.txn, table, &mut val(key), &mut val(value), sys::APPEND) };
@@ -166,7 +168,7 @@ impl Txn<'_> {
 
     pub(super) fn commit(self) -> Result<()> {
         let txn = self.txn;
-        // A commit ends it, whatever it answers.
+        // A commit ends the transaction, even when it fails.
         std::mem::forget(self);
         // SAFETY: live, and not used again.
         check(unsafe { sys::mdb_txn_commit(txn) }, "cannot commit")
@@ -180,7 +182,8 @@ impl Drop for Txn<'_> {
     }
 }
 
-/// A read transaction between its uses: its place among the readers and its cursor are kept, its snapshot is not.
+/// A read transaction between its uses: it keeps its slot among the readers and its cursor, but not its
+/// snapshot.
 pub(super) struct Reader<'e> {
     txn: Txn<'e>,
     /// Null before its first use.
@@ -195,9 +198,9 @@ impl<'e> Reader<'e> {
         Ok(Self { txn, cursor: ptr::null_mut() })
     }
 
-    /// Sees the latest commit, until what this returns is dropped.
+    /// Sees the latest commit, until the returned value is dropped.
     pub(super) fn renew(&mut self) -> Result<Renewed<'_, 'e>> {
-        // SAFETY: reset, as it must be.
+        // SAFETY: reset, as required.
         check(unsafe { sys::mdb_txn_renew(self.txn.txn) }, "cannot renew a read transaction")?;
         Ok(Renewed(self))
     }
@@ -216,7 +219,7 @@ impl Drop for Reader<'_> {
 pub(super) struct Renewed<'r, 'e>(&'r mut Reader<'e>);
 
 impl Renewed<'_, '_> {
-    /// The cursor that is kept from one use to the next: always of the same table.
+    /// The cursor that is kept from one use to the next; it always belongs to the same table.
     pub(super) fn kept_cursor(&mut self, table: c_uint) -> Result<Cursor<'_>> {
         let Reader { txn, cursor } = &mut *self.0;
         if cursor.is_null() {
@@ -240,30 +243,30 @@ impl<'e> std::ops::Deref for Renewed<'_, 'e> {
 
 impl Drop for Renewed<'_, '_> {
     fn drop(&mut self) {
-        // SAFETY: renewed; what was read borrowed this and is gone.
+        // SAFETY: renewed; all borrowed reads have ended.
         unsafe { sys::mdb_txn_reset(self.0.txn.txn) }
     }
 }
 
-/// Where a cursor goes.
+/// Where to move a cursor.
 pub(super) enum Go<'k> {
     Last,
     Next,
     Prev,
-    /// To the first entry that is not before the key.
+    /// To the first entry at or after the key.
     AtLeast(&'k [u8]),
 }
 
-/// A place in a table.
+/// A position in a table.
 pub(super) struct Cursor<'t> {
     cursor: *mut sys::Cursor,
-    /// It is a reader's, and goes with that.
+    /// The cursor belongs to a [`Reader`] and is closed with it.
     kept: bool,
     of: PhantomData<&'t ()>,
 }
 
 impl<'t> Cursor<'t> {
-    /// Goes there; `None` when there is no entry.
+    /// Moves the cursor; returns `None` when there is no entry.
     pub(super) fn go(&mut self, to: &Go<'_>) -> Result<Option<(&'t [u8], &'t [u8])>> {
         let (operation, mut key) = match to {
             Go::Last => (sys::LAST, empty()),
@@ -280,7 +283,7 @@ impl<'t> Cursor<'t> {
             return Ok(None);
         }
         check(code, "cannot move a cursor")?;
-        // SAFETY: in the map while the transaction lasts and changes nothing, and the cursor has it borrowed.
+        // SAFETY: in the map until the transaction ends or makes a change, and the cursor borrows it.
         Ok(Some(unsafe { (lend(&key), lend(&value)) }))
     }
 }

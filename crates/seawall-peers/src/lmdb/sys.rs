@@ -1,4 +1,4 @@
-//! What is used of LMDB's interface (lmdb.h, version 0.9): declarations, and nothing that thinks.
+//! The used part of LMDB's interface (lmdb.h, version 0.9): declarations only, without logic.
 #![allow(unsafe_code, reason = "declarations of a foreign library")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -16,7 +16,7 @@ macro_rules! opaque {
 
 opaque! { Env Txn Cursor }
 
-/// `MDB_val`: bytes of the caller or in the map.
+/// `MDB_val`: bytes in the caller's memory or in the map.
 #[repr(C)]
 pub(super) struct Val {
     pub(super) size: usize,

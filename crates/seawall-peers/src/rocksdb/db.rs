@@ -1,8 +1,8 @@
 //! Safe owners of RocksDB's database, transactions, snapshots and iterators.
 //!
-//! - Each object is destroyed once, by the owner's drop, and never while something made from it is alive: what is made from a [`Database`]
-//!   borrows it.
-//! - A key's or value's pointer is used by RocksDB during the call only.
+//! - Each object is destroyed once, by its owner's drop, and never while an object created from it is alive:
+//!   what is created from a [`Database`] borrows it.
+//! - RocksDB uses the pointer of a key or value during the call only.
 #![allow(
     unsafe_code,
     clippy::multiple_unsafe_ops_per_block,
@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::slice;
 
-/// A value that RocksDB holds in place for us.
+/// A value that RocksDB pins in place for the caller.
 pub(super) struct Pinned(*mut PinnableSlice);
 
 impl Pinned {
@@ -60,7 +60,7 @@ unsafe impl Sync for Database {}
 pub(super) const LOCK_TIMEOUT_MS: i64 = 1000;
 
 impl Database {
-    /// Opens or makes it; the first family is `default`.
+    /// Opens or creates it; the first family is `default`.
     pub(super) fn open(dir: &str, options: &DbOptions, families: &[&str], transactions: bool) -> Result<Self> {
         let dir = c_string(dir)?;
         let names = families.iter().map(|name| c_string(name)).collect::<Result<Vec<_>>>()?;
@@ -71,7 +71,8 @@ impl Database {
         let mut families = vec![ptr::null_mut(); families.len()];
         let out = families.as_mut_ptr();
         let handle = if transactions {
-            // SAFETY: made here, set, used for the call, destroyed once; the arrays are `count` long and outlive the call.
+            // SAFETY: created here, set, used for the call, destroyed once; the arrays are `count` long and
+            // outlive the call.
             outcome(|errors| unsafe {
                 let locks = rocksdb_transactiondb_options_create();
                 rocksdb_transactiondb_options_set_transaction_lock_timeout(locks, LOCK_TIMEOUT_MS);
@@ -114,7 +115,7 @@ impl Database {
         .map(Pinned::new)
     }
 
-    /// The values of `keys` in their order; `None` when this kind of database has no such call.
+    /// The values of `keys` in their order; `None` when this kind of database lacks the call.
     pub(super) fn multi_get(
         &self,
         reading: &Reading,
@@ -153,7 +154,7 @@ impl Database {
 
     /// Writes `rows` as one batch.
     pub(super) fn write(&self, writing: &Writing, family: usize, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-        // SAFETY: the batch is made and destroyed here and copies what it is given.
+        // SAFETY: the batch is created and destroyed here and copies what it is given.
         outcome(|errors| unsafe {
             let batch = rocksdb_writebatch_create();
             for (key, value) in rows {
@@ -181,10 +182,10 @@ impl Database {
         Cursor { iterator, of: PhantomData }
     }
 
-    /// Writes out what is in memory, of all families, and waits for it.
+    /// Flushes the write buffers of all families, and waits.
     pub(super) fn flush(&self) -> Result<()> {
         for &family in &self.families {
-            // SAFETY: the options are made and destroyed here; the handles are live.
+            // SAFETY: the options are created and destroyed here; the handles are live.
             outcome(|errors| unsafe {
                 let options = rocksdb_flushoptions_create();
                 rocksdb_flushoptions_set_wait(options, 1);
@@ -209,7 +210,7 @@ impl Database {
         })
     }
 
-    /// A number that RocksDB knows of itself, or, where it is one per family, of the default family.
+    /// A numeric property of RocksDB; a property per family is that of the default family.
     pub(super) fn property(&self, name: &CStr) -> Result<u64> {
         let mut value = 0;
         // SAFETY: live handles, a name that ends in NUL, and a place for the number.
@@ -226,7 +227,7 @@ impl Database {
         }
     }
 
-    /// A view of the latest state; `None` when it was not opened for transactions.
+    /// A view of the latest state; `None` when the database was not opened for transactions.
     pub(super) fn view(&self) -> Option<View<'_>> {
         let Handle::Transactions(db) = self.handle else { return None };
         // SAFETY: a live handle; the view borrows it.
@@ -234,7 +235,7 @@ impl Database {
         Some(View { db, snapshot, of: PhantomData })
     }
 
-    /// A transaction that has not begun; `None` when it was not opened for transactions.
+    /// A transaction that has not begun; `None` when the database was not opened for transactions.
     pub(super) fn transaction(&self) -> Option<Locking<'_>> {
         let Handle::Transactions(db) = self.handle else { return None };
         Some(Locking { db, tx: ptr::null_mut(), families: &self.families })
@@ -243,7 +244,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // SAFETY: whatever was made from it borrowed it and is gone. Families go before the database.
+        // SAFETY: everything created from it borrowed it and is gone. Families go before the database.
         unsafe {
             for &family in &self.families {
                 rocksdb_column_family_handle_destroy(family);
@@ -270,7 +271,7 @@ impl Drop for View<'_> {
     }
 }
 
-/// A transaction's memory, used again for the next one, as RocksDB advises.
+/// A transaction object, reused for the next transaction, as RocksDB advises.
 pub(super) struct Locking<'d> {
     db: *mut TransactionDb,
     /// Null before the first begin.
@@ -344,20 +345,20 @@ impl Locking<'_> {
 impl Drop for Locking<'_> {
     fn drop(&mut self) {
         if !self.tx.is_null() {
-            // SAFETY: ours, once; one that is not over is rolled back by this.
+            // SAFETY: ours, once; this rolls back a transaction that is not over.
             unsafe { rocksdb_transaction_destroy(self.tx) }
         }
     }
 }
 
-/// A place in a family, or past its end.
+/// A position in a family, or past its end.
 pub(super) struct Cursor<'d> {
     iterator: *mut Iterator,
     of: PhantomData<&'d Database>,
 }
 
 impl Cursor<'_> {
-    /// To the first entry that is not before `key`.
+    /// Moves to the first entry at or after `key`.
     pub(super) fn seek(&mut self, key: &[u8]) {
         // SAFETY: live; the key is read during the call.
         unsafe { rocksdb_iter_seek(self.iterator, chars(key), key.len()) }
@@ -368,9 +369,9 @@ impl Cursor<'_> {
         unsafe { rocksdb_iter_seek_to_last(self.iterator) }
     }
 
-    /// The entry it stands on.
+    /// The current entry.
     pub(super) fn entry(&self) -> Result<Option<(&[u8], &[u8])>> {
-        // SAFETY: live; the bytes are there until the iterator moves, which needs it exclusively.
+        // SAFETY: live; the bytes live until the iterator moves, which needs it exclusively.
         unsafe {
             if rocksdb_iter_valid(self.iterator) == 0 {
                 return outcome(|errors| rocksdb_iter_get_error(self.iterator, errors)).map(|()| None);
@@ -382,9 +383,9 @@ impl Cursor<'_> {
         }
     }
 
-    /// To the next entry, or the one before; it must stand on one.
+    /// Moves to the next entry, or to the previous one; the cursor must be on an entry.
     pub(super) fn step(&mut self, backward: bool) {
-        // SAFETY: live, and standing on an entry as RocksDB asks.
+        // SAFETY: live, and on an entry as RocksDB requires.
         unsafe { if backward { rocksdb_iter_prev(self.iterator) } else { rocksdb_iter_next(self.iterator) } }
     }
 }

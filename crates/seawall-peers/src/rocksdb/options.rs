@@ -1,6 +1,7 @@
-//! RocksDB's options as owned values, and its errors as ours.
+//! RocksDB's options as owned values, and its errors as [`Error`].
 //!
-//! - Options are set before anybody else knows them, then only read; each is destroyed once, by its drop.
+//! - Options are set before any other thread can reach them, then only read; each is destroyed once, by its
+//!   drop.
 //! - Iteration bounds are pointers into memory that [`Reading`] owns.
 #![allow(
     unsafe_code,
@@ -15,14 +16,14 @@ use seawall_bench::{Error, Result};
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 
-/// Calls a function that reports errors by a message.
+/// Calls a function that reports errors as a message.
 pub(super) fn outcome<T>(call: impl FnOnce(Errors) -> T) -> Result<T> {
     let mut message = ptr::null_mut();
     let value = call(&mut message);
     if message.is_null() { Ok(value) } else { Err(error_of(message)) }
 }
 
-/// What the message says; it is freed.
+/// The error for a message, which is freed.
 pub(super) fn error_of(message: *mut c_char) -> Error {
     // SAFETY: a C string made by malloc, ours to free, and not used again.
     let text = unsafe {
@@ -30,7 +31,7 @@ pub(super) fn error_of(message: *mut c_char) -> Error {
         rocksdb_free(message.cast());
         text
     };
-    // How RocksDB writes its states Busy (a deadlock or a changed key), TimedOut (a lock) and TryAgain.
+    // How RocksDB names its states Busy (a deadlock or a changed key), TimedOut (a lock) and TryAgain.
     let conflicts = ["Resource busy", "Operation timed out", "Operation failed. Try again."];
     if conflicts.iter().any(|start| text.starts_with(start)) {
         Error::Conflict(text)
@@ -71,7 +72,7 @@ pub(super) fn c_string(text: &str) -> Result<CString> {
 /// How a write is made durable.
 pub(super) struct Writing(pub(super) *mut WriteOptions);
 
-// SAFETY: plain data, only read after it is made.
+// SAFETY: plain data, only read after it is created.
 unsafe impl Send for Writing {}
 // SAFETY: as above.
 unsafe impl Sync for Writing {}
@@ -79,7 +80,7 @@ unsafe impl Sync for Writing {}
 impl Writing {
     /// `sync`: the log is flushed before the write returns; `log`: it is logged at all.
     pub(super) fn new(sync: bool, log: bool) -> Self {
-        // SAFETY: made, then set while nobody else knows it.
+        // SAFETY: created, then set before any other thread can reach it.
         unsafe {
             let options = rocksdb_writeoptions_create();
             rocksdb_writeoptions_set_sync(options, sync.into());
@@ -96,7 +97,7 @@ impl Drop for Writing {
     }
 }
 
-/// How RocksDB reads what comes next.
+/// How RocksDB reads ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReadAhead {
     /// `readahead_size`; 0 leaves it to RocksDB.
@@ -105,7 +106,7 @@ pub(super) struct ReadAhead {
     pub(super) asynchronous: bool,
 }
 
-/// How something is read: from which snapshot, between which keys.
+/// How a read is done: from which snapshot, between which keys.
 pub(super) struct Reading {
     pub(super) options: *mut ReadOptions,
     /// Kept for as long as `options` points to them.
@@ -113,17 +114,17 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// As RocksDB's defaults are.
+    /// RocksDB's defaults.
     pub(super) fn new() -> Self {
         // SAFETY: no arguments; destroyed by the owner's drop.
         let options = unsafe { rocksdb_readoptions_create() };
         Self { options, bounds: [Vec::new(), Vec::new()] }
     }
 
-    /// Reading ahead as `ahead` says.
+    /// Reads ahead as `ahead` specifies.
     pub(super) fn ahead(ahead: ReadAhead) -> Result<Self> {
         let reading = Self::new();
-        // SAFETY: made just now, and nobody else knows it.
+        // SAFETY: just created; no other thread can reach it.
         let set = unsafe {
             rocksdb_readoptions_set_readahead_size(reading.options, ahead.bytes);
             sw_readoptions_set_async_io(reading.options, ahead.asynchronous.into())

@@ -1,4 +1,4 @@
-//! What is used of RocksDB's C interface (rocksdb/c.h, version 7.8): declarations, and nothing that thinks.
+//! The used part of RocksDB's C interface (rocksdb/c.h, version 7.8): declarations only, without logic.
 
 #![allow(unsafe_code, reason = "declarations of a foreign library")]
 use std::ffi::{c_char, c_int, c_uchar, c_void};
@@ -19,12 +19,12 @@ opaque! {
     TransactionOptions WriteBatch PinnableSlice Iterator Snapshot
 }
 
-/// Where a function leaves a message, allocated with malloc, when it fails.
+/// Where a function that fails leaves a message, allocated with malloc.
 pub(super) type Errors = *mut *mut c_char;
 
 // The shim beside this file.
 unsafe extern "C" {
-    /// 0: the library's read options are not what the shim takes them for.
+    /// Returns 0 if the library's read options do not have the layout that the shim expects.
     pub(super) fn sw_readoptions_set_async_io(options: *mut ReadOptions, asynchronous: c_uchar) -> c_int;
 }
 

@@ -1,8 +1,9 @@
 //! Safe owners of WiredTiger's connection, sessions and cursors, over the shim.
 //!
-//! - A cursor belongs to its session and a session to its connection; each holds what it belongs to, so that the connection is closed last.
+//! - A cursor belongs to its session and a session to its connection; each holds its owner, so that the
+//!   connection is closed last.
 //! - Sessions and cursors are used by one thread at a time: they are not `Sync`, and every method of a cursor takes it exclusively.
-//! - What a cursor lends is there until the cursor is used again, which needs the cursor exclusively.
+//! - What a cursor lends is valid until the cursor is used again, which needs the cursor exclusively.
 #![allow(
     unsafe_code,
     clippy::multiple_unsafe_ops_per_block,
@@ -86,7 +87,7 @@ fn check(code: c_int, what: &str) -> Result<()> {
         return Ok(());
     }
     let mut message = [0u8; 512];
-    // SAFETY: the buffer is as long as it says; the code's text is always there.
+    // SAFETY: the buffer has the stated length; the code's text lives forever.
     let (len, text) = unsafe {
         (
             sys::sw_take_message(message.as_mut_ptr().cast(), message.len()),
@@ -107,7 +108,7 @@ fn bytes_of(bytes: &[u8]) -> *const c_void {
 }
 
 /// # Safety
-/// WiredTiger gave it, and it is there for as long as `'c`.
+/// WiredTiger returned it, and it lives as long as `'c`.
 unsafe fn lend<'c>(data: *const c_void, len: usize) -> &'c [u8] {
     if len == 0 {
         return &[];
@@ -152,18 +153,19 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: live, ours; sessions hold it and are gone. Nobody is left to tell of an error.
+        // SAFETY: live, ours; sessions hold it and are gone. A drop cannot report an error.
         unsafe { sys::sw_close(self.0) };
     }
 }
 
-/// What one thread does.
+/// The session of one thread.
 pub(super) struct Session {
     session: *mut sys::Session,
     _of: Arc<Connection>,
 }
 
-// SAFETY: a session may move between threads as long as one uses it at a time, which not being `Sync` sees to.
+// SAFETY: a session may move between threads while one thread uses it at a time, which not being `Sync`
+// ensures.
 unsafe impl Send for Session {}
 
 impl Session {
@@ -174,7 +176,7 @@ impl Session {
         Ok(Self { session, _of: Arc::clone(connection) })
     }
 
-    /// Makes a table unless it is there.
+    /// Creates a table unless it exists.
     pub(super) fn create(&self, uri: &str, config: &str) -> Result<()> {
         let (c_uri, c_config) = (c_string(uri)?, c_string(config)?);
         // SAFETY: live, texts that end in NUL.
@@ -197,7 +199,8 @@ impl Session {
         check(unsafe { sys::sw_begin(self.session) }, "cannot begin")
     }
 
-    /// Ends the transaction, whatever it answers. `sync`: as the connection was told; else not at all.
+    /// Ends the transaction, even when it fails. `sync`: as the connection was configured; else without a
+    /// sync.
     pub(super) fn commit(&self, sync: bool) -> Result<()> {
         let config: *const c_char = if sync { ptr::null() } else { c"sync=off".as_ptr() };
         // SAFETY: live; no text, or one that ends in NUL.
@@ -220,12 +223,13 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: live, ours; its cursors, which hold it, are gone. It rolls back what is open. Nobody is left to tell of an error.
+        // SAFETY: live, ours; its cursors, which hold it, are gone. It rolls back an open transaction. A drop
+        // cannot report an error.
         unsafe { sys::sw_session_close(self.session) };
     }
 }
 
-/// A place in a table. It is closed with its session.
+/// A position in a table. It is closed with its session.
 pub(super) struct Cursor {
     cursor: *mut sys::Cursor,
     _of: Rc<Session>,
@@ -245,7 +249,7 @@ impl Cursor {
         Ok(Some(unsafe { lend(value, len) }))
     }
 
-    /// Claims `key` for the transaction; false when it is not there, and nothing is claimed.
+    /// Reserves `key` for the transaction; returns false, and reserves nothing, when the key does not exist.
     pub(super) fn reserve(&mut self, key: &[u8]) -> Result<bool> {
         // SAFETY: live; the key is read during the call.
         let code = unsafe { sys::sw_reserve(self.cursor, bytes_of(key), key.len()) };
@@ -264,7 +268,8 @@ impl Cursor {
         if code == sys::NOTFOUND { Ok(()) } else { check(code, "cannot remove") }
     }
 
-    /// To the first entry that is not before `key`, or backward the last one before it; false when there is none.
+    /// Moves to the first entry at or after `key`, or backward to the last one before it; false when there is
+    /// none.
     pub(super) fn seek(&mut self, key: &[u8], backward: bool) -> Result<bool> {
         let mut exact = 0;
         // SAFETY: live; the key is read during the call; a place for the result.
@@ -277,24 +282,24 @@ impl Cursor {
         if there { Ok(true) } else { self.step(backward) }
     }
 
-    /// To the next entry or the one before; false when there is none.
+    /// Moves to the next or the previous entry; false when there is none.
     pub(super) fn step(&mut self, backward: bool) -> Result<bool> {
         // SAFETY: live.
         let code = unsafe { sys::sw_step(self.cursor, backward.into()) };
         if code == sys::NOTFOUND { Ok(false) } else { check(code, "cannot move a cursor").map(|()| true) }
     }
 
-    /// The entry it stands on, lent until it is used again; it must stand on one.
+    /// The current entry, lent until the cursor is used again; the cursor must be on an entry.
     pub(super) fn entry(&mut self) -> Result<(&[u8], &[u8])> {
         let (mut key, mut key_len, mut value, mut value_len) = (ptr::null(), 0, ptr::null(), 0);
         // SAFETY: live, and places for the results.
         let code = unsafe { sys::sw_entry(self.cursor, &mut key, &mut key_len, &mut value, &mut value_len) };
         check(code, "cannot read the entry of a cursor")?;
-        // SAFETY: there until the cursor is used again, which it cannot be while this is borrowed.
+        // SAFETY: valid until the cursor is used again, which it cannot be while this is borrowed.
         Ok(unsafe { (lend(key, key_len), lend(value, value_len)) })
     }
 
-    /// Lets go of the page it stands on, and outside a transaction of the snapshot.
+    /// Releases the current page, and outside a transaction the snapshot.
     pub(super) fn reset(&mut self) -> Result<()> {
         // SAFETY: live.
         check(unsafe { sys::sw_reset(self.cursor) }, "cannot reset a cursor")

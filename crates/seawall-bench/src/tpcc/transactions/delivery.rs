@@ -1,4 +1,4 @@
-//! Delivery (clause 2.7): the oldest order of each district that is not delivered yet. All ten in one transaction, as
+//! Delivery (clause 2.7): the oldest undelivered order of each district. All ten in one transaction, as
 //! clause 2.7.4.2 allows; run at once, not queued.
 
 use super::super::layout::{Key, NAME, last_u32_of};
@@ -32,12 +32,12 @@ impl Delivery {
             if tx.get_for_update(NEW_ORDER, &key::order(self.w, d, o))?.is_some() {
                 return Ok(Some(o));
             }
-            // Delivered since the snapshot, so that the next is the oldest.
+            // Delivered since the snapshot: the next one is the oldest.
             from = key::order(self.w, d, o + 1);
             passed = true;
         }
         if passed {
-            // There may be some that the snapshot does not see: only a new one can tell.
+            // There may be newer orders that the snapshot does not see: only a new snapshot can tell.
             return Err(Error::Conflict(format!("district {d} was delivered by another")));
         }
         Ok(None)

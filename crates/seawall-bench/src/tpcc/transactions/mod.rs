@@ -1,15 +1,15 @@
 //! The five transactions (clauses 2.4 to 2.8).
 //!
-//! 1. What a transaction changes it reads under a lock first; what it only reads it reads in its snapshot. Two
-//!    exceptions, where another lock already keeps everybody else out: an order's lines are changed by the one delivery
-//!    that holds its new-order, and rows that are inserted have numbers taken under a lock.
-//! 2. Locks are taken in one order, so that transactions wait but do not deadlock: new-order: stock by warehouse and
-//!    item, then the district; payment: customer, district, warehouse; delivery: district by district the new-order,
-//!    then order and customer. Who holds a customer and waits is a delivery, for a new-order that only an earlier
-//!    delivery of that warehouse can hold, or a payment, for a district or warehouse, whose holders wait for nothing
-//!    but those.
-//! 3. The row that most want is locked last: a payment's warehouse, a new-order's district.
-//! 4. What a terminal would display is computed and handed to [`black_box`](std::hint::black_box).
+//! 1. A transaction locks a row when it reads it to change it; it reads other rows in its snapshot. Two
+//!    exceptions, where another lock already excludes all other writers: an order's lines are changed by the
+//!    one delivery that holds its new-order, and inserted rows have numbers taken under a lock.
+//! 2. Locks are taken in one order, so that transactions wait but do not deadlock. New-order: stock by
+//!    warehouse and item, then the district. Payment: customer, district, warehouse. Delivery: district by
+//!    district the new-order, then order and customer. A transaction that holds a customer and waits is
+//!    either a delivery, which waits for a new-order that only an earlier delivery of that warehouse can
+//!    hold, or a payment, which waits for a district or warehouse, whose holders wait only for these.
+//! 3. The most contended row is locked last: a payment's warehouse, a new-order's district.
+//! 4. The output of a terminal is computed and passed to [`black_box`](std::hint::black_box).
 
 mod delivery;
 mod new_order;
@@ -29,7 +29,7 @@ use super::scan;
 use super::schema::{CUSTOMER_NAME, TABLES, key};
 use crate::store::{Error, Result, Tx};
 
-/// How a transaction wants to end.
+/// How a transaction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Commit,
@@ -37,11 +37,11 @@ pub(super) enum End {
     RollBack,
 }
 
-/// How a customer is named.
+/// How a customer is selected.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Who {
     Number(u32),
-    /// The one in the middle of all of this name, by first name (clause 2.5.2.2).
+    /// The middle one of all customers of this name, by first name (clause 2.5.2.2).
     Name(LastName),
 }
 
@@ -72,12 +72,12 @@ fn missing(table: usize, key: &Key) -> Error {
     )
 }
 
-/// A row that must be there.
+/// A row that must exist.
 fn get(tx: &mut dyn Tx, table: usize, key: &Key) -> Result<Vec<u8>> {
     tx.get(table, key)?.ok_or_else(|| missing(table, key))
 }
 
-/// A row that must be there, locked.
+/// A row that must exist, locked.
 fn lock(tx: &mut dyn Tx, table: usize, key: &Key) -> Result<Vec<u8>> {
     tx.get_for_update(table, key)?.ok_or_else(|| missing(table, key))
 }

@@ -1,6 +1,6 @@
 //! New-order (clause 2.4): a customer orders 5 to 15 items.
 //!
-//! One in a hundred names an item that does not exist and is rolled back, after everything else was done (clause
+//! One in a hundred names an item that does not exist and is rolled back after all other work is done (clause
 //! 2.4.2.3).
 
 use super::super::layout::{NAME, skip_texts};
@@ -17,7 +17,7 @@ use std::hint::black_box;
 /// The most lines of an order.
 pub(in crate::tpcc) const LINES_MAX: usize = 15;
 
-/// What is ordered.
+/// An order line of the input.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::tpcc) struct Line {
     pub(in crate::tpcc) item: u32,
@@ -33,11 +33,11 @@ pub(in crate::tpcc) struct NewOrder {
     pub(in crate::tpcc) c: u32,
     pub(in crate::tpcc) lines: [Line; LINES_MAX],
     pub(in crate::tpcc) count: usize,
-    /// The last item is one that does not exist.
+    /// The last item does not exist.
     pub(in crate::tpcc) fails: bool,
 }
 
-/// What a line's item and stock said.
+/// The values read from a line's item and stock.
 #[derive(Debug, Clone, Copy)]
 struct Worked {
     amount: u32,

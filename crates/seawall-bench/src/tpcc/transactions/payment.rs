@@ -18,7 +18,7 @@ pub(in crate::tpcc) struct Payment {
     pub(in crate::tpcc) who: Who,
     /// Cents.
     pub(in crate::tpcc) amount: u32,
-    /// With the thread, the key of the row of the history.
+    /// Together with the thread, the key of the row in the history.
     pub(in crate::tpcc) stamp: u64,
     pub(in crate::tpcc) thread: u16,
 }
@@ -68,13 +68,13 @@ impl Payment {
         Ok(End::Commit)
     }
 
-    /// Writes the payment at the front of the data of a customer of bad credit, whose end is cut off.
+    /// Inserts the payment at the front of the data of a customer with bad credit, and cuts off its end.
     fn note(&self, c: u32, row: &mut Vec<u8>) -> Result<()> {
         let at = skip_texts(row, customer::FIRST, customer::TEXTS)?;
         let mut note = [0; 64];
         let room = note.len();
         let mut rest = &mut note[..];
-        // Six numbers of at most ten digits: but for a w or c that is none, they have room.
+        // Six numbers of at most ten digits: with a valid `w` and `c` they fit.
         drop(write!(
             rest,
             "{c} {} {} {} {} {}.{:02}|",

@@ -6,7 +6,7 @@ use super::{End, get};
 use crate::store::{Result, Tx};
 use std::hint::black_box;
 
-/// Orders looked at.
+/// Orders that are examined.
 const ORDERS_BACK: u32 = 20;
 
 #[derive(Debug, Clone)]
