@@ -1,10 +1,12 @@
 //! A new tree from sorted rows.
 //!
-//! 1. The tree is created as any other: one undo record, which frees all that the tree owns, and its name in the catalog, seen when the transaction has
-//!    committed. Its rows get no undo records. A crash before the commit rolls the creation back.
-//! 2. The creator has the whole tree locked until it has ended, and a view that does not see the creator must not use the tree (`trees`, 4).
-//! 3. From the creation to the last row the transaction is half done: whatever becomes of the [`Building`], a tree with a part of its rows is not
-//!    committed.
+//! 1. The tree is created like any other: one undo record, which frees all pages that the tree owns, and its
+//!    name in the catalog, which is seen when the transaction has committed. Its rows get no undo records. A
+//!    crash before the commit rolls the creation back.
+//! 2. The creator has the whole tree locked until it has ended, and a view that does not see the creator must
+//!    not use the tree (`trees`, 4).
+//! 3. From the creation to the last row the transaction is half done: whatever happens to the [`Building`], a
+//!    tree with a part of its rows is not committed.
 
 use super::prepared::Halted;
 use super::transaction::{SavepointAt, Txn};
@@ -14,14 +16,14 @@ use crate::error::{Error, LockedOn, Result};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// A tree on its way from sorted rows.
+/// A tree that is being built from sorted rows.
 #[derive(Debug)]
 pub struct Building {
     tree: Arc<TreeState>,
     builder: Builder,
     before: SavepointAt,
     rows: u64,
-    /// A row was refused: the tree can only be taken back.
+    /// A row was refused: the tree can only be rolled back.
     failed: bool,
 }
 
@@ -34,7 +36,8 @@ impl Building {
 }
 
 impl Txn {
-    /// Makes an empty tree that is to be filled with sorted rows. Ends with [`Txn::build_finish`] or [`Txn::build_abandon`].
+    /// Creates an empty tree that is to be filled with sorted rows. Ends with [`Txn::build_finish`] or
+    /// [`Txn::build_abandon`].
     ///
     /// # Errors
     /// As [`Txn::create_tree`].
@@ -50,8 +53,8 @@ impl Txn {
     /// Adds a row.
     ///
     /// # Errors
-    /// [`Error::RowsOutOfOrder`], [`Error::DuplicateRow`], [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NoSpace`], [`Error::Poisoned`],
-    /// those of reading; [`Error::Usage`] after any of them.
+    /// [`Error::RowsOutOfOrder`], [`Error::DuplicateRow`], [`Error::KeyTooLong`], [`Error::ValueTooLong`],
+    /// [`Error::NoSpace`], [`Error::Poisoned`], reading errors; [`Error::Usage`] after any of them.
     pub fn build_push(&mut self, building: &mut Building, key: &[u8], value: &[u8]) -> Result<()> {
         if building.failed {
             return Err(Error::Usage("a row was refused: the tree that was being built can only be taken back".into()));
@@ -76,10 +79,10 @@ impl Txn {
         Ok(())
     }
 
-    /// Writes what is left. The tree is this transaction's to use.
+    /// Writes the remaining pages. This transaction can use the tree.
     ///
     /// # Errors
-    /// As [`Txn::build_push`]; it is taken back then.
+    /// As [`Txn::build_push`]; the tree is rolled back then.
     pub fn build_finish(&mut self, mut building: Building) -> Result<Arc<TreeState>> {
         let finished = if building.failed {
             Err(Error::Usage("a row was refused: the tree that was being built can only be taken back".into()))
@@ -94,7 +97,7 @@ impl Txn {
         Ok(building.tree)
     }
 
-    /// Takes everything back.
+    /// Rolls the creation back.
     ///
     /// # Errors
     /// Those of a rollback: the transaction can only be rolled back then.

@@ -1,9 +1,11 @@
 //! Creating, dropping, renaming and finding trees: rows of the catalog tree, written like any others.
 //!
-//! 1. A new tree's undo record is logged before its root is allocated; rolling it back frees whatever the id owns by then.
-//!    Its creator has it locked as a whole until it has ended: no undo record of another names a tree that may yet vanish.
-//! 2. A dropped tree's pages go when its undo record is purged: every view sees the drop, and no live transaction has a record of the tree (see
-//!    `trees`). Rolling a drop back only opens the tree again (trap 15).
+//! 1. A new tree's undo record is logged before its root is allocated; rolling it back frees whatever the id
+//!    owns by then. The creator locks the whole tree until it has ended: no undo record of another
+//!    transaction names a tree that may be rolled back.
+//! 2. A dropped tree's pages are freed when its undo record is purged: every view sees the drop, and no live
+//!    transaction has a record of the tree (see `trees`). Rolling a drop back only opens the tree again (trap
+//!    15).
 
 use super::locks::Mode;
 use super::transaction::{Isolation, LockWait, Txn};
@@ -28,7 +30,7 @@ impl Txn {
         self.engine.trees.state(CatalogRow { tree: TreeId::CATALOG, root: self.engine.catalog_root })
     }
 
-    /// The tree of that name, as this transaction sees it. No read of rows: it takes no snapshot.
+    /// The tree with that name, as this transaction sees it. This is no read of rows: it takes no snapshot.
     ///
     /// # Errors
     /// [`Error::NoSuchTree`].
@@ -62,7 +64,7 @@ impl Txn {
         Ok(out)
     }
 
-    /// Makes a tree.
+    /// Creates a tree.
     ///
     /// # Errors
     /// [`Error::TreeExists`], [`Error::NoSpace`], lock errors.
@@ -87,7 +89,7 @@ impl Txn {
             Ok(id)
         })?;
         let mut reserved = engine.space.reserve(id, PageId::NONE, 1, Purpose::Grow)?;
-        // Rollback asks who owns the root: the tree, or it was not made yet.
+        // A rollback checks the owner of the root: it is the tree, or the root was not created yet.
         self.log_undo(UndoRecord::CreateTree { tree: id, root: reserved.peek().unwrap_or(PageId::NONE) })?;
         let root = engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
@@ -98,17 +100,18 @@ impl Txn {
         let row = CatalogRow { tree: id, root };
         let tree = engine.trees.state(row);
         tree.created_by(self.id());
-        // All of it, until this transaction has ended: a handle can be given away, and what another changed in the tree could not be rolled
-        // back any more once this creation was.
+        // All of it, until this transaction has ended: a handle can be given away, and another transaction's
+        // changes in the tree could not be rolled back after this creation was.
         self.lock_range(&tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, LockWait::NoWait)?;
         self.change(&catalog, name.as_bytes(), &row.encode(), Change::Insert)?;
         Ok(tree)
     }
 
-    /// Drops a tree. Older snapshots go on reading it.
+    /// Drops a tree. Older snapshots can still read it.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] while another transaction has written to it and not ended.
+    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] while another transaction has written to it and not
+    /// ended.
     pub fn drop_tree(&mut self, name: &str) -> Result<()> {
         self.atomically(|txn| txn.drop_tree_in_steps(name))
     }
@@ -122,14 +125,15 @@ impl Txn {
         self.wait_for_resumed(&tree)?;
         self.lock_range(&tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, self.options.wait)?;
         self.log_undo(UndoRecord::DropTree { tree: row.tree, root: row.root })?;
-        // The record is there: rolling it back opens the tree again.
+        // The record is logged: its rollback opens the tree again.
         tree.dropped_by(self.id());
         self.change(&catalog, name.as_bytes(), &[], Change::Delete)?;
         Ok(())
     }
 
-    /// Which trees the transactions of an earlier opening have written to is not known at first: a drop has it looked up, and waits for that. For those
-    /// that have written to its tree it waits as for any other user of the tree.
+    /// At first it is unknown which trees the transactions of an earlier opening have written to: a drop
+    /// requests the lookup, and waits for it. Then it waits for those that wrote to its tree as for any other
+    /// user of the tree.
     fn wait_for_resumed(&self, tree: &TreeState) -> Result<()> {
         let (engine, begun) = (&self.engine, self.engine.clock.now());
         if engine.resumed.load(Ordering::SeqCst) > 0 {
@@ -148,7 +152,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Gives a tree another name.
+    /// Renames a tree.
     ///
     /// # Errors
     /// [`Error::NoSuchTree`], [`Error::TreeExists`], lock errors.
@@ -172,7 +176,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Logs an undo record that goes with no row.
+    /// Logs an undo record that belongs to no row.
     pub(super) fn log_undo(&mut self, record: UndoRecord<'_>) -> Result<()> {
         let engine = self.engine.clone();
         let writing = self.writing.as_mut().expect("started");

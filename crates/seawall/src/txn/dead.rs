@@ -1,14 +1,17 @@
-//! Where dead rows lie, so that scans do not look at each of them again.
+//! Runs of dead rows, so that scans do not read each of these rows again.
 //!
-//! 1. A run is an interval of keys of one tree, `lo <= key < hi`. Every entry in it is marked deleted, and everybody whom the run is for sees
-//!    its deletion ([`For`]). So nobody of them has anything to find in it.
-//! 2. A run is added for keys of one leaf, with that leaf latched. Whoever puts a row where none was cuts its key out of all runs: with the leaf latched
-//!    exclusively, and before it asks for locks. So a scan that has locked an interval and then finds it in a run has missed nobody: an insertion that
-//!    asked for its lock before has cut the run, a later one is refused. What else can bring a row back is the rollback of its deletion:
-//!    a transaction forgets its own runs before it undoes anything.
-//! 3. Purge, splits, merges and compaction change nothing about it: runs are keys, not places.
-//! 4. Runs are hints in memory: forgetting one costs time, never rows. A tree has at most [`RUNS_MAX`], and forgets one that is no longer used.
-//! 5. The mutex is taken under a page latch, and held for as long as it takes to look at [`RUNS_MAX`] runs. Nothing else is taken under it.
+//! 1. A run is an interval of keys of one tree, `lo <= key < hi`. Every entry in it is marked deleted, and
+//!    every reader that the run serves ([`For`]) sees its deletion. So these readers find no row in it.
+//! 2. A run is added for keys of one leaf, with that leaf latched. A transaction that puts a row where none
+//!    was cuts its key out of all runs: with the leaf latched exclusively, and before it requests locks. So a
+//!    scan that has locked an interval and then finds it in a run has missed no row: an insertion that
+//!    requested its lock before has cut the run, a later one is refused. Only the rollback of a deletion can
+//!    also bring a row back: a transaction removes its own runs before it undoes anything.
+//! 3. Purge, splits, merges and compaction change nothing about it: runs are keys, not positions.
+//! 4. Runs are hints in memory: removing one costs time, never rows. A tree has at most [`RUNS_MAX`], and
+//!    removes one that is no longer used.
+//! 5. The mutex is taken under a page latch, and held only to search [`RUNS_MAX`] runs. Nothing else is taken
+//!    under it.
 
 use super::locking::Sight;
 use crate::btree::{Entry, Node};
@@ -21,15 +24,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The most runs of a tree.
 const RUNS_MAX: usize = 32;
-/// A run that was looked at so often by insertions, and not used in between, is forgotten.
+/// A run that this many insertions have checked, and no scan has used in between, is removed.
 const IDLE_MAX: u32 = 20_000;
 
-/// Who may pass over a run.
+/// The readers that may skip a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum For {
-    /// Views with this serial number or a later one, and whoever reads the latest versions: the deletions are committed.
+    /// Views with this serial number or a later one, and readers of the latest versions: the deletions are
+    /// committed.
     Views(u64),
-    /// The transaction that has made some of the deletions, and has not ended.
+    /// The transaction that made some of the deletions, and has not ended.
     Only(TxnId),
     /// Its locking scans: its snapshot may be older than other deletions.
     OnlyLocking(TxnId),
@@ -52,10 +56,10 @@ impl For {
 #[derive(Debug)]
 struct Run {
     lo: Vec<u8>,
-    /// `None` beyond all keys.
+    /// `None`: beyond all keys.
     hi: Option<Vec<u8>>,
     serves: For,
-    /// Looks by insertions since it was last used.
+    /// Checks by insertions since it was last used.
     idle: u32,
 }
 
@@ -74,7 +78,7 @@ fn after(key: &[u8]) -> Vec<u8> {
 }
 
 impl Run {
-    /// Whether a scan that goes on from here begins inside.
+    /// Whether a scan that continues from here starts inside.
     fn holds(&self, from: Bound<&[u8]>, forward: bool) -> bool {
         let (lo, hi) = (self.lo.as_slice(), self.hi.as_ref());
         let above = |key: &[u8]| hi.is_none_or(|hi| hi.as_slice() > key);
@@ -115,8 +119,9 @@ impl Run {
     }
 }
 
-/// The dead entries of a leaf around `slot`, which is one of them, as an interval, and whether one of them is the transaction's own. `is_dead` says of
-/// an entry whether it is dead, and whether that is the transaction's own doing.
+/// The interval of dead entries of a leaf around `slot`, which is one of them, and whether one of the
+/// deletions is the transaction's own. `is_dead` returns `None` for an entry that is not dead, otherwise
+/// whether its deletion is the transaction's own.
 pub(super) fn stretch(
     node: &Node<'_>,
     slot: usize,
@@ -138,12 +143,12 @@ pub(super) fn stretch(
     Ok((lo, hi, own))
 }
 
-/// Where a scan goes on behind dead rows.
+/// Where a scan continues after dead rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Beyond {
     /// Forward: at this key or a larger one. Backward: below this key.
     Key(Vec<u8>),
-    /// Nowhere: there is nothing more.
+    /// Nowhere: there are no more rows.
     End,
 }
 
@@ -169,12 +174,12 @@ impl Dead {
         answer
     }
 
-    /// Adds what lies in one leaf, which is latched.
+    /// Adds a run of keys of one leaf, which is latched.
     pub(super) fn add(&self, lo: Vec<u8>, hi: Option<Vec<u8>>, serves: For) {
         self.change(|runs| insert(runs, lo, hi, serves));
     }
 
-    /// Where a scan that goes on from `from` finds something, if it begins in a run.
+    /// Where a scan that continues from `from` goes next, if it starts in a run.
     pub(super) fn beyond(&self, from: Bound<&[u8]>, forward: bool, sight: Sight) -> Option<Beyond> {
         if self.is_empty() {
             return None;
@@ -190,7 +195,7 @@ impl Dead {
             };
             let inside = |run: &Run| run.serves.serves(sight) && run.holds(from, forward);
             let Some(at) = runs.iter().position(inside) else { return found };
-            // Most are asked for again and again; the others come to lie in front.
+            // The run moves to the end, so that the least recently used ones are in front.
             if at + 1 < runs.len() {
                 let run = runs.remove(at);
                 runs.push(run);
@@ -205,7 +210,8 @@ impl Dead {
         }
     }
 
-    /// A row is about to be put where perhaps none is. To be called with its leaf latched exclusively, before locks are asked for.
+    /// Called before a row is put where there may be none, with its leaf latched exclusively, before locks
+    /// are requested.
     #[inline]
     pub(super) fn revive(&self, key: &[u8]) {
         if !self.is_empty() {
@@ -222,7 +228,7 @@ impl Dead {
                     run.idle += 1;
                     return run.idle < IDLE_MAX;
                 }
-                // What lies beyond the last key is not worth remembering: rows that are appended would cut it again and again.
+                // The part beyond the last key is not kept: appended rows would cut it again and again.
                 let above = run.hi.take().filter(|hi| !follows(hi, key));
                 if let Some(hi) = above {
                     split.push(Run { lo: after(key), hi: Some(hi), serves: run.serves, idle: 0 });
@@ -236,12 +242,12 @@ impl Dead {
         });
     }
 
-    /// `txn` undoes some of its changes.
+    /// Removes the runs of `txn`, which undoes some of its changes.
     pub(super) fn forget(&self, txn: TxnId) {
         self.change(|runs| runs.retain(|run| !run.serves.is_only(txn)));
     }
 
-    /// `txn` has committed, and views from this serial number on see it.
+    /// The runs of `txn`, which has committed, serve views from this serial number on: these see the commit.
     pub(super) fn committed(&self, txn: TxnId, serial: u64) {
         self.change(|runs| {
             let of_txn = |run: &Run| run.serves.is_only(txn);
@@ -253,8 +259,9 @@ impl Dead {
     }
 }
 
-/// Adds an interval, as part of a run that it meets where that serves the same. Of a run for older views and one for newer the union is for the newer:
-/// the newest of those that are not newer than itself, so that an old view keeps the runs that it has found.
+/// Adds an interval. A run that it meets is extended, if that run serves the same readers or older views; the
+/// union serves the newer views. Of several runs the one for the newest views is extended, so that an old
+/// view keeps the runs that it has found.
 fn insert(runs: &mut Vec<Run>, lo: Vec<u8>, hi: Option<Vec<u8>>, serves: For) {
     if hi.as_ref().is_some_and(|hi| *hi <= lo) {
         return;
@@ -278,7 +285,7 @@ fn insert(runs: &mut Vec<Run>, lo: Vec<u8>, hi: Option<Vec<u8>>, serves: For) {
         }
         None => Run { lo, hi, serves, idle: 0 },
     };
-    // It may have closed the gap to another.
+    // It may have closed the gap to another run.
     while let Some(at) = runs.iter().position(|other| other.serves == serves && other.meets(&run.lo, run.hi.as_ref())) {
         let other = runs.remove(at);
         run.grow(other.lo, other.hi);
@@ -339,7 +346,7 @@ mod tests {
         #[test]
         fn only_what_is_dead_is_passed_over(steps in prop::collection::vec(step(), 1..60)) {
             let dead = Dead::default();
-            // Keys of one byte, and whom each is dead for.
+            // Keys of one byte, and the readers that each is dead for.
             let mut known: BTreeSet<(u8, u64, u8)> = BTreeSet::new();
             let code = |serves: For| match serves {
                 For::Views(serial) => (serial, 0),

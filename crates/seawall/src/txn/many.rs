@@ -1,7 +1,7 @@
 //! Reading and writing many rows at once.
 //!
-//! 1. The answers are those of reading one after the other in one statement: all from one snapshot.
-//! 2. The leaves are asked for side by side, and read in key order; then the long values in the same way.
+//! 1. The answers are those of single reads in one statement: all from one snapshot.
+//! 2. The leaves are prefetched side by side, and read in key order; then the long values in the same way.
 
 use super::locking::MANY_ROWS;
 use super::locks::Mode;
@@ -17,12 +17,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 impl Txn {
-    /// The pool, for whoever asks for pages ahead.
+    /// The pool, for callers that prefetch pages.
     pub fn pool(&self) -> &Pool {
         self.engine.pool()
     }
 
-    /// Inserts or overwrites rows, in key order (of two with one key the later one stays), with their leaves asked for side by side.
+    /// Inserts or overwrites rows, in key order (of two with one key the later one stays). Prefetches their
+    /// leaves side by side.
     ///
     /// # Errors
     /// As a single change; the rows before it, in key order, are changed then.
@@ -48,7 +49,7 @@ impl Txn {
             if done == 0 {
                 self.change(tree, rows[at].0, rows[at].1, Change::Put)?;
             }
-            // All leaves that the run was thought to lie in are passed.
+            // The stream has passed every leaf that was expected for the run.
             for &passed in &leaves[at..at + done.max(1)] {
                 if passed != last && passed != PageId::NONE {
                     stream.came_to(passed);
@@ -60,7 +61,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Inserts rows in the order given; those in ascending order that belong to one leaf under one latch.
+    /// Inserts rows in the given order. Ascending rows that belong to one leaf are inserted under one latch.
     ///
     /// # Errors
     /// As a single insertion, with the index of the row that failed; those before it are inserted.
@@ -76,7 +77,7 @@ impl Txn {
             let end = at + ascending;
             while at < end {
                 let mut done = 0;
-                // One alone gains nothing, and tells its errors itself.
+                // A single row gains nothing, and its own change reports its errors.
                 if end - at > 1 {
                     done = self.change_run(tree, &rows[at..end], Change::Insert).map_err(|error| (at, error))?;
                 }
@@ -91,7 +92,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Whether a read of the tree by this transaction finds what it held at the snapshot.
+    /// Whether a read of the tree by this transaction finds its contents as of the snapshot.
     ///
     /// # Errors
     /// [`Error::Usage`] for a tree of another database.
@@ -100,8 +101,9 @@ impl Txn {
         Ok(tree.readable(self.id(), &self.pin()))
     }
 
-    /// The leaves of sorted keys, as far as they are known without reading leaves. Whatever the isolation, a view keeps the tree's pages while it looks:
-    /// without it, those of a tree that is dropped could be given away under the descent.
+    /// The leaves of sorted keys, as far as they are known without reading leaves. At every isolation a view
+    /// keeps the tree's pages meanwhile: without it, those of a dropped tree could be freed under the
+    /// descent.
     ///
     /// # Errors
     /// [`Error::TreeDropped`](crate::Error::TreeDropped); reading errors.
@@ -111,7 +113,7 @@ impl Txn {
         tree.at.leaves_of(self.pool(), keys)
     }
 
-    /// About how much lies between two keys; with a view, as [`Txn::leaves_of`].
+    /// An estimate of what lies between two keys; with a view, as [`Txn::leaves_of`].
     ///
     /// # Errors
     /// [`Error::TreeDropped`](crate::Error::TreeDropped); reading errors.
@@ -133,7 +135,7 @@ impl Txn {
         let reader = Reader { me: self.id(), view: &view };
         tree.usable(reader.me, reader.view)?;
         let pool = self.engine.pool();
-        // One key knows its page by itself.
+        // The leaf of a single key is not prefetched.
         let leaves = if keys.len() > 1 { tree.at.leaves_of(pool, &sorted)? } else { vec![PageId::NONE; keys.len()] };
         let mut stream = Stream::of(leaves.iter().copied().filter(|&leaf| leaf != PageId::NONE));
         let mut values = vec![None; keys.len()];

@@ -1,4 +1,4 @@
-//! Transactions: who sees what, who waits for whom, what is undone and what is purged.
+//! Transactions: visibility, locks, undo and purge.
 
 mod build;
 mod catalog;

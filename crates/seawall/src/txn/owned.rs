@@ -1,11 +1,12 @@
-//! A scan that outlives a borrow: it is given the transaction at each call.
+//! A scan that outlives a borrow: each call passes the transaction.
 //!
-//! 1. It is bound to one life of one transaction ([`Txn::life`]) by its seek. In any other it goes on by key, in that one's view; nothing
-//!    that it read before is a value of that one.
-//! 2. It has no view of its own. At repeatable read it uses the transaction's at each call; at read committed its seek leaves one in a place that the
-//!    transaction empties when it or its statement ends, so that a cursor which lies idle holds back nothing. One that locks needs none between
-//!    calls: what it has locked cannot be dropped.
-//! 3. It stands on no entry outside its range, whatever is sought.
+//! 1. A seek binds it to one life of one transaction ([`Txn::life`]). In any other life it continues by key,
+//!    in that life's view; no value that it read before is returned there.
+//! 2. It has no view of its own. At repeatable read it uses the transaction's at each call. At read committed
+//!    its seek leaves one in a place that the transaction empties when it or its statement ends, so that an
+//!    idle cursor holds back nothing. A cursor that locks needs none between calls: what it has locked cannot
+//!    be dropped.
+//! 3. It stands on no entry outside its range, whatever the seek.
 
 use super::locks::Mode;
 use super::scan::{By, Place, ScanLock, is_beyond};
@@ -23,12 +24,12 @@ pub struct OwnedScan {
     /// `None` before the first reset.
     place: Option<Place>,
     bounds: (KeyBound, KeyBound),
-    /// What it was asked to lock, and how to wait.
+    /// The requested lock, and how to wait.
     lock: Option<Mode>,
     wait: Option<LockWait>,
-    /// Whose place it is; 0 for nobody's.
+    /// The life that its position belongs to; 0 for none.
     life: u64,
-    /// Read committed: its view. Made once.
+    /// Read committed: the place of its view. Made once.
     view: Option<Arc<LentView>>,
 }
 
@@ -42,7 +43,7 @@ fn no_tree() -> Error {
     Error::Usage("the cursor has no tree: reset it to one first".into())
 }
 
-/// Where to seek instead of beyond an end of the range.
+/// Replaces a seek beyond an end of the range by one to that end.
 fn inside<'k>(to: Seek<'k>, start: Bound<&'k [u8]>, end: Bound<&'k [u8]>) -> Seek<'k> {
     let (start, end) = (
         match start {
@@ -69,7 +70,7 @@ fn inside<'k>(to: Seek<'k>, start: Bound<&'k [u8]>, end: Bound<&'k [u8]>) -> See
     }
 }
 
-/// Whether nothing of the range lies where `to` looks. What lies there is not locked.
+/// Whether `to` only finds keys outside the range. These are not locked.
 fn is_past(to: Seek<'_>, start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {
     let key_of = |bound| match bound {
         Bound::Included(key) | Bound::Excluded(key) => Some(key),
@@ -85,7 +86,7 @@ fn is_past(to: Seek<'_>, start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {
 }
 
 impl OwnedScan {
-    /// Makes it a scan of `tree` within these bounds, which stands nowhere. Keeps its memory.
+    /// Makes it a scan of `tree` within these bounds, without a position. Keeps its memory.
     pub fn reset(
         &mut self,
         tree: &Arc<TreeState>,
@@ -106,7 +107,7 @@ impl OwnedScan {
         (self.lock, self.wait, self.life) = (lock, wait, 0);
     }
 
-    /// Stands nowhere, and holds back nothing, until it is sought again.
+    /// Gives up its position and its view until the next seek.
     pub fn release(&mut self) {
         self.give_up_view();
         if let Some(place) = &mut self.place {
@@ -121,12 +122,12 @@ impl OwnedScan {
         }
     }
 
-    /// How it looks ahead; `None` before the first reset.
+    /// Its prefetch; `None` before the first reset.
     pub fn look_ahead(&mut self) -> Option<&mut LookAhead> {
         self.place.as_mut().map(Place::look_ahead)
     }
 
-    /// The tree, and the opening that it is of; `None` before the first reset.
+    /// The tree's id, and the number of its opening; `None` before the first reset.
     #[must_use]
     pub fn tree(&self) -> Option<(TreeId, u64)> {
         self.place.as_ref().map(Place::tree)
@@ -150,7 +151,7 @@ impl OwnedScan {
         self.place.as_ref().map_or(&[], Place::key)
     }
 
-    /// Calls `f` with what the scan sees in the transaction.
+    /// Calls `f` with the view of the scan in the transaction.
     fn with<T>(&mut self, txn: &Txn, anew: bool, f: impl FnOnce(&mut Place, By<'_>) -> Result<T>) -> Result<T> {
         let place = self.place.as_mut().ok_or_else(no_tree)?;
         txn.admit(place.state())?;
@@ -188,12 +189,12 @@ impl OwnedScan {
         }
     }
 
-    /// To an entry of the range; whether there is one.
+    /// Moves to an entry of the range; returns whether there is one.
     ///
     /// # Errors
     /// [`Error::Usage`] before the first reset, and for a tree of another database; otherwise as [`super::Scan::seek`].
     pub fn seek(&mut self, txn: &Txn, to: Seek<'_>) -> Result<bool> {
-        // Apart from the scan, which moves.
+        // Taken out, because the scan is borrowed mutably.
         let bounds = std::mem::take(&mut self.bounds);
         let (to, forward) = (inside(to, bounds.0.get(), bounds.1.get()), to.is_forward());
         let sought = self.with(txn, true, |place, by| {
@@ -204,7 +205,8 @@ impl OwnedScan {
         Ok(sought? && self.is_inside(forward))
     }
 
-    /// To the next entry of the range; whether there is one. After a restart it is the one behind that on which the scan stood.
+    /// Moves to the next entry of the range; returns whether there is one. After a restart it is the one
+    /// after the entry on which the scan stood.
     ///
     /// # Errors
     /// As [`OwnedScan::seek`].
@@ -212,7 +214,7 @@ impl OwnedScan {
         Ok(self.with(txn, false, |place, by| place.step(by, forward))? && self.is_inside(forward))
     }
 
-    /// Whether it has come to an entry of its range. Leaves one that is none.
+    /// Whether it has reached an entry of its range. Leaves an entry outside the range.
     fn is_inside(&mut self, forward: bool) -> bool {
         let limit = if forward { self.bounds.1.get() } else { self.bounds.0.get() };
         let inside = !is_beyond(self.key(), limit, forward);
@@ -225,8 +227,8 @@ impl OwnedScan {
     /// Key and value of the entry it stands on.
     ///
     /// # Errors
-    /// [`Error::Usage`] when it stands on none, when that is another transaction's or one's that has ended, and when its long value was taken back by a
-    /// rollback to a savepoint; reading errors.
+    /// [`Error::Usage`] if it stands on none, if the entry was read in another transaction or in one that has
+    /// ended, and if a rollback to a savepoint has undone its long value; reading errors.
     pub fn entry(&mut self, txn: &Txn) -> Result<(&[u8], &[u8])> {
         let place = self.place.as_mut().ok_or_else(no_tree)?;
         txn.admit(place.state())?;
@@ -271,19 +273,19 @@ impl OwnedScan {
 }
 
 impl Txn {
-    /// Where a cursor keeps its view, which is emptied at this transaction's end.
+    /// The place where a cursor keeps its view. This transaction empties it at its end.
     fn lend<'c>(&self, place: &'c mut Option<Arc<LentView>>) -> &'c Arc<LentView> {
         let to = place.as_ref().map_or(0, |lent| lent.lock().to);
         if to != self.life() {
             if to != 0 {
-                // Another transaction's, which goes on without it.
+                // It is another transaction's, which continues without it.
                 *place = None;
             }
             let lent = place.get_or_insert_with(Arc::default);
             lent.lock().to = self.life();
             let mut list = self.lent.borrow_mut();
             if list.len() == list.capacity() {
-                // Those of cursors that were dropped, or went to other transactions.
+                // Removes those of cursors that were dropped, or went to other transactions.
                 list.retain(|lent| Arc::strong_count(lent) > 1);
                 let few = list.len().max(4);
                 list.reserve(few);

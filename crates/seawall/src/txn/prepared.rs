@@ -1,13 +1,15 @@
-//! Transactions that are prepared and decided elsewhere: in an outside log, or by a coordinator.
+//! Transactions that are prepared, and decided elsewhere: in an outside log, or by a coordinator.
 //!
-//! 1. A transaction that is prepared in place changes nothing any more. It stays with its user, who commits it or rolls it back; dropped, it stays
-//!    prepared, and is ended by its name.
-//! 2. What its commit needs is kept from the preparation on ([`KeptCommit`]): [`Txn::commit_ordered`] does no I/O and cannot lack room.
-//! 3. *Visible before durable.* [`Txn::commit_ordered`] leaves the active set and releases the locks when the commit is in the log's buffer. A crash
-//!    can take such a commit back to "prepared", never further, if the preparation is durable; the outside log, which decided it, then commits it
-//!    again. Others that saw it come after it in the log: a crash that takes the commit takes theirs too (trap 28).
-//! 4. Where two are committed one after the other, no view sees the later one without the earlier one: the first has left the active set before the
-//!    second is logged.
+//! 1. A transaction that is prepared in place changes nothing any more. It stays with its user, who commits
+//!    it or rolls it back. If it is dropped, it stays prepared, and is ended by its name.
+//! 2. What its commit needs is kept from the preparation on ([`KeptCommit`]): [`Txn::commit_ordered`] does no
+//!    I/O and cannot lack room.
+//! 3. *Visible before durable.* [`Txn::commit_ordered`] leaves the active set and releases the locks when the
+//!    commit is in the log's buffer. A crash can take such a commit back to "prepared", never further, if the
+//!    preparation is durable; the outside log, which decided it, then commits it again. Transactions that saw
+//!    it come after it in the log: a crash that takes the commit takes theirs too (trap 28).
+//! 4. If two are committed one after the other, no view sees the later one without the earlier one: the first
+//!    has left the active set before the second is logged.
 
 use super::transaction::Txn;
 use super::undo::{KeptCommit, UndoRecord};
@@ -19,24 +21,24 @@ use crate::mutants::Mutant;
 use std::fmt;
 use std::sync::Arc;
 
-/// Where the names of prepared transactions are known.
+/// The registry of the names of prepared transactions.
 pub trait Names: fmt::Debug + Send + Sync {
-    /// The transaction of that name is decided.
+    /// The transaction with that name is decided.
     fn ended(&self, xid: &[u8]);
-    /// The user let go of the transaction of that name. It is still prepared.
+    /// The user has dropped the transaction with that name. It is still prepared.
     fn left(&self, xid: &[u8], txn: Txn);
 }
 
 /// Why a transaction takes no changes.
 #[derive(Debug)]
 pub(super) enum Halted {
-    /// A change of several steps was stopped halfway and could not be taken back: it can only be rolled back.
+    /// A change of several steps stopped halfway and could not be undone: it can only be rolled back.
     HalfDone,
     /// It is prepared.
     Prepared(Box<InPlace>),
 }
 
-/// What a transaction that is prepared in place has.
+/// The data of a transaction that is prepared in place.
 #[derive(Debug)]
 pub(super) struct InPlace {
     xid: Box<[u8]>,
@@ -44,11 +46,11 @@ pub(super) struct InPlace {
     names: Arc<dyn Names>,
 }
 
-/// The name of a transaction, and where it is known.
+/// The name of a transaction, and its registry.
 type Named = (Box<[u8]>, Arc<dyn Names>);
 
 impl Halted {
-    /// What a change of such a transaction is told.
+    /// The error of a change in such a transaction.
     #[cold]
     pub(super) fn refusal(&self) -> Error {
         let why = match self {
@@ -69,11 +71,13 @@ impl Txn {
         matches!(self.halted, Some(Halted::Prepared(_)))
     }
 
-    /// Makes the transaction survive under `xid`, at this level, and keeps what its commit needs. Returns where that ends in the log.
+    /// Makes the transaction survive under `xid`, at this level, and keeps what its commit needs. Returns the
+    /// end of the preparation in the log.
     ///
     /// # Errors
-    /// Those of a first change; [`Error::TooManyPrepared`]. It is as it was then. [`Error::OutcomeUnknown`]: the database is poisoned, and the next
-    /// opening finds it prepared or not at all.
+    /// Those of a first change; [`Error::TooManyPrepared`]. The transaction is unchanged then.
+    /// [`Error::OutcomeUnknown`]: the database is poisoned, and the next opening finds it prepared or not at
+    /// all.
     pub fn prepare_in_place(&mut self, xid: &[u8], mut level: Durability, names: Arc<dyn Names>) -> Result<Lsn> {
         self.start()?;
         if self.engine.health().has(Mutant::EarlyAcknowledgement) {
@@ -102,11 +106,11 @@ impl Txn {
         Ok(end)
     }
 
-    /// Commits what is prepared in place, and lets others see it at once: before it is durable. Does no I/O. Returns where the commit ends in the log;
-    /// this is a new transaction then.
+    /// Commits a transaction that is prepared in place, and makes it visible at once: before it is durable.
+    /// Does no I/O. Returns the end of the commit in the log. Afterwards this object is a new transaction.
     ///
     /// # Errors
-    /// [`Error::Usage`] when it is not prepared, [`Error::Poisoned`], [`Error::Corrupt`]: nothing has happened.
+    /// [`Error::Usage`] if it is not prepared, [`Error::Poisoned`], [`Error::Corrupt`]: nothing has happened.
     pub fn commit_ordered(&mut self) -> Result<Lsn> {
         if !self.is_prepared() {
             return Err(Error::Usage("a transaction that is committed in order is prepared in place before".into()));
@@ -118,7 +122,7 @@ impl Txn {
         Ok(end)
     }
 
-    /// Logs the commit of what is prepared in place, or says why it cannot be committed.
+    /// Logs the commit of a transaction that is prepared in place, or returns why it cannot be committed.
     #[cold]
     pub(super) fn log_prepared_commit(&mut self) -> Result<Lsn> {
         let place = match self.halted.take() {
@@ -130,7 +134,7 @@ impl Txn {
         let writing = self.writing.as_mut().expect("what is prepared has begun to write");
         let logged = self.engine.undo.commit_kept(&mut writing.stream, commit);
         if logged.is_err() {
-            // It stays prepared, for who ends it by name: its page is damaged.
+            // Its page is damaged: it stays prepared, and can be ended by name.
             self.hand_over(&xid, &*names);
         } else {
             self.kept = false;
@@ -148,13 +152,14 @@ impl Txn {
         let prepared = self.decided_against();
         let rolled_back = self.rollback_all();
         if let Some((xid, names)) = prepared {
-            // Also when it stopped on the way: it is completed in the background.
+            // Also if the rollback stopped: background work completes it.
             names.ended(&xid);
         }
         rolled_back
     }
 
-    /// Gives back what was kept for the commit; the name, and whom to tell when it is rolled back.
+    /// Gives back what was kept for the commit. Returns the name, and the registry to notify when it is
+    /// rolled back.
     pub(super) fn decided_against(&mut self) -> Option<Named> {
         match self.halted.take()? {
             Halted::HalfDone => None,
@@ -166,7 +171,7 @@ impl Txn {
         }
     }
 
-    /// Its user is gone: when it is prepared, it is known by its name from now on.
+    /// Its user has dropped it: if it is prepared, it is known by its name from now on.
     pub(super) fn leave_prepared(&mut self) {
         if let Some((xid, names)) = self.decided_against() {
             self.hand_over(&xid, &*names);
@@ -174,7 +179,8 @@ impl Txn {
     }
 
     fn hand_over(&mut self, xid: &[u8], names: &dyn Names) {
-        // With all that it has: its locks, and the dead rows that it knows of. What stays here is a transaction that never began.
+        // Handed over with its locks, and the runs of dead rows that it knows. A transaction that never began
+        // stays here.
         self.give_up_views();
         let empty = Self::begin(self.engine.clone(), self.options);
         names.left(xid, std::mem::replace(self, empty));

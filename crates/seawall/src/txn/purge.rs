@@ -1,16 +1,19 @@
 //! Removing what no view can see any more.
 //!
 //! 1. A transaction's records are purged when every view, now and in future, sees it.
-//! 2. A delete-marked entry is removed only if its writer and undo pointer are still those of the record (trap 12).
-//! 3. The purge position moves past a record after all its work is done; work that takes many steps is resumable. So after a crash purge
-//!    may do a record's work again, and finds it done. The last page of a long value is freed by the mini-transaction that moves the position:
-//!    its number may be given to another value at once.
-//! 4. The value of a row's version is freed by the record that superseded it: an update's, or a deletion's. A revival's record frees
-//!    nothing, for the deletion before it does.
-//! 5. A record may be of a tree that was dropped and freed since. Ids are never reused, and a freed root says so. Long values that only such a
-//!    record refers to are freed with it: who owns the head tells whether they were freed with the tree.
-//! 6. A drop is a record that many steps work at (`btree/dismantle.rs`); the root is freed by the mini-transaction that moves past it. The other
-//!    streams are purged between two steps.
+//! 2. A delete-marked entry is removed only if its writer and undo pointer are still those of the record
+//!    (trap 12).
+//! 3. The purge position moves past a record after all its work is done; work of many steps is resumable. So
+//!    after a crash purge may do a record's work again, and finds it done. The last page of a long value is
+//!    freed by the mini-transaction that moves the position: its number may be given to another value at
+//!    once.
+//! 4. The value of a row's version is freed by the record that superseded it: an update's, or a deletion's. A
+//!    revival's record frees nothing: the deletion before it does.
+//! 5. A record may be of a tree that was dropped and freed since. Ids are never reused, and a freed root
+//!    shows it. Long values that only such a record refers to are freed with it: the owner of the head shows
+//!    whether they were freed with the tree.
+//! 6. A drop is a record that takes many steps (`btree/dismantle.rs`); the root is freed by the
+//!    mini-transaction that moves past it. The other streams are purged between two steps.
 
 use super::engine::Engine;
 use super::undo::{UndoRecord, Unpurged};
@@ -24,16 +27,16 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Where purge goes on: one stream after the other.
+/// The state of purge: it visits one stream after the other.
 #[derive(Debug, Default)]
 pub struct Purge {
     next_stream: u32,
     /// Dropped trees that are being freed.
     drops: HashMap<TreeId, Dismantling>,
-    /// What every view saw, and how many tails had been moved, when nothing was left to purge. While they see no more, nothing is: a transaction ends
-    /// after all of its undo is in its stream.
+    /// What every view saw, and how many tails had been moved, when nothing was left to purge. As long as
+    /// neither changes, nothing is: a transaction ends after all of its undo is in its stream.
     done_for: Option<(OldestView, u64)>,
-    /// Streams looked at.
+    /// Streams visited.
     #[cfg(test)]
     pub looked: u64,
 }
@@ -42,7 +45,7 @@ impl Purge {
     /// Purges up to `records` records of the next stream that has some; false when nothing can be purged now.
     ///
     /// # Errors
-    /// What stopped it.
+    /// The error that stopped it.
     pub fn step(&mut self, engine: &Engine, records: usize) -> Result<bool> {
         engine.health().check()?;
         let (oldest, moved) = (engine.active.oldest_view(), engine.undo.tails_moved());
@@ -84,7 +87,7 @@ impl Engine {
     fn purge_records(&self, records: &[Unpurged], drops: &mut HashMap<TreeId, Dismantling>) -> Result<()> {
         let mut rest = records;
         while let Some(first) = rest.first() {
-            // What asks for nothing is passed together.
+            // Records without work are passed together.
             let idle = rest.iter().take_while(|record| is_idle(&record.record.get())).count();
             if idle > 0 {
                 self.move_past(&rest[..idle], None)?;
@@ -123,11 +126,11 @@ impl Engine {
         }
     }
 
-    /// A piece of the work of a drop; whether it is done, and purge moved past it.
+    /// Does one step of a drop. Returns whether the drop is done, and purge has moved past it.
     fn purge_drop(&self, tree: Tree, record: &Unpurged, drops: &mut HashMap<TreeId, Dismantling>) -> Result<bool> {
         if let Entry::Vacant(place) = drops.entry(tree.id) {
             match self.retire(tree) {
-                // There is no way in through a root that cannot be read either.
+                // A root that cannot be read is no way into the tree either.
                 Err(Error::Corrupt(_) | Error::Io(_)) => self.health().check()?,
                 retired => retired?,
             }
@@ -154,7 +157,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Frees the body of a long value; returns its head. Nothing when the tree is gone and the value went with it.
+    /// Frees the body of a long value; returns its head. `None` if the tree is gone and the value went with
+    /// it.
     fn free_overflow(&self, tree: Tree, there: bool, at: UndoPtr, reference: &[u8]) -> Result<Option<PageId>> {
         let reference = OverflowRef::decode(reference);
         let head = reference.map_err(|why| Error::bad_page(at.page(), why.to_string()))?.head;
@@ -184,7 +188,7 @@ impl Engine {
         })
     }
 
-    /// Whether the tree is still one.
+    /// Whether the tree still exists.
     pub(super) fn is_tree(&self, tree: Tree) -> Result<bool> {
         let found = self.pool().retry(|| {
             let root = self.pool().shared(tree.root)?;
@@ -192,7 +196,7 @@ impl Engine {
             Ok(node && page::tree(&root) == tree.id)
         });
         match found {
-            // A page that was freed may have gone with the end of the file, and need not be readable.
+            // A freed page may have been cut off with the end of the file, and need not be readable.
             Err(Error::Corrupt(_)) if !self.space.is_owner(tree.id, tree.root)? => Ok(false),
             found => found,
         }
@@ -221,7 +225,7 @@ impl Engine {
         if removed { self.tidy(tree, key) } else { Ok(()) }
     }
 
-    /// A stale handle finds no way into the tree any more.
+    /// Makes the root unusable: a stale handle finds no way into the tree any more.
     pub(super) fn retire(&self, tree: Tree) -> Result<()> {
         if !self.is_tree(tree)? {
             return Ok(());
@@ -235,7 +239,7 @@ impl Engine {
     }
 }
 
-/// Whether purge has nothing to do for a record but to pass it.
+/// Whether purge has no work for a record except to pass it.
 fn is_idle(record: &UndoRecord<'_>) -> bool {
     match record {
         UndoRecord::Delete { .. } | UndoRecord::DropTree { .. } => false,

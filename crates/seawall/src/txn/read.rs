@@ -16,11 +16,11 @@ use std::sync::Arc;
 /// How a row is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowLock {
-    /// By itself.
+    /// As a point.
     Point,
-    /// By itself, if it is there: one that is not there is not locked.
+    /// As a point if it exists; a row that does not exist is not locked.
     IfThere,
-    /// By a range that this transaction holds over it already.
+    /// By a range over it that this transaction already holds.
     InRange,
 }
 
@@ -29,9 +29,9 @@ pub(super) enum RowLock {
 pub struct LockedRow {
     /// Its latest value; `None` when it is not there.
     pub value: Option<Vec<u8>>,
-    /// The transaction had no lock of its own on the key before, and has one now: it can be given back with
-    /// [`Transaction::unlock_row`](crate::Transaction::unlock_row) in this statement. False for a row that it wrote, and for one under a range
-    /// that it had locked.
+    /// The transaction had no lock of its own on the key before, and has one now:
+    /// [`Transaction::unlock_row`](crate::Transaction::unlock_row) can give it back in this statement. False
+    /// for a row that it wrote, and for one under a range that it had locked.
     pub newly_locked: bool,
 }
 
@@ -40,7 +40,8 @@ pub struct LockedRow {
 pub enum LockOrCommitted {
     /// The row was free, and is locked exclusively now.
     Locked(LockedRow),
-    /// Another transaction has it. This is what is committed of it, `None` for no row: it is not locked, and may change at any time.
+    /// Another transaction has it. This is its committed version, `None` for no row: it is not locked, and
+    /// may change at any time.
     Committed(Option<Vec<u8>>),
 }
 
@@ -48,9 +49,9 @@ pub enum LockOrCommitted {
 pub(super) enum Latest {
     Absent,
     There(Stored),
-    /// Another transaction is in the way, and is to be waited for.
+    /// Another transaction blocks it: wait.
     Blocked,
-    /// Another has written it, and the request does not wait.
+    /// Another transaction has written it, and the request does not wait.
     Busy(TxnId),
     Stale(TxnId),
 }
@@ -64,8 +65,8 @@ impl Txn {
         self.get_with(tree, key, <[u8]>::to_vec)
     }
 
-    /// As [`Txn::get`], lending the value to `f` from the page where it lies when it can. The page is latched while `f` runs: what `f` asks
-    /// of the database is refused.
+    /// Like [`Txn::get`]; calls `f` with the value in its page, without a copy, if possible. The page is
+    /// latched while `f` runs: calls from `f` to the database are refused.
     ///
     /// # Errors
     /// As [`Txn::get`].
@@ -113,7 +114,8 @@ impl Txn {
         })
     }
 
-    /// The bytes of a stored value of `tree`. What is referred to stays while the view or lock that found it lives.
+    /// The bytes of a stored value of `tree`. The pages of a long value stay while the view or lock that
+    /// found it lives.
     pub(super) fn fetch(&self, tree: &TreeState, stored: Stored) -> Result<Vec<u8>> {
         match stored {
             Stored::Inline(bytes) => Ok(bytes),
@@ -125,7 +127,7 @@ impl Txn {
         }
     }
 
-    /// Locks the row of `key`, there or not, and returns its latest version.
+    /// Locks the row of `key`, present or not, and returns its latest version.
     ///
     /// # Errors
     /// Lock errors, [`Error::WriteConflict`], reading errors.
@@ -133,7 +135,7 @@ impl Txn {
         Ok(self.lock_row_how(tree, key, mode, RowLock::Point, self.options.wait)?.value)
     }
 
-    /// The same, with what to do about others' locks, and whether the lock is new.
+    /// Like [`Txn::lock_row`], with a policy for locks of others. Also returns whether the lock is new.
     ///
     /// # Errors
     /// As [`Txn::lock_row`].
@@ -147,8 +149,9 @@ impl Txn {
         self.lock_row_how(tree, key, mode, RowLock::Point, wait.unwrap_or(self.options.wait))
     }
 
-    /// At read committed, locks the row exclusively if no other transaction has it; where one has, answers what is committed of the row without
-    /// waiting, and locks nothing. At the other levels it waits as [`Txn::lock_row`] does.
+    /// At read committed, locks the row exclusively if no other transaction has it; otherwise returns its
+    /// committed version without waiting, and locks nothing. At the other levels it waits as
+    /// [`Txn::lock_row`] does.
     ///
     /// # Errors
     /// As [`Txn::lock_row`].
@@ -168,21 +171,22 @@ impl Txn {
             }
             Latest::Stale(writer) => Err(self.conflict(writer, tree, key)),
             Latest::Blocked | Latest::Busy(_) => {
-                // Of now: what was committed since the statement began is what a locked read would find.
+                // As of now: a locking read would also find what was committed since the statement began.
                 let view = self.engine.active.view();
                 self.get_seen_by(&view, tree, key, <[u8]>::to_vec).map(LockOrCommitted::Committed)
             }
         }
     }
 
-    /// Gives back the lock on a key that a locking read of this statement has newly taken, and that nothing else of this transaction has asked for
-    /// or needed since; whether it did. At serializable all locks stay: what was read has to stay true.
+    /// Gives back the lock on a key that a locking read of this statement took new, if nothing else of this
+    /// transaction has requested or needed it since. Returns whether it did. At serializable all locks stay:
+    /// what was read has to stay true.
     pub fn unlock_row(&self, tree: &TreeState, key: &[u8]) -> bool {
         self.options.isolation != Isolation::Serializable
             && self.engine.locks.give_back_of_statement(&self.owner, tree.at.id, key)
     }
 
-    /// As [`Txn::lock_row`], with what to lock and what to do about others' locks.
+    /// Like [`Txn::lock_row`], with what to lock and a policy for locks of others.
     ///
     /// # Errors
     /// As [`Txn::lock_row`].
@@ -199,7 +203,7 @@ impl Txn {
         Ok(LockedRow { value, newly_locked })
     }
 
-    /// Locks the row of `key`, there or not; whether it is there. A long value is not read.
+    /// Locks the row of `key`, present or not; returns whether it is present. A long value is not read.
     ///
     /// # Errors
     /// As [`Txn::lock_row`].
@@ -215,7 +219,8 @@ impl Txn {
         how: RowLock,
         wait: LockWait,
     ) -> Result<(Option<Stored>, bool)> {
-        // Kept to the end: the pages of a tree that is dropped meanwhile stay until the lock is there, or the answer that the tree is not.
+        // Kept to the end: the pages of a tree that is dropped meanwhile stay until this call has the lock,
+        // or returns that the tree is dropped.
         let view = self.pin();
         tree.usable(self.id(), &view)?;
         // Whether it had no lock there before it waited.
@@ -235,8 +240,8 @@ impl Txn {
         }
     }
 
-    /// One attempt at it, which waits for nothing; and whether it has taken a lock where this transaction had none. The caller has a view, which keeps
-    /// the pages of a tree that is dropped. `again` after a wait for the lock.
+    /// One attempt, which does not wait. Also returns whether it took a lock where this transaction had none.
+    /// The caller has a view, which keeps the pages of a dropped tree. `again`: after a wait for the lock.
     pub(super) fn lock_latest(
         &self,
         tree: &TreeState,
@@ -283,8 +288,9 @@ impl Txn {
 }
 
 impl Engine {
-    /// The committed value of `key` as of now, lent to `f` as [`Txn::get_with`] does: a transaction of one read, for which none is begun where
-    /// the entry speaks for itself. It does when every view sees its writer, or when it is not there at all.
+    /// Calls `f` with the committed value of `key` as of now, like [`Txn::get_with`] in a transaction of one
+    /// read. Begins no transaction if the entry alone decides: every view sees its writer, or there is no
+    /// entry.
     ///
     /// # Errors
     /// As [`Txn::get`].
@@ -306,12 +312,13 @@ impl Engine {
             Ok(match entry.flags & (DELETED | OVERFLOW) {
                 _ if entry.writer != TxnId::NONE && entry.writer >= self.active.horizon() => Plain::No,
                 0 => Plain::Done(lend(|| (f.take().expect("called once"))(entry.value))),
-                // What a reference leads to stays only for a view.
+                // The pages of a long value stay only for a view.
                 OVERFLOW => Plain::No,
                 _ => Plain::Absent,
             })
         };
-        // With no view to hold them, the pages of a tree that is dropped now go away under the descent: any error is looked into below.
+        // Without a view, the pages of a tree that is dropped now can be freed under the descent: after any
+        // error the read is repeated with a view.
         let must_have_view = tree.may_be_dropped() || tree.is_young(self.active.horizon());
         let looked = if must_have_view { Ok(Plain::No) } else { self.pool().retry(plain) };
         match (looked, f) {
@@ -324,11 +331,11 @@ impl Engine {
     }
 }
 
-/// What an entry says without a view.
+/// The result of reading an entry without a view.
 enum Plain<T> {
     Absent,
     Done(T),
-    /// A view is needed to tell.
+    /// The answer needs a view.
     No,
 }
 

@@ -1,9 +1,12 @@
 //! A transaction object that outlives its transactions.
 //!
-//! 1. What ends in place has ended as one that is consumed ends ([`super::transaction`]); then the object begins anew, with the same options, no
-//!    snapshot, no id and no lock. So there is no state in between, and no call has to ask whether the transaction is over.
-//! 2. Each life has a lock owner with a serial number of its own ([`Txn::life`]): savepoints, views and cursors of an earlier life are told by it.
-//! 3. A commit whose outcome is unknown is left behind as it is: it gives up nothing, and the object goes on without it.
+//! 1. A transaction that ends in place ends like one that is consumed ([`super::transaction`]); then the
+//!    object begins anew, with the same options, no snapshot, no id and no lock. So there is no state in
+//!    between, and no call has to check whether the transaction has ended.
+//! 2. Each life has a lock owner with its own serial number ([`Txn::life`]): it identifies the savepoints,
+//!    views and cursors of an earlier life.
+//! 3. A commit whose outcome is unknown is left behind as it is: it gives up nothing, and the object
+//!    continues without it.
 
 use super::transaction::{Isolation, LockWait, TxOptions, Txn};
 use crate::error::{Error, Result};
@@ -15,21 +18,21 @@ impl Txn {
         self.owner.serial()
     }
 
-    /// How it runs.
+    /// Its options.
     pub fn options(&self) -> TxOptions {
         self.options
     }
 
-    /// Does this about others' locks from now on.
+    /// Sets the policy for locks of others from now on.
     pub fn set_wait(&mut self, wait: LockWait) {
         self.options.wait = wait;
     }
 
-    /// Commits, waits for it, and begins anew.
+    /// Commits, waits until the commit is done, and begins anew.
     ///
     /// # Errors
-    /// Poisoned, no room in the log, or a change that is half done: it is not committed, and open as before. [`Error::OutcomeUnknown`]: it has begun
-    /// anew, without what it changed.
+    /// Poisoned, no room in the log, or a change that is half done: it is not committed, and open as before.
+    /// [`Error::OutcomeUnknown`]: it has begun anew, without its changes.
     pub fn commit_in_place(&mut self, level: Durability) -> Result<()> {
         let committed = self.commit(level);
         match &committed {
@@ -46,11 +49,12 @@ impl Txn {
     /// Undoes everything, and begins anew with these options.
     ///
     /// # Errors
-    /// What stopped the rollback, which is completed in the background or by the next opening. It has begun anew all the same.
+    /// The error that stopped the rollback; background work or the next opening completes it. The object has
+    /// begun anew in this case, too.
     pub fn restart(&mut self, options: TxOptions) -> Result<()> {
         let undone = self.decide_against();
         if undone.is_err() {
-            // Dropped, it goes to where rollbacks are that stopped on the way.
+            // Dropped, it joins the unfinished rollbacks.
             let mut stopped = std::mem::replace(self, Self::begin(self.engine.clone(), options));
             self.interrupt = std::mem::take(&mut stopped.interrupt);
             return undone;
@@ -59,7 +63,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Begins anew what has ended.
+    /// Begins anew after the end.
     pub(super) fn renew(&mut self, options: TxOptions) {
         debug_assert!(self.ended && self.writing.is_none(), "only what has ended begins anew");
         self.engine.locks.renew(&mut self.owner, options.tag);
@@ -74,17 +78,18 @@ impl Txn {
         (self.ended, self.halted, self.kept) = (false, None, false);
     }
 
-    /// Reads and locks as this level says from now on. Another level has no use for the snapshot: it is given up.
+    /// Reads and locks at this level from now on. Another level cannot use the snapshot: it is given up.
     pub fn set_isolation(&mut self, isolation: Isolation) {
         if std::mem::replace(&mut self.options.isolation, isolation) == isolation {
             return;
         }
         if isolation == Isolation::ReadCommitted {
-            // For the rest of its life: where its points lie is not known from now on, and a range could not cover them.
+            // For the rest of its life: the ends of its points are not kept from now on, so a range could not
+            // cover them.
             self.owner.keep_points();
         }
         self.give_up_snapshot();
-        // What was locked to stay locked is not given back at the weaker level.
+        // Locks that had to be kept are not given back at the weaker level.
         self.owner.next_statement();
     }
 }

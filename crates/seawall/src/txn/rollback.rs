@@ -1,8 +1,11 @@
-//! Taking changes back, last first.
+//! Rollback: undoing changes, last first.
 //!
-//! 1. One record is undone and cut off the stream in one mini-transaction: a crash between the two cannot undo it twice (trap 13).
-//! 2. Whatever takes many steps (freeing a long value, a tree) is resumable, and its record is cut only after its last step.
-//! 3. Nothing here waits for a lock: the rows are this transaction's until it ends. Space comes from the reserve kept for it (trap 14).
+//! 1. One record is undone and cut off the stream in one mini-transaction: a crash between the two cannot
+//!    undo it twice (trap 13).
+//! 2. Work of many steps (freeing a long value, a tree) is resumable, and its record is cut only after the
+//!    last step.
+//! 3. Nothing here waits for a lock: the rows are this transaction's until it ends. Space comes from the
+//!    reserve kept for it (trap 14).
 
 use super::engine::Engine;
 use super::locks::Mode;
@@ -18,42 +21,44 @@ use crate::format::{TxnId, UndoPtr};
 use crate::mutants::Mutant;
 use crate::space::Purpose;
 
-/// Which savepoints of a transaction are gone, because it was rolled back to an earlier one since.
+/// The savepoints of a transaction that no longer exist, because it was rolled back to an earlier one.
 ///
-/// 1. A savepoint bears a label: the count of changes and undone changes when it was made. A rollback at count `after` to label `to` takes those with
-///    it whose labels lie between the two.
-/// 2. Right after a rollback the transaction is where it was at the savepoint, so a savepoint made then bears that one's label.
-/// 3. An interval is kept only if a savepoint was given out in it, and until a rollback goes back beyond it: statements that set a savepoint, fail and
-///    are rolled back leave nothing behind, however many they are.
+/// 1. A savepoint has a label: the count of changes and undone changes when it was made. A rollback at count
+///    `after` to label `to` removes those whose labels lie between the two.
+/// 2. Right after a rollback the transaction is where it was at the savepoint, so a savepoint made then gets
+///    that one's label.
+/// 3. An interval is kept only if a savepoint was given out in it, and until a rollback goes back beyond it:
+///    statements that set a savepoint, fail and are rolled back leave nothing behind, however many they are.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
     /// `to` and `after` of rollbacks; both rise.
     intervals: Vec<(u64, u64)>,
     /// The last rollback: its `to` and `after`.
     last: Option<(u64, u64)>,
-    /// The highest label that was given out and is not gone.
+    /// The highest label that was given out and still exists.
     given_out: u64,
 }
 
 impl Gone {
-    /// The label of a savepoint that is made after so many changes.
+    /// The label of a savepoint that is made after `changes` changes.
     pub(super) fn label(&self, changes: u64) -> u64 {
         self.last.filter(|(_, after)| *after == changes).map_or(changes, |(to, _)| to)
     }
 
-    /// A savepoint with this label may be rolled back to at any time.
+    /// Notes that the user has a savepoint with this label, and may roll back to it at any time.
     pub(super) fn give_out(&mut self, label: u64) {
         self.given_out = self.given_out.max(label);
     }
 
-    /// Whether a savepoint with this label is gone.
+    /// Whether a savepoint with this label no longer exists.
     pub(super) fn contains(&self, label: u64) -> bool {
-        // Of the rollbacks after it the first went back furthest.
+        // Of the rollbacks after the savepoint, the first went back furthest.
         let at = self.intervals.partition_point(|(_, after)| *after <= label);
         self.intervals.get(at).is_some_and(|(to, _)| *to < label)
     }
 
-    /// The transaction was rolled back to label `to`, or some of the way, and has counted `after` changes now.
+    /// Notes a rollback to label `to`, or a part of it (`all_of_it` is false), after which the count of
+    /// changes is `after`.
     pub(super) fn rolled_back(&mut self, to: u64, after: u64, all_of_it: bool) {
         let kept = self.intervals.partition_point(|(earlier, _)| *earlier < to);
         if self.given_out > to || kept < self.intervals.len() {
@@ -71,12 +76,13 @@ impl Gone {
 }
 
 impl Txn {
-    /// Undoes what was done after `savepoint`, and goes on: the rows stay locked, for what was learned by changing them stays known. But at read
-    /// committed, where nothing that was learned has to stay true.
+    /// Undoes the changes after `savepoint`; the transaction continues. The rows stay locked: what it learned
+    /// by changing them has to stay true. At read committed nothing that was learned has to stay true, and
+    /// locks may go.
     ///
     /// # Errors
-    /// [`Error::Usage`] when the transaction was rolled back to an earlier savepoint since, with which this one went. What stopped it; what was
-    /// undone until then stays undone.
+    /// [`Error::Usage`] if the transaction was rolled back to an earlier savepoint since: `savepoint` no
+    /// longer exists. The error that stopped the rollback; what was undone until then stays undone.
     pub fn roll_back_to(&mut self, savepoint: SavepointAt) -> Result<()> {
         if let Some(halted @ Halted::Prepared(_)) = &self.halted {
             return Err(halted.refusal());
@@ -86,8 +92,9 @@ impl Txn {
             return Err(Error::Usage(why.into()));
         }
         let before = self.changes;
-        // What was locked before the savepoint stays locked. At read committed the lock of a row that was only written goes with the write: only after
-        // it has given back locks of rows that it wrote, the two are not told apart, and all stay.
+        // What was locked before the savepoint stays locked. At read committed the lock of a row that was
+        // only written goes with the write. If the transaction has given back locks of rows that it wrote,
+        // the two cannot be told apart, and all stay.
         let read_committed = self.options.isolation == Isolation::ReadCommitted;
         let rows = if read_committed && !self.owner.gave_back() { Rows::GoWithTheChange } else { Rows::StayLocked };
         let undone = loop {
@@ -103,7 +110,8 @@ impl Txn {
         undone
     }
 
-    /// Runs a change of several steps: all of it is done, or nothing. If what was done cannot be taken back the transaction cannot go on.
+    /// Runs a change of several steps: all of it is done, or nothing. If its steps cannot be undone, the
+    /// transaction cannot continue.
     pub(super) fn atomically<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.whole()?;
         let before = self.savepoint_within();
@@ -116,7 +124,7 @@ impl Txn {
         changed
     }
 
-    /// Undoes the last change after `savepoint`; false when there is none.
+    /// Undoes the last change after `savepoint`; `false` if there is none.
     ///
     /// # Errors
     /// As [`Txn::roll_back_to`].
@@ -127,11 +135,11 @@ impl Txn {
     fn undo_last(&mut self, savepoint: SavepointAt, rows: Rows) -> Result<bool> {
         let engine = self.engine.clone();
         let Some(Writing { id, stream, .. }) = &mut self.writing else { return Ok(false) };
-        // What it had deleted comes back.
+        // Rows that it had deleted come back.
         for tree in self.dead_in.get_mut().drain(..) {
             tree.dead.forget(*id);
         }
-        // At the very beginning, too, there may be pages to give back before the transaction can end.
+        // Even at the very beginning there may be pages to free before the transaction can end.
         if stream.last() == savepoint.last && savepoint != SavepointAt::BEGIN {
             return Ok(false);
         }
@@ -141,7 +149,7 @@ impl Txn {
         self.undone += 1;
         self.changed.fill(self.changes);
         if rows == Rows::StayLocked {
-            // While the row still bears this transaction's id: no moment without a lock.
+            // While the row still bears this transaction's id: it is locked at every moment.
             let row = match record.get() {
                 UndoRecord::Insert { tree, key, .. } => Some((tree, key)),
                 // A row that it changed before stays locked by that change.
@@ -152,7 +160,8 @@ impl Txn {
             };
             if let Some((tree, key)) = row {
                 if engine.locks.try_point(&self.owner, tree, key, Mode::Exclusive).is_err() {
-                    // Others wait for it. Nobody but this transaction ends it: it is there to be locked for.
+                    // Other owners wait for it. Only this transaction ends its owner, so the row can be
+                    // locked for it.
                     drop(engine.locks.convert(*id, tree, key));
                 }
             }
@@ -162,7 +171,7 @@ impl Txn {
     }
 }
 
-/// What becomes of the lock of a row whose change is undone.
+/// What happens to the lock of a row whose change is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rows {
     StayLocked,
@@ -203,8 +212,9 @@ impl Engine {
                     let fitted = self.pool().retry(|| {
                         let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
                         let (leaf, slot) = self.own_entry(&mut mtr, tree, key, me, at)?;
-                        // What was deleted for everybody before this revived it may have been purged meanwhile: purge will not come back
-                        // for it. Asked under the latch: if the answer is no, purge has not looked at this leaf for it yet.
+                        // If every view saw the row as deleted before this transaction revived it, purge may
+                        // have passed that deletion meanwhile, and does not come back. Checked under the
+                        // latch: if the answer is no, purge has not reached this leaf for it yet.
                         let purged = previous.flags & DELETED != 0 && self.active.oldest_view().sees(previous.writer);
                         if !purged && !Node::open(mtr.page(leaf))?.fits_replace(slot, payload.len())? {
                             return Ok(None);
@@ -228,7 +238,8 @@ impl Engine {
                 let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
                 let (leaf, slot) = self.own_entry(&mut mtr, Tree { id: tree, root }, key, me, at)?;
                 self.undo.cut(stream, &mut mtr)?;
-                // It stays as long as it was: a header that was left out stays, and says that everybody sees the entry.
+                // The entry keeps its length. A header that it did not have before stays: it says that every
+                // view sees the entry.
                 let head = Entry::header_bytes(previous.flags | HEADER, previous.writer, previous.undo);
                 mtr.run(leaf, &Patch::new(slot, 0, &head));
                 mtr.commit();
@@ -248,7 +259,7 @@ impl Engine {
             }
             UndoRecord::CreateTree { tree, root } => {
                 self.trees.forget(tree);
-                // Its rows are undone: the tree is a few pages, which are freed as those of a dropped one.
+                // Its rows are undone: the tree has a few pages, which are freed like those of a dropped one.
                 let tree = Tree { id: tree, root };
                 self.retire(tree)?;
                 let there = self.space.is_owner(tree.id, root)?;

@@ -1,9 +1,11 @@
-//! Which rows of a tree are changed, for who builds an index over it meanwhile.
+//! Logs of the rows of a tree that change, for a build of an index over the tree meanwhile.
 //!
-//! 1. A change of a row is noted under the leaf's latch, before it can be committed: key and transaction. It is noted too often, never too seldom.
-//! 2. A log that was begun misses the earlier changes of transactions that were active then. Who begins it locks the whole tree for a moment, or waits until
-//!    these transactions have ended.
-//! 3. A tree without a log pays one load for it. The mutexes are taken under a latch, are innermost, and are held to push a key.
+//! 1. A change of a row is noted under the leaf's latch, before it can be committed: key and transaction. It
+//!    may be noted too often, never too seldom.
+//! 2. A log that begins misses the earlier changes of transactions that are active then. Its creator locks
+//!    the whole tree for a moment, or waits until these transactions have ended.
+//! 3. A tree without a log pays one load for it. The mutexes are taken under a latch, are innermost, and are
+//!    held to push a key.
 
 use super::locks::Mode;
 use super::transaction::{LockWait, TxOptions, Txn};
@@ -16,13 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Threads that change rows at once share no mutex, mostly.
+/// Threads that change rows at once mostly share no mutex.
 const SHARDS: usize = 16;
 
-/// A change: by whom, and the row's key.
+/// A change: its transaction, and the row's key.
 pub type Noted = (TxnId, Vec<u8>);
 
-/// Rows that were changed and not looked at since.
+/// Rows that changed and were not drained yet.
 #[derive(Debug, Default)]
 pub struct RowLog {
     shards: [Mutex<Vec<Noted>>; SHARDS],
@@ -33,7 +35,7 @@ impl RowLog {
         self.shards[writer.0 as usize % SHARDS].lock().push((writer, key.to_vec()));
     }
 
-    /// Takes what has been noted so far.
+    /// Takes the changes noted so far.
     pub fn drain(&self) -> Vec<Noted> {
         let mut all = Vec::new();
         for shard in &self.shards {
@@ -52,7 +54,7 @@ pub(super) struct RowLogs {
 }
 
 impl RowLogs {
-    /// Before a change of a row is visible to others. Under the leaf's exclusive latch.
+    /// Called before a change of a row is visible to others, under the leaf's exclusive latch.
     #[inline]
     pub(super) fn changed(&self, writer: TxnId, key: &[u8]) {
         if self.on.load(Ordering::SeqCst) {
@@ -83,7 +85,7 @@ impl RowLogs {
     }
 }
 
-/// A log of a tree's changes, until it is dropped.
+/// A log of a tree's changes; it ends when dropped.
 #[derive(Debug)]
 pub struct Watching {
     tree: Arc<TreeState>,
@@ -91,7 +93,7 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// What was changed since the last call.
+    /// The changes since the last call.
     pub fn drain(&self) -> Vec<Noted> {
         self.log.drain()
     }
@@ -104,15 +106,15 @@ impl Drop for Watching {
 }
 
 impl Txn {
-    /// Begins to log what is changed in a tree. Every change that a view misses which is made after this returns is in the log. The transaction has neither a
-    /// snapshot nor changes.
+    /// Begins to log the changes of a tree. The log has every change that is not seen by a view made after
+    /// this returns. The transaction has neither a snapshot nor changes.
     ///
     /// # Errors
-    /// [`Error::LockTimeout`] when transactions that were active do not end; [`Error::TreeDropped`].
+    /// [`Error::LockTimeout`] if transactions that were active do not end; [`Error::TreeDropped`].
     pub fn watch(&self, tree: &Arc<TreeState>) -> Result<Watching> {
         let engine = &self.engine;
         engine.admit(tree)?;
-        // With the whole tree locked there is no change that has not ended.
+        // With the whole tree locked, every change in it has ended.
         let alone = Self::begin(engine.clone(), TxOptions::default());
         let locked = alone.lock_range(tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, LockWait::NoWait);
         let watching = Watching { tree: tree.clone(), log: tree.rows.begin() };
@@ -121,7 +123,8 @@ impl Txn {
             Err(Error::LockTimeout { .. }) => drop(alone),
             Err(error) => return Err(error),
         }
-        // Ids are given out before the first change: who is not in this list notes all of its changes.
+        // An id is assigned before the first change: a transaction that is not in this list notes all of its
+        // changes.
         let begun = engine.clock.now();
         for holder in engine.active.active() {
             while holder != self.id() && engine.active.is_active(holder) {
@@ -136,7 +139,8 @@ impl Txn {
         Ok(watching)
     }
 
-    /// Locks a whole tree exclusively: waits until no other transaction has locks or unended changes in it, and keeps others from both.
+    /// Locks a whole tree exclusively: waits until no other transaction has locks or unended changes in it,
+    /// and excludes both.
     ///
     /// # Errors
     /// Lock errors, [`Error::TreeDropped`].
@@ -145,7 +149,8 @@ impl Txn {
         self.lock_range(tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, self.options.wait)
     }
 
-    /// Whether its snapshot, or a view of now, sees what a transaction has changed, or would if it had been committed.
+    /// Whether its snapshot, or a view of now, sees the changes of a transaction, or would if that had
+    /// committed.
     #[must_use]
     pub fn sees(&self, writer: TxnId) -> bool {
         self.pin().sees(writer)

@@ -1,17 +1,22 @@
-//! Going through a tree in key order, both ways.
+//! Scans of a tree in key order, both ways.
 //!
-//! 1. A snapshot scan copies what it needs of a leaf, under its shared latch, and goes through the copy with no latch. What its view sees never
-//!    changes, so the copy is as good as the leaf; only the transaction's own changes of the tree make it old, and those are counted.
-//! 2. An entry that is not seen as it is in the copy is looked up in the live tree, where its older versions are reached under the latch.
-//! 3. There are no sibling links: the next leaf is the one with the upper fence, the previous one lies below the lower fence. Splits and
-//!    merges in between lose and repeat nothing, because the scan goes on by key.
-//! 4. Rows that are dead for it are passed over together where that is known ([`super::dead`]), and made known where it is not. It reads its view
-//!    first and the runs of dead rows afterwards: what was put there later, it does not see.
-//! 5. A locking scan reads the live tree row by row. It locks the interval up to the next key, looks again whether that is still the
-//!    next key, and only then locks the row: from then on nothing can appear in the interval. Within a leaf it does all of this under one shared latch,
-//!    which no insertion passes: it need not look again (`step_in_leaf`). The next key is the next that is not
-//!    dead: a row whose deletion is committed is as good as purged, and is not locked by itself. It looks ahead where it crosses from
-//!    leaf to leaf, as a snapshot scan does.
+//! 1. A snapshot scan copies what it needs of a leaf, under its shared latch, and reads the copy with no
+//!    latch. What its view sees never changes, so the copy is as good as the leaf; only the transaction's own
+//!    changes of the tree make it old, and those are counted.
+//! 2. An entry whose version in the copy is not visible is looked up in the live tree, where its older
+//!    versions are reached under the latch.
+//! 3. There are no sibling links: the next leaf is the one with the upper fence, the previous one lies below
+//!    the lower fence. Splits and merges in between lose and repeat nothing, because the scan continues by
+//!    key.
+//! 4. Rows that are dead for the scan are skipped together where a run of them is known ([`super::dead`]);
+//!    otherwise the scan records the run. It reads its view first and the runs of dead rows afterwards: it
+//!    does not see rows put there later.
+//! 5. A locking scan reads the live tree row by row. It locks the interval up to the next key, checks that
+//!    this still is the next key, and only then locks the row: from then on nothing can appear in the
+//!    interval. Within a leaf it does all of this under one shared latch, which excludes insertions: it need
+//!    not check again (`step_in_leaf`). The next key is the next that is not dead: a row whose deletion is
+//!    committed is as good as purged, and is not locked by itself. The scan prefetches when it goes from leaf
+//!    to leaf, as a snapshot scan does.
 
 use super::dead::{Beyond, For, stretch};
 use super::locking::{SCAN, Sight, Writer};
@@ -28,16 +33,16 @@ use crate::format::{TreeId, TxnId, page};
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
 
-/// What a scan locks.
+/// The locks that a scan takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanLock {
-    /// Nothing: it reads a snapshot.
+    /// None: it reads a snapshot.
     None,
-    /// The rows it comes to, and, unless the transaction is read committed, what lies between them.
+    /// On the rows it reaches and, unless the transaction is read committed, on the intervals between them.
     Rows(Mode),
 }
 
-/// Where a step that begins at `to` begins.
+/// The bound from which a step to `to` starts.
 fn bound_of(to: Seek<'_>) -> Bound<Vec<u8>> {
     match to {
         Seek::First | Seek::Last => Bound::Unbounded,
@@ -51,37 +56,37 @@ fn bound_of(to: Seek<'_>) -> Bound<Vec<u8>> {
 enum Value {
     /// In the copy of the leaf, at the cursor.
     InLeaf,
-    /// Elsewhere, and fetched when asked for.
+    /// Elsewhere; fetched when asked for.
     Stored(Stored),
     /// Fetched.
     Bytes(Vec<u8>),
 }
 
-/// Dead rows in a row after which a scan asks whether more is known of them, and has learned something worth knowing at a leaf's end.
+/// Consecutive dead rows after which a scan looks for a known run, and records theirs at a leaf's end.
 const DEAD_MIN: usize = 4;
-/// Dead rows in a row after which it has learned something worth knowing within a leaf.
+/// Consecutive dead rows after which it records their run within a leaf.
 const DEAD_ROWS: usize = 16;
-/// Entries that it passes over in one step before it asks whether it was interrupted.
+/// Entries that it skips in one step between two checks for an interrupt.
 const PASSED_ROWS: usize = 64;
 
-/// A scan, in a transaction that it borrows: for reading, or for deleting what it stands on.
+/// A scan, in a transaction that it borrows: for reading, or for deleting the entry it stands on.
 #[derive(Debug)]
 pub struct Scan<T> {
     txn: T,
     view: ViewRef,
-    /// Why it cannot be moved: its tree is not of this database, or the process is another.
+    /// Why it cannot be moved: its tree belongs to another database, or the process is another.
     refused: Option<Box<Error>>,
     place: Place,
 }
 
-/// Who moves a scan: its transaction, and what that sees. The same from one seek to the next.
+/// The transaction that moves a scan, and its view. The same from one seek to the next.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct By<'a> {
     pub(super) txn: &'a Txn,
     pub(super) view: &'a View,
 }
 
-/// Where a scan is, and how it goes: all of it but the transaction.
+/// The position and the settings of a scan: all of it but the transaction.
 #[derive(Debug)]
 pub(super) struct Place {
     tree: Arc<TreeState>,
@@ -89,38 +94,39 @@ pub(super) struct Place {
     wait: LockWait,
     /// Where a locking scan ends: it locks nothing beyond.
     limit: (KeyBound, KeyBound),
-    /// Where a snapshot scan is: on entries seen or not.
+    /// The position of a snapshot scan: on entries seen or not.
     cursor: Cursor,
-    /// The transaction's last change of the tree when the scan last moved.
+    /// The transaction's count of changes of the tree when the scan last moved.
     changes: u64,
-    /// Changes that it had undone then.
+    /// Its count of undone changes at that time.
     undone: u64,
     on_entry: bool,
-    /// After an error, or the deletion of its entry: from where to go on.
+    /// After an error, or the deletion of its entry: where to continue.
     lost: Option<Lost>,
-    /// Its copy of the leaf is good but for entries that it deleted itself, behind it as long as it goes on in one direction.
+    /// Its copy of the leaf is good except for entries that it deleted itself. They are behind it as long as
+    /// it continues in one direction.
     deleted: Option<Deleted>,
-    /// Where a locking scan stands.
+    /// The key at which a locking scan stands.
     locked_key: Vec<u8>,
-    /// Where the key that it goes to is put together.
+    /// The buffer for the key that it goes to.
     next_key: Vec<u8>,
-    /// It took the lock on the row, and that alone.
+    /// Whether it took a new lock on the row, and on that alone.
     newly_locked: bool,
-    /// Rows a locking scan came to since it last left a leaf.
+    /// Rows that a locking scan has reached since it last left a leaf.
     rows_in_leaf: usize,
     value: Value,
 }
 
-/// What a scan has deleted from the leaf of which it has a copy.
+/// What a scan has deleted from the leaf that it has a copy of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Deleted {
-    /// It stands where the last of it was.
+    /// It stands where the last deleted entry was.
     here: bool,
-    /// Where it went since the first; `None` before it went on.
+    /// Its direction since the first deletion; `None` before it moved.
     forward: Option<bool>,
 }
 
-/// What a scan has met.
+/// The kind of entry that a scan has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Met {
     /// A row that it sees.
@@ -131,7 +137,7 @@ enum Met {
     Nothing,
 }
 
-/// Where a step that failed is taken up again.
+/// Where a failed step continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lost {
     /// Beyond the key.
@@ -141,25 +147,25 @@ enum Lost {
 }
 
 impl Txn {
-    /// A scan of `tree`, which stands on nothing yet.
+    /// A scan of `tree`, which has no position yet.
     pub fn scan(&self, tree: &Arc<TreeState>, lock: ScanLock) -> Scan<&Self> {
         Scan::new(self, tree, lock)
     }
 
-    /// The same, which can delete what it stands on.
+    /// Like [`Txn::scan`]; it can also delete the entry it stands on.
     pub fn scan_mut(&mut self, tree: &Arc<TreeState>, lock: ScanLock) -> Scan<&mut Self> {
         Scan::new(self, tree, lock)
     }
 }
 
 impl ScanLock {
-    /// What a scan of `txn` locks that is asked to lock this, and what it does about others' locks.
+    /// The locks that a scan of `txn` takes if these are requested, and its policy for locks of others.
     pub(super) fn of(self, txn: &Txn, wait: Option<LockWait>) -> (Self, LockWait) {
         let implied = self == Self::None && txn.options.isolation == Isolation::Serializable;
         let lock = if implied { Self::Rows(Mode::Shared) } else { self };
         let wait = match (wait, txn.options.wait) {
             (Some(wait), _) => wait,
-            // A plain read leaves nothing out.
+            // A plain read skips no row.
             (None, LockWait::SkipLocked) if implied => LockWait::NoWait,
             (None, wait) => wait,
         };
@@ -179,24 +185,24 @@ impl<T: Deref<Target = Txn>> Scan<T> {
         Self { place: Place::new(tree, lock, wait), view, refused, txn }
     }
 
-    /// Says that nothing outside these bounds will be asked for.
+    /// Limits the scan to these bounds: the caller requests nothing outside.
     pub fn within(mut self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Self {
         self.place.keep_to(start, end);
         self
     }
 
-    /// How it looks ahead.
+    /// Its prefetch.
     pub fn look_ahead(&mut self) -> &mut LookAhead {
         self.place.look_ahead()
     }
 
-    /// Sees what the other sees.
+    /// Uses the view of `other`.
     pub fn seeing(mut self, other: &Self) -> Self {
         self.view = other.view.clone();
         self
     }
 
-    /// Does this about locks instead of what the transaction does.
+    /// Sets the policy for locks of others, instead of the transaction's.
     pub fn waiting(mut self, wait: LockWait) -> Self {
         self.place.wait = wait;
         self
@@ -209,7 +215,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
         }
     }
 
-    /// The tree, and the opening that it is of.
+    /// The tree's id, and the number of its opening.
     pub fn tree(&self) -> (TreeId, u64) {
         self.place.tree()
     }
@@ -246,7 +252,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
         self.place.entry(By { txn: &self.txn, view: &self.view })
     }
 
-    /// To the first entry.
+    /// Moves to the first entry.
     ///
     /// # Errors
     /// As [`Scan::seek`].
@@ -254,7 +260,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
         self.seek(Seek::First)
     }
 
-    /// To an entry; whether there is one.
+    /// Moves to an entry; returns whether there is one.
     ///
     /// # Errors
     /// Reading errors; lock errors when it locks; [`Error::TreeDropped`].
@@ -263,7 +269,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
         self.place.seek(By { txn: &self.txn, view: &self.view }, to)
     }
 
-    /// To the next entry; whether there is one.
+    /// Moves to the next entry; returns whether there is one.
     ///
     /// # Errors
     /// As [`Scan::seek`].
@@ -273,7 +279,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
         self.place.step(By { txn: &self.txn, view: &self.view }, true)
     }
 
-    /// To the previous entry; whether there is one.
+    /// Moves to the previous entry; returns whether there is one.
     ///
     /// # Errors
     /// As [`Scan::seek`].
@@ -284,8 +290,8 @@ impl<T: Deref<Target = Txn>> Scan<T> {
 }
 
 impl Scan<&mut Txn> {
-    /// Deletes the entry it stands on; false when that is gone by now, which only a scan without locks can find. It stands on none afterwards,
-    /// and goes on from where the entry was.
+    /// Deletes the entry it stands on. Returns `false` if that is already gone, which only a scan without
+    /// locks can find. Afterwards it stands on no entry, and continues from where the entry was.
     ///
     /// # Errors
     /// [`Error::Usage`] when it stands on none; those of [`Txn::change`]: it still stands on the entry then.
@@ -315,7 +321,7 @@ impl Place {
         }
     }
 
-    /// Makes it one over `tree` that stands nowhere, and keeps its memory.
+    /// Resets it to a scan of `tree` without a position; keeps its memory.
     pub(super) fn reset(&mut self, tree: &Arc<TreeState>) {
         if !Arc::ptr_eq(&self.tree, tree) {
             self.tree = tree.clone();
@@ -332,7 +338,7 @@ impl Place {
         self.limit.1.set(end);
     }
 
-    /// What it locks and how it waits from now on. It stands on the same key.
+    /// Sets what it locks and how it waits. It stays on the same key.
     pub(super) fn set_lock(&mut self, (lock, wait): (ScanLock, LockWait)) {
         match (self.lock, lock) {
             (ScanLock::None, ScanLock::Rows(_)) => {
@@ -369,12 +375,12 @@ impl Place {
         self.on_entry && self.newly_locked && self.lock != ScanLock::None
     }
 
-    /// Stands on none, and goes on from nowhere.
+    /// Gives up its entry, and the position to continue from.
     pub(super) fn leave(&mut self) {
         (self.on_entry, self.lost, self.deleted) = (false, None, None);
     }
 
-    /// What it has read is another view's: it goes on by key.
+    /// What it has read belongs to another view: it continues by key.
     pub(super) fn is_outdated(&mut self) {
         if self.on_entry || self.deleted.is_some_and(|deleted| deleted.here) {
             self.lost = Some(Lost::Beyond);
@@ -392,7 +398,7 @@ impl Place {
         }
         if let Value::Stored(Stored::Overflow(reference)) = self.value {
             self.still_there(by, reference)?;
-            // If it cannot be read now, it can be asked for again.
+            // If it cannot be read now, the caller can ask again.
             self.value = Value::Bytes(by.txn.fetch(&self.tree, Stored::Overflow(reference))?);
         }
         let value = match &self.value {
@@ -403,7 +409,8 @@ impl Place {
         Ok((self.key(), value))
     }
 
-    /// Whether the pages of a long value are its own: a rollback to a savepoint has freed those of what it took back.
+    /// Checks that the pages of a long value are still its own: a rollback to a savepoint frees those of the
+    /// changes it undoes.
     fn still_there(&mut self, by: By<'_>, reference: OverflowRef) -> Result<()> {
         if self.undone == by.txn.undone {
             return Ok(());
@@ -431,7 +438,7 @@ impl Place {
         self.go(by, to)
     }
 
-    /// The same, as a step of a scan that is under way or its beginning.
+    /// Like [`Place::seek`], also for a later step of a scan.
     fn go(&mut self, by: By<'_>, to: Seek<'_>) -> Result<bool> {
         self.tree.usable(by.txn.id(), by.view)?;
         (self.on_entry, self.lost, self.deleted) = (false, None, None);
@@ -448,7 +455,7 @@ impl Place {
     }
 
     pub(super) fn step(&mut self, by: By<'_>, forward: bool) -> Result<bool> {
-        // Before anything is moved: it stands where it stood, and can go on when the interrupt is cleared.
+        // Before any move: it stays where it is, and can continue when the interrupt is cleared.
         by.txn.go_on(SCAN)?;
         if !self.on_entry && self.lost.is_none() && !self.deleted.is_some_and(|deleted| deleted.here) {
             return Ok(false);
@@ -486,7 +493,7 @@ impl Place {
             there.and_then(|there| self.settle(by, there, forward))
         };
         if moved.is_err() {
-            // The next step tries again: a scan that ended here without a word would leave entries out.
+            // The next step tries again: a scan that ended here without an error would leave entries out.
             self.lost = self.lost.or(Some(Lost::Beyond));
         }
         moved
@@ -494,7 +501,7 @@ impl Place {
 
     // --- by snapshot ---------------------------------------------------------------------------------------------------
 
-    /// Where a scan from here goes on if that is among dead rows.
+    /// Where a scan from here continues, if it starts among dead rows.
     fn beyond_dead(&self, by: By<'_>, to: Seek<'_>) -> Option<Beyond> {
         let from = match to {
             Seek::First | Seek::Last => Bound::Unbounded,
@@ -512,7 +519,7 @@ impl Place {
         }
     }
 
-    /// Stands on the cursor's entry, or the next one of which the reader sees a version.
+    /// Moves to the cursor's entry, or the next one of which the reader sees a version.
     fn settle(&mut self, by: By<'_>, mut there: bool, forward: bool) -> Result<bool> {
         let (mut dead, mut passed) = (0, 0);
         while there {
@@ -540,13 +547,13 @@ impl Place {
         Ok(false)
     }
 
-    /// Whether the cursor's entry is the last of its leaf on its way.
+    /// Whether the cursor's entry is the last of its leaf in this direction.
     fn is_at_edge(&self, forward: bool) -> Result<bool> {
         let count = self.cursor.leaf_count()?;
         Ok(self.cursor.slot().is_some_and(|slot| if forward { slot + 1 == count } else { slot == 0 }))
     }
 
-    /// Makes known where the dead entries around the cursor's lie, if the leaf is still as in the copy.
+    /// Records the run of dead entries around the cursor's, if the leaf is still as in the copy.
     fn remember_dead(&mut self, by: By<'_>) -> Result<()> {
         let (me, view, pool) = (by.txn.id(), by.view, by.txn.engine.pool());
         let (page, lsn) = (self.cursor.leaf_page(), self.cursor.leaf_lsn());
@@ -597,15 +604,16 @@ impl Place {
 
     // --- with locks ----------------------------------------------------------------------------------------------------
 
-    /// Whether it locks what lies between the rows. A scan that skips rows does not ask that no others appear between them, and must not wait for those
-    /// that lie between.
+    /// Whether it locks the intervals between the rows. A scan that skips locked rows does not require that
+    /// no others appear between them, and must not wait for rows between them.
     fn locks_ranges(&self, by: By<'_>) -> bool {
         by.txn.options.isolation != Isolation::ReadCommitted && self.wait != LockWait::SkipLocked
     }
 
-    /// Goes to the next row in the leaf of the row it stands on: locks and reads it under one latch, and allocates nothing for it. `false`, at the
-    /// leaf's end, at the scan's end, for a long value, where a lock is not free, and after an error: [`Place::step_locked`] does the whole step then.
-    /// The interval up to the row may be locked already.
+    /// Moves to the next row in the leaf of the row it stands on: locks and reads it under one latch, without
+    /// an allocation. Returns `false` at the end of the leaf or of the scan, for a long value, if a lock is
+    /// not free, and after an error: then [`Place::step_locked`] does the whole step. The interval up to the
+    /// row may be locked already.
     fn step_in_leaf(&mut self, by: By<'_>, mode: Mode, forward: bool) -> bool {
         let ranges = self.locks_ranges(by);
         let (txn, tree, from, wait) = (by.txn, &self.tree, &self.locked_key[..], self.wait);
@@ -661,7 +669,7 @@ impl Place {
             Ok(Some((leaf.id(), newly_locked)))
         });
         self.value = Value::Bytes(value);
-        // An error is met again by the whole step.
+        // The whole step meets an error again.
         let Ok(Some((leaf, newly_locked))) = locked else { return false };
         self.cursor.look_ahead().sought(leaf);
         self.rows_in_leaf += 1;
@@ -730,12 +738,12 @@ impl Place {
     }
 }
 
-/// What a scan without locks sees.
+/// What a scan without locks sees of dead rows.
 fn sight_of(by: By<'_>) -> Sight {
     Sight { me: by.txn.id(), view: Some(by.view.serial()), locks: false }
 }
 
-/// Whether a scan on its way has come to a key beyond its end.
+/// Whether a key is beyond the limit of a scan, in its direction.
 pub(super) fn is_beyond(key: &[u8], limit: Bound<&[u8]>, forward: bool) -> bool {
     match limit {
         Bound::Unbounded => false,
@@ -757,7 +765,8 @@ pub(super) fn is_beyond(key: &[u8], limit: Bound<&[u8]>, forward: bool) -> bool 
 }
 
 impl Txn {
-    /// The key beyond `from` in the live tree, whatever its version. Read under the latch: no leaf is copied.
+    /// The next key beyond `from` in the live tree, whatever its version. Read under the latch: no leaf is
+    /// copied.
     pub(super) fn neighbour(
         &self,
         tree: &Arc<TreeState>,
@@ -767,7 +776,8 @@ impl Txn {
         self.neighbour_ahead(tree, from, forward, None, None)
     }
 
-    /// The key beyond `from` that is not dead for a locking read. A scan looks ahead and has come to so many rows of its leaf.
+    /// The next key beyond `from` that is not dead for a locking read. A scan passes its prefetch, and the
+    /// number of rows it has reached in its leaf.
     fn next_alive(
         &self,
         tree: &Arc<TreeState>,
@@ -778,8 +788,8 @@ impl Txn {
         self.neighbour_ahead(tree, from, forward, scan, Some(self.locking_sight()))
     }
 
-    /// Passes over the entries of a leaf, which is latched, that are dead for a locking read: from `slot`, the first to look at going forward, or the
-    /// one after the first to look at going backward. Returns such a slot again.
+    /// Skips the entries of a latched leaf that are dead for a locking read. Forward, `slot` is the first
+    /// entry to check; backward, it is the slot after it. Returns such a slot again.
     fn pass_dead(&self, tree: &Arc<TreeState>, node: &Node<'_>, slot: usize, forward: bool) -> Result<usize> {
         let mut at = slot;
         if forward {
@@ -798,14 +808,15 @@ impl Txn {
             if own {
                 self.note_dead_in(tree);
             }
-            // They have ended, or are this one: whoever takes a snapshot from now on sees those that have ended.
+            // The deleters have ended, or are this transaction: a snapshot taken from now on sees those that
+            // have ended.
             let serves = if own { For::OnlyLocking(me) } else { For::Views(self.engine.active.next_serial()) };
             tree.dead.add(lo, hi, serves);
         }
         Ok(at)
     }
 
-    /// The key beyond `from`; with a `sight`, that is not dead.
+    /// The next key beyond `from`; with a `sight`, the next that is not dead.
     fn neighbour_ahead(
         &self,
         tree: &Arc<TreeState>,

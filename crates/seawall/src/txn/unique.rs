@@ -1,12 +1,16 @@
 //! Unique prefixes: a secondary index whose entries are its columns followed by the primary key.
 //!
-//! 1. An attempt locks the prefix itself as a point, so that of two transactions that insert entries with one prefix the second begins when the first
-//!    has its entry in. Then every entry that begins with it is looked at in its latest version: those of unended transactions are waited
-//!    for, one that is there is locked for share.
-//! 2. When the entry is in, the prefix is given back: whoever inserts under it finds the entry, and waits for its writer. A rollback takes entry and
-//!    protection away together. At serializable the prefix stays locked: that nothing was there was an answer, which outlives a rollback to a savepoint.
-//! 3. Nobody waits for a row with the prefix locked. Otherwise the row's writer, who comes back for the same prefix, would close a circle. What it
-//!    waited for it gives back, and begins a new attempt.
+//! 1. An attempt locks the prefix itself as a point: of two transactions that insert entries with one prefix,
+//!    the second begins when the first has its entry in. Then it reads the latest version of every entry that
+//!    begins with the prefix: it waits for the entries of unended transactions, and locks an existing one
+//!    shared.
+//! 2. When the entry is in, the prefix is given back: another transaction that inserts under it finds the
+//!    entry, and waits for its writer. A rollback removes the entry and its protection together. At
+//!    serializable the prefix stays locked: the answer that no entry was there must stay true after a
+//!    rollback to a savepoint.
+//! 3. No transaction waits for a row with the prefix locked. Otherwise the row's writer, which comes back for
+//!    the same prefix, would close a cycle. The lock that it waited for is given back, and a new attempt
+//!    begins.
 
 use super::locks::Mode;
 use super::read::{Latest, RowLock};
@@ -20,9 +24,10 @@ use std::sync::Arc;
 /// How an attempt ended.
 enum Attempt {
     Inserted,
-    /// Another transaction is in the way at this key: on an entry that is to be looked at, or on the place of the new one.
+    /// Another transaction blocks this key: an entry that the attempt has to read, or the place of the new
+    /// one.
     Blocked(Vec<u8>, Mode),
-    /// This key is there.
+    /// This key exists.
     Exists(Vec<u8>),
 }
 
@@ -30,7 +35,7 @@ impl Txn {
     /// Inserts unless another live key begins with the first `prefix_bytes` of `key`.
     ///
     /// # Errors
-    /// [`Error::KeyExists`] with the key that is there; lock errors.
+    /// [`Error::KeyExists`] with the existing key; lock errors.
     pub fn insert_unique_prefix(
         &mut self,
         tree: &Arc<TreeState>,
@@ -42,7 +47,7 @@ impl Txn {
         self.start()?;
         let prefix = &key[..prefix_bytes];
         if value.len() > inline_value_max(self.engine.pool().page_bytes(), key.len()) {
-            // Many steps, of which none may wait: the place is locked first.
+            // Many steps, none of which may wait: the row is locked first.
             self.lock_key(tree, key, Mode::Exclusive)?;
         }
         loop {
@@ -56,7 +61,7 @@ impl Txn {
                 match &attempt {
                     // It is that row's lock as well.
                     Ok(Attempt::Exists(there)) if there == prefix => {}
-                    // Those who wait for the prefix would only find the entry, and wait for it.
+                    // A waiter for the prefix would only find the entry, and wait for it.
                     Ok(Attempt::Inserted) => locks.give_back_unless_awaited(&self.owner, tree.at.id, prefix),
                     _ => locks.give_back(&self.owner, tree.at.id, prefix),
                 }
@@ -72,9 +77,9 @@ impl Txn {
         }
     }
 
-    /// One attempt, with the prefix locked. It waits for no other transaction.
+    /// One attempt, with the prefix locked. Does not wait for another transaction.
     fn insert_under(&mut self, tree: &Arc<TreeState>, prefix: &[u8], key: &[u8], value: &[u8]) -> Result<Attempt> {
-        // Who drops it waits for that lock from now on, or has ended.
+        // A dropper of the tree waits for that lock from now on, or has ended.
         tree.is_there(self.id(), &self.engine.active)?;
         let how = if self.options.isolation == Isolation::Serializable { RowLock::Point } else { RowLock::IfThere };
         let mut from = Bound::Included(prefix.to_vec());

@@ -1,11 +1,12 @@
-//! Which version of an entry a view sees.
+//! The version of an entry that a view sees.
 //!
-//! 1. An entry is seen when it has no header, when its writer is the reader itself, or when the view sees its writer. Its undo pointer is then
-//!    never followed: the record behind it may be gone.
-//! 2. An entry that is not seen is taken back record by record until it is. A view pins every record it can need: purge leaves a
-//!    transaction's records alone while some view does not see it.
-//! 3. Records of a transaction that is still active can be cut by its rollback. They are read under the leaf's latch: rollback changes the leaf
-//!    exclusively in the same mini-transaction. Records of ended transactions stay while the view lives, and are read without the leaf.
+//! 1. An entry is seen when it has no header, when its writer is the reader itself, or when the view sees its
+//!    writer. Its undo pointer is then never followed: the record behind it may be gone.
+//! 2. An entry that is not seen is undone in a copy, record by record, until a version is seen. A view pins
+//!    every record it can need: purge leaves a transaction's records alone while some view does not see it.
+//! 3. Records of a transaction that is still active can be cut by its rollback. They are read under the
+//!    leaf's latch: rollback latches the leaf exclusively in the same mini-transaction. Records of ended
+//!    transactions stay while the view lives, and are read without the leaf.
 
 use super::engine::Engine;
 use super::undo::UndoRecord;
@@ -15,12 +16,12 @@ use crate::buffer::PageRead;
 use crate::error::{Error, Stop};
 use crate::format::{TxnId, UndoPtr};
 
-/// Who reads.
+/// A reader: its transaction and its view.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'v> {
     /// Its own id, 0 before its first write.
     pub me: TxnId,
-    /// What it sees of others.
+    /// Its view of other transactions.
     pub view: &'v View,
 }
 
@@ -30,26 +31,26 @@ impl Reader<'_> {
         writer == TxnId::NONE || writer == self.me || self.view.sees(writer)
     }
 
-    /// Whether it sees this entry as it is.
+    /// Whether it sees the latest version of this entry.
     pub fn sees_entry(&self, entry: &Entry<'_>) -> bool {
         entry.flags & HEADER == 0 || self.sees(entry.writer)
     }
 }
 
-/// An entry's value as stored: inline, or where it overflowed to.
+/// An entry's value as stored: inline, or a reference to its overflow pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stored {
     /// The bytes.
     Inline(Vec<u8>),
-    /// Where the bytes are.
+    /// The reference to the bytes.
     Overflow(OverflowRef),
 }
 
 impl Stored {
-    /// What an entry's flags and value bytes mean.
+    /// Decodes an entry's flags and value bytes.
     ///
     /// # Errors
-    /// When the reference does not decode.
+    /// If the reference does not decode.
     pub fn of(flags: u8, value: &[u8]) -> Result<Self, Error> {
         if flags & OVERFLOW == 0 {
             return Ok(Self::Inline(value.to_vec()));
@@ -58,7 +59,7 @@ impl Stored {
     }
 }
 
-/// A version on its way back.
+/// A copy of an entry that is undone step by step.
 #[derive(Debug)]
 pub struct Image {
     flags: u8,
@@ -75,7 +76,8 @@ impl Image {
 }
 
 impl Engine {
-    /// The version that `reader` sees of an entry of `leaf` that it does not see as it is; `None` when the key is not there for it.
+    /// The version that `reader` sees of an entry of `leaf` whose latest version it does not see; `None` if
+    /// it sees no such key.
     pub fn older_version(&self, leaf: PageRead<'_>, entry: Image, reader: Reader<'_>) -> Result<Option<Stored>, Stop> {
         let mut image = entry;
         let mut leaf = Some(leaf);
@@ -99,7 +101,7 @@ impl Engine {
     }
 }
 
-/// Undoes one change of `image`; false when it was its insertion.
+/// Undoes one change of `image`; `false` if that was its insertion.
 fn take_back(image: &mut Image, record: UndoRecord<'_>) -> Result<bool, &'static str> {
     match record {
         UndoRecord::Insert { .. } => Ok(false),

@@ -1,14 +1,19 @@
-//! Which transactions a read sees.
+//! Read views: which transactions a read sees.
 //!
-//! 1. Ids are given out in ascending order, each one once. Those that were begun (or restored) and not ended are active (`views/ids.rs`, which takes no
-//!    lock; an end needs the lock of the views only when it is the first after a snapshot was made).
-//! 2. A snapshot is `next` and the active ids of one moment. It sees `id` iff `id < next` and `id` is not among them. A begin changes
-//!    nothing for it (the new id is not below its `next`), so a snapshot serves every view until the next *end*.
-//! 3. `low` of a snapshot is its lowest active id, or `next`. Later snapshots never have a lower one: the lowest active id only rises.
-//! 4. `live` holds the snapshots that views may have, in order of their making; the current one, if `fresh`, is its last. One whose only
-//!    reference is this list has no view and, unless it is current, will never have one: views are made under the lock.
-//! 5. `horizon` is the `low` of the oldest live snapshot or of now, as of some earlier moment. By (3) it never falls, so an old value is only
-//!    too careful: every id below it is seen by every view that exists or will be made.
+//! 1. Ids are assigned in ascending order, each one once. A transaction is active from its begin (or restore)
+//!    to its end (`views/ids.rs`, which takes no lock; an end needs the lock of the views only when it is the
+//!    first after a snapshot was made).
+//! 2. A snapshot is `next` and the active ids of one moment. It sees `id` iff `id < next` and `id` is not
+//!    among them. A begin changes nothing for it (the new id is not below its `next`), so a snapshot serves
+//!    every view until the next *end*.
+//! 3. `low` of a snapshot is its lowest active id, or `next`. Later snapshots never have a lower one: the
+//!    lowest active id only rises.
+//! 4. `live` holds the snapshots that may have views, in the order of their creation; the current one, if
+//!    `fresh`, is its last. A snapshot whose only reference is this list has no view and, unless it is
+//!    current, will never have one: views are made under the lock.
+//! 5. `horizon` is the `low` of the oldest live snapshot or of now, as of some earlier moment. By (3) it
+//!    never falls, so an old value is only too careful: every view that exists or will be made sees every id
+//!    below it.
 
 mod ids;
 #[cfg(test)]
@@ -25,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// The transactions that have an id and have not ended, and the views of that. Clones share it.
+/// The transactions that have an id and have not ended, and the views of them. Clones share it.
 #[derive(Debug, Clone)]
 pub struct ActiveSet {
     shared: Arc<Shared>,
@@ -36,18 +41,19 @@ struct Shared {
     ids: Ids,
     state: RwLock<State>,
     clock: Arc<dyn Clock>,
-    /// In a process forked from this one a view holds back nothing, and the lock may be held by a thread that is not there.
+    /// In a process forked from this one a view holds back nothing, and the lock may be held by a thread that
+    /// does not exist there.
     process: Process,
 }
 
 #[derive(Debug)]
 struct State {
     live: VecDeque<Arc<Snapshot>>,
-    /// The last of `live` is of now: views may be made of it.
+    /// The last of `live` is current: views may be made of it.
     fresh: bool,
     /// Snapshots made so far.
     made: u64,
-    /// When `live` has this many, those without views are cleared out of its middle.
+    /// When `live` has this many, those without views are removed from its middle.
     sweep_at: usize,
 }
 
@@ -57,18 +63,19 @@ struct Snapshot {
     ids: Arc<[u64]>,
     low: u64,
     next: u64,
-    /// Which one it is, in the order of their making.
+    /// Its number, in the order of creation.
     serial: u64,
     /// No new view will be made of it.
     stale: AtomicBool,
-    /// When the first of the views that now have it was opened, microseconds of the clock.
+    /// Since when it has had views without a break, microseconds of the clock.
     since_us: AtomicU64,
     set: Weak<Shared>,
 }
 
-/// What one statement or transaction sees. Cheap to make and to clone; holds back purge until dropped.
+/// The transactions that one statement or transaction sees. Cheap to make and to clone; holds back purge
+/// until dropped.
 ///
-/// It does not know whose it is: a transaction's own changes are seen by asking first whether the writer is oneself.
+/// It does not know its own transaction: a reader first checks whether the writer is itself.
 #[derive(Debug, Clone)]
 pub struct View {
     low: u64,
@@ -76,7 +83,7 @@ pub struct View {
     snapshot: Arc<Snapshot>,
 }
 
-/// What every view sees, those to come included. Stays true for ever, and holds nothing back.
+/// What every view sees, including future ones. Stays true for ever, and holds nothing back.
 #[derive(Debug, Clone)]
 pub struct OldestView {
     low: u64,
@@ -92,7 +99,7 @@ fn sees(low: u64, next: u64, ids: &[u64], id: u64) -> bool {
 }
 
 impl View {
-    /// One that sees nothing, made without a look at the active set and without its lock.
+    /// A view that sees nothing, made without access to the active set and without its lock.
     #[must_use]
     pub fn of_nothing() -> Self {
         let (ids, stale) = (Arc::from([]), AtomicBool::new(false));
@@ -101,7 +108,8 @@ impl View {
         Self { low: 0, next: 0, snapshot: Arc::new(snapshot) }
     }
 
-    /// Whether what `id` wrote is seen. [`TxnId::NONE`], the writer of what everybody sees, always is.
+    /// Whether the view sees what `id` wrote. It always sees [`TxnId::NONE`], the writer of what every view
+    /// sees.
     #[inline]
     #[must_use]
     pub fn sees(&self, id: TxnId) -> bool {
@@ -111,13 +119,13 @@ impl View {
         id.0 < self.next && self.snapshot.ids.binary_search(&id.0).is_err()
     }
 
-    /// The first id it cannot see because it was not given out yet.
+    /// The first id it cannot see because it was not assigned yet.
     #[must_use]
     pub fn next(&self) -> TxnId {
         TxnId(self.next)
     }
 
-    /// Every id below is seen.
+    /// The view sees every id below.
     #[must_use]
     pub fn low(&self) -> TxnId {
         TxnId(self.low)
@@ -132,10 +140,11 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        // Most views are not the last of an outdated snapshot and move nothing. Two that are dropped at once may each take the other for a
-        // later one: then the horizon moves at the next end, or when purge asks.
+        // Most views are not the last of an outdated snapshot, and their drop changes nothing. Two that are
+        // dropped at once may each count the other as remaining: then the horizon moves at the next end, or
+        // when purge asks.
         if Arc::strong_count(&self.snapshot) <= 2 && self.snapshot.stale.load(Ordering::Acquire) {
-            // Above the horizon it is not the oldest, and moves nothing either.
+            // Above the horizon it is not the oldest, and its drop changes nothing either.
             let shared = self.snapshot.set.upgrade().filter(|shared| shared.ids.horizon() >= self.low);
             let shared = shared.filter(|shared| shared.process.is_current());
             if let Some(shared) = shared {
@@ -155,20 +164,21 @@ impl OldestView {
         sees(self.low, self.next, &self.ids, id.0)
     }
 
-    /// Every id below is seen.
+    /// Every view sees every id below.
     #[must_use]
     pub fn low(&self) -> TxnId {
         TxnId(self.low)
     }
 
-    /// Whether it sees what the other sees.
+    /// Whether it sees exactly what `other` sees.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         (self.low, self.next) == (other.low, other.next) && self.ids == other.ids
     }
 }
 
-/// The active ids of one moment, in ascending order, and the `next` of it. The lock of the views is held; the gate is left closed.
+/// The active ids of one moment, in ascending order, and its `next`. The caller holds the lock of the views;
+/// the gate is left closed.
 fn moment(ids: &Ids) -> (u64, SmallVec<[u64; 64]>) {
     let mut active = SmallVec::new();
     let next = ids.close(|id| active.push(id));
@@ -199,8 +209,9 @@ impl State {
         snapshot
     }
 
-    /// Takes snapshots without views (`leaving` is about to lose its last) off the old end, as far as the first with one; then raises the
-    /// horizon. Returns one of those taken, for the caller to free without the lock.
+    /// Removes snapshots without views (`leaving` is about to lose its last) from the old end, up to the
+    /// first with one; then raises the horizon. Returns one of those removed, for the caller to free without
+    /// the lock.
     fn prune(&mut self, leaving: Option<&Arc<Snapshot>>, ids: &Ids) -> Option<Arc<Snapshot>> {
         let mut gone = None;
         while let Some(front) = self.live.front() {
@@ -211,7 +222,7 @@ impl State {
             }
             gone = self.live.pop_front();
         }
-        // What the views that are gone have read happened before whatever is done because the horizon rose.
+        // The reads of the views that are gone happen before everything that follows from the higher horizon.
         fence(Ordering::Acquire);
         match self.live.front() {
             Some(oldest) => ids.raise_to(oldest.low),
@@ -236,7 +247,7 @@ impl State {
 }
 
 impl ActiveSet {
-    /// An empty one, whose first id is 1.
+    /// An empty set, whose first id is 1.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let state = State { live: VecDeque::new(), fresh: false, made: 0, sweep_at: 64 };
@@ -249,7 +260,8 @@ impl ActiveSet {
         u64::try_from(self.shared.clock.now().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// After a restart, before anything else: `next` is the first id never given out, `unended` are the losers and the prepared.
+    /// After a restart, before anything else: `next` is the first id that was never assigned, `unended` are
+    /// the losers and the prepared transactions.
     pub fn restore(&self, next: TxnId, unended: &[TxnId]) {
         let mut state = self.shared.state.write();
         let mut active: Vec<u64> = unended.iter().map(|id| id.0).collect();
@@ -276,7 +288,7 @@ impl ActiveSet {
         }
         let mut state = state.write();
         if ended == Ended::Locked {
-            // In this order: what is seen as ended is seen by each view that is made afterwards.
+            // In this order: once an id is seen as ended, every view made afterwards sees it.
             state.give_up_newest(ids);
             ids.free(id.0);
         }
@@ -338,12 +350,12 @@ impl ActiveSet {
         TxnId(self.shared.ids.horizon())
     }
 
-    /// What every view sees, exactly as of now; for purge. Brings [`Self::horizon`] up to date.
+    /// What every view sees, exactly as of now; for purge. Updates [`Self::horizon`].
     #[must_use]
     pub fn oldest_view(&self) -> OldestView {
         let mut state = self.shared.state.write();
         let gone = state.prune(None, &self.shared.ids);
-        // The current snapshot stays in front even without a view: it says what a new one would.
+        // The current snapshot stays in front even without a view: a new view would see the same.
         let oldest = match state.live.front() {
             Some(oldest) => OldestView { low: oldest.low, next: oldest.next, ids: oldest.ids.clone() },
             None => {
@@ -377,7 +389,7 @@ impl ActiveSet {
         self.shared.state.read().live.iter().map(|one| Arc::strong_count(one) - 1).sum()
     }
 
-    /// How long the oldest moment that a view still shows has been looked at without a break. `None` without views.
+    /// How long the oldest snapshot with views has had views without a break. `None` without views.
     #[must_use]
     pub fn oldest_view_age(&self) -> Option<Duration> {
         let now_us = self.now_us();

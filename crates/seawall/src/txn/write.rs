@@ -1,14 +1,15 @@
 //! Changing rows.
 //!
-//! One change is one mini-transaction: the leaf is latched, locks are looked at, the undo record is appended to the stream, the leaf is changed. So at every crash the
-//! row and its undo record are both there or both not. What cannot be done under the latch (waiting for a lock, splitting the leaf, making room
-//! for undo, reading a page) is done with no latch held, and the change is tried again from the beginning.
+//! One change is one mini-transaction: it latches the leaf, checks locks, appends the undo record to the
+//! stream, and changes the leaf. So after every crash the row and its undo record are either both there or
+//! both not. What cannot be done under the latch (waiting for a lock, splitting the leaf, making room for
+//! undo, reading a page) is done with no latch held, and the change is tried again from the beginning.
 //!
-//! Many rows that belong to one leaf are changed in one mini-transaction: every one of them could be the last, because an attempt that ends early
-//! has changed nothing of its own row.
+//! Many rows that belong to one leaf are changed in one mini-transaction: each of them can be the last,
+//! because an attempt that ends early has changed nothing of its own row.
 //!
-//! A long value is written first, page by page, under an undo record that names its first page: a crash or rollback frees it. One that fits a page
-//! is written by the mini-transaction of that record.
+//! A long value is written first, page by page, under an undo record that names its first page: a crash or
+//! rollback frees it. A value that fits a page is written by the mini-transaction of that record.
 
 use super::engine::Engine;
 use super::locking::{LOG_ROOM, Writer};
@@ -41,19 +42,19 @@ pub enum Change {
 
 /// How an attempt under the latch ended.
 enum Attempt {
-    /// It is done; whether the key was there before.
+    /// It is done; whether the key existed before.
     Done { was_there: bool },
-    /// The key is there.
+    /// The key exists.
     Exists,
-    /// Somebody else holds it.
+    /// Another transaction holds it.
     Blocked,
-    /// Another has written it, and this transaction does not wait.
+    /// Another transaction has written it, and this one does not wait.
     Busy(TxnId),
     /// The snapshot does not see its latest version, written by this transaction.
     Stale(TxnId),
     /// The leaf has no room for a payload of this many bytes.
     NoRoom(usize),
-    /// The row was longer before than room was made for in undo and log.
+    /// The old row is longer than the room that was made for it in undo and log.
     LongRow,
 }
 
@@ -63,23 +64,26 @@ struct NewValue<'a> {
     bytes: &'a [u8],
 }
 
-/// What redo records have beside keys and values, of one change of a row: the leaf's, the undo record's, and that of the transaction's `Begin`.
+/// Bytes of one change's redo records besides keys and values: of the leaf's, the undo record's, and that of
+/// the transaction's `Begin`.
 const RECORD_BYTES: usize = 128;
 
-/// The most that one change of a row logs, if it had at most `row_bytes` before: an undo record with what the row was, and the leaf's with what it
-/// becomes.
+/// The most that one change of a row logs, if it had at most `row_bytes` before: an undo record with the old
+/// row, and the leaf's record with the new one.
 fn logged_max(key_bytes: usize, payload_bytes: usize, row_bytes: usize) -> usize {
     UndoRecord::room_for_row(key_bytes, row_bytes) + key_bytes + payload_bytes + RECORD_BYTES
 }
 
-/// The longest row, with its key and header, for whose old version room is made in undo and log before it is looked at: a quarter of a page. A longer
-/// one is met, and the change tried again with room for the longest ([`Attempt::LongRow`]). Room for half a page before every change would leave undo
-/// pages half empty. Where the new row is longer than that, the old one is likely to be, too.
+/// The longest old row, with its key and header, for which room is made in undo and log before the row is
+/// read: a quarter of a page. If the old row is longer, the change is tried again with room for the longest
+/// ([`Attempt::LongRow`]). Room for half a page before every change would leave undo pages half empty. If the
+/// new row is longer than a quarter of a page, the old one probably is, too.
 fn row_bytes_expected(new_bytes: usize, page_bytes: usize) -> usize {
     if new_bytes > page_bytes / 4 { btree::entry_bytes_max(page_bytes) } else { page_bytes / 4 }
 }
 
-/// The most rows of one mini-transaction: with the largest that share two pages it stays below what one may log.
+/// The most rows of one mini-transaction: the largest rows that share two pages stay below its limit in the
+/// log.
 const RUN_ROWS_MAX: usize = 64;
 
 /// The longest value, bytes.
@@ -101,7 +105,7 @@ impl Txn {
         self.change_long(tree, key, value, change)
     }
 
-    /// Whether key and value are short enough.
+    /// Checks that key and value are short enough.
     pub(super) fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let key_max = btree::key_bytes_max(self.engine.pool().page_bytes());
         if key.len() > key_max {
@@ -113,8 +117,9 @@ impl Txn {
         Ok(())
     }
 
-    /// An insertion of a key that may be inserted, as far as that goes without waiting for another transaction: `false` where it would have to, and
-    /// nothing is changed then. The length of key and value are allowed.
+    /// Inserts a key that may be inserted, as far as that needs no wait for another transaction. Returns
+    /// `false`, with nothing changed, where it would have to wait. The caller has checked the lengths of key
+    /// and value.
     ///
     /// # Errors
     /// As [`Txn::change`].
@@ -129,8 +134,8 @@ impl Txn {
     }
 
     fn change_long(&mut self, tree: &Arc<TreeState>, key: &[u8], value: &[u8], change: Change) -> Result<bool> {
-        // Locked before pages are taken: a tree that is dropped meanwhile, and purged, takes none. Nor is it written out for nothing when the
-        // answer is known to be no.
+        // Locked before pages are allocated: a tree that is dropped meanwhile, and purged, gets none. Nor is
+        // the value written for nothing if the change is known to be refused.
         let there = self.lock_key(tree, key, Mode::Exclusive)?;
         if (there && change == Change::Insert) || (!there && change == Change::Update) {
             self.tells();
@@ -142,7 +147,7 @@ impl Txn {
             return Ok(false);
         }
         self.wait_for_log_room(MtrSize::Large)?;
-        // If it fails, no entry refers to what was written.
+        // If this fails, no entry refers to the written pages.
         self.atomically(|txn| {
             let reference = txn.write_overflow(tree, value)?.encode();
             txn.change_stored(tree, key, &NewValue { flags: OVERFLOW, bytes: &reference }, change)
@@ -158,7 +163,8 @@ impl Txn {
         }
     }
 
-    /// The same, but where another transaction is in the way: `None` then, with nothing changed.
+    /// Like [`Txn::change_stored`], but returns `None`, with nothing changed, if another transaction blocks
+    /// it.
     fn change_unless_blocked(
         &mut self,
         tree: &Arc<TreeState>,
@@ -172,7 +178,7 @@ impl Txn {
         loop {
             self.ensure_undo_room(&engine, UndoRecord::room_for_row(key.len(), row_bytes))?;
             let attempt = engine.pool().retry(|| self.attempt(&engine, tree, key, new, change, row_bytes));
-            // On the way through a tree whose pages are given back just now, anything can be met.
+            // A descent through a tree whose pages are being freed can meet any content.
             let attempt = attempt.map_err(|error| tree.is_there(self.id(), &engine.active).err().unwrap_or(error))?;
             match attempt {
                 Attempt::Done { was_there } => {
@@ -195,7 +201,7 @@ impl Txn {
         }
     }
 
-    /// Makes room for undo. Where that logs, the wait for room in the log can be interrupted.
+    /// Makes room for undo. If that logs, the wait for room in the log can be interrupted.
     fn ensure_undo_room(&mut self, engine: &Engine, bytes: usize) -> Result<()> {
         let stream = &self.writing.as_ref().expect("started").stream;
         if engine.undo.has_room(stream, bytes) {
@@ -205,13 +211,13 @@ impl Txn {
         engine.undo.ensure_room(&mut self.writing.as_mut().expect("started").stream, bytes)
     }
 
-    /// Puts those of `rows`, in key order, that belong to the first one's leaf, as far as that goes without waiting for anything; how many
-    /// that were. None is no error: the first one needs more than a latch.
+    /// Puts those of `rows`, in key order, that belong to the first one's leaf, as far as that needs no wait.
+    /// Returns their number. Zero is no error: the first one needs more than a latch.
     pub(super) fn put_run(&mut self, tree: &Arc<TreeState>, rows: &[(&[u8], &[u8])]) -> Result<usize> {
         self.change_run(tree, rows, Change::Put)
     }
 
-    /// The same for rows that are inserted or put, each key greater than the one before it.
+    /// Like [`Txn::put_run`], for rows that are inserted or put, each key greater than the one before it.
     pub(super) fn change_run(
         &mut self,
         tree: &Arc<TreeState>,
@@ -227,7 +233,7 @@ impl Txn {
         self.start()?;
         let row_bytes = row_bytes_expected(first.0.len() + ENTRY_HEADER_BYTES + first.1.len(), page_bytes);
         self.ensure_undo_room(&engine, UndoRecord::room_for_row(first.0.len(), row_bytes))?;
-        // All undo records go into one page: what they are changed from takes no more than that.
+        // All undo records go into one page, so the old rows take no more than that.
         let new_bytes = |(key, value): &(&[u8], &[u8])| 2 * key.len() + ENTRY_HEADER_BYTES + value.len() + RECORD_BYTES;
         let run = rows.iter().take(RUN_ROWS_MAX).take_while(|row| is_plain(row));
         let size = MtrSize::Bytes(page_bytes + run.map(new_bytes).sum::<usize>());
@@ -242,7 +248,7 @@ impl Txn {
                 let new = NewValue { flags: 0, bytes: value };
                 match self.attempt_at(&engine, &mut mtr, leaf, tree, key, &new, change, row_bytes) {
                     Ok(Attempt::Done { .. }) => done += 1,
-                    // It has changed nothing: it is met again, alone.
+                    // Nothing of this row is changed: it is tried again alone.
                     Ok(_) => break,
                     Err(_) if done > 0 => break,
                     Err(stop) => return Err(stop),
@@ -257,7 +263,7 @@ impl Txn {
         Ok(done)
     }
 
-    /// One attempt, under the leaf's exclusive latch; there is room for a row that had at most `row_bytes`.
+    /// One attempt, under the leaf's exclusive latch, with room for an old row of at most `row_bytes`.
     fn attempt(
         &mut self,
         engine: &Engine,
@@ -268,7 +274,7 @@ impl Txn {
         row_bytes: usize,
     ) -> Result<Attempt, Stop> {
         let payload_bytes = match change {
-            // The entry with its mark, which may be its first header.
+            // The entry with its delete mark, which may add its first header.
             Change::Delete => row_bytes,
             Change::Insert | Change::Put | Change::Update => ENTRY_HEADER_BYTES + new.bytes.len(),
         };
@@ -280,7 +286,8 @@ impl Txn {
         Ok(attempt)
     }
 
-    /// The same in a mini-transaction that has the leaf. Nothing is changed but where the answer is that it is done.
+    /// One attempt in a mini-transaction that has latched the leaf. Nothing is changed unless the answer is
+    /// `Done`.
     #[expect(clippy::too_many_arguments, reason = "all of it describes one change")]
     fn attempt_at(
         &mut self,
@@ -370,20 +377,20 @@ impl Txn {
         }
     }
 
-    /// Before a change is answered that changes nothing but tells what is there. That is a read: where conflicts fail it has to be what the
-    /// snapshot shows, so the snapshot is taken now if it was not before.
+    /// Called before a change that changes nothing reports whether the row exists. That is a read: if
+    /// conflicts fail, it has to match the snapshot, so the snapshot is taken now if there is none.
     pub(super) fn tells(&self) {
         if self.options.on_conflict == OnConflict::Fail {
             self.take_snapshot();
         }
     }
 
-    /// Whether this transaction wrote the entry: others who meet it wait for this one.
+    /// Whether this transaction wrote the entry: others that meet the entry wait for this one.
     fn bears_its_id(&self, mtr: &Mtr<'_>, leaf: Held, slot: usize) -> Result<bool, Stop> {
         Ok(Node::open(mtr.page(leaf))?.entry(slot)?.writer == self.id())
     }
 
-    /// The answer of a change that changes nothing. To a serializable transaction it has to stay true.
+    /// The answer of a change that changes nothing. For a serializable transaction it has to stay true.
     fn told(&self, tree: &TreeState, key: &[u8], answer: Attempt) -> Attempt {
         self.tells();
         let stays = self.options.isolation != Isolation::Serializable
@@ -450,7 +457,7 @@ impl Txn {
         Ok(Attempt::Done { was_there: there })
     }
 
-    /// Writes a long value; the undo record that names its first page comes with that page.
+    /// Writes a long value. The undo record that names its first page is logged with that page.
     fn write_overflow(&mut self, tree: &Arc<TreeState>, value: &[u8]) -> Result<OverflowRef> {
         let engine = self.engine.clone();
         let space = &*engine.space;
@@ -483,7 +490,7 @@ impl Txn {
 }
 
 impl NewValue<'_> {
-    /// Makes `payload` that of an entry with this value: flags, writer, undo pointer, value.
+    /// Encodes into `payload` an entry with this value: flags, writer, undo pointer, value.
     fn encode(&self, writer: TxnId, undo: UndoPtr, payload: &mut Vec<u8>) {
         payload.clear();
         payload.extend_from_slice(&Entry::header_bytes(self.flags | HEADER, writer, undo));

@@ -1,46 +1,50 @@
-//! Which ids are active, and the horizon, without a lock: a begin and an end write one cache line that all threads share, and one of the thread's
-//! own stripe.
+//! The active ids and the horizon, without a lock: a begin and an end write one cache line that all threads
+//! share, and one of the thread's own stripe.
 //!
 //! ```text
 //!   begin:  slot := BEGINNING (was FREE)     end:  state += 1         HELD in it: state -= 1, and end with the lock of the views held
 //!           id   := next.fetch_add(1)              slot := FREE
 //!           slot := id                             state -= 1;  was the id the horizon: raise it
 //!
-//!   close (with the lock of the views):  state |= GATE;  wait until nobody is ending;  read `next`, then the slots;  state &= !GATE
+//!   close (with the lock of the views):  state |= GATE;  wait until ENDING is 0;  read `next`, then the slots;  state &= !GATE
 //! ```
 //!
-//! 1. *A closed gate is one moment.* An end that adds to `state` after the gate was closed finds the gate, and frees no slot; one that added before is
-//!    waited for. So between closing and opening no transaction ends. One that begins meanwhile has an id that is not below the `next` that was
-//!    read: its `fetch_add` came later. One whose `fetch_add` came before entered its slot before that, which the reader of `next` sees; it waits
-//!    while the slot says `BEGINNING`.
-//! 2. *Nobody sees an end too early.* While the newest snapshot is given out (`FRESH`), an end takes the lock of the views, gives the snapshot up and
-//!    only then frees its slot: what is seen as ended is seen by each view that is made afterwards.
-//! 3. *The horizon* is the lowest active id, or `next`, while there is no snapshot (`LIVE`), and the `low` of the oldest snapshot while there is one.
-//!    It is raised by the end of the id that it is. `raise` reads the slots, then changes `state` (by nothing) and finds no `LIVE` there: a snapshot
-//!    that is made later sees all ends that `raise` has seen, and is not below. After raising it looks whether the id has ended meanwhile:
-//!    both it and an end change `state` between what they write and what they read, so one of the two sees the other.
+//! 1. *A closed gate is one moment.* An end that adds to `state` after the gate was closed finds the gate,
+//!    and frees no slot; `close` waits for one that added before. So between closing and opening no
+//!    transaction ends. One that begins meanwhile has an id that is not below the `next` that was read: its
+//!    `fetch_add` came later. One whose `fetch_add` came before claimed its slot before that, which the
+//!    reader of `next` sees; the reader waits while the slot says `BEGINNING`.
+//! 2. *No thread sees an end too early.* While the newest snapshot is given out (`FRESH`), an end takes the
+//!    lock of the views, gives the snapshot up and only then frees its slot: once an id is seen as ended,
+//!    every view made afterwards sees it.
+//! 3. *The horizon* is the lowest active id, or `next`, while there is no snapshot (`LIVE`), and the `low` of
+//!    the oldest snapshot while there is one. The end of the id that equals it raises it. `raise` reads the
+//!    slots, then changes `state` (by nothing) and finds no `LIVE` there: a snapshot that is made later sees
+//!    all ends that `raise` has seen, and is not below. After raising, it checks whether the id has ended
+//!    meanwhile: both `raise` and an end change `state` between their write and their read, so one of the two
+//!    sees the other.
 //! 4. Ids that find no slot in their stripe are in `spill`.
-//! 5. Stripes from `used` on have had no id. It is raised before the id is taken that needs it: as for slots (1), a reader of `next` sees that. So few
-//!    threads look through few stripes.
+//! 5. Stripes from `used` on have had no id. `used` is raised before the id is taken that needs the stripe:
+//!    as for slots (1), a reader of `next` sees that. So with few threads few stripes are searched.
 //!
 //! The model test (`model.rs`) checks 1 and 3 under every interleaving of few threads.
 
 use super::sync::{AtomicU64, MORE, Mutex, Ordering, Padded, STRIPES, pause, thread_number};
 
-/// No id is here.
+/// The slot has no id.
 const FREE: u64 = u64::MAX;
-/// An id is about to be.
+/// The slot is about to have an id.
 const BEGINNING: u64 = u64::MAX - 1;
 
-/// In `state`: how many transactions are ending, ...
+/// In `state`: the number of transactions that are ending.
 const ENDING: u64 = (1 << 32) - 1;
-/// ... that none may end, ...
+/// In `state`: no transaction may end.
 const GATE: u64 = 1 << 32;
-/// ... that the newest snapshot is of now, ...
+/// In `state`: the newest snapshot is of now.
 const FRESH: u64 = 1 << 33;
-/// ... that there is a snapshot.
+/// In `state`: there is a snapshot.
 const LIVE: u64 = 1 << 34;
-/// The lock of the views is needed to end.
+/// An end needs the lock of the views.
 const HELD: u64 = GATE | FRESH;
 
 #[derive(Debug)]
@@ -48,7 +52,7 @@ pub(super) struct Ids {
     line: Padded<Line>,
     stripes: Box<[Padded<Stripe>]>,
     used: AtomicU64,
-    /// How many are in `spill`; written with it locked.
+    /// The number of ids in `spill`; written with it locked.
     spilled: AtomicU64,
     spill: Mutex<Vec<u64>>,
 }
@@ -63,19 +67,19 @@ struct Line {
 #[derive(Debug)]
 struct Stripe {
     first: AtomicU64,
-    /// How many of the other slots are in use, at most.
+    /// The number of the other slots in use, at most.
     used: AtomicU64,
     more: [AtomicU64; MORE],
 }
 
-/// What became of an attempt to end without the lock of the views.
+/// The result of an attempt to end without the lock of the views.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     /// It is done.
     Done,
-    /// It is done, and the horizon is to be looked at with the lock held.
+    /// It is done, and the caller has to prune with the lock held.
     Prune,
-    /// Nothing was done: the lock is needed.
+    /// Nothing was done: the end needs the lock.
     Locked,
 }
 
@@ -118,7 +122,7 @@ impl Stripe {
     }
 }
 
-/// The id of a slot, when it is known.
+/// The id in a slot, once it is known.
 #[inline]
 fn id_in(slot: &AtomicU64) -> Option<u64> {
     let mut turn = 0;
@@ -171,7 +175,7 @@ impl Ids {
         self.line().horizon.load(Ordering::Acquire)
     }
 
-    /// Before anybody else has the set: `next` is the first id to be given out, `unended` are active.
+    /// Called before another thread has the set: `next` is the first id to assign, `unended` are active.
     pub(super) fn restore(&self, next: u64, unended: &[u64]) {
         for stripe in &self.stripes {
             for slot in std::iter::once(&stripe.0.first).chain(&stripe.0.more) {
@@ -211,7 +215,8 @@ impl Ids {
         id
     }
 
-    /// Makes `id` not active; whether it was. Only where the gate cannot be closed meanwhile.
+    /// Makes `id` inactive; returns whether it was active. Called only where the gate cannot be closed
+    /// meanwhile.
     pub(super) fn free(&self, id: u64) -> bool {
         if self.own().free(id) || self.used().iter().any(|Padded(stripe)| stripe.free(id)) {
             return true;
@@ -228,7 +233,7 @@ impl Ids {
         at.is_some()
     }
 
-    /// Ends `id`, as far as that goes without the lock of the views.
+    /// Ends `id`, as far as possible without the lock of the views.
     pub(super) fn end(&self, id: u64) -> Ended {
         let state = &self.line().state;
         if state.fetch_add(1, Ordering::AcqRel) & HELD != 0 {
@@ -243,7 +248,7 @@ impl Ids {
         if before & LIVE != 0 || !self.raise() { Ended::Prune } else { Ended::Done }
     }
 
-    /// The lowest active id, or `next`; and the stripe in whose first slot it is.
+    /// The lowest active id, or `next`; and the stripe that has it in its first slot.
     fn low(&self) -> (u64, Option<usize>) {
         let (mut low, mut at) = (self.next(), None);
         for (i, Padded(stripe)) in self.used().iter().enumerate() {
@@ -264,7 +269,7 @@ impl Ids {
         (low, at)
     }
 
-    /// Raises the horizon to the lowest active id; `false` when a snapshot is there, which says how far it may go.
+    /// Raises the horizon to the lowest active id; `false` if there is a snapshot, which limits the horizon.
     pub(super) fn raise(&self) -> bool {
         let line = self.line();
         let mut last = None;
@@ -276,7 +281,7 @@ impl Ids {
             }
             line.horizon.fetch_max(low, Ordering::AcqRel);
             line.state.fetch_or(0, Ordering::AcqRel);
-            // Ended meanwhile, it may not have found the horizon where it is now.
+            // If the id has ended meanwhile, its end may have read the horizon before it was raised.
             let there = match at {
                 Some(stripe) => self.stripes[stripe].0.first.load(Ordering::Acquire) == low,
                 None => self.next() == low || last == Some(low),
@@ -288,23 +293,23 @@ impl Ids {
         }
     }
 
-    /// The lock of the views is held: no snapshot is left.
+    /// No snapshot is left. The caller holds the lock of the views.
     pub(super) fn none_is_live(&self) {
         self.line().state.fetch_and(!LIVE, Ordering::AcqRel);
     }
 
-    /// The lock of the views is held: the horizon may be raised to `low`, of the oldest snapshot.
+    /// Raises the horizon to `low`, of the oldest snapshot. The caller holds the lock of the views.
     pub(super) fn raise_to(&self, low: u64) {
         self.line().horizon.fetch_max(low, Ordering::AcqRel);
     }
 
-    /// The lock of the views is held: the newest snapshot is given out no more.
+    /// The newest snapshot is no longer given out. The caller holds the lock of the views.
     pub(super) fn none_is_fresh(&self) {
         self.line().state.fetch_and(!FRESH, Ordering::AcqRel);
     }
 
-    /// The lock of the views is held. Until the gate is opened no transaction ends. Calls `each` with all active ids, in no order; returns the
-    /// `next` of this moment.
+    /// Closes the gate: until it is opened no transaction ends. Calls `each` with all active ids, in no
+    /// order; returns the `next` of this moment. The caller holds the lock of the views.
     pub(super) fn close(&self, mut each: impl FnMut(u64)) -> u64 {
         let state = &self.line().state;
         state.fetch_or(GATE, Ordering::AcqRel);
@@ -322,7 +327,7 @@ impl Ids {
         next
     }
 
-    /// Opens the gate. `fresh`: a snapshot was made of this moment, and is given out from now on.
+    /// Opens the gate. `fresh`: a snapshot was made of this moment, and can be given out from now on.
     pub(super) fn open(&self, fresh: bool) {
         let state = &self.line().state;
         if fresh {
@@ -331,7 +336,7 @@ impl Ids {
         state.fetch_and(!GATE, Ordering::AcqRel);
     }
 
-    /// Calls `each` with the active ids. Of no one moment, unless the gate is closed.
+    /// Calls `each` with the active ids. They are of no single moment, unless the gate is closed.
     pub(super) fn for_each(&self, mut each: impl FnMut(u64)) {
         for Padded(stripe) in self.used() {
             if let Some(id) = id_in(&stripe.first) {
@@ -346,7 +351,7 @@ impl Ids {
         }
     }
 
-    /// Whether `id`, which was begun, is active. Its begin happened before.
+    /// Whether `id` is active. The caller knows that it was begun.
     pub(super) fn is_active(&self, id: u64) -> bool {
         let in_stripe = |Padded(stripe): &Padded<Stripe>| {
             stripe.first.load(Ordering::Acquire) == id

@@ -1,5 +1,5 @@
-//! The protocol of `ids.rs`, compiled a second time on a checked scheduler (loom) that tries every interleaving and every value a load may
-//! return. Only `super::sync` is another one here.
+//! The protocol of `ids.rs`, compiled a second time on a checked scheduler (loom) that tries every
+//! interleaving and every value a load may return. Only `super::sync` differs.
 
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ mod sync {
         NUMBER.get()
     }
 
-    /// Each thread of a model says which it is: loom's are of one real thread.
+    /// Each thread of a model sets its number: loom's threads share one real thread.
     pub(super) fn as_thread<T>(number: usize, f: impl FnOnce() -> T) -> T {
         NUMBER.set(number);
         f()
@@ -67,7 +67,7 @@ impl Set {
         Arc::new(Self { ids: Ids::new(), views: Mutex::new(None) })
     }
 
-    /// As `ActiveSet::end`, where no view outlives the moment of its making.
+    /// As `ActiveSet::end`, if no view outlives the moment of its creation.
     fn end(&self, id: u64) {
         match self.ids.end(id) {
             Ended::Done => {}
@@ -108,7 +108,7 @@ impl Set {
     }
 }
 
-/// Two transactions end at once: the horizon goes past both.
+/// Two transactions end at once: the horizon passes both.
 #[test]
 fn the_horizon_is_not_left_behind() {
     explore(|| {
@@ -165,7 +165,8 @@ fn a_snapshot_is_of_one_moment() {
     });
 }
 
-/// What is seen as ended is seen by a snapshot that is made afterwards; and what finds no slot is as active as the rest.
+/// A snapshot sees every id that was seen as ended before it was made; an id without a slot is as active as
+/// the rest.
 #[test]
 fn a_snapshot_does_not_go_back() {
     explore(|| {
@@ -183,8 +184,9 @@ fn a_snapshot_does_not_go_back() {
     });
 }
 
-/// Two threads commit in the order of an outside log, the second when the first is done: a view that sees the second sees the first, and what a view
-/// sees is in the log by then, so that who saw it and commits comes behind it.
+/// Two threads commit in the order of an outside log, the second when the first is done: a view that sees the
+/// second sees the first. What a view sees is in the log by then, so a transaction that saw it and commits
+/// comes after it.
 #[test]
 fn commits_in_order_are_seen_in_order() {
     explore(|| {
@@ -193,7 +195,8 @@ fn commits_in_order_are_seen_in_order() {
         let commit = |nth: usize| {
             let (set, log) = (set.clone(), log.clone());
             move || {
-                // As `Txn::commit_ordered`: logged, then out of the active set. That order is all that a view has to go by.
+                // As `Txn::commit_ordered`: logged, then out of the active set. A view relies on that order
+                // alone.
                 log.store(nth as u64 + 1, Ordering::Relaxed);
                 sync::as_thread(nth, || set.end(ids[nth]));
             }

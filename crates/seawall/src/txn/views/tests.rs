@@ -155,7 +155,7 @@ proptest! {
                     let seen_by_all = |id| ended.contains(&id) && views.iter().all(|(_, seen)| seen.contains(&id));
                     for id in 1..set.next_id().0 + 1 {
                         prop_assert!(!oldest.sees(TxnId(id)) || seen_by_all(id));
-                        // Ended before the oldest view: exactly what purge may have.
+                        // Ended before the oldest view: exactly what purge may remove.
                         let first = views.iter().map(|(_, seen)| seen).min_by_key(|seen| seen.len()).unwrap_or(&ended);
                         prop_assert_eq!(oldest.sees(TxnId(id)), first.contains(&id));
                     }
@@ -181,8 +181,9 @@ proptest! {
     }
 }
 
-/// Writers end one after another while readers open views: what a reader knows to have ended before its view is seen, what is known not to have
-/// ended after the view was made is not, and neither views nor the horizon go back.
+/// Writers end one after another while readers open views. A view sees what its reader knows to have ended
+/// before; it does not see what is known not to have ended after it was made. Neither views nor the horizon
+/// go back.
 #[test]
 fn views_of_many_threads_never_go_back() {
     const ENDS: u64 = 4000;
