@@ -1,4 +1,5 @@
-//! Holds the lab's cells against `fio` on the same file: interleaved rounds, medians, paired ratios with their interval.
+//! Compares the lab's cells with `fio` on the same file: interleaved rounds, medians, paired ratios with
+//! their interval.
 //!
 //! - Both programs do the same operations on the same file: pattern, block, depth, direct, sync, backend, registered buffers.
 //! - Rounds alternate, and which program goes first alternates too, so that drift falls on both.
@@ -20,12 +21,12 @@ use std::time::Duration;
 const FILE_BYTES: u64 = 1 << 30;
 const BOUNDS: (f64, f64) = (0.90, 1.10);
 
-/// A cell with the `fio` options that mean the same.
+/// A cell with the equivalent `fio` options.
 struct Pair {
     title: &'static str,
     spec: CellSpec,
     fio: &'static [&'static str],
-    /// Of fio's JSON.
+    /// The key in fio's JSON.
     direction: &'static str,
 }
 
@@ -58,7 +59,7 @@ fn pairs() -> [Pair; 4] {
     ]
 }
 
-/// The file both work on; removed at the end.
+/// The file that both programs use; removed at the end.
 struct Shared(PathBuf);
 
 impl Drop for Shared {

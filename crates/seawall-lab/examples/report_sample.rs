@@ -1,4 +1,4 @@
-//! Writes reports of made-up results, to look at while changing the report:
+//! Writes reports of invented results, to look at while changing the report:
 //! `cargo run -p seawall-lab --example report_sample -- DIRECTORY`.
 //!
 //! The rates are invented; nothing here is a measurement.

@@ -1,13 +1,15 @@
-//! A cell is one measured combination: what is written or read, how, by how many threads, beside what.
+//! A cell is one measured combination: the operations, their access and sync, the number of threads, and
+//! concurrent work.
 //!
-//! - A [`CellSpec`] says everything that decides the outcome; two cells with equal specs measure the same thing.
-//! - [`CellSpec::id`] is derived from the spec and nothing else, so results of two machines can be joined by id.
+//! - A [`CellSpec`] contains everything that decides the outcome; two cells with equal specs measure the same
+//!   thing.
+//! - [`CellSpec::id`] is derived from the spec alone, so results of two machines can be joined by id.
 //! - Ids are stable across versions: `results.json` files are compared with `seawall lab diff` years apart.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Which publication a cell belongs to; see `docs/experiments.md`.
+/// The publication that a cell belongs to; see `docs/experiments.md`.
 ///
 /// ```
 /// use seawall_lab::cell::Experiment;
@@ -18,11 +20,11 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Experiment {
-    /// The device on its own: random and sequential reads, the figures every other verdict leans on.
+    /// The device on its own: random and sequential reads, on which the other verdicts rely.
     Baseline,
     /// E1: direct writes with and without a flush each, by threads (Callaghan 2009).
     DirectSync,
-    /// E2: the log's write path and the memory it takes (Mituzas 2010).
+    /// E2: the log's write path and its memory (Mituzas 2010).
     LogMemory,
     /// E3: parallel direct writers to one file (Mituzas 2008).
     ParallelDirect,
@@ -32,7 +34,7 @@ pub enum Experiment {
     CommitLevels,
     /// E6: the engine's range queries with and without reading ahead (Hardy 2010).
     RangePrefetch,
-    /// The engine under its defaults and under the settings that follow from the run. No publication.
+    /// The engine with its defaults and with the recommended settings. No publication.
     Settings,
 }
 
@@ -106,7 +108,7 @@ macro_rules! words {
         #[serde(rename_all = "kebab-case")]
         pub enum $name { $($(#[$vmeta])* $variant),+ }
         impl $name {
-            /// The word this value contributes to a cell id.
+            /// This value's part of a cell id.
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
@@ -119,7 +121,7 @@ mod engine;
 pub use engine::{Ahead, EngineShape, FlushMethod, KeyOrder, Level, Origin};
 
 words! {
-    /// What a request does.
+    /// The operation of a request.
     ///
     /// ```
     /// use seawall_lab::{cell::Pattern, plan};
@@ -137,7 +139,7 @@ words! {
         SequentialWrite = "seqwrite",
         /// Commits of several small records each, written to a log by group commit.
         Log = "log",
-        /// A row read by its key from the engine, a transaction each (sysbench simple).
+        /// A row read by its key from the engine, one transaction each (sysbench simple).
         ReadOnly = "read-only",
         /// Transactions of the engine that read and write (sysbench complex).
         Transactional = "transactional",
@@ -145,13 +147,13 @@ words! {
         Tpcc = "tpcc",
         /// Ranges of rows read from a tree of the engine that is not in memory.
         RangeQuery = "ranges",
-        /// One small row of the engine changed, a transaction each.
+        /// One small row of the engine changed, one transaction each.
         Update = "update",
     }
 }
 
 words! {
-    /// How the page cache takes part.
+    /// The use of the page cache.
     ///
     /// ```
     /// use seawall_lab::cell::{Access, CellSpec, Experiment};
@@ -191,7 +193,7 @@ words! {
 }
 
 words! {
-    /// What the file's blocks are before the measurement begins.
+    /// The state of the file's blocks before the measurement.
     ///
     /// ```
     /// use seawall_lab::{cell::{Access, Preparation, Sync}, plan};
@@ -199,7 +201,7 @@ words! {
     /// assert_eq!(fresh.title(), "write 8K into fallocated space, buffered, fdatasync each, 1 thread");
     /// ```
     Preparation {
-        /// Every block written and synced, long ago as far as the file system is concerned.
+        /// Every block is written and synced long before.
         Written = "overwrite",
         /// An empty file that grows with each write.
         Append = "append",
@@ -209,7 +211,7 @@ words! {
         KeepSize = "keepsize",
         /// `fallocate(FALLOC_FL_WRITE_ZEROES)`: written extents without writing.
         WriteZeroes = "writezeroes",
-        /// A used file renamed and overwritten from its start, as a log segment is recycled.
+        /// A used file, renamed and overwritten from its start, as a log segment is recycled.
         Recycled = "recycled",
         /// Zero-filled through the page cache, overwritten at once (published case 3).
         ZeroFilledNow = "zerofill-now",
@@ -221,7 +223,7 @@ words! {
 }
 
 words! {
-    /// What else happens during the measurement.
+    /// Concurrent work during the measurement.
     ///
     /// ```
     /// use seawall_lab::{cell::Beside, plan};
@@ -233,7 +235,7 @@ words! {
         Nothing = "alone",
         /// The file's pages are in the page cache while direct writes go to it.
         CachedPages = "cached",
-        /// The pages were in the cache and have been dropped.
+        /// The file's pages were cached and have been dropped.
         DroppedPages = "dropped",
         /// Direct writes go beyond the end of the file.
         BeyondEof = "beyond-eof",
@@ -273,7 +275,7 @@ pub struct LogShape {
 pub struct CellSpec {
     /// The publication the cell re-runs.
     pub experiment: Experiment,
-    /// What each operation does.
+    /// The operation.
     pub pattern: Pattern,
     /// Bytes per operation; for log cells, the log's block size.
     pub block_bytes: u32,
@@ -281,23 +283,23 @@ pub struct CellSpec {
     pub threads: u32,
     /// Requests in flight per thread.
     pub queue_depth: u32,
-    /// How the page cache takes part.
+    /// The use of the page cache.
     pub access: Access,
     /// What makes each operation durable.
     pub sync: Sync,
-    /// What the file's blocks are beforehand.
+    /// The state of the file's blocks beforehand.
     pub preparation: Preparation,
-    /// What else happens at the same time.
+    /// Concurrent work.
     pub beside: Beside,
     /// The shape of a commit; only in log cells.
     pub log: Option<LogShape>,
-    /// How the engine is set up; only in cells that measure the engine.
+    /// The engine's setup; only in cells that measure the engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineShape>,
 }
 
 impl CellSpec {
-    /// A random 4 KiB direct overwrite by one thread without sync; adjust from here.
+    /// A random 4 KiB direct overwrite by one thread without sync; a base to adjust.
     ///
     /// ```
     /// # use seawall_lab::cell::{CellSpec, Experiment};
@@ -385,7 +387,7 @@ impl CellSpec {
             }
             (Pattern::RandomWrite, Preparation::Written) => format!("random {size} writes"),
             (Pattern::SequentialWrite, Preparation::Written) => format!("overwrite {size}"),
-            // Of the engine, and without its shape: only a file that was changed by hand has such.
+            // An engine cell without engine settings: only a file edited by hand contains one.
             (_, Preparation::Written) => self.pattern.word().into(),
         });
         if self.pattern == Pattern::Log {

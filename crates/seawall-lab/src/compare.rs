@@ -3,7 +3,8 @@
 //! - Cells are joined by id, never by title or position.
 //! - Rounds of two runs are not paired: a difference counts only when the two intervals do not overlap and the medians are more
 //!   than 3% apart.
-//! - Runs of different machines, file sizes or modes may be compared, and it is said first.
+//! - Runs of different machines, file sizes or modes may be compared; the output states the differences
+//!   first.
 
 use crate::results::{CellResult, Results};
 use crate::stats::Estimate;
@@ -11,7 +12,7 @@ use crate::text;
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// How a cell of the second run stands to the first.
+/// How a cell of the second run compares with the first.
 ///
 /// ```
 /// use seawall_lab::{compare::{Outcome, compare}, plan, sample};
@@ -55,9 +56,9 @@ pub struct Row {
     pub second: Option<Estimate>,
     /// Second over first.
     pub ratio: Option<f64>,
-    /// What follows.
+    /// The result of the comparison.
     pub outcome: Outcome,
-    /// Whether other load disturbed either.
+    /// Whether other load disturbed either run.
     pub disturbed: bool,
 }
 
@@ -168,7 +169,7 @@ fn context(a: &Results, b: &Results) -> Vec<(String, String, String)> {
     check("plan", mode(a), mode(b));
     check("seed", a.run.seed.to_string(), b.run.seed.to_string());
     check("seawall", a.seawall_version.clone(), b.seawall_version.clone());
-    // The cells under the recommended settings bear one id whatever these were.
+    // A cell under the recommended settings has the same id whatever these were.
     if let (Some(first), Some(second)) = (&a.engine, &b.engine) {
         check("recommended settings", first.settings_line(), second.settings_line());
     }
@@ -253,7 +254,7 @@ mod tests {
         let text = d.to_text();
         assert!(text.contains("1 faster, 1 slower, 1 cannot tell"), "{text}");
         assert!(text.lines().all(|l| l.chars().count() <= 130));
-        // The other way round it is the other way round.
+        // With the runs swapped, the outcome is reversed.
         assert_eq!(compare(&b, &a).rows[0].outcome, Outcome::Slower);
     }
 

@@ -1,12 +1,16 @@
-//! The lab: measures a disk the way six classic publications did, explains what it found, and writes the settings.
+//! The lab: measures a disk as six classic publications did, explains the results, and writes recommended
+//! settings.
 //!
 //! - [`run`] measures cells ([`cell`], [`plan`]) and returns [`results::Results`], which is what `results.json` holds.
-//! - Cells of the engine need one: [`run::Lab::run_with`] takes whatever implements [`run::Engine`], `seawall-bench`'s `lab`.
-//! - Everything said about a run is computed from its results alone: the [`table`], the [`verdict`]s, the [`settings`] for
-//!   Seawall, MariaDB and MySQL (as a diff of a user's file in [`mycnf`]), the [`report`], [`compare`] and [`require`].
-//! - [`witness`] is the proof that no measurement can give: what survives when the plug is pulled.
+//! - Cells of the engine need an implementation of [`run::Engine`], passed to [`run::Lab::run_with`]:
+//!   `seawall-bench`'s `lab`.
+//! - Everything derived from a run is computed from its results alone: the [`table`], the [`verdict`]s, the
+//!   [`settings`] for Seawall, MariaDB and MySQL (as a diff of a user's file in [`mycnf`]), the [`report`],
+//!   [`compare`] and [`require`].
+//! - [`witness`] proves what no measurement can: what survives a power cut.
 //!
-//! A number is never shown without how far to trust it ([`stats`]): a difference inside the noise is called "cannot tell".
+//! A number is always shown with its uncertainty ([`stats`]): a difference inside the noise is called "cannot
+//! tell".
 //!
 //! ```no_run
 //! use seawall_lab::run::{Lab, LabOptions, Silent};

@@ -1,10 +1,12 @@
 //! A user's own `my.cnf` with the recommendations applied, as a unified diff. The file itself is only read.
 //!
-//! - What is not recommended is not touched: comments, order, spacing, line endings, other groups, `!include` lines.
-//! - Names are compared as the server does: `-` and `_` alike, `loose_` and `skip_` understood, the last setting in a group that
-//!   the server reads wins, and that one is changed.
+//! - Only recommended settings are touched: comments, order, spacing, line endings, other groups, `!include`
+//!   lines stay.
+//! - Names are compared as the server does: `-` and `_` are equal, `loose_` and `skip_` are understood. The
+//!   last setting in a group that the server reads takes effect, and that one is changed.
 //! - A value that means the same (`16K` and `16384`, `1` and `ON`) is left as the user wrote it.
-//! - A default that stays for want of a measurement never overrides what the user chose, unless that choice risks data.
+//! - A default that is kept for lack of a measurement never overrides the user's choice, unless that choice
+//!   risks data.
 
 use crate::settings::{Confidence, Recommendation, Server, Settings};
 use crate::text;
@@ -27,7 +29,7 @@ pub enum MyCnfError {
         /// The reason.
         source: std::io::Error,
     },
-    /// It is not text.
+    /// It is not UTF-8 text.
     #[error("{}, line {line}: not UTF-8; save the file as UTF-8, or give a copy without that line", path.display())]
     NotUtf8 {
         /// The file.
@@ -35,7 +37,7 @@ pub enum MyCnfError {
         /// The line, from 1.
         line: usize,
     },
-    /// A line is not one of an option file.
+    /// A line has no valid form for an option file.
     #[error("{name}, line {line}: {problem}: `{text}`")]
     Line {
         /// The file.
@@ -106,22 +108,22 @@ enum Line {
 pub struct Change {
     /// The variable.
     pub key: String,
-    /// What the file said; `None` where the variable was missing.
+    /// The value in the file; `None` where the variable was missing.
     pub from: Option<String>,
-    /// What it should say.
+    /// The recommended value.
     pub to: String,
     /// The line changed, from 1; `None` for additions.
     pub line: Option<usize>,
 }
 
-/// The file as it could be.
+/// The file with the recommendations applied.
 ///
 /// ```
 /// use seawall_lab::{mycnf::MyCnf, plan, sample, settings};
 /// # let advice = settings::recommend(&sample::of_plan(&plan::decisive()));
 /// # let server = settings::Server::MySql84;
 /// let first = MyCnf::parse("my.cnf", "[mysqld]\n")?.propose(server, advice.server(server));
-/// // Once applied, there is nothing left to say.
+/// // Once applied, there are no changes left.
 /// let second = MyCnf::parse("my.cnf", &first.text)?.propose(server, advice.server(server));
 /// assert!(second.diff.is_empty() && second.changes.is_empty());
 /// # Ok::<(), seawall_lab::mycnf::MyCnfError>(())
@@ -132,16 +134,16 @@ pub struct Proposal {
     pub text: String,
     /// Unified diff from the user's file; empty when there is nothing to change.
     pub diff: String,
-    /// What the diff does.
+    /// The changes of the diff.
     pub changes: Vec<Change>,
-    /// What the user should know beside it.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 /// Reads `path` and proposes the settings for `server`.
 ///
 /// # Errors
-/// [`MyCnfError`]: the file cannot be read, is not UTF-8, or has a line that is not one of an option file.
+/// [`MyCnfError`]: the file cannot be read, is not UTF-8, or has a line without a valid form.
 ///
 /// ```
 /// use seawall_lab::{mycnf::propose, plan, sample, settings};
@@ -181,7 +183,7 @@ impl MyCnf {
         Self::parse(&path.display().to_string(), &text)
     }
 
-    /// Parses text; `name` is for messages and the diff's header.
+    /// Parses text; `name` is used in messages and in the diff's header.
     ///
     /// ```
     /// use seawall_lab::{mycnf::MyCnf, plan, sample, settings};
@@ -196,7 +198,7 @@ impl MyCnf {
     /// ```
     ///
     /// # Errors
-    /// [`MyCnfError::Line`] for the first line that is not one of an option file.
+    /// [`MyCnfError::Line`] for the first line without a valid form.
     pub fn parse(name: &str, text: &str) -> Result<Self, MyCnfError> {
         let mut lines = Vec::new();
         let mut in_group = false;
@@ -312,8 +314,8 @@ impl MyCnf {
         found
     }
 
-    /// The line after which new settings go: the end of the server's group that already holds `innodb_` settings, else of the
-    /// best named group the server reads; `None` when there is none.
+    /// The line after which new settings are inserted: the end of the server's group that already holds
+    /// `innodb_` settings, else of the best named group that the server reads; `None` when there is none.
     fn place_for_additions(&self, server: Server) -> Option<usize> {
         let mut best: Option<(u8, usize)> = None;
         let mut group: Option<(u8, usize)> = None;
@@ -366,7 +368,7 @@ impl MyCnf {
 fn comment(r: &Recommendation, indent: &str, eol: &str) -> String {
     let first = format!("{indent}# seawall lab, {}:", r.confidence);
     let rest = format!("{indent}#   ");
-    // `wrap` sets no space after its opening.
+    // `wrap` puts no space after the comment character.
     text::wrap(&r.because, 100, &(first + " "), &rest).replace('\n', eol) + eol
 }
 
@@ -378,7 +380,7 @@ fn replace(
     negated: bool,
     loose: bool,
 ) -> String {
-    // A name that says yes or no by itself is written out; otherwise the user's own spelling of it stays.
+    // A name that itself means yes or no (`skip_...`) is written out; otherwise the user's spelling stays.
     let written = &line[name.0..name.1];
     let spelled = if negated { r.option_name() } else { written.to_owned() };
     let spelled = if r.loose && !loose && !negated { format!("loose_{spelled}") } else { spelled };
@@ -450,7 +452,8 @@ fn parse_line(raw: &str) -> Result<Line, &'static str> {
     }
     let mut negated = false;
     for (prefix, no) in [("skip_", true), ("disable_", true), ("enable_", false)] {
-        // `skip_networking` and its like are names of their own; only InnoDB's variables are looked up here.
+        // `skip_networking` and similar variables have names of their own; only InnoDB's variables are looked
+        // up here.
         if key.starts_with(prefix) && key[prefix.len()..].starts_with("innodb") {
             key.drain(..prefix.len());
             negated = no;
@@ -507,7 +510,8 @@ fn number(value: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Why a value must not stay, even where nothing was measured: it skips flushes that only a proven drive can do without.
+/// Why a value must not stay, even without a measurement: it skips flushes that only a proven drive can do
+/// without.
 fn risk(key: &str, value: &str) -> Option<&'static str> {
     let value = value.to_ascii_lowercase();
     match (key, value.as_str()) {
@@ -530,7 +534,7 @@ fn same(key: &str, a: &str, b: &str) -> bool {
             ("innodb_flush_method", "1") => "o_dsync".to_owned(),
             ("innodb_flush_method", "4") => "o_direct".to_owned(),
             ("innodb_flush_method", "5") => "o_direct_no_fsync".to_owned(),
-            // Both protect pages as ON does; only the bookkeeping differs.
+            // Both protect pages as ON does; they differ only in their bookkeeping.
             ("innodb_doublewrite", "detect_and_recover" | "fast" | "1" | "true") => "on".to_owned(),
             _ => v,
         }
@@ -539,7 +543,7 @@ fn same(key: &str, a: &str, b: &str) -> bool {
         return true;
     }
     match (truth(b), number(b)) {
-        // A switch: ON and 1 are one; a number is compared as a number.
+        // A switch: ON and 1 are equal; a number is compared as a number.
         (Some(b), None) => truth(a) == Some(b),
         (_, Some(b)) => number(a) == Some(b),
         _ => false,
@@ -564,7 +568,7 @@ mod tests {
 
     fn apply(text: &str, server: Server, list: &[Recommendation]) -> Proposal {
         let proposal = MyCnf::parse("my.cnf", text).unwrap().propose(server, list);
-        // What the diff says is what the text is.
+        // Applying the diff gives the text.
         if !proposal.diff.is_empty() {
             let patch = diffy::Patch::from_str(&proposal.diff).unwrap();
             assert_eq!(diffy::apply(text, &patch).unwrap(), proposal.text);
@@ -592,7 +596,7 @@ mod tests {
         assert_eq!(p.changes.len(), 2);
         assert_eq!((p.changes[0].from.as_deref(), p.changes[0].line), (Some("200"), Some(6)));
         assert_eq!(p.notes.len(), 1);
-        // Removing what was added gives the user's file again.
+        // Removing the additions restores the user's file.
         let back: String = p
             .text
             .split_inclusive('\n')
@@ -640,7 +644,7 @@ mod tests {
             let p = apply(&format!("[server]\n{line}\n"), Server::MariaDb11, &list);
             assert!(p.text.ends_with(&format!("\n{now}\n")), "{line}: {}", p.text);
         }
-        // Absent means the default, which is safe.
+        // A missing variable means the default, which is safe.
         assert_eq!(apply("[server]\n", Server::MariaDb11, &list).diff, "");
     }
 
@@ -703,7 +707,7 @@ mod tests {
         std::fs::write(&good, "\u{feff}[mysqld]\ninnodb_io_capacity = 200\n").unwrap();
         let proposal = propose(&good, Server::MySql80, &advice).unwrap();
         assert!(proposal.changes.iter().any(|c| c.key == "innodb_io_capacity" && c.from.as_deref() == Some("200")));
-        // A second application has nothing left to do.
+        // A second application changes nothing.
         let again =
             MyCnf::parse("again", &proposal.text).unwrap().propose(Server::MySql80, advice.server(Server::MySql80));
         assert_eq!(again.diff, "");

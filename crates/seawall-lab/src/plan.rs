@@ -1,8 +1,9 @@
 //! Which cells a run measures.
 //!
-//! - The default run holds only the cells that a verdict needs (two minutes for the disk, two and a half for the engine on it);
-//!   `--full` holds the whole grid.
-//! - Every cell that a verdict or a setting names has a function here, so that plan and verdict cannot disagree on a spec.
+//! - The default run contains only the cells that a verdict needs (two minutes for the disk, two and a half
+//!   for the engine on it); `--full` contains the whole grid.
+//! - Every cell that a verdict or a setting uses has a function here, so that plan and verdict cannot
+//!   disagree on a spec.
 
 use crate::cell::{
     Access, Ahead, Beside, CellSpec, EngineShape, Experiment, FlushMethod, KeyOrder, Level, LogShape, Origin, Pattern,
@@ -46,7 +47,7 @@ pub fn sequential_read() -> CellSpec {
 ///
 /// ```
 /// use seawall_lab::{cell::Sync, plan};
-/// // What one commit waits for, and what sixteen do side by side.
+/// // What one commit waits for, and the rate of sixteen in parallel.
 /// assert_eq!(plan::direct_sync(1, 4096, Sync::Fdatasync).id(), "e1/overwrite/randwrite/4k/direct/fdatasync/t1");
 /// assert_eq!(plan::direct_sync(16, 4096, Sync::Fdatasync).threads, 16);
 /// ```
@@ -75,7 +76,7 @@ pub fn log(threads: u32, access: Access, block_bytes: u32, merged: bool) -> Cell
     }
 }
 
-/// E3: 16 KiB random direct writes by `threads` to one file, beside something or nothing.
+/// E3: 16 KiB random direct writes by `threads` to one file, with `beside` as the concurrent work.
 ///
 /// ```
 /// use seawall_lab::{cell::Beside, plan};
@@ -98,7 +99,7 @@ pub fn flush_under_writes() -> CellSpec {
     CellSpec { sync: Sync::Fdatasync, ..parallel(1, Beside::ContinuousWriter) }
 }
 
-/// E4: sequential 8 KiB writes, each made durable, into a file prepared as stated.
+/// E4: sequential 8 KiB writes, each made durable, into a file with this preparation.
 ///
 /// ```
 /// use seawall_lab::{cell::{Access, Preparation, Sync}, plan};
@@ -117,7 +118,7 @@ pub fn extend(preparation: Preparation, access: Access, sync: Sync) -> CellSpec 
     }
 }
 
-/// E4: overwriting a preallocated file while a rate-limited fill of another runs beside it.
+/// E4: overwriting a preallocated file while a rate-limited fill of another runs.
 ///
 /// ```
 /// assert!(seawall_lab::plan::beside_fill().title().ends_with("beside a rate-limited fill"));
@@ -133,10 +134,10 @@ pub const COMMIT_THREADS: u32 = 4;
 /// The loads of E5, as published: sysbench simple, sysbench complex, DBT-2.
 pub const COMMIT_LOADS: [Pattern; 3] = [Pattern::ReadOnly, Pattern::Transactional, Pattern::Tpcc];
 
-/// The flush methods of E5 that were published: fdatasync, `O_DSYNC`, `O_DIRECT`.
+/// The published flush methods of E5: fdatasync, `O_DSYNC`, `O_DIRECT`.
 pub const PUBLISHED_METHODS: [FlushMethod; 3] = [FlushMethod::Fsync, FlushMethod::ODsync, FlushMethod::ODirect];
 
-/// Numbers of queries at a time in E6.
+/// Numbers of concurrent queries in E6.
 pub const QUERIES: [u32; 4] = [1, 2, 4, 16];
 
 /// Fixed windows of E6 in `--full`, pages.
@@ -162,7 +163,7 @@ pub fn commit_levels(load: Pattern, method: FlushMethod, level: Level) -> CellSp
     }
 }
 
-/// E6: `queries` at a time read ranges of rows of a tree that does not fit the pool.
+/// E6: `queries` concurrent queries read ranges of rows of a tree that does not fit the pool.
 ///
 /// ```
 /// use seawall_lab::{cell::{Access, Ahead, KeyOrder}, plan};
@@ -182,8 +183,9 @@ pub fn range_prefetch(tree: KeyOrder, access: Access, ahead: Ahead, queries: u32
     }
 }
 
-/// The engine under its defaults or under the settings that follow from the run: small commits ([`Pattern::Update`]) by a few
-/// threads, or one range query at a time over a fragmented tree that is not in memory ([`Pattern::RangeQuery`]).
+/// The engine with its defaults or with the recommended settings: small commits ([`Pattern::Update`]) by a
+/// few threads, or one range query at a time over a fragmented tree that is not in memory
+/// ([`Pattern::RangeQuery`]).
 ///
 /// ```
 /// use seawall_lab::{cell::{Origin, Pattern}, plan};
@@ -215,7 +217,7 @@ fn all_commit_levels(methods: &[FlushMethod]) -> Vec<CellSpec> {
     cells
 }
 
-/// The three lines that were published, on both trees, by queries at a time.
+/// The three published lines, on both trees, by number of concurrent queries.
 fn all_range_prefetch() -> Vec<CellSpec> {
     let mut cells = Vec::new();
     for tree in [KeyOrder::InOrder, KeyOrder::Fragmented] {
@@ -240,7 +242,7 @@ fn all_settings() -> impl Iterator<Item = CellSpec> {
 /// use seawall_lab::{plan, sample, verdict};
 /// let experiments = [plan::random_read(1), plan::beside_fill()];
 /// assert!(experiments.iter().all(|spec| plan::decisive().contains(spec)));
-/// // Enough for every verdict but the one on a power cut.
+/// // Enough for every verdict except the one on a power cut.
 /// let verdicts = verdict::verdicts(&sample::of_plan(&plan::decisive()));
 /// assert!(verdicts.iter().any(|v| v.level == verdict::Level::NotTested));
 /// ```

@@ -1,4 +1,4 @@
-//! The publications' own figures, kept as published, with what is known about them today.
+//! The publications' own figures, unchanged, with notes on how to read them today.
 
 use crate::cell::{Experiment, Level, Pattern};
 
@@ -13,13 +13,13 @@ use crate::cell::{Experiment, Level, Pattern};
 pub struct Published {
     /// The experiment it belongs to.
     pub experiment: Experiment,
-    /// What was measured, in a few words.
+    /// Short description of the measurement.
     pub what: &'static str,
     /// Group within the experiment (a line or a bar colour): `cache off, fsync each`, ...
     pub series: &'static str,
-    /// Threads, where the figure is one of a row over threads.
+    /// Threads, where the figure belongs to a series over threads.
     pub threads: Option<u32>,
-    /// Operations per second; for ranges, the middle.
+    /// Operations per second; the middle of a published range.
     pub rate: f64,
 }
 
@@ -36,9 +36,9 @@ pub struct Source {
     pub experiment: Experiment,
     /// Author, title, year.
     pub citation: &'static str,
-    /// The setup it was measured on.
+    /// The hardware and software of the measurement.
     pub setup: &'static str,
-    /// What must be said beside the figures today.
+    /// A caveat to show beside the figures.
     pub caveat: &'static str,
 }
 
@@ -143,7 +143,7 @@ pub const FIGURES: [Published; 29] = [
     e6("O_DIRECT, prefetch", 30.0),
 ];
 
-/// What E5's publication says that level 2 gained over level 1 under a load; `None` for what it did not measure.
+/// The published gain of E5's level 2 over level 1 under a load; `None` where nothing was published.
 ///
 /// ```
 /// use seawall_lab::{cell::{Level, Pattern}, published};

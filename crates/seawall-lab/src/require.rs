@@ -1,4 +1,4 @@
-//! `--require 'flush.p99<10ms'`: a run held against a limit, for provisioning scripts.
+//! `--require 'flush.p99<10ms'`: compares a run with a limit, for provisioning scripts.
 //!
 //! - A metric that was not measured is an error that names the experiment to run; it never passes.
 //! - A latency is the upper edge of its histogram bucket (1.6% wide at most), so a limit is never met by rounding.
@@ -10,7 +10,7 @@ use crate::results::{Results, operation_word};
 use crate::text;
 use std::fmt;
 
-/// One metric: its name, the cell it reads, and what it is.
+/// One metric: its name, the cell it reads, and its description.
 ///
 /// ```
 /// use seawall_lab::require::METRICS;
@@ -29,8 +29,9 @@ pub struct Metric {
 
 /// Every metric with a short name; any other cell can be named by its id.
 ///
-/// `flush` and `durable_write` are the same cell: a random 4 KiB `O_DIRECT` overwrite and the `fdatasync` after it, by one
-/// thread, timed together. The write alone is not subtracted: that sum is what a commit waits for.
+/// `flush` and `durable_write` are the same cell: a random 4 KiB `O_DIRECT` overwrite and the `fdatasync`
+/// after it, by one thread, timed together. The time of the write is not subtracted: a commit waits for the
+/// sum.
 pub const METRICS: [Metric; 12] = [
     Metric { name: "flush", help: "4K direct overwrite + fdatasync, 1 thread, timed together", spec: durable },
     Metric { name: "durable_write", help: "the same as flush", spec: durable },
@@ -82,7 +83,7 @@ fn durable() -> CellSpec {
     plan::direct_sync(1, 4096, Sync::Fdatasync)
 }
 
-/// What is taken of a metric.
+/// The statistic of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stat {
     /// A latency quantile.
@@ -134,7 +135,7 @@ impl Op {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requirement {
-    /// As it was written.
+    /// The requirement as written.
     pub text: String,
     metric: String,
     cell: String,
@@ -144,7 +145,7 @@ pub struct Requirement {
     limit: f64,
 }
 
-/// How a requirement fared.
+/// The result of a requirement.
 ///
 /// ```
 /// # use seawall_lab::{plan, require::Requirement, sample};
@@ -158,9 +159,9 @@ pub struct Requirement {
 pub struct Outcome {
     /// Whether it is met.
     pub met: bool,
-    /// What was measured: nanoseconds, or operations per second.
+    /// The measured value: nanoseconds, or operations per second.
     pub measured: f64,
-    /// Both figures in words.
+    /// Both figures in a sentence.
     pub sentence: String,
 }
 
@@ -175,7 +176,7 @@ impl fmt::Display for Outcome {
 /// ```
 /// use seawall_lab::{require::{RequireError, Requirement}, sample};
 /// assert!(matches!(Requirement::parse("flush.p98<1ms"), Err(RequireError::Stat { .. })));
-/// // What was not measured never passes.
+/// // A missing measurement never passes.
 /// let nothing = sample::results(vec![]);
 /// let error = Requirement::parse("flush.p99<10ms")?.evaluate(&nothing).unwrap_err();
 /// assert!(matches!(error, RequireError::NotMeasured { .. }));
@@ -188,30 +189,30 @@ pub enum RequireError {
         "`{text}` is not a requirement: write metric.stat, one of < <= > >=, and a value, such as 'flush.p99<10ms' or 'read_deep.rate>=20k/s'"
     )]
     Form {
-        /// What was written.
+        /// The text.
         text: String,
     },
     /// No such metric.
     #[error("`{metric}` is not a metric: use one of {}, or a cell id from results.json", names(METRICS.iter().map(|m| m.name)))]
     Metric {
-        /// What was written.
+        /// The text.
         metric: String,
     },
     /// No such statistic.
     #[error("`{stat}` is not a statistic: use one of {}", names(STATS.iter().map(|s| s.0)))]
     Stat {
-        /// What was written.
+        /// The text.
         stat: String,
     },
     /// The value does not fit the statistic.
     #[error("`{value}` is not a {wanted}")]
     Value {
-        /// What was written.
+        /// The text.
         value: String,
-        /// What would do.
+        /// What would be valid.
         wanted: &'static str,
     },
-    /// Nothing to compare with.
+    /// The cell was not measured.
     #[error("{metric} was not measured ({reason}), so `{text}` is not met: {remedy}")]
     NotMeasured {
         /// The requirement.
@@ -220,7 +221,7 @@ pub enum RequireError {
         metric: String,
         /// Why it is missing.
         reason: String,
-        /// What to run.
+        /// The command to run.
         remedy: String,
     },
 }
@@ -232,8 +233,8 @@ fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
 impl Requirement {
     /// Parses `metric.stat op value`.
     ///
-    /// Latencies (`p50`, `median`, `p90`, `p99`, `p999`, `max`) take `ns`, `us`, `ms` or `s`; rates (`rate`, `iops`) take a number
-    /// with `k` or `M`, and `/s` if you like.
+    /// Latencies (`p50`, `median`, `p90`, `p99`, `p999`, `max`) take `ns`, `us`, `ms` or `s`; rates (`rate`,
+    /// `iops`) take a number with `k` or `M`, optionally followed by `/s`.
     ///
     /// ```
     /// use seawall_lab::{plan, require::Requirement, sample};
@@ -287,11 +288,11 @@ impl Requirement {
         &self.cell
     }
 
-    /// Holds the results against the requirement.
+    /// Compares the results with the requirement.
     ///
     /// # Errors
     /// [`RequireError::NotMeasured`] when the cell is not among the results or holds no operations;
-    /// [`RequireError::Metric`] for a cell id that no plan has.
+    /// [`RequireError::Metric`] for a cell id that is in no plan.
     pub fn evaluate(&self, results: &Results) -> Result<Outcome, RequireError> {
         let Some(cell) = results.cells.iter().find(|c| c.id == self.cell && c.operations() > 0) else {
             return Err(self.not_measured(results));

@@ -1,7 +1,8 @@
-//! `results.json`: what one run of the lab measured. Everything the report, the verdicts and the settings say is computed
-//! from this file alone, so that they can be computed again, by a later version, on another machine.
+//! `results.json`: the measurements of one run of the lab. The report, the verdicts and the settings are
+//! computed from this file alone, so that a later version, or another machine, can compute them again.
 //!
-//! - `format` changes only when a reader of the old format would be wrong; unknown fields are ignored by readers.
+//! - `format` changes only when a reader of the old format would misread the file; readers ignore unknown
+//!   fields.
 //! - Latencies are nanoseconds, sizes bytes, rates operations per second, times seconds, unless the name says otherwise.
 
 use crate::cell::{CellSpec, Experiment, Pattern};
@@ -39,18 +40,18 @@ pub struct Results {
     pub machine: Machine,
     /// What the probe found about the path.
     pub probe: Probe,
-    /// How the run was asked for.
+    /// The options of the run.
     pub run: RunSettings,
     /// The cells, in the order they were planned.
     pub cells: Vec<CellResult>,
-    /// How the engine's cells were measured; `None` when none were.
+    /// How the engine's cells were measured; `None` if none were.
     #[serde(default)]
     pub engine: Option<EngineRun>,
     /// `--sustain`: rate over time.
     pub sustain: Option<Sustain>,
-    /// Whether a power cut was survived under `seawall witness`; `None` means not tested.
+    /// Whether data survived a power cut under `seawall witness`; `None` means not tested.
     pub witness: Option<WitnessOutcome>,
-    /// False when the run was interrupted: the cells so far are here.
+    /// False when the run was interrupted: the cells so far are included.
     pub complete: bool,
     /// Cells that could not be measured here, with the reason.
     pub skipped: Vec<Skipped>,
@@ -77,7 +78,7 @@ pub struct Machine {
     pub host: String,
 }
 
-/// How the run was asked for.
+/// The options of a run.
 ///
 /// ```
 /// let run = seawall_lab::sample::results(vec![]).run;
@@ -91,7 +92,7 @@ pub struct RunSettings {
     pub file_bytes: u64,
     /// Seed of every random choice.
     pub seed: u64,
-    /// I/O backend in use and why, such as `io_uring (probed)`.
+    /// The I/O backend and why it was chosen, such as `io_uring (probed)`.
     pub io_backend: String,
     /// `--rate`, operations per second, when limited.
     pub rate: Option<f64>,
@@ -108,9 +109,9 @@ pub struct RunSettings {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineRun {
-    /// Bytes of each tree of E6, about.
+    /// Approximate bytes of each tree of E6.
     pub tree_bytes: u64,
-    /// Bytes of the pool that it is read through.
+    /// Bytes of the pool through which E6 reads it.
     pub pool_bytes: u64,
     /// Rows of each range that a query of E6 reads.
     pub range_rows: u32,
@@ -120,7 +121,8 @@ pub struct EngineRun {
     pub warehouses: u16,
     /// Customers of a TPC-C district; 3,000 are the specification's.
     pub customers: u32,
-    /// The settings that were measured as the recommended ones: as they followed then, whatever a later version would recommend.
+    /// The recommended settings that were measured, as derived at the time, even if a later version would
+    /// recommend others.
     pub seawall_toml: String,
 }
 
@@ -146,7 +148,7 @@ impl EngineRun {
 pub struct CellResult {
     /// [`CellSpec::id`].
     pub id: String,
-    /// What was measured.
+    /// The measured combination.
     pub spec: CellSpec,
     /// The rounds, in time order; rounds of different cells are interleaved.
     pub rounds: Vec<Round>,
@@ -171,15 +173,15 @@ pub struct Round {
     pub latency_ns_max: u64,
     /// Operations completed in each tenth of a second.
     pub per_tenth: Vec<u32>,
-    /// What the device did meanwhile; `None` without a block device.
+    /// The device's work meanwhile; `None` without a block device.
     pub device: Option<DeviceDelta>,
-    /// Other work on the machine meanwhile.
+    /// Work of other processes meanwhile.
     pub foreign: Foreign,
     /// Bytes of the files in the page cache at the end, by cachestat or mincore.
     pub cached_bytes: Option<u64>,
-    /// Writes issued by us (in log cells fewer or more than commits).
+    /// Writes issued by the lab (in log cells fewer or more than commits).
     pub writes_issued: u64,
-    /// Syncs issued by us (RWF_DSYNC and O_DSYNC writes count).
+    /// Syncs issued by the lab (RWF_DSYNC and O_DSYNC writes count).
     pub syncs_issued: u64,
 }
 
@@ -202,11 +204,11 @@ pub struct DeviceDelta {
     pub written_bytes: u64,
     /// Flushes completed; `None` before Linux 5.5, which does not count them.
     pub flushes: Option<u64>,
-    /// Time the device had work, ms.
+    /// Time that the device was busy, ms.
     pub busy_ms: u64,
 }
 
-/// Load that was not ours.
+/// Load by other processes.
 ///
 /// ```
 /// use seawall_lab::{plan, results::Foreign, sample};
@@ -216,9 +218,9 @@ pub struct DeviceDelta {
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Foreign {
-    /// Processors used by others, in cores.
+    /// Processors used by other processes, in cores.
     pub cpu_cores: f64,
-    /// Bytes read and written by other processes per second; `None` when they cannot be seen.
+    /// Bytes read and written by other processes per second; `None` when they are not visible.
     pub io_bytes_per_s: Option<f64>,
     /// Whether either was above the limit even after repeating the round.
     pub disturbed: bool,
@@ -240,7 +242,7 @@ pub struct Skipped {
     pub id: String,
     /// Its title.
     pub title: String,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub reason: String,
 }
 
@@ -255,11 +257,11 @@ pub struct Skipped {
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sustain {
-    /// What was done.
+    /// Description.
     pub title: String,
     /// Operations in each second.
     pub per_second: Vec<u32>,
-    /// Stretches of steady rate found in it.
+    /// Stretches of steady rate in it.
     pub plateaus: Vec<Plateau>,
 }
 
@@ -280,7 +282,7 @@ pub struct Plateau {
     pub rate: f64,
 }
 
-/// What `seawall witness verify` found after a power cut.
+/// The result of `seawall witness verify` after a power cut.
 ///
 /// ```
 /// use seawall_lab::{results::WitnessOutcome, sample, verdict};
@@ -295,9 +297,9 @@ pub struct Plateau {
 pub struct WitnessOutcome {
     /// Writes acknowledged before the cut.
     pub acknowledged: u64,
-    /// Acknowledged writes that are gone.
+    /// Acknowledged writes that are missing.
     pub lost: u64,
-    /// Acknowledged writes that are there in part.
+    /// Acknowledged writes that are only partly there.
     pub torn: u64,
     /// Writes that survived although an earlier acknowledged one did not.
     pub reordered: u64,
@@ -376,7 +378,7 @@ impl CellResult {
         })
     }
 
-    /// What the device did a second, median over the rounds: reads, and bytes read.
+    /// The device's work per second, median over the rounds: reads, and bytes read.
     #[must_use]
     pub fn device_reads_per_second(&self) -> Option<(f64, f64)> {
         let per_second = |of: fn(&DeviceDelta) -> u64| {
@@ -432,8 +434,8 @@ impl Results {
         self.cells.iter().filter(move |c| c.spec.experiment == experiment && !c.rounds.is_empty())
     }
 
-    /// `a`'s rate over `b`'s, round by round: round n of both ran in the same pass over the cells. Pairs of which other load
-    /// disturbed a round are left out while enough others remain.
+    /// `a`'s rate over `b`'s, round by round: round n of both ran in the same pass over the cells. Pairs with
+    /// a disturbed round are left out while enough others remain.
     ///
     /// ```
     /// use seawall_lab::{cell::{Access, Preparation, Sync}, plan, sample, stats::Comparison};
@@ -469,7 +471,8 @@ impl Results {
     /// Reads a results file.
     ///
     /// # Errors
-    /// [`ReadError`] names the file, and says whether it could not be read, is not a results file, or is of a newer format.
+    /// [`ReadError`] names the file, and says whether it could not be read, is not a results file, or has a
+    /// newer format.
     ///
     /// ```
     /// use seawall_lab::{plan, results::Results, sample};
@@ -521,7 +524,7 @@ pub enum ReadError {
         /// The reason.
         source: std::io::Error,
     },
-    /// The file is not what `seawall lab` writes.
+    /// The file was not written by `seawall lab`.
     #[error(
         "{} is not a results file of `seawall lab` ({source}); give the results.json that a run wrote, or run `seawall lab PATH --json FILE` again",
         path.display()
@@ -542,7 +545,7 @@ pub enum ReadError {
     },
 }
 
-/// A word for the operations of a cell: reads, writes, commits or flushes.
+/// The noun for the operations of a cell: reads, writes, commits or flushes.
 ///
 /// ```
 /// use seawall_lab::{cell::Access, plan, results::operation_word};

@@ -1,4 +1,4 @@
-//! Made-up results for tests of what is computed from results. The rates are invented; nothing here is a measurement.
+//! Invented results for tests of computations on results. Nothing here is a measurement.
 
 use crate::cell::{Access, Ahead, Beside, CellSpec, FlushMethod, KeyOrder, Level, Pattern, Preparation, Sync};
 use crate::results::{
@@ -55,7 +55,7 @@ pub fn cell(spec: CellSpec, rate: f64) -> CellResult {
     cell
 }
 
-/// What the device did for each operation.
+/// The device's work for each operation.
 fn device(cell: &mut CellResult, reads: u64, writes: u64) {
     for round in &mut cell.rounds {
         let n = round.operations;

@@ -1,7 +1,7 @@
-//! Medians and the intervals that say how far to trust them.
+//! Medians and the intervals that state their uncertainty.
 //!
-//! - An [`Estimate`] is never a bare number: it carries the interval that holds the true median with at least the stated
-//!   confidence, by order statistics (no assumption about the distribution).
+//! - An [`Estimate`] is never a bare number: it has the interval that contains the true median with at least
+//!   the stated confidence, by order statistics (no assumption about the distribution).
 //! - A comparison is made pair by pair over interleaved rounds, so that drift of the machine cancels.
 //! - [`Comparison::CannotTell`] is an answer.
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// use seawall_lab::stats::Estimate;
 /// let rounds = Estimate::of(&[98.0, 100.0, 100.0, 101.0, 102.0, 96.0]).unwrap();
 /// assert_eq!((rounds.median, rounds.spread()), (100.0, 0.03));
-/// // Three samples give a range, and say how little it is worth.
+/// // Three samples give a range, and a low confidence.
 /// assert!(Estimate::of(&[1.0, 2.0, 3.0]).unwrap().confidence < 0.95);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -81,8 +81,8 @@ fn coverage(n: usize, drop: usize) -> f64 {
     (1.0 - 2.0 * tail).max(0.0)
 }
 
-/// A difference is claimed from this many pairs of rounds on: five that all point one way do so by chance once in sixteen times,
-/// three once in four.
+/// A difference is claimed from at least this many pairs of rounds: five that all point one way do so by
+/// chance once in sixteen times, three once in four.
 pub const ROUNDS_MIN: usize = 5;
 
 /// The outcome of comparing two cells.
@@ -101,7 +101,8 @@ pub enum Comparison {
     Higher(Estimate),
     /// The first is lower: the interval of the ratio lies below 1.
     Lower(Estimate),
-    /// The interval holds 1, the difference is under 3%, or there are fewer than [`ROUNDS_MIN`] rounds: inside the noise.
+    /// The interval contains 1, the difference is under 3%, or there are fewer than [`ROUNDS_MIN`] rounds:
+    /// inside the noise.
     CannotTell(Estimate),
     /// One of the two was not measured.
     NotMeasured,
@@ -112,7 +113,7 @@ impl Comparison {
     ///
     /// ```
     /// use seawall_lab::stats::Comparison;
-    /// // The machine slows down meanwhile; that falls on both, and the ratio does not mind.
+    /// // The machine slows down meanwhile: that affects both, and the ratio stays.
     /// let a = [220.0, 200.0, 180.0, 160.0, 140.0, 120.0];
     /// let b = a.map(|rate| rate / 2.0);
     /// let Comparison::Higher(ratio) = Comparison::paired(&a, &b) else { panic!("a is faster") };
@@ -167,7 +168,7 @@ mod tests {
         // Three pairs that agree are no evidence yet, five are.
         assert!(matches!(Comparison::paired(&fast[..3], &b), Comparison::CannotTell(_)));
         assert!(matches!(Comparison::paired(&fast[..5], &b), Comparison::Higher(_)));
-        // A difference of 1% is not worth a sentence however sure we are of it.
+        // A difference of 1% is not worth reporting, even with certainty.
         let near = b.map(|x| x * 1.01);
         assert!(matches!(Comparison::paired(&near, &b), Comparison::CannotTell(_)));
     }

@@ -1,13 +1,13 @@
-//! Stretches of steady rate in a long run, and the sentence that follows: held, capped, sagging, or too short to say.
+//! Stretches of steady rate in a long run, and the conclusion: held, capped, sagging, or too short to say.
 //!
 //! - Plateaus are contiguous, in time order, and cover the whole series.
-//! - A boundary needs a step of more than 10% that is also far outside the scatter around it; a stall of a second or two is
-//!   neither a plateau nor a boundary (everything is done on medians).
+//! - A boundary needs a step of more than 10% that is also far outside the scatter around it. A stall of a
+//!   second or two is neither a plateau nor a boundary, because all computations use medians.
 
 use crate::results::Plateau;
 use crate::text;
 
-/// The least difference between neighbouring plateaus, as a part of the higher one.
+/// The smallest difference between neighbouring plateaus, as a share of the higher one.
 const STEP_MIN: f64 = 0.10;
 /// How many standard errors of the medians' difference a step must exceed.
 const SIGMAS_MIN: f64 = 5.0;
@@ -50,7 +50,7 @@ pub fn plateaus(per_second: &[u32]) -> Vec<Plateau> {
     let mut edges = vec![0];
     edges.extend(cuts.iter().map(|cut| cut * width));
     edges.push(per_second.len());
-    // Two neighbours that turn out alike are one plateau.
+    // Two neighbours with the same rate are one plateau.
     let rate = |from: usize, to: usize| median(&per_second[from..to].iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
     let mut i = 1;
     while i + 1 < edges.len() {
@@ -90,7 +90,7 @@ fn segment(bins: &[f64], offset: usize, bins_min: usize, cuts: &mut Vec<usize>) 
     }
 }
 
-/// Whether two stretches lie on different levels.
+/// Whether two stretches have different levels.
 fn is_step(left: &[f64], right: &[f64]) -> bool {
     let (ml, mr) = (median(left), median(right));
     let residuals: Vec<f64> = left.iter().map(|x| (x - ml).abs()).chain(right.iter().map(|x| (x - mr).abs())).collect();
@@ -126,7 +126,7 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// What a long run showed.
+/// The shape of a long run.
 ///
 /// ```
 /// use seawall_lab::sustain::{Shape, plateaus, sentence};
@@ -137,17 +137,17 @@ fn median(values: &[f64]) -> f64 {
 pub enum Shape {
     /// One rate from beginning to end.
     Held,
-    /// Fast at first, then lower for the rest.
+    /// Fast initially, then lower for the rest.
     Capped,
     /// Up and down.
     Uneven,
-    /// Faster at the end than at first.
+    /// Faster at the end than at the start.
     Rising,
-    /// Under a minute: says nothing about sustained load.
+    /// Under a minute: no conclusion about sustained load.
     TooShort,
 }
 
-/// The sentence for plateaus found by [`plateaus`], and the shape it states.
+/// The sentence for plateaus found by [`plateaus`], and its shape.
 ///
 /// ```
 /// use seawall_lab::sustain::{plateaus, sentence};
@@ -213,7 +213,7 @@ pub fn sentence(plateaus: &[Plateau]) -> (Shape, String) {
     )
 }
 
-/// Two significant digits: a plateau is no sharper than that.
+/// Two significant digits: a plateau is no more precise than that.
 fn near(rate: f64) -> f64 {
     if rate < 100.0 {
         return rate.round();

@@ -1,6 +1,6 @@
-//! What the terminal shows at the end of a run: the table of cells, and the verdicts.
+//! The terminal output at the end of a run: the table of cells, and the verdicts.
 //!
-//! - No line of the table is wider than [`WIDTH_MAX`] columns; a long title goes on underneath.
+//! - No line of the table is wider than [`WIDTH_MAX`] columns; a long title continues on the next line.
 //! - An unknown figure is `-`, never 0.
 
 mod engine;
@@ -142,7 +142,7 @@ fn spread(spread: f64) -> String {
     }
 }
 
-/// The verdicts of a run, what to act on first, wrapped for a terminal of 100 columns.
+/// The verdicts of a run, the most urgent first, wrapped for a terminal of 100 columns.
 ///
 /// ```
 /// use seawall_lab::{plan, sample, table};
@@ -211,7 +211,7 @@ mod tests {
             assert!(line.chars().count() <= WIDTH_MAX, "{line}");
         }
         assert!(text.contains("disturbed some rounds") && text.contains("not measured here"));
-        // Every row with figures ends where the header does.
+        // Every row with figures ends at the header's last column.
         let width = header().lines().last().unwrap().chars().count();
         for line in text.lines().filter(|l| l.contains("%") && l.contains(" us ")) {
             assert_eq!(line.chars().count(), width, "{line}");

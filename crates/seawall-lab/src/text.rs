@@ -1,6 +1,7 @@
-//! Numbers as people read them: `12,330`, `95 us`, `1.5 GiB`, `3.1x`. Odd input (NaN, infinities) becomes `?`, never a panic.
+//! Numbers formatted for people: `12,330`, `95 us`, `1.5 GiB`, `3.1x`. NaN and infinities become `?`, never a
+//! panic.
 
-/// A rate or a count: thousands grouped, decimals only where they matter.
+/// A rate or a count: thousands grouped, decimals only for small values.
 pub(crate) fn count(value: f64) -> String {
     if !value.is_finite() {
         return "?".into();
@@ -62,8 +63,8 @@ pub(crate) fn ratio(value: f64) -> String {
     }
 }
 
-/// `text` broken into lines of at most `width` characters; the first starts with `first`, the others with `rest`.
-/// A word longer than the line stays whole.
+/// `text` broken into lines of at most `width` characters; the first starts with `first`, the others with
+/// `rest`. A word longer than the line is not broken.
 pub(crate) fn wrap(text: &str, width: usize, first: &str, rest: &str) -> String {
     let mut out = String::from(first);
     let mut column = first.chars().count();

@@ -1,5 +1,5 @@
-//! The witness over loopback, against simulated power cuts: what an honest disk keeps is never called lost, what a lying one
-//! loses is found and named, and no stranger on the network upsets the witness.
+//! The witness over loopback, against simulated power cuts: data kept by an honest disk is never reported as
+//! lost, losses of a lying one are found and named, and no stranger on the network disturbs the witness.
 
 use seawall_io::{Disk, Op, OpenHow, WriteHow};
 use seawall_lab::witness::{
@@ -27,7 +27,7 @@ fn path(file: &str) -> PathBuf {
     Path::new(DIR).join(file)
 }
 
-/// Raised even when a test fails: scopes wait for their servers.
+/// Set even when a test fails: scopes wait for their servers.
 struct Raise<'a>(&'a AtomicBool);
 
 impl Drop for Raise<'_> {
@@ -36,7 +36,7 @@ impl Drop for Raise<'_> {
     }
 }
 
-/// Serves from `disk` while `body` runs with the address; returns what happened too.
+/// Serves from `disk` while `body` runs with the address; returns the events too.
 fn serving<T>(disk: &Arc<SimDisk>, options: &ServeOptions, body: impl FnOnce(&str) -> T) -> (T, Vec<ServeEvent>) {
     let disk: Arc<dyn Disk> = disk.clone();
     let witness = Witness::bind(&disk, DIR.as_ref(), options).unwrap();
@@ -82,7 +82,7 @@ fn wait_for_operations(disk: &SimDisk, operations: u64, give_up: impl Fn() -> bo
     }
 }
 
-/// Runs and, after `operations` of the disk, does `what` to it from outside.
+/// Runs and, after `operations` of the disk, calls `what` on it from outside.
 fn run_and(
     disk: &SimDisk,
     options: &RunOptions,
@@ -97,7 +97,7 @@ fn run_and(
     })
 }
 
-/// Runs until, after `operations` of the disk, the process dies of `how`.
+/// Runs until, after `operations` of the disk, `how` kills the process.
 fn run_until(disk: &Arc<SimDisk>, options: &RunOptions, operations: u64, how: impl Fn(&SimDisk)) -> WitnessError {
     let mortal = Process::new(disk);
     thread::scope(|scope| {
@@ -154,7 +154,8 @@ fn a_lying_flush_is_caught_and_named() {
     let records = sim(0);
     serving(&records, &any_port(), |addr| {
         let disk = sim(3);
-        // All the run acknowledged is held in a volatile cache from some point on; one run, many ways for the cut to go.
+        // From some point on a volatile cache holds everything the run acknowledged; one run, many outcomes
+        // of the cut.
         let options = RunOptions { writes_max: Some(600), ..small(addr, 3) };
         run_and(&disk, &options, 300, |disk| disk.lying_flush(true)).unwrap();
         let (mut lost, mut torn, mut overtaking, mut caught) = (0, 0, 0, 0);
@@ -162,7 +163,7 @@ fn a_lying_flush_is_caught_and_named() {
             let after = disk.fork(seed);
             after.power_cut();
             let found = check(&*after, addr, options.run, "after").unwrap();
-            // A cut may spare a volatile cache; then nobody can tell.
+            // A cut may spare a volatile cache; then the loss cannot be detected.
             if found.main.broken() == 0 {
                 continue;
             }
@@ -205,9 +206,10 @@ fn one_lost_write_among_many_is_found_with_what_overtook_it() {
     let records = sim(0);
     serving(&records, &any_port(), |addr| {
         let disk = sim(8);
-        // Direct writes: a buffered page that is dirtied again takes along what an earlier write-back lost.
+        // Direct writes: a buffered page that is dirtied again also carries bytes that an earlier write-back
+        // lost.
         let options = RunOptions { writes_max: Some(400), ..small(addr, 8) };
-        // Stream 2 is the first thread's appends. The newest file and the one before it are there at the end.
+        // Stream 2 is the first thread's appends. The newest file and the one before it exist at the end.
         let stop = AtomicBool::new(false);
         let append = path(&format!("witness-{}-append-2-1", options.run));
         disk.inject(Fault::lost_write().on(Op::Write).path(&append).nth(3).once());
@@ -262,7 +264,7 @@ fn torn_corrupted_and_misplaced_blocks_are_told_apart() {
         assert_eq!(found.findings_total, 5, "{}", found.text());
         let found = Verification::from_json(&found.to_json()).unwrap();
         assert_eq!(found.outcome().lost, 3, "corrupted ones are gone too");
-        // An unreadable block is a finding as well, not an error.
+        // An unreadable block is also a finding, not an error.
         disk.inject(Fault::eio().on(Op::Read).path(path(&scratch)));
         let found = check(&*disk, addr, options.run, "after").unwrap();
         assert!(found.findings.iter().any(|f| f.found[0].held == Sector::Unreadable));
@@ -306,7 +308,7 @@ fn a_witness_that_is_restarted_is_found_again() {
             running = Some(scope.spawn(move || run(&**disk, DIR.as_ref(), &options, stop, &|_| ())));
             wait_for_operations(disk, 300, || false);
         });
-        // The witness loses its power: what it confirmed must be there when it is back.
+        // The witness loses its power: reports it confirmed must be there when it is back.
         let again = records.fork(1);
         again.power_cut();
         let at_restart = disk.trace().len();
@@ -324,7 +326,7 @@ fn a_witness_that_is_restarted_is_found_again() {
     });
 }
 
-/// A run whose witness goes away after a while; returns the address it was at, and the run's thread.
+/// A run whose witness stops after a while; returns the witness's address, and the run's thread.
 fn abandoned<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     records: &Arc<SimDisk>,
@@ -392,7 +394,7 @@ fn what_keeps_two_sides_apart_is_said() {
         }
         assert!(disk.list(DIR.as_ref()).unwrap().is_empty(), "nothing is written before the witness agrees");
         assert_eq!(run_whole(&disk, &with("tide")).unwrap().acknowledged, 20);
-        // The same id again: neither files nor record are touched.
+        // The same id again: neither files nor record are changed.
         let error = run_whole(&disk, &with("tide")).unwrap_err();
         assert!(matches!(&error, WitnessError::Io(e) if e.op == Op::Open), "{error}");
         let other = sim(15);
@@ -462,7 +464,7 @@ fn strangers_and_their_garbage_do_not_disturb_a_run() {
         let options = RunOptions { writes_max: Some(300), ..small(addr, 16) };
         thread::scope(|scope| {
             let running = scope.spawn(|| run_whole(&disk, &options));
-            // So that the strangers cannot take the run's own place among the eight.
+            // So that the strangers cannot take the run's own slot among the eight.
             wait_for_operations(&disk, 60, || running.is_finished());
             let auth = {
                 let crc = crc32c::crc32c(&[1]).to_le_bytes();
@@ -485,7 +487,7 @@ fn strangers_and_their_garbage_do_not_disturb_a_run() {
                     noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     bytes.push((noise >> 56) as u8);
                 }
-                // The witness may have hung up already.
+                // The witness may already have closed the connection.
                 drop(socket.write_all(&bytes));
             }
             assert_eq!(running.join().unwrap().unwrap().acknowledged, 300);
@@ -493,7 +495,7 @@ fn strangers_and_their_garbage_do_not_disturb_a_run() {
         disk.power_cut();
         thread::sleep(Duration::from_millis(200));
         assert_eq!(check(&*disk, addr, options.run, "after").unwrap().main.broken(), 0);
-        // Silent ones hold places, never more than there are, and the witness hangs up on the rest.
+        // Silent ones hold slots, never more than there are, and the witness closes the other connections.
         let silent: Vec<_> = (0..12).map(|_| TcpStream::connect(addr).unwrap()).collect();
         thread::sleep(Duration::from_millis(300));
         let error = check(&*disk, addr, options.run, "after").unwrap_err();
@@ -539,7 +541,7 @@ fn the_real_disk_under_every_method() {
             let options = RunOptions { method, block_bytes: 4096, writes_max: Some(120), ..small(addr, seed) };
             match run(&*disk, dir.path(), &options, &AtomicBool::new(false), &|_| ()) {
                 Ok(summary) => assert_eq!(summary.acknowledged, 120),
-                // A directory without direct I/O (tmpfs): refused as such, and nothing left behind.
+                // A directory without direct I/O (tmpfs): refused, and nothing left behind.
                 Err(WitnessError::Io(error)) => {
                     assert!(error.errno() == Some(22) && method.name().starts_with("direct"), "{error}");
                     assert_eq!(disk.list(dir.path()).unwrap(), Vec::<PathBuf>::new());

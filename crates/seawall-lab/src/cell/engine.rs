@@ -1,7 +1,8 @@
-//! What decides the outcome of a cell that measures the engine, beside load and threads.
+//! The parts of an engine cell's spec beside load and threads.
 //!
-//! - Words are the engine's own: a level or flush method here is the value that its option of that name takes.
-//! - A part that a cell does not set is `None`, and not in its id.
+//! - Words are the engine's own: a level or flush method here is the value of the engine's option of that
+//!   name.
+//! - A part that a cell does not set is `None`, and is not in its id.
 
 use super::{Access, CellSpec, Pattern};
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,7 @@ impl Level {
     /// All levels, the safest first.
     pub const ALL: [Self; 3] = [Self::Flushed, Self::Written, Self::Deferred];
 
-    /// The number that InnoDB gives it.
+    /// InnoDB's number for it.
     #[must_use]
     pub fn number(self) -> u32 {
         match self {
@@ -38,7 +39,7 @@ impl Level {
         }
     }
 
-    /// What may be lost, with the engine's default `flush_interval` of a second.
+    /// The possible loss, with the engine's default `flush_interval` of a second.
     #[must_use]
     pub fn loss(self) -> &'static str {
         match self {
@@ -83,13 +84,13 @@ words! {
         ODsync = "o_dsync",
         /// `O_DIRECT`, `fdatasync`.
         ODirect = "o_direct",
-        /// `O_DIRECT`, `RWF_DSYNC` where a write is to be durable at once.
+        /// `O_DIRECT`, `RWF_DSYNC` where a write must be durable at once.
         ODirectDsync = "o_direct_dsync",
     }
 }
 
 impl FlushMethod {
-    /// How the page cache takes part.
+    /// The use of the page cache.
     #[must_use]
     pub fn access(self) -> Access {
         match self {
@@ -100,7 +101,7 @@ impl FlushMethod {
 }
 
 words! {
-    /// How a tree came to be, which decides where its leaves lie.
+    /// The insert order of a tree, which decides where its leaves are.
     ///
     /// ```
     /// use seawall_lab::cell::KeyOrder;
@@ -109,13 +110,13 @@ words! {
     KeyOrder {
         /// Rows put in key order: neighbours in the tree are neighbours in the file.
         InOrder = "in-order",
-        /// Rows put in random order: they are not.
+        /// Rows put in random order: neighbours in the tree are scattered in the file.
         Fragmented = "fragmented",
     }
 }
 
 words! {
-    /// Which settings the engine runs under.
+    /// The settings that the engine runs with.
     ///
     /// ```
     /// use seawall_lab::cell::Origin;
@@ -124,7 +125,7 @@ words! {
     Origin {
         /// The engine's own.
         Default = "default",
-        /// The `seawall.toml` that follows from the run's disk cells.
+        /// The `seawall.toml` derived from the run's disk cells.
         Recommended = "recommended",
     }
 }
@@ -140,16 +141,16 @@ words! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ahead {
-    /// Not at all: the page it needs, when it needs it.
+    /// No read-ahead: it reads each page when it needs it.
     None,
-    /// As far as it finds that it has to.
+    /// As far as the engine's adaptive read-ahead decides.
     Adaptive,
-    /// So many pages, always.
+    /// Always this many pages.
     Window(u32),
 }
 
 impl Ahead {
-    /// The word this value contributes to a cell id.
+    /// This value's part of a cell id.
     #[must_use]
     pub fn word(self) -> String {
         match self {
@@ -168,7 +169,7 @@ impl Ahead {
     }
 }
 
-/// How the engine is set up.
+/// The engine's setup.
 ///
 /// ```
 /// use seawall_lab::{cell::{Ahead, Access, KeyOrder}, plan};
@@ -181,11 +182,11 @@ pub struct EngineShape {
     pub level: Option<Level>,
     /// How data and log are written and flushed.
     pub method: Option<FlushMethod>,
-    /// The tree that is read.
+    /// The tree that queries read.
     pub tree: Option<KeyOrder>,
-    /// How far it is read ahead.
+    /// The read-ahead of queries.
     pub ahead: Option<Ahead>,
-    /// Which settings.
+    /// The settings in use.
     pub settings: Option<Origin>,
 }
 

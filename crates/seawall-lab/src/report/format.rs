@@ -1,10 +1,10 @@
 //! Numbers and text as the report shows them.
 //!
-//! - [`escape`] is the only door through which text from a results file enters the page.
+//! - [`escape`] is the only path by which text from a results file enters the page.
 //! - A number that is not finite is shown as an en dash, never as `NaN` or `inf`.
-//! - Three significant digits: more would claim a precision that the intervals beside them deny.
+//! - Three significant digits: the intervals beside the figures justify no more.
 
-/// What stands where a figure is missing.
+/// Shown where a figure is missing.
 pub(crate) const MISSING: &str = "–";
 
 /// Between a figure and its unit.
@@ -50,7 +50,7 @@ pub(crate) fn count(value: f64) -> String {
     }
 }
 
-/// A tick label: like [`count`], without digits that say nothing (`10k`, `2.5k`).
+/// A tick label: like [`count`], without unneeded digits (`10k`, `2.5k`).
 pub(crate) fn tick(value: f64) -> String {
     if !value.is_finite() {
         return MISSING.into();
@@ -114,7 +114,7 @@ pub(crate) fn times(factor: f64) -> String {
     if factor.is_finite() { format!("{}×", digits(factor)) } else { MISSING.into() }
 }
 
-/// An RFC 3339 time as `2026-11-20 12:00 UTC`; anything else as it is.
+/// An RFC 3339 time as `2026-11-20 12:00 UTC`; other text unchanged.
 pub(crate) fn moment(rfc3339: &str) -> String {
     match (rfc3339.get(..10), rfc3339.get(10..11), rfc3339.get(11..16)) {
         (Some(day), Some("T"), Some(time)) if rfc3339.ends_with('Z') => format!("{day} {time} UTC"),

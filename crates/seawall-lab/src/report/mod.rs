@@ -1,10 +1,10 @@
-//! The report: one HTML file that explains a run to someone who was not there.
+//! The report: one HTML file that explains a run to a reader who did not make it.
 //!
 //! - Self-contained: no network, no external fonts, readable without scripts; light, dark, narrow, and on paper.
 //! - Every figure is computed from [`Results`] or quoted from [`crate::published`], every judgement is one of
-//!   [`crate::verdict`]'s; the report measures and judges nothing.
+//!   [`crate::verdict`]'s; the report itself measures and judges nothing.
 //! - Published figures are drawn in grey and dashed, everywhere; colours belong to the user's own disk.
-//! - What was not measured is left out or said to be missing: no empty axes, no zeros that stand for "unknown".
+//! - Missing measurements are left out or shown as missing: no empty axes, no zeros for "unknown".
 //! - Text from a results file reaches the page only through `format::escape`; odd numbers (none, zero, NaN) never
 //!   panic.
 

@@ -1,8 +1,8 @@
-//! The page's frame: what comes first is what a hurried reader needs.
+//! The page's frame: the most important parts come first.
 //!
-//! - Order: what was measured on, whether the run is whole, key figures, the verdicts (warnings first), evidence,
-//!   settings, tables, sources.
-//! - A level is told by word, mark and colour, never by colour alone.
+//! - Order: the measured machine, whether the run is complete, key figures, the verdicts (warnings first),
+//!   evidence, settings, tables, sources.
+//! - A level is shown by word, mark and colour, never by colour alone.
 
 use super::format::{count, duration, escape, moment, percent, size, times};
 use super::plots::write_html;
@@ -195,7 +195,7 @@ aria-hidden="true">{mark}</span>{word}{link}</div><h3>{}</h3>{reason}</li>"#,
 }
 
 fn verdicts(said: &[Verdict], sections: &[Section]) -> String {
-    // Good news last: it needs nobody's action.
+    // Good news last: it needs no action.
     let order = |level| match level {
         Level::Warning => 0,
         Level::Note => 1,
@@ -216,13 +216,13 @@ fn verdicts(said: &[Verdict], sections: &[Section]) -> String {
     format!(r#"<section id="verdicts"><h2>Verdicts</h2><ul class="cards">{cards}</ul></section>"#)
 }
 
-/// Verdicts begin small, as they stand in a terminal's list; a card's heading begins large.
+/// Capitalises a verdict, which begins with a small letter in a terminal's list, for a card's heading.
 fn capitalised(sentence: &str) -> String {
     let mut chars = sentence.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// Four figures that answer most questions; each only where it was measured.
+/// Four figures that answer most questions; each only if it was measured.
 fn key_figures(results: &Results) -> String {
     let mut tiles: Vec<(String, &str, String)> = Vec::new();
     let durable = plan::direct_sync(1, 4096, Sync::Fdatasync);

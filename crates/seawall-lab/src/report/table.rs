@@ -1,7 +1,7 @@
-//! Tables: every cell, the cells left out, and what the probe found.
+//! Tables: every cell, the cells left out, and the probe's findings.
 //!
-//! - The table of cells is complete: whatever a plot or a verdict used can be read here.
-//! - Each finding of the probe says what it means for a database, and an unknown says why it is unknown.
+//! - The table of cells is complete: it contains everything that a plot or a verdict uses.
+//! - Each finding of the probe says what it means for a database, and an unknown one says why it is unknown.
 
 use super::format::{MISSING, bytes, count, duration, escape, percent};
 use super::plots::write_html;
@@ -96,7 +96,7 @@ pub(crate) fn skipped(results: &Results) -> String {
     )
 }
 
-/// What the probe found, and what each finding means.
+/// The probe's findings, and the meaning of each.
 pub(crate) fn probe(probe: &Probe) -> String {
     let mut rows = String::new();
     let mut row = |name: &str, value: &str, meaning: &str| {

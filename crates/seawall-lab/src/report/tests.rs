@@ -1,4 +1,5 @@
-//! The page on odd input: nothing measured, one round, zeros, NaN, hostile text; and that it stays self-contained.
+//! The page on unusual input: nothing measured, one round, zeros, NaN, hostile text; and that it stays
+//! self-contained.
 
 use super::*;
 use crate::cell::{CellSpec, Experiment, Sync};

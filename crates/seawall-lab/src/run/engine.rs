@@ -1,13 +1,15 @@
-//! Measuring the engine: the lab keeps time, counts and judges; whoever knows the engine makes the databases and does the work.
+//! Measuring the engine: the lab measures time, counts and judges; an implementation of [`Engine`] creates
+//! the databases and does the work.
 //!
 //! ```text
 //!   make ──once, databases filled──> prepare ──before each round──> worker, one a thread ──round over──> finish
 //! ```
 //!
-//! 1. The lab does not depend on the engine: [`Engine`] is implemented where workloads are (`seawall-bench`), and a run
-//!    without one leaves these cells out and says so.
-//! 2. Making, preparing and finishing are outside the timing; an operation is timed as a whole.
-//! 3. Everything is below the directory that [`Engine::make`] is given, which goes with the lab's scratch directory.
+//! 1. The lab does not depend on the engine: the crate with the workloads (`seawall-bench`) implements
+//!    [`Engine`]. A run without one leaves these cells out and reports them as skipped.
+//! 2. Creating, preparing and finishing are outside the timing; an operation is timed as a whole.
+//! 3. All files are below the directory given to [`Engine::make`], which is removed with the lab's scratch
+//!    directory.
 
 use super::work::{Turns, Until};
 use super::{LabError, Limits, Progress, Unavailable};
@@ -20,26 +22,27 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Rows of a tree of E6 are about this large with their keys and what the engine keeps beside them, bytes.
+/// Approximate bytes of a row of a tree of E6, with its key and the engine's own bytes.
 pub const ROW_BYTES: u64 = 200;
-/// A tree of E6 is at most this large, bytes: it is made in memory, and its queries are cold however large the scratch file is.
+/// The largest tree of E6, bytes: it is built in memory, and its queries are cold for any size of the scratch
+/// file.
 const TREE_BYTES_MAX: u64 = 1 << 30;
-/// A tree of E6 is this many times as large as the pool that it is read through.
+/// A tree of E6 is this many times as large as the pool through which it is read.
 pub const TREE_TO_POOL: u64 = 8;
 
-/// What the engine is to make databases of.
+/// The sizes of the engine's databases.
 ///
 /// ```
 /// use seawall_lab::run::EngineSizes;
 /// let sizes = EngineSizes::of(512 << 20);
 /// assert_eq!(sizes.tree_bytes, 256 << 20);
 /// assert!(sizes.disk_bytes() < 4 << 30);
-/// // However much of the disk is measured, a tree is made in memory.
+/// // A tree is built in memory, however large the scratch file is.
 /// assert_eq!(EngineSizes::of(64 << 30).tree_bytes, 1 << 30);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineSizes {
-    /// Bytes of each tree of E6, about.
+    /// Approximate bytes of each tree of E6.
     pub tree_bytes: u64,
     /// Rows of each range that a query reads.
     pub range_rows: u32,
@@ -47,16 +50,16 @@ pub struct EngineSizes {
     pub rows: u32,
     /// Customers of a TPC-C district; 3,000 are the specification's.
     pub customers: u32,
-    /// TPC-C's items, in proportion; 100,000 are the specification's.
+    /// TPC-C's items, scaled in proportion; the specification has 100,000.
     pub items: u32,
     /// TPC-C's warehouses: one a thread.
     pub warehouses: u16,
-    /// The most log that a database of E5 keeps, bytes.
+    /// The most log of a database of E5, bytes.
     pub log_bytes: u64,
 }
 
 impl EngineSizes {
-    /// In proportion to the scratch file: with its 512 MiB, trees of 256 MiB and TPC-C at a tenth.
+    /// Scaled to the scratch file: for its 512 MiB, trees of 256 MiB and TPC-C at a tenth.
     #[must_use]
     pub fn of(file_bytes: u64) -> Self {
         let tree_bytes = (file_bytes / 2).min(TREE_BYTES_MAX);
@@ -78,7 +81,7 @@ impl EngineSizes {
         u32::try_from(self.tree_bytes / ROW_BYTES).unwrap_or(u32::MAX)
     }
 
-    /// The pool that the trees of E6 are read through, bytes.
+    /// The pool through which the trees of E6 are read, bytes.
     #[must_use]
     pub fn pool_bytes(&self) -> u64 {
         (self.tree_bytes / TREE_TO_POOL).max(1 << 20)
@@ -92,7 +95,7 @@ impl EngineSizes {
     }
 }
 
-/// What [`Engine::make`] is told.
+/// The input of [`Engine::make`].
 ///
 /// ```no_run
 /// # fn make(work: &seawall_lab::run::EngineWork<'_>) {
@@ -103,21 +106,21 @@ impl EngineSizes {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct EngineWork<'a> {
-    /// An empty directory that goes at the end of the run.
+    /// An empty directory that is removed at the end of the run.
     pub dir: &'a Path,
     /// The cells to come.
     pub specs: &'a [CellSpec],
-    /// How large.
+    /// The sizes.
     pub sizes: EngineSizes,
     /// Seed of every random choice.
     pub seed: u64,
     /// The recommended settings: a `seawall.toml`.
     pub seawall_toml: &'a str,
-    /// Raised by Ctrl-C.
+    /// Set by Ctrl-C.
     pub stop: &'a AtomicBool,
 }
 
-/// Why the engine did not do what a cell asks.
+/// Why the engine did not run a cell.
 ///
 /// ```
 /// use seawall_lab::run::{EngineError, LabError};
@@ -127,7 +130,7 @@ pub struct EngineWork<'a> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// It does not offer this here: the cell is left out.
+    /// The engine does not offer this here: the cell is left out.
     #[error("{0}")]
     Unavailable(String),
     /// Ctrl-C.
@@ -148,15 +151,15 @@ impl From<EngineError> for LabError {
     }
 }
 
-/// Makes databases and works on them.
+/// Creates databases and runs work on them.
 pub trait Engine {
-    /// Makes what the cells need; called once, before all else.
+    /// Creates what the cells need; called once, before the other methods.
     ///
     /// # Errors
     /// [`EngineError::Interrupted`], [`EngineError::Failed`].
     fn make(&mut self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<(), EngineError>;
 
-    /// Brings a database into the state that the cell is about.
+    /// Brings a database into the state that the cell needs.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -165,7 +168,7 @@ pub trait Engine {
 
 /// A database ready for one round.
 pub trait Ready: Sync {
-    /// The work of one thread, made on that thread.
+    /// The worker of one thread, created on that thread.
     ///
     /// # Errors
     /// [`EngineError::Failed`].
@@ -177,14 +180,14 @@ pub trait Ready: Sync {
     /// Writes and syncs that the engine issued since the database was ready.
     fn issued(&self) -> Issued;
 
-    /// The round is over: leaves nothing behind that would run into the next one.
+    /// Ends the round and leaves no work that would run into the next one.
     ///
     /// # Errors
     /// [`EngineError::Failed`].
     fn finish(self: Box<Self>) -> Result<(), EngineError>;
 }
 
-/// What the engine issued.
+/// The I/O that the engine issued.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Issued {
     /// Writes.
@@ -195,14 +198,14 @@ pub struct Issued {
 
 /// One thread's work.
 pub trait Worker {
-    /// Does one operation, whole; whether there are more.
+    /// Does one whole operation; returns whether there are more.
     ///
     /// # Errors
     /// [`EngineError::Failed`].
     fn operation(&mut self) -> Result<bool, EngineError>;
 }
 
-/// One round on a database that is ready; what the machine did meanwhile is not known here.
+/// One round on a prepared database; observations of the machine are added by the caller.
 pub(super) fn round(spec: &CellSpec, ready: &dyn Ready, limits: &Limits, stop: &AtomicBool) -> Result<Round, LabError> {
     let start = Instant::now();
     let until = Until::new(start, limits, spec.threads, stop);
@@ -246,11 +249,11 @@ fn work(ready: &dyn Ready, thread: u32, turns: &Turns<'_>) -> Result<Recorder, L
     }
 }
 
-/// What the page cache holds of the files in `dir`; `None` when the kernel does not tell.
+/// What the page cache holds of the files in `dir`; `None` when the kernel cannot report it.
 pub(super) fn cached_bytes(disk: &OsDisk, dir: &Path) -> Option<u64> {
     let mut sum = 0;
     for path in disk.list(dir).ok()?.iter().filter(|path| path.is_file()) {
-        // The engine recycles files at any time: one that is gone takes no memory.
+        // The engine recycles files at any time: a removed file takes no memory.
         let Ok(file) = disk.open(path, OpenHow::default()) else { continue };
         sum += disk.cached(&file, disk.len(&file).ok()?).ok()?.resident;
     }

@@ -1,13 +1,15 @@
-//! E2's workload: many threads commit small records to one log, and whoever finds no leader leads.
+//! E2's workload: many threads commit small records to one log; a committer that finds no leader becomes the
+//! leader.
 //!
 //! ```text
 //!   commit ──append to pending──> leader already there? ──yes──> sleep until durable
 //!                                       └──no──> take pending, write, sync, wake all
 //! ```
 //!
-//! 1. No artificial delay: a group is what gathered while the group before was written.
-//! 2. Merged: a group is one write of whole blocks; the last, partial block is kept in memory and written again, whole, with the
-//!    next group, never read back (trap 19). Split: each record is a write of its own, as logs were written when E2 was published.
+//! 1. No artificial delay: a group is what arrived while the previous group was written.
+//! 2. Merged: a group is one write of whole blocks; the last, partial block is kept in memory and written
+//!    again, whole, with the next group, never read back (trap 19). Split: each record is a separate write,
+//!    as in logs at the time of E2.
 //! 3. The mutex is not held across a write or a sync.
 
 use super::LabError;
@@ -18,7 +20,7 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The largest group, bytes; commits beyond it wait for the next.
+/// The largest group, bytes; further commits wait for the next.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct GroupLog<'a> {
@@ -38,7 +40,7 @@ struct State {
     appended: u64,
     /// Bytes ever made durable.
     durable: u64,
-    /// What the leader writes through; `None` while there is a leader.
+    /// The leader takes it; `None` while there is a leader.
     writer: Option<Writer>,
     failed: Option<IoError>,
 }
@@ -138,7 +140,8 @@ impl<'a> GroupLog<'a> {
         }
         self.syncs.fetch_add(1, Ordering::Relaxed);
         if self.spec.access == Access::Uncached {
-            // To the end of the file: the page that holds the log's last, partial block goes too. That is E2's read trap.
+            // Up to the end of the file: this also drops the page of the log's last, partial block. That is
+            // E2's read trap.
             self.disk.drop_cache(&self.file.file, from, 0)?;
         }
         Ok(())
@@ -205,7 +208,7 @@ mod tests {
     use crate::plan;
     use seawall_io::{Create, OpenHow};
 
-    /// Every commit's bytes are in the file, in order, whole, whatever the grouping.
+    /// All commits' bytes are in the file, in order, whole, for any grouping.
     #[test]
     fn groups_lose_nothing() {
         for (block, merged) in [(512, true), (4096, true), (512, false)] {

@@ -1,7 +1,8 @@
-//! The machine a run is made on, and what else happens on it.
+//! The machine of a run, and other work on it.
 //!
-//! - Foreign CPU is what the processors did less what this process and the kernel's own threads did, in cores.
-//! - Foreign I/O is what other processes read and wrote, as far as this user may see; `None` when not.
+//! - Foreign CPU is the total use of the processors minus that of this process and of kernel threads, in
+//!   cores.
+//! - Foreign I/O is the bytes that other processes read and wrote, where this user may see them; else `None`.
 //! - Device counters are those of the whole device (`/proc/diskstats`), so that a journal's writes count too.
 
 use crate::results::{DeviceDelta, Machine};
@@ -64,7 +65,7 @@ fn parse_diskstats(text: &str, name: &str) -> Option<DeviceDelta> {
     })
 }
 
-/// What happened between two readings of [`device_counters`].
+/// The change between two readings of [`device_counters`].
 ///
 /// ```
 /// use seawall_lab::{results::DeviceDelta, run::device_delta};
@@ -85,7 +86,7 @@ pub fn device_delta(before: DeviceDelta, after: DeviceDelta) -> DeviceDelta {
     }
 }
 
-/// A reading of everything on the machine that is not ours.
+/// A reading of other processes' work on the machine.
 ///
 /// ```
 /// use seawall_lab::run::ForeignReading;
@@ -96,7 +97,8 @@ pub fn device_delta(before: DeviceDelta, after: DeviceDelta) -> DeviceDelta {
 #[derive(Debug)]
 pub struct ForeignReading {
     at: Instant,
-    /// user + nice + system + steal of all processors, ticks. Interrupts are left out: they are our own I/O's, mostly.
+    /// user + nice + system + steal of all processors, ticks. Interrupts are left out: most come from the
+    /// lab's own I/O.
     busy_ticks: u64,
     own_ticks: u64,
     kernel_ticks: u64,
@@ -154,7 +156,7 @@ impl ForeignReading {
         reading
     }
 
-    /// Foreign load since this reading: cores, and bytes per second where they can be seen.
+    /// Foreign load since this reading: cores, and bytes per second if visible.
     #[must_use]
     pub fn since(&self) -> (f64, Option<f64>) {
         let now = Self::take();
@@ -176,8 +178,8 @@ impl ForeignReading {
     }
 }
 
-/// Whether it is a thread of the kernel, and its processor time (user + system, ticks), from `/proc/PID/stat`; the name in it may
-/// hold spaces and parentheses. By the flag: in a container process 2 is a process like any other.
+/// Whether it is a kernel thread, and its processor time (user + system, ticks), from `/proc/PID/stat`; its
+/// name may contain spaces and parentheses. A flag decides: in a container process 2 is an ordinary process.
 fn parse_stat(text: &str) -> Option<(bool, u64)> {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!(parse_diskstats(text, "nvme0n1").unwrap().flushes, None);
         assert!(parse_diskstats(text, "sdb").is_none());
         assert_eq!(parse_stat("12 (a) b) c) S 7 1 1 0 -1 4 0 0 0 0 30 4 0 0 20"), Some((false, 34)));
-        // A process below process 2 of a container is no kernel thread; a thread with the kernel's flag is.
+        // A child of process 2 of a container is no kernel thread; a thread with the kernel's flag is.
         assert_eq!(parse_stat("9 (sh) R 2 1 1 0 -1 4194304 0 0 0 0 1 0 0 0 20"), Some((false, 1)));
         assert_eq!(parse_stat("40 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 0 5 0 0 20"), Some((true, 5)));
         assert_eq!(parse_io("rchar: 9\nread_bytes: 5\nwrite_bytes: 6\n"), Some(11));

@@ -5,12 +5,16 @@
 //!                           └─busy──> wait, then refuse without --force
 //! ```
 //!
-//! 1. Rounds of different cells are interleaved (every cell once, in an order of its own, then every cell again), so that drift of
-//!    the machine falls on all alike and rounds can be compared pair by pair.
-//! 2. A round during which others used the processors or the disk is repeated; if that does not help it is marked.
-//! 3. Whatever happens, the scratch directory goes, and what was measured is returned: with an error too ([`LabError::Cut`]).
-//! 4. The reserve of free space is checked before each round, not only before the first: others fill disks as well.
-//! 5. The disk's cells come first, all their rounds, then the engine's: the settings that the engine is measured under follow from them.
+//! 1. Rounds of different cells are interleaved (every cell once, in shuffled order, then every cell again),
+//!    so that drift of the machine affects all alike and rounds can be compared pair by pair.
+//! 2. A round disturbed by other processes' use of processors or disk is repeated; if it is disturbed again,
+//!    it is marked.
+//! 3. The scratch directory is always removed, and the measurements are always returned, also with an error
+//!    ([`LabError::Cut`]).
+//! 4. The reserve of free space is checked before each round, not only before the first: other processes fill
+//!    disks too.
+//! 5. All rounds of the disk's cells come first, then the engine's: the settings used for the engine are
+//!    derived from the disk's cells.
 
 mod engine;
 mod log;
@@ -39,26 +43,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Others using more than this many cores disturb a round.
+/// A round is disturbed if other processes use more than this, cores.
 pub const FOREIGN_CORES_MAX: f64 = 0.15;
-/// Others moving more than this many bytes a second disturb a round.
+/// A round is disturbed if other processes move more than this, bytes a second.
 pub const FOREIGN_IO_MAX: f64 = 4e6;
-/// A disk busier than this before we begin is not measured without `force`.
+/// A disk busier than this before the run is not measured without `force`.
 const BUSY_MAX: f64 = 0.20;
 /// How often a disturbed round is repeated.
 const REPEATS_MAX: u32 = 2;
-/// A round goes on for at least this many operations (up to five times its time): six rounds then support a 99th percentile.
+/// A round continues until it has this many operations (up to five times its time): six rounds then support a
+/// 99th percentile.
 const OPERATIONS_MIN: u64 = 50;
-/// The engine's cells are many and steady: a round of one is this part of a disk cell's.
+/// The engine's cells are many and steady: their rounds are this many times shorter than a disk cell's.
 const ENGINE_ROUND_PART: u32 = 2;
-/// What the engine's databases may grow by in a round, bytes; they were made before.
+/// Growth of the engine's databases in a round, bytes, at most; they were created before.
 const ENGINE_ROUND_BYTES: u64 = 64 << 20;
-/// A range query is hundreds of reads; a round goes on for so many of them by each thread.
+/// A range query is hundreds of reads: a round continues until each thread has done this many.
 const QUERIES_MIN: u64 = 3;
 /// The smallest scratch file, bytes.
 pub const FILE_BYTES_MIN: u64 = 16 << 20;
 
-/// How to run the lab.
+/// Options of a run.
 ///
 /// ```
 /// use seawall_lab::{cell::Experiment, run::LabOptions};
@@ -88,7 +93,7 @@ pub struct LabOptions {
     pub rate: Option<f64>,
     /// Bytes of free space to leave untouched.
     pub reserve_bytes: u64,
-    /// Measure a busy disk all the same.
+    /// Measure a busy disk anyway.
     pub force: bool,
     /// Instead of cells: constant load for this long.
     pub sustain: Option<Duration>,
@@ -133,7 +138,7 @@ impl LabOptions {
         Self { full: true, round: Duration::from_millis(1100), rounds: 5, file_bytes: 1 << 30, ..Self::new(path) }
     }
 
-    /// The cells that these options ask for. E6 brings the disk's random reads along, which it is held against.
+    /// The cells that these options select. E6 includes the disk's random reads, with which it is compared.
     ///
     /// ```
     /// use seawall_lab::{cell::Experiment, plan, run::LabOptions};
@@ -168,17 +173,17 @@ impl LabOptions {
 pub struct Limits {
     /// Its time.
     pub round: Duration,
-    /// Least number of operations; a round goes on for them up to five times its time.
+    /// Minimum number of operations; a round continues for them up to five times its time.
     pub operations_min: u64,
     /// Most operations a second.
     pub rate: Option<f64>,
 }
 
-/// Hears how the run goes on.
+/// Receives the progress of a run.
 ///
 /// ```
 /// use seawall_lab::run::Progress;
-/// /// Remembers a line for a status bar.
+/// /// Keeps a line for a status bar.
 /// struct Line(String, u64);
 /// impl Progress for Line {
 ///     fn begin(&mut self, phase: &str, total: u64) { *self = Line(phase.into(), total) }
@@ -192,11 +197,11 @@ pub struct Limits {
 pub trait Progress {
     /// A phase of `total` steps begins.
     fn begin(&mut self, phase: &str, total: u64);
-    /// `done` of the phase's steps are done; `now` says what is being done.
+    /// `done` of the phase's steps are done; `now` names the current one.
     fn at(&mut self, done: u64, now: &str);
 }
 
-/// Hears nothing.
+/// Ignores progress.
 ///
 /// ```
 /// use seawall_lab::run::{Progress, Silent};
@@ -211,7 +216,7 @@ impl Progress for Silent {
     fn at(&mut self, _done: u64, _now: &str) {}
 }
 
-/// Why a run could not be made or went no further.
+/// Why a run could not start or continue.
 ///
 /// ```
 /// use seawall_lab::run::{Lab, LabError, LabOptions};
@@ -225,7 +230,7 @@ impl Progress for Silent {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The path is no directory.
+    /// The path is not a directory.
     #[error("{} is not a directory: give a directory on the disk to measure, such as the database's data directory", path.display())]
     NotADirectory {
         /// The path.
@@ -246,7 +251,7 @@ pub enum LabError {
         /// The reserve, bytes.
         reserve: u64,
     },
-    /// Others use the disk.
+    /// Other processes use the disk.
     #[error(
         "the disk {device} is {:.0}% busy with {:.1} MB/s of others' I/O: what is measured now would say little; \
          stop the other work, wait, or give --force",
@@ -255,18 +260,18 @@ pub enum LabError {
     Busy {
         /// The device.
         device: String,
-        /// Share of the time that it had work.
+        /// Share of the time that it was busy.
         share: f64,
         /// Bytes read and written a second.
         bytes_per_s: f64,
     },
-    /// The scratch file is too small to say anything.
+    /// The scratch file is too small for useful results.
     #[error("--size must be at least {} MiB", FILE_BYTES_MIN >> 20)]
     TooSmall,
-    /// A backend asked for by name does not work.
+    /// The requested backend does not work.
     #[error(transparent)]
     Backend(BackendUnavailable),
-    /// The disk refused.
+    /// An error of the disk.
     #[error(transparent)]
     Io(#[from] IoError),
     /// Ctrl-C.
@@ -278,12 +283,12 @@ pub enum LabError {
     /// A cell cannot be measured here.
     #[error("{}", .0.0)]
     Unavailable(Unavailable),
-    /// The run went no further, after some cells had been measured.
+    /// The run stopped after some cells had been measured.
     #[error("{cause}")]
     Cut {
-        /// What was measured before.
+        /// The measurements so far.
         results: Box<Results>,
-        /// What happened.
+        /// The cause.
         cause: Box<LabError>,
     },
 }
@@ -298,7 +303,7 @@ pub enum LabError {
 #[derive(Debug)]
 pub struct Unavailable(pub String);
 
-/// A run ready to go: the path is probed and checked, nothing has been written yet.
+/// A prepared run: the path is probed and checked, and nothing is written yet.
 ///
 /// ```
 /// use seawall_lab::run::{FILE_BYTES_MIN, Lab, LabError, LabOptions};
@@ -324,7 +329,8 @@ impl Lab {
     /// Probes and checks the path.
     ///
     /// # Errors
-    /// When the path is no directory on which a file can be made, has too little space, or the backend asked for does not work.
+    /// When the path is not a directory in which a file can be created, has too little space, or the
+    /// requested backend does not work.
     ///
     /// ```
     /// use seawall_lab::run::{Lab, LabError, LabOptions};
@@ -354,13 +360,14 @@ impl Lab {
         Ok(lab)
     }
 
-    /// What the probe found.
+    /// The probe's findings.
     #[must_use]
     pub fn probe(&self) -> &Probe {
         &self.probe
     }
 
-    /// Bytes that the run may take at one time: the big file, and one growing as large beside it; the engine's databases.
+    /// The most bytes that the run takes at one time: the big file, and one growing as large beside it; the
+    /// engine's databases.
     #[must_use]
     pub fn bytes_needed(&self) -> u64 {
         let engine = if self.options.needs_engine() { self.engine_sizes().disk_bytes() } else { 0 };
@@ -371,14 +378,15 @@ impl Lab {
         EngineSizes::of(self.options.file_bytes)
     }
 
-    /// Bytes that one round may take beside the big file: one growing as large, and the fill beside it.
+    /// The most bytes that one round takes beside the big file: one growing as large, and the fill beside it.
     fn round_bytes(&self) -> u64 {
         let waiting =
             self.options.plan().iter().filter(|c| c.preparation == Preparation::ZeroFilledWait).count() as u64;
         self.options.file_bytes + (192 << 20) + waiting * prepare::FRESH_BYTES
     }
 
-    /// Waits up to half a minute for others to leave the disk alone (what was built a moment ago is still being written back).
+    /// Waits up to half a minute for other disk use to end (recent writes of other programs may still be
+    /// written back).
     fn wait_for_quiet(&self, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<(), LabError> {
         let Some(device) = self.device.as_deref().filter(|_| !self.options.force) else { return Ok(()) };
         const TRIES: u64 = 30;
@@ -405,7 +413,8 @@ impl Lab {
         Err(last)
     }
 
-    /// Runs the plan without an engine: cells that need one are left out, and the results say so. Otherwise as [`Lab::run_with`].
+    /// Runs the plan without an engine: engine cells are left out and listed as skipped. Otherwise as
+    /// [`Lab::run_with`].
     ///
     /// # Errors
     /// As [`Lab::run_with`].
@@ -413,11 +422,11 @@ impl Lab {
         self.run_with(None, progress, stop)
     }
 
-    /// Runs the plan. When `stop` is raised the results so far are returned with `complete` false.
+    /// Runs the plan. When `stop` is set, returns the results so far with `complete` false.
     ///
     /// # Errors
-    /// When nothing could be measured, or, as [`LabError::Cut`] with the results so far, when the run could not go on. The
-    /// scratch directory is gone in any case.
+    /// When nothing could be measured, or, as [`LabError::Cut`] with the results so far, when the run could
+    /// not continue. The scratch directory is removed in any case.
     pub fn run_with(
         &self,
         engine: Option<&mut dyn Engine>,
@@ -461,7 +470,7 @@ impl Lab {
             seawall_version: env!("CARGO_PKG_VERSION").into(),
             started: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
             machine: this_machine(),
-            // JSON has no form for a path that is not UTF-8; the measurement is not lost over its spelling.
+            // JSON cannot hold a path that is not UTF-8; the measurement is kept with a lossy path.
             probe: Probe { path: self.probe.path.to_string_lossy().into_owned().into(), ..self.probe.clone() },
             run: RunSettings {
                 full: self.options.full,
@@ -548,7 +557,7 @@ impl Lab {
                     continue;
                 }
                 if spec.preparation == Preparation::ZeroFilledWait && !preparer.is_filled_ahead(&spec) {
-                    // Not those that turned out to be unavailable: nobody would ever use their files up.
+                    // Without cells found unavailable: their files would never be used up.
                     let waits = |c: &&CellResult| {
                         c.spec.preparation == spec.preparation && !results.skipped.iter().any(|s| s.id == c.id)
                     };
@@ -568,7 +577,7 @@ impl Lab {
         Ok(())
     }
 
-    /// One round, repeated while others disturb it.
+    /// One round, repeated while other processes disturb it.
     fn quiet_round(
         &self,
         preparer: &Preparer,
@@ -587,7 +596,7 @@ impl Lab {
             let foreign = &mut round.foreign;
             foreign.disturbed = foreign.cpu_cores > FOREIGN_CORES_MAX
                 || foreign.io_bytes_per_s.is_some_and(|bytes| bytes > FOREIGN_IO_MAX);
-            // A file that waited 20 s beside others cannot be had again at once.
+            // A file that waited 20 s cannot be created again at once.
             let repeats_max = match spec.preparation {
                 Preparation::ZeroFilledWait => 0,
                 // Many cells: on a busy machine the run would take three times as long.
@@ -601,7 +610,7 @@ impl Lab {
         }
     }
 
-    /// Others may have filled the disk since the run began.
+    /// Other processes may have filled the disk since the run began.
     fn check_reserve(&self, preparer: &Preparer, needed: u64) -> Result<(), LabError> {
         let reserve = self.options.reserve_bytes;
         let available = preparer.disk.free_bytes(&preparer.dir)?.saturating_sub(reserve);
@@ -662,7 +671,7 @@ impl Lab {
         Ok(Round { device, foreign, cached_bytes, ..round })
     }
 
-    /// Constant random direct writes, one long round at a time, counted by the second.
+    /// Constant random direct writes, one long round at a time, counted per second.
     fn sustain(
         &self,
         preparer: &Preparer,
@@ -685,7 +694,8 @@ impl Lab {
                 // A second cut short by Ctrl-C would look like a drop of the rate.
                 Ok(_) if stop.load(Ordering::Relaxed) => {}
                 Ok((merged, took)) => {
-                    // A second that took five (a stalled disk) is five seconds of a fifth of its operations each.
+                    // A second that took five (a stalled disk) counts as five seconds with a fifth of its
+                    // operations each.
                     let whole = (took.round() as u32).max(1);
                     let rate = (merged.operations as f64 / f64::from(whole)).round() as u32;
                     per_second.extend(std::iter::repeat_n(rate, whole as usize));
@@ -706,8 +716,8 @@ impl Lab {
     }
 }
 
-/// The order of one pass: shuffled, so that no cell always inherits the same predecessor's dirty caches; the files that have to
-/// wait come last, together.
+/// The order of one pass: shuffled, so that no cell always follows the same cell and its dirty caches; the
+/// files that have to wait come last, together.
 fn pass_order(cells: &[CellResult], seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..cells.len()).collect();
     order.shuffle(&mut Pcg64Mcg::seed_from_u64(seed));
@@ -715,15 +725,16 @@ fn pass_order(cells: &[CellResult], seed: u64) -> Vec<usize> {
     order
 }
 
-/// The fill that runs beside a measurement: one preallocated file after the other, rate-limited, until told to stop.
+/// The fill that runs beside a measurement: one preallocated file after the other, rate-limited, until
+/// stopped.
 fn fill_beside(preparer: &Preparer, stop: &AtomicBool) -> Result<(), LabError> {
     let path = preparer.dir.join("filled-beside");
     while !stop.load(Ordering::Relaxed) {
         let options = FillOptions {
             bytes_per_second: prepare::BESIDE_FILL_BYTES_PER_S,
-            // The cell is about zeroes that are written at a rate; WRITE_ZEROES would be one unpaced call after the other.
+            // The cell needs zeroes written at a rate; WRITE_ZEROES would be a series of unpaced calls.
             write_zeroes: false,
-            // Small enough that a round sees whole files: zeroes, fsync, rename, directory fsync.
+            // Small enough that a round contains whole files: zeroes, fsync, rename, directory fsync.
             ..FillOptions::new(FileClass::Scratch, 24 << 20)
         };
         match Fill::begin(preparer.disk.clone(), &path, options)?.run(&SystemClock::default(), stop) {
@@ -735,10 +746,11 @@ fn fill_beside(preparer: &Preparer, stop: &AtomicBool) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Measures one cell on a file that exists, as it is: for comparing the lab with another program on the same file.
+/// Measures one cell on an existing file, unchanged: for comparing the lab with another program on the same
+/// file.
 ///
 /// # Errors
-/// When the file cannot be opened as the cell asks, or the disk refuses.
+/// When the file cannot be opened as the cell requires, or on an error of the disk.
 pub fn measure_on(
     path: &Path,
     spec: &CellSpec,

@@ -1,4 +1,4 @@
-//! `--observe`: watching a device without adding any load to it.
+//! `--observe`: watches a device without adding load to it.
 
 use super::machine::{device_counters, device_delta};
 use crate::results::DeviceDelta;
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation {
-    /// Seconds since the watching began.
+    /// Seconds since the start.
     pub at_s: f64,
     /// Length of the interval, seconds.
     pub seconds: f64,
-    /// What the device did in it.
+    /// The device's work in it.
     pub delta: DeviceDelta,
 }
 
 impl Observation {
-    /// Share of the interval in which the device had work, 0 to 1.
+    /// Share of the interval in which the device was busy, 0 to 1.
     #[must_use]
     pub fn busy(&self) -> f64 {
         (self.delta.busy_ms as f64 / 1000.0 / self.seconds).min(1.0)
@@ -55,8 +55,8 @@ impl Observation {
     pub const HEADER: &'static str = "seconds   reads/s read MB/s   KiB/r  writes/s wrote MB/s  KiB/w flushes/s   busy";
 }
 
-/// Watches `device` every `interval` until `stop` is raised or `duration` is over; hands each interval to `each`.
-/// Returns false when the kernel has no counters for the device.
+/// Watches `device` every `interval` until `stop` is set or `duration` is over; calls `each` with every
+/// interval. Returns false when the kernel has no counters for the device.
 ///
 /// ```
 /// use seawall_lab::run::{Observation, observe};

@@ -1,8 +1,9 @@
-//! Bringing a cell's file into the state the cell is about.
+//! Brings a cell's file into the state that the cell needs.
 //!
-//! - The one big file is written once per run with data that neither compresses nor repeats, by direct writes, and synced.
+//! - The one big file is written once per run by direct writes, with data that neither compresses nor
+//!   repeats, and synced.
 //! - Every other preparation gets a fresh file for each round, removed after it.
-//! - Before a round the file's pages are out of the page cache, unless the cell is about pages being there.
+//! - Before a round the file's pages are dropped from the page cache, unless the cell needs them there.
 
 use super::{LabError, Unavailable};
 use crate::cell::{Access, Beside, CellSpec, Pattern, Preparation, Sync};
@@ -20,26 +21,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Fresh files of one round are at most this large, bytes: more than a round can write on most disks, little to prepare.
+/// The largest fresh file of one round, bytes: more than a round can write on most disks, and quick to
+/// prepare.
 pub(super) const FRESH_BYTES: u64 = 128 << 20;
-/// The time that case 4 of E4 was published with.
+/// The published waiting time of case 4 of E4.
 const PUBLISHED_WAIT: Duration = Duration::from_secs(20);
-/// A cell's log, bytes; overwritten in a circle.
+/// The size of a cell's log, bytes; overwritten cyclically.
 const LOG_BYTES: u64 = 64 << 20;
-/// What a preallocating fill may write a second in preparation (in the cell beside a fill it is [`BESIDE_FILL_BYTES_PER_S`]).
+/// The rate of a preallocating fill during preparation (in the cell beside a fill it is
+/// [`BESIDE_FILL_BYTES_PER_S`]).
 const FILL_BYTES_PER_S: f64 = 400e6;
 /// The rate of the fill that runs beside a measurement.
 pub(super) const BESIDE_FILL_BYTES_PER_S: f64 = 50e6;
 const CHUNK: usize = 1 << 20;
 
-/// A cell's file, ready.
+/// A cell's prepared file.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    /// Open as the cell writes or reads it.
+    /// Open with the cell's access and sync.
     pub(super) file: Handle,
-    /// Bytes that operations may touch; a growing file may become this large.
+    /// Bytes that operations may touch; a growing file may reach this size.
     pub(super) span: u64,
-    /// Operations go on from the start when the span is used up; else the round ends there.
+    /// When the span is used up, operations continue from its start; else the round ends there.
     pub(super) circular: bool,
     /// First byte that operations touch.
     pub(super) from: u64,
@@ -50,14 +53,14 @@ impl Drop for Prepared {
     fn drop(&mut self) {
         if let Some((disk, path)) = &self.remove {
             drop(disk.remove(path));
-            // The journal's commit of the removal belongs to this round, not to whichever cell comes next.
+            // The journal's commit of the removal belongs to this round, not to the next cell.
             drop(path.parent().map(|dir| disk.sync_dir(dir)));
         }
     }
 }
 
 impl Prepared {
-    /// A file that exists, opened as `spec` asks and used as it is.
+    /// An existing file, opened as `spec` requires and used unchanged.
     pub(super) fn existing(disk: &OsDisk, path: &Path, spec: &CellSpec) -> Result<Self, LabError> {
         let how = OpenHow {
             write: true,
@@ -71,7 +74,7 @@ impl Prepared {
     }
 
     #[cfg(test)]
-    /// A file as it is, `span` bytes of it to be used once.
+    /// A file used unchanged; `span` bytes of it are used once.
     pub(super) fn for_test(file: Handle, span: u64) -> Self {
         Self { file, span, circular: false, from: 0, remove: None }
     }
@@ -85,7 +88,7 @@ pub(super) struct Preparer {
     pub(super) base: PathBuf,
     pub(super) base_bytes: u64,
     pub(super) seed: u64,
-    /// Zero-filled files that wait to be measured, and since when.
+    /// Zero-filled files that are waiting to be measured, and since when.
     pub(super) filled_ahead: Mutex<HashMap<PathBuf, Instant>>,
 }
 
@@ -94,7 +97,7 @@ pub(super) fn noise(buf: &mut [u8], seed: u64) {
     Pcg64Mcg::seed_from_u64(seed).fill_bytes(buf);
 }
 
-/// The preparations that take long ask before each step, so that Ctrl-C never waits for a gigabyte.
+/// Long preparations check before each step, so that Ctrl-C never waits for a gigabyte.
 fn go_on(stop: &AtomicBool) -> Result<(), LabError> {
     if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) }
 }
@@ -111,7 +114,8 @@ fn write_whole(disk: &dyn Disk, file: &Handle, at: u64, bytes: &[u8]) -> Result<
     Ok(())
 }
 
-/// Opens a file; where direct I/O is refused, buffered (the probe has said so, and direct cells are left out).
+/// Opens a file; where direct I/O is refused, buffered (the probe has reported that, and direct cells are
+/// left out).
 fn open_any(disk: &OsDisk, path: &Path, how: OpenHow) -> Result<Handle, IoError> {
     match disk.open(path, how) {
         Err(e) if how.direct && e.errno() == Some(22) => {
@@ -123,7 +127,7 @@ fn open_any(disk: &OsDisk, path: &Path, how: OpenHow) -> Result<Handle, IoError>
 }
 
 impl Preparer {
-    /// Writes the big file; `progress` hears the bytes written.
+    /// Writes the big file; `progress` is called with the bytes written.
     pub(super) fn make_base(&self, stop: &AtomicBool, mut progress: impl FnMut(u64)) -> Result<(), LabError> {
         self.write_file(&self.base, self.base_bytes, stop, &mut progress)
     }
@@ -143,7 +147,7 @@ impl Preparer {
         let mut at = 0;
         while at < len {
             go_on(stop)?;
-            // Stamp every block so that no two are alike, at a small part of the cost of fresh noise.
+            // Stamps every block so that no two are equal, which is much cheaper than fresh noise.
             for (i, block) in chunk.chunks_exact_mut(4096).enumerate() {
                 block[..8].copy_from_slice(&(at + i as u64).to_le_bytes());
             }
@@ -177,7 +181,8 @@ impl Preparer {
         self.filled_ahead().contains_key(&self.waiting_path(spec))
     }
 
-    /// Zero-fills the files of all these cells, so that they wait together and not one after the other.
+    /// Zero-fills the files of all these cells, so that they wait at the same time and not one after the
+    /// other.
     pub(super) fn fill_ahead(&self, specs: &[CellSpec], stop: &AtomicBool) -> Result<(), LabError> {
         for spec in specs {
             let path = self.waiting_path(spec);
@@ -203,7 +208,7 @@ impl Preparer {
         Ok(())
     }
 
-    /// Brings a file into the state that `spec` is about and opens it.
+    /// Brings a file into the state that `spec` needs and opens it.
     pub(super) fn prepare(&self, spec: &CellSpec, stop: &AtomicBool) -> Result<Prepared, LabError> {
         let fresh = FRESH_BYTES.min(self.base_bytes);
         let name = |what: &str| self.dir.join(what);
@@ -244,7 +249,8 @@ impl Preparer {
                 self.disk.sync_dir(&self.dir)?;
                 (name("recycled"), fresh, true)
             }
-            // Used once and not in a circle: what has been overwritten is no longer what a zero-fill left.
+            // Used once and not cyclically: an overwritten block is no longer in the state that the zero-fill
+            // left.
             (_, Preparation::ZeroFilledNow, _) => {
                 self.zero_fill(&name("zerofilled"), fresh, stop)?;
                 (name("zerofilled"), fresh, false)
@@ -293,15 +299,15 @@ impl Preparer {
         Ok(prepared)
     }
 
-    /// Puts the page cache into the state the cell is about.
+    /// Brings the page cache into the state that the cell needs.
     fn set_cache(&self, spec: &CellSpec, path: &Path, span: u64, stop: &AtomicBool) -> Result<(), LabError> {
         let buffered = self.disk.open(path, OpenHow { write: true, ..OpenHow::default() })?;
         let hot = matches!(spec.preparation, Preparation::ZeroFilledNow | Preparation::ZeroFilledWait);
         if hot {
-            // The unwritten-back fill is what the cell is about.
+            // The cell measures the fill that is not yet written back.
             return Ok(());
         }
-        // A server's buffered log has its file in the cache from the first round through it on.
+        // A server's buffered log has its file in the cache after the first cycle through it.
         let warm_log = spec.pattern == Pattern::Log && spec.access == Access::Buffered;
         let stay = warm_log || spec.beside == Beside::CachedPages;
         if stay || spec.beside == Beside::DroppedPages {
@@ -329,7 +335,7 @@ impl Preparer {
     }
 }
 
-/// Why a cell cannot be measured here at all, from what the probe found; `None` when it can be tried.
+/// Why a cell cannot be measured here, by the probe's findings; `None` when it can be tried.
 pub(super) fn unavailable(spec: &CellSpec, probe: &seawall_io::probe::Probe) -> Option<String> {
     use seawall_io::probe::DirectIo;
     if spec.access == Access::Direct {

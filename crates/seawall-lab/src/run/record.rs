@@ -1,10 +1,10 @@
-//! What one thread of a round records, and how threads' records become a [`Round`].
+//! What one thread of a round records, and how the threads' records become a [`Round`].
 
 use crate::results::{Foreign, LATENCY_CONFIG, Round};
 use histogram::{Histogram, SparseHistogram};
 use std::time::{Duration, Instant};
 
-/// One thread's record. Recording is an addition in memory that no other thread touches.
+/// One thread's record. Recording adds to memory that no other thread touches.
 #[derive(Debug)]
 pub(super) struct Recorder {
     start: Instant,
@@ -95,7 +95,7 @@ pub(super) struct Merged {
 }
 
 impl Merged {
-    /// A round with these operations; what the machine did meanwhile is not known here.
+    /// A round with these operations; observations of the machine are added by the caller.
     pub(super) fn into_round(self, seconds: f64) -> Round {
         Round {
             operations: self.operations,

@@ -1,9 +1,9 @@
-//! The scratch directory: everything the lab writes is in one fresh directory, and goes when the run ends.
+//! The scratch directory: the lab writes only into one fresh directory, which is removed when the run ends.
 //!
-//! 1. The directory is created fresh and holds a locked file; nothing that exists is ever opened for writing.
-//! 2. It is removed when dropped: at the end, on an error, on Ctrl-C. What a killed run left is removed by the next run, which
-//!    recognises it by its name and by the lock that nobody holds. Sweeping and creating are done under a lock of the parent,
-//!    else a sweep could take a directory that is a moment old for a dead one.
+//! 1. The directory is created fresh and holds a locked file; no existing file is ever opened for writing.
+//! 2. It is removed when dropped: at the end, on an error, on Ctrl-C. The next run removes the directory of a
+//!    killed run, which it recognises by its name and its free lock. A run sweeps and creates under a lock of
+//!    the parent directory: otherwise a sweep could mistake a directory just created for that of a dead run.
 //! 3. Before anything is written, the space it may take is checked against the reserve.
 
 use super::LabError;
@@ -25,7 +25,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a fresh directory below `parent` after checking that `needed` bytes fit above `reserve`.
+    /// Creates a fresh directory below `parent` after checking that `needed` bytes fit above `reserve`.
     pub(super) fn create(disk: &OsDisk, parent: &Path, needed: u64, reserve: u64) -> Result<Self, LabError> {
         if !parent.is_dir() {
             return Err(LabError::NotADirectory { path: parent.into() });
@@ -73,12 +73,12 @@ impl Drop for Scratch {
     }
 }
 
-/// The parent directory, locked while one run sweeps it and makes its own directory there.
+/// The parent directory, locked while one run sweeps it and creates its own directory there.
 struct Turn(#[expect(dead_code, reason = "held for its lock")] Option<File>);
 
 impl Turn {
-    /// Waits up to two seconds; then, or where directories cannot be locked, goes on without: another program's lock of the
-    /// directory must not stop the run.
+    /// Waits up to two seconds. After that, or where directories cannot be locked, continues without the
+    /// lock: another program's lock of the directory must not stop the run.
     fn wait(parent: &Path) -> Self {
         let Ok(dir) = File::open(parent) else { return Self(None) };
         for _ in 0..200 {
@@ -92,21 +92,22 @@ impl Turn {
     }
 }
 
-/// Removes directories that runs which no longer live have left.
+/// Removes the directories of dead runs.
 fn sweep(disk: &OsDisk, parent: &Path) {
     for path in disk.list(parent).unwrap_or_default() {
         let ours = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX));
         if !ours || path.is_symlink() {
             continue;
         }
-        // Killed between making its directory and its lock: empty, so that removing it can lose nothing.
+        // Killed between creating its directory and its lock: the directory is empty, so removing it loses
+        // nothing.
         let made_by_us = path.file_name().is_some_and(|n| {
             n.to_string_lossy().strip_prefix(PREFIX).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
         });
         if made_by_us && std::fs::remove_dir(&path).is_ok() {
             continue;
         }
-        // Only a directory with our lock file that nobody holds is a dead run's.
+        // Only a directory whose lock file exists and is not locked belongs to a dead run.
         let Ok(lock) = disk.open(&path.join(LOCK), OpenHow { write: true, ..OpenHow::default() }) else { continue };
         if disk.lock(&lock).is_ok() {
             drop(std::fs::remove_dir_all(&path));

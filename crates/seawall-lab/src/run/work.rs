@@ -1,8 +1,9 @@
 //! The loops that do a round's operations.
 //!
-//! - A thread does one thing after the other and takes the time once per operation; nothing is shared between threads but the
+//! - A thread does one operation after the other and measures the time of each; the threads share only the
 //!   next offset of sequential patterns.
-//! - A round lasts its time, and on until it has its least number of operations, but never longer than five times its time.
+//! - A round lasts its time, and longer until it has its minimum number of operations, but never longer than
+//!   five times its time.
 //! - At depth 1 operations are plain system calls on the measuring thread; deeper ones go through the I/O layer's backend.
 
 use super::log::GroupLog;
@@ -49,27 +50,28 @@ impl<'a> Until<'a> {
     }
 }
 
-/// When a thread may do its next operation: at once, or as `--rate` lets it.
+/// When a thread may do its next operation: at once, or at the rate of `--rate`.
 pub(super) struct Turns<'a> {
     pub(super) until: &'a Until<'a>,
-    /// One pace for all threads: one each would let them all begin at once, and a short round exceed the rate.
+    /// One pace for all threads: with one each, all threads would begin at once, and a short round would
+    /// exceed the rate.
     pub(super) pace: Option<&'a Mutex<Pace>>,
 }
 
 impl Turns<'_> {
-    /// When `--rate` lets the next operation go, since the start of the round; `None` without a rate.
+    /// When `--rate` permits the next operation, since the start of the round; `None` without a rate.
     fn due(&self) -> Option<Duration> {
         let mut pace = self.pace?.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.until.start.elapsed();
         Some(now + pace.delay(now, 1.0))
     }
 
-    /// Waits as `--rate` asks; false when the round is over before the next operation is due.
+    /// Waits as `--rate` requires; false when the round is over before the next operation is due.
     pub(super) fn paced(&self, operations: u64) -> bool {
         self.due().is_none_or(|due| self.wait_until(due, operations))
     }
 
-    /// In naps: a slow rate must neither hold up Ctrl-C nor stretch the round.
+    /// Waits in short naps: a slow rate must neither delay Ctrl-C nor extend the round.
     fn wait_until(&self, due: Duration, operations: u64) -> bool {
         loop {
             let left = due.saturating_sub(self.until.start.elapsed());
@@ -84,7 +86,7 @@ impl Turns<'_> {
     }
 }
 
-/// Runs one round of a cell; returns what was recorded and the seconds it took.
+/// Runs one round of a cell; returns its record and its duration in seconds.
 pub(super) fn round(
     spec: &CellSpec,
     file: &Prepared,
@@ -93,7 +95,8 @@ pub(super) fn round(
     seed: u64,
     stop: &AtomicBool,
 ) -> Result<(Merged, f64), LabError> {
-    // Cells of one pass must not touch the same blocks in the same order: the second would find them in the device's cache.
+    // Cells of one pass must not touch the same blocks in the same order: the second would find them in the
+    // device's cache.
     let seed = seed ^ u64::from(crc32c::crc32c(spec.id().as_bytes()));
     let start = Instant::now();
     let until = Until::new(start, limits, spec.threads, stop);
@@ -134,7 +137,7 @@ pub(super) fn round(
     if let Some(log) = log {
         (merged.writes, merged.syncs) = log.issued();
     }
-    // Taking down rings and threads is not part of the round. Under a rate the pause after the last operation is.
+    // Closing rings and threads is not part of the round. Under a rate the pause after the last operation is.
     let took = merged.took.filter(|_| limits.rate.is_none()).unwrap_or(elapsed);
     Ok((merged, took.as_secs_f64()))
 }
@@ -156,7 +159,7 @@ impl Worker<'_> {
         WriteHow { dsync: self.spec.sync == Sync::RwfDsync, dontcache: self.spec.access == Access::DontCache }
     }
 
-    /// The next offset; `None` when a file that is not to be overwritten is used up.
+    /// The next offset; `None` when a file that must not be overwritten is used up.
     fn offset(&self, rng: &mut Pcg64Mcg) -> Option<u64> {
         let block = u64::from(self.spec.block_bytes);
         let blocks = (self.file.span / block).max(1);
@@ -193,7 +196,7 @@ impl Worker<'_> {
                 whole(Op::Write, self.file, at, block.len(), n)?;
                 record.writes += 1;
                 if flush_only {
-                    // This cell is about the flush: the write before it only gives it something to do.
+                    // This cell measures the flush: the write before it only gives the flush something to do.
                     started = Instant::now();
                 }
                 if self.spec.sync == Sync::Fdatasync {
@@ -219,7 +222,7 @@ impl Worker<'_> {
         let mut record = Recorder::new(self.turns.until.start);
         let mut flying: Vec<(Ticket, Instant)> = Vec::with_capacity(depth as usize);
         let mut over = false;
-        // When `--rate` lets the next request go, since the start of the round.
+        // When `--rate` permits the next request, since the start of the round.
         let mut due: Option<Duration> = None;
         let kind = match self.spec.pattern {
             Pattern::RandomRead | Pattern::SequentialRead => RequestKind::Read,
@@ -230,7 +233,7 @@ impl Worker<'_> {
                 due = due.or_else(|| self.turns.due());
                 if let Some(at) = due {
                     if at > self.turns.until.start.elapsed() && !flying.is_empty() {
-                        // Waiting here would add the pause to the latency of what is in flight.
+                        // Waiting here would add the pause to the latency of requests in flight.
                         break;
                     }
                     if !self.turns.wait_until(at, record.operations()) {
@@ -246,7 +249,7 @@ impl Worker<'_> {
                 record.writes += u64::from(kind != RequestKind::Read);
                 let request = Request { file: self.file.file.clone(), kind, offset: at, bufs: vec![buf], done: 0 };
                 let started = Instant::now();
-                // One by one, as a database's readers ask and as fio does: the device is kept as full as the depth says.
+                // One by one, as a database's readers and fio submit: the device stays at `queue_depth`.
                 flying.extend(disk.submit(vec![request]).into_iter().map(|ticket| (ticket, started)));
             }
             if flying.is_empty() {
@@ -294,7 +297,7 @@ impl Worker<'_> {
     }
 }
 
-/// A short transfer in the middle of a measurement means that the file is not what it was prepared to be.
+/// A short transfer in a measurement means that the file was not prepared as intended.
 fn whole(op: Op, file: &Prepared, at: u64, len: usize, n: usize) -> Result<(), IoError> {
     if n == len {
         return Ok(());

@@ -1,10 +1,10 @@
-//! What to set, given what was measured: for Seawall, and the same advice for MariaDB and MySQL.
+//! Recommended settings from the measurements: for Seawall, and the same advice for MariaDB and MySQL.
 //!
-//! - A setting moves away from the product's default only on a measurement outside the noise or a fact from the probe; when the
-//!   measurement cannot tell, the default stays and the line says so.
-//! - Nothing here trades durability for speed: doublewrite stays on, Seawall skips a flush only where the drive reports no
-//!   volatile cache, other servers never, and the commit level is never touched.
-//! - Every line carries the measurement it rests on.
+//! - A setting differs from the product's default only because of a measurement outside the noise or a fact
+//!   from the probe; when the measurement cannot tell, the default stays and the line says so.
+//! - No recommendation trades durability for speed: doublewrite stays on; Seawall skips a flush only if the
+//!   drive reports no volatile cache, other servers never; the commit level is never changed.
+//! - Every line states the measurement it is based on.
 
 mod seawall;
 mod server;
@@ -16,7 +16,7 @@ use std::fmt;
 
 pub use server::Server;
 
-/// What a recommendation rests on.
+/// The basis of a recommendation.
 ///
 /// ```
 /// use seawall_lab::{sample, settings::{Confidence, recommend}};
@@ -74,30 +74,30 @@ pub struct Recommendation {
     pub value: String,
     /// The measurement behind it, a sentence.
     pub because: String,
-    /// What it rests on.
+    /// Its basis.
     pub confidence: Confidence,
     /// The product's default.
     pub default: String,
-    /// Whether some releases of the series lack the variable: it is then written with the `loose_` prefix, which makes such a
-    /// release warn instead of refusing to start.
+    /// Whether some releases of the series lack the variable: it is then written with the `loose_` prefix,
+    /// with which such a release warns instead of refusing to start.
     pub loose: bool,
 }
 
 impl Recommendation {
-    /// Whether following it changes anything against the product's default.
+    /// Whether it differs from the product's default.
     #[must_use]
     pub fn changes_default(&self) -> bool {
         !self.value.eq_ignore_ascii_case(&self.default)
     }
 
-    /// The name as it stands in an option file: with `loose_` where some releases lack it.
+    /// The name in an option file: with `loose_` if some releases lack it.
     #[must_use]
     pub fn option_name(&self) -> String {
         if self.loose { format!("loose_{}", self.key) } else { self.key.clone() }
     }
 }
 
-/// Every recommendation that follows from a run.
+/// Every recommendation of a run.
 ///
 /// ```
 /// use seawall_lab::{plan, sample, settings};
@@ -112,11 +112,11 @@ pub struct Settings {
     pub seawall: Vec<Recommendation>,
     /// For other servers, by series.
     pub servers: Vec<(Server, Vec<Recommendation>)>,
-    /// Where it was measured, for the headings.
+    /// The measured machine, for the headings.
     pub measured: String,
 }
 
-/// The settings that follow from a run.
+/// The settings recommended from a run.
 ///
 /// ```
 /// use seawall_lab::{plan, sample, settings};
@@ -182,7 +182,7 @@ impl Settings {
         out
     }
 
-    /// Every file there is to offer, as (name, text): `seawall.toml` first, then one option file a server series.
+    /// Every file to offer, as (name, text): `seawall.toml` first, then one option file a server series.
     #[must_use]
     pub fn files(&self) -> Vec<(String, String)> {
         let texts = std::iter::once(self.to_toml()).chain(Server::ALL.into_iter().map(|s| self.option_file(s)));
@@ -199,7 +199,8 @@ impl Settings {
         std::iter::once("seawall.toml".to_owned()).chain(Server::ALL.into_iter().map(|s| format!("{}.cnf", s.word())))
     }
 
-    /// A fragment of an option file (`my.cnf`) for one server series: changed settings as lines, kept defaults as comments.
+    /// A fragment of an option file (`my.cnf`) for one server series: changed settings as lines, kept
+    /// defaults as comments.
     #[must_use]
     pub fn option_file(&self, server: Server) -> String {
         let mut out = comment(&format!("{}, {}", server.title(), self.measured));
@@ -207,7 +208,7 @@ impl Settings {
         for r in self.server(server) {
             out += &comment(&because(r));
             let line = format!("{} = {}\n", r.option_name(), r.value);
-            // A default that stays needs no line: one fewer thing to forget when the default improves.
+            // A kept default needs no line: the file stays correct when the default improves.
             if r.changes_default() || r.confidence == Confidence::Safety {
                 out += &line;
             } else {
@@ -218,7 +219,7 @@ impl Settings {
     }
 }
 
-/// The comment of one line: what it rests on, and what was seen.
+/// The comment of one line: its basis, and the measurement.
 fn because(r: &Recommendation) -> String {
     format!("{}: {}", r.confidence.word(), r.because)
 }
@@ -236,8 +237,9 @@ fn toml_value(value: &str) -> String {
     }
 }
 
-/// Writes per second that may be planned with: the low end of the interval of many parallel 16 KiB writes, or less where a long
-/// run found a lower plateau. With the sentence that says where it comes from; `Err` says why there is none.
+/// Writes per second to plan with: the low end of the interval of many parallel 16 KiB writes, or less if a
+/// long run found a lower plateau. With the sentence that explains its origin; `Err` explains why there is
+/// none.
 pub(crate) fn write_capacity(results: &Results) -> Result<(f64, String), String> {
     use crate::cell::{Beside, Sync};
     use crate::plan;

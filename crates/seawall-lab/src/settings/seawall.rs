@@ -1,4 +1,5 @@
-//! The keys of `seawall.toml`. One function per key; each returns the default with a reason when it has nothing to go by.
+//! The keys of `seawall.toml`. One function per key; each returns the default with a reason if there is no
+//! evidence.
 
 use super::{Confidence, Recommendation, round_down, write_capacity};
 use crate::cell::{Access, Preparation, Sync};
@@ -8,7 +9,7 @@ use crate::text;
 use crate::verdict::{Answer, Pair, overwrite_against, pair};
 use seawall_io::probe::{DirectIo, Finding, WriteCache};
 
-/// The engine's own defaults; a test where the engine is at hand holds them against it.
+/// The engine's own defaults; a test in a crate that has the engine compares them.
 const IO_CAPACITY_DEFAULT: &str = "2000";
 const IO_CAPACITY_BURST_DEFAULT: &str = "20000";
 const PREFETCH_DEPTH_DEFAULT: u32 = 32;
@@ -53,12 +54,12 @@ pub(super) fn direct_works(results: &Results) -> Result<(), String> {
     }
 }
 
-/// Whether leaving out flushes of data files is both safe by what the drive reports and a measured gain.
+/// Whether skipping flushes of data files is both safe by the drive's report and a measured gain.
 ///
 /// Safe: the kernel reports a write-through cache, the file system overwrites in place. A gain: writes without a flush are faster
 /// beyond the noise. An unknown cache is volatile.
 pub(super) fn flush_may_be_skipped(results: &Results) -> Option<Pair<'_>> {
-    // A drive that lost acknowledged writes in a power cut is not taken at its word.
+    // A drive that lost acknowledged writes in a power cut is not believed.
     if results.witness.as_ref().is_some_and(|w| w.lost + w.torn > 0) {
         return None;
     }
@@ -72,7 +73,7 @@ pub(super) fn flush_may_be_skipped(results: &Results) -> Option<Pair<'_>> {
         .filter(|p| p.answer == Answer::More)
 }
 
-/// `RWF_DSYNC`/`O_DSYNC` against write + fdatasync, on the cells nearest to a log.
+/// `RWF_DSYNC`/`O_DSYNC` against write + fdatasync, on the cells most similar to a log.
 pub(super) fn dsync_against_fdatasync(results: &Results, access: Access) -> Option<Pair<'_>> {
     let log_like = |preparation, sync| {
         pair(results, &extend(preparation, access, sync), &extend(preparation, access, Sync::Fdatasync))
@@ -125,7 +126,7 @@ fn log_flush_method(results: &Results) -> Recommendation {
         (Access::Buffered, "fsync", "o_dsync")
     };
     let prefix = direct.as_ref().err().map_or_else(String::new, |why| format!("{why}; "));
-    // The engine tries both in the database's own directory when nobody tells it.
+    // Without this setting the engine tries both in the database's own directory.
     let (otherwise, fallback) =
         if access == Access::Direct { (DEFAULT, Confidence::DefaultKept) } else { (flushed, Confidence::Probed) };
     let Some(p) = dsync_against_fdatasync(results, access) else {
@@ -148,7 +149,8 @@ fn log_flush_method(results: &Results) -> Recommendation {
     }
 }
 
-/// The smallest log block that makes no read-modify-write: the physical block, never below what direct I/O takes.
+/// The smallest log block that causes no read-modify-write: the physical block, never below the alignment of
+/// direct I/O.
 fn log_block(results: &Results) -> Recommendation {
     const KEY: &str = "log.block_bytes";
     const DEFAULT: &str = "4096";
@@ -209,7 +211,8 @@ fn log_block(results: &Results) -> Recommendation {
     }
 }
 
-/// Half of what was seen for steady background work, so that as much stays for reads and the log; nine tenths in need.
+/// Half of the measured rate for steady background work, so that as much stays for reads and the log; nine
+/// tenths under pressure.
 fn io_capacity(results: &Results) -> (Recommendation, Recommendation) {
     const KEYS: [&str; 2] = ["io_capacity", "io_capacity_burst"];
     match write_capacity(results) {
@@ -243,7 +246,7 @@ fn io_capacity(results: &Results) -> (Recommendation, Recommendation) {
     }
 }
 
-/// The least depth that gives nine tenths of the best read rate measured.
+/// The smallest depth that gives nine tenths of the best measured read rate.
 fn prefetch_depth(results: &Results) -> Recommendation {
     const KEY: &str = "prefetch_depth";
     let default = PREFETCH_DEPTH_DEFAULT.to_string();
@@ -426,7 +429,7 @@ mod tests {
             verified: String::new(),
         });
         assert_eq!(get(&lost, "data.flush_method").0, "o_direct");
-        // Below a stack the claim is the upper device's own.
+        // On a stack of devices the report is that of the upper device.
         device(&mut r).below = vec!["sda".into()];
         assert_eq!(get(&r, "data.flush_method").0, "o_direct");
         let mut no_gain = e1(1e4, 1e4, 1e4);

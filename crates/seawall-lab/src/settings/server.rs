@@ -1,6 +1,6 @@
 //! The same advice in InnoDB's words, for the series of MariaDB and MySQL in use today.
 //!
-//! - A variable is named only for series that have it; where early releases of a series lack it, it is `loose`.
+//! - A variable is named only for series that have it; if early releases of a series lack it, it is `loose`.
 //! - Versions and defaults: MariaDB 10.11 has innodb_flush_method (default O_DIRECT since 10.6) and innodb_log_file_buffering
 //!   (10.8.4); 11.0 deprecates innodb_flush_method in favour of innodb_{data,log}_file_{buffering,write_through};
 //!   innodb_log_write_ahead_size came back in 10.11.9 and 11.4.3 (MDEV-33894), 512 to 4096, never below the physical block.
@@ -18,8 +18,8 @@ use crate::verdict::{Answer, direct_and_buffered, overwrite_against, pair, rotat
 use seawall_io::probe::{DirectIo, Finding};
 use serde::{Deserialize, Serialize};
 
-/// InnoDB writes at this pace even when nothing presses; more than this empties the pool of dirty pages that would have been
-/// changed again.
+/// InnoDB writes at this pace even without pressure; a higher rate flushes dirty pages that would be changed
+/// again soon.
 const IO_CAPACITY_MAX: f64 = 10_000.0;
 
 /// A series of servers with the same variables and defaults.
@@ -47,7 +47,7 @@ pub enum Server {
 }
 
 impl Server {
-    /// Every series there is advice for.
+    /// Every series with advice.
     pub const ALL: [Self; 4] = [Self::MariaDb10, Self::MariaDb11, Self::MySql80, Self::MySql84];
 
     /// `MariaDB 10.11`, ...
@@ -61,7 +61,7 @@ impl Server {
         }
     }
 
-    /// The word for a command line: `mariadb-10`, `mariadb-11`, `mysql-8.0`, `mysql-8.4`.
+    /// The name on a command line: `mariadb-10`, `mariadb-11`, `mysql-8.0`, `mysql-8.4`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -72,7 +72,8 @@ impl Server {
         }
     }
 
-    /// Reads a word or a version, in any case: `mariadb-10.11`, `mariadb 11.8`, `mysql-8.0.36`, `mariadb` (11).
+    /// Parses a name or a version, in any case: `mariadb-10.11`, `mariadb 11.8`, `mysql-8.0.36`, `mariadb`
+    /// (11).
     ///
     /// ```
     /// use seawall_lab::settings::Server;
@@ -161,7 +162,7 @@ impl Advice<'_> {
         });
     }
 
-    /// The last one added is missing from early releases of the series.
+    /// Marks the last one added as missing from early releases of the series.
     fn loose(&mut self) {
         if let Some(last) = self.list.last_mut() {
             last.loose = true;
@@ -290,7 +291,7 @@ impl Advice<'_> {
             );
             return;
         }
-        // Buffering is worth its memory only where it wins clearly, and at every thread count measured.
+        // Buffering justifies its memory only if it wins clearly, at every measured thread count.
         let wins = pairs.iter().all(|(_, p)| p.answer == Answer::Less && p.ratio.median < 0.9);
         let seen: Vec<String> = pairs
             .iter()
@@ -358,7 +359,8 @@ impl Advice<'_> {
         const KEY: &str = "innodb_log_write_ahead_size";
         let physical = self.results.probe.device.known().and_then(|d| d.physical_block_bytes.known()).copied();
         if self.server.is_mariadb() {
-            // The server itself goes no lower than the physical block; only a device that understates it needs help.
+            // The server itself uses at least the physical block; only a device that understates it needs a
+            // setting.
             let better = pair(self.results, &log(16, Access::Direct, 4096, true), &log(16, Access::Direct, 512, true))
                 .filter(|p| p.answer == Answer::More);
             match (physical, better) {
@@ -547,7 +549,7 @@ mod tests {
         device(&mut r).write_cache = Finding::unknown("?");
         assert_eq!(value(&r, Server::MySql80, "innodb_flush_method"), "O_DIRECT");
         device(&mut r).write_cache = Finding::Known(WriteCache::Through);
-        // Not even then: a checkpoint would pass pages whose blocks the file system has not committed yet.
+        // Even then not: a checkpoint would pass pages whose blocks the file system has not committed yet.
         let advice = get(&r, Server::MySql80, "innodb_flush_method").unwrap();
         assert_eq!(advice.value, "O_DIRECT");
         assert!(advice.because.contains("O_DIRECT_NO_FSYNC is not advised"), "{}", advice.because);

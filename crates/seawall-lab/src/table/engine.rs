@@ -1,4 +1,4 @@
-//! What the terminal shows below the cells of E5 and E6: the comparison that was published, and this machine's beside it.
+//! The terminal output below the cells of E5 and E6: the published comparison, with this machine's results.
 
 use crate::cell::{CellSpec, Experiment, Level};
 use crate::plan::{COMMIT_LOADS, PUBLISHED_METHODS, commit_levels};
@@ -7,12 +7,12 @@ use crate::results::Results;
 use crate::text;
 use crate::verdict::{load_name, share_of_disk};
 
-/// A ratio as what it is above one, as it was published: `+76%`.
+/// A ratio as a gain, as published: `+76%`.
 fn gain(ratio: f64) -> String {
     if ratio.is_finite() { format!("{:+.0}%", (ratio - 1.0) * 100.0) } else { "?".into() }
 }
 
-/// What levels 2 and 0 gain over level 1, by load and flush method, and what each may lose.
+/// The gains of levels 2 and 0 over level 1, by load and flush method, and the possible loss of each.
 pub(super) fn levels(results: &Results) -> String {
     let ratio = |a: CellSpec, b: CellSpec| results.compare(&a, &b).ratio();
     let mut rows = String::new();
@@ -48,7 +48,7 @@ pub(super) fn levels(results: &Results) -> String {
     out
 }
 
-/// Queries and device reads a second, and the share of what the disk gives.
+/// Queries and device reads a second, and the share of the disk's rate.
 pub(super) fn queries(results: &Results) -> String {
     let mut rows = String::new();
     for cell in results.cells_of(Experiment::RangePrefetch) {

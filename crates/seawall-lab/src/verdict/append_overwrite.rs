@@ -1,7 +1,9 @@
-//! E4: what growing a file costs, which kinds of preallocation help, and what preallocating costs others.
+//! E4: the cost of growing a file, which kinds of preallocation help, and the cost of preallocating for other
+//! work.
 //!
-//! - Everything is measured against overwriting a file whose every block is written, through the same access and sync.
-//! - The stall of an unsynced zero-fill is one long operation: it is read from the maximum, medians hide it.
+//! - Everything is compared with overwriting a file with all blocks written, through the same access and
+//!   sync.
+//! - The stall of an unsynced zero-fill is one long operation: the maximum shows it, medians hide it.
 
 use super::{Answer, Level, Pair, Verdict, Writer, file_system_word, pair};
 use crate::cell::{Access, Experiment, Preparation, Sync};
@@ -26,7 +28,8 @@ pub(super) fn verdicts(results: &Results, out: &mut Vec<Verdict>) {
     o_dsync(results, &mut w);
 }
 
-/// Overwriting a written file against a file prepared as stated: buffered with fdatasync as published, else direct.
+/// Overwriting a written file against a file with this preparation: buffered with fdatasync as published,
+/// else direct.
 pub(crate) fn overwrite_against(results: &Results, preparation: Preparation) -> Option<Pair<'_>> {
     [Access::Buffered, Access::Direct].into_iter().find_map(|access| {
         pair(
@@ -69,7 +72,8 @@ fn append(results: &Results, w: &mut Writer<'_>) {
     w.add("append", level, sentence, reason, &p.cells());
 }
 
-/// `fallocate` in its two forms: the blocks are there, but the first write must turn them into written ones.
+/// `fallocate` in its two forms: the blocks are allocated, but the first write must convert them to written
+/// ones.
 fn reserved(results: &Results, w: &mut Writer<'_>, preparation: Preparation, subject: &str, doing: &str) {
     let Some(p) = overwrite_against(results, preparation) else { return };
     let (level, sentence) = match p.answer {
@@ -92,7 +96,7 @@ fn reserved(results: &Results, w: &mut Writer<'_>, preparation: Preparation, sub
     w.add(subject, level, sentence, p.reason(), &p.cells());
 }
 
-/// Preparations that ought to be as good as a written file.
+/// Preparations that should be as good as a written file.
 fn written(results: &Results, w: &mut Writer<'_>, preparation: Preparation, subject: &str, what: &str) {
     let Some(p) = overwrite_against(results, preparation) else { return };
     let (level, sentence) = match p.answer {
@@ -160,7 +164,7 @@ fn zero_fill(results: &Results, w: &mut Writer<'_>, preparation: Preparation, su
 
 fn preallocated(results: &Results, w: &mut Writer<'_>) {
     let made = extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync);
-    // Against a file written before where the full run has one with the same access, else against appending.
+    // Against a written file if the full run has one with the same access, else against appending.
     if let Some(p) = pair(results, &made, &extend(Preparation::Written, Access::Direct, Sync::Fdatasync)) {
         let (level, sentence) = match p.answer {
             Answer::More => {

@@ -1,8 +1,8 @@
-//! E5: what a level of commit durability costs, by load and flush method, beside what was published.
+//! E5: the cost of a level of commit durability, by load and flush method, beside the published cost.
 //!
-//! - A read-only load commits nothing, so neither level nor `O_DSYNC` can matter to it: what differs there is the noise of
-//!   these cells, and a difference elsewhere counts only beyond it.
-//! - Whatever a level gains, the sentence says what may be lost for it.
+//! - A read-only load commits nothing, so neither level nor `O_DSYNC` can affect it: differences there are
+//!   the noise of these cells, and a difference elsewhere counts only beyond it.
+//! - For every gain of a level, the sentence states the possible loss.
 
 use super::{Answer, Level as Judged, Pair, Verdict, Writer, pair};
 use crate::cell::{CellSpec, Experiment, FlushMethod, Level, Pattern};
@@ -11,9 +11,9 @@ use crate::published;
 use crate::results::{CellResult, Results};
 use crate::stats::Estimate;
 
-/// The method that levels are judged under: the engine's own default family.
+/// The method used to judge levels: the engine's own default family.
 const METHOD: FlushMethod = FlushMethod::ODirect;
-/// Device writes per transaction from which a read-only load has company.
+/// From this many device writes per transaction on, a read-only load was not alone on the device.
 const WRITES_MIN: f64 = 0.01;
 
 pub(super) fn verdicts(results: &Results, out: &mut Vec<Verdict>) {
@@ -57,20 +57,20 @@ fn alike() -> Vec<(CellSpec, CellSpec)> {
     pairs
 }
 
-/// How far read-only cells that cannot differ do so, as a share, in the median over their pairs: the noise of these cells. `None`
-/// when no such pair was measured.
+/// The noise of these cells: how far read-only cells that cannot differ do so, as a share, in the median over
+/// their pairs. `None` when no such pair was measured.
 pub(crate) fn noise(results: &Results) -> Option<f64> {
     let pairs = alike();
     let off: Vec<f64> = pairs.iter().filter_map(|(a, b)| pair(results, a, b)).map(|p| apart(&p)).collect();
     Estimate::of(&off).map(|off| off.median)
 }
 
-/// How far two cells are apart, as a share, whichever is faster.
+/// How far two cells are apart, as a share, in either direction.
 fn apart(p: &Pair<'_>) -> f64 {
     p.ratio.median.max(1.0 / p.ratio.median) - 1.0
 }
 
-/// The answer, with differences of no more than the noise taken for none.
+/// The answer, with differences up to the noise treated as none.
 fn beyond(p: &Pair<'_>, noise: Option<f64>) -> Answer {
     match p.answer {
         Answer::More | Answer::Less if noise.is_some_and(|noise| apart(p) <= noise) => Answer::Unclear,
@@ -90,7 +90,7 @@ fn unclear(p: &Pair<'_>, noise: Option<f64>, a: &str, b: &str) -> String {
     }
 }
 
-/// A share as `4%`, with a decimal below that matters.
+/// A share as `4%`, with a decimal if small.
 fn percent(share: f64) -> String {
     let value = share * 100.0;
     if value < 10.0 { format!("{value:.1}%") } else { format!("{value:.0}%") }
@@ -109,7 +109,7 @@ fn level_against_flushed(results: &Results, load: Pattern, level: Level, noise: 
     let at_stake = format!("may be lost: {}", level.loss());
     let reason = format!("{}; {published}; {at_stake}", p.reason());
     let (judged, sentence) = if load == Pattern::ReadOnly {
-        // Nothing is committed: any difference is noise, and the confounder's verdict speaks of it.
+        // Nothing is committed: any difference is noise, and the confounder's verdict covers it.
         match beyond(&p, noise) {
             Answer::Same => (Judged::Good, format!("{name} gains a read-only load nothing, as it must ({published})")),
             _ => (
@@ -148,7 +148,7 @@ fn level_against_flushed(results: &Results, load: Pattern, level: Level, noise: 
 fn method_against_fsync(results: &Results, load: Pattern, method: FlushMethod, noise: Option<f64>, w: &mut Writer<'_>) {
     let (a, b) = (commit_levels(load, method, Level::Flushed), commit_levels(load, FlushMethod::Fsync, Level::Flushed));
     if load == Pattern::ReadOnly && method == FlushMethod::ODsync {
-        // The confounder's.
+        // Covered by the confounder's verdict.
         return;
     }
     let Some(p) = pair(results, &a, &b) else { return };
@@ -174,7 +174,7 @@ fn method_against_fsync(results: &Results, load: Pattern, method: FlushMethod, n
     w.add(&format!("{name}.{}", load.word()), judged, sentence, reason, &p.cells());
 }
 
-/// `O_DSYNC` under a read-only load: the publication found it slower, and it cannot be.
+/// `O_DSYNC` under a read-only load: the publication found it slower, which it cannot be.
 fn confounder(results: &Results, noise: Option<f64>, w: &mut Writer<'_>) {
     let cell = |method| commit_levels(Pattern::ReadOnly, method, Level::Flushed);
     let (Some(p), Some(noise)) = (pair(results, &cell(FlushMethod::ODsync), &cell(FlushMethod::Fsync)), noise) else {
@@ -233,7 +233,7 @@ mod tests {
         cell(commit_levels(load, method, level), rate)
     }
 
-    /// Read-only cells that a noisy machine sets apart.
+    /// Read-only cells that a noisy machine makes differ.
     fn scattered(off: f64) -> Vec<CellResult> {
         let mut cells = Vec::new();
         for method in PUBLISHED_METHODS {
@@ -244,7 +244,7 @@ mod tests {
         cells
     }
 
-    /// Read-only cells that are alike but for `off`.
+    /// Read-only cells that are alike except for `off`.
     fn read_only(off: f64) -> Vec<CellResult> {
         let mut cells = Vec::new();
         for method in PUBLISHED_METHODS {

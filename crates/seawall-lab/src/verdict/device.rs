@@ -1,7 +1,7 @@
-//! Verdicts about what lies under the path: file system, direct I/O as it really behaves, medium.
+//! Verdicts about file system, device and the real behaviour of direct I/O.
 //!
-//! - Direct I/O is judged by what was seen in the page cache, not by the flag being accepted.
-//! - "Rotating" is what the kernel was told; a read rate no disk can reach overrules it.
+//! - Direct I/O is judged by the contents of the page cache, not by an accepted flag.
+//! - "Rotating" is the kernel's information; a read rate that no disk can reach overrules it.
 
 use super::{Level, Verdict, Writer, too_fast_to_rotate};
 use crate::cell::{Access, Beside, Preparation};
@@ -76,7 +76,7 @@ fn file_system(results: &Results, w: &mut Writer<'_>) {
     }
 }
 
-/// A direct cell that nonetheless left a good part of what it wrote in the page cache.
+/// A direct cell that still left a large part of its writes in the page cache.
 fn direct_cell_in_cache(results: &Results) -> Option<(&CellResult, u64)> {
     results
         .cells

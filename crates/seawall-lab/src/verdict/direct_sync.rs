@@ -1,7 +1,8 @@
-//! E1: what a flush costs, whether that cost is believable, and which publication's drive this one is like.
+//! E1: the cost of a flush, whether that cost is believable, and which published drive this one resembles.
 //!
-//! - The cost of a flush is a difference of medians of two cells measured in turn (write + fdatasync, write alone).
-//! - An unknown write cache counts as volatile: it never makes a verdict milder.
+//! - The cost of a flush is a difference of medians of two cells measured alternately (write + fdatasync,
+//!   write alone).
+//! - An unknown write cache counts as volatile: it never softens a verdict.
 
 use super::{Answer, Level, Verdict, Writer, flush_cost_ns, p50_ns, pair, rotates};
 use crate::cell::{Experiment, Sync};
@@ -13,9 +14,10 @@ use seawall_io::probe::WriteCache;
 
 const BLOCK: u32 = 4096;
 
-/// Below this no NAND page is programmed: single-level-cell programs take about 100 us or more, today's TLC 300 us to 2 ms.
+/// A faster flush programs no NAND page: single-level-cell programs take about 100 us or more, today's TLC
+/// 300 us to 2 ms.
 const NAND_PROGRAM_NS: f64 = 100e3;
-/// Below this no platter has come round: at 15,000 rpm half a turn is 2 ms.
+/// A faster flush does not wait for a platter: at 15,000 rpm half a turn is 2 ms.
 const HALF_TURN_NS: f64 = 2e6;
 
 pub(super) fn verdicts(results: &Results, out: &mut Vec<Verdict>) {
@@ -128,13 +130,13 @@ fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
     }
 }
 
-/// A write-back cache that sees no flush: mounted without barriers, or a layer between that drops them.
+/// A write-back cache that receives no flush: mounted without barriers, or a layer between drops them.
 fn flush_sent(results: &Results, w: &mut Writer<'_>) {
     let Some(cell) = results.cell(&direct_sync(1, BLOCK, Sync::Fdatasync)) else { return };
     let Some(flushes) = cell.device_per_operation().and_then(|per| per.flushes) else { return };
     let Some(device) = results.probe.device.known() else { return };
     let Some(WriteCache::Back) = device.write_cache.known() else { return };
-    // The kernel counts flushes where requests are queued: device-mapper and md pass them on and show none.
+    // The kernel counts flushes where requests are queued: device-mapper and md pass them on and count none.
     let stacked = !device.below.is_empty() && !device.name.starts_with("loop");
     let reason = format!("{}: {:.2} flushes per write at the device, by /proc/diskstats", cell.spec.title(), flushes);
     if flushes >= 0.9 {
@@ -201,8 +203,8 @@ fn rwf_dsync(results: &Results, w: &mut Writer<'_>) {
     w.add("rwf-dsync", level, sentence, reason, &p.cells());
 }
 
-/// The published drive gained 2.2x from leaving out the flush with its cache off (49 -> 109 w/s, one thread), and nothing to
-/// speak of with it on (503 and 532). Between 1.2x and 1.6x it is neither.
+/// The published drive gained 2.2x without the flush when its cache was off (49 -> 109 w/s, one thread), and
+/// almost nothing when it was on (503 and 532). A gain between 1.2x and 1.6x resembles neither.
 fn published_column(results: &Results, w: &mut Writer<'_>) {
     const ON_MAX: f64 = 1.2;
     const OFF_MIN: f64 = 1.6;
@@ -228,7 +230,7 @@ fn published_column(results: &Results, w: &mut Writer<'_>) {
         text::count(on_second),
         p.reason()
     );
-    // How far this drive is from the one measured in 2009, said together with the likeness.
+    // The distance of this drive from the one measured in 2009, shown with the resemblance.
     let against = |base: f64| {
         if rate > 2.0 * best {
             format!(
@@ -356,7 +358,7 @@ mod tests {
         noise.cells[1] = noisy(direct_sync(1, BLOCK, Sync::Fdatasync), 11_000.0);
         noise.cells[1].rounds[0].operations = 40_000;
         assert_eq!(said(&noise, "direct-sync.flush-plausible").0, Level::CannotTell);
-        // About 900 us: NAND may have been reached, a platter not.
+        // About 900 us: possible for NAND, too fast for a platter.
         let mut slow = run(20_000.0, 1_000.0, 1.0, 1.0);
         assert_eq!(said(&slow, "direct-sync.flush-plausible").0, Level::Good);
         device(&mut slow).rotational = Finding::Known(true);

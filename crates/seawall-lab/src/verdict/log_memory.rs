@@ -1,6 +1,8 @@
-//! E2: the log's write path. Direct or buffered, merged or a write per record, and what it leaves in memory.
+//! E2: the log's write path. Direct or buffered, merged or one write per record, and the memory it leaves in
+//! use.
 //!
-//! - Direct against buffered is compared with both merged: the publication's loss at many threads came from not merging.
+//! - Direct and buffered are compared with both merged: the published loss at many threads came from not
+//!   merging.
 //! - Reads at the device during a log cell are read-modify-writes: a log has no other reason to read.
 
 use super::{Answer, Level, Verdict, Writer, file_system_word, pair};
@@ -9,9 +11,9 @@ use crate::plan::log;
 use crate::results::{CellResult, Results};
 use crate::text;
 
-/// Reads per commit from which partial-page writes are held responsible.
+/// From this many reads per commit on, partial-page writes are named as the cause.
 const READS_MIN: f64 = 0.05;
-/// Page cache from which a log is said to hold some.
+/// From this much page cache on, a log is said to hold some.
 const CACHED_MIN: u64 = 1 << 20;
 
 pub(super) fn verdicts(results: &Results, out: &mut Vec<Verdict>) {
@@ -23,7 +25,7 @@ pub(super) fn verdicts(results: &Results, out: &mut Vec<Verdict>) {
     hidden_reads(results, &mut w);
 }
 
-/// Thread counts at which a log cell was measured with both of two specs: the smallest and the largest.
+/// Thread counts at which both of two specs were measured for a log cell: the smallest and the largest.
 fn ends(results: &Results, spec: impl Fn(u32) -> [CellSpec; 2]) -> Vec<u32> {
     let threads: Vec<u32> =
         [1, 4, 16, 64].into_iter().filter(|t| spec(*t).iter().all(|s| results.cell(s).is_some())).collect();

@@ -1,8 +1,9 @@
-//! What a run means, in plain words: a sentence, and the numbers it rests on.
+//! The meaning of a run in plain words: a sentence, and the numbers behind it.
 //!
-//! - A verdict is a pure function of [`Results`]; a cell that was not measured brings forth no verdict.
-//! - A difference inside the noise is never stated as one: [`Level::CannotTell`] is an answer.
-//! - "Does no harm" is claimed only when the whole interval of the ratio lies within 10% of 1 (`Answer::Same`).
+//! - A verdict is a pure function of [`Results`]; without a measured cell there is no verdict on it.
+//! - A difference inside the noise is never reported as one: [`Level::CannotTell`] is an answer.
+//! - "Does no harm" is claimed only when the whole interval of the ratio lies within 10% of 1
+//!   (`Answer::Same`).
 //! - Ids are stable, `experiment.subject[.variant]`: the report links to them and scripts read them from JSON.
 
 mod append_overwrite;
@@ -27,7 +28,7 @@ use crate::text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How a verdict is to be taken.
+/// The level of a verdict.
 ///
 /// ```
 /// use seawall_lab::verdict::Level;
@@ -39,15 +40,15 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// Something to act on.
+    /// Needs action.
     Warning,
     /// Worth knowing; neither good nor bad.
     Note,
-    /// As one would wish.
+    /// As it should be.
     Good,
     /// The measurement does not decide.
     CannotTell,
-    /// Nobody has tried.
+    /// Not tested.
     NotTested,
 }
 
@@ -87,7 +88,7 @@ pub struct Verdict {
     pub id: String,
     /// The experiment it belongs to; `None` for verdicts about the machine or the run.
     pub experiment: Option<Experiment>,
-    /// How to take it.
+    /// Its level.
     pub level: Level,
     /// The conclusion.
     pub sentence: String,
@@ -106,7 +107,7 @@ pub struct Verdict {
 /// let append = all.iter().find(|v| v.id == "append-overwrite.append").unwrap();
 /// assert!(append.sentence.starts_with("appending costs 2.5x overwriting on this ext4"), "{}", append.sentence);
 /// assert_eq!(append.level, verdict::Level::Warning);
-/// // Nothing is said about what was not measured, except that durability has not been tested.
+/// // Without measurements there is no verdict, except that durability has not been tested.
 /// let none = verdict::verdicts(&sample::results(vec![]));
 /// assert!(none.iter().all(|v| v.cells.is_empty()));
 /// assert!(none.iter().any(|v| v.sentence == "durability under power loss: not tested"));
@@ -126,7 +127,7 @@ pub fn verdicts(results: &Results) -> Vec<Verdict> {
     out
 }
 
-/// How one rate stands to another.
+/// How one rate compares with another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The first is higher, beyond the noise.
@@ -146,7 +147,7 @@ pub(crate) struct Pair<'a> {
     pub(crate) answer: Answer,
     /// `a` over `b`.
     pub(crate) ratio: Estimate,
-    /// The run was held to `--rate`: two cells that look alike may both have met the limit.
+    /// The run was limited by `--rate`: two cells that look alike may both have reached the limit.
     pub(crate) limited: bool,
 }
 
@@ -156,7 +157,7 @@ pub(crate) fn pair<'a>(results: &'a Results, a: &CellSpec, b: &CellSpec) -> Opti
     let ratio = comparison.ratio()?;
     let limited = results.run.rate.is_some();
     let answer = match comparison {
-        // First: a difference that is real but under 10% is nothing to act on either.
+        // First: a real difference under 10% needs no action either.
         _ if ratio.samples >= ROUNDS_MIN && ratio.low >= 0.9 && ratio.high <= 1.1 => {
             if limited {
                 Answer::Unclear
@@ -182,7 +183,7 @@ impl<'a> Pair<'a> {
         text::ratio(1.0 / self.ratio.median)
     }
 
-    /// The answer in words: "cannot tell ..." unless it is clear after all.
+    /// The answer in words: "cannot tell ..." unless it is clear.
     pub(crate) fn cannot_tell(&self, a: &str, b: &str) -> String {
         match self.answer {
             Answer::More => format!("{a}: {} the rate of {b}", self.times()),
@@ -264,13 +265,13 @@ impl Writer<'_> {
     }
 }
 
-/// The file system's name for sentences: `ext4`, or `file system` when it is not known.
+/// The file system's name for sentences: `ext4`, or `file system` when unknown.
 pub(crate) fn file_system_word(results: &Results) -> &str {
     results.probe.file_system.known().map_or("file system", |fs| fs.kind.as_str())
 }
 
-/// Whether a rate of single random reads is beyond any spinning disk (about 200 per second), whatever the kernel was told:
-/// virtual disks are announced as rotating by default.
+/// The rate of single random reads if it is beyond any spinning disk (about 200 per second), regardless of
+/// the kernel's information: virtual disks are announced as rotating by default.
 pub(crate) fn too_fast_to_rotate(results: &Results) -> Option<f64> {
     let rate = results.cell(&crate::plan::random_read(1))?.rate()?.median;
     (rate > 1_000.0).then_some(rate)
@@ -282,8 +283,8 @@ pub(crate) fn rotates(results: &Results) -> Option<bool> {
     Some(said && too_fast_to_rotate(results).is_none())
 }
 
-/// What a flush adds to a 4 KiB direct write by one thread: the median of write + fdatasync less the median of the write
-/// alone, ns, never below zero. Both medians come from cells measured in turn.
+/// The time that a flush adds to a 4 KiB direct write by one thread: the median of write + fdatasync less the
+/// median of the write alone, ns, never below zero. Both medians come from cells measured alternately.
 pub(crate) fn flush_cost_ns(results: &Results) -> Option<f64> {
     use crate::cell::Sync;
     let with = p50_ns(results.cell(&crate::plan::direct_sync(1, 4096, Sync::Fdatasync))?)?;
@@ -309,7 +310,7 @@ pub(crate) mod testing {
         (v.level, v.sentence.clone())
     }
 
-    /// A cell whose rounds scatter so widely that nothing can be said.
+    /// A cell whose rounds scatter too widely for any conclusion.
     pub(crate) fn noisy(spec: CellSpec, rate: f64) -> CellResult {
         let mut cell = crate::sample::cell(spec, rate);
         for (i, round) in cell.rounds.iter_mut().enumerate() {
@@ -347,10 +348,11 @@ mod tests {
         let (a, b) = (plan::random_read(1), plan::random_read(2));
         let run = |times: f64| sample::results(vec![sample::cell(a, 1e4 * times), sample::cell(b, 1e4)]);
         let answer = |r: &Results| pair(r, &a, &b).unwrap().answer;
-        // Real, and nothing to act on.
+        // Real, but needs no action.
         assert_eq!(answer(&run(1.05)), Answer::Same);
         assert_eq!(answer(&run(1.2)), Answer::More);
-        // Under --rate two cells are alike because of the limit; one that cannot keep up with it is slower all the same.
+        // Under --rate two cells are alike because of the limit; a cell that cannot reach the limit is still
+        // slower.
         let mut limited = run(1.0);
         limited.run.rate = Some(1e4);
         assert_eq!(answer(&limited), Answer::Unclear);

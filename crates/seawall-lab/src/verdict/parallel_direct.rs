@@ -1,7 +1,9 @@
-//! E3: do direct writers to one file run in parallel, what stops them, and is a flush bounded beside a busy writer.
+//! E3: whether direct writers to one file run in parallel, what prevents it, and whether a flush is bounded
+//! beside a busy writer.
 //!
-//! - "Serialises" is said of a file system only when the device itself is known to do more at once: reads at depth scale and
-//!   one writer leaves it idle. Otherwise one thread may simply have filled the device, and the verdict is "cannot tell".
+//! - "Serialises" is stated of a file system only if the device is known to do more in parallel: reads scale
+//!   with depth and one writer leaves it idle. Otherwise one thread may have saturated the device, and the
+//!   verdict is "cannot tell".
 
 use super::{Answer, Level, Pair, Verdict, Writer, cell_rate, file_system_word, p50_ns, pair};
 use crate::cell::{Beside, Experiment, Sync};
@@ -11,7 +13,7 @@ use crate::text;
 
 /// A speed-up from here on counts as parallel.
 const PARALLEL_MIN: f64 = 1.5;
-/// The device has more to give when reads scale at least so far with depth ...
+/// The device has capacity left when reads scale at least this far with depth ...
 const READ_SCALING_MIN: f64 = 2.0;
 /// ... and one writer takes no more than this part of the best read rate.
 const SATURATED: f64 = 0.5;
@@ -44,7 +46,7 @@ fn serialised(results: &Results, w: &mut Writer<'_>) {
         return;
     }
     let mut cells = p.cells().to_vec();
-    // Fewer than 1.5x: is it the file system, or is the device already full with one?
+    // Below 1.5x: does the file system serialise, or does one writer saturate the device?
     let depth = pair(results, &random_read(32), &random_read(1));
     let device = depth.map(|d| {
         cells.extend(d.cells());
@@ -165,8 +167,8 @@ fn beyond_eof(results: &Results, w: &mut Writer<'_>) {
     w.add("beyond-eof", level, sentence, p.reason(), &p.cells());
 }
 
-/// A flush is bounded when its 99th percentile stays within ten times an undisturbed write + fdatasync and its worst within a
-/// second; without an undisturbed one to compare with, within 100 ms.
+/// A flush is bounded when its 99th percentile stays within ten times an undisturbed write + fdatasync and
+/// its maximum within a second; without an undisturbed one to compare with, within 100 ms.
 fn flush_under_load(results: &Results, w: &mut Writer<'_>) {
     const TIMES_MAX: f64 = 10.0;
     const WORST_NS_MAX: f64 = 1e9;
@@ -253,9 +255,9 @@ mod tests {
         let (level, sentence) = says(&run(15_000.0, 15_000.0, 15_000.0, 45_000.0));
         assert_eq!(level, Level::Warning);
         assert!(sentence.starts_with("this ext4 serialises direct writers"), "{sentence}");
-        // One writer has filled it.
+        // One writer saturates it.
         assert_eq!(says(&run(40_000.0, 42_000.0, 15_000.0, 45_000.0)).0, Level::CannotTell);
-        // Nothing scales on this device: a cap, not the file system.
+        // Nothing scales on this device: a limit of the device, not of the file system.
         assert_eq!(says(&run(3_000.0, 3_000.0, 3_000.0, 3_000.0)).0, Level::CannotTell);
         let mut r = run(15_000.0, 15_000.0, 15_000.0, 45_000.0);
         r.cells.truncate(2);

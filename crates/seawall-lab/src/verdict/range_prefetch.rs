@@ -1,7 +1,10 @@
-//! E6: range queries with and without reading ahead, beside what was published and what this disk gives.
+//! E6: range queries with and without read-ahead, compared with the publication and with this disk's own
+//! rate.
 //!
-//! - The measure is the disk's own random reads at depth 32, from the same run: a query that reaches them waits for nothing else.
-//! - Pages are counted, not requests: neighbours in the file are read by one request, and a share above 1 says that they were.
+//! - The reference is the disk's own random reads at depth 32, from the same run: a query that reaches this
+//!   rate waits for the disk only.
+//! - Pages are counted, not requests: one request reads several pages that are neighbours in the file, and
+//!   then a share can exceed 1.
 
 use super::{Answer, Level, Pair, Verdict, Writer, pair};
 use crate::cell::{Access, Ahead, Experiment, KeyOrder};
@@ -10,7 +13,7 @@ use crate::results::{CellResult, Results};
 use crate::text;
 
 const PAGE_BYTES: f64 = 16_384.0;
-/// The share of the disk's random reads from which one query is said to have the disk.
+/// From this share of the disk's random reads on, one query is said to use the whole disk.
 const SHARE_GOOD: f64 = 0.85;
 
 pub(super) fn verdicts(results: &Results, out: &mut Vec<Verdict>) {
@@ -86,7 +89,7 @@ fn adaptive_against_none(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) 
     w.add(&format!("adaptive.{}", tree.word()), level, sentence, with_device(results, &p), &p.cells());
 }
 
-/// Whether one query has the disk to itself. Only where pages are scattered is a page a random read.
+/// Whether one query uses the whole disk. A page is one random read only if pages are scattered.
 fn share(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     if tree != KeyOrder::Fragmented {
         return;
@@ -141,7 +144,7 @@ fn direct_against_buffered(results: &Results, tree: KeyOrder, w: &mut Writer<'_>
     w.add(&format!("direct.{}", tree.word()), level, sentence, with_device(results, &p), &p.cells());
 }
 
-/// What queries at a time add once each reads ahead.
+/// The gain of concurrent queries when each reads ahead.
 fn parallel(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let spec = |queries| range_prefetch(tree, Access::Direct, Ahead::Adaptive, queries);
     let most = QUERIES[QUERIES.len() - 1];
@@ -203,7 +206,7 @@ fn windows(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     );
 }
 
-/// The database was read and nothing of it stays in the page cache.
+/// The database was read and leaves nothing in the page cache.
 fn page_cache(results: &Results, w: &mut Writer<'_>) {
     let direct = results.cells_of(Experiment::RangePrefetch).filter(|c| c.spec.access == Access::Direct);
     let Some((cell, held)) = direct.filter_map(|c| Some((c, c.cached_bytes_max()?))).max_by_key(|(_, bytes)| *bytes)

@@ -1,4 +1,4 @@
-//! Verdicts about the run itself: was it whole, was it alone on the machine, how long did it last, was the plug pulled.
+//! Verdicts about the run itself: complete, undisturbed, long enough, tested by a power cut.
 
 use super::{Level, Verdict, Writer};
 use crate::results::Results;

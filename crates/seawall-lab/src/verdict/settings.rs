@@ -1,6 +1,7 @@
-//! The engine under its defaults and under the settings that follow from the run: whether following them is worth it.
+//! The engine with its defaults and with the recommended settings: whether the recommendations are worth
+//! following.
 //!
-//! - "No difference" is an outcome like another, and said in the same place.
+//! - "No difference" is an ordinary outcome, reported in the same place.
 
 use super::{Answer, Level, Verdict, Writer, pair};
 use crate::cell::{Experiment, Origin, Pattern};
@@ -54,7 +55,7 @@ pub(super) fn verdicts(results: &Results, out: &mut Vec<Verdict>) {
     }
 }
 
-/// Which of the recommended settings are not the engine's defaults.
+/// Which of the recommended settings differ from the engine's defaults.
 fn differs(results: &Results) -> String {
     let changed: Vec<String> = recommend(results)
         .seawall

@@ -1,7 +1,8 @@
-//! The other end of the wire: what a run and a verification ask of the witness.
+//! The client side of the connection: the requests of a run and of a verification to the witness.
 //!
-//! 1. An answer is waited for with a time limit; a connection that failed once is never used again.
-//! 2. A refusal becomes the error that says what to do; only a broken connection is worth another attempt ([`Failure::Broken`]).
+//! 1. Waiting for an answer has a time limit; a connection that failed once is never used again.
+//! 2. A refusal becomes an error that says what to do; only a broken connection is worth a retry
+//!    ([`Failure::Broken`]).
 
 use super::RunId;
 use super::error::WitnessError;
@@ -12,15 +13,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// The witness syncs its disk before it answers: leave it the time that a bad disk takes.
+/// The witness syncs its disk before it answers: this allows for the time of a slow disk.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Why a request has no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The connection broke: connect again and ask again.
+    /// The connection broke: reconnect and repeat the request.
     Broken(String),
-    /// Asking again would not help.
+    /// A retry would not help.
     Final(WitnessError),
 }
 
@@ -32,7 +33,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Connects and introduces itself.
+    /// Connects and sends the greeting.
     pub(super) fn connect(addr: &str, token: &str, run: RunId) -> Result<Self, WitnessError> {
         if token.len() > TOKEN_BYTES_MAX {
             let reason = format!("must have at most {TOKEN_BYTES_MAX} bytes");
@@ -53,7 +54,8 @@ impl Client {
         let Some(socket) = socket else { return Err(unreachable(last)) };
         let mut wire = Wire::new(socket).map_err(unreachable)?;
         let stranger = |error: WireError| match error {
-            // Reset before a word was said is a witness that is full or going down, or a forwarder without one behind it.
+            // A reset before any message means a full or stopping witness, or a forwarder without a witness
+            // behind it.
             WireError::Io(source) => WitnessError::CannotReach { addr: addr.into(), source },
             error => WitnessError::NotAWitness { addr: addr.into(), detail: error.to_string() },
         };
@@ -138,7 +140,7 @@ impl Client {
         }
     }
 
-    /// The error for a connection that will not be tried again.
+    /// The error for a connection that will not be retried.
     pub(super) fn give_up(addr: &str, failure: Failure) -> WitnessError {
         match failure {
             Failure::Final(error) => error,

@@ -1,6 +1,7 @@
-//! What can go wrong between a run, its witness and a verification, each with what to do about it.
+//! Errors between a run, its witness and a verification, each with what to do about it.
 //!
-//! 1. A loss of data is never an error: it is a finding of [`super::Verification`]. Errors are what prevents an answer.
+//! 1. A loss of data is never an error: it is a finding of [`super::Verification`]. Errors are what prevents
+//!    an answer.
 //! 2. An error of the disk under test keeps its own evidence ([`IoError`]): file, offset, errno.
 
 use super::RunId;
@@ -17,18 +18,18 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WitnessError {
-    /// Another program listens there.
+    /// Another program listens on the address.
     #[error(
         "cannot listen on {addr}: the address is in use; stop the other program (`ss -ltnp` names it) or give another port"
     )]
     AddressInUse {
-        /// The address asked for.
+        /// The requested address.
         addr: String,
     },
     /// Listening failed for another reason.
     #[error("cannot listen on {addr}: {source}; give an address of this machine, such as 0.0.0.0:7440 for all of them")]
     CannotListen {
-        /// The address asked for.
+        /// The requested address.
         addr: String,
         /// The reason.
         source: io::Error,
@@ -44,22 +45,22 @@ pub enum WitnessError {
         /// The reason.
         source: io::Error,
     },
-    /// Something else listens there.
+    /// The address does not belong to a witness.
     #[error("what listens at {addr} is no seawall witness ({detail}); check host and port")]
     NotAWitness {
         /// The address given.
         addr: String,
-        /// What was seen.
+        /// What was received.
         detail: String,
     },
-    /// The two programs are too far apart.
+    /// The two programs speak different protocol versions.
     #[error(
         "this program speaks witness protocol {ours} and the other side {theirs}: use the same version of seawall on both machines"
     )]
     ProtocolMismatch {
-        /// Our version.
+        /// The version of this program.
         ours: u16,
-        /// Theirs.
+        /// The version of the other side.
         theirs: u16,
     },
     /// The shared secret differs.
@@ -68,24 +69,24 @@ pub enum WitnessError {
     /// The witness has no such run.
     #[error("the witness knows no run {run}; {known}")]
     UnknownRun {
-        /// The id asked for.
+        /// The requested id.
         run: RunId,
-        /// What it does know, in words.
+        /// The runs it knows, in words.
         known: String,
     },
-    /// The run id is taken.
+    /// The run id exists already.
     #[error("the witness already has a run {run}, and a record is never overwritten: start the run under another id")]
     RunExists {
         /// The id.
         run: RunId,
     },
-    /// The run goes on.
+    /// The run is still going on.
     #[error("run {run} is still connected to the witness: cut the power first, then verify")]
     StillRunning {
         /// The id.
         run: RunId,
     },
-    /// The witness was there and is gone.
+    /// The connection to the witness was lost.
     #[error(
         "the connection to the witness at {addr} was lost and did not come back ({reason}); the run ends here, because a write \
          that no witness knows of proves nothing. What was confirmed stays on record and can be verified"
@@ -96,7 +97,7 @@ pub enum WitnessError {
         /// The last thing that failed.
         reason: String,
     },
-    /// The witness came back with less than it had confirmed.
+    /// The witness came back with fewer reports than it had confirmed.
     #[error(
         "the witness had confirmed write {confirmed} of stream {stream} and, after a reconnect, records only {recorded}: the \
          witness's own storage loses what it syncs; run it on another machine"
@@ -109,21 +110,21 @@ pub enum WitnessError {
         /// The last sequence it now has.
         recorded: u64,
     },
-    /// The witness refused for a reason of its own.
+    /// The witness refused for another reason.
     #[error("the witness refused: {text}")]
     Refused {
-        /// In its words.
+        /// Its message.
         text: String,
     },
-    /// The witness answered with something out of place.
+    /// The witness sent an unexpected answer.
     #[error("the witness at {addr} sent something out of place ({detail}): is it the same version of seawall?")]
     Confused {
         /// The address.
         addr: String,
-        /// What was seen.
+        /// What was received.
         detail: String,
     },
-    /// An option has a value that cannot work.
+    /// An option has an invalid value.
     #[error("{option} {reason}")]
     BadOption {
         /// The option's name.
@@ -131,10 +132,10 @@ pub enum WitnessError {
         /// What it must be.
         reason: String,
     },
-    /// Asked to stop before there was an answer.
+    /// Stopped on request before there was an answer.
     #[error("stopped before the end, so there is no answer; run it again")]
     Stopped,
-    /// The disk refused.
+    /// An error of the disk.
     #[error(transparent)]
     Io(#[from] IoError),
 }

@@ -1,6 +1,8 @@
-//! Where each numbered write of each stream goes: pure functions, shared by the run that writes and the verifier that reads.
+//! Where each numbered write of each stream goes: pure functions, shared by the run that writes and the
+//! verifier that reads.
 //!
-//! 1. Everything follows from the [`Description`], which the witness keeps: the disk under test is never asked what it should hold.
+//! 1. Everything follows from the [`Description`], which the witness keeps: the expected contents are never
+//!    read from the disk under test.
 //! 2. A *place* (file, offset) belongs to one stream and holds one block; writes of a stream to one place have rising sequences.
 //! 3. File names carry the run id, so runs in one directory never touch each other's files.
 //!
@@ -21,12 +23,13 @@ use std::path::PathBuf;
 
 /// Slots of the names stream.
 const NAMES: u64 = 16;
-/// Slots that take a quarter of the overwrites, so that several versions of a place are young at the time of the cut.
+/// Slots that take a quarter of the overwrites, so that a place has several recent versions at the time of
+/// the cut.
 const HOT: u64 = 4;
 /// Bytes that the prepared files of one run may take.
 const PREPARED_BYTES_MAX: u64 = 64 << 30;
 
-/// What a run is, as the witness keeps it.
+/// The parameters of a run, as the witness keeps them.
 ///
 /// ```
 /// use seawall_lab::witness::{Description, WriteMethod};
@@ -34,7 +37,8 @@ const PREPARED_BYTES_MAX: u64 = 64 << 30;
 ///     seed: 1, boot_id: None, method: WriteMethod::default(), block_bytes: 16384, threads: 4, slots: 256,
 ///     append_blocks: 4096, control: true, dir: "/srv/db/scratch".into(),
 /// };
-/// // The witness keeps it as JSON, and after the cut it is all the verifier needs to know what was written where.
+/// // The witness keeps it as JSON; after the cut the verifier needs nothing else to know what was written
+/// where.
 /// let kept = serde_json::to_vec(&what)?;
 /// assert_eq!(serde_json::from_slice::<Description>(&kept)?, what);
 /// # Ok::<(), serde_json::Error>(())
@@ -55,7 +59,7 @@ pub struct Description {
     pub slots: u32,
     /// Blocks in an append file before the next is created.
     pub append_blocks: u32,
-    /// Whether a control stream, never synced, runs beside.
+    /// Whether an unsynced control stream runs in parallel.
     pub control: bool,
     /// Directory of the files.
     pub dir: PathBuf,
@@ -96,7 +100,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Checks the description, which may come from anywhere.
+    /// Checks the description, which comes from an untrusted source.
     pub(super) fn new(run: RunId, what: Description) -> Result<Self, WitnessError> {
         let bad = |option, reason: String| Err(WitnessError::BadOption { option, reason });
         let threads_max = (STREAMS_MAX - 2) / 2;
@@ -144,7 +148,7 @@ impl Layout {
         }
     }
 
-    /// Which of a stream's places a write goes to; `sequence` is at least 1.
+    /// The place of a write among those of its stream; `sequence` is at least 1.
     pub(super) fn slot(&self, stream: u32, sequence: u64) -> u64 {
         let slots = self.slots(stream);
         match self.kind(stream) {
@@ -186,7 +190,7 @@ impl Layout {
         format!("{}{what}", Self::prefix(self.run))
     }
 
-    /// What the names of all files of a run begin with.
+    /// The common prefix of the names of all files of a run.
     pub(super) fn prefix(run: RunId) -> String {
         format!("witness-{run}-")
     }

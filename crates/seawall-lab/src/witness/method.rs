@@ -1,4 +1,4 @@
-//! How a run makes its writes durable, and the two ways in which it does not.
+//! How a run makes its writes durable, and two controls that do not.
 //!
 //! | method | open | a write is acknowledged when |
 //! |---|---|---|
@@ -64,7 +64,7 @@ impl WriteMethod {
         }
     }
 
-    /// What it does, for people.
+    /// A description for people.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -77,7 +77,8 @@ impl WriteMethod {
         }
     }
 
-    /// Whether nothing makes its writes durable, so that losses say something about the cut and not about the disk.
+    /// Whether nothing makes its writes durable, so that losses say something about the cut and not about the
+    /// disk.
     #[must_use]
     pub fn is_control(self) -> bool {
         matches!(self, Self::NoSync | Self::DirectNoSync)
@@ -104,7 +105,7 @@ impl fmt::Display for WriteMethod {
     }
 }
 
-/// A name that is no write method.
+/// A name that is not a write method.
 ///
 /// ```
 /// use seawall_lab::witness::{UnknownWriteMethod, WriteMethod};

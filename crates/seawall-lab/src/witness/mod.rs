@@ -1,16 +1,20 @@
-//! Proof of durability by pulling the plug.
+//! Proof of durability by cutting the power.
 //!
-//! A disk's promise ("this write is durable") can be tested in one way only: let another machine write down each promise, cut
-//! the power, and look. [`run`] writes and reports, [`serve`] on the other machine records, [`verify`] compares after the cut.
+//! A disk's promise ("this write is durable") can be tested in one way only: another machine records each
+//! promise, the power is cut, and the disk is compared with the record. [`run`] writes and reports, [`serve`]
+//! on the other machine records, [`verify`] compares after the cut.
 //! `docs/witness.md` is the user's guide.
 //!
-//! 1. The witness's record is a subset of what was acknowledged: a report follows its acknowledgement, never precedes it.
-//! 2. What the witness confirmed is on its disk; and a stream does not write again before its last write is confirmed. So at
-//!    the cut each stream has at most one acknowledged or half-done write that the record lacks. That one may be found, found
-//!    in part, or not; every recorded one that nothing overwrote must be found whole.
-//! 3. Every 512-byte sector on the disk under test says which write it belongs to (`sector`), and where each write went
-//!    follows from its number (`layout`): nothing about the run is read back from the disk under test.
-//! 4. Time for the report, randomness and the boot id come in through the options; the disk through [`seawall_io::Disk`].
+//! 1. The witness's record is a subset of the acknowledged writes: a report follows its acknowledgement,
+//!    never precedes it.
+//! 2. Confirmed reports are on the witness's disk, and a stream does not write again before its last write is
+//!    confirmed. So at the cut each stream has at most one acknowledged or partial write that the record
+//!    lacks. That one may be found, found in part, or missing; every recorded write that was not overwritten
+//!    must be found whole.
+//! 3. Every 512-byte sector on the disk under test identifies its write (`sector`), and the place of each
+//!    write follows from its number (`layout`): nothing about the run is read back from the disk under test.
+//! 4. The time for the report, randomness and the boot id come in through the options; the disk through
+//!    [`seawall_io::Disk`].
 //!
 //! ```text
 //!   machine under test                                the other machine
@@ -23,8 +27,9 @@
 //!   verify <─────────────────────────── ═══════════ <─────────────────────── record
 //! ```
 //!
-//! When the witness is restarted or unreachable the writers stand still, the frame is sent again to the witness that comes
-//! back, and after [`RunOptions::reconnect_time_max`] the run ends with [`WitnessError::ConnectionLost`].
+//! When the witness is restarted or unreachable, the writers wait and the frame is sent again to the witness
+//! that comes back; after [`RunOptions::reconnect_time_max`] the run ends with
+//! [`WitnessError::ConnectionLost`].
 
 mod client;
 mod error;
@@ -91,7 +96,7 @@ impl fmt::Display for RunId {
     }
 }
 
-/// Text that is no run id.
+/// Text that is not a run id.
 ///
 /// ```
 /// use seawall_lab::witness::{InvalidRunId, RunId};
@@ -125,7 +130,7 @@ impl From<RunId> for String {
     }
 }
 
-/// The id of this boot of the machine; `None` where Linux does not tell.
+/// The id of this boot of the machine; `None` where Linux does not report it.
 ///
 /// ```
 /// assert_eq!(seawall_lab::witness::boot_id(), seawall_lab::witness::boot_id());

@@ -1,9 +1,11 @@
-//! The words between a run or a verification (the client) and the witness, and the only place that knows their bytes.
+//! The messages between a run or a verification (the client) and the witness, and the only code that knows
+//! their encoding.
 //!
-//! 1. The client speaks first; every message of the client gets exactly one answer; nobody speaks out of turn.
+//! 1. The client speaks first; every client message gets exactly one answer; the server sends nothing else.
 //! 2. The preamble keeps its place and size in every future version, so that two versions can always name each other.
 //! 3. No frame exceeds [`FRAME_BYTES_MAX`]; a length is checked before memory is taken for it.
-//! 4. The token keeps strangers and typing errors out. It is no encryption: who can read the network can read it.
+//! 4. The token excludes strangers and typing errors. It is not encryption: every reader of the network can
+//!    read it.
 //!
 //! All integers are little-endian; sizes in bytes.
 //!
@@ -26,8 +28,8 @@
 //! 19 Refused          witness  code 2 | text 0..=1024, UTF-8
 //! ```
 //!
-//! `Done` in answer to `Report` means: every one of these reports is on the witness's disk, synced. Reports that the witness
-//! already has are confirmed again without effect, so that a client may repeat its last frame after a reconnect.
+//! `Done` in answer to `Report` means: every one of these reports is on the witness's disk, synced. Repeated
+//! reports are confirmed again without effect, so that a client may repeat its last frame after a reconnect.
 
 use super::RunId;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -55,12 +57,12 @@ const REPORT_BYTES: usize = 12;
 const _: () = assert!(REPORTS_MAX * REPORT_BYTES < FRAME_BYTES_MAX);
 const _: () = assert!(1 + 16 + 8 * STREAMS_MAX as usize + DESCRIPTION_BYTES_MAX < FRAME_BYTES_MAX);
 
-/// How long the rest of a frame may take once it has begun.
+/// The most time for the rest of a frame once it has begun.
 const FRAME_TIME_MAX: Duration = Duration::from_secs(10);
-/// How often a waiting side looks at its stop flag.
+/// How often a waiting side checks its stop flag.
 const POLL: Duration = Duration::from_millis(50);
 
-/// `Standing.flags`: the run said that it ended.
+/// `Standing.flags`: the run reported its end.
 pub(crate) const FLAG_ENDED: u32 = 1;
 /// `Standing.flags`: a client is connected for this run.
 pub(crate) const FLAG_ATTACHED: u32 = 2;
@@ -72,7 +74,7 @@ pub(crate) struct Report {
     pub(crate) sequence: u64,
 }
 
-/// What the witness holds of a run.
+/// What the witness has recorded of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) records: u64,
@@ -88,7 +90,7 @@ pub(crate) enum Refusal {
     WrongToken = 1,
     UnknownRun = 2,
     RunExists = 3,
-    /// A report skips a sequence: the client lost count, so nothing of the frame is taken.
+    /// A report skips a sequence: the client lost count, and nothing of the frame is recorded.
     Gap = 4,
     /// Another connection resumed this run.
     TakenOver = 5,
@@ -189,7 +191,7 @@ impl Message {
         frame
     }
 
-    /// A message from its kind and body; `Err` says what is out of place.
+    /// A message from its kind and body; `Err` says what is wrong.
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, &'static str> {
         let (&kind, body) = payload.split_first().ok_or("an empty frame")?;
         let mut body = Body(body);
@@ -239,7 +241,7 @@ impl FloorCharBoundary for str {
     }
 }
 
-/// What is left of a body.
+/// The rest of a body.
 struct Body<'a>(&'a [u8]);
 
 impl Body<'_> {
@@ -275,16 +277,16 @@ impl Body<'_> {
     }
 }
 
-/// Why no message came.
+/// Why no message was received.
 #[derive(Debug)]
 pub(crate) enum WireError {
-    /// The other side closed.
+    /// The other side closed the connection.
     Closed,
-    /// Nothing came in time.
+    /// Nothing was received in time.
     TimedOut,
-    /// Our own stop flag was raised.
+    /// This side's stop flag was set.
     Stopped,
-    /// What came is not of this protocol.
+    /// The bytes are not of this protocol.
     Malformed(&'static str),
     /// The network failed.
     Io(io::Error),
@@ -322,7 +324,7 @@ impl Wire {
         self.0.write_all(&preamble).map_err(WireError::Io)
     }
 
-    /// The version the other side speaks.
+    /// The protocol version of the other side.
     pub(crate) fn receive_preamble(&mut self, patience: Duration, stop: &AtomicBool) -> Result<u16, WireError> {
         let mut preamble = [0; PREAMBLE_BYTES];
         self.fill(&mut preamble, patience, stop)?;
@@ -358,7 +360,8 @@ impl Wire {
         let deadline = Instant::now() + patience;
         let mut done = 0;
         while done < buf.len() {
-            // Also when bytes are always there: a busy client must not keep a server from stopping.
+            // Checked even when bytes are always available: a busy client must not keep a server from
+            // stopping.
             if stop.load(Ordering::Relaxed) {
                 return Err(WireError::Stopped);
             }
@@ -368,7 +371,8 @@ impl Wire {
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
                 Err(e) => return Err(WireError::Io(e)),
             }
-            // Also while bytes trickle in: whoever sends one byte a second must not hold a connection for ever.
+            // Checked even while bytes arrive: a client that sends one byte a second must not hold a
+            // connection forever.
             if done < buf.len() && Instant::now() >= deadline {
                 return Err(WireError::TimedOut);
             }

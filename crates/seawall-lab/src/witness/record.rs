@@ -1,10 +1,12 @@
-//! The witness's own file of one run: which writes were acknowledged, in the order in which the reports came.
+//! The witness's own file of one run: the acknowledged writes, in the order in which the reports arrived.
 //!
-//! 1. A report counts (is confirmed, is served) only after the file has been synced with it.
-//! 2. In each stream, sequences in the file rise by exactly one from 1: what is recorded is what was reported, without gaps.
-//! 3. After a power cut of the witness's own machine, the file is read up to the first record that is not sound. Nothing
-//!    confirmed lies behind that, unless the witness's own disk lies; nothing unreported lies before it.
-//! 4. A failed write or sync is sticky: nothing is confirmed for that run any more.
+//! 1. A report is confirmed and served only after the file has been synced with it.
+//! 2. In each stream, sequences in the file rise by exactly one from 1: the record has the reported writes,
+//!    without gaps.
+//! 3. After a power cut of the witness's own machine, the file is read up to the first invalid record.
+//!    Nothing confirmed lies behind it, unless the witness's own disk lies; nothing unreported lies before
+//!    it.
+//! 4. A failed write or sync is sticky: nothing more is confirmed for that run.
 //!
 //! ```text
 //! offset  size
@@ -18,7 +20,7 @@
 //!     32     n  description (JSON)
 //! then        16 each: stream 4 | sequence 8 | crc32c 4 of (run id 8, index 8, stream 4, sequence 8)
 //! ```
-//! The record of stream `0xffff_ffff` says that the run ended by itself.
+//! The record of stream `0xffff_ffff` means that the run ended by itself.
 
 use super::RunId;
 use super::protocol::{DESCRIPTION_BYTES_MAX, FLAG_ATTACHED, FLAG_ENDED, REPORTS_MAX, Report, STREAMS_MAX, Standing};
@@ -37,19 +39,19 @@ const BUFFERED: WriteHow = WriteHow { dsync: false, dontcache: false };
 /// Why a record cannot be used or extended.
 #[derive(Debug)]
 pub(super) enum RecordError {
-    /// There is none.
+    /// There is no record.
     Unknown,
-    /// There is one already.
+    /// A record exists already.
     Exists,
     /// The file is not a record of this run.
     Unsound(&'static str),
-    /// A report is not the next of its stream.
+    /// A report does not continue its stream.
     Gap { report: Report, expected: u64 },
-    /// A report names a stream that the run does not have.
+    /// The run has no such stream.
     NoSuchStream(u32),
     /// The file has reached its limit.
     Full,
-    /// The disk refused, now or before.
+    /// An error of the disk, now or earlier.
     Io(IoError),
 }
 
@@ -75,7 +77,7 @@ pub(super) struct Record {
     bytes_max: u64,
     ended: bool,
     failed: Option<IoError>,
-    /// The connection that may report; 0 when none.
+    /// The connection that may report; 0 when there is none.
     pub(super) owner: u64,
 }
 
@@ -85,7 +87,7 @@ pub(super) fn file_name(run: RunId) -> String {
 }
 
 impl Record {
-    /// Makes a new record durable, and its name.
+    /// Creates a new record and makes it and its name durable.
     pub(super) fn create(
         disk: &Arc<dyn Disk>,
         dir: &Path,
@@ -123,7 +125,7 @@ impl Record {
         })
     }
 
-    /// Reads a record up to its last sound entry and cuts off the rest.
+    /// Reads a record up to its last valid entry and cuts off the rest.
     pub(super) fn open(disk: &Arc<dyn Disk>, dir: &Path, run: RunId, bytes_max: u64) -> Result<Self, RecordError> {
         let path = dir.join(file_name(run));
         let file = disk.open(&path, OpenHow { write: true, ..OpenHow::default() })?;
@@ -158,12 +160,14 @@ impl Record {
             owner: 0,
         };
         record.replay()?;
-        // What is cut off was never confirmed. Left there, it could be taken for the continuation of what is appended now.
+        // The part cut off was never confirmed. If left, it could be mistaken for a continuation of later
+        // appends.
         let end = record.end();
         if disk.len(&record.file)? > end {
             disk.set_len(&record.file, end)?;
         }
-        // What was written but not synced before the witness died is served from now on: make that true on the disk first.
+        // Entries written but not synced before the witness died are served from now on: make them durable
+        // first.
         disk.sync(&record.file, SyncHow::All)?;
         Ok(record)
     }
@@ -214,7 +218,8 @@ impl Record {
         (bytes[12..16] == self.crc(index, report).to_le_bytes()).then_some(report)
     }
 
-    /// Takes in reports, all or none: when this returns, they are on disk. Reports already recorded are passed over.
+    /// Records reports, all or none; they are on disk when this returns. Reports already recorded are
+    /// skipped.
     pub(super) fn append(&mut self, reports: &[Report]) -> Result<(), RecordError> {
         let mut last = self.last.clone();
         let mut fresh = Vec::with_capacity(reports.len());
@@ -233,7 +238,7 @@ impl Record {
         Ok(())
     }
 
-    /// Notes that the run ended by itself.
+    /// Records that the run ended by itself.
     pub(super) fn end_run(&mut self) -> Result<(), RecordError> {
         if !self.ended {
             self.write(&[Report { stream: END, sequence: 0 }])?;
@@ -292,7 +297,7 @@ impl Record {
     }
 }
 
-/// Whether a record marks the end of the run rather than a write.
+/// Whether a record marks the end of the run and is not a write.
 pub(super) fn is_end(report: Report) -> bool {
     report.stream == END
 }

@@ -1,11 +1,13 @@
-//! From many writers to one connection: each acknowledged write is told to the witness before its stream writes again.
+//! From many writers to one connection: each acknowledged write is reported to the witness before its stream
+//! writes again.
 //!
-//! 1. A writer calls [`Reporter::report`] after its write was acknowledged, and waits there until the witness has confirmed:
-//!    so each stream has at most one write that the witness does not know of.
-//! 2. Reports that come while a frame is out leave together in the next one: the witness syncs once for all of them.
-//! 3. A lost connection is made again and the frame repeated; the witness passes over what it already has. Writers stand still
-//!    meanwhile. Nothing is ever reported that a writer did not report.
-//! 4. After a final failure every writer is told, and nothing more is sent.
+//! 1. A writer calls [`Reporter::report`] after its write was acknowledged, and waits until the witness has
+//!    confirmed it: so each stream has at most one write that the witness does not know.
+//! 2. Reports that arrive while a frame is being confirmed form the next one: the witness syncs once for all
+//!    of them.
+//! 3. A lost connection is made again and the frame repeated; the witness skips reports it already has.
+//!    Writers wait meanwhile. Only reports of writers are sent.
+//! 4. After a final failure every writer is notified, and nothing more is sent.
 //!
 //! ```text
 //!   waiting ──pending──> sent ──confirmed──> waiting
@@ -25,7 +27,7 @@ const PING_EVERY: Duration = Duration::from_secs(2);
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How a run is getting on.
+/// The progress of a run.
 ///
 /// ```
 /// use seawall_lab::witness::Progress;
@@ -37,7 +39,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Progress {
     /// Writes acknowledged by the disk and confirmed by the witness.
     pub acknowledged: u64,
-    /// Since the first write.
+    /// Time since the first write.
     pub elapsed: Duration,
     /// False while the witness cannot be reached and the writers wait for it.
     pub connected: bool,
@@ -61,7 +63,7 @@ pub(super) struct Reporter {
 #[derive(Debug)]
 pub(super) struct Writer<'a>(&'a Reporter);
 
-/// How to come back to a witness that was lost.
+/// How to reconnect to a lost witness.
 pub(super) struct Return<'a> {
     pub(super) connect: &'a dyn Fn() -> Result<Client, WitnessError>,
     pub(super) addr: &'a str,
@@ -88,8 +90,8 @@ impl Reporter {
         self.lock().confirmed.clone()
     }
 
-    /// Carries reports until the last writer is gone and everything is confirmed, then says that the run has ended if
-    /// `orderly` says so.
+    /// Carries reports until the last writer is gone and everything is confirmed. Then reports the end of the
+    /// run, if `orderly` permits.
     pub(super) fn carry(
         &self,
         mut client: Client,
@@ -133,7 +135,7 @@ impl Reporter {
                     Ok(()) if done => return Ok(()),
                     Ok(()) => break,
                     Err(Failure::Final(error)) => return Err(error),
-                    // Everything is confirmed; that the run ended in order is a courtesy.
+                    // Everything is confirmed; the report of an orderly end is optional.
                     Err(Failure::Broken(_)) if done => return Ok(()),
                     Err(Failure::Broken(_)) => {
                         progress(&Progress { acknowledged: self.total(), elapsed: began.elapsed(), connected: false });
@@ -150,7 +152,7 @@ impl Reporter {
         }
     }
 
-    /// The next frame's reports; empty for a ping; true when all writers are gone and nothing is left.
+    /// The reports of the next frame; empty for a ping; true when all writers are gone and nothing is left.
     fn next_batch(&self) -> (Vec<Report>, bool) {
         let (mut shared, _) = self
             .changed
@@ -169,7 +171,7 @@ impl Reporter {
     fn come_back(&self, back: &Return<'_>, stop: &AtomicBool) -> Result<Client, WitnessError> {
         let deadline = Instant::now() + back.time_max;
         loop {
-            // Asked to stop: one attempt to deliver what is pending, no waiting.
+            // On a stop request: one attempt to deliver what is pending, no waiting.
             let last = stop.load(Ordering::Relaxed) || Instant::now() >= deadline;
             let attempt = (back.connect)().map_err(Failure::Final).and_then(|mut client| {
                 let standing = client.resume()?;
@@ -202,7 +204,7 @@ impl Reporter {
 }
 
 impl Writer<'_> {
-    /// Tells the witness of an acknowledged write and waits for its confirmation; false when there will be none.
+    /// Reports an acknowledged write and waits for its confirmation; false when there will be none.
     pub(super) fn report(&self, stream: u32, sequence: u64) -> bool {
         let mut shared = self.0.lock();
         if shared.dead {

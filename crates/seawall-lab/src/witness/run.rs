@@ -1,11 +1,13 @@
-//! The run: writes without pause, and tells the witness of each write once the disk has acknowledged it, and only then.
+//! The run: writes without pause, and reports each write to the witness after the disk has acknowledged it,
+//! never before.
 //!
 //! 1. A write is *acknowledged* when everything its [`WriteMethod`] does to make it durable has returned without an error.
-//! 2. It is *reported* after that and before its stream writes again: at the cut, each stream has at most one write in flight
-//!    that the witness does not know of. That one may be there, wholly or in part, or not.
-//! 3. All files a stream writes to exist durably before its first report; what prepares them is synced under every method.
-//! 4. The first I/O error ends the run: what comes after a failed sync proves nothing.
-//! 5. Nothing is overwritten that this run did not create.
+//! 2. It is *reported* after that and before its stream writes again: at the cut, each stream has at most one
+//!    write in flight that the witness does not know. That write may be there, wholly or in part, or not.
+//! 3. All files of a stream exist durably before its first report; their preparation is synced under every
+//!    method.
+//! 4. The first I/O error ends the run: writes after a failed sync prove nothing.
+//! 5. The run overwrites only files that it created.
 
 use super::client::Client;
 use super::error::WitnessError;
@@ -21,7 +23,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How to run.
+/// Options of a run.
 ///
 /// ```
 /// use seawall_lab::witness::{RunOptions, WriteMethod};
@@ -51,7 +53,8 @@ pub struct RunOptions {
     pub slots: u32,
     /// Blocks in an append file before the next is created.
     pub append_blocks: u32,
-    /// Whether a stream without any sync runs beside as the control: it should lose data, else the cut was none.
+    /// Whether an unsynced control stream runs in parallel: it should lose data, or the power was not really
+    /// cut.
     pub control: bool,
     /// Stop after this long.
     pub duration: Option<Duration>,
@@ -85,7 +88,7 @@ impl Default for RunOptions {
     }
 }
 
-/// A run that ended before the power did.
+/// The result of a run that ended before a power cut.
 ///
 /// ```
 /// use seawall_io::Disk;
@@ -121,20 +124,20 @@ pub struct RunSummary {
     pub elapsed: Duration,
 }
 
-/// Everything the threads of a run share.
+/// State shared by the threads of a run.
 struct Work<'a> {
     disk: &'a dyn Disk,
     dir: &'a Path,
     layout: &'a Layout,
     stop: &'a AtomicBool,
-    /// Raised by the first writer that fails.
+    /// Set by the first writer that fails.
     halt: AtomicBool,
     error: Mutex<Option<WitnessError>>,
     deadline: Option<Instant>,
     writes_left: Option<AtomicU64>,
 }
 
-/// Runs until `stop` is raised, a limit of `options` is reached, or the power goes.
+/// Runs until `stop` is set, a limit of `options` is reached, or the power fails.
 ///
 /// ```no_run
 /// use seawall_lab::witness::{RunOptions, run};
@@ -147,7 +150,7 @@ struct Work<'a> {
 /// ```
 ///
 /// # Errors
-/// Any [`WitnessError`] of reaching the witness or of the disk. What was confirmed until then stays on record.
+/// Any [`WitnessError`] of reaching the witness or of the disk. Reports confirmed by then stay on record.
 pub fn run(
     disk: &dyn Disk,
     dir: &Path,
@@ -175,7 +178,8 @@ pub fn run(
         return Err(WitnessError::BadOption { option: "directory", reason });
     }
     let connect = || Client::connect(&options.witness, &options.token, options.run);
-    // Before anything is written: is there a witness at all? Not kept, as preparing may outlast its patience.
+    // Checks before any write that there is a witness. The connection is not kept, as preparing may outlast
+    // the witness's idle limit.
     drop(connect()?);
     check_space(disk, dir, &layout, options.reserve_bytes)?;
     let began = prepare(disk, dir, &layout).map_err(WitnessError::from).and_then(|()| {
@@ -186,7 +190,7 @@ pub fn run(
     let client = match began {
         Ok(client) => client,
         Err(error) => {
-            // The first error is the one to tell; files that cannot be removed carry the run's id.
+            // The first error is the one returned; files that cannot be removed carry the run's id.
             if !matches!(&error, WitnessError::Io(e) if e.errno() == Some(rustix::io::Errno::EXIST.raw_os_error())) {
                 drop(cleanup(disk, dir, options.run));
             }
@@ -258,7 +262,7 @@ pub fn cleanup(disk: &dyn Disk, dir: &Path, run: RunId) -> Result<usize, Witness
 fn check_space(disk: &dyn Disk, dir: &Path, layout: &Layout, reserve: u64) -> Result<(), WitnessError> {
     let blocks: u64 = (0..layout.streams())
         .map(|stream| match layout.kind(stream) {
-            // While a file begins, its two predecessors are still there.
+            // When a new file is begun, its two predecessors still exist.
             StreamKind::Append => layout.slots(stream) * 3 / 2,
             _ => layout.slots(stream),
         })
@@ -271,7 +275,8 @@ fn check_space(disk: &dyn Disk, dir: &Path, layout: &Layout, reserve: u64) -> Re
     Ok(())
 }
 
-/// Creates the files that are overwritten in place, every block a valid version 0, synced together with their names.
+/// Creates the files that are overwritten in place, every block a valid version 0, and syncs them and their
+/// names.
 fn prepare(disk: &dyn Disk, dir: &Path, layout: &Layout) -> Result<(), IoError> {
     let mut block = AlignedBuf::zeroed(layout.what.block_bytes as usize);
     let mut file: Option<(String, Handle)> = None;
@@ -281,7 +286,7 @@ fn prepare(disk: &dyn Disk, dir: &Path, layout: &Layout) -> Result<(), IoError> 
             StreamKind::Control => WriteMethod::NoSync.open(Create::New),
             StreamKind::Append | StreamKind::Names => continue,
         };
-        // A sync for each block would only take time here: one at the end covers all.
+        // A sync for each block would only cost time here: one at the end covers all.
         let how = OpenHow { dsync: false, ..how };
         for slot in 0..layout.slots(stream) {
             let place = layout.place(stream, slot, 0);
@@ -313,7 +318,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether there is another write to do.
+    /// Whether to do another write.
     fn goes_on(&self) -> bool {
         !self.halt.load(Ordering::Relaxed)
             && !self.stop.load(Ordering::Relaxed)
@@ -364,7 +369,7 @@ impl Work<'_> {
             if !writer.report(stream, sequence) {
                 break;
             }
-            // Only now: the verifier expects the file before last until the witness knows of the newest one.
+            // Only now: the verifier expects the file before the last one until the witness knows the newest.
             if first && generation >= 2 {
                 self.disk.remove(&self.dir.join(self.layout.append_file(stream, generation - 2)))?;
             }
@@ -372,7 +377,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// One overwrite, reported; false when the witness is gone.
+    /// One reported overwrite; false when the witness is gone.
     fn overwrite(
         &self,
         stream: u32,
@@ -413,7 +418,7 @@ impl Work<'_> {
             let place = self.layout.place(stream, self.layout.slot(stream, sequence), sequence);
             self.layout.author(stream).write(sequence, place.offset, &mut block);
             let file = self.disk.open(&fresh, method.open(Create::New))?;
-            // The content is durable before the name points to it: a name never shows less than a whole version.
+            // The content is durable before the name points to it: a name always shows a whole version.
             self.write(&file, place.offset, &block, method)?;
             self.disk.rename(&fresh, &self.dir.join(&place.file))?;
             if !method.is_control() {

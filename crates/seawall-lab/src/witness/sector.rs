@@ -1,9 +1,11 @@
-//! What is written: blocks whose every 512-byte sector says who it is and can be checked on its own.
+//! What is written: blocks in which every 512-byte sector identifies itself and can be checked on its own.
 //!
-//! 1. A sector is a function of (run, seed, stream, sequence, offset) and nothing else, so the verifier regenerates it and
-//!    compares all 512 bytes; the checksum only tells damage apart from a sector that belongs elsewhere.
-//! 2. Two writes never have an equal sector, so an old version, a misdirected one and one of another run are told apart.
-//! 3. An all-zero sector is no valid sector.
+//! 1. A sector is a function of (run, seed, stream, sequence, offset) and nothing else, so the verifier
+//!    regenerates it and compares all 512 bytes; the checksum only distinguishes damage from a sector that
+//!    belongs elsewhere.
+//! 2. Two writes never have an equal sector, so an old version, a misdirected one and one of another run are
+//!    distinguished.
+//! 3. An all-zero sector is never valid.
 //!
 //! ```text
 //! offset  size
@@ -19,13 +21,14 @@
 
 use super::RunId;
 
-/// The unit that a drive writes whole, bytes: tearing is looked for between sectors, and found inside one by its checksum.
+/// The unit that a drive writes whole, bytes: tears are detected between sectors, and inside one by its
+/// checksum.
 pub const SECTOR_BYTES: usize = 512;
 const MAGIC: [u8; 4] = *b"SWSC";
 const NOISE: usize = 40;
 const _: () = assert!((SECTOR_BYTES - NOISE) % 8 == 0);
 
-/// What all sectors of a stream have in common.
+/// The common part of all sectors of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Author {
     pub(super) run: RunId,
@@ -33,28 +36,28 @@ pub(super) struct Author {
     pub(super) stream: u32,
 }
 
-/// What a sector was found to be.
+/// The kind of a sector that was read.
 ///
 /// ```
 /// use seawall_lab::witness::Sector;
-/// // After a tear: the first sector is new, the second still the one before.
+/// // After a tear: the first sector is new, the second is still the old one.
 /// let found = [Sector::Version(12), Sector::Version(11)];
 /// assert!(found.contains(&Sector::Version(12)) && found.iter().any(|s| *s != Sector::Version(12)));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sector {
-    /// This version of this very place.
+    /// This version of exactly this place.
     Version(u64),
     /// All zeroes.
     Zeroes,
-    /// Beyond the end of the file, or the file is not there.
+    /// Beyond the end of the file, or the file does not exist.
     Missing,
-    /// The disk refused to read it.
+    /// A read error of the disk.
     Unreadable,
-    /// A sound sector of another place, stream or run: stale or misdirected.
+    /// A valid sector of another place, stream or run: stale or misdirected.
     Foreign,
-    /// Bytes that nobody wrote.
+    /// Bytes that no run wrote.
     Damaged,
 }
 
@@ -90,7 +93,7 @@ impl Author {
         sector[4..8].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// What `found`, read at `offset`, is.
+    /// The kind of the sector `found`, read at `offset`.
     pub(super) fn read(&self, offset: u64, found: &[u8]) -> Sector {
         if found.iter().all(|&b| b == 0) {
             return Sector::Zeroes;

@@ -1,9 +1,11 @@
-//! The witness: a small server on another machine that remembers which writes were acknowledged.
+//! The witness: a small server on another machine that records which writes were acknowledged.
 //!
-//! 1. What it confirms is on its disk (see [`super::record`]); what it holds was reported by the run, never concluded.
-//! 2. No client can crash it, fill its memory (bounded frames, bounded connections) or its disk (bounded runs and records), or
-//!    hold a connection without speaking.
-//! 3. One connection reports for a run at a time; a resumed run takes over, so that a half-dead connection blocks nobody.
+//! 1. Confirmed reports are on its disk (see [`super::record`]); the record contains only reports of the run,
+//!    nothing inferred.
+//! 2. No client can crash it, fill its memory (bounded frames, bounded connections) or its disk (bounded runs
+//!    and records), or hold a connection without sending.
+//! 3. One connection at a time reports for a run; a resumed run takes over, so that a half-dead connection
+//!    blocks no other.
 //!
 //! ```text
 //!   connected ──preamble, Auth──> idle ──Begin/Resume──> reporting ──End, close, silence──> gone
@@ -24,12 +26,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-/// How often the server looks for new connections and at its stop flag.
+/// How often the server checks for new connections and its stop flag.
 const ACCEPT_POLL: Duration = Duration::from_millis(20);
-/// How long a new connection may take to introduce itself.
+/// The most time for the greeting of a new connection.
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How to serve.
+/// Options of the server.
 ///
 /// ```
 /// use seawall_lab::witness::ServeOptions;
@@ -39,15 +41,15 @@ const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 pub struct ServeOptions {
     /// Address and port to listen on; port 0 picks one.
     pub listen: String,
-    /// Shared secret; empty for none. It travels in the clear.
+    /// Shared secret; empty for none. It is sent unencrypted.
     pub token: String,
-    /// A client that says nothing for this long is taken for gone. Runs ping every two seconds.
+    /// A client that sends nothing for this long is considered gone. Runs ping every two seconds.
     pub idle_time_max: Duration,
     /// Connections at one time.
     pub connections_max: usize,
     /// Runs in the state directory; beyond that, new ones are refused.
     pub runs_max: usize,
-    /// Bytes of one run's record, 16 each acknowledged write.
+    /// Bytes of one run's record; 16 for each acknowledged write.
     pub record_bytes_max: u64,
 }
 
@@ -64,7 +66,7 @@ impl Default for ServeOptions {
     }
 }
 
-/// What happened at the witness, for the person who watches it.
+/// An event at the witness, for the operator.
 ///
 /// ```
 /// use seawall_lab::witness::{RunId, ServeEvent};
@@ -78,14 +80,14 @@ pub enum ServeEvent {
     Began {
         /// The run.
         run: RunId,
-        /// From where.
+        /// The client's address.
         peer: SocketAddr,
     },
-    /// A run is back after its connection was lost.
+    /// A run has reconnected after its connection was lost.
     Resumed {
         /// The run.
         run: RunId,
-        /// From where.
+        /// The client's address.
         peer: SocketAddr,
         /// Writes on record.
         acknowledged: u64,
@@ -97,18 +99,18 @@ pub enum ServeEvent {
         /// Writes on record.
         acknowledged: u64,
     },
-    /// A run's connection ended without a word: after a power cut, this is the line to look for.
+    /// A run's connection ended without a message: this line is expected after a power cut.
     Vanished {
         /// The run.
         run: RunId,
         /// Writes on record.
         acknowledged: u64,
-        /// What was seen of it.
+        /// What was seen of the end.
         reason: String,
     },
-    /// A client was turned away.
+    /// A client was refused.
     Refused {
-        /// From where.
+        /// The client's address.
         peer: SocketAddr,
         /// Why.
         reason: String,
@@ -131,7 +133,7 @@ impl std::fmt::Display for ServeEvent {
     }
 }
 
-/// A witness that listens.
+/// A listening witness.
 ///
 /// ```
 /// use seawall_io::{Disk, OsDisk};
@@ -155,10 +157,10 @@ pub struct Witness {
     next_connection: AtomicU64,
 }
 
-/// Serves until `stop` is raised: [`Witness::bind`] and [`Witness::serve`].
+/// Serves until `stop` is set: [`Witness::bind`] and [`Witness::serve`].
 ///
 /// # Errors
-/// As those two.
+/// Those of [`Witness::bind`] and [`Witness::serve`].
 ///
 /// ```
 /// use seawall_io::{Disk, OsDisk};
@@ -167,7 +169,7 @@ pub struct Witness {
 /// # let dir = tempfile::tempdir()?;
 /// let disk: Arc<dyn Disk> = Arc::new(OsDisk::synchronous());
 /// let options = ServeOptions { listen: "127.0.0.1:0".into(), ..ServeOptions::default() };
-/// // Asked to stop before it begins, it returns at once.
+/// // A stop request before it begins makes it return at once.
 /// serve(&disk, dir.path(), &options, &AtomicBool::new(true), &|event| println!("{event}"))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -183,7 +185,7 @@ pub fn serve(
 }
 
 impl Witness {
-    /// Listens, keeping records in `dir`, which must exist.
+    /// Starts listening, with records in `dir`, which must exist.
     ///
     /// ```no_run
     /// use seawall_lab::witness::{ServeOptions, Witness};
@@ -217,7 +219,7 @@ impl Witness {
         })
     }
 
-    /// The address listened on.
+    /// The address it listens on.
     ///
     /// # Errors
     /// The kernel's refusal, as [`WitnessError::CannotListen`].
@@ -226,11 +228,12 @@ impl Witness {
         self.listener.local_addr().map_err(|source| WitnessError::CannotListen { addr, source })
     }
 
-    /// Serves until `stop` is raised and every connection has ended. `on_event` is called from several threads.
+    /// Serves until `stop` is set and every connection has ended. `on_event` is called from several threads.
     pub fn serve(&self, stop: &AtomicBool, on_event: &(dyn Fn(&ServeEvent) + Sync)) {
         thread::scope(|scope| {
             while !stop.load(Ordering::Relaxed) {
-                // Failures to accept (out of descriptors, a client already gone) concern that client or pass: go on.
+                // A failed accept (out of descriptors, client already gone) concerns that client or passes:
+                // continue.
                 let Ok((socket, peer)) = self.listener.accept() else {
                     thread::sleep(ACCEPT_POLL);
                     continue;
@@ -304,7 +307,7 @@ impl Witness {
         }
     }
 
-    /// Preamble and token. The reason for a refusal goes to the log; a stranger learns nothing.
+    /// Preamble and token. The reason for a refusal goes to the log; the client is not told.
     fn greet(&self, wire: &mut Wire, stop: &AtomicBool) -> Result<(), String> {
         let text = |error: WireError| error.to_string();
         let theirs = wire.receive_preamble(GREETING_TIME_MAX, stop).map_err(text)?;
@@ -317,7 +320,7 @@ impl Witness {
                 wire.send(&Message::Done).map_err(text)
             }
             Message::Auth { .. } => {
-                // The connection ends either way; whether the refusal arrives is the stranger's concern.
+                // The connection ends either way; the client may or may not receive the refusal.
                 drop(wire.send(&refuse(Refusal::WrongToken, "wrong token")));
                 Err("wrong token".into())
             }
@@ -387,7 +390,8 @@ impl Witness {
     }
 
     fn begin(&self, run: RunId, streams: u32, description: &[u8]) -> Result<Arc<Mutex<Record>>, RecordError> {
-        // Under the lock of all records, so that two runs of one id, or one too many, cannot begin at the same time.
+        // Under the lock of all records, so that two runs with one id, or one run too many, cannot begin at
+        // the same time.
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         if self.known().len() >= self.options.runs_max {
             return Err(RecordError::Full);
@@ -459,7 +463,7 @@ fn held(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Compares without telling by its time how much was right.
+/// Compares in constant time, so that timing does not reveal how much was right.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }

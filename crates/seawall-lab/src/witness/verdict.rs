@@ -1,8 +1,8 @@
-//! What a verification found, and what it means in plain words.
+//! The result of a verification, and its meaning in plain words.
 //!
-//! 1. Only a cut that took the power proves anything: [`Verdict::Kept`] needs evidence of one (another boot id, or a control
-//!    that lost data) and a control, if there was one, that did lose data.
-//! 2. Lost data is reported whatever else is doubtful.
+//! 1. Only a real power cut proves anything: [`Verdict::Kept`] needs evidence of one (another boot id, or a
+//!    control that lost data) and a control, if there was one, that did lose data.
+//! 2. Lost data is reported regardless of other doubts.
 //! 3. The control's losses never count against the disk.
 
 use super::RunId;
@@ -22,9 +22,9 @@ use std::fmt::{self, Write as _};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cut {
-    /// The boot id differs: the machine was started anew (by a power cut, or in good order).
+    /// The boot id differs: the machine was restarted (by a power cut, or in good order).
     Rebooted,
-    /// The boot id is the same: only the process ended, and the page cache lived on.
+    /// The boot id is the same: only the process ended, and the page cache survived.
     SameBoot,
     /// One of the boot ids could not be read.
     Unknown,
@@ -60,7 +60,7 @@ impl fmt::Display for WriteId {
     }
 }
 
-/// What is wrong with an acknowledged write.
+/// The kind of damage to an acknowledged write.
 ///
 /// ```
 /// use seawall_lab::witness::{FindingKind, Tally};
@@ -72,15 +72,15 @@ impl fmt::Display for WriteId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
-    /// Gone: an older version, zeroes or nothing is there.
+    /// Missing: an older version, zeroes or nothing is there.
     Lost,
-    /// There in part.
+    /// Only partly there.
     Torn,
-    /// Neither it nor any older version: damaged, unreadable, or something that belongs elsewhere.
+    /// Neither it nor any older version: damaged, unreadable, or data that belongs elsewhere.
     Corrupted,
 }
 
-/// Neighbouring sectors that hold the same.
+/// Neighbouring sectors of the same kind.
 ///
 /// ```
 /// use seawall_lab::witness::{Sector, SectorRun};
@@ -97,7 +97,7 @@ pub struct SectorRun {
     pub first: u32,
     /// Number of sectors.
     pub count: u32,
-    /// What they hold.
+    /// The kind of the sectors.
     pub held: Sector,
 }
 
@@ -114,7 +114,7 @@ impl SectorRun {
     }
 }
 
-/// One acknowledged write that is not there as it was acknowledged.
+/// One acknowledged write that is not there as acknowledged.
 ///
 /// ```
 /// use seawall_lab::witness::{Finding, FindingKind, Sector, SectorRun, StreamKind, WriteId};
@@ -133,9 +133,9 @@ impl SectorRun {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What is wrong.
+    /// The kind of damage.
     pub kind: FindingKind,
-    /// What its stream does; findings of the control are expected.
+    /// The kind of its stream; findings of the control are expected.
     pub stream: StreamKind,
     /// The write that should be there.
     pub write: WriteId,
@@ -147,7 +147,7 @@ pub struct Finding {
     pub offset: u64,
     /// What is there instead.
     pub found: Vec<SectorRun>,
-    /// A write issued after this one was acknowledged that is there: the two were reordered.
+    /// A write issued after this one was acknowledged and found: the two were reordered.
     pub overtaken_by: Option<WriteId>,
 }
 
@@ -188,7 +188,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Counts of one kind of streams.
+/// Counts for one kind of stream.
 ///
 /// ```
 /// use seawall_lab::witness::Tally;
@@ -199,28 +199,28 @@ impl fmt::Display for Finding {
 pub struct Tally {
     /// Writes on record.
     pub acknowledged: u64,
-    /// Places held against the record: the newest write to each.
+    /// Places compared with the record: the newest write to each.
     pub checked: u64,
-    /// Places that hold it, or the one that was in flight.
+    /// Places that hold it, or the write that was in flight.
     pub intact: u64,
-    /// Gone.
+    /// Missing.
     pub lost: u64,
-    /// There in part.
+    /// Only partly there.
     pub torn: u64,
-    /// Replaced by something nobody wrote there.
+    /// Replaced by bytes that no write put there.
     pub corrupted: u64,
-    /// Writes that are there although an earlier acknowledged one is lost or torn.
+    /// Writes found although an earlier acknowledged one is lost or torn.
     pub overtaking: u64,
-    /// Writes in flight at the cut that are there; fine.
+    /// Writes in flight at the cut that are there; expected.
     pub in_flight_whole: u64,
-    /// Writes in flight at the cut that are there in part; fine.
+    /// Writes in flight at the cut that are partly there; expected.
     pub in_flight_torn: u64,
-    /// Writes in flight at the cut that are not there; fine.
+    /// Writes in flight at the cut that are missing; expected.
     pub in_flight_absent: u64,
 }
 
 impl Tally {
-    /// Acknowledged writes that are not there as they were acknowledged.
+    /// Acknowledged writes that are not there as acknowledged.
     #[must_use]
     pub fn broken(&self) -> u64 {
         self.lost + self.torn + self.corrupted
@@ -252,15 +252,15 @@ impl Tally {
 pub enum NoProof {
     /// Nothing was acknowledged.
     NothingWritten,
-    /// The machine did not go down.
+    /// The machine was not restarted.
     SameBoot,
-    /// It cannot be told whether the machine went down, and no control lost data.
+    /// It is unknown whether the machine was restarted, and no control lost data.
     UnknownBoot,
     /// The control, never synced, lost nothing: the caches had time to empty.
     ControlKept,
 }
 
-/// What it all comes to.
+/// The conclusion.
 ///
 /// ```
 /// use seawall_lab::witness::{Cut, Tally, Verdict, Verification};
@@ -281,20 +281,21 @@ pub enum NoProof {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Acknowledged writes are gone.
+    /// Acknowledged writes are missing.
     Broken,
     /// All acknowledged writes survived a cut.
     Kept,
-    /// Nothing is gone, and that means nothing.
+    /// Nothing is missing, but that proves nothing.
     ProvesNothing(NoProof),
-    /// The run itself was a control (`nosync`, `direct-nosync`): it says something about the cut, not about the disk.
+    /// The run itself was a control (`nosync`, `direct-nosync`): it says something about the cut, not about
+    /// the disk.
     Control {
-        /// Whether it lost data, as it should.
+        /// Whether it lost data, as expected.
         lost_data: bool,
     },
 }
 
-/// What a verification found.
+/// The result of a verification.
 ///
 /// ```
 /// use seawall_lab::witness::{Cut, Tally, Verification};
@@ -317,28 +318,29 @@ pub enum Verdict {
 pub struct Verification {
     /// The run.
     pub run: RunId,
-    /// What the run was.
+    /// The parameters of the run.
     pub description: Description,
-    /// Whether the machine went down.
+    /// Whether the machine was restarted.
     pub cut: Cut,
     /// Whether the run ended by itself before the cut.
     pub ended: bool,
-    /// The streams that were made durable.
+    /// The durable streams.
     pub main: Tally,
-    /// The stream that was not; `None` when the run had none.
+    /// The control stream; `None` when the run had none.
     pub control: Option<Tally>,
-    /// What is wrong, at most a thousand entries.
+    /// The findings, at most a thousand.
     pub findings: Vec<Finding>,
-    /// All that is wrong.
+    /// The number of all findings.
     pub findings_total: u64,
-    /// Places with versions the witness never heard of: its record is shorter than it was, and counts are lower bounds.
+    /// Places with versions unknown to the witness: its record is shorter than it was, and counts are lower
+    /// bounds.
     pub beyond_record: u64,
     /// RFC 3339 time of the verification.
     pub verified: String,
 }
 
 impl Verification {
-    /// What it comes to.
+    /// The conclusion.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let control_lost = self.control.is_some_and(|c| c.broken() > 0);
@@ -360,7 +362,7 @@ impl Verification {
         }
     }
 
-    /// The counts, whatever they prove; corrupted writes count as lost.
+    /// The counts, regardless of what they prove; corrupted writes count as lost.
     #[must_use]
     pub fn outcome(&self) -> WitnessOutcome {
         WitnessOutcome {
@@ -378,7 +380,7 @@ impl Verification {
         matches!(self.verdict(), Verdict::Broken | Verdict::Kept).then(|| self.outcome())
     }
 
-    /// Everything, as JSON.
+    /// The whole result, as JSON.
     ///
     /// # Panics
     /// Never: every field has a JSON form.
@@ -387,7 +389,7 @@ impl Verification {
         serde_json::to_string_pretty(self).expect("every field of Verification has a JSON form")
     }
 
-    /// What [`Verification::to_json`] wrote.
+    /// Parses the output of [`Verification::to_json`].
     ///
     /// # Errors
     /// Where parsing stopped.

@@ -1,14 +1,16 @@
-//! After the power cut: what the witness recorded, held against what the disk holds.
+//! After the power cut: compares the disk with the witness's record.
 //!
-//! 1. What should be there comes from the witness alone. Each place is asked for the newest write to it that the witness
-//!    recorded; older ones have been overwritten on purpose.
-//! 2. A place may instead hold the one write of its stream that was in flight (the one after the last recorded), wholly, or, in
-//!    a file that is written in place, in part beside the newest recorded one. A renamed file was synced first: never in part.
-//! 3. A write is said to have *overtaken* a lost one only if it was certainly issued after the lost one was acknowledged: the
-//!    record of its predecessor in its stream comes no earlier than that of the lost one.
-//! 4. Nothing is written.
+//! 1. The expected contents come from the witness alone. Each place is checked for the newest recorded write
+//!    to it; older ones have been overwritten on purpose.
+//! 2. A place may instead hold the one write of its stream that was in flight (the one after the last
+//!    recorded): whole, or, in a file written in place, in part beside the newest recorded one. A renamed
+//!    file was synced first: never in part.
+//! 3. A write has *overtaken* a lost one only if it was certainly issued after the lost one was acknowledged:
+//!    the record of its predecessor in its stream is not earlier than that of the lost one.
+//! 4. Verification writes nothing.
 //!
-//! A place is judged by its sectors; `good` is the newest recorded version, or the one in flight where (2) allows it:
+//! A place is judged by its sectors; `good` is the newest recorded version, or the one in flight where (2)
+//! permits it:
 //!
 //! | sectors | verdict |
 //! |---|---|
@@ -33,12 +35,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a connection of the run may linger at the witness after a mere death of the process.
+/// How long the run's connection may remain at the witness after the process alone has died.
 const DETACH_TIME_MAX: Duration = Duration::from_secs(2);
 /// Findings kept with all details; all are counted.
 const FINDINGS_MAX: usize = 1000;
 
-/// How to verify.
+/// Options of a verification.
 ///
 /// ```
 /// use seawall_lab::witness::{RunId, VerifyOptions};
@@ -71,7 +73,7 @@ impl Default for VerifyOptions {
     }
 }
 
-/// How a verification is getting on.
+/// The progress of a verification.
 ///
 /// ```
 /// use seawall_lab::witness::VerifyProgress;
@@ -98,20 +100,20 @@ struct Newest {
     issued_after: u64,
 }
 
-/// One stream as the witness saw it.
+/// One stream in the witness's record.
 #[derive(Debug, Clone)]
 struct Seen {
     slots: Vec<Newest>,
     last: Newest,
 }
 
-/// What a place turned out to hold.
+/// The state of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
     Newest,
     InFlight,
     TornInFlight,
-    /// Versions the witness has never heard of.
+    /// Versions unknown to the witness.
     Beyond,
     Wrong(FindingKind),
 }
@@ -129,7 +131,7 @@ enum Held {
 /// ```
 ///
 /// # Errors
-/// Any [`WitnessError`] that prevents an answer. Lost data is no error: it is in the answer.
+/// Any [`WitnessError`] that prevents an answer. Lost data is not an error: it is in the answer.
 pub fn verify(
     disk: &dyn Disk,
     dir: &Path,
@@ -155,7 +157,8 @@ pub fn verify(
     if standing.last.len() != layout.streams() as usize {
         return Err(confused("a number of streams that does not fit the run's description"));
     }
-    // An empty directory would look like the loss of everything; a missing or wrong one is a mistake of the caller.
+    // An empty directory would look like the loss of everything; a missing or wrong one is a mistake of the
+    // caller.
     disk.list(dir)?;
 
     let mut seen: Vec<Seen> = (0..layout.streams())
@@ -203,7 +206,7 @@ fn fetch(client: &mut Client, options: &VerifyOptions) -> Result<Standing, Witne
     client.fetch().map_err(|failure| Client::give_up(&options.witness, failure))
 }
 
-/// Takes in one record; false when it does not continue its stream.
+/// Processes one record; false when it does not continue its stream.
 fn note(layout: &Layout, seen: &mut [Seen], report: Report, record: u64) -> bool {
     let Some(stream) = seen.get_mut(report.stream as usize) else { return false };
     if report.sequence != stream.last.sequence + 1 {
@@ -215,7 +218,7 @@ fn note(layout: &Layout, seen: &mut [Seen], report: Report, record: u64) -> bool
     true
 }
 
-/// The files of the run, opened as they are asked for.
+/// The files of the run, opened when needed.
 struct Reading<'a> {
     disk: &'a dyn Disk,
     dir: &'a Path,
@@ -243,7 +246,7 @@ impl Reading<'_> {
         if let Ok(got) = whole::read(disk, handle, offset, &mut block) {
             return judge_sectors(author, offset, &block, got);
         }
-        // A drive may refuse a block for one bad sector: ask for each.
+        // A drive may refuse a whole block for one bad sector: read each sector separately.
         (0..bytes / SECTOR_BYTES)
             .map(|i| {
                 let at = offset + (i * SECTOR_BYTES) as u64;
@@ -257,7 +260,7 @@ impl Reading<'_> {
     }
 }
 
-/// `got` bytes were there; a sector cut off by the end of the file is missing.
+/// `got` bytes were read; a sector cut off by the end of the file is missing.
 fn judge_sectors(author: &Author, offset: u64, block: &[u8], got: usize) -> Vec<Sector> {
     block
         .chunks_exact(SECTOR_BYTES)
@@ -269,7 +272,8 @@ fn judge_sectors(author: &Author, offset: u64, block: &[u8], got: usize) -> Vec<
         .collect()
 }
 
-/// The table of the module's head. `in_flight` is the sequence in flight to this very place, `in_place` whether it may be torn.
+/// Implements the table in the module documentation. `in_flight` is the sequence in flight to exactly this
+/// place, `in_place` whether it may be torn.
 fn judge(sectors: &[Sector], newest: u64, in_flight: Option<u64>, last: u64, in_place: bool) -> Held {
     let all = |version: u64| sectors.iter().all(|s| *s == Sector::Version(version));
     let good = |s: &Sector| matches!(s, Sector::Version(v) if *v == newest || Some(*v) == in_flight);
@@ -285,7 +289,8 @@ fn judge(sectors: &[Sector], newest: u64, in_flight: Option<u64>, last: u64, in_
     }
     let old = |s: &Sector| matches!(s, Sector::Version(v) if *v < newest);
     let gone = |s: &Sector| old(s) || matches!(s, Sector::Zeroes | Sector::Missing);
-    // While a write is in flight to here, a sector may be the one or the other, or be cut through; never older than both.
+    // While a write is in flight to this place, a sector may be of either version or cut through, but never
+    // older than both.
     let cut_through = |s: &Sector| matches!(s, Sector::Damaged | Sector::Unreadable);
     if in_flight.is_some() && in_place && sectors.iter().all(|s| good(s) || cut_through(s)) {
         return Held::TornInFlight;
@@ -299,7 +304,7 @@ fn judge(sectors: &[Sector], newest: u64, in_flight: Option<u64>, last: u64, in_
     })
 }
 
-/// Collects what was found.
+/// Collects the findings.
 struct Judge<'a> {
     layout: &'a Layout,
     ended: bool,
@@ -308,7 +313,7 @@ struct Judge<'a> {
     findings: Vec<Finding>,
     findings_total: u64,
     beyond: u64,
-    /// Survivors of the main streams: what they are and after which record they were issued.
+    /// Surviving writes of the main streams, and after which record each was issued.
     survivors: Vec<(WriteId, u64)>,
     /// The earliest record among the main streams' lost and torn writes.
     earliest_gone: Option<u64>,
@@ -337,9 +342,10 @@ impl<'a> Judge<'a> {
         if slot == 0 {
             tally.acknowledged += seen.last.sequence;
         }
-        // An append file's place is one write's for ever: what is in flight goes to a new place, and says nothing about the old.
+        // A place of an append file gets one write only: the write in flight goes to a new place, and says
+        // nothing about the old.
         let shared_place = kind != StreamKind::Append;
-        // A run that said that it ended had everything confirmed.
+        // A run that reported its end had everything confirmed.
         let is_next = !self.ended && self.layout.slot(stream, next) == slot;
         let in_flight = (shared_place && is_next).then_some(next);
         let prepared = matches!(kind, StreamKind::Overwrite | StreamKind::Control);
@@ -358,7 +364,7 @@ impl<'a> Judge<'a> {
             }
         }
         if (newest.sequence == 0 && !prepared) || superseded {
-            // Nothing recorded to hold the place against.
+            // There is no recorded write to compare the place with.
             if let (Some(next), false) = (in_flight, prepared) {
                 let place = self.layout.place(stream, slot, next);
                 let sectors = reading.sectors(&self.layout.author(stream), &place.file, place.offset);
@@ -418,7 +424,7 @@ impl<'a> Judge<'a> {
         };
         tally.intact += 1;
         if kind != StreamKind::Control {
-            // Version 0 was there before the run: it is no survivor of anything.
+            // Version 0 was there before the run: it does not count as a survivor.
             self.survivors.extend(survivor.filter(|(write, _)| write.sequence > 0));
         }
     }
@@ -463,7 +469,7 @@ mod tests {
         assert_eq!(with(&[Version(10), Damaged], Some(10)), Held::TornInFlight);
         assert_eq!(with(&[Version(5), Unreadable], Some(10)), Held::TornInFlight);
         assert_eq!(with(&[Damaged], Some(10)), Held::TornInFlight, "a block of one sector");
-        // What the newest recorded write wrote is gone even so: the one in flight cannot have brought back version 4.
+        // The newest recorded write is gone even so: the one in flight cannot have brought back version 4.
         assert_eq!(with(&[Version(10), Version(4)], Some(10)), Held::Wrong(FindingKind::Torn));
         assert_eq!(with(&[Version(5), Version(4)], None), Held::Wrong(FindingKind::Torn));
         assert_eq!(with(&[Version(5), Damaged], None), Held::Wrong(FindingKind::Torn));
@@ -473,7 +479,7 @@ mod tests {
         assert_eq!(with(&[Version(4), Damaged], None), Held::Wrong(FindingKind::Corrupted));
         assert_eq!(with(&[Foreign; 2], Some(10)), Held::Wrong(FindingKind::Corrupted));
         assert_eq!(with(&[Version(12); 2], None), Held::Beyond);
-        // A renamed file was synced before its name: in part is never allowed.
+        // A renamed file was synced before the rename: it may never be there in part.
         assert_eq!(judge(&[Version(10), Damaged], 5, Some(10), 9, false), Held::Wrong(FindingKind::Torn));
     }
 }

@@ -1,8 +1,8 @@
 //! Horizontal bars: a value per row with its interval, and the published value below it.
 //!
-//! - Bars start at zero; every row's figure is printed at its end, so the axis is only for the eye.
-//! - The published bar is thinner and grey, and has the same scale as the user's.
-//! - Names stand left of the bars on a desk and above them on a phone.
+//! - Bars start at zero; every row's figure is printed at its end, so the axis is only a visual aid.
+//! - The published bar is thinner and grey, with the same scale as the user's.
+//! - Names are left of the bars on a wide screen and above them on a phone.
 
 use super::Plot;
 use super::canvas::{Align, Canvas, Drawn, Ink, picture, text_width, ticks};
@@ -24,7 +24,7 @@ pub(crate) struct Bar {
     pub(crate) ink: Ink,
     /// The published value and its figure.
     pub(crate) published: Option<(f64, String)>,
-    /// Where an ideal would end.
+    /// The end of the ideal bar.
     pub(crate) ideal: Option<f64>,
 }
 
@@ -53,9 +53,9 @@ impl Bar {
 pub(crate) struct Bars {
     /// The rows, from the top.
     pub(crate) rows: Vec<Bar>,
-    /// Where a vertical reference line stands, such as 100%.
+    /// Position of a vertical reference line, such as 100%.
     pub(crate) reference: Option<f64>,
-    /// How a tick is written.
+    /// Formats a tick.
     pub(crate) tick: fn(f64) -> String,
 }
 
@@ -104,7 +104,7 @@ impl Plot for Bars {
             for row in &rows {
                 let start = y;
                 if !beside {
-                    // The name covers the grid, not the other way round.
+                    // The name covers the grid lines.
                     c.rect((0.0, y - 2.0), (text_width(&row.label, SIZE), y + 17.0), Ink::Ground, 1.0)?;
                     c.text((0.0, y + 7.0), &row.label, SIZE, Ink::Text, Align::Left)?;
                     y += 19.0;
@@ -151,7 +151,7 @@ impl Plot for Bars {
     }
 }
 
-/// Ground behind a figure, so that the grid does not strike it through.
+/// Background behind a figure, so that grid lines do not cross it.
 fn backing(c: &Canvas<'_>, left: f64, top: f64, height: f64, width: f64) -> Drawn {
     c.rect((left - 2.0, top), (left + width * 0.97, top + height), Ink::Ground, 0.9)
 }

@@ -1,8 +1,8 @@
 //! A drawing area in CSS pixels whose colours are CSS variables.
 //!
 //! - `plotters` works in whole units: one pixel is [`UNIT`] of them, so that curves are smooth.
-//! - Colours are [`Ink`]s: a colour no one would choose while drawing, `var(--...)` afterwards. Only attributes that
-//!   this module's own drawing wrote can match a sentinel, because quotes in text are escaped by `plotters`.
+//! - Colours are [`Ink`]s: a sentinel colour while drawing, `var(--...)` afterwards. Only attributes written
+//!   by this module's own drawing can match a sentinel, because `plotters` escapes quotes in text.
 //! - Coordinates that are not finite are dropped; the rest is clamped to the drawing, so a wild value cannot overflow.
 
 use super::super::format::escape;
@@ -15,7 +15,7 @@ use plotters::style::{Color, IntoFont, ShapeStyle, TextStyle};
 /// Drawing units per CSS pixel.
 const UNIT: f64 = 10.0;
 
-/// The result of drawing; into a string it does not fail, and if it did, the plot would be left out.
+/// The result of drawing; drawing into a string does not fail, and a failure would leave out the plot.
 pub(crate) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// A colour by its role.
@@ -23,7 +23,7 @@ pub(crate) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 pub(crate) enum Ink {
     /// One of the eight series colours.
     Series(u8),
-    /// Published figures, and what is only there for orientation.
+    /// Published figures, and marks for orientation.
     Published,
     /// A published or ideal line: dashed.
     Dashed,
@@ -46,7 +46,7 @@ const ROLES: [Ink; 8] =
     [Ink::Published, Ink::Dashed, Ink::Text, Ink::Muted, Ink::Grid, Ink::Axis, Ink::Whisker, Ink::Ground];
 
 impl Ink {
-    /// The series colours, in turn.
+    /// The series colours, cyclically.
     pub(crate) fn series(index: usize) -> Self {
         Self::Series((index % 8) as u8)
     }
@@ -80,7 +80,7 @@ impl Ink {
     }
 }
 
-/// Where a text's anchor point is.
+/// The position of a text's anchor point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -155,7 +155,7 @@ impl Canvas<'_> {
     }
 }
 
-/// Draws a picture of the given size and gives its SVG; empty when drawing failed.
+/// Draws a picture of the given size and returns its SVG; empty when drawing failed.
 pub(crate) fn picture(width: u32, height: f64, label: &str, draw: impl FnOnce(&Canvas<'_>) -> Drawn) -> String {
     let height = if height.is_finite() { height.clamp(1.0, 20_000.0) } else { 1.0 };
     let size = ((f64::from(width) * UNIT) as u32, (height * UNIT) as u32);
@@ -173,7 +173,7 @@ pub(crate) fn picture(width: u32, height: f64, label: &str, draw: impl FnOnce(&C
     themed(&svg, width, height, label)
 }
 
-/// Replaces the sentinels by CSS variables, and the fixed size by one that scales.
+/// Replaces the sentinels by CSS variables, and the fixed size by a scalable one.
 fn themed(svg: &str, width: u32, height: f64, label: &str) -> String {
     let mut svg = svg.replace('\n', "");
     for ink in Ink::all() {

@@ -1,8 +1,9 @@
 //! Curves over an ordered x: rate by threads, speed-up, latency by percentile.
 //!
-//! - Threads and depths double from tick to tick, so x is given by the caller as a position; only its order and spacing
-//!   matter.
-//! - A linear y axis starts at zero. A logarithmic one is chosen only where the largest value is 20 times the smallest.
+//! - Threads and depths double from tick to tick, so the caller gives x as a position; only its order and
+//!   spacing matter.
+//! - A linear y axis starts at zero. A logarithmic one is chosen only if the largest value is at least 20
+//!   times the smallest.
 //! - Each series has its own mark as well as its own colour.
 
 use super::canvas::{Align, Canvas, Drawn, Ink, log_ticks, picture, text_width, ticks};
@@ -28,14 +29,14 @@ pub(crate) struct Curve {
     pub(crate) joined: bool,
 }
 
-/// How y is spaced.
+/// The scale of y.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum YScale {
     /// From zero.
     Linear,
     /// Decades.
     Log,
-    /// Powers of two, for what is compared with a number of threads.
+    /// Powers of two, for values compared with a number of threads.
     Doubling,
     /// Linear unless the values span more than a factor of 20.
     Fitting,
@@ -47,10 +48,10 @@ pub(crate) struct Curves {
     pub(crate) curves: Vec<Curve>,
     /// Ticks of the x axis: position and label.
     pub(crate) x_ticks: Vec<(f64, String)>,
-    /// What x is.
+    /// Title of the x axis.
     pub(crate) x_title: String,
     pub(crate) y_scale: YScale,
-    /// How a y tick is written.
+    /// Formats a y tick.
     pub(crate) y_tick: fn(f64) -> String,
 }
 
@@ -78,7 +79,7 @@ impl Plot for Curves {
             return String::new();
         }
         let log = self.is_log(min, max);
-        // Whiskers belong to the picture: the axis reaches down to the lowest of them.
+        // The axis includes the lowest whisker.
         let min = self.values().map(|p| p.low).filter(|low| *low > 0.0).fold(min, f64::min);
         let y_ticks = match self.y_scale {
             YScale::Doubling => doubling_ticks(min, max),
@@ -122,7 +123,7 @@ impl Plot for Curves {
                 }
             }
             c.text((f64::midpoint(left, right), bottom + 32.0), &self.x_title, LABEL, Ink::Muted, Align::Middle)?;
-            // Many whiskers at one x would hide each other: each curve stands a little beside its place.
+            // Several whiskers at one x would hide each other: each curve is shifted slightly.
             let whiskered = |c: &&Curve| c.points.iter().any(|p| p.high > p.low);
             let many = self.curves.iter().filter(whiskered).count() > 3;
             let x_on_axis = x;

@@ -1,11 +1,11 @@
 //! Plots: `plotters` draws, the page's style sheet colours.
 //!
-//! - Every plot is a function of its width and is drawn for a desk, for a tablet or paper, and for a phone; the style
-//!   sheet shows one of them, so that letters keep their size on all.
-//! - Colours are sentinels while `plotters` draws and CSS variables afterwards: one drawing serves light, dark and
-//!   paper.
-//! - Legends and captions are HTML, where text wraps; inside a drawing there are only ticks, labels and values.
-//! - A plot of nothing is an empty string, not an empty frame.
+//! - Every plot is a function of its width. It is drawn for a wide screen, for a tablet or paper, and for a
+//!   phone; the style sheet shows one of them, so that text keeps its size on all.
+//! - Colours are sentinels while `plotters` draws and CSS variables afterwards: one drawing works in light,
+//!   dark and print.
+//! - Legends and captions are HTML, where text wraps; a drawing contains only ticks, labels and values.
+//! - A plot without data is an empty string, not an empty frame.
 
 mod bars;
 mod canvas;
@@ -30,14 +30,14 @@ pub(crate) trait Plot {
     fn draw(&self, width: u32, label: &str) -> String;
 }
 
-/// How much of the page's width a panel takes on a desk.
+/// How much of the page's width a panel takes on a wide screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Span {
     Half,
     Full,
 }
 
-/// A plot with its words.
+/// A plot with its texts.
 #[derive(Debug)]
 pub(crate) struct Panel {
     /// What the plot shows, as a heading.
@@ -46,13 +46,13 @@ pub(crate) struct Panel {
     pub(crate) subtitle: String,
     /// Legend entries.
     pub(crate) legend: Vec<(Mark, Ink, String)>,
-    /// What must be said beside it.
+    /// A note to show beside it.
     pub(crate) note: String,
-    /// Width on a desk.
+    /// Width on a wide screen.
     pub(crate) span: Span,
 }
 
-/// The shape that stands for a series in legend and plot, so that colour is never the only difference.
+/// The shape of a series in legend and plot, so that colour is never the only difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Block,
@@ -98,7 +98,7 @@ aria-hidden="true">{inner}</svg>"#
     }
 }
 
-/// A panel as HTML, or nothing when its plot has nothing to show.
+/// A panel as HTML; empty when its plot is empty.
 pub(crate) fn panel(panel: &Panel, plot: &dyn Plot) -> String {
     let (width, class) = match panel.span {
         Span::Half => (500, "half"),
@@ -123,7 +123,7 @@ pub(crate) fn panel(panel: &Panel, plot: &dyn Plot) -> String {
         out.push_str("</ul>");
     }
     match panel.span {
-        // Half a desk is as wide as a tablet or a sheet of paper.
+        // Half a wide screen is as wide as a tablet or a sheet of paper.
         Span::Half => write_html(&mut out, format_args!(r#"<div class="wide mid">{wide}</div>"#)),
         Span::Full => {
             let mid = plot.draw(640, &label);

@@ -1,7 +1,8 @@
 //! Rate over time as strips: one small plot per cell, each scaled from zero to its own maximum.
 //!
 //! - The rounds of a cell are joined in time order; a gap marks where other cells ran in between.
-//! - The last tenth of a round is dropped when the round did not fill it: it would look like a dip.
+//! - The last tenth of a second of a round is dropped when the round did not fill it: it would look like a
+//!   dip.
 //! - Long series are drawn as the mean of neighbours; the printed range is of the drawn values.
 
 use super::Plot;
@@ -55,7 +56,7 @@ impl Plot for Strip {
                 for (j, round) in drawn.iter().enumerate() {
                     let start = left + j as f64 * (each + GAP);
                     let step = each / round.len() as f64;
-                    // Stairs: a tenth of a second has one rate, not a slope.
+                    // Steps: each tenth of a second has one rate, not a slope.
                     let line: Vec<(f64, f64)> = round
                         .iter()
                         .enumerate()
@@ -83,13 +84,13 @@ impl Plot for Strip {
     }
 }
 
-/// At most `most` values, each the mean of its neighbours.
+/// At most `most` values, each the mean of neighbouring ones.
 pub(crate) fn thin(values: &[f64], most: usize) -> Vec<f64> {
     let size = values.len().div_ceil(most.max(1)).max(1);
     values.chunks(size).map(|c| c.iter().sum::<f64>() / c.len() as f64).collect()
 }
 
-/// The text, cut at a word with an ellipsis where it would not fit.
+/// The text, cut at a word with an ellipsis if it does not fit.
 fn shorten(text: &str, size: f64, room: f64) -> String {
     let mut cut = text;
     while text_width(cut, size) > room - 12.0 {

@@ -1,6 +1,7 @@
 //! Rate over a long run at constant load, with the plateaus found in it.
 //!
-//! - Seconds are gathered into columns; a band shows the lowest and highest second of each, the line their mean.
+//! - Seconds are grouped into columns; a band shows the lowest and highest second of each, the line their
+//!   mean.
 //! - The axis starts at zero: a plateau's drop is shown in proportion.
 
 use super::Plot;
@@ -65,7 +66,7 @@ impl Plot for Sustained {
                 let text = format!("{} /s", count(p.rate));
                 let half = text_width(&text, 13.0) / 2.0;
                 let middle = f64::midpoint(from, to).clamp(left + half + 4.0, (right - half).max(left + half + 4.0));
-                // Above the line where there is room, else below.
+                // Above the line if there is room, else below.
                 let beside = if y(p.rate) - 16.0 > top + 10.0 { y(p.rate) - 16.0 } else { y(p.rate) + 18.0 };
                 c.rect((middle - half - 5.0, beside - 9.0), (middle + half + 5.0, beside + 9.0), Ink::Ground, 0.85)?;
                 c.text((middle, beside), &text, 13.0, Ink::Text, Align::Middle)?;

@@ -1,8 +1,9 @@
 //! E4: appending, preallocating and overwriting, each relative to overwriting.
 //!
-//! - Ten years of hardware lie between the published rates and the user's: both are shown relative to their own
+//! - Ten years of hardware separate the published rates and the user's: both are shown relative to their own
 //!   overwrite, with the rates printed.
-//! - Colours tell how the blocks came to be: written before, grown by the write, zero-filled, or prepared ahead.
+//! - Colours show the origin of the blocks: written before, grown by the write, zero-filled, or prepared
+//!   ahead.
 //! - An access path with fewer than three cells is shown beside the main one, not on its own.
 
 use crate::cell::{Access, Beside, CellSpec, Experiment, Preparation, Sync};
@@ -29,7 +30,7 @@ pub(super) fn panels(results: &Results) -> Vec<String> {
     let mut first: Vec<&CellResult> = of(main).collect();
     first.extend(small.into_iter().flat_map(of));
     let mut panels = vec![plot(main, first, Span::Full)];
-    // Rows of two; what is left over takes the width.
+    // Rows of two; a remaining panel takes the full width.
     let last = large.len() - large.len() % 2;
     let spans = (0..large.len()).map(|i| if i < last { Span::Half } else { Span::Full });
     panels.extend(large.iter().zip(spans).map(|(p, span)| plot(*p, of(*p).collect(), span)));
@@ -170,7 +171,7 @@ fn family(preparation: Preparation) -> (Ink, &'static str) {
     }
 }
 
-/// The published rate for a preparation, relative to the published overwrite, and as it is.
+/// The published rate for a preparation, relative to the published overwrite, and absolute.
 fn published_share(preparation: Preparation) -> Option<(f64, f64)> {
     let rate = |what: &str| published::figures(Experiment::AppendOverwrite).find(|f| f.what == what).map(|f| f.rate);
     let what = match preparation {

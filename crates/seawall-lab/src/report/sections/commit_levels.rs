@@ -1,6 +1,7 @@
-//! E5: transactions per second by load, flush method and level of durability, and what each level may lose.
+//! E5: transactions per second by load, flush method and level of durability, and the possible loss at each
+//! level.
 //!
-//! - Colours are levels; what may be lost at a level stands beside what it gains.
+//! - Colours are levels; the possible loss at a level is shown beside its gain.
 //! - The published percentages are those of level 2 over level 1; level 0 has none, and the table says so.
 
 use crate::cell::{Experiment, FlushMethod, Level, Pattern};
@@ -54,7 +55,7 @@ fn rates(results: &Results, load: Pattern) -> String {
     panel(&words, &Bars { rows, reference: None, tick })
 }
 
-/// What levels 2 and 0 gain over 1 under each load, beside what was published and what may be lost.
+/// The gains of levels 2 and 0 over 1 under each load, beside the published gain and the possible loss.
 fn gains(results: &Results) -> String {
     let gain = |load: Pattern, method: FlushMethod, level: Level| {
         let ratio = results

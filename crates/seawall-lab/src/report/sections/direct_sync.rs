@@ -1,7 +1,6 @@
-//! E1: rate by threads for each way to make a direct write durable, and what is left of the rate.
+//! E1: rate by threads for each way to make a direct write durable, and the remaining share of the rate.
 //!
-//! - Absolute rates of 2009 and today do not fit one axis; the share that a flush leaves does, so only that is
-//!   compared.
+//! - Absolute rates of 2009 and today do not fit one axis; so only the share that a flush leaves is compared.
 //! - The publication's cache-on columns are not labelled, so no share is computed from them.
 
 use super::{doubling, log2, point, rate_bar, threads_word};
@@ -24,7 +23,7 @@ pub(super) fn panels(results: &Results) -> Vec<String> {
     blocks.dedup();
     let mut panels: Vec<String> = blocks.into_iter().map(|b| rates(&cells, b)).collect();
     panels.push(left_over(results, &cells));
-    // Rows of two; what is left over takes the width.
+    // Rows of two; a remaining panel takes the full width.
     let span = if panels.iter().filter(|p| !p.is_empty()).count() % 2 == 0 { Span::Full } else { Span::Half };
     panels.push(published_rates(span));
     panels
@@ -90,7 +89,7 @@ fn rates(cells: &[&CellResult], block: u32) -> String {
     )
 }
 
-/// What share of the rate without sync is left, beside the published share with the drive's cache off.
+/// The remaining share of the rate without sync, beside the published share with the drive's cache off.
 fn left_over(results: &Results, cells: &[&CellResult]) -> String {
     let mut shares: Vec<(Sync, u32, Estimate)> = Vec::new();
     for sync in [Sync::Fdatasync, Sync::RwfDsync] {

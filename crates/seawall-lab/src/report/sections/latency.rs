@@ -1,6 +1,6 @@
-//! Latency of the cells a verdict leans on: as a ridge of densities, and by percentile.
+//! Latency of the cells that verdicts use: as a ridge of densities, and by percentile.
 //!
-//! - A percentile is drawn only where at least ten operations lie beyond it: fewer would be an anecdote.
+//! - A percentile is drawn only if at least ten operations lie beyond it: fewer are not evidence.
 
 use crate::cell::{Access, Preparation, Sync};
 use crate::plan;
@@ -74,7 +74,7 @@ fn percentiles(chosen: &[(&CellResult, &str)]) -> String {
         }
         if points.len() >= 3 {
             furthest = furthest.max(points[points.len() - 1].x);
-            // Colours alone do not tell eight lines apart: each has its mark at the nines.
+            // Colours alone do not distinguish eight lines: each has its mark at the nines.
             let mark = Mark::nth(i);
             let reached = points[points.len() - 1].x;
             let nines =

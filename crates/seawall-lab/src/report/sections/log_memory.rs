@@ -1,4 +1,4 @@
-//! E2: commits per second by log write path, and what each path costs in memory and at the device.
+//! E2: commits per second by log write path, and each path's cost in memory and at the device.
 
 use super::{doubling, log2, point, rate_bar};
 use crate::cell::{Access, CellSpec, Experiment};
@@ -122,7 +122,7 @@ fn relative(results: &Results, cells: &[&CellResult]) -> String {
     panel(&words, &Curves { curves, x_ticks: threads, x_title: "committing threads".into(), y_scale, y_tick })
 }
 
-/// A column of the table of costs: its name, a value per log mode, and how to write one.
+/// A column of the table of costs: its name, a value per log mode, and its format.
 type Column = (&'static str, Vec<Option<f64>>, fn(f64) -> String);
 
 /// Memory and device work per commit, at the largest number of threads measured in each mode.

@@ -1,7 +1,7 @@
 //! The evidence: one section per experiment, then latency and rate over time across experiments.
 //!
-//! - A section that measured nothing is left out, with its link.
-//! - Each experiment's publication stands in its section, with its setup and what must be said beside it today.
+//! - A section without measurements is left out, with its link.
+//! - Each section shows its experiment's publication, with its setup and a caveat for today.
 //! - Curves need three points of one series; with fewer the same cells are drawn as bars.
 
 mod append_overwrite;

@@ -7,7 +7,7 @@ use crate::report::format::count;
 use crate::report::plots::{Ink, Mark, Panel, Span, Strip, StripRow, panel, sustain};
 use crate::results::{CellResult, Results};
 
-/// Strips shown at most; beyond that they are a wall.
+/// Most strips to show; more would be unreadable.
 const STRIPS_MAX: usize = 24;
 
 pub(super) fn panels(results: &Results) -> Vec<String> {
@@ -86,7 +86,7 @@ fn ink(experiment: Experiment) -> Ink {
     Ink::series(Experiment::ALL.iter().position(|e| *e == experiment).unwrap_or_default())
 }
 
-/// A cell's title without what all the strips have in common; the table has it whole.
+/// A cell's title without the parts common to all strips; the table has the full title.
 fn short(title: &str) -> String {
     let words = [
         (", fdatasync each", " + fdatasync"),

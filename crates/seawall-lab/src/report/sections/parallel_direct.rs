@@ -1,8 +1,8 @@
 //! E3: speed-up of parallel direct writers to one file.
 //!
-//! - Speed-up is relative to one writer into a clean file where that was measured, so that a slow start is not hidden;
-//!   else to the series' own first point.
-//! - The published rates are of a 16-disk array and are shown apart, as rates.
+//! - Speed-up is relative to one writer into a clean file if that was measured, so that a slow start stays
+//!   visible; else to the series' own first point.
+//! - The published rates are of a 16-disk array and are shown separately, as rates.
 
 use super::{doubling, log2, point, threads_word};
 use crate::cell::{Beside, Experiment, Pattern};

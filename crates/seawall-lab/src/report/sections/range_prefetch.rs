@@ -1,7 +1,9 @@
-//! E6: queries per second with and without reading ahead, by queries at a time, and what the device did for them.
+//! E6: queries per second with and without read-ahead, by number of concurrent queries, and the device's work
+//! for them.
 //!
-//! - Published and own figures are shown relative to direct reads without prefetch: the ranges are not of one size.
-//! - The table counts pages against the disk's own random reads at depth 32 of the same run.
+//! - Published and own figures are relative to direct reads without prefetch, because the ranges differ in
+//!   size.
+//! - The table compares pages with the disk's own random reads at depth 32 of the same run.
 
 use super::{doubling, log2, point};
 use crate::cell::{Access, Ahead, Experiment, KeyOrder};
@@ -13,7 +15,7 @@ use crate::results::{CellResult, Results};
 use crate::verdict::share_of_disk;
 
 const TREES: [KeyOrder; 2] = [KeyOrder::Fragmented, KeyOrder::InOrder];
-/// The lines that were published, in their order, with the names of [`published::FIGURES`].
+/// The published lines, in their order, with the names of [`published::FIGURES`].
 const WAYS: [(Access, Ahead, &str, &str); 3] = [
     (Access::Buffered, Ahead::None, "buffered, no prefetch", "buffered, no prefetch"),
     (Access::Direct, Ahead::None, "direct, no prefetch", "O_DIRECT, no prefetch"),
@@ -112,7 +114,7 @@ fn by_queries(results: &Results, tree: KeyOrder) -> String {
     )
 }
 
-/// Fixed windows, with the adaptive one as a level line's worth of points.
+/// Fixed windows, with the adaptive one as a level line over them.
 fn windows(results: &Results, tree: KeyOrder) -> String {
     let cell = |pages: u32| results.cell(&range_prefetch(tree, Access::Direct, Ahead::Window(pages), 1));
     let points: Vec<_> = WINDOWS.iter().filter_map(|p| point(cell(*p)?, log2(*p), 1.0)).collect();
@@ -137,7 +139,7 @@ fn windows(results: &Results, tree: KeyOrder) -> String {
     panel(&words, &Curves { curves, x_ticks, x_title, y_scale: YScale::Linear, y_tick: tick })
 }
 
-/// Every cell with its queries, device reads, and share of what the disk gives.
+/// Every cell with its queries, device reads, and share of the disk's rate.
 fn at_the_device(results: &Results) -> String {
     let mut rows = String::new();
     for cell in results.cells_of(Experiment::RangePrefetch) {

@@ -1,4 +1,4 @@
-//! The engine under its defaults and under the recommended settings, and which lines of them differ.
+//! The engine with its defaults and with the recommended settings, and which lines differ.
 
 use crate::cell::{Experiment, Origin, Pattern};
 use crate::report::format::{escape, tick};
@@ -44,7 +44,7 @@ fn rates(results: &Results, load: Pattern, title: &str, subtitle: &str) -> Strin
     panel(&words, &Bars { rows, reference: None, tick })
 }
 
-/// The settings that were measured as the recommended ones.
+/// The recommended settings that were measured.
 fn measured(results: &Results) -> String {
     let Some(engine) = &results.engine else { return String::new() };
     if results.cells_of(Experiment::Settings).next().is_none() {
