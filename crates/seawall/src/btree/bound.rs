@@ -18,7 +18,7 @@ enum Kind {
 }
 
 impl KeyBound {
-    /// Makes it this one.
+    /// Sets the bound.
     pub fn set(&mut self, bound: Bound<&[u8]>) {
         self.key.clear();
         let (kind, key) = match bound {
@@ -30,7 +30,7 @@ impl KeyBound {
         self.key.extend_from_slice(key);
     }
 
-    /// It, borrowed.
+    /// The bound, borrowed.
     #[must_use]
     pub fn get(&self) -> Bound<&[u8]> {
         match self.kind {

@@ -1,13 +1,16 @@
 //! A tree from sorted rows: leaves are written once, from left to right, full up to a limit.
 //!
-//! 1. The tree is whole after each mini-transaction: its last leaf is empty and takes the next rows. A step builds that leaf and the ones behind it, the
-//!    last of them empty again, and names them in their parent. So a check finds a tree, and a rollback frees it from its root.
-//! 2. Rows have no headers: every view that may use the tree sees them. The caller keeps all other transactions out until its own is committed, and
-//!    older views for ever ([`crate::txn::TreeState`]).
-//! 3. A leaf ends at the last fence up to which its rows fit the limit, or one of the shorter fences just before it. A single row always fits.
-//! 4. No record is of a kind of its own. A step logs each leaf once, and latches as a split does: the parent, its last child, then space. All that can
-//!    stop comes before the first change.
-//! 5. Branches are filled by inserting at their end; a full one is split there, so those that stay behind are full.
+//! 1. The tree is whole after each mini-transaction: its last leaf is empty and takes the next rows. A step
+//!    builds that leaf and the ones after it, the last of them empty again, and adds them to their parent. So
+//!    a check finds a tree, and a rollback frees it from its root.
+//! 2. Rows have no headers: every view that may use the tree sees them. The caller keeps other transactions
+//!    out until its own has committed, and older views out for ever ([`crate::txn::TreeState`]).
+//! 3. A leaf ends at the last fence up to which its rows fit the limit, or at one of the shorter fences just
+//!    before it. A single row always fits.
+//! 4. There is no record kind of its own. A step logs each leaf once, and latches as a split does: the
+//!    parent, its last child, then space. Everything that can stop comes before the first change.
+//! 5. Branches are filled by inserting at their end; a full one is split there, so the ones left behind are
+//!    full.
 
 use super::Tree;
 use super::edit::{Packed, prefix_between};
@@ -27,7 +30,7 @@ use std::ops::Range;
 const STEP_BYTES: usize = 160 << 10;
 /// One in this many of a leaf's rows may go to the next leaf for a shorter fence.
 const CUT_EARLIER: usize = 8;
-/// Pages that a step needs in memory beside leaves and their space maps.
+/// Pages that a step needs in memory besides leaves and their space maps.
 const OTHERS_LATCHED: usize = 8;
 
 const fn leaves_at_once(page_bytes: usize) -> usize {
@@ -45,13 +48,13 @@ const _: () = {
     }
 };
 
-/// A row that waits for its leaf: key and payload lie behind each other in [`Builder::bytes`].
+/// A row that waits for its leaf. Its key and then its payload lie in [`Builder::bytes`].
 #[derive(Debug, Clone, Copy)]
 struct Row {
     at: usize,
     key_len: usize,
     payload_len: usize,
-    /// Bytes that all rows before it take in leaves, with their whole keys.
+    /// Bytes that all rows before it take in leaves, with whole keys.
     before: usize,
 }
 
@@ -77,9 +80,9 @@ struct Leaf<'b> {
     packed: Packed,
 }
 
-/// How a step ended.
+/// The result of a step.
 enum Step {
-    /// So many leaves are written.
+    /// This many leaves are written.
     Wrote { leaves: usize, last: PageId },
     /// The root is the only leaf.
     RootIsLeaf,
@@ -95,9 +98,10 @@ pub struct Builder {
     limit: usize,
     bytes: Vec<u8>,
     rows: Vec<Row>,
-    /// Leaves that are cut and not written.
+    /// Leaves that are cut and not yet written.
     pieces: Vec<Piece>,
-    /// The next leaf: its first row, its lower fence, up to where its rows are known to fit, and the next end to look at.
+    /// The next leaf: its first row, its lower fence, up to where its rows are known to fit, and the next end
+    /// to try.
     start: usize,
     lower: Vec<u8>,
     fits: usize,
@@ -107,7 +111,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Of a tree that is empty and that others do not use; leaves are filled up to `fill_percent`, 50 to 100.
+    /// For a tree that is empty and not in use by others. Leaves are filled up to `fill_percent`, 50 to 100.
     #[must_use]
     pub fn new(tree: Tree, page_bytes: usize, fill_percent: u32) -> Self {
         Self {
@@ -124,18 +128,19 @@ impl Builder {
         }
     }
 
-    /// Whether `key` lies behind the last row. The first one does.
+    /// Compares `key` with the last row's key; greater if there is no row yet.
     #[must_use]
     pub fn is_behind(&self, key: &[u8]) -> std::cmp::Ordering {
         // A step keeps the last row.
         self.rows.len().checked_sub(1).map_or(std::cmp::Ordering::Greater, |last| key.cmp(self.key(last)))
     }
 
-    /// Adds a row whose key lies behind all others and is short enough ([`key_bytes_max`]). Writes leaves now and then; no latch may be held.
+    /// Adds a row whose key is greater than all others and short enough ([`key_bytes_max`]). Writes leaves
+    /// now and then; no latch may be held.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::ValueTooLong`], those of reading, [`Error::Poisoned`]. The tree is whole then and holds some of the rows: it
-    /// is to be rolled back.
+    /// [`Error::NoSpace`], [`Error::ValueTooLong`], those of reading, [`Error::Poisoned`]. The tree is then
+    /// whole and holds some of the rows: roll it back.
     pub fn push(&mut self, space: &Space, key: &[u8], value: &[u8]) -> Result<()> {
         let page_bytes = space.pool().page_bytes();
         if value.len() <= inline_value_max(page_bytes, key.len()) {
@@ -151,7 +156,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the remaining rows.
     ///
     /// # Errors
     /// As [`Builder::push`].
@@ -174,7 +179,8 @@ impl Builder {
         self.rows.push(Row { at, key_len: key.len(), payload_len: 1 + value.len(), before });
     }
 
-    /// Writes a long value. No undo record names it: the record of the tree's creation frees all that the tree owns.
+    /// Writes a long value. No undo record names it: the undo record of the tree's creation frees all pages
+    /// of the tree.
     fn write_value(&self, space: &Space, value: &[u8]) -> Result<OverflowRef> {
         let mut reserved = space.reserve(self.tree.id, PageId::NONE, 1, Purpose::Grow)?;
         if value.len() <= one_page_value_max(space.pool().page_bytes()) {
@@ -202,22 +208,22 @@ impl Builder {
         separator(self.key(end - 1), self.key(end))
     }
 
-    /// Bytes that the rows of the next leaf take, up to row `end`, with their whole keys.
+    /// Bytes that the rows of the next leaf take, up to row `end`, with whole keys.
     fn whole_bytes(&self, end: usize) -> usize {
         self.rows[end - 1].before + self.rows[end - 1].leaf_bytes() - self.rows[self.start].before
     }
 
-    /// The same with what they take between fences.
+    /// The same without the prefix that the fences share.
     fn leaf_bytes(&self, end: usize, upper: Option<&[u8]>) -> usize {
         let prefix_bytes = (end - self.start) * prefix_between(&self.lower, upper);
         self.whole_bytes(end) + self.lower.len() + upper.map_or(0, <[u8]>::len) - prefix_bytes
     }
 
-    /// Cuts off leaves as long as the rows behind the last cut do not fit one.
+    /// Cuts off leaves while the rows after the last cut do not fit one.
     fn cut(&mut self) {
         while self.next_end < self.rows.len() {
             let end = self.next_end;
-            // The fence is no longer than the key behind it.
+            // The fence is no longer than the key after it.
             let at_most = self.whole_bytes(end) + self.lower.len() + self.rows[end].key_len;
             let fits = end == self.start + 1
                 || at_most <= self.limit
@@ -233,7 +239,7 @@ impl Builder {
 
     /// Ends the next leaf at row `end` or before.
     fn cut_at(&mut self, end: usize) {
-        // A fence is read on every way down: a shorter one is worth a few rows.
+        // Every descent reads a fence: a shorter one is worth a few rows.
         let earliest = (end - (end - self.start) / CUT_EARLIER).max(self.start + 1);
         let end = (earliest..=end).rev().min_by_key(|&end| self.fence(end).len()).unwrap_or(end);
         let fence = self.fence(end).to_vec();
@@ -246,8 +252,8 @@ impl Builder {
         (self.start, self.fits, self.next_end) = (end, end, end + 1);
     }
 
-    /// Cuts off the last leaves. The last one has no upper fence, so its keys share no prefix: where they do not fit so, it gets a fence behind them, and
-    /// the tree ends in an empty leaf.
+    /// Cuts off the last leaves. The last one has no upper fence, so its keys share no prefix. If they do not
+    /// fit without one, it gets a fence after them, and the tree ends in an empty leaf.
     fn cut_rest(&mut self) {
         while self.start < self.rows.len() {
             let all = self.rows.len();
@@ -256,7 +262,7 @@ impl Builder {
             }
             match fence_behind(&self.lower, self.key(all - 1)) {
                 Some(fence) if self.leaf_bytes(all, Some(&fence)) <= self.limit => self.piece(all, Some(fence)),
-                // There is more than one row, so there is an end before the last at which they fit.
+                // There is more than one row, so they fit up to some end before the last.
                 _ => {
                     self.cut_at(self.fits);
                     self.cut();
@@ -289,7 +295,7 @@ impl Builder {
         packed
     }
 
-    /// Writes the leaves that are cut; `ends`: they are the last.
+    /// Writes the leaves that are cut. `ends`: they are the last.
     fn write(&mut self, space: &Space, ends: bool) -> Result<()> {
         let mut done = 0;
         while done < self.pieces.len() {
@@ -320,7 +326,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Drops rows that are written, but for the last one.
+    /// Drops the written rows except the last one.
     fn forget_written(&mut self) {
         let keep_from = self.start.min(self.rows.len().saturating_sub(1));
         let Some(&first) = self.rows.get(keep_from) else { return };
@@ -335,7 +341,7 @@ impl Builder {
         self.next_end -= keep_from;
     }
 
-    /// Pages that follow the last one; wherever there are some when there are no such.
+    /// Reserves pages that follow the last one, or any pages if there are none.
     fn reserve<'s>(&self, space: &'s Space, pages: usize) -> Result<Reserved<'s>> {
         match space.reserve_run(self.tree.id, self.last, pages) {
             Err(Error::NoSpace { .. }) => space.reserve(self.tree.id, self.last, pages, Purpose::Grow),
@@ -366,7 +372,7 @@ impl Builder {
     }
 }
 
-/// A key behind `last` that shares with `lower` what `last` shares with it.
+/// A key greater than `last` that keeps the prefix that `last` shares with `lower`.
 fn fence_behind(lower: &[u8], last: &[u8]) -> Option<Vec<u8>> {
     let shared = super::node::common_prefix(lower, last);
     let at = (shared..last.len()).find(|&at| last[at] < 0xff)?;
@@ -376,7 +382,8 @@ fn fence_behind(lower: &[u8], last: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Tree {
-    /// Writes leaves into the empty last leaf and behind it. With `ends` the last of them ends the tree, else an empty one does.
+    /// Writes leaves into the empty last leaf and after it. With `ends` the last of them ends the tree;
+    /// otherwise an empty one does.
     fn try_build(
         &self,
         space: &Space,
@@ -408,7 +415,7 @@ impl Tree {
         }
         let above = Node::open(mtr.page(parent))?;
         let above_prefix = above.prefix_len();
-        // As many separators as there is room for, each with a page.
+        // As many separators as fit, each with a page.
         let (mut fit, mut free) = (0, above.free_bytes());
         for fence in leaves.iter().filter_map(|leaf| leaf.upper) {
             let bytes = SLOT_BYTES + fence.len() - above_prefix + CHILD_BYTES;
@@ -422,12 +429,12 @@ impl Tree {
         if fit == 0 && !whole {
             return Ok(Step::ParentFull(leaves[0].upper.map_or(0, <[u8]>::len)));
         }
-        // A compaction of the parent, should one be needed, cannot fail.
+        // A compaction of the parent, if needed, cannot fail.
         above.check_heap()?;
         let pages = reserved.take_many(&mut mtr, fit)?;
         let (empty, none) = (Packed::default(), &[][..]);
         for (i, held) in std::iter::once(first).chain(pages.iter().map(|page| page.1)).enumerate() {
-            // Behind the last one that has its fence in the parent lies the empty leaf, or the tree's last.
+            // After the last leaf with a fence in the parent comes the empty leaf, or the tree's last.
             let is_written = i < fit || whole;
             let lower = if i == 0 { at } else { leaves[i - 1].upper.unwrap_or(none) };
             let upper = if is_written { leaves[i].upper } else { None };

@@ -1,8 +1,9 @@
-//! Is a tree whole?
+//! Checks that a tree is whole.
 //!
-//! 1. Everything is looked at: a finding never ends the check, only the way below the damaged page.
-//! 2. Every page is reported once to whoever compares them with the space maps; one that is reached twice is a finding.
-//! 3. Nobody may change the tree meanwhile: a split between parent and child would look like damage.
+//! 1. Everything is checked: a finding ends only the way below the damaged page, never the check.
+//! 2. Each page is reported once to the caller, which compares the pages with the space maps; a page that is
+//!    reached twice is a finding.
+//! 3. The tree must not change meanwhile: a split between parent and child would look like damage.
 
 use super::Tree;
 use super::entry::OverflowRef;
@@ -14,7 +15,7 @@ use crate::format::{PageId, TreeId};
 use std::collections::HashSet;
 use std::fmt;
 
-/// Something that is not as it must be.
+/// A defect of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The tree.
@@ -31,7 +32,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A node still to be looked at, and what its parent says of it.
+/// A node still to be checked, and what its parent says of it.
 #[derive(Debug)]
 struct Todo {
     id: PageId,
@@ -47,12 +48,13 @@ struct Walk<'a, F> {
     seen: HashSet<PageId>,
     findings: Vec<Finding>,
     page: Vec<u8>,
-    /// The nodes that come next.
+    /// The next nodes, for prefetching.
     stream: Stream,
 }
 
-/// Looks at every page of a tree: order in and across nodes, fences, levels, owners, long values. Calls `reached` for each page. Nobody may change
-/// the tree meanwhile; no latch may be held. No findings: the tree is whole.
+/// Checks every page of a tree: order in and across nodes, fences, levels, owners, long values. Calls
+/// `reached` for each page. The tree must not change meanwhile; no latch may be held. Returns no findings if
+/// the tree is whole.
 pub fn check(tree: Tree, pool: &Pool, reached: impl FnMut(PageId, PageKind)) -> Vec<Finding> {
     let (seen, findings, page, stream) = (HashSet::new(), Vec::new(), Vec::new(), Stream::default().sure());
     let mut walk = Walk { tree, pool, reached, seen, findings, page, stream };
@@ -78,7 +80,7 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
         self.findings.push(Finding { tree: self.tree.id, page, why });
     }
 
-    /// Reports a page; false when it was reached before.
+    /// Reports a page; `false` if it was reached before.
     fn reach(&mut self, id: PageId, kind: PageKind) -> bool {
         let first = self.seen.insert(id);
         if first {
@@ -140,11 +142,11 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
                 upper: node.child_upper(slot)?,
             });
         }
-        // Taken from the end: in the order of keys, and asked for in that order.
+        // Taken from the end, so in key order, and prefetched in that order.
         todo[first..].reverse();
         if node.level() == 1 {
             self.stream.name(todo[first..].iter().rev().map(|child| child.id));
-            // Behind them the branch that names the next ones.
+            // After them, the branch that names the next ones.
             self.stream.name(todo[..first].last().map(|sibling| sibling.id));
         }
         Ok(())
@@ -177,7 +179,7 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
                         match self.data_len(page_id) {
                             Ok(bytes) if self.reach(page_id, PageKind::Overflow) => len += bytes,
                             Ok(_) => {}
-                            // What could not be read says nothing about the value's length.
+                            // An unreadable page says nothing about the value's length.
                             Err(why) => {
                                 self.found(page_id, &why);
                                 unread = true;
@@ -202,10 +204,11 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
     }
 }
 
-/// Calls `reached` for every page of a long value that is not, or not yet, in a leaf: one that an undo record names. No latch may be held.
+/// Calls `reached` for every page of a long value that no leaf names (yet), but an undo record does. No latch
+/// may be held.
 ///
 /// # Errors
-/// Those of reading; [`Error::Corrupt`] at the first page that is none of a long value's.
+/// Those of reading; [`Error::Corrupt`] at the first page that is not part of a long value.
 pub fn check_overflow(pool: &Pool, tree: TreeId, head: PageId, mut reached: impl FnMut(PageId)) -> Result<()> {
     if overflow::one_page_len(pool, tree, head)?.is_some() {
         reached(head);

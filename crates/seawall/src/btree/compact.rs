@@ -1,25 +1,29 @@
-//! Leaves in the order of their keys in the file, and full: at run time, a few at a time.
+//! Compaction at run time: brings leaves into key order in the file and fills them, a few at a time.
 //!
 //! ```text
-//!   looking ──look: the window is in order and full──> looking, behind it
+//!   looking ──look: the window is in order and full──> looking, after it
 //!      │ └──look: no leaf is left──> done
-//!      └──look: else──> moving ──step: some leaves──> moving ──the window's end──> looking
+//!      └──look: otherwise──> moving ──step: some leaves──> moving ──the window's end──> looking
 //! ```
 //!
-//! 1. A step is one mini-transaction: some neighbouring leaves under one parent are written into fresh pages, the parent is led there, and
-//!    the old pages are freed. Before and after it the tree is whole and holds the same entries; so a crash between any two steps, an error
-//!    or dropping this leaves nothing to clean up but pages set aside, which go back.
-//! 2. No record is of a kind of its own: new leaves are built, the last one that was written takes up more rows as in a merge, and the
-//!    parent's slots are replaced, removed and inserted.
-//! 3. It latches as splits and merges do: the parent exclusively, then its children from left to right, then space. All that can stop
-//!    comes before the first change. At most [`GROUP_BYTES`] of leaves are latched at once, so what is logged is bounded.
-//! 4. No reference to a leaf by number outlives its move: cursors go on by key, a hint is void once pages were freed by number (`hint.rs`, 1), and a
-//!    prefetch by number loses a read (`lookahead.rs`, 3). A freed page is reached by nobody: its parent was latched exclusively when it lost its child.
+//! 1. A step is one mini-transaction: it writes some neighbouring leaves under one parent into fresh pages,
+//!    points the parent to them, and frees the old pages. Before and after it the tree is whole and holds the
+//!    same entries. So a crash between any two steps, an error or dropping this leaves nothing to clean up
+//!    except reserved pages, which go back.
+//! 2. There is no record kind of its own: new leaves are built, the last written one takes more rows as in a
+//!    merge, and the parent's slots are replaced, removed and inserted.
+//! 3. It latches as splits and merges do: the parent exclusively, then its children from left to right, then
+//!    space. Everything that can stop comes before the first change. At most [`GROUP_BYTES`] of leaves are
+//!    latched at once, so the log per step is bounded.
+//! 4. No reference to a leaf by number outlives its move: cursors continue by key, a hint is void once pages
+//!    were freed by number (`hint.rs`, 1), and a prefetch by number wastes a read (`lookahead.rs`, 3). No
+//!    thread reaches a freed page: its parent was latched exclusively when it lost its child.
 //! 5. The root never moves, nor do branches and long values.
-//! 6. Leaves are written one behind the other into runs of pages ([`Space::reserve_run`]). What lies in order and is full stays: whoever
-//!    compacts a tree twice moves little the second time.
-//! 7. Nobody may drop the tree during a step, for that would free pages by their owner while the step takes some: whoever calls it has a
-//!    view that does not see a drop. Nor may the tree be one that can still be rolled back.
+//! 6. Leaves are written one after the other into runs of pages ([`Space::reserve_run`]). Leaves that are in
+//!    order and full stay: a second compaction of a tree moves little.
+//! 7. The tree must not be dropped during a step, because that would free pages by their owner while the step
+//!    takes some: the caller has a view that does not see a drop. Nor may the tree be one that can still be
+//!    rolled back.
 
 use super::edit::Packed;
 use super::fragmentation::{apart, follows, spread};
@@ -39,21 +43,23 @@ use std::ops::Bound;
 const GROUP_BYTES: usize = 160 << 10;
 /// The most leaves of one step.
 const GROUP_MAX: usize = 16;
-/// Pages that a step needs in memory beside leaves and their space maps.
+/// Pages that a step needs in memory besides leaves and their space maps.
 const OTHERS_LATCHED: usize = 8;
-/// A tree with at most so many leaves shares its extents with others.
+/// A tree with at most this many leaves shares its extents with others.
 const FEW: usize = 16;
-/// Leaves that are judged together, at least: all of some branches.
+/// Leaves that are judged together, at least: all those of some branches.
 const WINDOW: usize = 64;
-/// A window stays when at most one in this many of its leaves does not follow the one before, or one in so many bytes: half of the longest run.
+/// A window stays if at most one in this many of its leaves does not follow the one before, or one per so
+/// many bytes, half of the longest run.
 const APART_ONE_IN: usize = 32;
 const APART_BYTES: usize = 512 << 10;
-/// Fewer leaves in order at the beginning of a window are moved with it.
+/// A shorter ordered beginning of a window is moved with it.
 const STAYS_MIN: usize = 8;
-/// Leaves of a window whose fill is looked at.
+/// Leaves of a window whose fill is measured.
 const SAMPLES: usize = 8;
 
-/// Rule 3: a group, the leaf before it, and a key a leaf in the parent, where a slot that goes is logged by its number.
+/// Rule 3: a group, the leaf before it, and in the parent a key for each leaf; a removed slot is logged by
+/// its number.
 const _: () = {
     let mut page_bytes = crate::format::page::PAGE_BYTES_MIN;
     while page_bytes <= crate::format::page::PAGE_BYTES_MAX {
@@ -67,21 +73,21 @@ const fn group_max(page_bytes: usize) -> usize {
     if GROUP_BYTES / page_bytes < GROUP_MAX { GROUP_BYTES / page_bytes } else { GROUP_MAX }
 }
 
-/// What has been done.
+/// Counts of a compaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Leaves that were come to, and stayed or went.
+    /// Leaves that were examined, whether they stayed or were moved.
     pub looked: u64,
-    /// Leaves that were written anew.
+    /// Leaves that were written.
     pub written: u64,
-    /// Pages that were freed: those of leaves written anew, and of leaves whose rows went to others.
+    /// Pages that were freed: those of moved leaves, and of leaves whose rows went to others.
     pub freed: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Looking,
-    /// Up to a fence, about so many leaves; `None` is the tree's end.
+    /// Up to a fence, about this many leaves; `None` is the tree's end.
     Moving {
         end: Option<Vec<u8>>,
         left: usize,
@@ -89,7 +95,7 @@ enum State {
     Done,
 }
 
-/// A compaction under way.
+/// A compaction in progress.
 #[derive(Debug)]
 pub struct Compaction<'s> {
     tree: Tree,
@@ -97,20 +103,20 @@ pub struct Compaction<'s> {
     /// Bytes up to which a leaf is filled.
     limit: usize,
     state: State,
-    /// The lower fence of the leaf that is next.
+    /// The lower fence of the next leaf.
     at: Vec<u8>,
-    /// The leaf before it, where it lies now.
+    /// The page of the leaf before it, as of now.
     last: PageId,
-    /// That one may take up more, and the next ones follow it in the file.
+    /// Whether that leaf may take more rows, and the next ones follow it in the file.
     tail: bool,
-    /// Where the next leaves go.
+    /// The pages for the next leaves.
     run: Option<Reserved<'s>>,
     run_end: PageId,
     ahead: Stream,
     moved: Moved,
 }
 
-/// What a step needs to know.
+/// The input of a step.
 struct Ask<'a> {
     at: &'a [u8],
     end: Option<&'a [u8]>,
@@ -120,27 +126,27 @@ struct Ask<'a> {
     horizon: TxnId,
 }
 
-/// What a step did.
+/// The result of a step.
 struct Step {
     freed: Vec<PageId>,
     written: usize,
-    /// The last leaf; whether it takes up more.
+    /// The last leaf, and whether it takes more rows.
     last: PageId,
     tail: bool,
-    /// Where to go on.
+    /// Where to continue.
     next: Option<Vec<u8>>,
 }
 
-/// Leaves to be: rows for the leaf before, and new leaves.
+/// New leaves, and rows for the leaf before them.
 struct Layout {
     tail: Option<(Piece, Packed)>,
     leaves: Vec<(Piece, Packed)>,
-    /// Each new leaf is an old one as it was: the parent's keys stay.
+    /// Each new leaf equals an old one: the parent's keys stay.
     same: bool,
 }
 
 impl<'s> Compaction<'s> {
-    /// Of the whole tree; leaves are filled up to `fill_percent`, 50 to 100.
+    /// Of the whole tree. Leaves are filled up to `fill_percent`, 50 to 100.
     #[must_use]
     pub fn new(tree: Tree, space: &'s Space, fill_percent: u32) -> Self {
         let limit = capacity(space.pool().page_bytes()) * fill_percent.clamp(50, 100) as usize / 100;
@@ -159,18 +165,19 @@ impl<'s> Compaction<'s> {
         }
     }
 
-    /// What has been done so far.
+    /// The counts so far.
     #[must_use]
     pub fn moved(&self) -> Moved {
         self.moved
     }
 
-    /// One mini-transaction, or a look at some leaves; false when the tree's end is reached. Headers that nobody below `horizon` needs are
-    /// left out. No latch may be held; see rule 7 for who may drop the tree.
+    /// Runs one mini-transaction, or examines some leaves; `false` when the tree's end is reached. Leaves out
+    /// headers that no view below `horizon` needs. No latch may be held; rule 7 says when the tree may be
+    /// dropped.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`], [`crate::Error::TreeDropped`], those of reading, [`crate::Error::Poisoned`]. The tree is whole then, and
-    /// it may be called again.
+    /// [`crate::Error::NoSpace`], [`crate::Error::TreeDropped`], those of reading,
+    /// [`crate::Error::Poisoned`]. The tree is then whole, and the step may be called again.
     pub fn step(&mut self, horizon: TxnId) -> Result<bool> {
         match self.state.clone() {
             State::Looking => self.look(horizon)?,
@@ -180,7 +187,7 @@ impl<'s> Compaction<'s> {
         Ok(self.state != State::Done)
     }
 
-    /// Decides about the leaves of the next branches.
+    /// Decides whether to move the leaves of the next branches.
     fn look(&mut self, horizon: TxnId) -> Result<()> {
         let pool = self.space.pool();
         let (mut leaves, mut low) = (Vec::new(), self.at.clone());
@@ -215,7 +222,7 @@ impl<'s> Compaction<'s> {
     fn is_worth_moving(&self, leaves: &[PageId], goes_on: bool, horizon: TxnId) -> Result<bool> {
         let entered = self.last != PageId::NONE;
         let found = apart(leaves) + usize::from(entered && !follows(self.last, leaves[0]));
-        // Where moved leaves begin and end they may follow nobody.
+        // At both ends of a moved range, neighbours may be apart.
         let made = usize::from(entered && !self.tail) + usize::from(goes_on);
         let tolerated = leaves.len() / APART_ONE_IN.min(APART_BYTES / self.space.pool().page_bytes());
         if found > made + tolerated {
@@ -226,13 +233,13 @@ impl<'s> Compaction<'s> {
 
     fn are_full(&self, leaves: &[PageId], horizon: TxnId) -> Result<bool> {
         let fill = self.tree.fill_of(self.space.pool(), &spread(leaves, SAMPLES), horizon)?;
-        // What does not fit any more is one entry at most.
+        // A full leaf has room for less than one entry more.
         let room = self.limit.saturating_sub(fill.used_bytes.checked_div(fill.entries).unwrap_or(0));
         Ok(fill.used_bytes >= fill.leaves * room / 8 * 7)
     }
 
-    /// How many of the first leaves stay all the same, because they are in order and full: those that a compaction moved that was broken
-    /// off. It is gone on behind them.
+    /// How many of the first leaves stay, because they are in order and full: an interrupted compaction has
+    /// moved them. This one continues after them.
     fn stays(&mut self, leaves: &[PageId], horizon: TxnId) -> Result<usize> {
         let in_order = 1 + leaves.windows(2).take_while(|pair| follows(pair[0], pair[1])).count();
         if in_order < STAYS_MIN || in_order == leaves.len() || !self.are_full(&leaves[..in_order], horizon)? {
@@ -241,7 +248,7 @@ impl<'s> Compaction<'s> {
         let (tree, pool, last) = (self.tree, self.space.pool(), leaves[in_order - 1]);
         let fence = pool.retry(|| {
             let page = pool.shared(last)?;
-            // Another's by now: nothing is known.
+            // The page may be another tree's by now: then nothing is known.
             Ok(tree.open_child(&page, last, 0).ok().and_then(|node| node.upper().map(<[u8]>::to_vec)))
         })?;
         let Some(fence) = fence.filter(|fence| *fence > self.at) else { return Ok(0) };
@@ -250,7 +257,7 @@ impl<'s> Compaction<'s> {
         Ok(in_order)
     }
 
-    /// Behind what was looked at.
+    /// Continues after the examined leaves.
     fn go_on(&mut self, next: Option<Vec<u8>>) {
         match next {
             Some(next) => (self.at, self.state) = (next, State::Looking),
@@ -269,14 +276,15 @@ impl<'s> Compaction<'s> {
         let (space, pool) = (self.space, self.space.pool());
         let mut run = match self.run.take().filter(|run| !run.is_empty()) {
             Some(run) => run,
-            // The whole extent, what is left of it goes back; a few pages for a tree that has but a few leaves.
+            // A whole extent, of which the rest goes back; or a few pages for a tree with few leaves.
             None => {
                 let pages = if end.is_none() && left <= FEW { left.max(FEW / 4) } else { usize::MAX };
                 space.reserve_run(self.tree.id, self.run_end, pages)?
             }
         };
         let frames = pool.bytes() as usize / pool.page_bytes();
-        // As many as can be gathered in memory at once, each with a space map, beside the way down and what else is latched.
+        // As many as fit in memory at once, each with a space map, beside the path and the other latched
+        // pages.
         let gathered = (frames / 4).saturating_sub(OTHERS_LATCHED) / 2;
         let leaves_max = group_max(pool.page_bytes()).min(gathered).clamp(1, run.len());
         let ask = Ask {
@@ -313,7 +321,7 @@ impl<'s> Compaction<'s> {
             }
             next => {
                 self.go_on(next);
-                // Branches that have lost children.
+                // Some branches may have lost children.
                 self.tree.tidy_branches(space, &passed)?;
             }
         }
@@ -321,13 +329,13 @@ impl<'s> Compaction<'s> {
     }
 }
 
-/// A leaf that keeps its fence so that its neighbour's keys share a prefix (split.rs, 4).
+/// An empty first or last leaf, whose fence lets its neighbour's keys share a prefix (split.rs, 4).
 fn is_ahead(leaf: &Node<'_>) -> bool {
     leaf.count() == 0 && (leaf.lower().is_empty() || !leaf.has_upper())
 }
 
 impl Tree {
-    /// Moves the leaves from `ask.at` on. `None` when the root is the only leaf.
+    /// Moves leaves from `ask.at` on. `None` when the root is the only leaf.
     fn try_move(&self, space: &Space, run: &mut Reserved<'_>, ask: &Ask<'_>) -> Result<Option<Step>, Stop> {
         let pool: &Pool = space.pool();
         let mut mtr = Mtr::begin(pool, MtrSize::Large)?;
@@ -376,7 +384,8 @@ impl Tree {
                 mtr.run(parent, &Replace::new(slot, &id.0.to_le_bytes()));
             }
         } else {
-            // The first new leaf begins where the first old one began, unless the leaf before took that up.
+            // The first new leaf begins where the first old one began, unless the leaf before has taken that
+            // range.
             let kept = usize::from(layout.tail.is_none());
             for slot in (first + kept..first + taken).rev() {
                 mtr.run(parent, &Remove::new(slot));
@@ -396,7 +405,7 @@ impl Tree {
         Ok(Some(Step { freed: olds, written: count, last, tail: !ahead, next }))
     }
 
-    /// How many of these latched leaves go together, at least one; checks them.
+    /// How many of these latched leaves can be moved together, at least one; checks them.
     fn whole_group(&self, mtr: &Mtr<'_>, ids: &[PageId], held: &[Held]) -> Result<usize, Stop> {
         let mut fence: Option<&[u8]> = None;
         for (at, (&id, &leaf)) in ids.iter().zip(held).enumerate() {
@@ -413,8 +422,8 @@ impl Tree {
         Ok(held.len())
     }
 
-    /// What becomes of the leaves: fewer, or as many of which the last has room for those that come next, if the parent has room for their
-    /// fences. Else each as it was.
+    /// Lays out new leaves: fewer than before, or as many if the parent has more children after them,
+    /// provided the parent has room for their fences. Otherwise each leaf stays as it was.
     #[expect(clippy::too_many_arguments, reason = "what is latched, and what is asked")]
     fn lay_out(
         &self,
@@ -440,7 +449,7 @@ impl Tree {
                 return Err(nodes[0].damaged("its lower fence is not its left sibling's upper").into());
             }
             node.validate()?;
-            // Its rows stay as they are.
+            // The rows of this leaf stay as they are.
             let mut rows = Rows::default();
             let own = rows.add(&node, TxnId::NONE)?.len();
             add_all(&mut rows, &nodes, ask.horizon)?;
@@ -489,7 +498,7 @@ fn packed_each(rows: &Rows<'_>, pieces: Vec<Piece>) -> Vec<(Piece, Packed)> {
     pieces.into_iter().map(pack).collect()
 }
 
-/// Whether the parent has room for the fences of new leaves once `count` slots from `first` on are gone.
+/// Whether the fences of the new leaves fit into the parent once `count` slots from `first` on are removed.
 fn fits(mtr: &Mtr<'_>, parent: Held, first: usize, count: usize, leaves: &[Piece]) -> Result<bool, Damaged> {
     let above = Node::open(mtr.page(parent))?;
     let mut room = above.free_bytes();

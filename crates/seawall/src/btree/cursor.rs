@@ -1,14 +1,17 @@
 //! Scans.
 //!
-//! 1. A cursor copies entries of a leaf under its shared latch and goes on in the copy: it holds no latch and pins nothing between two calls. What
-//!    the copy has of a leaf is of one moment of that leaf ([`Cursor::leaf_lsn`]).
-//! 2. It copies few entries at first: as many as the last seek was followed by, or as it knows will be asked for. More of them, and at last
-//!    the whole leaf, when they are asked for, if the leaf is as it was (its LSN says so) and in memory; otherwise it goes on by key. A page that was
-//!    freed meanwhile and still has that LSN has the entries of that moment, too.
-//! 3. The next leaf is the one that holds the copy's upper fence, the previous one the one that ends at its lower fence: found by descending, so
-//!    splits and merges in between neither hide nor repeat a key.
-//! 4. Before it goes on to the next leaf it looks ahead ([`LookAhead`]), which changes nothing about what it finds.
-//! 5. It knows nothing of visibility: entries marked deleted are entries.
+//! 1. A cursor copies entries of a leaf under its shared latch and works on the copy: it holds no latch and
+//!    no pin between two calls. Everything in the copy is of one moment of that leaf ([`Cursor::leaf_lsn`]).
+//! 2. At first it copies few entries: as many as were read after the last seek, or as it knows will be read.
+//!    When more are read, it copies more, and finally the whole leaf, if the leaf is unchanged (by its LSN)
+//!    and in memory; otherwise it continues by key. A page that was freed meanwhile and still has that LSN
+//!    has the entries of that moment, too.
+//! 3. The next leaf is the one that holds the copy's upper fence, the previous one the one that ends at its
+//!    lower fence. The cursor finds them by descending, so splits and merges in between neither hide nor
+//!    repeat a key.
+//! 4. Before the cursor goes to the next leaf it prefetches ([`LookAhead`]), which never changes what it
+//!    finds.
+//! 5. The cursor knows nothing of visibility: entries marked deleted are entries.
 
 use super::entry::Entry;
 use super::lookahead::LookAhead;
@@ -22,36 +25,37 @@ use crate::format::{Lsn, PageId};
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Entries that are copied at first when nothing is known of what will be asked for.
+/// Entries to copy first when it is unknown how many will be read.
 const ROWS_FIRST: usize = 4;
-/// Entries that are copied when those at first were not enough.
+/// Entries to copy when the first ones were not enough.
 const ROWS_MORE: usize = 32;
 /// More than this, and the leaf is copied whole.
 const ROWS_MAX: usize = 64;
 
 thread_local! {
-    /// The copy of the last cursor that was dropped here: the next one needs no memory of its own.
+    /// The copy of the last cursor dropped on this thread, for the next one to reuse.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A place in a tree.
+/// A position in a tree.
 #[derive(Debug)]
 pub struct Cursor {
     tree: Tree,
-    /// The leaf as it was, as far as it is copied: header, fences, and the slots in `have`. The rest means nothing.
+    /// The leaf as it was, as far as it is copied: header, fences, and the slots in `have`. The other bytes
+    /// are undefined.
     copy: Vec<u8>,
     /// Whether there is a leaf in `copy`.
     copied: bool,
     have: Range<usize>,
-    /// Where it stands, a slot in `have`; `None` when on no entry.
+    /// Its position, a slot in `have`; `None` when it is on no entry.
     slot: Option<usize>,
-    /// The key it stands on.
+    /// The key of its position.
     key: Vec<u8>,
-    /// The fence it goes on from.
+    /// The fence from which it continues.
     fence: Vec<u8>,
-    /// Where it came into the leaf.
+    /// The slot at which it entered the leaf.
     entered_at: usize,
-    /// Entries it has come to since the last seek; `None` before the first.
+    /// Entries visited since the last seek; `None` before the first.
     visited: Option<usize>,
     ahead: LookAhead,
 }
@@ -59,14 +63,14 @@ pub struct Cursor {
 impl Drop for Cursor {
     fn drop(&mut self) {
         if !self.copy.is_empty() {
-            // A thread that ends has no use for it.
+            // A thread that is ending does not need it.
             let _kept = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.copy)));
         }
     }
 }
 
 impl Cursor {
-    /// A cursor that stands nowhere.
+    /// A cursor without a position.
     #[must_use]
     pub fn new(tree: Tree) -> Self {
         Self {
@@ -83,14 +87,14 @@ impl Cursor {
         }
     }
 
-    /// Makes it one over `tree` that stands nowhere, and keeps its memory.
+    /// Resets it to `tree`, without a position; keeps its memory.
     pub fn reset(&mut self, tree: Tree) {
         (self.tree, self.copied, self.slot) = (tree, false, None);
         self.key.clear();
         self.ahead.reset();
     }
 
-    /// Stands on none, and last stood on `key`.
+    /// Leaves its entry; [`Cursor::last_key`] is then `key`.
     pub fn leave_at(&mut self, key: &[u8]) {
         self.slot = None;
         self.key.clear();
@@ -103,12 +107,12 @@ impl Cursor {
         self.tree
     }
 
-    /// How it looks ahead, and where it ends: it goes to no leaf that lies beyond the bounds set here.
+    /// Its look-ahead, which also bounds it: it goes to no leaf beyond the bounds set there.
     pub fn look_ahead(&mut self) -> &mut LookAhead {
         &mut self.ahead
     }
 
-    /// Stands on the entry that is asked for. False when there is none. No latch may be held.
+    /// Seeks the requested entry; `false` if there is none. No latch may be held.
     ///
     /// # Errors
     /// Those of reading.
@@ -122,7 +126,7 @@ impl Cursor {
         if to.is_forward() { self.settle_up(pool, slot) } else { self.settle_down(pool, slot) }
     }
 
-    /// Goes to the next entry. False at the end, and from then on. No latch may be held.
+    /// Goes to the next entry; `false` at the end, and from then on. No latch may be held.
     ///
     /// # Errors
     /// Those of reading.
@@ -133,7 +137,7 @@ impl Cursor {
         }
     }
 
-    /// Goes to the previous entry. False at the beginning, and from then on. No latch may be held.
+    /// Goes to the previous entry; `false` at the beginning, and from then on. No latch may be held.
     ///
     /// # Errors
     /// Those of reading.
@@ -144,34 +148,34 @@ impl Cursor {
         }
     }
 
-    /// Whether it stands on an entry.
+    /// Whether it is on an entry.
     #[must_use]
     pub fn is_on_entry(&self) -> bool {
         self.slot.is_some()
     }
 
-    /// Its slot in the leaf that it last copied.
+    /// Its slot in the leaf it last copied.
     #[must_use]
     pub fn slot(&self) -> Option<usize> {
         self.slot
     }
 
-    /// The key it stands on; empty when it stands on none.
+    /// Its key; empty when it is on no entry.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         if self.slot.is_some() { &self.key } else { &[] }
     }
 
-    /// The key it stands on, or stood on last.
+    /// Its key, or the last one it had.
     #[must_use]
     pub fn last_key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The payload it stands on; empty when it stands on none.
+    /// Its payload; empty when it is on no entry.
     ///
     /// # Errors
-    /// [`Damaged`] when the leaf's slot lies.
+    /// [`Damaged`] when the leaf's slot is damaged.
     pub fn payload(&self) -> Result<&[u8], Damaged> {
         match self.slot {
             Some(slot) => Node::open(&self.copy)?.payload(slot),
@@ -179,10 +183,10 @@ impl Cursor {
         }
     }
 
-    /// The entry it stands on; `None` when it stands on none.
+    /// Its entry; `None` when it is on none.
     ///
     /// # Errors
-    /// [`Damaged`] when the leaf's slot lies.
+    /// [`Damaged`] when the leaf's slot is damaged.
     pub fn entry(&self) -> Result<Option<Entry<'_>>, Damaged> {
         match self.slot {
             Some(slot) => Node::open(&self.copy)?.entry(slot).map(Some),
@@ -190,7 +194,8 @@ impl Cursor {
         }
     }
 
-    /// The whole leaf that it is in; `None` before the first seek, and when the leaf is no longer as it was copied.
+    /// The whole leaf it is in; `None` before the first seek, and when the leaf has changed since it was
+    /// copied.
     ///
     /// # Errors
     /// [`Damaged`] when that is no node.
@@ -201,7 +206,7 @@ impl Cursor {
         Node::open(&self.copy).map(Some)
     }
 
-    /// How many entries its leaf has; 0 before the first seek.
+    /// The number of entries of its leaf; 0 before the first seek.
     ///
     /// # Errors
     /// [`Damaged`] when that is no node.
@@ -221,8 +226,9 @@ impl Cursor {
         if self.copied { page::lsn(&self.copy) } else { Lsn::ZERO }
     }
 
-    /// Copies what is needed of the leaf to look in first, and returns the slot to begin with. Of the `rows` from there on, unless the scan ends
-    /// before; of as many as it is known to be for, when `None`.
+    /// Copies the needed part of the first leaf of a seek, and returns the slot to begin with. Copies `rows`
+    /// entries from there on, fewer if the leaf ends before; with `None`, as many as will be read,
+    /// as far as that is known.
     fn fill(&mut self, pool: &Pool, to: Seek<'_>, rows: Option<usize>) -> Result<usize> {
         if self.copy.is_empty() {
             self.copy = SPARE.take();
@@ -246,7 +252,7 @@ impl Cursor {
         })
     }
 
-    /// Copies these slots of the leaf, or all.
+    /// Copies these slots of the leaf, or all if there are many.
     fn take(&mut self, leaf: &[u8], node: &Node<'_>, slots: Range<usize>) -> Result<(), Damaged> {
         self.copied = false;
         if slots.len() > ROWS_MAX {
@@ -261,7 +267,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Copies the slots around `slot` of the leaf that it is in; false when that is not as it was any more. No page is read for this.
+    /// Copies the slots around `slot` of the current leaf; `false` if the leaf has changed or is not in
+    /// memory. Reads no page.
     fn copy_more(&mut self, pool: &Pool, slot: usize, forward: bool) -> Result<bool, Damaged> {
         if self.have.len() >= ROWS_MORE {
             return self.copy_whole(pool);
@@ -290,19 +297,19 @@ impl Cursor {
         Ok(true)
     }
 
-    /// How many entries of the next leaf will be asked for.
+    /// How many entries of the next leaf will be read.
     fn rows_next(&self) -> Option<usize> {
-        // What was asked for in one leaf says what will be in the next.
+        // The number read so far predicts it.
         self.visited.map(|rows| if rows < ROWS_MORE { ROWS_MORE } else { usize::MAX })
     }
 
-    /// Copies `slot`, the next one on the way, and what comes after it. Where it is in what is copied then: the slot to look at first going forward, or
-    /// the one after that going backward.
+    /// Copies `slot`, the next one on the way, and what comes after it. Returns its slot in the new copy
+    /// going forward, or the slot after it going backward.
     fn go_on(&mut self, pool: &Pool, slot: usize, forward: bool) -> Result<usize> {
         if self.copy_more(pool, slot, forward)? {
             return Ok(slot + usize::from(!forward));
         }
-        // The leaf has changed. What is next goes by the key it stood on.
+        // The leaf has changed: continue by key.
         self.slot = None;
         let key = std::mem::take(&mut self.key);
         let to = if forward { Seek::After(&key) } else { Seek::Before(&key) };
@@ -314,7 +321,7 @@ impl Cursor {
         Ok(slot)
     }
 
-    /// Stands on `slot`, or on the first entry of the leaves behind.
+    /// Goes to `slot`, or to the first entry of the next leaves.
     fn settle_up(&mut self, pool: &Pool, mut slot: usize) -> Result<bool> {
         loop {
             let node = Node::open(&self.copy)?;
@@ -335,13 +342,14 @@ impl Cursor {
             fence.extend_from_slice(upper);
             let (rows, leaf_rows) = (node.count().saturating_sub(self.entered_at), node.count());
             self.ahead.leave(pool, &self.tree, true, &fence, rows, leaf_rows);
-            // A merge may have put smaller keys before those that are next.
+            // A merge may have put smaller keys before the next ones.
             let filled = self.fill(pool, Seek::AtLeast(&fence), self.rows_next());
             self.fence = fence;
             slot = filled?;
             self.ahead.came_to(pool, page::number(&self.copy));
             let node = Node::open(&self.copy)?;
-            // Where the disk has lost a write, an old version of a page may lead to itself: the scan would not end.
+            // If the disk has lost a write, an old version of a page may lead to itself, and the scan would
+            // never end.
             if !node.covers(&self.fence) {
                 return Err(node.damaged("the key that led to it is not one of its own").into());
             }
@@ -349,7 +357,7 @@ impl Cursor {
         }
     }
 
-    /// Stands on the slot before `slot`, or on the last entry of the leaves before.
+    /// Goes to the slot before `slot`, or to the last entry of the previous leaves.
     fn settle_down(&mut self, pool: &Pool, mut slot: usize) -> Result<bool> {
         loop {
             let node = Node::open(&self.copy)?;
@@ -373,7 +381,7 @@ impl Cursor {
             fence.extend_from_slice(lower);
             let (rows, leaf_rows) = (self.entered_at, node.count());
             self.ahead.leave(pool, &self.tree, false, &fence, rows, leaf_rows);
-            // A merge may have put larger keys behind those that are next.
+            // A merge may have put larger keys after the next ones.
             let filled = self.fill(pool, Seek::Before(&fence), self.rows_next());
             self.fence = fence;
             slot = filled?;

@@ -5,15 +5,18 @@
 //!       └────────────┴──a page is damaged or cannot be read──> sweeping ──no map has a page of it──> done
 //! ```
 //!
-//! 1. The root was retired ([`Tree::retire`]): nobody but this finds a way into the tree, and nobody changes it. Its contents stay, so a crash
-//!    leaves a tree with fewer children, and freeing is begun again from there. No progress is kept on disk.
-//! 2. Children go from the right: one mini-transaction frees the last ones of a branch by number and takes them out of the branch; a branch
-//!    without children is a last child itself. Branches name their children, so leaves are not read.
-//! 3. But for long values: branches are counted first, and where the tree owns no more pages than they name, there are none. Else each leaf is
-//!    read, and its long values are freed before the leaf goes. A value that is freed is known by the owner of its head: ids of trees are
-//!    never given again.
-//! 4. The root goes last, by number, in a mini-transaction of the caller's that also forgets the tree.
+//! 1. The root is retired ([`Tree::retire`]): no other thread can enter or change the tree. The root's
+//!    contents stay, so a crash leaves a tree with fewer children, and freeing starts again from there. No
+//!    progress is kept on disk.
+//! 2. Children are freed from the right: one mini-transaction frees the last ones of a branch by number and
+//!    removes them from the branch; a branch without children is then itself a last child. Branches name
+//!    their children, so leaves are not read.
+//! 3. Except for long values: branches are counted first, and if the tree owns no more pages than they name,
+//!    there are no long values. Otherwise each leaf is read, and its long values are freed before the leaf.
+//!    The owner of its head shows whether a value is already freed: ids of trees are never reused.
+//! 4. The root goes last, by number, in a mini-transaction of the caller that also forgets the tree.
 //! 5. Long values that only undo records refer to are freed with those records.
+//! 6. A damaged tree is freed by what the space maps say, all of it except the root.
 //! 6. A damaged tree is freed by what the space maps say, all of it but the root.
 
 use super::node::Node;
@@ -33,12 +36,12 @@ const FREED_AT_ONCE_MAX: usize = 512;
 const MAPS_AT_ONCE_MAX: usize = 8;
 /// Mini-transactions of one step.
 const MTRS_A_STEP: usize = 32;
-/// Leaves with long values that go in one mini-transaction.
+/// Leaves with long values that one mini-transaction frees.
 const READ_AT_ONCE_MAX: usize = 8;
 
 #[derive(Debug)]
 enum State {
-    /// Branches still to be looked at, and pages named so far.
+    /// Branches still to be counted, and pages named so far.
     Counting {
         todo: Vec<PageId>,
         pages: u64,
@@ -51,7 +54,7 @@ enum State {
     Done,
 }
 
-/// A dropped tree on its way to being free pages.
+/// A dropped tree whose pages are being freed.
 #[derive(Debug)]
 pub struct Dismantling {
     tree: Tree,
@@ -66,17 +69,18 @@ struct Look {
 }
 
 impl Dismantling {
-    /// Of a tree whose root is retired.
+    /// For a tree whose root is retired.
     #[must_use]
     pub fn new(tree: Tree) -> Self {
         Self { tree, state: State::Counting { todo: vec![tree.root], pages: 1 } }
     }
 
-    /// A bounded piece of work: some tens of mini-transactions at most. Whether only the root is left, which the caller frees by number.
-    /// No latch may be held.
+    /// Does a bounded piece of work: some tens of mini-transactions at most. Returns whether only the root is
+    /// left, which the caller frees by number. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::Poisoned`], and what stops a mini-transaction; it may be called again. A page that cannot be read is no error.
+    /// [`Error::Poisoned`], and what stops a mini-transaction; the step may be called again. A page that
+    /// cannot be read is no error.
     pub fn step(&mut self, space: &Space) -> Result<bool> {
         let swept = matches!(self.state, State::Sweeping);
         let stepped = match &self.state {
@@ -120,7 +124,7 @@ impl Dismantling {
         let mut budget = MTRS_A_STEP;
         while budget > 0 {
             budget -= 1;
-            // The way to the last branch that has children, or to the last that has none.
+            // The path to the last branch that has children, or to the last that has none.
             let (mut parent, mut at) = (None, self.tree.root);
             let mut look = self.look(space, at, values)?;
             while look.level > 1 {
@@ -131,7 +135,7 @@ impl Dismantling {
             }
             if look.children.is_empty() {
                 let Some((parent, children)) = parent else {
-                    // The root, a leaf perhaps.
+                    // The root, which may be a leaf.
                     if self.free_values(space, &look.values, &mut budget)? {
                         self.state = State::Done;
                     }
@@ -167,7 +171,7 @@ impl Dismantling {
         Ok(())
     }
 
-    /// Frees long values; false when the budget was not enough.
+    /// Frees long values; `false` if the budget was not enough.
     fn free_values(&self, space: &Space, values: &[OverflowRef], budget: &mut usize) -> Result<bool> {
         let tree = self.tree.id;
         for value in values {
@@ -187,7 +191,7 @@ impl Dismantling {
         Ok(true)
     }
 
-    /// Takes the children behind the first `keep` out of a branch, and frees them.
+    /// Removes the children after the first `keep` from a branch, and frees them.
     fn shed(&self, space: &Space, branch: PageId, keep: usize, children: &[PageId]) -> Result<()> {
         space.pool().retry(|| {
             let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
@@ -204,7 +208,7 @@ impl Dismantling {
         })
     }
 
-    /// What a node says, copied; the values of a leaf only where they are asked for.
+    /// A copy of what a node names; a leaf's values only if `values`.
     fn look(&self, space: &Space, id: PageId, values: bool) -> Result<Look> {
         let tree = self.tree;
         space.pool().retry(|| {

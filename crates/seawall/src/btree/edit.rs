@@ -1,6 +1,8 @@
-//! A node of a tree, changed in place. Each function here is the whole of one redo record: forward path and recovery run the same.
+//! In-place changes of a tree's node. Each function here is the whole of one redo record: the forward path
+//! and recovery run the same.
 //!
-//! 1. The bytes after a change depend on nothing but the bytes before it and the arguments: no clock, no address, no hash order.
+//! 1. The bytes after a change depend only on the bytes before it and the arguments: no clock, no address, no
+//!    hash order.
 //! 2. Checksum and LSN are never touched.
 //! 3. A change that does not fit the page is refused with [`Malformed`] and never panics, whatever the page holds; the page may then be half changed.
 //! 4. Hints in use always agree with the slots.
@@ -34,7 +36,8 @@ fn set_slot(page: &mut [u8], slot: usize, value: Slot) -> Result<(), Malformed> 
     Ok(())
 }
 
-/// Makes the hints agree after the slots from `changed` on moved and their number went from `before` to what it is.
+/// Updates the hints after the slots from `changed` on have moved and their number has changed from `before`
+/// to `count`.
 fn refresh_hints(page: &mut [u8], changed: usize, before: usize, count: usize) {
     let distance = hint_distance(count);
     if distance == 0 {
@@ -47,7 +50,7 @@ fn refresh_hints(page: &mut [u8], changed: usize, before: usize, count: usize) {
     }
 }
 
-/// Makes the header of a node; zeroes all but checksum and LSN.
+/// Writes the header of a node; zeroes everything except checksum and LSN.
 fn init(page: &mut [u8], id: PageId, tree: TreeId, kind: PageKind, level: u8) {
     let (crc, lsn) = (u32_at(page, page::CRC), page::lsn(page));
     page::init(page, id, tree, kind, level);
@@ -63,7 +66,7 @@ struct Layout<'p> {
 }
 
 impl<'p> Layout<'p> {
-    /// Begins with the fences. The page's header must be there; everything behind it is overwritten or dead.
+    /// Begins with the fences. The page must have its header; everything after it is overwritten or unused.
     fn begin(page: &'p mut [u8], lower: &[u8], upper: Option<&[u8]>) -> Result<Self, Malformed> {
         let end = page.len();
         let mut layout = Self { page, at: end, count: 0 };
@@ -116,10 +119,10 @@ pub(super) fn prefix_between(lower: &[u8], upper: Option<&[u8]>) -> usize {
     upper.map_or(0, |upper| common_prefix(lower, upper))
 }
 
-/// Entries on their way into a node, as redo bodies carry them: `suffix, payload`, each preceded by its length.
+/// Entries for a node, encoded as in redo bodies: `suffix, payload`, each preceded by its length.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Packed {
-    /// How many.
+    /// Number of entries.
     pub count: usize,
     /// The entries.
     pub bytes: Vec<u8>,
@@ -133,7 +136,8 @@ impl Packed {
         put_bytes(&mut self.bytes, payload);
     }
 
-    /// Slots `slots` of `node` for a node with a prefix of `prefix_len`. `first_of_branch`: the first of them becomes slot 0 of a branch.
+    /// Slots `slots` of `node` for a node with a prefix of `prefix_len`. `first_of_branch`: the first of
+    /// them becomes slot 0 of a branch.
     pub(super) fn of(
         node: &Node<'_>,
         slots: std::ops::Range<usize>,
@@ -160,7 +164,7 @@ impl Packed {
     }
 }
 
-/// A node from nothing.
+/// A node to be built from nothing.
 pub(super) struct NewNode<'a> {
     pub id: PageId,
     pub tree: TreeId,
@@ -172,7 +176,7 @@ pub(super) struct NewNode<'a> {
     pub entries: &'a [u8],
 }
 
-/// Makes the page this node.
+/// Builds the node in the page.
 pub(super) fn build(page: &mut [u8], new: &NewNode<'_>) -> Result<(), Malformed> {
     let kind = if new.level == 0 { PageKind::Leaf } else { PageKind::Branch };
     init(page, new.id, new.tree, kind, new.level);
@@ -181,7 +185,7 @@ pub(super) fn build(page: &mut [u8], new: &NewNode<'_>) -> Result<(), Malformed>
     layout.finish()
 }
 
-/// Makes the root of a dropped tree nobody's way into it. Its contents stay.
+/// Marks the root of a dropped tree, so that no descent enters the tree. Its contents stay.
 pub(super) fn retire(page: &mut [u8]) -> Result<(), Malformed> {
     if !matches!(page::kind(page), Some(PageKind::Leaf | PageKind::Branch | PageKind::Freed)) {
         return Err(Malformed("the root of a dropped tree is no node"));
@@ -190,7 +194,8 @@ pub(super) fn retire(page: &mut [u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Takes the children from slot `keep` on out of a branch of a dropped tree. Its heap is not tidied: nothing is put there any more.
+/// Removes the children from slot `keep` on from a branch of a dropped tree. Its heap is not updated: nothing
+/// is put there any more.
 pub(super) fn shed(page: &mut [u8], keep: usize) -> Result<(), Malformed> {
     let node = Node::open_dropped(page).map_err(|damaged| Malformed(damaged.why))?;
     if node.is_leaf() || keep > node.count() {
@@ -241,7 +246,8 @@ fn compact(page: &mut [u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Takes `bytes` of the heap, compacting it if need be; `slot_bytes` more must stay free for a slot. Returns their offset.
+/// Allocates `bytes` of the heap, compacting it if need be; `slot_bytes` more must stay free for a slot.
+/// Returns their offset.
 fn allocate(page: &mut [u8], bytes: usize, slot_bytes: usize) -> Result<usize, Malformed> {
     let node = Node::open(page)?;
     if bytes + slot_bytes > node.gap() {
@@ -283,7 +289,7 @@ pub(super) fn insert(page: &mut [u8], slot: usize, suffix: &[u8], payload: &[u8]
     Ok(())
 }
 
-/// Takes an entry out.
+/// Removes an entry.
 pub(super) fn remove(page: &mut [u8], slot: usize) -> Result<(), Malformed> {
     let node = Node::open(page)?;
     let (count, old) = (node.count(), node.slot(slot)?);
@@ -298,7 +304,7 @@ pub(super) fn remove(page: &mut [u8], slot: usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Gives an entry another payload.
+/// Replaces an entry's payload.
 pub(super) fn replace(page: &mut [u8], slot: usize, payload: &[u8]) -> Result<(), Malformed> {
     let node = Node::open(page)?;
     let old = node.slot(slot)?;
@@ -310,7 +316,7 @@ pub(super) fn replace(page: &mut [u8], slot: usize, payload: &[u8]) -> Result<()
         return set_slot(page, slot, Slot { payload_len: payload.len(), ..old });
     }
     let suffix = node.suffix(slot)?.to_vec();
-    // The old place is dead before a compaction looks at it.
+    // The old bytes must count as garbage before a compaction.
     add_garbage(page, old.heap_bytes())?;
     set_slot(page, slot, Slot { key_len: 0, payload_len: 0, ..old })?;
     let at = allocate(page, suffix.len() + payload.len(), 0)?;
@@ -365,7 +371,7 @@ pub(super) fn append(page: &mut [u8], upper: Option<&[u8]>, count: usize, entrie
     layout.finish()
 }
 
-/// Strips the header of each entry that everybody sees.
+/// Strips the header of each entry that every view sees.
 pub(super) fn elide(page: &mut [u8], horizon: TxnId) -> Result<(), Malformed> {
     let node = Node::open(page)?;
     if !node.is_leaf() {
@@ -394,7 +400,7 @@ pub(super) fn elide(page: &mut [u8], horizon: TxnId) -> Result<(), Malformed> {
 pub(super) fn elidable_bytes(node: &Node<'_>, horizon: TxnId) -> Result<usize, Damaged> {
     let mut gain = 0;
     for slot in 0..node.count() {
-        // The first bytes decide for most entries: no need to decode.
+        // The first bytes rule out most entries without decoding.
         let payload = node.payload(slot)?;
         if payload.first().is_some_and(|flags| flags & HEADER != 0)
             && Entry::decode(payload).is_ok_and(|e| e.is_elidable(horizon))

@@ -1,15 +1,17 @@
 //! A leaf's payload: flags, version, value.
 //!
 //! 1. `flags u8, [writer u48, undo pointer u48 when HEADER], value`; the value is the bytes themselves, or an [`OverflowRef`] when OVERFLOW.
-//! 2. An entry without a header is seen by everybody. One that is marked deleted always has a header: purge needs its writer.
-//! 3. Flags, writer and undo pointer lie together at the front, so that one patch of [`ENTRY_HEADER_BYTES`] marks an entry that has a header.
+//! 2. An entry without a header is visible to every view. One that is marked deleted always has a header:
+//!    purge needs its writer.
+//! 3. Flags, writer and undo pointer are contiguous at the front, so that one patch of [`ENTRY_HEADER_BYTES`]
+//!    marks an entry that has a header.
 
 use super::node::entry_bytes_max;
 use crate::format::{Malformed, PageId, Reader, TxnId, UndoPtr, put_u48};
 
-/// Flag: the key is gone for whoever sees the writer.
+/// Flag: the key is deleted for views that see the writer.
 pub const DELETED: u8 = 1;
-/// Flag: writer and undo pointer are there.
+/// Flag: writer and undo pointer are present.
 pub const HEADER: u8 = 2;
 /// Flag: the value is an [`OverflowRef`].
 pub const OVERFLOW: u8 = 4;
@@ -20,13 +22,14 @@ pub(super) const VERSION_BYTES: usize = ENTRY_HEADER_BYTES - 1;
 
 const ALL: u8 = DELETED | HEADER | OVERFLOW;
 
-/// The most bytes of a value that are kept in the leaf; a longer one goes to overflow pages. Counts room for a header.
+/// The longest value that is kept in the leaf, bytes; a longer one goes to overflow pages. Counts room for a
+/// header.
 #[must_use]
 pub const fn inline_value_max(page_bytes: usize, key_len: usize) -> usize {
     entry_bytes_max(page_bytes) - ENTRY_HEADER_BYTES - key_len
 }
 
-/// Where a long value is.
+/// Reference to a long value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverflowRef {
     /// Its only page, or the first page of the list that names its pages.
@@ -36,10 +39,10 @@ pub struct OverflowRef {
 }
 
 impl OverflowRef {
-    /// Bytes of an encoded one.
+    /// Bytes of an encoded reference.
     pub const BYTES: usize = 8;
 
-    /// As stored.
+    /// Its encoded form.
     #[must_use]
     pub fn encode(self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
@@ -48,7 +51,7 @@ impl OverflowRef {
         out
     }
 
-    /// From what is stored.
+    /// Decodes a reference.
     ///
     /// # Errors
     /// When the length is wrong or no page is named.
@@ -67,9 +70,9 @@ impl OverflowRef {
 pub struct Entry<'a> {
     /// [`DELETED`], [`HEADER`], [`OVERFLOW`].
     pub flags: u8,
-    /// Who wrote it; [`TxnId::NONE`] without a header.
+    /// Its writer; [`TxnId::NONE`] without a header.
     pub writer: TxnId,
-    /// What undoes it; [`UndoPtr::NONE`] without a header.
+    /// Its undo record; [`UndoPtr::NONE`] without a header.
     pub undo: UndoPtr,
     /// The value's bytes, or an encoded [`OverflowRef`].
     pub value: &'a [u8],
@@ -82,7 +85,7 @@ impl<'a> Entry<'a> {
         Self { flags: HEADER, writer, undo, value }
     }
 
-    /// Reads a payload.
+    /// Decodes a payload.
     ///
     /// # Errors
     /// When it is too short or has unknown flags.
@@ -109,7 +112,7 @@ impl<'a> Entry<'a> {
         1 + if self.has_header() { VERSION_BYTES } else { 0 } + self.value.len()
     }
 
-    /// Sets `payload` to it.
+    /// Encodes the entry into `payload`.
     pub fn encode_into(&self, payload: &mut Vec<u8>) {
         payload.clear();
         payload.push(self.flags);
@@ -130,19 +133,19 @@ impl<'a> Entry<'a> {
         out
     }
 
-    /// Whether writer and undo pointer are there.
+    /// Whether writer and undo pointer are present.
     #[must_use]
     pub fn has_header(&self) -> bool {
         self.flags & HEADER != 0
     }
 
-    /// Whether the key is gone for whoever sees the writer.
+    /// Whether the key is deleted for views that see the writer.
     #[must_use]
     pub fn is_deleted(&self) -> bool {
         self.flags & DELETED != 0
     }
 
-    /// Where the value is, if not here.
+    /// The reference to the value, if it is not in the entry.
     ///
     /// # Errors
     /// When the reference does not decode.
@@ -150,7 +153,7 @@ impl<'a> Entry<'a> {
         if self.flags & OVERFLOW == 0 { Ok(None) } else { OverflowRef::decode(self.value).map(Some) }
     }
 
-    /// Whether its header is needed by nobody: everybody sees the writer.
+    /// Whether its header can be left out: every view sees the writer, and the entry is not deleted.
     #[must_use]
     pub fn is_elidable(&self, horizon: TxnId) -> bool {
         self.flags & (HEADER | DELETED) == HEADER && self.writer < horizon

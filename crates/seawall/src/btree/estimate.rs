@@ -1,10 +1,11 @@
-//! What lies in a range, from branch pages.
+//! Estimates the size of a range from branch pages.
 //!
-//! 1. Branch pages give the children of a range exactly, so a scan asks for these pages and no others.
-//! 2. An estimate counts the leaves of a range in branch pages: in those at its ends, and in a few spread between them, for regions of a tree differ. Its
-//!    entries it counts in a few leaves of these branches: in those that are in memory, spread over the range. Leaves are read only when the range has no more than three, or when fewer than
-//!    [`SAMPLES_MIN`] are in memory; those side by side.
-//! 3. Two descents see two moments of the tree. That is good enough to estimate by, and never an error.
+//! 1. Branch pages name the children of a range exactly, so a scan prefetches these pages and no others.
+//! 2. An estimate counts the leaves of a range in branch pages: in those at its ends, and in a few spread
+//!    between them, because regions of a tree differ. It counts entries in a few leaves of these branches: in
+//!    those that are in memory, spread over the range. It reads leaves only if the range has no more than
+//!    three, or if fewer than [`SAMPLES_MIN`] are in memory; it reads these concurrently.
+//! 3. Two descents see two moments of the tree. That suffices for an estimate, and is never an error.
 
 use super::Tree;
 use super::node::Node;
@@ -14,33 +15,33 @@ use crate::error::{Error, Result, Stop};
 use crate::format::PageId;
 use std::ops::Bound;
 
-/// Leaves between the ends that it looks at, if they are in memory.
+/// Leaves between the ends that are counted if they are in memory.
 const SAMPLES_MAX: usize = 32;
-/// Leaves it goes by; read if they have to be.
+/// Leaves that are counted even if they have to be read.
 const SAMPLES_MIN: usize = 8;
-/// Branches between the ends that it looks at, read if they have to be.
+/// Branches between the ends that are counted, read if need be.
 const BRANCHES_MAX: usize = 6;
 
-/// Leaves that a branch just above them names for a range.
+/// Leaves of a range that one branch just above them names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Level1 {
     /// The leaves, in the order of their keys. Empty when the root is the only leaf.
     pub children: Vec<PageId>,
-    /// The key at which the next branch goes on: upward the range's new lower end, downward its new upper end, excluded. `None` when
-    /// this branch named all.
+    /// The key at which the next branch continues: upward the range's new lower end, downward its new upper
+    /// end, excluded. `None` when this branch named all.
     pub beyond: Option<Vec<u8>>,
 }
 
-/// What a range holds, about.
+/// The approximate contents of a range.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// Entries, those marked deleted included.
+    /// Entries, including those marked deleted.
     pub entries: u64,
     /// Leaves that a scan of it reads.
     pub leaves: u64,
 }
 
-/// A branch passed on the way down.
+/// A branch on the path of a descent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Passed {
     page: PageId,
@@ -99,7 +100,7 @@ impl Tree {
         Ok(Level1 { children, beyond: beyond.map(<[u8]>::to_vec) })
     }
 
-    /// Estimates what lies from `low` (included) to `high`. No latch may be held.
+    /// Estimates the contents of the range from `low` (included) to `high`. No latch may be held.
     ///
     /// # Errors
     /// Those of reading.
@@ -147,14 +148,14 @@ impl Tree {
         Ok(Estimate { entries: (between * mean + ends).round() as u64, leaves })
     }
 
-    /// The leaves of a few level-1 branches spread over these slots of a branch further up.
+    /// The leaves of a few level-1 branches spread over these slots of a higher branch.
     fn branches_between(&self, pool: &Pool, branch: PageId, slots: std::ops::Range<usize>) -> Result<Vec<Vec<PageId>>> {
         let keys: Vec<Vec<u8>> = pool.retry(|| -> Result<_, Stop> {
             let page = pool.shared(branch)?;
             let Ok(node) = Node::open(&page) else { return Ok(Vec::new()) };
             let (n, len) = (slots.len().min(BRANCHES_MAX), slots.len());
             let picked = (0..n).map(|i| slots.start + (2 * i + 1) * len / (2 * n));
-            // It may be another's by now, or another branch: then it tells nothing.
+            // The page may be another tree's by now, or another branch: then it is ignored.
             let ours = node.tree() == self.id && node.level() > 1;
             let picked = picked.filter(|&slot| ours && slot < node.count());
             Ok(picked.map(|slot| node.key(slot)).collect::<Result<_, _>>()?)
@@ -162,7 +163,7 @@ impl Tree {
         keys.iter().map(|key| Ok(self.level1_children(pool, key, Bound::Unbounded, false)?.children)).collect()
     }
 
-    /// Adds the numbers of entries of leaves between the ends, of which `middle` has some.
+    /// Adds the entry counts of leaves between the ends, some of which `middle` names.
     fn sample(
         &self,
         pool: &Pool,
@@ -178,7 +179,7 @@ impl Tree {
         if !inside.contains(far.first().unwrap_or(&PageId::NONE)) {
             inside.extend(far);
         }
-        // The ends have been counted.
+        // The ends have already been counted.
         let inside = inside.get(1..inside.len().saturating_sub(1)).unwrap_or_default();
         let spread = |n: usize| (0..n).map(move |i| inside[(2 * i + 1) * inside.len() / (2 * n)]);
         let mut looked = 0;
@@ -196,7 +197,7 @@ impl Tree {
         for page in wanted {
             stream.next_is_due(pool, usize::MAX);
             let held = pool.retry(|| pool.shared(page))?;
-            // It may be another's by now: then it tells nothing.
+            // The page may be another tree's by now: then it is ignored.
             samples.extend(self.open_child(&held, page, 0).ok().map(|node| node.count()));
             stream.came_to(page);
         }
@@ -219,7 +220,8 @@ impl Tree {
         Ok(passed)
     }
 
-    /// The number of entries of a leaf, and how many of them `inside` counts. `None` when it would have to be read and does not have to.
+    /// The entry count of a leaf, and how many of them `inside` counts. `None` if the leaf is not in memory
+    /// and need not be read.
     fn count_in(
         &self,
         pool: &Pool,

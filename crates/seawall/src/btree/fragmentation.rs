@@ -1,9 +1,11 @@
-//! How well a tree lies in its file: what a scan of all of it meets.
+//! How well a tree's leaves are ordered in the file: the cost of a full scan.
 //!
-//! 1. The order of the leaves is in the branch pages just above them, all of which are read, one after the other: about one page in some
-//!    hundreds of the tree's. No leaf is read for it.
-//! 2. How full leaves are is measured in at most [`SAMPLES_MAX`] leaves spread evenly over the tree, read side by side.
-//! 3. The tree may change meanwhile. What is counted then is of several moments: good enough to decide by, and never an error.
+//! 1. The branch pages just above the leaves give the order of the leaves. All of them are read, one after
+//!    the other: about one in some hundreds of the tree's pages. No leaf is read for it.
+//! 2. How full leaves are is measured in at most [`SAMPLES_MAX`] leaves spread evenly over the tree, read
+//!    concurrently.
+//! 3. The tree may change meanwhile. The counts are then of several moments: good enough to decide by, and
+//!    never an error.
 
 use super::edit::elidable_bytes;
 use super::node::{Node, capacity};
@@ -13,21 +15,22 @@ use crate::error::Result;
 use crate::format::{PageId, TxnId};
 use std::ops::Bound;
 
-/// Leaves whose contents are looked at.
+/// Leaves whose fill is measured.
 const SAMPLES_MAX: usize = 32;
 
-/// How a tree's leaves lie in the file, and how full they are.
+/// The order of a tree's leaves in the file, and their fill.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fragmentation {
     /// Leaves.
     pub leaves: u64,
-    /// Of the neighbours in key order, those of which the second does not follow the first in the file: a scan upward begins another read.
+    /// Neighbours in key order of which the second does not follow the first in the file: there an upward
+    /// scan begins another read.
     pub apart: u64,
     /// Branch pages just above the leaves: all were read.
     pub branches: u64,
-    /// Leaves that were looked at.
+    /// Leaves whose fill was measured.
     pub sampled: u64,
-    /// How full those are with slots, entries and fences, percent of what a page can hold.
+    /// The fill of those leaves with slots, entries and fences, percent of a page's capacity.
     pub fill_percent: u32,
 }
 
@@ -39,28 +42,28 @@ impl Fragmentation {
     }
 }
 
-/// Neighbours of which the second does not follow the first.
+/// Number of neighbours of which the second does not follow the first.
 pub(super) fn apart(leaves: &[PageId]) -> usize {
     leaves.windows(2).filter(|pair| !follows(pair[0], pair[1])).count()
 }
 
-/// Whether `second` lies behind `first` in the file.
+/// Whether `second` comes directly after `first` in the file.
 pub(super) fn follows(first: PageId, second: PageId) -> bool {
     first.0.checked_add(1) == Some(second.0)
 }
 
-/// What some leaves hold.
+/// The contents of some leaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Fill {
-    /// Leaves looked at.
+    /// Leaves measured.
     pub leaves: usize,
-    /// Bytes in use, without the headers that nobody needs.
+    /// Bytes in use, without the headers that no view needs.
     pub used_bytes: usize,
     /// Entries.
     pub entries: usize,
 }
 
-/// Pages spread evenly over a sequence whose length is not known before its end.
+/// Pages spread evenly over a sequence whose length is known only at its end.
 #[derive(Debug)]
 struct Spread {
     every: u64,
@@ -72,7 +75,7 @@ impl Spread {
     fn push(&mut self, page: PageId) {
         if self.seen % self.every == 0 {
             if self.pages.len() == SAMPLES_MAX {
-                // Every second one goes; the next ones are as far apart as those that stay.
+                // Drops every second page; the next ones are as far apart as those that stay.
                 let mut at = 0;
                 self.pages.retain(|_| {
                     at += 1;
@@ -95,7 +98,7 @@ pub(super) fn spread(pages: &[PageId], most: usize) -> Vec<PageId> {
 }
 
 impl Tree {
-    /// Looks at the order of all leaves and the fill of some. No latch may be held.
+    /// Measures the order of all leaves and the fill of some. No latch may be held.
     ///
     /// # Errors
     /// Those of reading; [`crate::Error::TreeDropped`].
@@ -124,7 +127,8 @@ impl Tree {
         Ok(found)
     }
 
-    /// What these leaves hold, read side by side where they are not in memory; those that are no leaves of this tree any more are left out.
+    /// The contents of these leaves, read concurrently if they are not in memory. Pages that are no longer
+    /// leaves of this tree are left out.
     pub(super) fn fill_of(&self, pool: &Pool, leaves: &[PageId], horizon: TxnId) -> Result<Fill> {
         let mut fill = Fill::default();
         let mut stream = Stream::of(leaves.iter().copied());

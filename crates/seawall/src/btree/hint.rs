@@ -1,13 +1,17 @@
-//! Going back to a leaf without a descent.
+//! Returning to a leaf without a descent.
 //!
-//! 1. A hint names the page of a leaf that its owner had latched. A page that is latched again is the leaf of a key when it is a leaf of the same tree,
-//!    its fences hold the key, and no page of a tree was freed by its number since ([`Space::freed_by_number`]). All of it is read under the latch.
-//! 2. That is proof: a split and a merge change fences, and mark a page that is freed, under the latch of the page. A compaction and a relocation leave what
-//!    is on the old page, and free it by number while they have it latched: who latches it afterwards sees the count. A page that was given to
-//!    another tree bears that tree's id, which no other tree had before.
-//! 3. A hint reads no page: one that is not resident leads nowhere.
-//! 4. The pages of a tree that was dropped may be free, as at the end of a descent: the caller asks under the latch whether the tree is there.
-//! 5. A hint is tried only where it is likely to lead to the leaf, so that keys in no order pay for none (`trust`).
+//! 1. A hint names the page of a leaf that its owner has latched before. When it is latched again, the page
+//!    is the leaf of a key if it is a leaf of the same tree, its fences hold the key, and no page of a tree
+//!    was freed by its number since ([`Space::freed_by_number`]). All of this is checked under the latch.
+//! 2. That is proof. A split and a merge change fences, and mark a freed page, under the page's latch. A
+//!    compaction and a relocation leave the old page's contents, and free it by number while they have it
+//!    latched: a thread that latches it afterwards sees the count. A page that was given to another tree
+//!    bears that tree's id, which no other tree had before.
+//! 3. A hint reads no page: one for a page that is not resident fails.
+//! 4. The pages of a dropped tree may be free, as at the end of a descent: the caller checks under the latch
+//!    that the tree exists.
+//! 5. A hint is tried only where it is likely to lead to the leaf, so that keys in random order do not pay
+//!    for it (`trust`).
 
 use super::Tree;
 use super::node::Node;
@@ -18,12 +22,12 @@ use crate::format::{PageId, TreeId};
 use crate::space::Space;
 use std::cell::Cell;
 
-/// A hint that is tried for a change.
+/// A hint that is tried for changes.
 const LIKELY: u8 = 1;
-/// A hint that is tried for a read, too: two descents in a row, or a hint, led to this leaf.
+/// A hint that is tried for reads, too: two descents in a row, or a hint, led to this leaf.
 pub(super) const SURE: u8 = 2;
 
-/// The leaf that an owner came to last.
+/// The leaf that an owner reached last.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LeafHint {
     tree: TreeId,
@@ -33,10 +37,10 @@ pub(super) struct LeafHint {
     trust: u8,
 }
 
-/// Trees whose hints are kept apart. Few: a transaction is moved at each of its steps, and its hints with it.
+/// Trees with separate hints. Few: a transaction is moved at each of its steps, and its hints with it.
 const TREES: usize = 2;
 
-/// The hints of an owner. Trees whose ids are the same modulo their number share one.
+/// The hints of an owner. Trees with the same id modulo `TREES` share one.
 #[derive(Debug)]
 pub struct LeafHints([Cell<LeafHint>; TREES]);
 
@@ -59,14 +63,14 @@ impl LeafHints {
         Some(self.of(tree).get()).filter(|hint| hint.trust >= at_least && hint.tree == tree)
     }
 
-    /// It did not lead to the leaf.
+    /// The hint did not lead to the leaf.
     fn misled(&self, tree: TreeId) {
         let hint = self.of(tree);
         let known = hint.get();
         hint.set(LeafHint { trust: known.trust.saturating_sub(1), ..known });
     }
 
-    /// A descent led to this leaf, which is latched. `expected`: its owner is likely to come back to it.
+    /// A descent led to this leaf, which is latched. `expected`: its owner is likely to return to it.
     #[inline]
     fn came_to(&self, space: &Space, tree: TreeId, page: PageId, expected: bool) {
         let hint = self.of(tree);
@@ -82,7 +86,7 @@ impl LeafHints {
 }
 
 impl LeafHint {
-    /// Whether this page, which is latched, is the leaf of `key` (1).
+    /// Whether this latched page is the leaf of `key` (1).
     #[inline]
     fn leads_to(self, space: &Space, bytes: &[u8], key: &[u8]) -> bool {
         bytes[page::KIND] == PageKind::Leaf as u8
@@ -93,7 +97,8 @@ impl LeafHint {
 }
 
 impl Tree {
-    /// As [`Tree::leaf_for_change`], by the owner's hint where that leads there. The caller asks whether the tree is there.
+    /// As [`Tree::leaf_for_change`], by the owner's hint if it leads there. The caller checks that the tree
+    /// exists.
     ///
     /// # Errors
     /// As [`Tree::leaf_for_change`].
@@ -119,8 +124,8 @@ impl Tree {
         Ok(held)
     }
 
-    /// As [`Tree::leaf_shared`], by the owner's hint where that leads there, for an owner that is likely to come back to the leaf. The caller asks
-    /// whether the tree is there.
+    /// As [`Tree::leaf_shared`], by the owner's hint if it leads there, for an owner that is likely to return
+    /// to the leaf. The caller checks that the tree exists.
     ///
     /// # Errors
     /// As [`Tree::leaf_shared`].

@@ -1,15 +1,17 @@
-//! Which leaves a scan comes to next, from the branch just above them.
+//! Prefetches the next leaves of a scan, which the branch just above them names.
 //!
 //! ```text
 //!   idle ──second leaf left, or the first when the end is known, or at once when hinted long──> running ──turned round, sought elsewhere──> idle
 //! ```
 //!
-//! 1. A level-1 branch names the leaves of a range exactly: nothing beyond the range's end is asked for, and nothing beyond the rows
-//!    the caller says it wants.
-//! 2. It reads nothing and waits for nothing, but for the branches on the way to the first leaf of a long scan. A branch page that is not in memory is asked for like a leaf, before the last leaf of the
-//!    branch before it is reached; until it is there nothing more is named.
-//! 3. The tree may change under it. A leaf that was not named where the scan came to it makes it start over from there.
-//! 4. Its errors are the scan's to meet: here they only end the looking ahead.
+//! 1. A level-1 branch names the leaves of a range exactly: nothing beyond the range's end is prefetched, and
+//!    nothing beyond the rows that the caller wants.
+//! 2. It reads nothing and waits for nothing, except for the branches on the way to the first leaf of a long
+//!    scan. A branch page that is not in memory is prefetched like a leaf, before the scan reaches the last
+//!    leaf of the branch before; until it is there no more leaves are named.
+//! 3. The tree may change meanwhile. When the scan reaches a leaf that was not named as the next one, the
+//!    look-ahead starts over from there.
+//! 4. Errors are left to the scan: here they only end the look-ahead.
 
 use super::bound::KeyBound;
 use super::node::Node;
@@ -21,33 +23,33 @@ use crate::format::PageId;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-/// A stretch of keys whose leaves are still to be named: from the first, included, to the second.
+/// A range of keys whose leaves are still to be named: from the first, included, to the second.
 type Span = (Vec<u8>, Bound<Vec<u8>>);
 
-/// Entries of a leaf, as long as none has been seen.
+/// Assumed entries of a leaf before one has been seen.
 const LEAF_ROWS: usize = 32;
 
 /// The look-ahead of a scan.
 #[derive(Debug)]
 pub struct LookAhead {
     stream: Stream,
-    /// Still to be named, in the order in which the scan will come there.
+    /// Ranges still to be named, in the scan's order.
     plan: VecDeque<Span>,
-    /// What the scan keeps to: from the first key, included, ...
+    /// The scan's bounds: from this key, included, ...
     low: Vec<u8>,
     /// ... to this.
     high: KeyBound,
     forward: bool,
     running: bool,
-    /// Hinted: begins at once.
+    /// The caller has announced a long scan: begins at once.
     long: bool,
-    /// Leaves left in one direction.
+    /// Leaves the scan has left in one direction.
     leaves: u32,
-    /// Rows that the caller still wants, if it said so.
+    /// Rows that the caller still wants, if known.
     rows_left: Option<u64>,
     /// Entries of the last leaf.
     leaf_rows: usize,
-    /// The leaf the scan is in.
+    /// The leaf in which the scan is.
     at: PageId,
 }
 
@@ -77,12 +79,12 @@ fn key_of(bound: &Bound<Vec<u8>>) -> &[u8] {
 }
 
 impl LookAhead {
-    /// Keeps to these bounds.
+    /// Sets the scan's bounds.
     pub fn within(&mut self, start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) {
         self.keep_to(start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]));
     }
 
-    /// The same, in the memory that there is.
+    /// The same, reusing memory.
     pub fn keep_to(&mut self, start: Bound<&[u8]>, end: Bound<&[u8]>) {
         self.low.clear();
         if let Bound::Included(key) | Bound::Excluded(key) = start {
@@ -91,7 +93,7 @@ impl LookAhead {
         self.high.set(end);
     }
 
-    /// As it was when it was made, for another scan; keeps its memory.
+    /// Resets it for another scan; keeps its memory.
     pub fn reset(&mut self) {
         self.stop();
         self.low.clear();
@@ -102,7 +104,8 @@ impl LookAhead {
         (self.forward, self.rows_left, self.leaf_rows, self.at) = (true, None, LEAF_ROWS, PageId::NONE);
     }
 
-    /// How many of the entries from `slot` on the scan will go to, and the one at which it ends, as far as that is known.
+    /// How many entries from `slot` on the scan will visit, including the one at which it ends, if that is
+    /// known.
     pub(super) fn rows_from(&self, node: &Node<'_>, slot: usize, forward: bool) -> Result<Option<usize>, Damaged> {
         if self.long {
             return Ok(Some(usize::MAX));
@@ -117,18 +120,19 @@ impl LookAhead {
         Ok(limit.into_iter().chain(end).min())
     }
 
-    /// The caller wants at most so many rows.
+    /// The caller wants at most this many rows.
     pub fn limit(&mut self, rows: u64) {
         self.rows_left = Some(rows);
     }
 
-    /// The caller will go through all or most of the range: begins at once.
+    /// The caller will scan all or most of the range: begins at once.
     pub fn long(&mut self) {
         self.long = true;
         self.stream = std::mem::take(&mut self.stream).sure();
     }
 
-    /// After what is planned, this range too: the caller scans several, upward and one after the other, and goes through all of them.
+    /// Adds this range after the planned ones: the caller scans several, upward and one after the other, and
+    /// all of each.
     pub fn then(&mut self, start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) {
         if !self.long {
             self.long();
@@ -137,7 +141,7 @@ impl LookAhead {
         self.plan.push_back((key_of(start).to_vec(), end.clone()));
     }
 
-    /// Whether nothing that the scan is for lies beyond `fence`.
+    /// Whether the scan needs nothing beyond `fence`.
     pub(super) fn ends_at(&self, forward: bool, fence: &[u8]) -> bool {
         match self.high.get() {
             _ if !forward => fence <= &self.low[..],
@@ -147,7 +151,7 @@ impl LookAhead {
         }
     }
 
-    /// The scan is about to go to `to`.
+    /// Before the scan seeks `to`.
     pub fn before_seek(&mut self, pool: &Pool, tree: &Tree, to: Seek<'_>) {
         let forward = to.is_forward();
         if self.running && self.forward != forward {
@@ -162,7 +166,7 @@ impl LookAhead {
             self.start(bound, forward);
         }
         if self.running && self.long {
-            // The branches on the way to the first leaf are the scan's own next reads.
+            // The scan itself reads the branches on the way to the first leaf next.
             if self.stream.is_short() && !self.plan.is_empty() {
                 self.name_more(pool, tree, true);
             }
@@ -170,7 +174,7 @@ impl LookAhead {
         }
     }
 
-    /// The scan is in this leaf after a seek.
+    /// After a seek: the scan is in this leaf.
     pub fn sought(&mut self, leaf: PageId) {
         if leaf == self.at {
             return;
@@ -182,7 +186,8 @@ impl LookAhead {
         }
     }
 
-    /// The scan, which has gone through `rows` of the `leaf_rows` entries of its leaf, is about to go on beyond `fence`.
+    /// Before the scan leaves its leaf to continue beyond `fence`. It has visited `rows` of the leaf's
+    /// `leaf_rows` entries.
     pub fn leave(&mut self, pool: &Pool, tree: &Tree, forward: bool, fence: &[u8], rows: usize, leaf_rows: usize) {
         if self.forward != forward {
             self.stop();
@@ -205,12 +210,12 @@ impl LookAhead {
         self.ask(pool, tree);
     }
 
-    /// The scan is in this leaf, the next one.
+    /// The scan has reached this leaf, the next one.
     pub fn came_to(&mut self, pool: &Pool, leaf: PageId) {
         pool.note_scanned(self.at, leaf);
         self.at = leaf;
         if self.running && !self.stream.came_to(leaf) {
-            // The tree has changed: what is named next may be what comes next no more.
+            // The tree has changed: the named leaves may no longer be the next ones.
             self.stream.clear();
             self.plan.clear();
             self.running = false;
@@ -235,7 +240,7 @@ impl LookAhead {
             };
             (std::cmp::max(&low[..], from).to_vec(), self.high.get().map(<[u8]>::to_vec))
         } else {
-            // A seek stays inside the bounds by its caller's promise.
+            // The caller promises that a seek stays inside the bounds.
             (low.clone(), from.map(<[u8]>::to_vec))
         });
     }
@@ -253,7 +258,7 @@ impl LookAhead {
         self.stream.next_is_due(pool, most);
     }
 
-    /// Names the leaves of one more branch; false when that has to wait, and it may not.
+    /// Names the leaves of one more branch; `false` if it has to wait for the branch and `wait` is not set.
     fn name_more(&mut self, pool: &Pool, tree: &Tree, wait: bool) -> bool {
         let Some((low, high)) = self.plan.front_mut() else { return false };
         let bound = high.as_ref().map(|key| &key[..]);

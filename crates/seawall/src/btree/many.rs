@@ -1,7 +1,8 @@
-//! Where many keys are.
+//! Finds the leaves of many keys.
 //!
-//! 1. Branch pages say it, and are read side by side where they are not in memory: a level at a time for all keys.
-//! 2. By the time a leaf is read it may be another's: whoever uses the answer to ask for pages ahead loses nothing but a read.
+//! 1. Branch pages name them. Those not in memory are read concurrently: a level at a time for all keys.
+//! 2. By the time a leaf is read its page may be another tree's: a caller that prefetches by the answer only
+//!    wastes a read.
 
 use super::Tree;
 use super::node::Node;
@@ -10,12 +11,12 @@ use crate::buffer::{Pool, Stream};
 use crate::error::{Error, Result, Stop};
 use crate::format::PageId;
 
-/// No tree is higher.
+/// No tree has more levels.
 const LEVELS_MAX: usize = 16;
 
 impl Tree {
-    /// The leaf of each of these keys, which are in order; [`PageId::NONE`] where the tree was changing just then. No latch may be
-    /// held.
+    /// The leaf of each of these sorted keys; [`PageId::NONE`] where the tree was changing at that moment. No
+    /// latch may be held.
     ///
     /// # Errors
     /// Those of reading branch pages; [`Error::TreeDropped`].
@@ -36,7 +37,7 @@ impl Tree {
         Ok(leaves)
     }
 
-    /// Fills in what the branch pages in memory say; returns those that are not.
+    /// Fills in the leaves that branch pages in memory name; returns the missing branch pages.
     fn name_leaves(&self, pool: &Pool, keys: &[&[u8]], leaves: &mut [PageId]) -> Result<Vec<PageId>> {
         let (mut missing, mut at) = (Vec::new(), 0);
         while at < keys.len() {

@@ -1,9 +1,10 @@
-//! Fewer pages for fewer entries.
+//! Merging of nodes that have become small.
 //!
-//! 1. An underfull node and a sibling under the same parent become one, when the result leaves room to grow: the left one takes up the
-//!    right one, which is freed in the same mini-transaction. Siblings are latched from left to right, under their parent's exclusive latch.
-//! 2. A root with a single child takes up its contents and frees it.
-//! 3. All that can stop comes before the first change. Doing nothing is always right.
+//! 1. An underfull node and a sibling under the same parent become one, if the result leaves room to grow:
+//!    the left one takes the entries of the right one, which is freed in the same mini-transaction. Siblings
+//!    are latched from left to right, under their parent's exclusive latch.
+//! 2. A root with a single child takes its contents and frees it.
+//! 3. Everything that can stop comes before the first change. Doing nothing is always correct.
 
 use super::edit::{Packed, prefix_between};
 use super::node::{Node, SLOT_BYTES, capacity};
@@ -14,20 +15,20 @@ use crate::buffer::{Mtr, MtrSize, Pool};
 use crate::error::{Result, Stop};
 use crate::space::Space;
 
-/// What became of a node that was looked at.
+/// The result of an attempt to merge a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// It and a sibling are one.
+    /// It was merged with a sibling.
     Merged,
     /// It is underfull, and its parent has no other child.
     Alone,
-    /// It is full enough, the root, or gone; or no sibling has room.
+    /// It is full enough, the root, or no longer there; or no sibling has room.
     Nothing,
 }
 
 impl Tree {
-    /// Merges the leaf of `key` with a sibling if it is underfull ([`Node::is_underfull`]), its parents likewise, and lowers the tree
-    /// when its root has but one child. No latch may be held.
+    /// Merges the leaf of `key` with a sibling if it is underfull ([`Node::is_underfull`]), likewise its
+    /// parents, and lowers the tree if its root has only one child. No latch may be held.
     ///
     /// # Errors
     /// Those of reading.
@@ -38,7 +39,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The same for branches alone, whoever made them underfull.
+    /// The same for branches only; always tries to lower the tree.
     pub(super) fn tidy_branches(&self, space: &Space, key: &[u8]) -> Result<()> {
         self.merge_from(space, key, 1)?;
         self.shrink(space)
@@ -49,7 +50,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Merges from `lowest` upward; whether the root may have lost children.
+    /// Merges from `lowest` upward; returns whether the root may have lost children.
     fn merge_from(&self, space: &Space, key: &[u8], lowest: u8) -> Result<bool> {
         let mut lowered = false;
         loop {
@@ -62,7 +63,7 @@ impl Tree {
                 }
                 lowered = true;
             }
-            // A parent that found a sibling may have found one for its only child.
+            // A parent that was merged may have found a sibling for its only child.
             if !merged {
                 return Ok(lowered);
             }
@@ -87,7 +88,7 @@ impl Tree {
         if count == 1 {
             return Ok(Outcome::Alone);
         }
-        // With the right sibling, else with the left one.
+        // With the right sibling, otherwise with the left one.
         for left_slot in [Some(slot), slot.checked_sub(1)].into_iter().flatten() {
             if left_slot + 1 >= count {
                 continue;
@@ -128,7 +129,7 @@ impl Tree {
         Ok(Outcome::Nothing)
     }
 
-    /// Whether the root took up its only child.
+    /// Returns whether the root took over its only child.
     fn try_shrink(&self, space: &Space) -> Result<bool, Stop> {
         let pool: &Pool = space.pool();
         {
@@ -161,7 +162,8 @@ impl Tree {
     }
 }
 
-/// Whether two neighbours fit one page and leave a quarter of it free. An empty leaf, or a branch of one child, is taken up whenever it fits.
+/// Whether two neighbours fit into one page and leave a quarter of it free. An empty leaf, or a branch with
+/// one child, is merged whenever it fits.
 fn are_mergeable(left: &Node<'_>, right: &Node<'_>) -> Result<bool, Damaged> {
     let prefix_len = prefix_between(left.lower(), right.upper());
     let mut bytes = left.lower().len() + right.upper().map_or(0, <[u8]>::len);
@@ -172,7 +174,7 @@ fn are_mergeable(left: &Node<'_>, right: &Node<'_>) -> Result<bool, Damaged> {
         }
     }
     if !right.is_leaf() {
-        // The right one's first child gets its separator back.
+        // The right node's first child gets its separator back.
         bytes += right.lower().len();
     }
     let all = capacity(left.page_bytes());

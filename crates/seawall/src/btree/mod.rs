@@ -1,13 +1,15 @@
 //! The B+tree: ordered entries in pages.
 //!
-//! 1. A tree is its id and its root page, both fixed for its life: a root that splits moves its contents into a child, a root with one child
-//!    takes its contents back.
-//! 2. Leaves have no sibling links. Whoever needs a neighbour descends with a fence.
-//! 3. Latches are taken from the root down and from left to right, then those of undo pages, then those of space. A descent couples shared
-//!    latches: it lets go of a page when it has its child's. So a page reached under its parent's latch is what the parent says.
-//! 4. A structure change is a mini-transaction of its own that leaves a whole tree behind: one node splits, two merge, the root grows or
-//!    shrinks. It latches parent and children exclusively, and never waits for the disk meanwhile.
-//! 5. What an entry means to whom is not known here: an entry that is marked deleted is an entry.
+//! 1. A tree is its id and its root page, both fixed for its life: a root that splits moves its contents into
+//!    a child; a root with one child takes the child's contents back.
+//! 2. Leaves have no sibling links. A thread that needs a neighbour descends with a fence.
+//! 3. Latches are taken from the root down and from left to right, then those of undo pages, then those of
+//!    space. A descent couples shared latches: it releases a page once it has latched the child. So a page
+//!    reached under its parent's latch is what the parent says.
+//! 4. A structure change is a mini-transaction of its own that leaves a whole tree: one node splits, two
+//!    merge, the root grows or shrinks. It latches parent and children exclusively, and never waits for the
+//!    disk meanwhile.
+//! 5. Visibility is not known here: an entry that is marked deleted is an entry.
 
 mod bound;
 mod build;
@@ -62,7 +64,7 @@ pub use verify::Verify;
 use crate::error::{Corruption, Error, Stop};
 use crate::format::{PageId, TreeId};
 
-/// Where a tree is.
+/// A tree's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tree {
     /// Its id.
@@ -74,7 +76,7 @@ pub struct Tree {
 /// A page whose contents contradict themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged {
-    /// The page, as it calls itself.
+    /// The page's number, as the page itself says.
     pub page: PageId,
     /// The evidence.
     pub why: &'static str,

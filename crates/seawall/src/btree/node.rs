@@ -9,7 +9,8 @@
 //! 4. Hint `i` repeats the head of slot `(i + 1) * (count / 17)`; it is in use from 34 entries on.
 //! 5. A branch's payload is a child's page number. The key of slot `i` is the lower fence of child `i`; slot 0 stores an empty suffix and
 //!    stands for the node's own lower fence.
-//! 6. [`Node::open`] checks the header once; after it no accessor panics, whatever the slots say: a lying slot is [`Damaged`].
+//! 6. [`Node::open`] checks the header once; after it no accessor panics, whatever the slots say: a bad slot
+//!    is [`Damaged`].
 
 use super::Damaged;
 use super::entry::Entry;
@@ -39,7 +40,8 @@ pub(super) const HINT_COUNT: usize = 16;
 pub(super) const SLOTS: usize = HINTS + 4 * HINT_COUNT;
 /// Bytes of a slot: offset `u16`, suffix length `u16`, payload length `u16`, head `u32`.
 pub const SLOT_BYTES: usize = 10;
-/// Entries with no more than this between them are copied in one piece, as those are that were inserted in order.
+/// Entries with at most this many other bytes between them are copied in one piece; entries inserted in order
+/// are such.
 const NEAR_BYTES: usize = 256;
 /// Flag: no key is too large for this node.
 pub(super) const UPPER_INFINITE: u16 = 1;
@@ -47,14 +49,16 @@ pub(super) const UPPER_INFINITE: u16 = 1;
 const _: () = assert!(HINTS == FLAGS + 4 && SLOTS == 116, "a format is not changed in passing");
 const _: () = assert!(page::PAGE_BYTES_MAX <= u16::MAX as usize, "offsets are u16");
 
-/// The most bytes a key may have: 928 in pages of 4 KiB, 1952 in those of 8 KiB, 4000 in those of 16 and 32 KiB. InnoDB's 768, 1536 and 3072 bytes leave
-/// room for what a layer above puts into its keys. With four keys of nearly a quarter of a page a branch has three children, whatever its fences.
+/// The longest key, bytes: 928 in pages of 4 KiB, 1952 in those of 8 KiB, 4000 in those of 16 and 32 KiB.
+/// InnoDB's 768, 1536 and 3072 bytes leave room for what a layer above adds to its keys. With four keys of
+/// nearly a quarter of a page a branch has three children, whatever its fences.
 #[must_use]
 pub const fn key_bytes_max(page_bytes: usize) -> usize {
     if page_bytes / 4 - 96 < 4000 { page_bytes / 4 - 96 } else { 4000 }
 }
 
-/// The most bytes a leaf's entry may have: key and payload together. One fits beside two fences of the longest keys, whatever its size.
+/// The largest entry of a leaf, key and payload together, bytes. One always fits beside two fences of the
+/// longest keys.
 #[must_use]
 pub const fn entry_bytes_max(page_bytes: usize) -> usize {
     page_bytes / 2
@@ -66,7 +70,7 @@ pub(super) const fn capacity(page_bytes: usize) -> usize {
     page_bytes - SLOTS
 }
 
-/// What a slot says.
+/// A decoded slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
     pub at: usize,
@@ -82,7 +86,7 @@ impl Slot {
     }
 }
 
-/// Where a key is, or would be inserted.
+/// The place of a key, or where it would be inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// The first slot whose key is not less.
@@ -91,7 +95,7 @@ pub struct Position {
     pub found: bool,
 }
 
-/// The first four bytes of `suffix` as a number that compares like them.
+/// The first four bytes of `suffix` as a number with the same order.
 pub(super) fn head_of(suffix: &[u8]) -> u32 {
     match suffix.first_chunk::<4>() {
         Some(first) => u32::from_be_bytes(*first),
@@ -103,7 +107,7 @@ pub(super) fn head_of(suffix: &[u8]) -> u32 {
     }
 }
 
-/// Bytes that two keys share at their front.
+/// Length of the common prefix of two keys.
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
@@ -118,7 +122,7 @@ pub(super) fn hint_distance(count: usize) -> usize {
     if count < 2 * (HINT_COUNT + 1) { 0 } else { count / (HINT_COUNT + 1) }
 }
 
-/// A node's page, read.
+/// A page read as a node.
 #[derive(Debug, Clone, Copy)]
 pub struct Node<'a> {
     page: &'a [u8],
@@ -127,10 +131,10 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Looks at a page as a node.
+    /// Reads a page as a node.
     ///
     /// # Errors
-    /// [`Damaged`] when it is none, or its header contradicts itself.
+    /// [`Damaged`] when it is not a node, or its header contradicts itself.
     pub fn open(page: &'a [u8]) -> Result<Self, Damaged> {
         let kind = if page::level(page) == 0 { PageKind::Leaf } else { PageKind::Branch };
         if page[page::KIND] != kind as u8 {
@@ -164,7 +168,7 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
-    /// What is wrong with this page.
+    /// An error about this page.
     #[must_use]
     pub fn damaged(&self, why: &'static str) -> Damaged {
         Damaged { page: page::number(self.page), why }
@@ -206,7 +210,7 @@ impl<'a> Node<'a> {
         self.prefix_len
     }
 
-    /// What is cut from the front of each key.
+    /// The bytes cut from the front of each key.
     #[must_use]
     pub fn prefix(&self) -> &'a [u8] {
         &self.lower()[..self.prefix_len]
@@ -219,7 +223,7 @@ impl<'a> Node<'a> {
         &self.page[at..at + len]
     }
 
-    /// The least key that is too large to belong here; `None` when there is none.
+    /// The least key above the node's range; `None` if the range has no upper end.
     #[must_use]
     pub fn upper(&self) -> Option<&'a [u8]> {
         let (at, len) = self.fence_at(UPPER);
@@ -253,7 +257,7 @@ impl<'a> Node<'a> {
         self.heap() - (SLOTS + self.count * SLOT_BYTES)
     }
 
-    /// Bytes that can be had, by compaction if need be.
+    /// Bytes that are available, by compaction if need be.
     #[must_use]
     pub fn free_bytes(&self) -> usize {
         self.gap() + self.garbage()
@@ -265,7 +269,8 @@ impl<'a> Node<'a> {
         capacity(self.page.len()).saturating_sub(self.free_bytes())
     }
 
-    /// Whether it should be merged with a sibling ([`super::Tree::tidy`]): its entries take less than a quarter of it, or it has but one child.
+    /// Whether it should be merged with a sibling ([`super::Tree::tidy`]): its entries take less than a
+    /// quarter of it, or it has only one child.
     #[must_use]
     pub fn is_underfull(&self) -> bool {
         let fences = self.fence_at(LOWER).1 + self.fence_at(UPPER).1;
@@ -300,7 +305,7 @@ impl<'a> Node<'a> {
     /// The key of a slot without the prefix.
     ///
     /// # Errors
-    /// [`Damaged`] when the slot lies.
+    /// [`Damaged`] when the slot is damaged.
     pub fn suffix(&self, slot: usize) -> Result<&'a [u8], Damaged> {
         let Slot { at, key_len, .. } = self.slot(slot)?;
         self.page.get(at..at + key_len).ok_or_else(|| self.damaged("a slot points outside the page"))
@@ -309,7 +314,7 @@ impl<'a> Node<'a> {
     /// The payload of a slot.
     ///
     /// # Errors
-    /// [`Damaged`] when the slot lies.
+    /// [`Damaged`] when the slot is damaged.
     pub fn payload(&self, slot: usize) -> Result<&'a [u8], Damaged> {
         let Slot { at, key_len, payload_len, .. } = self.slot(slot)?;
         let from = at + key_len;
@@ -319,7 +324,7 @@ impl<'a> Node<'a> {
     /// Sets `key` to the whole key of a slot. For slot 0 of a branch that is the prefix; its separator is [`Node::lower`].
     ///
     /// # Errors
-    /// [`Damaged`] when the slot lies.
+    /// [`Damaged`] when the slot is damaged.
     pub fn key_into(&self, slot: usize, key: &mut Vec<u8>) -> Result<(), Damaged> {
         let suffix = self.suffix(slot)?;
         key.clear();
@@ -331,7 +336,7 @@ impl<'a> Node<'a> {
     /// The whole key of a slot.
     ///
     /// # Errors
-    /// [`Damaged`] when the slot lies.
+    /// [`Damaged`] when the slot is damaged.
     pub fn key(&self, slot: usize) -> Result<Vec<u8>, Damaged> {
         let mut key = Vec::new();
         self.key_into(slot, &mut key)?;
@@ -341,7 +346,7 @@ impl<'a> Node<'a> {
     /// The lower fence of child `slot` of a branch.
     ///
     /// # Errors
-    /// [`Damaged`] when the slot lies.
+    /// [`Damaged`] when the slot is damaged.
     pub fn child_lower(&self, slot: usize) -> Result<Vec<u8>, Damaged> {
         if slot == 0 { Ok(self.lower().to_vec()) } else { self.key(slot) }
     }
@@ -349,7 +354,7 @@ impl<'a> Node<'a> {
     /// The upper fence of child `slot` of a branch; `None` is infinite.
     ///
     /// # Errors
-    /// [`Damaged`] when the slot lies.
+    /// [`Damaged`] when the slot is damaged.
     pub fn child_upper(&self, slot: usize) -> Result<Option<Vec<u8>>, Damaged> {
         if slot + 1 < self.count { Ok(Some(self.key(slot + 1)?)) } else { Ok(self.upper().map(<[u8]>::to_vec)) }
     }
@@ -357,16 +362,17 @@ impl<'a> Node<'a> {
     /// The entry of a leaf's slot.
     ///
     /// # Errors
-    /// [`Damaged`] when the slot lies or its payload does not decode.
+    /// [`Damaged`] when the slot is damaged or its payload does not decode.
     pub fn entry(&self, slot: usize) -> Result<Entry<'a>, Damaged> {
         Entry::decode(self.payload(slot)?).map_err(|malformed| self.damaged(malformed.0))
     }
 
-    /// Copies what is asked of these slots to the same places of `copy`: the header, the fences, the slots and their entries. Everything else in `copy`
-    /// means nothing afterwards. A slot that lies does so in the copy, too.
+    /// Copies these slots to the same positions of `copy`: the header, the fences, the slots and their
+    /// entries. All other bytes of `copy` are undefined afterwards. A damaged slot is damaged in the copy,
+    /// too.
     ///
     /// # Errors
-    /// [`Damaged`] when there are not so many slots.
+    /// [`Damaged`] when there are fewer slots.
     pub(super) fn copy_slots(&self, slots: Range<usize>, copy: &mut Vec<u8>) -> Result<(), Damaged> {
         let page = self.page;
         if slots.end > self.count {
@@ -401,7 +407,7 @@ impl<'a> Node<'a> {
     /// The child of a branch's slot.
     ///
     /// # Errors
-    /// [`Damaged`] when the slot lies or names no page.
+    /// [`Damaged`] when the slot is damaged or names no page.
     pub fn child(&self, slot: usize) -> Result<PageId, Damaged> {
         match self.payload(slot)?.try_into().map(u32::from_le_bytes) {
             Ok(id) if id != 0 => Ok(PageId(id)),
@@ -409,7 +415,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The slots between which hints leave it open where `head` is: the first that may be equal, and one that is surely greater.
+    /// The slots to which the hints narrow the search for `head`: the first that may be equal, and one that
+    /// is certainly greater.
     fn narrow(&self, head: u32) -> (usize, usize) {
         let distance = hint_distance(self.count);
         if distance == 0 {
@@ -431,14 +438,15 @@ impl<'a> Node<'a> {
         match key.strip_prefix(self.prefix()) {
             Some(suffix) => self.bound_of_suffix(suffix, first),
             None => {
-                // It does not belong here; the order still tells on which side it lies.
+                // It is outside the node's range; the order still shows on which side.
                 let slot = if key < self.prefix() { first.min(self.count) } else { self.count };
                 Ok(Position { slot, found: false })
             }
         }
     }
 
-    /// The same for a key that belongs here, and so begins with the prefix: the page's far end, where that lies, is not touched.
+    /// The same for a key in the node's range, which therefore begins with the prefix: the prefix, at the far
+    /// end of the page, is not read.
     fn bound_inside(&self, key: &[u8], first: usize) -> Result<Position, Damaged> {
         if cfg!(debug_assertions) && !self.covers(key) {
             return Err(self.damaged("the key that led to it is not one of its own"));
@@ -471,23 +479,23 @@ impl<'a> Node<'a> {
     /// Finds `key`, or where it would be inserted.
     ///
     /// # Errors
-    /// [`Damaged`] when a slot on the way lies.
+    /// [`Damaged`] when a slot on the way is damaged.
     pub fn search(&self, key: &[u8]) -> Result<Position, Damaged> {
         self.bound(key, 0)
     }
 
-    /// Finds `key`, which belongs to this node ([`Node::covers`]), or where it would be inserted.
+    /// Finds `key`, which must be in the node's range ([`Node::covers`]), or where it would be inserted.
     ///
     /// # Errors
-    /// [`Damaged`] when a slot on the way lies.
+    /// [`Damaged`] when a slot on the way is damaged.
     pub fn search_inside(&self, key: &[u8]) -> Result<Position, Damaged> {
         self.bound_inside(key, 0)
     }
 
-    /// The slot of the child of a branch whose range contains `key`; the first or the last when none does.
+    /// The slot of the child of a branch whose range contains `key`; the first or the last if none does.
     ///
     /// # Errors
-    /// [`Damaged`] when a slot on the way lies, or the branch is empty.
+    /// [`Damaged`] when a slot on the way is damaged, or the branch is empty.
     pub fn child_slot(&self, key: &[u8]) -> Result<usize, Damaged> {
         if self.count == 0 {
             return Err(self.damaged("a branch without children"));
@@ -496,7 +504,7 @@ impl<'a> Node<'a> {
         Ok(if at.found { at.slot } else { at.slot.max(1) - 1 })
     }
 
-    /// The same for a key that belongs to this node.
+    /// The same for a key in the node's range.
     ///
     /// # Errors
     /// As [`Node::child_slot`].
@@ -511,7 +519,7 @@ impl<'a> Node<'a> {
     /// The slot of the child of a branch whose range ends at or contains the keys just below `key`.
     ///
     /// # Errors
-    /// [`Damaged`] when a slot on the way lies, or the branch is empty.
+    /// [`Damaged`] when a slot on the way is damaged, or the branch is empty.
     pub fn child_slot_below(&self, key: &[u8]) -> Result<usize, Damaged> {
         if self.count == 0 {
             return Err(self.damaged("a branch without children"));
@@ -519,7 +527,8 @@ impl<'a> Node<'a> {
         Ok(self.bound(key, 1)?.slot.max(1) - 1)
     }
 
-    /// Whether `bytes` more fit. When they fit only after a compaction, the slots are checked first, so that it cannot fail.
+    /// Whether `bytes` more fit. If they fit only after a compaction, this checks the slots first, so that it
+    /// cannot fail.
     fn has_room(&self, bytes: usize) -> Result<bool, Damaged> {
         if bytes <= self.gap() {
             return Ok(true);
@@ -534,15 +543,15 @@ impl<'a> Node<'a> {
     /// Whether a new entry fits; `key_len` is of the whole key, bytes.
     ///
     /// # Errors
-    /// [`Damaged`] when a slot lies.
+    /// [`Damaged`] when a slot is damaged.
     pub fn fits_insert(&self, key_len: usize, payload_len: usize) -> Result<bool, Damaged> {
         self.has_room(SLOT_BYTES + key_len.saturating_sub(self.prefix_len) + payload_len)
     }
 
-    /// Whether another payload fits in the place of a slot's.
+    /// Whether a slot's payload can be replaced by one of this length.
     ///
     /// # Errors
-    /// [`Damaged`] when a slot lies.
+    /// [`Damaged`] when a slot is damaged.
     pub fn fits_replace(&self, slot: usize, payload_len: usize) -> Result<bool, Damaged> {
         let old = self.slot(slot)?;
         self.payload(slot)?;
@@ -556,10 +565,11 @@ impl<'a> Node<'a> {
         Ok(true)
     }
 
-    /// Whether `payload_len` bytes fit as the payload of a key of `key_len` bytes that was searched and is, or would be, `at`.
+    /// Whether a payload of `payload_len` bytes fits for a key of `key_len` bytes, whose search returned
+    /// `at`.
     ///
     /// # Errors
-    /// [`Damaged`] when a slot lies.
+    /// [`Damaged`] when a slot is damaged.
     pub fn fits(&self, at: Position, key_len: usize, payload_len: usize) -> Result<bool, Damaged> {
         if at.found { self.fits_replace(at.slot, payload_len) } else { self.fits_insert(key_len, payload_len) }
     }
@@ -581,7 +591,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// Checks everything that the page alone can tell: bounds, order, heads, hints, payloads.
+    /// Checks everything that can be checked in the page alone: bounds, order, heads, hints, payloads.
     ///
     /// # Errors
     /// The first contradiction.
@@ -633,7 +643,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// No two things share bytes of the heap.
+    /// Checks that no two entries or fences share bytes of the heap.
     fn validate_places(&self) -> Result<(), Damaged> {
         let mut places = vec![self.fence_at(LOWER), self.fence_at(UPPER)];
         for slot in 0..self.count {

@@ -1,15 +1,17 @@
-//! Values too long for a leaf.
+//! Long values: too long for a leaf.
 //!
-//! 1. A leaf's entry holds the number of a value's *head*. A value that fits one data page has that page as its head ([`write_one_page`]).
-//!    A longer one lies in data pages, all full but the last; list pages name them in order and are chained from the head: so the pages can be
-//!    asked for before they are needed. The level of the head tells the two apart. Databases of format 3 have lists for short values too.
-//! 2. A data page is named by a list in the mini-transaction that takes it. Whoever knows the head can free everything, however
-//!    little of the value was written: an undo record that names the head goes into the mini-transaction that takes the head. A value of one
-//!    page is written whole by that mini-transaction.
-//! 3. Once written, a value never changes in place. It is freed when nobody can see it, and so it is read without regard to its leaf.
-//! 4. Freeing empties and frees the lists behind the head one after the other, then empties the head; what a list names and who owns it
-//!    change in the same mini-transaction. So it can stop after any step and be begun again. The head goes last, in a mini-transaction
-//!    of the caller's, who forgets it there.
+//! 1. A leaf's entry holds the number of a value's *head*. A value that fits one data page has that page as
+//!    its head ([`write_one_page`]). A longer one lies in data pages, all full except the last. List pages
+//!    name them in order and are chained from the head, so the pages can be prefetched. The level of the head
+//!    tells the two apart. Databases of format 3 have lists for short values too.
+//! 2. A list names a data page in the mini-transaction that takes the page. So everything can be freed by the
+//!    head, however little of the value was written: an undo record that names the head goes into the
+//!    mini-transaction that takes the head. A value of one page is written whole by that mini-transaction.
+//! 3. Once written, a value never changes in place. It is freed when no view can see it, so it can be read
+//!    whatever happens to its leaf.
+//! 4. Freeing empties and frees the lists after the head one by one, then empties the head. What a list names
+//!    and who owns it change in the same mini-transaction, so freeing can stop after any step and be started
+//!    again. The head goes last, in a mini-transaction of the caller, which also forgets the head.
 
 use super::entry::OverflowRef;
 use super::redo::{TryApply, redo_record, rest, slot};
@@ -27,7 +29,8 @@ pub const OVERFLOW_VALUE_BYTES_MAX: u64 = 1 << 30;
 
 /// Of a list page: offset of the next list page, `u32`; 0 is none.
 const NEXT: usize = HEADER_BYTES;
-/// Of a list page: offset of the number of pages it names, `u32`. Of a data page: offset of the number of its bytes.
+/// Of a list page: offset of the number of pages it names, `u32`. Of a data page: offset of the number of its
+/// bytes, `u32`.
 const COUNT: usize = HEADER_BYTES + 4;
 /// Offset of the page numbers, `u32` each, or of the bytes.
 const BODY: usize = HEADER_BYTES + 8;
@@ -35,7 +38,7 @@ const BODY: usize = HEADER_BYTES + 8;
 const LIST_LEVEL: u8 = 1;
 /// Most data pages that one mini-transaction frees.
 const PAGES_AT_ONCE_MAX: usize = 16;
-/// Values whose lists are read before the first of their pages.
+/// Values of which the lists are read before the first data page.
 const TOGETHER: usize = 64;
 
 /// Bytes of a value in a data page.
@@ -178,7 +181,7 @@ impl TryApply<'_> for ListCut {
     }
 }
 
-/// Another list behind a list, or none.
+/// Another next list for a list, or none.
 #[derive(Debug)]
 pub(super) struct SetNext {
     next: PageId,
@@ -202,7 +205,7 @@ impl TryApply<'_> for SetNext {
 
 // --- reading -------------------------------------------------------------------------------------------------------------
 
-/// A list page, read.
+/// A page read as a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct List<'a> {
     page: &'a [u8],
@@ -221,7 +224,7 @@ impl<'a> List<'a> {
         Ok(Self { page: bytes, count })
     }
 
-    /// Looks at a page as a list of a value of `tree`.
+    /// Reads a page as a list of a value of `tree`.
     pub(super) fn of(bytes: &'a [u8], id: PageId, tree: TreeId) -> Result<Self, Error> {
         let list = Self::open(bytes).map_err(|why| Error::bad_page(id, why.0))?;
         if page::tree(bytes) != tree || page::number(bytes) != id {
@@ -242,7 +245,7 @@ impl<'a> List<'a> {
         self.ids().chunks_exact(4).map(|id| PageId(u32_at(id, 0))).collect()
     }
 
-    /// The list behind it.
+    /// The next list.
     pub(super) fn next(&self) -> Option<PageId> {
         let next = PageId(u32_at(self.page, NEXT));
         (next != PageId::NONE).then_some(next)
@@ -259,7 +262,7 @@ pub(super) fn data(bytes: &[u8], id: PageId, tree: TreeId) -> Result<&[u8], Erro
     bytes.get(BODY..BODY + len).ok_or_else(|| Error::bad_page(id, "a piece of a long value longer than its page"))
 }
 
-/// The head of a value, read.
+/// A page read as the head of a value.
 enum Head<'a> {
     /// The only page: all bytes of the value.
     Page(&'a [u8]),
@@ -268,7 +271,7 @@ enum Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Looks at a page as the head of a value of `tree`.
+    /// Reads a page as the head of a value of `tree`.
     fn of(bytes: &'a [u8], id: PageId, tree: TreeId) -> Result<Self, Error> {
         if page::kind(bytes) == Some(PageKind::Overflow) && page::level(bytes) == 0 {
             return data(bytes, id, tree).map(Self::Page);
@@ -287,7 +290,8 @@ pub(super) fn one_page_len(pool: &Pool, tree: TreeId, head: PageId) -> Result<Op
     })
 }
 
-/// Reads the head of a value and gives its bytes to `whole`, if it is the only page; else returns what the list names.
+/// Reads the head of a value. If it is the only page, calls `whole` with its bytes; otherwise returns what
+/// the list names.
 fn read_head(
     pool: &Pool,
     tree: TreeId,
@@ -311,8 +315,8 @@ fn read_head(
     })
 }
 
-/// Reads a long value of `tree` piece by piece, asking for pages ahead, until `piece` breaks off. The piece's page is latched (shared)
-/// meanwhile: `piece` must not touch the database. No latch may be held.
+/// Reads a long value of `tree` piece by piece, with prefetching, until `piece` breaks. A shared latch is
+/// held on the piece's page meanwhile: `piece` must not call the database. No latch may be held.
 ///
 /// # Errors
 /// Those of reading; [`Error::Corrupt`] when the pieces do not add up.
@@ -331,14 +335,14 @@ pub fn read_overflow(
     read_from(pool, tree, reference, list, &mut stream, &mut piece)
 }
 
-/// The pages that a list names, and the list behind it.
+/// The pages that a list names, and the next list.
 type ListRead = (Vec<PageId>, Option<PageId>);
 
 fn name_list(stream: &mut Stream, (pages, next): &ListRead) {
     stream.name(pages.iter().chain(next).copied());
 }
 
-/// Reads a value whose head has been read, and its pages named in `stream`.
+/// Reads a value whose head has been read; `stream` already names its first pages.
 fn read_from(
     pool: &Pool,
     tree: TreeId,
@@ -379,10 +383,11 @@ fn read_from(
     }
 }
 
-/// Reads many long values of `tree`, whose pages it asks for before it comes to them, and gives each to `value`. No latch may be held.
+/// Reads many long values of `tree`, prefetching their pages, and passes each to `value`. No latch may be
+/// held.
 ///
 /// # Errors
-/// As [`read_overflow`]; those before the one that cannot be read have been given.
+/// As [`read_overflow`]; the values before the unreadable one have been passed.
 pub fn read_overflow_many(
     pool: &Pool,
     tree: TreeId,
@@ -390,7 +395,7 @@ pub fn read_overflow_many(
     mut value: impl FnMut(Vec<u8>),
 ) -> Result<()> {
     let mut heads = Stream::of(references.iter().map(|reference| reference.head));
-    // So many that their lists do not push each other out of a small pool before they are used.
+    // Few enough that their lists do not evict each other from a small pool before they are used.
     for some in references.chunks(TOGETHER) {
         let mut pages = Stream::default().sure();
         let mut lists = Vec::with_capacity(some.len());
@@ -418,13 +423,13 @@ pub fn read_overflow_many(
     Ok(())
 }
 
-/// Sets `value` to a long value of `tree`. No latch may be held.
+/// Reads a long value of `tree` into `value`. No latch may be held.
 ///
 /// # Errors
 /// As [`read_overflow`].
 pub fn read_overflow_into(pool: &Pool, tree: TreeId, reference: OverflowRef, value: &mut Vec<u8>) -> Result<()> {
     value.clear();
-    // A damaged length must not take the memory of a gigabyte before anything was read.
+    // A damaged length must not allocate a gigabyte before anything was read.
     value.reserve((reference.len as usize).min(1 << 20));
     read_overflow(pool, tree, reference, |piece| {
         value.extend_from_slice(piece);
@@ -432,7 +437,7 @@ pub fn read_overflow_into(pool: &Pool, tree: TreeId, reference: OverflowRef, val
     })
 }
 
-/// The pages a list names, and the list behind it. No latch may be held.
+/// The pages that a list names, and the next list. No latch may be held.
 pub(super) fn read_list(pool: &Pool, tree: TreeId, id: PageId) -> Result<(Vec<PageId>, Option<PageId>)> {
     pool.retry(|| {
         let held = pool.shared(id)?;
@@ -443,8 +448,8 @@ pub(super) fn read_list(pool: &Pool, tree: TreeId, id: PageId) -> Result<(Vec<Pa
 
 // --- writing -------------------------------------------------------------------------------------------------------------
 
-/// Writes a value of at most [`one_page_value_max`] bytes into a page of its own, in a mini-transaction of the caller's that also makes the
-/// page known to whoever cleans up after a crash.
+/// Writes a value of at most [`one_page_value_max`] bytes into a page of its own, in a mini-transaction of
+/// the caller that also records the page for the cleanup after a crash.
 ///
 /// # Errors
 /// As [`Reserved::take`]; nothing is changed then.
@@ -459,7 +464,7 @@ pub fn write_one_page(
     Ok(OverflowRef { head, len: value.len() as u32 })
 }
 
-/// A long value on its way to its pages.
+/// A long value being written.
 #[derive(Debug)]
 pub struct OverflowWriter {
     tree: TreeId,
@@ -475,7 +480,8 @@ pub struct OverflowWriter {
 }
 
 impl OverflowWriter {
-    /// Takes the head, in a mini-transaction of the caller's that also makes the head known to whoever cleans up after a crash.
+    /// Takes the head, in a mini-transaction of the caller that also records the head for the cleanup after a
+    /// crash.
     ///
     /// # Errors
     /// As [`Reserved::take`]; nothing is changed then.
@@ -492,10 +498,11 @@ impl OverflowWriter {
         self.head
     }
 
-    /// Adds bytes, in mini-transactions of its own. No latch may be held.
+    /// Appends bytes, in mini-transactions of its own. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::ValueTooLong`], [`Error::NoSpace`], those of reading. What was written stays, to be freed by the head.
+    /// [`Error::ValueTooLong`], [`Error::NoSpace`], those of reading. What was written stays; it can be freed
+    /// by the head.
     pub fn append(&mut self, space: &Space, mut bytes: &[u8], purpose: Purpose) -> Result<()> {
         self.len += bytes.len() as u64;
         if self.len > OVERFLOW_VALUE_BYTES_MAX {
@@ -524,7 +531,7 @@ impl OverflowWriter {
         Ok(())
     }
 
-    /// Writes what is left. No latch may be held.
+    /// Writes the remaining bytes. No latch may be held.
     ///
     /// # Errors
     /// As [`OverflowWriter::append`].
@@ -537,7 +544,7 @@ impl OverflowWriter {
         Ok(OverflowRef { head: self.head, len })
     }
 
-    /// A page for each piece, in one mini-transaction or, where a list ends between, in two.
+    /// Writes a page for each piece, in one mini-transaction or, if a list ends between them, in two.
     fn write(&mut self, space: &Space, mut pieces: &[&[u8]], purpose: Purpose) -> Result<()> {
         while !pieces.is_empty() {
             if self.tail_room == 0 {
@@ -597,8 +604,8 @@ fn latch_list(mtr: &mut Mtr<'_>, tree: TreeId, id: PageId) -> Result<Held, Stop>
 
 // --- freeing -------------------------------------------------------------------------------------------------------------
 
-/// Frees everything of a long value of `tree` but its head, in mini-transactions of its own. May be called again, also after a crash: it does
-/// what is left to do. No latch may be held.
+/// Frees everything of a long value of `tree` except its head, in mini-transactions of its own. May be called
+/// again, also after a crash: it does what is left. No latch may be held.
 ///
 /// # Errors
 /// Those of reading.
@@ -607,7 +614,8 @@ pub fn free_overflow_body(space: &Space, tree: TreeId, head: PageId) -> Result<(
     Ok(())
 }
 
-/// The same in at most `budget` mini-transactions, which it counts down. Whether only the head is left.
+/// The same in at most `budget` mini-transactions, which it counts down. Returns whether only the head is
+/// left.
 ///
 /// # Errors
 /// Those of reading.
@@ -621,8 +629,8 @@ pub fn free_overflow_some(space: &Space, tree: TreeId, head: PageId, budget: &mu
     Ok(false)
 }
 
-/// Frees the head of a long value whose body is freed, in a mini-transaction of the caller's that also forgets the head. After all other
-/// latches.
+/// Frees the head of a long value whose body is freed, in a mini-transaction of the caller that also forgets
+/// the head. Call it after all other latches are taken.
 ///
 /// # Errors
 /// [`Stop::Load`]; [`Error::Corrupt`] when the body is not freed. Nothing is changed then.
@@ -638,7 +646,7 @@ pub fn free_overflow_head(space: &Space, mtr: &mut Mtr<'_>, tree: TreeId, head: 
     space.free(mtr, held)
 }
 
-/// Frees some pages. Whether only the head is left: an empty list, or the only page.
+/// Frees some pages. Returns whether only the head is left: an empty list, or the only page.
 fn free_step(space: &Space, tree: TreeId, head: PageId) -> Result<bool, Stop> {
     let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
     let head_held = mtr.latch(head)?;

@@ -1,37 +1,39 @@
-//! How far a key can be reached in a tree that is damaged.
+//! How far the way to a key leads in a damaged tree.
 //!
-//! 1. Where the way to a leaf ends at a page that is damaged or unreadable, the parent says which keys are behind it: all of them, and no others.
-//! 2. A node is believed only when all of it is as it should be. It is looked at under its latch: this is the way after a failure, not of reads.
+//! 1. If the way to a leaf ends at a page that is damaged or unreadable, its parent gives the range of keys
+//!    below it: exactly those keys are lost.
+//! 2. A node is trusted only if its whole page is valid. It is checked under its latch: this code runs after
+//!    a failure, not in normal reads.
 
 use super::Tree;
 use crate::buffer::Pool;
 use crate::error::{Error, Result, Stop};
 use crate::format::PageId;
 
-/// What is on the way to a key.
+/// The end of the way to a key.
 #[derive(Debug)]
 pub enum Reach {
     /// A whole leaf.
     Leaf {
-        /// The keys of its entries from that key on, whatever they are to whom.
+        /// The keys of its entries from that key on, deleted ones included.
         keys: Vec<Vec<u8>>,
         /// Where the next leaf begins; `None` for the last.
         upper: Option<Vec<u8>>,
     },
-    /// A page that cannot be read or believed.
+    /// A page that cannot be read or trusted.
     Lost {
         /// The page.
         page: PageId,
-        /// The first key that is behind it.
+        /// The first key below it.
         lower: Vec<u8>,
-        /// The first key that is not; `None` for the end of the tree.
+        /// The first key after those; `None` for the end of the tree.
         upper: Option<Vec<u8>>,
         /// What is wrong with it.
         why: Error,
     },
 }
 
-/// The page that comes next, and what its parent says of it.
+/// The next page, and what its parent says of it.
 #[derive(Default)]
 struct Next {
     page: PageId,
@@ -43,7 +45,7 @@ impl Tree {
     /// Goes to the leaf of `key`. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::TreeDropped`], and whatever else is no damage.
+    /// [`Error::TreeDropped`], and any other error that is not damage.
     pub fn reach(&self, pool: &Pool, key: &[u8]) -> Result<Reach> {
         let mut next = Next::default();
         let mut keys = Vec::new();

@@ -1,7 +1,7 @@
 //! The redo records of trees.
 //!
-//! 1. A record is made for a page in a known state: who makes it has checked that it fits ([`Node::fits_insert`] and its like). Applying it
-//!    then cannot fail, now or in recovery.
+//! 1. A record is made for a page in a known state: the caller has checked that it fits
+//!    ([`Node::fits_insert`] and the like). So applying it cannot fail, now or in recovery.
 //! 2. [`redo`] trusts neither body nor page: what does not fit is [`Malformed`], never a panic.
 //! 3. Slots and lengths are written as varints, keys as suffixes: a record costs little more than what it changes.
 
@@ -16,13 +16,13 @@ use super::node::Node;
 
 /// A record whose application can be refused.
 pub(super) trait TryApply<'a>: Sized {
-    /// Reads a body.
+    /// Decodes a body.
     fn decode(body: &mut Reader<'a>) -> Result<Self, Malformed>;
     /// Changes the page.
     fn try_apply(&self, page: &mut [u8]) -> Result<(), Malformed>;
 }
 
-/// What both directions share: the forward path has checked that the record fits.
+/// The part shared by both directions: the forward path has checked that the record fits.
 macro_rules! redo_record {
     ($name:ty, $tag:expr, |$self:ident, $out:ident| $encode:block) => {
         impl Redo for $name {
@@ -40,7 +40,7 @@ pub(super) fn slot(body: &mut Reader<'_>) -> Result<u16, Malformed> {
     u16::try_from(body.varint()?).ok().ok_or(Malformed("a slot beyond the page"))
 }
 
-/// A node from nothing.
+/// Builds a node from nothing.
 #[derive(Debug)]
 pub(super) struct Build<'a> {
     pub id: PageId,
@@ -93,7 +93,7 @@ pub(super) fn rest<'a>(body: &mut Reader<'a>) -> &'a [u8] {
     bytes
 }
 
-/// A new entry before a slot.
+/// Inserts an entry before a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Insert<'a> {
     slot: u16,
@@ -126,7 +126,7 @@ impl<'a> TryApply<'a> for Insert<'a> {
     }
 }
 
-/// Another payload for an entry; it fits ([`super::Node::fits_replace`]).
+/// Replaces an entry's payload; the new one fits ([`super::Node::fits_replace`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replace<'a> {
     slot: u16,
@@ -134,7 +134,7 @@ pub struct Replace<'a> {
 }
 
 impl<'a> Replace<'a> {
-    /// Gives the entry of `slot` this payload.
+    /// Replaces the payload of the entry of `slot`.
     #[must_use]
     pub fn new(slot: usize, payload: &'a [u8]) -> Self {
         Self { slot: slot as u16, payload }
@@ -156,7 +156,7 @@ impl<'a> TryApply<'a> for Replace<'a> {
     }
 }
 
-/// Other bytes for a part of an entry's payload, in place: marks and headers.
+/// Overwrites a part of an entry's payload in place: marks and headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patch<'a> {
     slot: u16,
@@ -188,14 +188,14 @@ impl<'a> TryApply<'a> for Patch<'a> {
     }
 }
 
-/// An entry less.
+/// Removes an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remove {
     slot: u16,
 }
 
 impl Remove {
-    /// Takes out the entry of `slot`.
+    /// Removes the entry of `slot`.
     #[must_use]
     pub fn new(slot: usize) -> Self {
         Self { slot: slot as u16 }
@@ -238,7 +238,7 @@ impl<'a> TryApply<'a> for Truncate<'a> {
     }
 }
 
-/// A merge: takes up the entries of the right sibling, and ends where it ended.
+/// A merge: takes the entries of the right sibling, and ends where it ended.
 #[derive(Debug)]
 pub(super) struct Append<'a> {
     pub upper: Option<&'a [u8]>,
@@ -283,7 +283,7 @@ impl TryApply<'_> for Elide {
     }
 }
 
-/// The root of a dropped tree: no way into the tree any more.
+/// The root of a dropped tree: no descent enters the tree any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Retire;
 
@@ -299,7 +299,7 @@ impl TryApply<'_> for Retire {
     }
 }
 
-/// Of a branch of a dropped tree: the children behind the first `keep` are freed.
+/// In a branch of a dropped tree: the children after the first `keep` are freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shed {
     pub keep: u16,

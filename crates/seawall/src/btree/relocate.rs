@@ -1,9 +1,10 @@
-//! Moving nodes to pages that lie further down in the file, one at a time.
+//! Moving nodes to lower pages of the file, one at a time.
 //!
-//! 1. A step is one mini-transaction: the node is built as it was in a fresh page, its parent is led there, the old page is freed. Parent and
-//!    node are latched exclusively, as in a split: so the tree is whole before and after, and nobody comes to the old page by the parent.
+//! 1. A step is one mini-transaction: it builds the same node in a fresh page, points the parent to it, and
+//!    frees the old page. Parent and node are latched exclusively, as in a split: so the tree is whole before
+//!    and after, and no thread reaches the old page through the parent.
 //! 2. No reference to a node by number outlives its move (`compact.rs`, 4). The root never moves.
-//! 3. Nobody may drop the tree during a step, as for a compaction (`compact.rs`, 7).
+//! 3. The tree must not be dropped during a step, as for a compaction (`compact.rs`, 7).
 
 use super::Tree;
 use super::edit::{Packed, prefix_between};
@@ -14,7 +15,7 @@ use crate::error::{Result, Stop};
 use crate::format::PageId;
 use crate::space::{Fence, Reserved, Space};
 
-/// Children of a branch, by the keys that lead to them.
+/// Children of a branch, with the keys that lead to them.
 #[derive(Debug, Default)]
 pub struct Children {
     /// Each child's lower fence and page.
@@ -43,11 +44,11 @@ impl Tree {
         })
     }
 
-    /// Moves the node of `level` on the way to `key` below the fence, close to `near`, if it lies above. Where it is now; `None` when there is no
-    /// page for it below. No latch may be held.
+    /// Moves the node of `level` on the way to `key` to a page below the fence, close to `near`, unless it
+    /// lies below already. Returns its page; `None` if there is no free page below. No latch may be held.
     ///
     /// # Errors
-    /// [`crate::Error::TreeDropped`], those of reading, [`crate::Error::Poisoned`]. The tree is whole then.
+    /// [`crate::Error::TreeDropped`], those of reading, [`crate::Error::Poisoned`]. The tree is then whole.
     pub fn relocate(
         &self,
         space: &Space,

@@ -1,9 +1,10 @@
-//! The entries of neighbouring leaves, laid out anew in as many leaves as they need.
+//! Lays out the entries of neighbouring leaves in as many leaves as they need.
 //!
-//! 1. Nothing here touches a page: rows are borrowed from latched leaves, and what comes out are fences and packed entries.
-//! 2. The leaves that come out cover what went in, from the first lower fence to the last upper one, without a gap.
-//! 3. None holds more bytes than the limit, unless it holds a single row: one always fits a page.
-//! 4. Keys, order and values stay. Headers that nobody needs are left out.
+//! 1. Nothing here touches a page: rows are borrowed from latched leaves, and the result is fences and packed
+//!    entries.
+//! 2. The new leaves cover the old ones, from the first lower fence to the last upper one, without a gap.
+//! 3. No leaf holds more bytes than the limit, unless it holds a single row: one always fits a page.
+//! 4. Keys, order and values stay. Headers that no view needs are left out.
 
 use super::Damaged;
 use super::edit::{Packed, prefix_between};
@@ -31,7 +32,7 @@ pub(super) struct Rows<'p> {
     keys: Vec<u8>,
     /// Where each key ends.
     ends: Vec<usize>,
-    /// Bytes that the rows before each take with their whole keys, and those of all.
+    /// Bytes of all rows before each row, with whole keys; the last is the sum of all.
     sums: Vec<usize>,
 }
 
@@ -51,7 +52,7 @@ impl Piece {
 }
 
 impl<'p> Rows<'p> {
-    /// Adds the rows of a leaf, behind those that are there; without headers that nobody below `horizon` needs.
+    /// Adds the rows of a leaf after the present ones, without headers that no view below `horizon` needs.
     pub(super) fn add(&mut self, leaf: &Node<'p>, horizon: TxnId) -> Result<Range<usize>, Damaged> {
         let (first, mut key) = (self.len(), Vec::new());
         let mut sum = self.sums.pop().unwrap_or(0);
@@ -77,15 +78,15 @@ impl<'p> Rows<'p> {
         &self.keys[row.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[row]]
     }
 
-    /// Bytes that rows take in a leaf with these fences, with the fences.
+    /// Bytes of these rows in a leaf with these fences, including the fences.
     fn bytes(&self, rows: &Range<usize>, lower: &[u8], upper: Option<&[u8]>) -> usize {
         let whole = self.sums[rows.end] - self.sums[rows.start];
         let prefix_bytes = rows.len() * prefix_between(lower, upper);
         (whole + lower.len() + upper.map_or(0, <[u8]>::len)).saturating_sub(prefix_bytes)
     }
 
-    /// The longest piece from `first` on that keeps to the limit and has at least `least` rows, cut before a short fence; all that is
-    /// left goes up to `upper`. `None` when so many do not fit.
+    /// The longest piece from `first` on that keeps to the limit and has at least `least` rows, cut before a
+    /// short fence; the last one ends at `upper`. `None` if `least` rows do not fit.
     pub(super) fn piece(
         &self,
         first: usize,
@@ -102,7 +103,7 @@ impl<'p> Rows<'p> {
         let least = first + least.max(1);
         let fits = |&end: &usize| self.bytes(&(first..end), lower, Some(fence(end))) <= limit;
         let end = (least..self.len()).take_while(fits).last()?;
-        // A fence is read on every way down: a shorter one is worth a few rows.
+        // Every descent reads a fence: a shorter one is worth a few rows.
         let earliest = (end - (end - first) / CUT_EARLIER).max(least);
         let end = (earliest..=end).rev().min_by_key(|&end| fence(end).len()).unwrap_or(end);
         Some(Piece { rows: first..end, lower: lower.to_vec(), upper: Some(fence(end).to_vec()) })
@@ -123,14 +124,14 @@ impl<'p> Rows<'p> {
         }
     }
 
-    /// A piece of one row, whatever its size.
+    /// A piece of one row of any size.
     fn single(&self, row: usize, lower: &[u8], upper: Option<&[u8]>) -> Piece {
         let end = (row + 1).min(self.len());
         let upper = if end < self.len() { Some(separator(self.key(row), self.key(end))) } else { upper };
         Piece { rows: row..end, lower: lower.to_vec(), upper: upper.map(<[u8]>::to_vec) }
     }
 
-    /// Those of a piece's rows that are in `rows`, packed for its fences.
+    /// The rows of a piece that are in `rows`, packed for its fences.
     pub(super) fn pack(&self, piece: &Piece, rows: Range<usize>) -> Packed {
         let (prefix_len, mut packed, mut bare) = (piece.prefix_len(), Packed::default(), Vec::new());
         for at in rows {
@@ -186,7 +187,7 @@ mod tests {
                 (key, payload)
             }).collect();
             let all: Vec<_> = rows.iter().collect();
-            // Leaves that fit their pages, cut anywhere besides.
+            // Leaves that fit their pages, cut at arbitrary places.
             let (mut leaves, mut from, mut lower) = (Vec::new(), 0, Vec::new());
             for at in 1..=all.len() {
                 let bytes: usize = all[from..at.min(all.len())].iter().map(|(k, p)| SLOT_BYTES + k.len() + p.len()).sum();

@@ -1,10 +1,13 @@
 //! Some leaves of a tree, for statistics.
 //!
-//! 1. Leaves are picked at positions spread evenly over the tree, by going down by slots. A leaf below branches with few children is picked more often than
-//!    its share: its weight makes up for it, so that sums over weighted leaves are estimates without a bias.
-//! 2. A tree with no more leaves than are asked for is looked at as a whole.
-//! 3. Only the branches on the ways to these leaves are read; the leaves themselves side by side. Each is copied: no latch is held while the caller looks.
-//! 4. The tree may change meanwhile: what is found is of several moments. A leaf that is another's by then is left out.
+//! 1. Leaves are picked at positions spread evenly over the tree, by descending by slots. A leaf below
+//!    branches with few children is picked more often than its share: its weight compensates, so that sums
+//!    over weighted leaves are unbiased estimates.
+//! 2. A tree with no more leaves than requested is visited whole.
+//! 3. Only the branches on the way to these leaves are read; the leaves themselves are read concurrently.
+//!    Each is copied: no latch is held while the caller examines it.
+//! 4. The tree may change meanwhile: the leaves are of several moments. A page that is another tree's by then
+//!    is left out.
 
 use super::Tree;
 use super::node::Node;
@@ -14,8 +17,9 @@ use crate::format::PageId;
 use std::ops::Bound;
 
 impl Tree {
-    /// Calls `visit` for up to about `count` leaves in the order of their keys, each with the number of leaves that it stands for; the number of leaves that
-    /// the tree has, about. No latch may be held, and none is while `visit` runs.
+    /// Calls `visit` for up to about `count` leaves in key order, each with the number of leaves that it
+    /// stands for. Returns the approximate number of leaves of the tree. No latch may be held, and none is
+    /// while `visit` runs.
     ///
     /// # Errors
     /// Those of reading; [`crate::Error::TreeDropped`]; those of `visit`.
@@ -82,7 +86,7 @@ impl Tree {
         Ok(picked)
     }
 
-    /// The leaf at a position from 0 to 1, and how many leaves there are if all branches are like those above it.
+    /// The leaf at a position from 0 to 1, and the number of leaves if all branches are like those above it.
     fn leaf_at(&self, pool: &Pool, mut position: f64) -> Result<(PageId, f64), Stop> {
         let mut leaves = 1.0;
         let mut page = pool.shared(self.root)?;
@@ -95,7 +99,7 @@ impl Tree {
             leaves *= count as f64;
             let (child, level) = (node.child(slot)?, node.level() - 1);
             if level == 0 {
-                // Only named: leaves are read side by side.
+                // Only named here: leaves are read concurrently.
                 return Ok((child, leaves));
             }
             let below = pool.shared(child)?;

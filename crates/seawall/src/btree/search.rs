@@ -1,9 +1,10 @@
 //! From the root to a leaf.
 //!
-//! 1. A descent holds at most two latches: it lets go of a page when it has its child's. Nothing is latched exclusively but its last page.
-//! 2. A child is what its parent says while the parent is latched: another tree, another level, or fences that do not hold the key are damage,
-//!    never a race.
-//! 3. A mini-transaction that descends holds no page of this tree yet: it would wait for itself.
+//! 1. A descent holds at most two latches: it releases a page once it has latched the child. Only its last
+//!    page may be latched exclusively.
+//! 2. A child is what its parent says while the parent is latched: another tree, another level, or fences
+//!    that do not hold the key are damage, never a race.
+//! 3. A mini-transaction that descends holds no page of this tree yet: otherwise it would wait for itself.
 
 use super::node::Node;
 use super::redo::{Build, Retire};
@@ -14,14 +15,14 @@ use crate::format::page::{self, PageKind};
 use crate::format::{PageId, TreeId};
 use crate::space::Reserved;
 
-/// Which leaf is looked for.
+/// The target of a descent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Toward<'k> {
-    /// The one whose range contains the key.
+    /// The leaf whose range contains the key.
     Key(&'k [u8]),
-    /// The one that holds the largest keys below this.
+    /// The leaf that holds the largest keys below this one.
     Below(&'k [u8]),
-    /// The last.
+    /// The last leaf.
     Last,
 }
 
@@ -45,7 +46,8 @@ impl Toward<'_> {
 }
 
 impl Tree {
-    /// Makes an empty tree: takes its root page, which is the tree's only leaf. The mini-transaction latches nothing of a tree afterwards.
+    /// Makes an empty tree: takes its root page, which is its only leaf. The mini-transaction must latch no
+    /// page of a tree afterwards.
     ///
     /// # Errors
     /// As [`Reserved::take`]; nothing is changed then.
@@ -56,7 +58,8 @@ impl Tree {
         Ok(Self { id, root })
     }
 
-    /// Marks the root of a dropped tree, so that a stale handle finds no way into it. Its pages are freed by [`super::Dismantling`].
+    /// Marks the root of a dropped tree, so that a stale handle cannot enter it. [`super::Dismantling`] frees
+    /// its pages.
     ///
     /// # Errors
     /// [`Stop::Load`]; nothing is changed then.
@@ -67,9 +70,9 @@ impl Tree {
         Ok(())
     }
 
-    /// Looks at the root as a node.
+    /// Reads the root as a node.
     pub(super) fn open_root<'a>(&self, bytes: &'a [u8]) -> Result<Node<'a>, Error> {
-        // Roots never move and ids are never reused: another tree's page is what became of this tree's root.
+        // Roots never move and ids are never reused: if the page is another tree's, this tree was dropped.
         if page::kind(bytes) == Some(PageKind::Freed) || page::tree(bytes) != self.id {
             return Err(Error::TreeDropped { tree: self.id });
         }
@@ -80,7 +83,7 @@ impl Tree {
         Ok(node)
     }
 
-    /// Looks at a page as the child that its parent, of `level + 1`, led to.
+    /// Reads a page as the child to which its parent, of `level + 1`, led.
     pub(super) fn open_child<'a>(&self, bytes: &'a [u8], id: PageId, level: u8) -> Result<Node<'a>, Error> {
         let node = Node::open(bytes)?;
         if node.tree() != self.id || node.level() != level || node.id() != id {
@@ -96,8 +99,8 @@ impl Tree {
         Ok(node)
     }
 
-    /// The shared latch of the node of `level` on the way, and `visit` called for each branch above it with the slot taken. `None`
-    /// when the tree is not that high.
+    /// Latches the node of `level` on the way, shared. Calls `visit` for each branch above it with the slot
+    /// taken. `None` if the tree is not that high.
     pub(super) fn descend<'p>(
         &self,
         pool: &'p Pool,
@@ -134,7 +137,8 @@ impl Tree {
         self.leaf(pool, Toward::Key(key))
     }
 
-    /// The leaf whose range contains `key`, latched exclusively by `mtr`, which has latched no page of this tree so far.
+    /// The leaf whose range contains `key`, latched exclusively by `mtr`, which must not have latched a page
+    /// of this tree yet.
     ///
     /// # Errors
     /// [`Stop::Load`], with nothing changed; [`Error::TreeDropped`]; [`Error::Corrupt`].
@@ -159,7 +163,7 @@ impl Tree {
                 self.open_child(mtr.page(held), child, level)?;
                 return Ok(Some(held));
             }
-            // The root is not above that level, or was not: it may have grown before it is latched.
+            // The root is not above that level, or was not: it may have grown before it was latched.
             let held = mtr.latch(self.root)?;
             match self.open_root(mtr.page(held))?.level().cmp(&level) {
                 std::cmp::Ordering::Equal => return Ok(Some(held)),

@@ -1,4 +1,4 @@
-//! Where in a tree to go: which leaf, and which slot of it.
+//! Target of a seek: which leaf, and which slot of it.
 
 use super::Tree;
 use super::node::Node;
@@ -6,7 +6,7 @@ use super::search::Toward;
 use crate::buffer::{PageRead, Pool};
 use crate::error::{Result, Stop};
 
-/// Where to put a cursor.
+/// Where to position a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seek<'k> {
     /// On the first entry.
@@ -24,13 +24,13 @@ pub enum Seek<'k> {
 }
 
 impl Seek<'_> {
-    /// Whether it looks at larger keys where it finds nothing at once.
+    /// Whether it continues with larger keys if the first leaf has no match.
     #[must_use]
     pub fn is_forward(&self) -> bool {
         matches!(self, Self::First | Self::AtLeast(_) | Self::After(_))
     }
 
-    /// The leaf to look in first, under a shared latch.
+    /// The first leaf to search, under a shared latch.
     ///
     /// # Errors
     /// [`Stop::Load`]; those of a damaged tree.

@@ -1,33 +1,42 @@
-//! Room for an entry: headers are elided, or the leaf is split.
+//! Makes room for an entry: by eliding headers, or by a split.
 //!
 //! 1. One mini-transaction splits one node: the right half goes to a new page, and its lower fence into the parent. A parent without
 //!    room for it is split first, in the same way; a root without room first moves its contents into a child.
-//! 2. Any split point between two entries leaves both halves room for what they hold: a separator is no longer than what its neighbours
-//!    give up, and the halves' prefixes are no shorter. Splits at an end, which depend on the new key, are measured.
-//! 3. Splitting ends: each step leaves the node on the way to the key with fewer entries, and few enough always leave room (below).
-//! 4. Who appends leaves full pages behind; so does who prepends. The last leaf has no upper fence and so no prefix: when its keys share
-//!    one, it is given a fence beyond the new key, an empty last leaf behind it, and so fills up like any other. The first leaf likewise.
-//! 5. Pages are reserved before anything is latched, and all that can stop comes before the first change.
+//! 2. Any split point between two entries leaves room in both halves for what they hold: a separator is no
+//!    longer than what its neighbours give up, and the halves' prefixes are no shorter. Splits at an end,
+//!    which depend on the new key, are measured.
+//! 3. Splitting ends: each step leaves the node on the way to the key with fewer entries, and few enough
+//!    entries always leave room (below).
+//! 4. Appending leaves full pages behind, and so does prepending. The last leaf has no upper fence and so no
+//!    prefix: when its keys share one, it gets a fence beyond the new key and an empty last leaf after it,
+//!    and so fills up like any other. Likewise the first leaf.
+//! 5. Pages are reserved before anything is latched, and everything that can stop comes before the first
+//!    change.
 //!
-//! Why a split succeeds. K is the longest key, E the longest entry ([`entry_bytes_max`], half a page), S a slot, C what a page has for all of it.
-//! Fences, separators and keys are at most K long, suffixes no longer than keys.
+//! Why a split succeeds. K is the longest key, E the longest entry ([`entry_bytes_max`], half a page), S a
+//! slot, C the capacity of a page for all of these. Fences, separators and keys are at most K long, suffixes
+//! no longer than keys.
 //!
 //! ```text
 //!   (a)  2 K + S + E <= C                                      a leaf with one entry, between any fences
 //!   (b)  2 K + (S + child) + 2 (S + K + child) <= C            a branch with three children, between any fences
 //! ```
 //!
-//! - Between entries (2): the left half loses at least the slot and suffix of the first entry on the right, and gets a separator that is at most
-//!   that suffix and the common prefix, in place of an upper fence that is no shorter than that prefix. The right half loses the last
-//!   entry on the left, and gets a separator at most one byte longer than that one's key, in place of a lower fence: the slot pays for the byte.
-//!   In a branch the separator is the key of the right half's first slot, which stores it no more.
-//! - A leaf without room for a new key between two of its entries has two at least: it is split between entries, and the half that the
-//!   key belongs to has fewer. So the key comes to lie before the first or behind the last entry, if there is no room before that.
-//! - There, the cut is beside the key: its leaf becomes empty, and has room by (a). The other half keeps all entries and gets the
-//!   separator as a fence; with one entry it has room by (a), with more it is measured, and where it has not the cut is one entry further
-//!   inside. So a large row between two large rows costs two splits, each of which leaves a whole tree: three leaves come of one.
-//! - A row that grows is alone in its leaf at last: it has room by (a).
-//! - A branch without room for a separator has three children at least by (b): it is split between two of them.
+//! - Between entries (2): the left half loses at least the slot and suffix of the first entry on the right.
+//!   It gets a separator that is at most that suffix and the common prefix, in place of an upper fence that
+//!   is no shorter than that prefix. The right half loses the last entry on the left. It gets a separator at
+//!   most one byte longer than that entry's key, in place of a lower fence: the slot pays for the byte. In a
+//!   branch the separator is the key of the right half's first slot, which no longer stores it.
+//! - A leaf without room for a new key between two of its entries has at least two: it is split between
+//!   entries, and the half to which the key belongs has fewer. So finally the key lies before the first or
+//!   after the last entry, if there is no room before that.
+//! - Then the cut is beside the key: its leaf becomes empty, and has room by (a). The other half keeps all
+//!   entries and gets the separator as a fence. With one entry it has room by (a). With more it is measured;
+//!   if it has no room, the cut is one entry further inside. So a large row between two large rows costs two
+//!   splits, each of which leaves a whole tree: one leaf becomes three.
+//! - A row that grows is finally alone in its leaf: it has room by (a).
+//! - A branch without room for a separator has at least three children by (b): it is split between two of
+//!   them.
 
 use super::Damaged;
 use super::Tree;
@@ -53,24 +62,25 @@ const _: () = {
         let children = 2 * (SLOT_BYTES + key_bytes_max(page_bytes) + CHILD_BYTES);
         assert!(SLOT_BYTES + CHILD_BYTES + children <= left, "three children");
         assert!(key_bytes_max(page_bytes) + ENTRY_HEADER_BYTES < entry_bytes_max(page_bytes));
-        // A merge or a growing root logs a page's contents once, with lengths of up to three bytes for each entry's two parts.
+        // A merge or a growing root logs a page's contents once, with lengths of up to three bytes for each
+        // of an entry's two parts.
         assert!(2 * page_bytes + (64 << 10) <= MTR_BYTES_MAX);
         page_bytes *= 2;
     }
 };
 
-/// What a split at one level came to.
+/// The result of a split at one level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// There is room now, or there was.
     Room,
-    /// The node was split, or the root grew: look again.
+    /// The node was split, or the root grew: check again.
     Changed,
     /// The parent needs room for a separator of this many bytes.
     ParentFull(usize),
 }
 
-/// What a node lacks room for.
+/// What a node needs room for.
 #[derive(Debug, Clone, Copy)]
 enum Need {
     /// An entry with a payload of this many bytes, in a leaf.
@@ -98,9 +108,9 @@ pub(super) struct Cut {
 }
 
 impl Tree {
-    /// Makes room for an entry of `key` with a payload of `payload_len` bytes, whether the key is there or not: elides headers that
-    /// nobody below `horizon` needs, or splits. Another thread may take the room: whoever called this looks again, and calls again.
-    /// No latch may be held.
+    /// Makes room for an entry of `key` with a payload of `payload_len` bytes, whether the key exists or not:
+    /// elides headers that no view below `horizon` needs, or splits. Another thread may take the room: the
+    /// caller checks again, and calls again if need be. No latch may be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Usage`] when the entry is larger than [`entry_bytes_max`]; those of reading.
@@ -127,7 +137,7 @@ impl Tree {
         Ok(())
     }
 
-    /// `None` when there is room, perhaps after eliding headers; else the leaf that has none.
+    /// `None` if there is room, perhaps after eliding headers; otherwise the leaf that has none.
     fn elide_for(&self, pool: &Pool, key: &[u8], payload_len: usize, horizon: TxnId) -> Result<Option<PageId>, Stop> {
         let need = Need::Payload(payload_len);
         {
@@ -156,7 +166,7 @@ impl Tree {
         Ok(full)
     }
 
-    /// Splits from the leaf upward as far as needed, until the leaf's need is met once.
+    /// Splits from the leaf upward as far as needed, until the leaf's need is met.
     fn split_for(&self, space: &Space, key: &[u8], payload_len: usize, near: PageId, purpose: Purpose) -> Result<()> {
         let (mut level, mut need) = (0, Need::Payload(payload_len));
         loop {
@@ -286,7 +296,7 @@ pub(super) fn choose(node: &Node<'_>, key: &[u8]) -> Result<Cut, Damaged> {
         }
         let at = match node.child_slot(key)? {
             0 => 1,
-            // The last may be the empty leaf ahead of who appends.
+            // The last may be the empty leaf that is kept ahead of appends.
             slot if slot + 2 >= count => slot,
             _ => middle(node)?,
         };
@@ -320,15 +330,16 @@ pub(super) fn choose(node: &Node<'_>, key: &[u8]) -> Result<Cut, Damaged> {
     between(node, middle(node)?)
 }
 
-/// A fence is put so far ahead that this many leaves as dense as the present one fit before it.
+/// A new fence is so far away that this many leaves as dense as the present one fit before it.
 const LEAVES_AHEAD: u64 = 16;
 
-/// Whether a prefix of that many bytes makes the leaf so much smaller that it is worth an empty leaf beside it.
+/// Whether a prefix of this many bytes makes the leaf so much smaller that it is worth an empty leaf beside
+/// it.
 fn is_worth_a_fence(node: &Node<'_>, prefix_len: usize) -> bool {
     node.count() * prefix_len >= node.page_bytes() / 64
 }
 
-/// Eight bytes of a key as a number that compares like them; what is missing counts as zeroes.
+/// Eight bytes of a key as a number with the same order; missing bytes count as zeroes.
 fn window(key: &[u8], from: usize) -> u64 {
     let mut bytes = [0; 8];
     let part = key.get(from..).unwrap_or_default();
@@ -337,7 +348,8 @@ fn window(key: &[u8], from: usize) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// A fence beyond `key` for the last leaf, which shares with its lower fence most of what its keys share.
+/// For the last leaf: a fence beyond `key` that shares with the lower fence most of what the leaf's keys
+/// share.
 fn fence_ahead(node: &Node<'_>, key: &[u8]) -> Option<Vec<u8>> {
     if node.has_upper() {
         return None;
@@ -355,7 +367,8 @@ fn fence_ahead(node: &Node<'_>, key: &[u8]) -> Option<Vec<u8>> {
     is_worth_a_fence(node, at).then_some(fence)
 }
 
-/// A fence not beyond `key` for the first leaf, which shares with its upper fence most of what its keys share.
+/// For the first leaf: a fence not beyond `key` that shares with the upper fence most of what the leaf's keys
+/// share.
 fn fence_before(node: &Node<'_>, key: &[u8]) -> Option<Vec<u8>> {
     let upper = node.upper().filter(|_| node.lower().is_empty())?;
     let shared = common_prefix(upper, key);

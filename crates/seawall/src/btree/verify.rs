@@ -1,12 +1,14 @@
-//! Is a tree whole, while others change it?
+//! Checks that a tree is whole, while other threads change it.
 //!
-//! 1. A node is looked at with its parent latched: fences, level and tree are what the parent says at that moment. What the page alone can tell (order, heads,
-//!    bounds) is looked at in a copy, with no latch held.
-//! 2. It goes from leaf to leaf by their fences, so it remembers one key, one way down, and what it found: at most [`FINDINGS_MAX`].
-//! 3. Behind damage it goes on at the fence that the parent has for the damaged node.
-//! 4. Long values are read where a view that the caller holds sees their writer: nobody frees them meanwhile.
-//! 5. What it cannot see, the check of the whole database does: pages that belong to the tree and are not reached, and pages in memory that are damaged on
-//!    the disk.
+//! 1. A node is checked with its parent latched: fences, level and tree are what the parent says at that
+//!    moment. What the page alone can show (order, heads, bounds) is checked in a copy, with no latch held.
+//! 2. It goes from leaf to leaf by their fences, so it remembers only one key, one path, and the findings: at
+//!    most [`FINDINGS_MAX`].
+//! 3. After damage it continues at the fence that the parent has for the damaged node.
+//! 4. A long value is read only if a view that the caller holds sees its writer: so it is not freed
+//!    meanwhile.
+//! 5. It cannot see pages that belong to the tree and are not reached, nor pages that are sound in memory and
+//!    damaged on the disk. The check of the whole database finds those.
 
 use super::check::Finding;
 use super::node::Node;
@@ -20,7 +22,7 @@ use std::ops::ControlFlow;
 /// The most findings of one tree.
 const FINDINGS_MAX: usize = 100;
 
-/// Where the check of a tree stands.
+/// State of the check of a tree.
 #[derive(Debug)]
 pub struct Verify {
     tree: Tree,
@@ -29,12 +31,12 @@ pub struct Verify {
     done: bool,
     leaves: u64,
     findings: Vec<Finding>,
-    /// Branches on the last way down, which were looked at as they were then.
+    /// Branches on the last path, already checked with these LSNs.
     way: Vec<(PageId, Lsn)>,
     copy: Vec<u8>,
 }
 
-/// Where a descent is.
+/// The position of a descent.
 #[derive(Debug, Default)]
 struct Here {
     page: PageId,
@@ -49,17 +51,18 @@ impl Verify {
         Self { tree, at: Vec::new(), done: false, leaves: 0, findings: Vec::new(), way: Vec::new(), copy: Vec::new() }
     }
 
-    /// What was found, and how many leaves were looked at.
+    /// The findings, and the number of leaves checked.
     #[must_use]
     pub fn into_findings(self) -> (Vec<Finding>, u64) {
         (self.findings, self.leaves)
     }
 
-    /// Looks at the next leaf and the branches on the way to it that it has not seen; false behind the last one. `sees` says whether the caller's
-    /// view sees a writer. No latch may be held.
+    /// Checks the next leaf and the branches on the way to it that it has not seen; `false` after the last
+    /// one. `sees` returns whether the caller's view sees a writer. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::TreeDropped`], [`Error::Poisoned`], [`Error::NoSpace`] and the like: damage, and a page that cannot be read, are findings.
+    /// [`Error::TreeDropped`], [`Error::Poisoned`], [`Error::NoSpace`] and the like. Damage and unreadable
+    /// pages are findings, not errors.
     pub fn step(&mut self, pool: &Pool, sees: impl Fn(TxnId) -> bool) -> Result<bool> {
         if self.done || self.findings.len() >= FINDINGS_MAX {
             return Ok(false);
@@ -67,7 +70,7 @@ impl Verify {
         let mut here = Here { page: self.tree.root, upper: None };
         let looked = loop {
             match pool.retry(|| self.descend_to(pool, &mut here)) {
-                // A branch was copied, and is looked at before the way goes on.
+                // A branch was copied: it is checked before the descent continues.
                 Ok(false) => {
                     if let Err(why) = Node::open(&self.copy).and_then(|node| node.validate()) {
                         break Err(Error::from(why));
@@ -100,7 +103,8 @@ impl Verify {
         Ok(!self.done)
     }
 
-    /// Goes down to the leaf and copies it: true. False when a branch on the way is another than last time: it is copied.
+    /// Descends to the leaf and copies it: `true`. If a branch on the way differs from last time, copies
+    /// that: `false`.
     fn descend_to(&mut self, pool: &Pool, here: &mut Here) -> Result<bool, Stop> {
         let tree = self.tree;
         *here = Here { page: tree.root, upper: None };
@@ -138,7 +142,7 @@ impl Verify {
         self.copy.extend_from_slice(page);
     }
 
-    /// Looks at the copy of a leaf.
+    /// Checks the copy of a leaf.
     fn leaf(&self, pool: &Pool, sees: &impl Fn(TxnId) -> bool) -> Result<()> {
         let node = Node::open(&self.copy)?;
         node.validate()?;

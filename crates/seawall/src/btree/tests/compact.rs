@@ -1,4 +1,4 @@
-//! Compactions beside a `BTreeMap`: after each step the tree is whole and holds what it held.
+//! Compactions beside a `BTreeMap`: after each step the tree is whole and holds the same entries.
 
 use super::long::{begin_long_for, write_long};
 use super::rig::{Model, Rig, log_config, plain};
@@ -110,7 +110,7 @@ fn rows_that_fit_one_leaf_end_in_the_root() {
     let mut i = 0;
     model.retain(|key, _| {
         i += 1;
-        // Taken out without merging, as when whoever deletes has no time for it.
+        // Removed without merging, as when a writer skips the merge.
         let keep = i % 20 == 0;
         if !keep {
             remove_only(&rig, key);
@@ -420,7 +420,7 @@ fn a_full_disk_stops_it_and_harms_nothing() {
     let rig = Rig::with_log(4096, 64, 64 << 20);
     let model = shuffled(&rig, 20_000, 60, 8);
     rig.disk.inject(Fault::enospc().on(Op::Grow).path("/db/data"));
-    // Another tree has all extents that are wholly free.
+    // Another tree has all wholly free extents.
     let mut others = Vec::new();
     while let Ok(run) = rig.space.reserve_run(TreeId(99), PageId::NONE, usize::MAX) {
         others.push(run);
@@ -435,7 +435,7 @@ fn a_full_disk_stops_it_and_harms_nothing() {
     assert!(matches!(error, Error::NoSpace { .. }), "{error}");
     assert!(matches!(compaction.step(TxnId::NONE), Err(Error::NoSpace { .. })));
     rig.verify(&model);
-    // What is kept for rollback is there.
+    // The reserve for rollback is still there.
     drop((compaction, others));
     drop(begin_long_for(&rig, Purpose::Undo));
     rig.disk.clear_faults();

@@ -1,4 +1,4 @@
-//! Hints beside descents: whatever became of the leaf that a hint names, a hint leads where a descent leads.
+//! Hints beside descents: whatever happens to the leaf that a hint names, a hint leads where a descent leads.
 
 use super::rig::{Rig, TREE, plain};
 use crate::btree::hint::SURE;

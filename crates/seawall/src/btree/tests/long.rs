@@ -105,7 +105,8 @@ fn what_was_written_of_a_long_value_is_freed_by_its_head() {
     rig.verify(&Model::new());
 }
 
-/// What a page that cannot be read would have held is unknown: `check` names that page, and does not say that the value is too short.
+/// The length of an unreadable page is unknown: `check` reports that page, and does not report that the value
+/// is too short.
 #[test]
 fn a_page_of_a_long_value_that_cannot_be_read_is_all_that_is_found() {
     let rig = Rig::new(4096, 64);

@@ -1,4 +1,4 @@
-//! Scans that look ahead: what they find, what they read, what they leave behind.
+//! Scans with look-ahead: what they find, what they read, what they leave behind.
 
 use super::rig::{Model, Rig, plain};
 use crate::btree::{Cursor, Seek};
@@ -237,7 +237,7 @@ fn the_tree_may_change_under_a_scan() {
 
 #[test]
 fn an_estimate_reads_few_leaves_and_none_that_it_need_not() {
-    // Skewed: small rows, then large ones, then nothing but what deletes have left.
+    // Skewed: small rows, then large ones, then only what deletes have left.
     let rig = Rig::with_log(4096, 2000, 64 << 20);
     for i in shuffled(9000) {
         let len = if i < 3000 { 10 } else { 150 };
@@ -254,7 +254,7 @@ fn an_estimate_reads_few_leaves_and_none_that_it_need_not() {
         rig.pool.chill();
         let low = dice.random_range(0..8900);
         let high = dice.random_range(low..=9000);
-        // Whoever asks has its branches in memory: read them.
+        // The caller of an estimate has the branches in memory: read them.
         let mut from = Some(key(low));
         while let Some(at) = from {
             from = rig.tree.level1_children(&rig.pool, &at, Bound::Excluded(&key(high)), false).unwrap().beyond;

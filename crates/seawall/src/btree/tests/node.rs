@@ -1,5 +1,5 @@
 //! A node against a `BTreeMap`, and every change against its replay.
-// What a lying page gives is of no interest here: only that it gives something.
+// The results from damaged pages do not matter here, only that there are results.
 #![allow(clippy::let_underscore_must_use)]
 
 use crate::btree::edit::{self, Packed, elidable_bytes, prefix_between};
@@ -17,7 +17,8 @@ const TREE: TreeId = TreeId(16);
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A page changed forward, and another on which the encoded records are replayed: always the same bytes.
+/// A page changed forward, and another on which the encoded records are replayed: both always have the same
+/// bytes.
 #[derive(Clone)]
 struct Twin {
     page: Vec<u8>,
@@ -26,7 +27,7 @@ struct Twin {
 
 impl Twin {
     fn new(page_bytes: usize, level: u8, lower: &[u8], upper: Option<&[u8]>, entries: &Packed) -> Self {
-        // What the pages held before must not matter.
+        // The previous contents of the pages must not matter.
         let mut twin = Self { page: vec![0; page_bytes], replayed: vec![0xa5; page_bytes] };
         twin.replayed[..16].fill(0);
         twin.run(&build(level, lower, upper, entries));
@@ -152,7 +153,7 @@ fn step(twin: &mut Twin, model: &mut Model, op: &Op, prefix: &[u8]) {
         }
         Op::Delete(key) => {
             let key = full(key);
-            // A key that is there, most of the time.
+            // Usually a key that exists.
             let Some(key) = model.range(key..).next().or_else(|| model.iter().next()).map(|(k, _)| k.clone()) else {
                 return;
             };

@@ -94,7 +94,7 @@ impl Rig {
         self.put_or_fail(key, payload, horizon).unwrap();
     }
 
-    /// Inserts or replaces, or fails with nothing changed.
+    /// Inserts or replaces, or fails without any change.
     pub(super) fn try_to_put(&self, key: &[u8], payload: &[u8]) -> Result<()> {
         self.put_or_fail(key, payload, TxnId::NONE)
     }
@@ -124,7 +124,7 @@ impl Rig {
         Ok(true)
     }
 
-    /// Removes and tidies up; whether it was there.
+    /// Removes and merges; returns whether the key existed.
     pub(super) fn delete(&self, key: &[u8]) -> bool {
         let found = self.pool.retry(|| {
             let mut mtr = Mtr::begin(&self.pool, MtrSize::Small)?;
@@ -181,7 +181,7 @@ impl Rig {
         (findings, reached)
     }
 
-    /// The tree is whole, holds what the model holds, and owns exactly the pages it uses.
+    /// Checks that the tree is whole, holds the model's entries, and owns exactly the pages it uses.
     pub(super) fn verify(&self, model: &Model) {
         let (findings, reached) = self.check();
         assert_eq!(findings, []);

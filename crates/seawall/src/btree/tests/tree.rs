@@ -239,7 +239,8 @@ fn many_threads_each_with_its_keys() {
     rig.verify(&shards.into_iter().flatten().collect());
 }
 
-/// Every mini-transaction, replayed on copies of the pages, gives the bytes that are in the pool; and after any of them the tree is whole.
+/// Every mini-transaction, replayed on copies of the pages, gives the bytes in the pool; and after each of
+/// them the tree is whole.
 #[test]
 fn the_log_alone_makes_the_same_pages_and_any_part_of_it_a_whole_tree() {
     let rig = Rig::with_log(4096, 1024, 64 << 20);
