@@ -1,7 +1,8 @@
-//! What threads share, and the means not to share: mutexes, memory apart from other memory, a number for each thread.
+//! Shared state, and means to avoid sharing: mutexes, padded memory, a number for each thread.
 //!
-//! The locks are parking_lot's own types. A build with the feature `contention` wraps them: each attempt to lock adds to a count of the
-//! calling thread, which no other thread writes. The latch of a page is not counted here (`buffer/sync.rs`).
+//! The locks are parking_lot's own types. A build with the feature `contention` wraps them: each attempt to
+//! lock adds to a count of the calling thread, which no other thread writes. Page latches are not counted
+//! here (`buffer/sync.rs`).
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ pub(crate) use counting::{Mutex, RwLock};
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
 
-/// A number of the calling thread, counted from 0: for a choice among stripes, which may change nothing but who shares a cache line with
-/// whom.
+/// A number of the calling thread, counted from 0, for choosing a stripe. The choice may only affect which
+/// threads share a cache line.
 #[inline]
 pub(crate) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -32,11 +33,12 @@ pub(crate) fn thread_number() -> usize {
 /// Reference counts of one value.
 const COUNTS: usize = 16;
 
-/// Several reference counts of one value: threads that take and give back references in turn do not write one cache line.
+/// Several reference counts of one value, so that threads that take and release references do not write one
+/// cache line.
 #[derive(Debug)]
 pub struct Refs<T>(Arc<Vec<Ref<T>>>);
 
-/// One reference to a value of [`Refs`], which lives as long as any. Its clones share its count.
+/// One reference to a value of [`Refs`], which keeps the value alive. Its clones share its count.
 #[derive(Debug)]
 pub struct Ref<T>(Arc<Padded<Arc<T>>>);
 
@@ -46,7 +48,7 @@ impl<T> Refs<T> {
         Self(Arc::new((0..COUNTS).map(|_| Ref::from(value.clone())).collect()))
     }
 
-    /// A reference by the calling thread's count.
+    /// A reference through the calling thread's count.
     #[inline]
     #[must_use]
     pub fn get(&self) -> Ref<T> {
@@ -93,7 +95,7 @@ mod counting {
         TAKEN.set(TAKEN.get() + 1);
     }
 
-    /// Mutexes and read-write locks that the calling thread has taken, or tried to.
+    /// Number of mutexes and read-write locks that the calling thread has taken or tried to take.
     #[must_use]
     pub fn locks_taken() -> u64 {
         TAKEN.get()

@@ -1,7 +1,9 @@
-//! What can go wrong, said to the person who has to act on it.
+//! The engine's errors, written for the person who has to act on them.
 //!
-//! 1. [`Error`] leaves the engine; [`Stop`] never does: it tells latched code's caller to let go, satisfy a need, and start over.
-//! 2. The first failure of a log or data write is sticky ([`Health`]): every later commit fails with it, nothing is retried.
+//! 1. [`Error`] leaves the engine; [`Stop`] never does: it tells the caller of latched code to release its
+//!    latches, satisfy a need, and start over.
+//! 2. The first failure of a log or data write is sticky ([`Health`]): every later commit fails with it,
+//!    nothing is retried.
 //! 3. Damage carries its evidence: file, page or position, expected and found.
 
 use crate::format::{Lsn, PageId, TreeId, TxnId};
@@ -28,12 +30,13 @@ pub enum Error {
         /// What failed first.
         first_error: Arc<Error>,
     },
-    /// The log could not be made durable while this transaction committed: it may or may not be there after a restart.
+    /// The log could not be made durable while this transaction committed: after a restart it may be
+    /// committed or not.
     OutcomeUnknown {
         /// What failed.
         cause: Arc<Error>,
     },
-    /// The transaction or the database takes no changes.
+    /// The transaction or the database does not permit changes.
     ReadOnly {
         /// Why.
         why: String,
@@ -44,10 +47,10 @@ pub enum Error {
         path: PathBuf,
         /// By how much it had to grow, bytes.
         needed_bytes: u64,
-        /// How much free space the option `log_space_reserve` keeps from it, bytes; 0 when it is kept from nothing.
+        /// How much free space the option `log_space_reserve` keeps from it, bytes; 0 if none.
         kept_free_bytes: u64,
     },
-    /// Waiting would never end: this transaction was chosen to give way and is to be rolled back and run again.
+    /// Waiting would never end: this transaction was chosen as the victim; roll it back and run it again.
     Deadlock {
         /// This transaction.
         victim: TxnId,
@@ -56,7 +59,7 @@ pub enum Error {
         /// What it waits for.
         on: LockedOn,
     },
-    /// The lock wait time-out passed, or waiting was not asked for.
+    /// The lock wait time-out passed, or the caller did not want to wait.
     LockTimeout {
         /// Who holds it.
         holder: TxnId,
@@ -66,14 +69,15 @@ pub enum Error {
         waited_ms: u64,
     },
     /// Another thread interrupted this transaction while it waited or scanned, or before: see
-    /// [`InterruptHandle`](crate::InterruptHandle). The call changed nothing that a failed call does not change.
+    /// [`InterruptHandle`](crate::InterruptHandle). The call changed no more than any failed call does.
     Interrupted {
         /// What the call was doing.
         during: &'static str,
         /// What it waited for, if that was a lock.
         on: Option<LockedOn>,
     },
-    /// A read committed transaction has as many locks on keys as it may have. Rows that it has written need none.
+    /// A read committed transaction has the most locks on keys that it may have. Rows that it has written
+    /// need none.
     TooManyLocks {
         /// The locks that it has.
         locks: usize,
@@ -82,22 +86,22 @@ pub enum Error {
     },
     /// Another transaction changed this after this one's snapshot was taken.
     WriteConflict {
-        /// Who changed it.
+        /// The transaction that changed it.
         writer: TxnId,
         /// What.
         on: LockedOn,
     },
-    /// `insert` met a key that is there.
+    /// `insert` found that the key exists.
     KeyExists {
         /// Where.
         on: LockedOn,
     },
-    /// Rows that must be in the order of their keys are not.
+    /// Rows that must be in key order are not.
     RowsOutOfOrder {
         /// The first row that is out of order, counted from 0.
         index: u64,
     },
-    /// Of many rows to be inserted, one has the key of an earlier one or of a row that is there.
+    /// One of the rows to be inserted has the key of an earlier one or of an existing row.
     DuplicateRow {
         /// The first row whose key exists, counted from 0.
         index: u64,
@@ -135,7 +139,7 @@ pub enum Error {
         /// The tree.
         tree: TreeId,
     },
-    /// The tree was built after the snapshot was taken, and does not know what it held then.
+    /// The tree was built after the snapshot was taken, and does not have the contents of that time.
     TreeTooNew {
         /// The tree.
         tree: TreeId,
@@ -145,7 +149,7 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// An option has a value it cannot have.
+    /// An option has an invalid value.
     InvalidOption {
         /// Its name.
         name: String,
@@ -170,7 +174,7 @@ pub enum Error {
         /// The one this program reads.
         supported: u32,
     },
-    /// The system starts no more threads.
+    /// The system could not start another thread.
     NoThread {
         /// The database.
         path: PathBuf,
@@ -182,33 +186,33 @@ pub enum Error {
         /// The file that is locked.
         path: PathBuf,
     },
-    /// The database was not closed, or is not whole, so that it cannot be opened without writing.
+    /// The database was not closed, or is incomplete, so that it cannot be opened without writing.
     NeedsRecovery {
         /// The database.
         path: PathBuf,
     },
-    /// The directory holds a backup, which is restored and not opened.
+    /// The directory holds a backup, which has to be restored and cannot be opened.
     IsABackup {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory holds a backup, or a database that is being restored, and it was not finished.
+    /// The directory holds a backup or a restored database that was not finished.
     UnfinishedBackup {
         /// The directory.
         path: PathBuf,
     },
-    /// A backup, or a chain of backups, that does not fit.
+    /// A backup, or a chain of backups, that does not match.
     BadBackup {
         /// The directory or file of the backup.
         path: PathBuf,
         /// What is wrong with it, and what to do.
         why: String,
     },
-    /// What the process that has a database open answers to what it was asked through its control socket.
+    /// The answer, to a request through its control socket, of the process that has a database open.
     Asked {
         /// The database.
         path: PathBuf,
-        /// What it says.
+        /// The answer.
         why: String,
     },
     /// Writers were faster than the backup copied the log. They were not stopped; the backup ended.
@@ -225,7 +229,7 @@ pub enum Error {
         /// The most at one time.
         max: usize,
     },
-    /// More transactions are prepared in place than log room and pages are kept for.
+    /// More transactions are prepared in place than log room and pages are reserved for.
     TooManyPrepared {
         /// The most at one time.
         max: usize,
@@ -242,14 +246,14 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// The database was shut down, or is about to be: [`Database::shutdown`](crate::Database::shutdown).
+    /// The database was shut down, or is being shut down: [`Database::shutdown`](crate::Database::shutdown).
     ShutDown,
-    /// The database is to be shut down, and transactions are open. No others begin.
+    /// The database is being shut down, and transactions are open. No new ones begin.
     StillRunning {
         /// How many.
         running: usize,
     },
-    /// This use of the interface makes no sense.
+    /// Wrong use of the interface.
     Usage(String),
 }
 
@@ -409,12 +413,12 @@ fn too_slow(held_bytes: u64, max_bytes: u64, disk_full: bool) -> String {
     }
 }
 
-/// What is said of space that is kept free.
+/// The part of a message about space that is kept free.
 fn kept_free(bytes: u64) -> String {
     if bytes == 0 { String::new() } else { format!(" and leave {bytes} free (option log_space_reserve)") }
 }
 
-/// What a lock is on, for messages.
+/// The object of a lock, for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockedOn {
     /// The tree.
@@ -469,7 +473,7 @@ pub enum Corruption {
         /// The evidence.
         why: String,
     },
-    /// A page's checksum holds but its contents make no sense.
+    /// A page's checksum holds but its contents are invalid.
     Page {
         /// The page.
         page: PageId,
@@ -514,7 +518,7 @@ impl fmt::Display for Corruption {
 impl std::error::Error for Corruption {}
 
 impl Corruption {
-    /// The page that is damaged, where it is one.
+    /// The damaged page, if the damage is in one.
     #[must_use]
     pub fn page(&self) -> Option<PageId> {
         match self {
@@ -534,13 +538,15 @@ impl From<Corruption> for Error {
 }
 
 impl Error {
-    /// Whether the transaction that met it is to be rolled back and run again: [`Error::Deadlock`] or [`Error::WriteConflict`].
+    /// Whether the transaction that got it should be rolled back and run again: [`Error::Deadlock`] or
+    /// [`Error::WriteConflict`].
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Deadlock { .. } | Self::WriteConflict { .. })
     }
 
-    /// Whether it says that something on the disk is damaged or cannot be read: other parts of the database still can.
+    /// Whether something on the disk is damaged or cannot be read; other parts of the database can still be
+    /// read.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self {
@@ -550,16 +556,16 @@ impl Error {
         }
     }
 
-    /// A page whose checksum holds but whose contents do not make sense.
+    /// A page whose checksum holds but whose contents are invalid.
     pub fn bad_page(page: PageId, why: impl Into<String>) -> Self {
         Corruption::Page { page, why: why.into() }.into()
     }
 }
 
-/// How long an opening waits for a lock: the kernel lets go of a killed process's files only when it has ended its requests, some of them
-/// after the process itself is gone.
+/// How long an opening waits for a lock: the kernel releases a killed process's files only when it has
+/// completed their requests, some of them after the process itself is gone.
 const LOCKED_PATIENCE: Duration = Duration::from_secs(3);
-/// Between two tries.
+/// The time between two tries.
 const LOCKED_STEP: Duration = Duration::from_millis(20);
 
 /// Tries again while another process has the file locked, for a few seconds of `clock`.
@@ -576,7 +582,7 @@ pub(crate) fn while_locked<T>(clock: &dyn Clock, mut attempt: impl FnMut() -> Re
     }
 }
 
-/// Why latched code gave up. Whoever gets it lets go of every latch before acting on it.
+/// Why latched code stopped. The caller releases every latch before it acts on this.
 #[derive(Debug)]
 pub enum Stop {
     /// This page has to be read first.
@@ -601,7 +607,7 @@ impl From<Corruption> for Stop {
     }
 }
 
-/// Whether the database still may write. Shared by all layers.
+/// Whether the database may still write. Shared by all layers.
 #[derive(Debug)]
 pub struct Health {
     first: OnceLock<Arc<Error>>,
@@ -615,7 +621,7 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Of a database that is opened read-only: every change fails, and nothing has.
+    /// For a database that is opened read-only: every change fails, although nothing has failed.
     pub fn read_only() -> Self {
         let health = Self::default();
         let why = "the database was opened read-only; Database::open opens it for writing".to_owned();
@@ -636,7 +642,7 @@ impl Health {
         if self.is_read_only() { Ok(()) } else { self.check() }
     }
 
-    /// Remembers the first failure; returns the error for whoever met it.
+    /// Remembers the first failure; returns the error for the caller.
     pub fn poison(&self, error: Error) -> Error {
         Self::stopped(self.first.get_or_init(|| Arc::new(error)))
     }
@@ -647,7 +653,8 @@ impl Health {
         self.first.get().map_or(Ok(()), |first| Err(Self::stopped(first)))
     }
 
-    /// What a call is told that meets it: a shutdown and a read-only opening are no failures, and there is nothing to repair.
+    /// The error for a call that finds it: a shutdown and a read-only opening are no failures, and need no
+    /// repair.
     fn stopped(first: &Arc<Error>) -> Error {
         match &**first {
             Error::ShutDown => Error::ShutDown,

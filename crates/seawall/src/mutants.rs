@@ -1,9 +1,13 @@
-//! Defects planted on purpose, one at a time: what the crash rig must find (docs/recovery.md, "Planted defects").
+//! Defects planted on purpose, one at a time, that the crash rig must find (docs/recovery.md, "Planted
+//! defects").
 //!
-//! 1. Without the cargo feature `mutants`, [`Planted`] has no bytes and [`Planted::has`] is a constant `false`: nothing of a defect is compiled. Only
-//!    this crate's own tests turn the feature on, through its dev-dependency on itself, so that they need no second build of it.
-//! 2. With it a defect belongs to a database: the one that a thread opens inside of `plant` has it, in all its threads, until it is closed.
-//! 3. A defect is one condition at the place where the right thing is done. It never fails or panics by itself: to notice it is the rig's business.
+//! 1. Without the cargo feature `mutants`, [`Planted`] has no bytes and [`Planted::has`] is a constant
+//!    `false`: no code of a defect is compiled. Only this crate's own tests turn the feature on, through its
+//!    dev-dependency on itself, so that they need no second build of it.
+//! 2. With the feature a defect belongs to a database: one that a thread opens inside `plant` has it, in all
+//!    its threads, until it is closed.
+//! 3. A defect is one condition at the place of the correct action. It never fails or panics by itself: the
+//!    rig must notice it.
 
 /// A defect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,23 +27,23 @@ pub enum Mutant {
     CheckpointTooNew,
     /// A checkpoint is written before the data file is flushed.
     CheckpointUnflushed,
-    /// The frame behind the end of the log is taken by its header alone.
+    /// The frame after the end of the log is accepted by its header alone.
     EndTooFar,
-    /// Transactions that were open at a crash stay as they are and nobody rolls them back.
+    /// Transactions that were open at a crash are not rolled back.
     LosersStay,
-    /// A flush of the log or of the data file that failed is asked for again, and its second answer believed.
+    /// A failed flush of the log or of the data file is repeated, and its second result believed.
     FlushRetried,
     /// The directory is not synced after a segment of the log got its name.
     DirectoryUnsynced,
     /// A commit is acknowledged when it is written.
     EarlyAcknowledgement,
-    /// Purge takes the oldest transaction that some view does not see for one that all see.
+    /// Purge treats the oldest transaction that some view does not see as visible to all views.
     PurgeEarly,
-    /// Purge removes the row of a key without asking whether it is still the one that was deleted.
+    /// Purge removes the row of a key without checking that it is still the deleted one.
     RevivedPurged,
     /// An insert that is undone and the end of its undo are two mini-transactions.
     UndoTwice,
-    /// An opening takes the incarnation of the one before, and leaves what that wrote beyond the end of the log.
+    /// An opening uses the incarnation of the one before, and leaves that one's log beyond the end.
     GhostTail,
     /// A page that is read is not verified.
     PageUnchecked,
@@ -72,7 +76,7 @@ impl Mutant {
     ];
 }
 
-/// What is planted in one database.
+/// The defect of one database.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Planted(#[cfg(feature = "mutants")] Option<Mutant>);
 
@@ -98,7 +102,7 @@ mod planting {
     }
 
     impl Planted {
-        /// What `plant` gives to a database that this thread opens now.
+        /// The defect that `plant` gives to a database that this thread opens now.
         pub(crate) fn here() -> Self {
             Self(PLANT.get())
         }

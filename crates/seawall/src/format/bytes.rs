@@ -1,4 +1,4 @@
-//! Reading and writing the little pieces that redo bodies, undo records and entries are made of.
+//! Reading and writing the elements of redo bodies, undo records and entries.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Takes pieces off the front of a slice; never panics.
+/// Reads elements from the front of a slice; never panics.
 #[derive(Debug, Clone)]
 pub struct Reader<'a>(&'a [u8]);
 

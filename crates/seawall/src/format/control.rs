@@ -1,7 +1,7 @@
-//! The control block: what has to be known before anything else can be read.
+//! The control block: what must be known before anything else can be read.
 //!
-//! 1. It is kept in two slots, [`SLOT_STRIDE`] bytes apart so that no device tears both with one write; the valid slot
-//!    with the higher epoch is the truth.
+//! 1. It is kept in two slots, [`SLOT_STRIDE`] bytes apart so that no device tears both with one write. The
+//!    valid slot with the higher epoch counts.
 //! 2. A slot is one block of [`SLOT_BYTES`]. Its CRC covers all of it but itself. Magic, CRC, version and size stay
 //!    where they are in every later format, so that an older program can always tell a newer file from a damaged one.
 //! 3. Bytes not named here are zero.
@@ -11,7 +11,7 @@ use super::{FORMAT_VERSION, FORMAT_VERSION_MIN, Lsn, TxnId};
 
 /// What a slot begins with.
 pub const MAGIC: [u8; 8] = *b"SEAWALL\n";
-/// Bytes of a slot: a multiple of every sector there is.
+/// Bytes of a slot: a multiple of every sector size.
 pub const SLOT_BYTES: usize = 4096;
 /// Bytes from the beginning of one slot to that of the next.
 pub const SLOT_STRIDE: u64 = 16 << 10;
@@ -42,7 +42,7 @@ const _: () = assert!(CRC == MAGIC.len() && VERSION == CRC + 4 && DATABASE + 16 
 const _: () = assert!(END <= 512, "the part in use fits the smallest sector");
 const _: () = assert!(SLOT_BYTES as u64 <= SLOT_STRIDE);
 
-/// How pages are protected against writes that a crash cuts in two.
+/// Protection of pages against writes that a crash cuts in two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -51,7 +51,8 @@ pub enum Torn {
     /// Every page is written to the doublewrite area and flushed there before it is written home.
     #[default]
     Doublewrite = 1,
-    /// Not at all: the device is known to write pages whole. A torn page is found and named, and cannot be repaired.
+    /// None: the device is known to write pages whole. A torn page is detected and reported, but cannot be
+    /// repaired.
     Off = 2,
 }
 
@@ -61,7 +62,7 @@ impl Torn {
     }
 }
 
-/// What the control file says.
+/// The contents of the control file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlBlock {
     /// The database's identity: part of the CRC of every piece of log.
@@ -74,32 +75,33 @@ pub struct ControlBlock {
     pub segment_bytes: u64,
     /// The number of this opening; 0 before the first.
     pub incarnation: u32,
-    /// How torn pages are protected against.
+    /// The protection against torn pages.
     pub torn: Torn,
     /// Whether the database was closed with nothing left to recover.
     pub clean: bool,
     /// Recovery begins reading the log here.
     pub checkpoint: Lsn,
-    /// The end of the last whole entry of the log that was durable when the checkpoint was made: a log that ends before it has lost what was
-    /// flushed. The durable position itself can lie inside the next entry, where a segment ends.
+    /// The end of the last whole log entry that was durable when the checkpoint was made: a log that ends
+    /// before it has lost flushed entries. The durable position itself can lie inside the next entry, where a
+    /// segment ends.
     pub log_end: Lsn,
     /// Every transaction that wrote before the checkpoint has a lower id.
     pub next_txn: TxnId,
     /// No entry of the log from the checkpoint on was written by an earlier opening than this one.
     pub log_incarnation: u32,
-    /// The largest log buffer, bytes, by which entries from the checkpoint on may have been written: how far beyond the end of the log
-    /// recovery looks for entries.
+    /// The largest log buffer, bytes, through which entries from the checkpoint on may have been written: it
+    /// bounds how far beyond the end of the log recovery searches for entries.
     pub log_buffer: u64,
 }
 
-/// Why a slot is no control block.
+/// Why a slot holds no control block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadSlot {
     /// It does not begin as one.
     NoMagic,
     /// The file ends before it.
     Missing,
-    /// The disk did not give it, for this reason.
+    /// The disk could not read it, for this reason.
     Unreadable(String),
     /// Its checksum does not match.
     Checksum {
@@ -110,7 +112,7 @@ pub enum BadSlot {
     },
     /// A program of another format version wrote it.
     Version(u32),
-    /// The checksum holds, but this field has a value it cannot have.
+    /// The checksum holds, but this field has an invalid value.
     Field(&'static str),
 }
 

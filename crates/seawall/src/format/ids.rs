@@ -44,12 +44,12 @@ impl Lsn {
 }
 
 impl TxnId {
-    /// Nobody.
+    /// No transaction.
     pub const NONE: Self = Self(0);
 }
 
 impl TreeId {
-    /// Nobody's: a free page.
+    /// No tree: a free page.
     pub const FREE: Self = Self(0);
     /// The header page and the space maps.
     pub const SYSTEM: Self = Self(1);

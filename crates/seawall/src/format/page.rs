@@ -46,7 +46,7 @@ pub enum PageKind {
     UndoDirectory = 6,
     /// A piece of an undo stream.
     Undo = 7,
-    /// Was part of something and is no more.
+    /// Was part of something that no longer exists.
     Freed = 8,
 }
 
@@ -97,12 +97,12 @@ pub fn number(page: &[u8]) -> PageId {
 pub fn lsn(page: &[u8]) -> Lsn {
     Lsn(u64_at(page, LSN))
 }
-/// Whose it is.
+/// The tree that owns it.
 #[must_use]
 pub fn tree(page: &[u8]) -> TreeId {
     TreeId(u32_at(page, TREE))
 }
-/// What it is; `None` when the number is no kind.
+/// Its kind; `None` when the number is no kind.
 #[must_use]
 pub fn kind(page: &[u8]) -> Option<PageKind> {
     PageKind::from_u8(page[KIND])
@@ -122,10 +122,10 @@ pub fn init(page: &mut [u8], number: PageId, tree: TreeId, kind: PageKind, level
     page[LEVEL] = level;
 }
 
-/// What a page holds behind its header in a debug build, before the record that makes it.
+/// What a page holds after its header in a debug build, before the record that initialises it.
 const NOTHING: u8 = 0xa5;
 
-/// Makes the header zeroes, of a page whose next record sets every byte ([`init`]). So the rest need not be zeroes.
+/// Zeroes the header of a page whose next record sets every byte ([`init`]). The rest need not be zeroes.
 pub fn clear_header(page: &mut [u8]) {
     let (header, rest) = page.split_at_mut(HEADER_BYTES);
     header.fill(0);
@@ -145,7 +145,7 @@ pub fn seal(page: &mut [u8], number: PageId) {
     set_u32(page, CRC, crc);
 }
 
-/// Checks what was read from `path` as page `number`.
+/// Checks the bytes read from `path` as page `number`.
 ///
 /// # Errors
 /// [`Corruption::Misdirected`] when another page's intact contents are there, else [`Corruption::ChecksumMismatch`].

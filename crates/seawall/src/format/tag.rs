@@ -1,11 +1,12 @@
-//! The tags of redo records: which layer replays which body. `recovery` dispatches on the range.
+//! The tags of redo records: which layer replays which body. `recovery` dispatches by the range.
 //!
-//! A tag with [`INITIALISES`] set makes the whole page from its body: replaying it never reads the page from disk.
+//! A tag with [`INITIALISES`] set makes the whole page from its body: replaying it does not read the page
+//! from disk.
 
-/// Set on the tags of records that make their page from nothing.
+/// Set in the tags of records that initialise their page.
 pub const INITIALISES: u8 = 0x80;
 
-/// Whether a record with this tag makes its page from nothing.
+/// Whether a record with this tag initialises its page.
 #[must_use]
 pub fn initialises(tag: u8) -> bool {
     tag & INITIALISES != 0
