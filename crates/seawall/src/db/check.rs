@@ -1,10 +1,12 @@
-//! Is the whole database as it should be?
+//! Verifies the whole database.
 //!
-//! 1. Everything is looked at: pages on the disk (checksums), trees (order, fences, long values), undo streams, and who owns which page against what
-//!    refers to it. A finding ends nothing.
-//! 2. It reads, and but for writing changed pages home it changes nothing. Purge, rollback and compactions stand still meanwhile; transactions of users may go on, but
-//!    what one changes under it may look like damage: then it looks again, and says so when it finds no quiet moment.
-//! 3. Owned and not referred to is no finding where somebody still has it: undo records (older versions, long values, trees dropped but not yet purged).
+//! 1. It verifies pages on the disk (checksums), trees (order, fences, long values), undo streams, and the
+//!    owner of each page against the references to it. It continues after a finding.
+//! 2. It writes dirty pages home and otherwise changes nothing. Purge, rollback and compactions are blocked
+//!    meanwhile; user transactions may run, but a concurrent change may look like damage: then it starts
+//!    over, and fails if it finds no quiet moment.
+//! 3. A page that is owned and not referenced is no finding if an undo record still needs it (older versions,
+//!    long values, trees dropped but not yet purged).
 
 use super::background::Work;
 use super::database::Database;
@@ -25,11 +27,11 @@ use std::time::Duration;
 
 /// Pages read at a time, bytes.
 const READ_BYTES: usize = 1 << 20;
-/// How often it looks for a quiet moment.
+/// The number of attempts to find a quiet moment.
 const LOOKS_MAX: u32 = 3;
-/// Between two looks purge catches up with what the first one held up.
+/// Between two attempts, purge catches up.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-/// How often a page is read that does not look right: it may just be being written.
+/// How often an invalid page is read again: a write of it may be in progress.
 const READS_MAX: u32 = 5;
 
 /// Which part of a database.
@@ -37,13 +39,13 @@ const READS_MAX: u32 = 5;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Part {
-    /// A page as it is on the disk.
+    /// A page on the disk.
     Page,
     /// A tree: order, fences, long values.
     Tree,
     /// An undo stream.
     Undo,
-    /// Who owns which page.
+    /// The owners of pages.
     Space,
 }
 
@@ -58,17 +60,17 @@ impl fmt::Display for Part {
     }
 }
 
-/// Something that is not as it should be.
+/// Damage that a check has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Finding {
-    /// What it is about.
+    /// The part of the database.
     pub part: Part,
     /// The page.
     pub page: PageId,
-    /// The tree, by name where it has one.
+    /// The tree, by name if it has one.
     pub tree: Option<String>,
-    /// What was seen.
+    /// The evidence.
     pub what: String,
     /// What to do.
     pub advice: &'static str,
@@ -100,11 +102,13 @@ pub(super) fn advice(part: Part) -> &'static str {
 }
 
 impl Database {
-    /// Looks whether everything is as it should be; nothing found: it is. Reads the whole data file: minutes for many gigabytes.
+    /// Verifies every page, tree, space map and undo record. Returns an empty list if it finds no damage.
+    /// Reads the whole data file: minutes for many gigabytes.
     ///
     /// # Errors
-    /// [`Error::Usage`] when the database was changed all the time; [`Error::Poisoned`] when a failed write has stopped it: open it again first;
-    /// [`Error::Io`] when nothing can be read at all. Damage is no error but a finding.
+    /// [`Error::Usage`] if every attempt met concurrent changes; [`Error::Poisoned`] if a failed write has
+    /// stopped the database: open it again first; [`Error::Io`] if the file cannot be read at all. Damage is
+    /// a finding, not an error.
     ///
     /// ```
     /// let db = seawall::Database::in_memory()?;
@@ -122,7 +126,7 @@ impl Database {
             if !found.unquiet || found.findings.is_empty() {
                 return Ok(found.findings);
             }
-            // These do not depend on a quiet moment.
+            // Page findings do not depend on a quiet moment.
             found.findings.retain(|finding| finding.part == Part::Page);
             if look == LOOKS_MAX && !found.findings.is_empty() {
                 return Ok(found.findings);
@@ -137,12 +141,13 @@ impl Database {
     }
 }
 
-/// Looks at the pages of a database that cannot be opened: at their checksums as they lie in the data file of `dir`, and nothing else. Pages of zeroes
-/// were never written. A page that a power loss has torn is found too, though opening would have repaired it from the doublewrite area.
+/// Verifies only the checksums of the pages in the data file of `dir`, for a database that cannot be opened.
+/// Pages of zeroes were never written. It also reports a page torn by a power loss, although an opening would
+/// repair it from the doublewrite area.
 ///
 /// # Errors
-/// [`Error::Locked`] when it is open after all; [`Error::NotADatabase`], [`Error::OtherFormat`], [`Error::Corrupt`] when not even its control file can be
-/// read; [`Error::Io`].
+/// [`Error::Locked`] if it is open; [`Error::NotADatabase`], [`Error::OtherFormat`], [`Error::Corrupt`] if
+/// its control file cannot be read; [`Error::Io`].
 pub fn check_pages(dir: &Path) -> Result<Vec<Finding>> {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::synchronous());
     let stats = Arc::new(IoStats::new());
@@ -166,7 +171,7 @@ pub fn check_pages(dir: &Path) -> Result<Vec<Finding>> {
     Ok(found)
 }
 
-/// The evidence, for a sentence that has named the page.
+/// The evidence, for a message that already names the page.
 fn on_disk(corruption: Corruption) -> String {
     match corruption {
         Corruption::ChecksumMismatch { path, expected, found, .. } => {
@@ -181,17 +186,19 @@ fn on_disk(corruption: Corruption) -> String {
 
 struct Found {
     findings: Vec<Finding>,
-    /// Somebody has changed something meanwhile.
+    /// There was a concurrent change.
     unquiet: bool,
 }
 
-/// Looks at everything; gives up early, unless it is the last time, when what was found may be somebody's change.
+/// Runs the whole check. Unless it is the last attempt, it gives up early when a finding may come from a
+/// concurrent change.
 fn all(work: &Work, last: bool) -> Result<Found> {
     let engine = &*work.engine;
     let head = engine.log().head();
     let unquiet = || engine.log().head() != head;
-    // Then what is on the disk is what is meant. In a database stopped by a failed write it is not: a page may be torn there, or as it was long ago
-    // because the device has lost what it could not flush. The next opening restores it.
+    // If the flush succeeds, the disk holds the current state. In a database stopped by a failed write it
+    // does not: a page may be torn on the disk, or old because the device has lost a write that it could not
+    // flush. The next opening restores it.
     let written = engine.health().is_read_only() || engine.pool().flush_all().is_ok();
     engine.health().check_for_reads()?;
     let mut look =
@@ -208,7 +215,7 @@ fn all(work: &Work, last: bool) -> Result<Found> {
         look.find(part, finding.page, None, finding.what);
     }
     let Look { mut found, .. } = look;
-    // What is damaged on the disk is damaged for whoever reads it: once is enough.
+    // A page that is damaged on the disk is damaged for every reader: report it once.
     let damaged: HashSet<PageId> = found.iter().filter(|f| f.part == Part::Page).map(|f| f.page).collect();
     found.retain(|f| f.part == Part::Page || !damaged.contains(&f.page));
     found.sort_by_key(|f| (f.part, f.page));
@@ -224,7 +231,8 @@ struct Look<'e> {
     found: Vec<Finding>,
     /// Pages of long values that were reached.
     values: HashSet<PageId>,
-    /// Trees whose pages may be there without being referred to: dropped and not yet purged, or damaged so that the way to them is lost.
+    /// Trees whose pages may be unreferenced: dropped and not yet purged, or damaged so that the path to them
+    /// is lost.
     unclear: HashSet<TreeId>,
 }
 
@@ -235,7 +243,7 @@ impl Look<'_> {
         self.found.push(Finding { part, page, tree, what, advice: advice(part) });
     }
 
-    /// All trees that somebody may still see, deleted names included.
+    /// All trees that may still be visible to a transaction, deleted names included.
     fn trees(&mut self, check: &mut Check) {
         self.names.insert(TreeId::CATALOG, "(catalog)".into());
         let catalog = Tree { id: TreeId::CATALOG, root: self.engine.catalog_root };
@@ -248,7 +256,7 @@ impl Look<'_> {
             }
         };
         let mut seen = HashSet::new();
-        // Live names first: a tree that was renamed is there under its old name too, marked as deleted.
+        // Live names first: a renamed tree also has an entry under its old name, marked as deleted.
         for deleted in [false, true] {
             for (name, row, _) in rows.iter().filter(|row| row.2 == deleted) {
                 if !seen.insert(row.tree) {
@@ -304,13 +312,13 @@ impl Look<'_> {
         }
     }
 
-    /// The streams themselves, and what their records still hold on to.
+    /// The streams themselves, and the pages that their records still reference.
     fn undo(&mut self, check: &mut Check) -> Result<()> {
         let engine = self.engine;
         let before = check.findings().len();
         engine.undo.check(check)?;
         if check.findings().len() > before {
-            // Behind a page that could not be read or is damaged there are others, to which the way is lost.
+            // Pages after an unreadable or damaged page cannot be reached.
             self.unclear.insert(TreeId::UNDO);
         }
         let mut held = Vec::new();
@@ -324,7 +332,8 @@ impl Look<'_> {
             UndoRecord::Delete { tree, overflow, .. } if !overflow.is_empty() => {
                 held.extend(OverflowRef::decode(overflow).map(|reference| (tree, reference.head)));
             }
-            // What a transaction that has ended wrote is in a leaf, or in a record of those who replaced it.
+            // A value written by a transaction that has ended is in a leaf, or in an undo record of the
+            // transaction that replaced it.
             UndoRecord::OverflowWritten { tree, head } if engine.active.is_active(txn) => held.push((tree, head)),
             _ => {}
         });
@@ -334,7 +343,8 @@ impl Look<'_> {
             self.find(Part::Undo, PageId::NONE, None, what);
         }
         for (tree, head) in held {
-            // A drop can be purged before older records of the same tree are: what they refer to is gone with the tree, or is freed with them.
+            // A drop can be purged before older records of the same tree: pages that they reference were
+            // freed with the tree, or are freed with the records.
             let unnamed = !self.names.contains_key(&tree);
             let gone = self.unclear.contains(&tree) || (unnamed && !engine.space.is_owner(tree, head).unwrap_or(false));
             if gone || !self.values.insert(head) {
@@ -352,7 +362,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Every page that somebody owns, as it is on the disk.
+    /// Every owned page, as it is on the disk.
     fn pages(&mut self) -> Result<()> {
         let (pool, pages) = (self.engine.pool(), self.engine.space.pages());
         let page_bytes = pool.page_bytes();
@@ -372,9 +382,11 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// A page did not look right. That is in order for one that nobody owns, that was never written, or that is being written just now.
+    /// A page failed its check. This is no damage if the page is free, was never written, or is being written
+    /// now.
     fn look_again(&mut self, number: PageId) -> Result<()> {
-        // A map that cannot be read is a finding of its own. Without it nobody knows whether zeroes are in order.
+        // A map that cannot be read is a finding of its own. Without the map, it is unknown whether a page of
+        // zeroes is valid.
         let known = self.engine.space.owner(number);
         let unknown = known.is_err();
         let owner = known.unwrap_or(TreeId::SYSTEM);
@@ -389,7 +401,7 @@ impl Look<'_> {
             if attempt > 0 {
                 self.engine.clock.sleep(Duration::from_millis(2));
             }
-            // Before it is read: what is resident may be written, and evicted, at any moment after that.
+            // Checked before the read: a resident page may be written, and evicted, at any moment after that.
             resident = pool.shared(number).is_ok();
             let error = match pool.data_file().read_at(offset, &mut buf, Cause::Other) {
                 Ok(()) => match page::verify(&buf, number, pool.data_path()) {
@@ -444,7 +456,8 @@ mod tests {
         Database::open_in(env, "/db", options).unwrap()
     }
 
-    /// A little of everything: trees, long values, old versions under a snapshot, dropped trees, an open transaction.
+    /// A database with trees, long values, old versions under a snapshot, dropped trees and an open
+    /// transaction.
     #[test]
     fn what_undo_holds_on_to_is_not_lost() {
         let sim = SimDisk::new(SimOptions { seed: 3, ..SimOptions::default() });
@@ -513,7 +526,8 @@ mod tests {
         assert_eq!(db.check().unwrap(), []);
     }
 
-    /// Damage in a tree that is dropped keeps no page: what the tree does not name any more, the space maps do.
+    /// Damage in a dropped tree leaks no page: the space maps still name pages that the tree no longer
+    /// references.
     #[test]
     fn a_damaged_tree_is_dropped_too() {
         for every in [1, 7] {

@@ -15,13 +15,15 @@ pub type LockMode = Mode;
 /// How a cursor reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CursorOptions {
-    /// Locks to take on the rows it comes to; none, and reads its snapshot, when `None` (a serializable transaction locks for share).
+    /// The lock that it takes on each row it reaches. `None`: it reads its snapshot without locks (a
+    /// serializable transaction locks for share).
     pub lock: Option<LockMode>,
-    /// What to do about others' locks; as the transaction when `None`.
+    /// What to do on a lock conflict; `None` uses the transaction's setting.
     pub wait: Option<LockWait>,
-    /// The rows that will be asked for, at most, if that is known: it does not read ahead for more. It may go further all the same.
+    /// A hint: the largest number of rows that will be read, if known. It does not read ahead for more, but
+    /// the cursor may go further.
     pub limit: Option<u64>,
-    /// Whether it will go through many rows: it reads ahead from its first leaf on, instead of after the second.
+    /// A hint that it will read many rows: it reads ahead from the first leaf on, not after the second.
     pub long: bool,
 }
 
@@ -44,7 +46,7 @@ impl CursorOptions {
     }
 }
 
-/// A position in a tree that can be moved.
+/// A movable position in a tree.
 ///
 /// ```
 /// use seawall::{CursorOptions, Seek};
@@ -61,7 +63,7 @@ impl CursorOptions {
 #[derive(Debug)]
 pub struct Cursor<'t>(Scan<&'t Txn>);
 
-/// A position in a tree that can be moved, and whose entry can be deleted: [`Transaction::cursor_mut`].
+/// A movable position in a tree, whose current entry can be deleted: [`Transaction::cursor_mut`].
 ///
 /// ```
 /// use seawall::{CursorOptions, Seek};
@@ -88,7 +90,7 @@ pub struct CursorMut<'t> {
     inner: &'t Inner,
 }
 
-/// A position to come back to.
+/// A position to return to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
     /// The tree, and the opening of the database.
@@ -98,7 +100,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Whether it is one in this tree of this opening.
+    /// Fails unless it is a position in this tree of this opening.
     pub(super) fn check(&self, here: (TreeId, u64)) -> Result<()> {
         if self.of == here {
             return Ok(());
@@ -114,22 +116,22 @@ impl<'t> Cursor<'t> {
         Self(options.apply(tx.txn().scan(&tree.state, options.scan_lock())))
     }
 
-    /// Says that nothing outside these bounds is wanted: it reads no leaf that lies beyond, and may or may not find an entry there. A cursor that
-    /// locks locks nothing beyond.
+    /// Restricts the cursor to these bounds: it reads no leaf beyond them, and may or may not find an entry
+    /// there. A locking cursor takes no lock beyond them.
     #[must_use]
     pub fn within<K: AsRef<[u8]>>(self, range: impl RangeBounds<K>) -> Self {
         Self(self.0.within(range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref)))
     }
 
-    /// Goes to an entry; whether there is one. If not, the cursor stands on none.
+    /// Moves to an entry; false if there is none, and the cursor then has no current entry.
     ///
     /// # Errors
-    /// As [`Transaction::get`]; lock errors when it locks.
+    /// As [`Transaction::get`]; lock errors if it locks.
     pub fn seek(&mut self, to: Seek<'_>) -> Result<bool> {
         self.0.seek(to)
     }
 
-    /// Goes to the next entry; whether there is one.
+    /// Moves to the next entry; false if there is none.
     ///
     /// # Errors
     /// As [`Cursor::seek`].
@@ -138,7 +140,7 @@ impl<'t> Cursor<'t> {
         self.0.next()
     }
 
-    /// Goes to the previous entry; whether there is one.
+    /// Moves to the previous entry; false if there is none.
     ///
     /// # Errors
     /// As [`Cursor::seek`].
@@ -146,21 +148,21 @@ impl<'t> Cursor<'t> {
         self.0.prev()
     }
 
-    /// The key it stands on.
+    /// The key of the current entry.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.0.key()
     }
 
-    /// The value it stands on.
+    /// The value of the current entry.
     ///
     /// # Errors
-    /// [`crate::Error::Usage`] when it stands on no entry; reading errors for a long value.
+    /// [`crate::Error::Usage`] without a current entry; reading errors for a long value.
     pub fn value(&mut self) -> Result<&[u8]> {
         self.0.value()
     }
 
-    /// Key and value of the entry it stands on, lent together.
+    /// References to key and value of the current entry.
     ///
     /// # Errors
     /// As [`Cursor::value`].
@@ -168,20 +170,21 @@ impl<'t> Cursor<'t> {
         self.0.entry()
     }
 
-    /// Whether it has newly locked the row it stands on, and that row alone: it can be given back with [`Transaction::unlock_row`]. Never for a cursor
-    /// that locks what lies between its rows.
+    /// Whether it has newly locked the current row, and only that row: [`Transaction::unlock_row`] can then
+    /// release the lock. Always false for a cursor that also locks the intervals between rows.
     #[must_use]
     pub fn newly_locked(&self) -> bool {
         self.0.newly_locked()
     }
 
-    /// Where it stands.
+    /// The current position.
     #[must_use]
     pub fn position(&self) -> Position {
         Position { of: self.0.tree(), key: self.0.key().to_vec(), on_entry: self.0.is_on_entry() }
     }
 
-    /// Goes back to where it stood: true when that very entry is there, else it stands on the first one behind, if any.
+    /// Returns to a position: true if that entry still exists; otherwise the cursor moves to the first entry
+    /// after it, if any.
     ///
     /// # Errors
     /// As [`Cursor::seek`]; [`Error::Usage`] for a position in another tree or of another database.
@@ -213,7 +216,8 @@ impl<'t> CursorMut<'t> {
         self.scan.seek(to)
     }
 
-    /// Goes to the next entry, after a deletion to the one behind it; whether there is one.
+    /// Moves to the next entry (after a deletion, to the entry after the deleted one); false if there is
+    /// none.
     ///
     /// # Errors
     /// As [`Cursor::seek`].
@@ -222,7 +226,8 @@ impl<'t> CursorMut<'t> {
         self.scan.next()
     }
 
-    /// Goes to the previous entry, after a deletion to the one before it; whether there is one.
+    /// Moves to the previous entry (after a deletion, to the entry before the deleted one); false if there is
+    /// none.
     ///
     /// # Errors
     /// As [`Cursor::seek`].
@@ -230,7 +235,7 @@ impl<'t> CursorMut<'t> {
         self.scan.prev()
     }
 
-    /// The key it stands on, or stood on last.
+    /// The key of the current entry, or of the last one it had.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.scan.key()
@@ -252,12 +257,14 @@ impl<'t> CursorMut<'t> {
         self.scan.entry()
     }
 
-    /// Deletes the entry it stands on, in one descent. The cursor stands on none afterwards; [`CursorMut::next`] and [`CursorMut::prev`] go on from
-    /// where the entry was. False, with nothing done, when another transaction has deleted the row since the cursor read it: not with a cursor that
-    /// locks, nor where conflicts fail.
+    /// Deletes the current entry, in one descent. Afterwards the cursor has no current entry;
+    /// [`CursorMut::next`] and [`CursorMut::prev`] continue from the entry's position. Returns false, with no
+    /// effect, if another transaction has deleted the row since the cursor read it. This cannot happen to a
+    /// locking cursor, nor with [`OnConflict::Fail`](crate::OnConflict::Fail).
     ///
     /// # Errors
-    /// [`crate::Error::Usage`] when it stands on no entry; as [`Transaction::delete`], and it stands on the entry as before then.
+    /// [`crate::Error::Usage`] without a current entry; as [`Transaction::delete`], and the cursor keeps its
+    /// current entry.
     pub fn delete(&mut self) -> Result<bool> {
         let deleted = self.scan.delete();
         if let Err(error) = &deleted {
@@ -267,11 +274,11 @@ impl<'t> CursorMut<'t> {
     }
 }
 
-/// The entries of a range, from both ends.
+/// An iterator over the entries of a range, from either end.
 #[derive(Debug)]
 pub struct Range<'t> {
     front: Scan<&'t Txn>,
-    /// Made when it is first asked for its end.
+    /// Made by the first read from the end.
     back: Option<Scan<&'t Txn>>,
     txn: &'t Txn,
     tree: Arc<TreeState>,
@@ -320,12 +327,12 @@ impl<'t> Range<'t> {
         })
     }
 
-    /// The same without values: long ones are not read.
+    /// A range without values: long values are not read.
     pub(super) fn keys_only(tx: &'t Transaction, tree: &Tree, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
         Self { values: false, ..Self::new(tx, tree, start, end) }
     }
 
-    /// Says that all or most of it will be asked for: it reads ahead from its first leaf on, instead of after that.
+    /// A hint: all or most of the range will be read. It reads ahead from its first leaf on, not after it.
     #[must_use]
     pub fn long(mut self) -> Self {
         self.front.look_ahead().long();
@@ -333,7 +340,7 @@ impl<'t> Range<'t> {
         self
     }
 
-    /// Says that at most so many entries will be asked for from either end: it does not read ahead for more. It gives them all the same.
+    /// A hint: read ahead for at most `rows` entries from either end. The iterator can still return more.
     #[must_use]
     pub fn limit(mut self, rows: u64) -> Self {
         self.front.look_ahead().limit(rows);
@@ -341,13 +348,13 @@ impl<'t> Range<'t> {
         self
     }
 
-    /// Looks ahead as `ahead` says, which knows where the scan is going.
+    /// Prefetches with `ahead`, which knows the next leaves of the scan.
     pub(super) fn led_by(mut self, ahead: LookAhead) -> Self {
         *self.front.look_ahead() = ahead;
         self
     }
 
-    /// What the next range that goes on from here is to be led by.
+    /// The look-ahead, for the next range that continues from here.
     pub(super) fn take_ahead(&mut self) -> LookAhead {
         std::mem::take(self.front.look_ahead())
     }
@@ -389,7 +396,7 @@ impl<'t> Range<'t> {
                 }
             }
         };
-        // The two ends have met when one comes to what the other has given.
+        // The two ends have met when one reaches an entry that the other has returned.
         let met = inside && if forward { self.back_began && back <= front } else { self.front_began && front >= back };
         if !inside || met {
             self.done = true;
@@ -407,7 +414,7 @@ impl<'t> Range<'t> {
             return None;
         }
         let stepped = self.step(forward);
-        // After an error the position is unknown: going on could leave entries out without a word.
+        // After an error the position is unknown: continuing could silently skip entries.
         self.done |= stepped.is_err();
         stepped.transpose()
     }

@@ -1,8 +1,9 @@
 //! The open database: trees by name, transactions, two-phase commits, background work, statistics.
 //!
-//! 1. [`Inner`] is shared by the handles and the transactions; what background threads need is in [`Work`], which does not hold `Inner`: when the
-//!    last handle and transaction are gone the database closes, whatever the threads do.
-//! 2. Closing stops the threads, writes all pages and a checkpoint, and marks the shutdown clean. A crash instead of it loses nothing.
+//! 1. Handles and transactions share [`Inner`]. Background threads use [`Work`], which does not hold `Inner`:
+//!    when the last handle and transaction are dropped, the database closes, whatever the threads do.
+//! 2. Closing stops the threads, writes all pages and a checkpoint, and marks the shutdown clean. A crash
+//!    before that loses nothing.
 
 use super::background::{Task, Threads, Work};
 use super::backup::ControlSocket;
@@ -26,8 +27,9 @@ use std::time::Duration;
 
 /// An open database. Clones share it; it closes with the last clone and transaction.
 ///
-/// It is of the process that opened it. After a `fork` the child has copies of all handles: each call on them is an [`Error::Usage`] (or empty,
-/// where the answer is no `Result`), and dropping them touches nothing.
+/// It belongs to the process that opened it. After a `fork` the child has copies of all handles: each call on
+/// them fails with [`Error::Usage`] (or returns an empty value, if it returns no `Result`), and dropping them
+/// has no effect.
 #[derive(Debug)]
 pub struct Database {
     // Before `inner`: see [`super::shutdown`].
@@ -49,7 +51,7 @@ pub struct Tree {
     name: Arc<str>,
 }
 
-/// The name that a transaction coordinator gave a transaction: at most 140 bytes.
+/// The name that a transaction coordinator gives a transaction: at most 140 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Xid(pub Vec<u8>);
 
@@ -104,7 +106,7 @@ pub(super) struct Inner {
     in_use: Mutex<Option<InUse>>,
     closed: AtomicBool,
     pub shutdown: Shutdown,
-    /// Counts waits before a transaction is run again: what the length of the next one is drawn from.
+    /// Counts the waits before a retry: seeds the random length of the next wait.
     backed_off: AtomicU64,
 }
 
@@ -120,7 +122,7 @@ impl Names for Mutex<BTreeMap<Xid, Option<Txn>>> {
 
 /// How often [`Database::transact`] runs a transaction, at most.
 const ATTEMPTS_MAX: u32 = 1000;
-/// It waits no longer than this before the second attempt, us, doubled for each further one, ...
+/// The longest wait before the second attempt, us; doubled for each further attempt, ...
 const BACK_OFF_US: u64 = 50;
 /// ... up to this.
 const BACK_OFF_US_MAX: u64 = 10_000;
@@ -153,8 +155,8 @@ impl Inner {
         }
     }
 
-    /// Waits before a transaction is run again: a random time up to a bound that doubles from attempt to attempt, so that transactions that met
-    /// once do not meet again. Nothing is locked meanwhile.
+    /// Waits before a retry: a random time up to a bound that doubles with each attempt, so that transactions
+    /// that conflicted once do not conflict again. No lock is held meanwhile.
     fn back_off(&self, attempts: u32) {
         let bound_us = (BACK_OFF_US << (attempts - 1).min(16)).min(BACK_OFF_US_MAX);
         let clock = &self.engine().clock;
@@ -163,13 +165,14 @@ impl Inner {
         clock.sleep(Duration::from_micros(wait_us));
     }
 
-    /// Lets other processes see the statistics.
+    /// Publishes the statistics for other processes.
     pub(super) fn publish(&self) -> std::io::Result<()> {
         *self.publisher.lock() = Some(Publisher::start(&self.path, self.counts.clone())?);
         Ok(())
     }
 
-    /// Lets other processes of this user ask for backups. Where the directory takes no socket the database goes on without one.
+    /// Listens for backup requests of this user's other processes. If the socket cannot be created, the
+    /// database runs without it.
     pub(super) fn listen(&self) {
         match ControlSocket::start(&self.path, &self.work) {
             Ok(socket) => *self.socket.lock() = Some(socket),
@@ -186,7 +189,7 @@ impl Inner {
         self.threads.lock().is_some()
     }
 
-    /// Takes a name for a transaction that is about to be prepared.
+    /// Reserves the name of a transaction that is about to be prepared.
     fn take_name(&self, xid: &Xid) -> Result<()> {
         if xid.0.is_empty() || xid.0.len() > XID_BYTES_MAX {
             return Err(Error::Usage(format!("an XID of {} bytes: 1 to {XID_BYTES_MAX} are allowed", xid.0.len())));
@@ -199,7 +202,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Runs `prepare` with the name taken. Where the transaction is prepared in place then, the name is its own.
+    /// Runs `prepare` with the name reserved. If `prepare` leaves the transaction prepared in place, the
+    /// transaction keeps the name.
     pub(super) fn prepare_in_place<T>(
         &self,
         xid: &Xid,
@@ -217,7 +221,7 @@ impl Inner {
         prepared
     }
 
-    /// Runs `prepare` with the name taken.
+    /// Runs `prepare` with the name reserved.
     pub(super) fn prepare(&self, xid: &Xid, prepare: impl FnOnce() -> Result<Txn>) -> Result<()> {
         self.take_name(xid)?;
         match prepare() {
@@ -246,7 +250,7 @@ impl Inner {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        // First: a backup that others asked for does not hold the closing up.
+        // First, so that a backup requested by another process does not delay closing.
         let socket = self.socket.lock().take();
         if let Some(socket) = socket {
             socket.stop();
@@ -259,7 +263,7 @@ impl Inner {
         let closed = self.work.close();
         self.engine().log().end_watch(closed.as_ref().err());
         self.teller.join();
-        // Last, so that what closing wrote is counted; whatever became of that.
+        // Last, so that the writes of closing are counted, even if closing failed.
         let publisher = self.publisher.lock().take();
         if let Some(publisher) = publisher {
             publisher.stop();
@@ -270,8 +274,8 @@ impl Inner {
 }
 
 impl Inner {
-    /// In a process forked from its own: leaves everything as it is. Threads are not joined (they are not here), files not closed, and what
-    /// would do any of that when dropped is kept for ever.
+    /// In a forked process: leaves everything unchanged. It does not join the threads (the child has none),
+    /// closes no file, and leaks the values whose drop would do so.
     fn leave(&mut self) {
         let threads = (self.threads.get_mut().take(), self.publisher.get_mut().take(), self.socket.get_mut().take());
         std::mem::forget(threads);
@@ -299,13 +303,13 @@ impl Database {
         Self { handle: inner.shutdown.handle(), inner: Arc::new(inner) }
     }
 
-    /// Refuses what is asked for in a process that was forked from the one that opened it, and after a shutdown.
+    /// Fails in a process that was forked from the one that opened the database, and after a shutdown.
     #[inline]
     pub(super) fn here(&self) -> Result<()> {
         self.inner.engine().instance.here()
     }
 
-    /// Makes a tree, or opens it when it is there.
+    /// Creates a tree, or opens it if it exists.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Poisoned`].
@@ -315,7 +319,7 @@ impl Database {
             opened => opened,
         })
         .or_else(|error| match error {
-            // Another made it meanwhile.
+            // Another thread created it meanwhile.
             Error::TreeExists { .. } => self.open_tree(name),
             error => Err(error),
         })
@@ -329,15 +333,16 @@ impl Database {
         self.begin()?.open_tree(name)
     }
 
-    /// Drops a tree. Older snapshots go on reading it.
+    /// Drops a tree. Older snapshots can still read it.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] while a transaction has written to it and not ended.
+    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] if a transaction that has written to it does not end in
+    /// time.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         self.transact(|tx| tx.drop_tree(name))
     }
 
-    /// Gives a tree another name.
+    /// Renames a tree.
     ///
     /// # Errors
     /// [`Error::NoSuchTree`], [`Error::TreeExists`].
@@ -353,7 +358,7 @@ impl Database {
         self.begin()?.trees()
     }
 
-    /// The value of `key`, committed and as of now: a transaction of one read, and cheaper than beginning one.
+    /// The latest committed value of `key`: a transaction of one read, and cheaper than [`Database::begin`].
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -369,7 +374,8 @@ impl Database {
         self.get_with(tree, key, <[u8]>::to_vec)
     }
 
-    /// The same without copying the value: lends it to `f`, as [`Transaction::get_with`] does.
+    /// Calls `f` with the latest committed value of `key`, without copying it, as [`Transaction::get_with`]
+    /// does.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -384,8 +390,8 @@ impl Database {
         engine.get_with(&tree.state, key.as_ref(), f)
     }
 
-    /// Begins a transaction: repeatable read on a snapshot that is taken at its first read without a lock (or by
-    /// [`Transaction::take_snapshot`]), and a conflict with that snapshot fails.
+    /// Begins a transaction: repeatable read on a snapshot that its first read without a lock takes (or
+    /// [`Transaction::take_snapshot`]). A change that conflicts with that snapshot fails.
     ///
     /// # Errors
     /// [`Error::ShutDown`].
@@ -405,11 +411,13 @@ impl Database {
         Ok(Transaction::new(self.inner.clone(), txn, durability))
     }
 
-    /// Runs `f` in a transaction and commits it. When `f` returns a deadlock or a write conflict, the transaction is rolled back, and after a
-    /// short random wait `f` runs again in a new one: it may run more than once.
+    /// Runs `f` in a transaction and commits it. If `f` returns a deadlock or a write conflict, the
+    /// transaction is rolled back, and after a short random wait `f` runs again in a new one: `f` may run
+    /// more than once.
     ///
     /// # Errors
-    /// The first other error of `f` or of the commit; [`Error::Deadlock`] or [`Error::WriteConflict`] when a thousand attempts met one.
+    /// The first other error of `f` or of the commit; [`Error::Deadlock`] or [`Error::WriteConflict`] if all
+    /// of a thousand attempts fail with one.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -424,8 +432,9 @@ impl Database {
         self.attempts(TxOptions::default(), f, |error, _| error.is_retryable())
     }
 
-    /// As [`Database::transact`], with options for the transaction and any error type that can hold an [`Error`]. `f` runs again when it returns
-    /// an error after one of the transaction's operations failed with a deadlock or a write conflict, whatever `f` made of that.
+    /// As [`Database::transact`], with options for the transaction and any error type that can hold an
+    /// [`Error`]. `f` runs again if it returns any error after one of the transaction's operations failed
+    /// with a deadlock or a write conflict.
     ///
     /// # Errors
     /// As [`Database::transact`].
@@ -496,10 +505,11 @@ impl Database {
         prepared.iter().filter(|(_, txn)| txn.is_some()).map(|(xid, _)| xid.clone()).collect()
     }
 
-    /// Second phase: commits, flushed.
+    /// Second phase of two-phase commit: commits the transaction, flushed.
     ///
     /// # Errors
-    /// [`Error::Unknown`], [`Error::Poisoned`] and [`Error::NoSpace`] (it stays prepared), [`Error::OutcomeUnknown`].
+    /// [`Error::Unknown`], [`Error::Poisoned`] and [`Error::NoSpace`] (the transaction stays prepared),
+    /// [`Error::OutcomeUnknown`].
     pub fn commit_prepared(&self, xid: &Xid) -> Result<()> {
         let _running = self.running()?;
         self.inner.engine().health().check()?;
@@ -519,23 +529,27 @@ impl Database {
         }
     }
 
-    /// Second phase: rolls back.
+    /// Second phase of two-phase commit: rolls the transaction back, flushed.
     ///
     /// # Errors
-    /// [`Error::Unknown`], [`Error::Poisoned`]; [`Error::NoSpace`] and reading errors: it is decided then, and completed in the background.
-    /// [`Error::OutcomeUnknown`] when the log failed meanwhile: after the next opening it is prepared, or it is gone.
+    /// [`Error::Unknown`], [`Error::Poisoned`]; [`Error::NoSpace`] and reading errors: the rollback is
+    /// decided, and completed in the background. [`Error::OutcomeUnknown`] if the log failed meanwhile: after
+    /// the next opening the transaction is prepared again, or gone.
     pub fn rollback_prepared(&self, xid: &Xid) -> Result<()> {
         let _running = self.running()?;
         self.inner.engine().health().check()?;
         let taken = self.inner.take_prepared(xid)?;
         let log = self.inner.engine().log();
-        // Flushed, as all that a coordinator is told: it forgets the transaction, and must not find it prepared again after a crash.
+        // Flushed, because the coordinator forgets the transaction and must not find it prepared again after
+        // a crash.
         let rolled_back = taken.rollback().and_then(|()| log.flush_to(log.head())).map_err(|cause| match cause {
-            // What of it was logged before that may be durable or not: the transaction is found prepared again, or is gone.
+            // The log records of the rollback may be durable or not: the next opening finds the transaction
+            // prepared, or gone.
             cause @ Error::Poisoned { .. } => Error::OutcomeUnknown { cause: Arc::new(cause) },
             cause => cause,
         });
-        // It is decided either way: a rollback that stopped on the way is completed in the background, or by the next opening.
+        // The rollback is decided either way: if it stopped midway, background work or the next opening
+        // completes it.
         self.inner.prepared.lock().remove(xid);
         rolled_back
     }
@@ -549,7 +563,8 @@ impl Database {
         self.inner.work.engine.pool().flush_all().map(drop)
     }
 
-    /// One step of some background work that is due; false when there is none. For tests that opened with `Background::Steps`.
+    /// Runs one step of background work that is due; false if none is due. For tests that open with
+    /// `Background::Steps`.
     ///
     /// # Errors
     /// What stopped it.
@@ -562,14 +577,14 @@ impl Database {
         Ok(false)
     }
 
-    /// One step of this background work; false when nothing is due.
+    /// Runs one step of this background task; false if none is due.
     ///
     /// # Errors
     /// What stopped it.
     pub fn step_task(&self, task: Task) -> Result<bool> {
         self.here()?;
         let stepped = self.inner.work.step(task);
-        // Where there are threads, one of them calls.
+        // If there are background threads, one of them calls the callbacks.
         let told = task == Task::Log && !self.inner.has_threads() && self.inner.engine().log().tell();
         stepped.map(|more| more || told)
     }
@@ -586,10 +601,12 @@ impl Database {
         &self.inner.path
     }
 
-    /// Closes: waits until all pages are written, so that the next opening has nothing to recover.
+    /// Closes the database: waits until all dirty pages are written, so that the next opening has nothing to
+    /// recover.
     ///
     /// # Errors
-    /// [`Error::Usage`] while another handle or transaction is alive (see [`Database::shutdown`]); else what stopped it: nothing committed is lost.
+    /// [`Error::Usage`] while another handle or transaction exists (see [`Database::shutdown`]); otherwise
+    /// the error that stopped it: no committed change is lost.
     pub fn close(self) -> Result<()> {
         self.here()?;
         let Self { handle, inner } = self;

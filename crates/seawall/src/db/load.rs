@@ -1,8 +1,8 @@
-//! Loading: a new tree from sorted rows, and many rows into a tree that is there.
+//! Loading: a new tree from sorted rows, and many rows into an existing tree.
 //!
-//! 1. A tree that is built appears at its transaction's commit, whole; until then it is the transaction's alone. A rollback, a rollback to an earlier
-//!    savepoint or a crash leaves free pages.
-//! 2. Rows are taken as they come; nothing of them is kept but what is about to be written.
+//! 1. A built tree becomes visible, complete, at its transaction's commit; until then only that transaction
+//!    can use it. A rollback, a rollback to an earlier savepoint or a crash frees its pages.
+//! 2. Rows are consumed in order; only those that are about to be written are kept in memory.
 
 use super::database::Tree;
 use super::transaction::Transaction;
@@ -12,8 +12,8 @@ use crate::txn::{Building, Readable};
 /// How [`Transaction::build_tree`] lays out a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BuildOptions {
-    /// How full leaves are made, percent: 50 to 100. Full leaves are split by the first row that comes between theirs, and a row that is changed
-    /// grows by 12 bytes; so 100 is for trees that are only read or appended to.
+    /// Fill of the leaves, percent: 50 to 100. The first row inserted into a full leaf splits it, and a
+    /// changed row grows by 12 bytes; so use 100 only for trees that are only read or appended to.
     pub fill_percent: u32,
 }
 
@@ -23,21 +23,21 @@ impl Default for BuildOptions {
     }
 }
 
-/// Rows put in one go by [`Transaction::put_rows`] when an iterator gives them.
+/// Rows in one batch of [`Transaction::put_rows`], ...
 const ROWS_AT_ONCE: usize = 1024;
-/// ... or so many bytes of them.
+/// ... or bytes in one batch.
 const BYTES_AT_ONCE: usize = 1 << 20;
 
 impl Transaction {
-    /// Makes a tree of rows that are sorted by their keys, as bytes. Much faster than inserting them: each page is written once, full; rows have no
-    /// headers, and one undo record takes back all of them. Long values are allowed.
-    ///
-    /// The tree is this transaction's alone until it commits. A transaction whose snapshot is older than that commit cannot use the tree:
-    /// [`Error::TreeTooNew`].
+    /// Makes a tree of rows that are sorted by key, as bytes. Much faster than inserts: each page is written
+    /// once, full; rows have no headers, and one undo record undoes all of them. Long values are allowed.
+    /// Only this transaction can use the tree until it commits. A transaction whose snapshot is older than
+    /// that commit gets [`Error::TreeTooNew`].
     ///
     /// # Errors
-    /// [`Error::RowsOutOfOrder`] and [`Error::DuplicateRow`], with the index of the row; [`Error::Usage`] for options that make no sense;
-    /// [`Error::TreeExists`], and as [`Transaction::insert`]. After any of them the transaction is as it was before, and can go on.
+    /// [`Error::RowsOutOfOrder`] and [`Error::DuplicateRow`], with the index of the row; [`Error::Usage`] for
+    /// invalid options; [`Error::TreeExists`], and as [`Transaction::insert`]. After any of them the
+    /// transaction is unchanged and can go on.
     ///
     /// ```
     /// use seawall::{BuildOptions, Error};
@@ -66,10 +66,11 @@ impl Transaction {
         builder.finish()
     }
 
-    /// Begins [`Transaction::build_tree`] for rows that are given one by one: where their source can fail, say.
+    /// Begins a [`Transaction::build_tree`] whose rows are pushed one by one, for example because their
+    /// source can fail.
     ///
     /// # Errors
-    /// As [`Transaction::create_tree`]; [`Error::Usage`] for options that make no sense.
+    /// As [`Transaction::create_tree`]; [`Error::Usage`] for invalid options.
     ///
     /// ```
     /// use seawall::BuildOptions;
@@ -98,8 +99,9 @@ impl Transaction {
     /// Inserts many rows in the order given.
     ///
     /// # Errors
-    /// [`Error::DuplicateRow`] with the index of the first row whose key exists, in the tree or among the rows before it; the rows before it are
-    /// inserted in this transaction: use a savepoint to take them back. Else as [`Transaction::insert`].
+    /// [`Error::DuplicateRow`] with the index of the first row whose key exists, in the tree or among the
+    /// rows before it; the rows before it are inserted in this transaction: use a savepoint to undo them.
+    /// Otherwise as [`Transaction::insert`].
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -128,8 +130,8 @@ impl Transaction {
         })
     }
 
-    /// Inserts or overwrites rows as an iterator gives them, as [`Transaction::put_many`] does with a slice: a thousand or a MiB at a time, each time in
-    /// the order of their keys.
+    /// Inserts or overwrites the rows of an iterator, as [`Transaction::put_many`] does with a slice: in
+    /// batches of a thousand rows or a MiB, each batch in key order.
     ///
     /// # Errors
     /// As [`Transaction::put_many`].
@@ -150,7 +152,7 @@ impl Transaction {
         self.in_runs(rows, |tx, rows| tx.put_many(tree, rows))
     }
 
-    /// Gives rows to `run`, some at a time.
+    /// Passes the rows to `run` in batches.
     fn in_runs<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &mut self,
         rows: impl IntoIterator<Item = (K, V)>,
@@ -169,8 +171,8 @@ impl Transaction {
         if some.is_empty() { Ok(()) } else { run(self, &some) }
     }
 
-    /// Whether this transaction may read a tree: one that was created after its snapshot was taken is not there for it, and one that is dropped is gone.
-    /// Without a snapshot it sees what is committed now.
+    /// Whether this transaction may read a tree: it cannot read a tree that was created after its snapshot,
+    /// or that is dropped. Without a snapshot it uses the trees committed now.
     ///
     /// # Errors
     /// [`Error::Usage`] for a tree of another database.
@@ -191,7 +193,8 @@ impl Transaction {
     }
 }
 
-/// A tree on its way from sorted rows: [`Transaction::tree_builder`]. Dropped without [`TreeBuilder::finish`], it is taken back.
+/// A tree under construction from sorted rows: [`Transaction::tree_builder`]. A drop without
+/// [`TreeBuilder::finish`] undoes it.
 #[derive(Debug)]
 pub struct TreeBuilder<'t> {
     tx: &'t mut Transaction,
@@ -200,23 +203,24 @@ pub struct TreeBuilder<'t> {
 }
 
 impl TreeBuilder<'_> {
-    /// Adds a row, whose key lies behind all others.
+    /// Adds a row, whose key must be greater than all others.
     ///
     /// # Errors
-    /// As [`Transaction::build_tree`]; the tree can only be taken back then, and each further row is an [`Error::Usage`].
+    /// As [`Transaction::build_tree`]; after an error the tree can only be undone, and each further row fails
+    /// with [`Error::Usage`].
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let building = self.building.as_mut().expect("it is there until the end");
         let pushed = self.tx.txn_mut().build_push(building, key, value);
         self.tx.noted(pushed)
     }
 
-    /// Rows so far.
+    /// The number of rows so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.building.as_ref().map_or(0, Building::rows)
     }
 
-    /// Writes what is left; the tree is the transaction's to use, and others' when it has committed.
+    /// Writes the remaining rows. The transaction can then use the tree, and others after its commit.
     ///
     /// # Errors
     /// As [`Transaction::build_tree`].
@@ -231,7 +235,7 @@ impl Drop for TreeBuilder<'_> {
     fn drop(&mut self) {
         let building = self.building.take().filter(|_| self.tx.txn().here().is_ok());
         if building.is_some_and(|building| self.tx.txn_mut().build_abandon(&building).is_err()) {
-            // The transaction can only be rolled back now, and says so.
+            // The transaction can only be rolled back now, and its calls report that.
         }
     }
 }

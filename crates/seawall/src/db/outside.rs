@@ -1,9 +1,12 @@
-//! Beside an outside log: positions in the engine's log, and what is made durable when. docs/transactions.md, "Beside an outside log".
+//! Support for an outside log: positions in the engine's log, and when they become durable.
+//! docs/transactions.md, "Beside an outside log".
 //!
-//! 1. A commit is in the log before the position that [`Transaction::commit_ordered`](super::Transaction::commit_ordered) returns, and durable when
-//!    [`Database::durable_position`] has come to that position.
-//! 2. The thread that calls callbacks is started with the first of them; a database that has none has no such thread. It ends when the database has
-//!    closed, and is not waited for by a callback of its own.
+//! 1. A commit is in the log before the position that
+//!    [`Transaction::commit_ordered`](super::Transaction::commit_ordered) returns, and durable when
+//!    [`Database::durable_position`] has reached that position.
+//! 2. The first callback starts the thread that calls callbacks; a database without callbacks has no such
+//!    thread. It ends when the database has closed. A callback that closes the database does not wait for
+//!    this thread.
 
 use super::database::{Database, Inner};
 use crate::counted::Mutex;
@@ -12,15 +15,15 @@ use crate::format::Lsn;
 use std::fmt;
 use std::thread::JoinHandle;
 
-/// A place in the engine's log. Later is larger. It stays what it is over openings of the database.
+/// A position in the engine's log. Later positions are larger. It stays valid over openings of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPosition(u64);
 
 impl LogPosition {
-    /// Before everything: what is there is always durable.
+    /// The start of the log, which is always durable.
     pub const START: Self = Self(0);
 
-    /// As a number, to be kept elsewhere.
+    /// As a number, to be stored elsewhere.
     #[must_use]
     pub fn as_u64(self) -> u64 {
         self.0
@@ -45,7 +48,7 @@ impl fmt::Display for LogPosition {
     }
 }
 
-/// The thread that calls callbacks, once there is one.
+/// The thread that calls callbacks, if it has started.
 #[derive(Debug, Default)]
 pub(super) struct Teller(Mutex<Option<JoinHandle<()>>>);
 
@@ -66,22 +69,23 @@ impl Teller {
     pub(super) fn join(&self) {
         let Some(thread) = self.0.lock().take() else { return };
         if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-            // It has panicked, which the panic hook has reported; closing goes on.
+            // The thread has panicked, and the panic hook has reported that; closing continues.
         }
     }
 
-    /// In a forked process, where the thread is not.
+    /// In a forked process, which does not have the thread.
     pub(super) fn leave(&mut self) {
         std::mem::forget(self.0.get_mut().take());
     }
 }
 
 impl Database {
-    /// Makes everything durable that is in the log: what was committed below [`Durability::Flushed`](crate::Durability::Flushed), and by
-    /// [`Transaction::commit_ordered`](super::Transaction::commit_ordered). Returns up to where.
+    /// Flushes the whole log: makes durable all commits below
+    /// [`Durability::Flushed`](crate::Durability::Flushed) and by
+    /// [`Transaction::commit_ordered`](super::Transaction::commit_ordered). Returns the durable position.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]: what was not durable before may be or not.
+    /// [`Error::Poisoned`]: log that was not durable before may be durable or not.
     pub fn flush_log(&self) -> Result<LogPosition> {
         let _running = self.running()?;
         let log = self.inner.engine().log();
@@ -90,7 +94,7 @@ impl Database {
         Ok(head.into())
     }
 
-    /// Makes durable what is in the log before `position`; returns at once if it is. Threads that ask at the same time share a flush.
+    /// Makes the log before `position` durable; returns at once if it is. Concurrent calls share a flush.
     ///
     /// # Errors
     /// [`Error::Usage`] for a position beyond the log; as [`Database::flush_log`].
@@ -99,25 +103,26 @@ impl Database {
         self.inner.engine().log().flush_to(Lsn(position.0))
     }
 
-    /// Where the log ends now; [`LogPosition::START`] in a forked process.
+    /// The end of the log now; [`LogPosition::START`] in a forked process.
     #[must_use]
     pub fn log_position(&self) -> LogPosition {
         self.here().map_or(LogPosition::START, |()| self.inner.engine().log().head().into())
     }
 
-    /// Everything before it is durable; [`LogPosition::START`] in a forked process.
+    /// The position before which all log is durable; [`LogPosition::START`] in a forked process.
     #[must_use]
     pub fn durable_position(&self) -> LogPosition {
         self.here().map_or(LogPosition::START, |()| self.inner.engine().log().durable_whole().into())
     }
 
-    /// Has `call` called once when everything before `position` is durable, with the position that is durable then; or with the error after which it
-    /// never will be. By a background thread, which holds nothing meanwhile ([`Background::Steps`](crate::Background::Steps): by
-    /// [`Task::Log`](crate::Task::Log), or at the closing). It should be short: others wait behind it. Asking causes no flush; background work flushes
-    /// within `flush_interval`.
+    /// Calls `call` once when all log before `position` is durable, with the position that is durable then,
+    /// or with the error after which it never will be. A background thread calls it and holds no latch or
+    /// lock meanwhile (with [`Background::Steps`](crate::Background::Steps): [`Task::Log`](crate::Task::Log),
+    /// or closing, calls it). It should be short: other callbacks wait behind it. The registration causes no
+    /// flush; background work flushes within `flush_interval`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a position beyond the log; [`Error::NoThread`]. It is not called then.
+    /// [`Error::Usage`] for a position beyond the log; [`Error::NoThread`]. Then `call` is never called.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -175,7 +180,7 @@ mod tests {
         Xid(n.to_be_bytes().to_vec())
     }
 
-    /// All the room there is, in log and buffer.
+    /// Takes all free space in log and buffer.
     fn fill(db: &Database) -> (Vec<Credit<'_>>, NoRoom) {
         let log = db.inner.engine().log();
         let (mut all, mut bytes) = (Vec::new(), MTR_BYTES_MAX);
@@ -201,7 +206,7 @@ mod tests {
                 tx
             })
             .collect();
-        // Nothing is in memory but what is pinned, and nothing more can be admitted to the log.
+        // Only pinned pages are in memory, and the log admits no more.
         db.inner.engine().pool().chill();
         let (all, why) = fill(&db);
         assert!(!all.is_empty(), "{why:?}");
@@ -223,7 +228,7 @@ mod tests {
         other.commit().unwrap();
     }
 
-    /// What is kept is given back by each end that a transaction can have; at most a share of the pool is kept.
+    /// Each kind of transaction end releases the reserved resources; at most a share of the pool is reserved.
     #[test]
     fn what_is_kept_is_bounded_and_given_back() {
         let sim = sim();
@@ -246,7 +251,7 @@ mod tests {
             one_more.put(&tree, b"more", b"v").unwrap();
             let refused = one_more.prepare_in_place(&xid(99), Durability::Deferred).unwrap_err();
             assert!(matches!(refused, Error::TooManyPrepared { max: 8 }), "{refused}");
-            // It is as it was.
+            // The transaction is unchanged.
             one_more.put(&tree, b"more", b"w").unwrap();
             one_more.commit().unwrap();
             assert!(promised() > 0);
@@ -289,7 +294,7 @@ mod tests {
         assert_eq!(*called.lock().unwrap(), [(1, true), (2, true)]);
         let beyond = LogPosition::from_u64(db.log_position().as_u64() + 1);
         assert!(matches!(db.on_durable(beyond, |_| unreachable!()), Err(Error::Usage(_))));
-        // Those that are left are called at the closing, which makes everything durable.
+        // Closing makes all log durable and calls the remaining callbacks.
         ask(3, put(3));
         let inner = db.inner.clone();
         drop((tree, inner));
@@ -316,7 +321,7 @@ mod tests {
             db.on_durable(position, move |durable| tell.send(durable).unwrap()).unwrap();
             assert!(db.flush_log().is_err());
             if background == Background::Steps {
-                // The step fails, as all do now; callbacks are called in it.
+                // The step fails, as all steps do now; it still calls the callbacks.
                 assert!(db.step_task(Task::Log).is_err());
             }
             assert!(matches!(told.recv().unwrap(), Err(Error::Poisoned { .. })));
@@ -326,7 +331,8 @@ mod tests {
             assert_eq!(db.prepared(), [xid(2)]);
             sim.clear_faults();
             drop(db);
-            // The next opening finds what was prepared durably. Of the commit that was seen, the failed write may have left something.
+            // The next opening finds the durable preparation. The failed write may have left a part of the
+            // visible commit.
             sim.power_cut();
             let db = open(&sim, Background::Steps);
             let seen = db.get(&db.open_tree("t").unwrap(), b"k").unwrap().is_some();
@@ -334,7 +340,8 @@ mod tests {
         }
     }
 
-    /// A callback holds nothing up but other callbacks: it may commit, ask again, panic, and drop the last handle.
+    /// A callback delays only other callbacks: it may commit, register again, panic, and drop the last
+    /// handle.
     #[test]
     fn a_callback_may_do_what_it_likes() {
         let sim = sim();
@@ -362,7 +369,7 @@ mod tests {
         drop(db);
         told.recv().unwrap();
         assert_eq!(calls.load(Ordering::SeqCst), 1);
-        // Closed by then, or about to be: an opening waits for the files.
+        // The database is closed by now, or soon will be: an opening waits for the files.
         let db = open(&sim, Background::Steps);
         assert!(db.get(&db.open_tree("t").unwrap(), b"k").unwrap().is_some());
     }

@@ -7,14 +7,13 @@ use super::transaction::Transaction;
 use crate::error::Result;
 use crate::txn::{OwnedScan, Seek};
 
-/// A cursor that borrows nothing: it is given the transaction at each call, so it can be kept beside it, from statement to statement and from
-/// transaction to transaction, and be moved to another thread. It keeps its memory: a reset and a seek allocate nothing.
-///
-/// It sees what the transaction sees, its own changes included, and goes on where it was whatever the transaction changes meanwhile. Its seek after
-/// the transaction was restarted takes the new one's view; without a seek, `next` and `prev` go on from its key in that view.
-///
-/// At read committed a seek sees what is committed then, or what the open statement sees ([`Transaction::begin_statement`]), and the entries that
-/// follow are of the same moment.
+/// A cursor that borrows nothing: each call takes the transaction as an argument. So it can live beside the
+/// transaction, across statements and transactions, and move to another thread. It keeps its memory: a reset
+/// and a seek allocate nothing. It sees what the transaction sees, including the transaction's own changes,
+/// and keeps its position whatever the transaction changes. After a restart of the transaction, a seek takes
+/// the new view; without a seek, `next` and `prev` continue from its key in that view. At read committed a
+/// seek sees the data committed at that moment, or the view of the open statement
+/// ([`Transaction::begin_statement`]). The entries that follow come from the same view.
 ///
 /// ```
 /// use seawall::{CursorOptions, OwnedCursor, Seek};
@@ -51,14 +50,14 @@ pub struct OwnedCursor {
 }
 
 impl OwnedCursor {
-    /// A cursor over no tree yet: [`OwnedCursor::reset`] it to one.
+    /// A cursor without a tree; [`OwnedCursor::reset`] sets one.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes it a cursor over the entries of `range` in `tree`, which stands on none. It goes to none outside, and one that locks locks nothing
-    /// beyond.
+    /// Makes it a cursor over the entries of `range` in `tree`, without a current entry. It never moves
+    /// outside the range, and takes no lock beyond it.
     pub fn reset(&mut self, tree: &Tree, options: CursorOptions, range: impl KeyRange) {
         self.scan.reset(&tree.state, (options.lock, options.wait), (range.lower_bound(), range.upper_bound()));
         if let Some(ahead) = self.scan.look_ahead() {
@@ -71,21 +70,23 @@ impl OwnedCursor {
         }
     }
 
-    /// Stands on none until the next seek, and holds back nothing (at read committed it holds its view until the statement or the transaction ends).
+    /// Drops the current entry until the next seek, and releases the view (otherwise, at read committed, it
+    /// holds its view until the statement or the transaction ends).
     pub fn release(&mut self) {
         self.scan.release();
     }
 
-    /// Goes to an entry of the range; whether there is one. If not, the cursor stands on none. [`Seek::First`] and [`Seek::Last`] are those of the
-    /// range.
+    /// Moves to an entry of the range; false if there is none, and the cursor then has no current entry.
+    /// [`Seek::First`] and [`Seek::Last`] refer to the range.
     ///
     /// # Errors
-    /// [`Error::Usage`](crate::Error::Usage) before the first reset, or when the transaction is of another database; as [`Transaction::get`]; lock errors when it locks.
+    /// [`Error::Usage`](crate::Error::Usage) before the first reset, or if the transaction belongs to another
+    /// database; as [`Transaction::get`]; lock errors if it locks.
     pub fn seek(&mut self, tx: &Transaction, to: Seek<'_>) -> Result<bool> {
         self.scan.seek(&tx.txn, to)
     }
 
-    /// Goes to the next entry of the range; whether there is one.
+    /// Moves to the next entry of the range; false if there is none.
     ///
     /// # Errors
     /// As [`OwnedCursor::seek`].
@@ -93,7 +94,7 @@ impl OwnedCursor {
         self.scan.step(&tx.txn, true)
     }
 
-    /// Goes to the previous entry of the range; whether there is one.
+    /// Moves to the previous entry of the range; false if there is none.
     ///
     /// # Errors
     /// As [`OwnedCursor::seek`].
@@ -101,7 +102,7 @@ impl OwnedCursor {
         self.scan.step(&tx.txn, false)
     }
 
-    /// Whether it stands on an entry.
+    /// Whether it has a current entry.
     #[must_use]
     pub fn is_on_entry(&self) -> bool {
         self.scan.is_on_entry()
@@ -113,22 +114,23 @@ impl OwnedCursor {
         self.scan.newly_locked()
     }
 
-    /// The key it stands on, or stood on last.
+    /// The key of the current entry, or of the last one it had.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.scan.key()
     }
 
-    /// The value of the entry it stands on, as it was when the cursor came to it.
+    /// The value of the current entry, as it was when the cursor reached it.
     ///
     /// # Errors
-    /// [`Error::Usage`](crate::Error::Usage) when it stands on no entry, or on one that it came to in another transaction or before a restart; when it is a long value, not
-    /// read so far, that [`Transaction::rollback_to`] has taken back. Reading errors for a long value.
+    /// [`Error::Usage`](crate::Error::Usage) without a current entry, or if the cursor reached the entry in
+    /// another transaction or before a restart, or for a long value that was not read before
+    /// [`Transaction::rollback_to`] undid it. Reading errors for a long value.
     pub fn value(&mut self, tx: &Transaction) -> Result<&[u8]> {
         Ok(self.entry(tx)?.1)
     }
 
-    /// Key and value of the entry it stands on, lent together.
+    /// References to key and value of the current entry.
     ///
     /// # Errors
     /// As [`OwnedCursor::value`].
@@ -136,24 +138,26 @@ impl OwnedCursor {
         self.scan.entry(&tx.txn)
     }
 
-    /// Deletes the entry it stands on, in one descent; as [`CursorMut::delete`](super::CursorMut::delete). `next` and `prev` go on from there.
+    /// Deletes the current entry, in one descent; as [`CursorMut::delete`](super::CursorMut::delete). `next`
+    /// and `prev` continue from there.
     ///
     /// # Errors
-    /// [`Error::Usage`](crate::Error::Usage) as [`OwnedCursor::value`]; as [`Transaction::delete`], and it stands on the entry as before then.
+    /// [`Error::Usage`](crate::Error::Usage) as [`OwnedCursor::value`]; as [`Transaction::delete`], and the
+    /// cursor keeps its current entry.
     pub fn delete(&mut self, tx: &mut Transaction) -> Result<bool> {
         let deleted = self.scan.delete(&mut tx.txn);
         tx.noted(deleted)
     }
 
-    /// Where it stands; `None` before the first reset.
+    /// The current position; `None` before the first reset.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         let of = self.scan.tree()?;
         Some(Position { of, key: self.scan.key().to_vec(), on_entry: self.scan.is_on_entry() })
     }
 
-    /// Goes back to where it, or another cursor over the tree, stood: true when that very entry is there, else it stands on the first one behind, if
-    /// any.
+    /// Returns to a position of this or another cursor over the tree: true if that entry still exists;
+    /// otherwise the cursor moves to the first entry after it, if any.
     ///
     /// # Errors
     /// As [`OwnedCursor::seek`]; [`Error::Usage`](crate::Error::Usage) for a position in another tree or of another database.

@@ -1,4 +1,4 @@
-//! The transaction as its user sees it.
+//! The public transaction API.
 
 use super::cursor::{Cursor, CursorMut, CursorOptions, Range};
 use super::database::{Inner, Tree, Xid};
@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A transaction. Dropped without [`Transaction::commit`], it is rolled back.
+/// A transaction. A drop without [`Transaction::commit`] rolls it back.
 ///
-/// Reads take `&self`, changes `&mut self`; a transaction can move between threads, and is used by one at a time.
+/// Reads take `&self`, changes `&mut self`; a transaction can move between threads, but only one thread uses
+/// it at a time.
 ///
 /// ```
 /// # let db = seawall::Database::in_memory()?;
@@ -31,11 +32,12 @@ use std::time::Duration;
 /// ```
 #[derive(Debug)]
 pub struct Transaction {
-    // Before `inner`, and so dropped before it: the last one closes the database, and nothing may be logged after that.
+    // Declared before `inner`, so dropped before it: the last `inner` closes the database, and nothing may be
+    // logged after that.
     pub(super) txn: Txn,
     pub(super) inner: Arc<Inner>,
     pub(super) durability: Durability,
-    /// Whose savepoints they are: unique in this process, 0 before the first.
+    /// Identifies this transaction's savepoints: unique in this process, 0 before the first savepoint.
     pub(super) number: u64,
 }
 
@@ -47,7 +49,8 @@ pub struct Savepoint {
     at: SavepointAt,
 }
 
-/// A number that no other transaction of this process has. Threads share nothing for it but one count of themselves.
+/// A number that no other transaction of this process has. The only state that threads share for it is a
+/// counter of threads.
 fn next_number() -> u64 {
     static THREADS: AtomicU64 = AtomicU64::new(1);
     thread_local! {
@@ -59,13 +62,14 @@ fn next_number() -> u64 {
     })
 }
 
-/// A commit that was submitted; see [`Transaction::commit_start`]. Dropped, it is waited for.
+/// A submitted commit; see [`Transaction::commit_start`]. A drop waits for it.
 #[derive(Debug)]
 pub struct Commit {
     // Before `inner`, as in [`Transaction`].
     committing: Committing,
     inner: Arc<Inner>,
-    /// When it was begun, by the database's clock; `None` when nothing was written, or its end is counted.
+    /// When it began, by the database's clock; `None` if the transaction wrote nothing, or the commit is
+    /// already counted.
     begun: Option<Duration>,
 }
 
@@ -74,7 +78,7 @@ impl Transaction {
         Self { inner, txn, durability, number: 0 }
     }
 
-    /// Counts what went wrong.
+    /// Counts errors.
     pub(super) fn noted<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             self.inner.counts.failed(error);
@@ -102,12 +106,13 @@ impl Transaction {
         Some(self.txn.id()).filter(|&id| id != TxnId::NONE)
     }
 
-    /// Takes the snapshot now, where the first read without a lock would: all later reads without a lock see what is committed at this moment, and
-    /// with [`OnConflict::Fail`](crate::OnConflict::Fail) a change of what is committed after it conflicts. Does nothing if the snapshot is taken, and at the other isolation
+    /// Takes the snapshot now, not at the first read without a lock. All later reads without a lock see the
+    /// data committed at this moment. With [`OnConflict::Fail`](crate::OnConflict::Fail), changing a row that
+    /// was committed later is a conflict. Does nothing if the snapshot exists, and at the other isolation
     /// levels, which have none.
     ///
     /// # Errors
-    /// None today; the result leaves room for limits.
+    /// None at present; the `Result` allows for future limits.
     pub fn take_snapshot(&self) -> Result<()> {
         self.txn.here()?;
         self.txn.take_snapshot();
@@ -117,14 +122,15 @@ impl Transaction {
     /// The value of `key`. A key is a reference to bytes: `b"ada"`, `"ada"`, `&vec`, `&7u32.to_be_bytes()`, `&(7u32, "ada").encode()` ([`keys`](crate::keys)).
     ///
     /// # Errors
-    /// [`Error::TreeDropped`]; [`Error::Io`] and [`Error::Corrupt`] when a page cannot be read; when serializable also lock errors.
+    /// [`Error::TreeDropped`]; [`Error::Io`] and [`Error::Corrupt`] if a page cannot be read; lock errors at
+    /// serializable.
     pub fn get(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Vec<u8>>> {
         self.txn.admit(&tree.state)?;
         self.txn.get(&tree.state, key.as_ref())
     }
 
-    /// Lends the value of `key` to `f` without copying it. The page it lies in is latched while `f` runs: `f` must be short, and what it asks of
-    /// a database is refused with [`Error::Usage`].
+    /// Calls `f` with the value of `key`, without copying it. The page is latched while `f` runs: `f` must be
+    /// short, and every database call inside it fails with [`Error::Usage`].
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -138,7 +144,7 @@ impl Transaction {
         self.txn.get_with(&tree.state, key.as_ref(), f)
     }
 
-    /// Whether `key` is there.
+    /// Whether `key` exists.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -146,7 +152,8 @@ impl Transaction {
         Ok(self.get_with(tree, key, |_| ())?.is_some())
     }
 
-    /// The values of many keys, in the order of `keys`. Pages that are not in memory are read side by side, each once.
+    /// The values of many keys, in the order of `keys`. Pages that are not in memory are read in parallel,
+    /// each once.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -155,7 +162,8 @@ impl Transaction {
         self.txn.get_many(&tree.state, keys)
     }
 
-    /// The latest value of `key`, locked against readers for share and writers until the transaction ends. A key that is not there is locked too.
+    /// The latest value of `key`, locked exclusively until the transaction ends: locking reads and changes of
+    /// others wait. Locks a missing key too.
     ///
     /// # Errors
     /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`], [`Error::TooManyLocks`] at read committed, and as
@@ -165,7 +173,8 @@ impl Transaction {
         self.noted(self.txn.lock_row(&tree.state, key.as_ref(), Mode::Exclusive))
     }
 
-    /// The latest value of `key`, locked against writers until the transaction ends. A key that is not there is locked too.
+    /// The latest value of `key`, locked for share until the transaction ends: changes by others wait. Locks
+    /// a missing key too.
     ///
     /// # Errors
     /// As [`Transaction::get_for_update`].
@@ -174,25 +183,26 @@ impl Transaction {
         self.noted(self.txn.lock_row(&tree.state, key.as_ref(), Mode::Shared))
     }
 
-    /// The entries whose keys lie in `range`, in order; from both ends.
+    /// Iterates over the entries with keys in `range`, in key order, from either end.
     pub fn range<'t, K: AsRef<[u8]>>(&'t self, tree: &Tree, range: impl RangeBounds<K>) -> Range<'t> {
         let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         Range::new(self, tree, own(range.start_bound()), own(range.end_bound()))
     }
 
-    /// All entries in order; from both ends.
+    /// Iterates over all entries in key order, from either end.
     pub fn iter<'t>(&'t self, tree: &Tree) -> Range<'t> {
         self.range::<&[u8]>(tree, ..)
     }
 
-    /// The entries whose keys begin with `prefix`.
+    /// Iterates over the entries whose keys begin with `prefix`.
     pub fn prefix<'t>(&'t self, tree: &Tree, prefix: &[u8]) -> Range<'t> {
         let (start, end) = super::keys::prefix_range(prefix);
         Range::new(self, tree, start, end)
     }
 
-    /// What a range holds, about: rows (those that are deleted and not yet purged included) and pages. Reads branch pages, and a few leaves when
-    /// the range has few or almost none is in memory. Meant to be within a factor of two.
+    /// Estimates the size of a range: rows (including deleted rows that are not yet purged) and pages. Reads
+    /// branch pages, and a few leaves if the range has few or almost none is in memory. The aim is an error
+    /// below a factor of two.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -201,8 +211,9 @@ impl Transaction {
         super::ranges::estimate(self, tree, &(own(range.start_bound()), own(range.end_bound())))
     }
 
-    /// The entries of many ranges, each with the number of its range in `ranges`. What is not in memory is read side by side: the leaves of the
-    /// ranges that come next are asked for while one is gone through. A range is given from its first entry to its last before another begins.
+    /// The entries of many ranges, each with the number of its range in `ranges`. Pages that are not in
+    /// memory are read in parallel: while one range is scanned, the leaves of the next ranges are prefetched.
+    /// All entries of a range come, from first to last, before another range begins.
     pub fn scan_ranges<'t, K: AsRef<[u8]>, R: RangeBounds<K>>(
         &'t self,
         tree: &Tree,
@@ -219,23 +230,25 @@ impl Transaction {
         Cursor::new(self, tree, options)
     }
 
-    /// A cursor over a tree that can delete the entry it stands on. No other call uses the transaction while there is one.
+    /// A cursor over a tree that can delete its current entry. It borrows the transaction: no other call can
+    /// use it meanwhile.
     pub fn cursor_mut<'t>(&'t mut self, tree: &Tree, options: CursorOptions) -> CursorMut<'t> {
         CursorMut::new(&mut self.txn, &self.inner, tree, options)
     }
 
-    /// Inserts.
+    /// Inserts an entry.
     ///
     /// # Errors
-    /// [`Error::KeyExists`]; the errors of every change: [`Error::ReadOnly`], [`Error::KeyTooLong`], [`Error::ValueTooLong`],
-    /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`], [`Error::NoSpace`], [`Error::Poisoned`]. After any of them the
-    /// transaction is as it was before, and can go on.
+    /// [`Error::KeyExists`]; the errors of every change: [`Error::ReadOnly`], [`Error::KeyTooLong`],
+    /// [`Error::ValueTooLong`], [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`],
+    /// [`Error::NoSpace`], [`Error::Poisoned`]. After any of them the transaction is unchanged and can go on.
     pub fn insert(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<()> {
         self.change(tree, key.as_ref(), value, Change::Insert).map(|_| ())
     }
 
-    /// Inserts unless another live key begins with the first `prefix_bytes` bytes of `key`: a unique index whose entries end in
-    /// something unique. (SQL's rule that NULLs never collide: use [`Transaction::insert`] for a key whose prefix holds one.)
+    /// Inserts unless another live key begins with the first `prefix_bytes` bytes of `key`: for a unique
+    /// index whose entries end with a unique suffix. (In SQL, NULLs never collide: use
+    /// [`Transaction::insert`] for a key whose prefix contains one.)
     ///
     /// # Errors
     /// [`Error::KeyExists`], and as [`Transaction::insert`].
@@ -258,17 +271,17 @@ impl Transaction {
     /// Inserts or overwrites.
     ///
     /// # Errors
-    /// As [`Transaction::insert`], but for the key that exists.
+    /// As [`Transaction::insert`], except [`Error::KeyExists`].
     pub fn put(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<()> {
         self.change(tree, key.as_ref(), value, Change::Put).map(|_| ())
     }
 
-    /// Inserts or overwrites many rows, of two with one key the later one: in key order, with the pages that they need read side by side. Much
-    /// faster than one after the other where the tree is larger than the pool.
+    /// Inserts or overwrites many rows, in key order; of two rows with the same key the later one counts.
+    /// Reads the needed pages in parallel: much faster than single puts if the tree is larger than the pool.
     ///
     /// # Errors
-    /// As [`Transaction::put`]. The rows before the one that failed, in key order, are changed in this transaction: use a savepoint to take
-    /// them back.
+    /// As [`Transaction::put`]. The rows before the one that failed, in key order, are changed in this
+    /// transaction: use a savepoint to undo them.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -283,7 +296,7 @@ impl Transaction {
         self.noted(put)
     }
 
-    /// Overwrites; false, and nothing done, when the key is not there.
+    /// Overwrites the value of an existing key; false, with no effect, if the key does not exist.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -291,7 +304,7 @@ impl Transaction {
         self.change(tree, key.as_ref(), value, Change::Update)
     }
 
-    /// Removes; false when the key is not there.
+    /// Deletes an entry; false if the key does not exist.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -299,10 +312,11 @@ impl Transaction {
         self.change(tree, key.as_ref(), &[], Change::Delete)
     }
 
-    /// Removes the entries in `range`; returns how many.
+    /// Deletes the entries in `range`; returns their number.
     ///
     /// # Errors
-    /// As [`Transaction::put`]. What was removed before the error is removed in this transaction: use a savepoint to take it back.
+    /// As [`Transaction::put`]. Entries deleted before the error are deleted in this transaction: use a
+    /// savepoint to undo that.
     pub fn delete_range<K: AsRef<[u8]>>(&mut self, tree: &Tree, range: impl RangeBounds<K>) -> Result<u64> {
         let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let (mut start, end) = (own(range.start_bound()), own(range.end_bound()));
@@ -311,7 +325,7 @@ impl Transaction {
         ahead.within(&start, &end);
         ahead.long();
         loop {
-            // In pieces: the scan borrows what the deletions change.
+            // In batches: the scan borrows the transaction that the deletions change.
             let mut keys = Vec::new();
             let mut piece = Range::keys_only(self, tree, start.clone(), end.clone()).led_by(ahead);
             for entry in piece.by_ref().take(256) {
@@ -327,7 +341,7 @@ impl Transaction {
         }
     }
 
-    /// Makes a tree.
+    /// Creates a tree.
     ///
     /// # Errors
     /// [`Error::TreeExists`], and as [`Transaction::insert`].
@@ -345,16 +359,17 @@ impl Transaction {
         Ok(Tree::new(self.txn.open_tree(name)?, name))
     }
 
-    /// Drops a tree. Older snapshots go on reading it; its pages are given back when the last of them is gone.
+    /// Drops a tree. Older snapshots can still read it; its pages are freed when the last of them is gone.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] while another transaction has written to it and not ended.
+    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] if another transaction that has written to it does not
+    /// end in time.
     pub fn drop_tree(&mut self, name: &str) -> Result<()> {
         self.txn.here()?;
         self.txn.drop_tree(name)
     }
 
-    /// Gives a tree another name. Handles stay good.
+    /// Renames a tree. Handles stay valid.
     ///
     /// # Errors
     /// [`Error::NoSuchTree`], [`Error::TreeExists`].
@@ -372,7 +387,7 @@ impl Transaction {
         Ok(self.txn.trees()?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// A point to roll back to.
+    /// Makes a savepoint, to roll back to.
     pub fn savepoint(&mut self) -> Savepoint {
         if self.number == 0 {
             self.number = next_number();
@@ -380,11 +395,11 @@ impl Transaction {
         Savepoint { of: self.number, at: self.txn.savepoint() }
     }
 
-    /// Takes back what was changed after the savepoint, which stays. Locks stay too.
+    /// Undoes the changes made after the savepoint. The savepoint and all locks stay.
     ///
     /// # Errors
-    /// [`Error::Usage`] when the savepoint is another transaction's, or gone because the transaction was rolled back to an earlier one since. Reading
-    /// errors, [`Error::Poisoned`].
+    /// [`Error::Usage`] if the savepoint belongs to another transaction, or is invalid because the
+    /// transaction has been rolled back to an earlier one. Reading errors, [`Error::Poisoned`].
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         self.txn.here()?;
         if savepoint.of != self.number {
@@ -393,28 +408,30 @@ impl Transaction {
         self.txn.roll_back_to(savepoint.at)
     }
 
-    /// Forgets a savepoint. It costs nothing to keep one.
+    /// Discards a savepoint. Keeping one costs nothing.
     pub fn release(&mut self, _savepoint: Savepoint) {}
 
-    /// A statement begins: [`Transaction::unlock_row`] gives back no lock from before it. Read committed: all its reads see what is committed now.
+    /// Begins a statement: [`Transaction::unlock_row`] releases no lock taken before it. At read committed
+    /// all its reads see the data committed now.
     pub fn begin_statement(&mut self) {
         self.txn.begin_statement();
     }
 
-    /// The statement ends. Read committed: each read sees what is committed when it is made.
+    /// Ends the statement. At read committed each later read sees the data committed when it is made.
     pub fn end_statement(&mut self) {
         self.txn.end_statement();
     }
 
-    /// Commits at the transaction's durability.
+    /// Commits with the transaction's durability.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]: it is not committed. [`Error::OutcomeUnknown`]: the next opening will tell.
+    /// [`Error::Poisoned`]: it is not committed. [`Error::OutcomeUnknown`]: the next opening tells whether it
+    /// is.
     pub fn commit(mut self) -> Result<()> {
         self.commit_counted(Txn::commit)
     }
 
-    /// Commits in this way, and counts how long it took if anything was written.
+    /// Commits with `commit`, and counts its duration if the transaction wrote anything.
     pub(super) fn commit_counted(&mut self, commit: impl FnOnce(&mut Txn, Durability) -> Result<()>) -> Result<()> {
         self.txn.here()?;
         let begun = (self.txn.id() != TxnId::NONE).then(|| self.inner.counts.now());
@@ -425,7 +442,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Commits at this durability.
+    /// Commits with this durability.
     ///
     /// # Errors
     /// As [`Transaction::commit`].
@@ -434,7 +451,8 @@ impl Transaction {
         self.commit()
     }
 
-    /// Submits the commit and returns at once. Others see the changes when it is done: when [`Commit::poll`] or [`Commit::wait`] said so.
+    /// Submits the commit and returns at once. Others see the changes once [`Commit::poll`] or
+    /// [`Commit::wait`] has reported that it is done.
     ///
     /// # Errors
     /// [`Error::Poisoned`].
@@ -445,20 +463,20 @@ impl Transaction {
         Ok(Commit { committing: txn.commit_start(durability)?, begun, inner })
     }
 
-    /// Undoes everything.
+    /// Undoes all changes.
     ///
     /// # Errors
-    /// What stopped it; the next opening completes it.
+    /// The error that stopped it; the next opening completes the rollback.
     pub fn rollback(self) -> Result<()> {
         self.txn.here()?;
         self.txn.rollback()
     }
 
-    /// First phase of two: makes the transaction survive any crash under `xid`, flushed, until [`super::Database::commit_prepared`] or
-    /// [`super::Database::rollback_prepared`].
+    /// First phase of two-phase commit: makes the transaction survive any crash under `xid`, flushed, until
+    /// [`super::Database::commit_prepared`] or [`super::Database::rollback_prepared`].
     ///
     /// # Errors
-    /// [`Error::Usage`] when the name is taken or too long, [`Error::Poisoned`], [`Error::OutcomeUnknown`].
+    /// [`Error::Usage`] if the name is taken or too long, [`Error::Poisoned`], [`Error::OutcomeUnknown`].
     pub fn prepare(self, xid: &Xid) -> Result<()> {
         let Self { inner, mut txn, .. } = self;
         txn.here()?;
@@ -470,17 +488,21 @@ impl Transaction {
 }
 
 impl Transaction {
-    /// First phase of two, for a transaction that is decided in an outside log: makes it survive under `xid` at the level asked for, and keeps it open
-    /// for [`Transaction::commit_ordered`]. It changes nothing any more; [`Transaction::commit`] and [`Transaction::rollback`] end it, too. Dropped, it
-    /// stays prepared: [`super::Database::prepared`] names it then. Its snapshot is given up. Returns where the preparation ends in the log: below
-    /// [`Durability::Flushed`], flush up to there ([`super::Database::flush_log_to`]) before the outside log says that it is committed.
+    /// First phase of two-phase commit, for a transaction that an outside log decides. The transaction
+    /// survives under `xid` at the given level and stays open for [`Transaction::commit_ordered`]. It
+    /// accepts no more changes and drops its snapshot; [`Transaction::commit`] and
+    /// [`Transaction::rollback`] also end it. If it is dropped, it stays prepared, and
+    /// [`super::Database::prepared`] lists it. Returns the log position where the preparation ends. Below
+    /// [`Durability::Flushed`], flush up to there ([`super::Database::flush_log_to`]) before the outside
+    /// log records the commit.
     ///
-    /// What the commit needs is kept from here on: room in the log, and one page of the pool. So at most an eighth of the pool's pages, and 4096,
-    /// are prepared in place at one time.
+    /// From here on it holds what the commit needs: log space, and one page of the pool. So at most an eighth
+    /// as many transactions as the pool has pages, and at most 4096, can be prepared in place at one time.
     ///
     /// # Errors
-    /// [`Error::Usage`] when the name is taken or too long, or it is prepared already; [`Error::TooManyPrepared`], [`Error::NoSpace`]: it is as it was.
-    /// [`Error::Poisoned`]; [`Error::OutcomeUnknown`]: the next opening finds it prepared, or not at all.
+    /// [`Error::Usage`] if the name is taken or too long, or the transaction is already prepared;
+    /// [`Error::TooManyPrepared`], [`Error::NoSpace`]: it is unchanged. [`Error::Poisoned`];
+    /// [`Error::OutcomeUnknown`]: the next opening finds it prepared, or not at all.
     pub fn prepare_in_place(&mut self, xid: &Xid, durability: Durability) -> Result<LogPosition> {
         self.txn.here()?;
         let prepare = |txn: &mut Txn, names| txn.prepare_in_place(&xid.0, durability, names);
@@ -488,18 +510,21 @@ impl Transaction {
         self.noted(prepared)
     }
 
-    /// Second phase: commits what was prepared in place, and lets others see it at once. To be called in the order of the outside log, once that has the
-    /// transaction durably; by any thread. Puts the commit into the log's buffer, leaves the active set and releases the locks: no flush and no other
-    /// I/O, no wait for room. No snapshot sees what is committed later in this way without what is committed earlier.
+    /// Second phase: commits a transaction that was prepared in place, and makes it visible to others at
+    /// once. Call it in the order of the outside log, after the transaction is durable there; any thread
+    /// may call it. It puts the commit into the log's buffer, leaves the active set and releases the
+    /// locks, with no flush, no other I/O, and no wait for log space. No snapshot sees a later commit of this
+    /// kind without the earlier ones.
     ///
-    /// Returns where the commit ends in the log: it is durable when [`super::Database::flush_log_to`] that position has returned, or
-    /// [`super::Database::on_durable`] has called. A crash before that leaves the transaction prepared, and the outside log says that it is to be committed
-    /// (docs/transactions.md, "Beside an outside log").
+    /// Returns the log position where the commit ends. The commit is durable when
+    /// [`super::Database::flush_log_to`] that position has returned, or [`super::Database::on_durable`] has
+    /// called its callback. A crash before that leaves the transaction prepared; the outside log then decides
+    /// that it must be committed (docs/transactions.md, "Beside an outside log").
     ///
-    /// Afterwards this is a new transaction with the same options.
+    /// Afterwards this object is a new transaction with the same options.
     ///
     /// # Errors
-    /// [`Error::Usage`] when it is not prepared in place; [`Error::Poisoned`]: it stays prepared, and nobody sees it.
+    /// [`Error::Usage`] if it is not prepared in place; [`Error::Poisoned`]: it stays prepared and invisible.
     ///
     /// ```
     /// # use seawall::{Durability, Xid};
@@ -524,7 +549,7 @@ impl Transaction {
 }
 
 impl Commit {
-    /// Whether it is done: `None` while nobody knows.
+    /// The result of the commit; `None` while it is not done.
     pub fn poll(&mut self) -> Option<Result<()>> {
         if let Err(error) = self.inner.engine().instance.here() {
             return Some(Err(error));
@@ -568,7 +593,7 @@ mod tests {
             tx.rollback_to(&savepoint).unwrap();
         }
         assert_eq!(tx.txn.remembered_rollbacks(), 0, "pairs");
-        // A statement that passes over rows: every other row stays.
+        // A statement that skips rows: every other row stays.
         let before = tx.savepoint();
         for n in 0..2000u32 {
             let row = tx.savepoint();
@@ -578,7 +603,7 @@ mod tests {
             }
         }
         assert_eq!(tx.txn.remembered_rollbacks(), 0, "rows");
-        // Statements, each with savepoints of its own, of which every other fails.
+        // Statements with their own savepoints; every other statement fails.
         for n in 0..2000u32 {
             let statement = tx.savepoint();
             tx.put(&tree, &n.to_be_bytes(), b"w").unwrap();
@@ -595,7 +620,7 @@ mod tests {
         assert_eq!(tx.iter(&tree).count(), 0);
     }
 
-    /// A savepoint is there as long as everything that was there when it was made.
+    /// A savepoint is valid as long as everything that existed when it was made.
     #[test]
     fn a_savepoint_is_gone_exactly_when_the_transaction_went_back_beyond_it() {
         for seed in 0..60 {
@@ -612,7 +637,7 @@ mod tests {
                     }
                     4..=6 => given.push((tx.savepoint(), now.clone())),
                     7 => {
-                        // One of several steps that fails, and takes itself back.
+                        // A change of several steps that fails and undoes itself.
                         assert!(matches!(tx.create_tree("t"), Err(Error::TreeExists { .. })));
                     }
                     _ if given.is_empty() => {}
