@@ -1,5 +1,5 @@
-//! A machine with a pool on its simulated disk, that can crash and be recovered: for the tests of the layers above the
-//! pool.
+//! A machine with a pool on its simulated disk, which can crash and be recovered: for the tests of the layers
+//! above the pool.
 
 use super::Space;
 use crate::buffer::{CONTROL_FILE, Control, Pool, PoolConfig};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const DIR: &str = "/db";
 
-/// See the module's head.
+/// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) disk: Arc<SimDisk>,
@@ -36,7 +36,7 @@ impl Machine {
         Self { disk: SimDisk::new(options), page_bytes: 4096, frames }
     }
 
-    /// Another machine, as this one would be found if it died now.
+    /// Another machine, in the state this one would have after a crash now.
     pub(crate) fn fork(&self, seed: u64) -> Self {
         Self { disk: self.disk.fork(seed), ..*self }
     }
@@ -76,7 +76,7 @@ impl Machine {
         }
     }
 
-    /// Makes an empty database.
+    /// Creates an empty database.
     pub(crate) fn create(&self) -> Running {
         let process = Arc::new(Process::new(&self.disk));
         let health = Arc::new(Health::default());
@@ -149,7 +149,7 @@ pub(crate) fn redo_space(tag: u8, body: &[u8], page: &mut [u8]) {
     super::redo(tag, body, page).expect("what was logged can be replayed");
 }
 
-/// A space that nothing is wrong with.
+/// Asserts that a check of the space finds nothing.
 pub(crate) fn assert_sound(space: &Space) {
     let check = space.check().expect("the header can be read");
     let findings = check.findings();

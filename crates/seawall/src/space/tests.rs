@@ -68,7 +68,7 @@ use seawall_io::Op;
 use seawall_sim::{Fault, SimDisk};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an owner writes into its page first.
+/// What an owner first writes into its page.
 struct Stamp(PageId, TreeId);
 
 impl Redo for Stamp {
@@ -93,7 +93,7 @@ fn redo_stamped(tag: u8, body: &[u8], page: &mut [u8]) {
     Stamp(number, tree).apply(page);
 }
 
-/// A space in which the ids of the trees used here have been given.
+/// A space in which the ids of the trees used here are allocated.
 fn create(running: &Running, pages: u32) -> Space {
     let space = Space::create(running.pool.clone(), pages).expect("room");
     for _ in 16..24 {
@@ -135,7 +135,7 @@ fn take(space: &Space, tree: TreeId, near: PageId, count: usize, purpose: Purpos
     Ok(taken)
 }
 
-/// Takes all of a run.
+/// Takes all pages of a run.
 fn take_all(space: &Space, mut run: Reserved<'_>, tree: TreeId) -> Vec<PageId> {
     let mut taken = Vec::new();
     while !run.is_empty() {
@@ -165,13 +165,13 @@ fn runs_are_pages_in_a_row_and_single_free_pages_are_none() {
     assert!(in_a_row(&first) && first.len() == 254, "all that lies behind the map");
     let next = take_all(&space, space.reserve_run(large, first[253], 100).expect("room"), large);
     assert!(in_a_row(&next) && next.len() == 100 && next[0] > first[253]);
-    // It goes on where the other ended, as long as there are free pages.
+    // It continues where the other ended, as long as there are free pages.
     let behind = take_all(&space, space.reserve_run(large, next[99], 500).expect("room"), large);
     assert_eq!((behind[0].0, behind.len()), (next[99].0 + 1, 156));
     assert!(in_a_row(&behind));
     let whole = take_all(&space, space.reserve_run(large, behind[155], usize::MAX).expect("room"), large);
     assert!(in_a_row(&whole) && whole.len() == 256, "a whole extent of 1 MiB");
-    // Small trees take a stretch of what others share, and nobody's whole extents.
+    // A small tree takes a stretch of a shared extent, and no wholly free one.
     let one = take(&space, small, PageId::NONE, 1, Purpose::Grow).expect("room");
     let free_before = space.free_pages();
     let few = space.reserve_run(small, PageId::NONE, 5).expect("room");
@@ -181,7 +181,7 @@ fn runs_are_pages_in_a_row_and_single_free_pages_are_none() {
     let few = take_all(&space, space.reserve_run(small, PageId::NONE, 5).expect("room"), small);
     assert!(in_a_row(&few) && few[0].0 / 256 == one[0].0 / 256, "{one:?} {few:?}");
     assert_sound(&space);
-    // Every second page is free, and the disk is full: there is no run of an extent, though there are pages.
+    // Every second page is free, and the disk is full: no extent has a run, though there are free pages.
     while let Ok(run) = {
         machine.fill_disk();
         space.reserve_run(large, PageId::NONE, usize::MAX)
@@ -218,7 +218,7 @@ fn free_many(space: &Space, tree: TreeId, pages: &[PageId]) -> Result<()> {
     })
 }
 
-/// Pages and their owners, but for those the file needs itself.
+/// Pages and their owners, except the pages that the file itself needs.
 type Model = BTreeMap<PageId, TreeId>;
 
 fn owned(space: &Space) -> Model {
@@ -236,7 +236,7 @@ fn owned(space: &Space) -> Model {
     found
 }
 
-/// One random change, as the model sees it too.
+/// One random change, made in the model too.
 fn change(space: &Space, model: &mut Model, dice: &mut Dice) {
     let tree = TreeId(dice.random_range(16..20));
     let near = PageId(dice.random_range(0..600));
@@ -269,7 +269,7 @@ fn change(space: &Space, model: &mut Model, dice: &mut Dice) {
             let upto = 10;
             let done = space.free_tree_step(tree, PageId::NONE, upto).expect("the maps are read");
             assert_eq!(done, pages.is_empty());
-            // In order of pages, from wherever the last sweep of the tree had come to.
+            // In page order, from where the last sweep of the tree stopped.
             let left = owned(space);
             let gone: Vec<_> = pages.into_iter().filter(|page| !left.contains_key(page)).collect();
             assert!(gone.len() <= upto && gone.is_empty() == done);
@@ -309,7 +309,7 @@ fn after_a_crash_the_owners_are_those_of_a_moment_not_before_the_last_flush() {
                     assert_sound(&reopened);
                     let found = owned(&reopened);
                     assert!(states[flushed..].contains(&found), "seed {seed}, step {step}");
-                    // And on it goes.
+                    // The reopened file can be used.
                     take(&reopened, TreeId(23), PageId(0), 30, Purpose::Grow).expect("room");
                     assert_sound(&reopened);
                 }
@@ -327,7 +327,8 @@ fn after_a_crash_the_owners_are_those_of_a_moment_not_before_the_last_flush() {
     }
 }
 
-/// A file of many groups, of which an opening reads two maps: what is changed before the others are read, and what they give then.
+/// A file of many groups; an opening reads two of its maps. Tests changes before the others are read, and
+/// allocation from these maps afterwards.
 #[test]
 fn maps_that_are_read_later_say_what_those_read_early_would() {
     for seed in 0..4 {
@@ -377,7 +378,7 @@ fn maps_that_are_read_later_say_what_those_read_early_would() {
     }
 }
 
-/// A map that cannot be read is a finding, and nothing is said of its pages; also where a check is the first to read it.
+/// A map that cannot be read is a finding, and its pages have none; also if a check is the first to read it.
 #[test]
 fn a_check_that_cannot_read_maps_says_so_and_nothing_else() {
     let machine = Machine::new(1, 96);
@@ -400,7 +401,7 @@ fn a_check_that_cannot_read_maps_says_so_and_nothing_else() {
     }
 }
 
-/// The background makes the file longer whenever it likes.
+/// Background work can make the file longer at any time.
 #[test]
 fn the_file_may_grow_while_a_check_looks_at_it() {
     let running = Machine::new(1, 64).create();
@@ -464,7 +465,7 @@ fn a_full_disk_leaves_a_reserve_for_rollback_and_everything_as_it_was() {
     assert!(matches!(space.grow_step(), Err(Error::NoSpace { .. })));
     assert_eq!((space.pages(), space.free_pages()), (pages, left));
     assert_sound(&space);
-    // Rollback takes all there is, and no more than that.
+    // Rollback can take every free page, and no more.
     let rest = take(&space, TreeId(16), PageId(0), left as usize, Purpose::Undo).expect("the reserve is for this");
     assert!(take(&space, TreeId(16), PageId(0), 1, Purpose::Undo).is_err());
     assert_sound(&space);
@@ -609,7 +610,7 @@ fn a_crash_between_growing_and_saying_so_loses_nothing() {
     let space = Space::open(again.pool.clone()).expect("it opens");
     assert_eq!(space.pages(), pages);
     assert!(again.pool.file_pages() > pages);
-    // Another group begins in what the file has already: its map is made as in any other.
+    // Another group begins in pages that the file already has: its map is created as in any other.
     let taken = take(&space, TreeId(16), PageId(0), 600, Purpose::Grow).expect("room");
     assert!(space.shape.groups(space.pages()) > 1);
     assert_eq!(taken.iter().collect::<BTreeSet<_>>().len(), 600);

@@ -1,4 +1,5 @@
-//! What the lock table promises, by example. Threads, models and the model checker are in the files below.
+//! The guarantees of the lock table, by example. Threads, models and the model checker are in the files
+//! below.
 
 mod hand_off;
 mod interrupts;
@@ -201,7 +202,7 @@ fn ranges_queue_too() {
     let scan = wait_range(&table, &owners[2], "j", "l", S);
     table.release_all(&owners[0]);
     ended(write).expect("nothing in its way");
-    assert!(range(&table, &owners[3], "k", "kk", S).is_err(), "nobody slips in before the write is done");
+    assert!(range(&table, &owners[3], "k", "kk", S).is_err(), "no owner takes the key before the write is done");
     table.check_write(&owners[1], TREE, b"k").expect("its turn");
     table.release_all(&owners[1]);
     ended(scan).expect("its turn");
@@ -234,7 +235,7 @@ fn a_tree_is_locked_when_nobody_else_uses_it() {
     table.check_write(&late, TreeId(17), b"z").expect("another tree");
     table.check_write(&writer, TREE, b"m").expect("it goes on: it is waited for");
     table.release_all(&writer);
-    ended(drop_tree).expect("nobody uses it");
+    ended(drop_tree).expect("it has no user");
     assert!(table.check_write(&late, TREE, b"z").is_err() && table.try_point(&late, TREE, b"y", S).is_err());
     table.release_all(&dropper);
     table.check_write(&late, TREE, b"z").expect("free");
@@ -249,7 +250,7 @@ fn a_refused_newcomer_does_not_keep_a_tree_from_being_locked() {
     let mut drop_tree = None;
     let refused = table.using(&newcomer, TREE, |uses| {
         assert!(!uses);
-        // In the moment between its entry and its answer it is seen, and waited for.
+        // Between its entry and its answer the newcomer is visible, and the dropper waits for it.
         let (table, owner) = (table.clone(), dropper.clone());
         let waits = {
             let table = table.clone();
@@ -263,7 +264,7 @@ fn a_refused_newcomer_does_not_keep_a_tree_from_being_locked() {
         Err::<(), _>(Conflict { blocker: holder.clone() })
     });
     assert!(refused.is_err());
-    ended(drop_tree.expect("started")).expect("nobody uses it");
+    ended(drop_tree.expect("started")).expect("it has no user");
     for owner in [&holder, &newcomer, &dropper] {
         table.release_all(owner);
     }
@@ -406,15 +407,15 @@ fn a_writer_that_ends_cannot_be_locked_for() {
     let entry = table.owners.writer(TxnId(5)).expect("registered");
     table.release_all(&writer);
     assert!(matches!(table.convert(TxnId(5), TREE, b"k"), Converted::Gone));
-    // Even by somebody who had found it in the list before.
+    // Even if the caller had found it in the list before.
     table.owners.register(&entry, TxnId(5));
     assert!(matches!(table.convert(TxnId(5), TREE, b"k"), Converted::Gone));
     table.owners.delist(&entry);
     table.assert_empty();
 }
 
-/// A reader with a shared lock changes the row. Somebody waits to change it, too, and gives up; the shared request behind that one must not be let in
-/// beside the change.
+/// A reader with a shared lock changes the row. Another owner waits to change it, too, and gives up. The
+/// shared request behind that one must not be granted beside the change.
 #[test]
 fn a_shared_lock_is_raised_by_the_change_that_it_lets_through() {
     let table = table();
@@ -484,7 +485,7 @@ fn keys_that_collide_only_lock_more() {
     inner.hash_mask = 0;
     let table = Arc::new(inner);
     let (a, b, c) = (table.txn(1), table.txn(2), table.txn(3));
-    // a changes "one" and holds it implicitly; b may lock "two": nothing is known of "one".
+    // a changes "one" and holds it implicitly; b may lock "two": the table does not know of "one".
     table.check_write(&a, TREE, b"one").expect("free");
     table.try_point(&b, TREE, b"two", X).expect("free");
     // Now both hold the same point, each its own key.
@@ -524,7 +525,8 @@ fn keys_that_collide_are_all_in_the_range_that_their_point_becomes() {
     table.assert_empty();
 }
 
-/// Keys of two trees whose hashes are the same: the point of one goes (its row was written, or it became a range of its tree), the other's stays.
+/// Keys of two trees with the same hash: the point of one goes (its row was written, or it became a range of
+/// its tree), the other's stays.
 #[test]
 fn a_point_is_not_given_back_for_the_key_of_another_tree() {
     let other = TreeId(TREE.0 + 1);
@@ -543,8 +545,8 @@ fn a_point_is_not_given_back_for_the_key_of_another_tree() {
     table.assert_empty();
 }
 
-/// Short keys and neighbouring trees are what people have. Both hashes of two of them must not be the same at once: then a point would be given back
-/// for the wrong one (seed 100216 of the crash tests).
+/// Short keys and neighbouring trees are common. Two of them must not share both hashes: then a point would
+/// be given back for the wrong key (seed 100216 of the crash tests).
 #[test]
 fn short_keys_of_neighbouring_trees_do_not_collide() {
     let table = table();
@@ -559,7 +561,8 @@ fn short_keys_of_neighbouring_trees_do_not_collide() {
     }
 }
 
-/// A writer waits for one key when another, which it has changed and whose hash is the same, is made explicit behind the back of those before it.
+/// A writer waits for one key. Another key with the same hash, which it has changed, is made explicit for it
+/// while earlier waiters are in the queue.
 #[test]
 fn a_writer_is_not_kept_waiting_by_those_who_wait_for_its_other_key() {
     let mut inner = LockTable::new(LockConfig::new(Arc::new(SystemClock::default())));
@@ -573,7 +576,7 @@ fn a_writer_is_not_kept_waiting_by_those_who_wait_for_its_other_key() {
     assert!(matches!(table.convert(TxnId(4), TREE, b"changed"), Converted::Held(_)));
     let looks = wait_point(&table, &c, "changed", S);
     table.release_all(&a);
-    ended(waits).expect("nobody has k");
+    ended(waits).expect("k has no holder");
     table.release_all(&writer);
     ended(ahead).expect("the writer is gone");
     ended(looks).expect("the writer is gone");
@@ -582,7 +585,8 @@ fn a_writer_is_not_kept_waiting_by_those_who_wait_for_its_other_key() {
     table.assert_empty();
 }
 
-/// The circle is closed by neither of its two: a third makes the lock of one explicit where the other waits already.
+/// Neither of the two owners closes the cycle: a third makes the lock of one explicit where the other already
+/// waits.
 #[test]
 fn a_circle_that_a_third_closes_is_found() {
     let mut inner = LockTable::new(LockConfig::new(Arc::new(SystemClock::default())));

@@ -91,7 +91,7 @@ fn the_age_of_the_oldest_view() {
     drop(set.view());
     clock.sleep(Duration::from_secs(60));
     let old = set.view();
-    assert_eq!(set.oldest_view_age(), Some(Duration::ZERO), "nobody looked for a minute");
+    assert_eq!(set.oldest_view_age(), Some(Duration::ZERO), "no view for a minute");
     clock.sleep(Duration::from_secs(2));
     let id = set.begin();
     set.end(id);

@@ -1,5 +1,6 @@
-//! Every interleaving of those who answer a wait and the one who waits: the very files `cell.rs` and `interrupt.rs`, under the model checker's mutex and
-//! condition variable. A lost wake-up would leave a thread blocked for ever, which the checker reports.
+//! Every interleaving of the threads that answer a wait and the one that waits: the same files `cell.rs` and
+//! `interrupt.rs`, with the model checker's mutex and condition variable. A lost wake-up would leave a thread
+//! blocked for ever, which the checker reports.
 
 use crate::format::TxnId;
 use cell::{Outcome, WaitCell};
@@ -23,26 +24,26 @@ mod sync {
         }
 
         pub(super) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().expect("nobody panics")
+            self.0.lock().expect("no panic")
         }
     }
 
-    /// Never late: the tests have a thread that settles the time-out.
+    /// Never late: in the tests a thread settles the time-out.
     pub(super) fn wait_until<'a, T>(
         woken: &Condvar,
         guard: MutexGuard<'a, T>,
         _: Instant,
     ) -> (MutexGuard<'a, T>, bool) {
-        (woken.wait(guard).expect("nobody panics"), false)
+        (woken.wait(guard).expect("no panic"), false)
     }
 }
 
-// On purpose: the same source against two sets of primitives.
+// On purpose: the same source with two sets of primitives.
 #[allow(clippy::duplicate_mod)]
 #[path = "../cell.rs"]
 mod cell;
 
-// As above; what the engine makes public is used here alone.
+// As above; here nothing outside uses the items that are public in the engine.
 #[allow(clippy::duplicate_mod, unreachable_pub)]
 #[path = "../interrupt.rs"]
 mod interrupt;
@@ -73,7 +74,8 @@ fn one_answer_reaches_the_one_who_waits() {
     });
 }
 
-/// A queue of one before a lock that is released while somebody may give up: the lock is granted or given up, and never lost.
+/// A queue of one waiter before a lock that is released while the waiter may give up: the lock is granted or
+/// given up, and never lost.
 #[test]
 fn a_lock_is_handed_on_or_given_up() {
     #[derive(Default)]
@@ -89,7 +91,7 @@ fn a_lock_is_handed_on_or_given_up() {
             thread::spawn(move || {
                 let mut woken = None;
                 {
-                    let mut queue = queue.lock().expect("nobody panics");
+                    let mut queue = queue.lock().expect("no panic");
                     queue.held = false;
                     if let Some(waiter) = queue.waiting.take() {
                         if waiter.settle(Outcome::Granted) {
@@ -112,7 +114,7 @@ fn a_lock_is_handed_on_or_given_up() {
             })
         };
         let waits = {
-            let mut queue = queue.lock().expect("nobody panics");
+            let mut queue = queue.lock().expect("no panic");
             if queue.held {
                 queue.waiting = Some(cell.clone());
             }
@@ -120,7 +122,7 @@ fn a_lock_is_handed_on_or_given_up() {
         };
         if waits {
             let outcome = cell.wait(deadline());
-            let mut queue = queue.lock().expect("nobody panics");
+            let mut queue = queue.lock().expect("no panic");
             match outcome {
                 Outcome::Granted => assert!(queue.held && queue.waiting.is_none()),
                 _ => queue.waiting = None,
@@ -128,7 +130,7 @@ fn a_lock_is_handed_on_or_given_up() {
         }
         releases.join().expect("no panic");
         gives_up.join().expect("no panic");
-        assert!(queue.lock().expect("nobody panics").waiting.is_none());
+        assert!(queue.lock().expect("no panic").waiting.is_none());
     });
 }
 
@@ -141,7 +143,7 @@ fn an_interrupt_is_never_lost() {
             let interrupt = interrupt.clone();
             thread::spawn(move || interrupt.raise())
         };
-        // Nobody else answers.
+        // There is no other answer.
         interrupt.enter(&cell);
         assert_eq!(cell.wait(deadline()), Outcome::Interrupted);
         interrupt.leave();
@@ -183,7 +185,8 @@ fn an_interrupt_and_a_grant_are_one_answer() {
     });
 }
 
-/// Cleared while it is raised: if it is not pending any more, it does not break the next wait, which somebody else answers.
+/// Cleared while it is raised: if it is not pending any more, it does not end the next wait, which has
+/// another answer.
 #[test]
 fn a_cleared_interrupt_breaks_no_later_wait() {
     loom::model(|| {

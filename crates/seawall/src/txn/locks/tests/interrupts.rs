@@ -1,4 +1,4 @@
-//! Waits that are broken, locks that are given back early, and what is told of waits.
+//! Interrupted waits, locks that are given back early, and reports of waits.
 
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ fn an_interrupted_wait_leaves_the_queue_and_those_behind_go_on() {
     assert!(matches!(&error, Error::Interrupted { on: Some(on), .. } if on.key == b"k"), "{error:?}");
     ended(behind).expect("the exclusive request before it is gone");
     assert!(!table.holds(&b, TREE, b"k") && !b.is_doomed());
-    // Pending: the next wait is broken as it begins, but what needs no waiting is granted.
+    // Pending: the next wait is interrupted as it begins, but a request that needs no wait is granted.
     let request = Request::Point { tree: TREE, key: b"k", mode: X };
     let again = table.wait_or_interrupt(&b, &request, WaitPolicy::Wait, Some(&*interrupt));
     assert!(matches!(again, Err(Error::Interrupted { .. })));
@@ -63,7 +63,7 @@ fn what_a_statement_newly_locked_it_can_give_back() {
     table.try_point(&b, TREE, b"k", X).expect("it was given back");
     table.release_all(&b);
 
-    // Asked for twice, raised, written or of an earlier statement: it stays.
+    // Requested twice, raised, written or of an earlier statement: it stays.
     let b = table.txn(3);
     assert!(table.try_new_point(&a, TREE, b"twice", S).expect("free"));
     assert!(!table.try_new_point(&a, TREE, b"twice", S).expect("its own"));
@@ -79,7 +79,7 @@ fn what_a_statement_newly_locked_it_can_give_back() {
         assert!(!table.give_back_of_statement(&a, TREE, key.as_bytes()), "{key}");
         assert!(table.check_point(&b, TREE, key.as_bytes(), X).is_err(), "{key}");
     }
-    // A wait that was granted is a new lock, also after the second look.
+    // A wait that was granted is a new lock, also after the request is repeated.
     let c = table.txn(4);
     table.try_point(&c, TREE, b"waited", X).expect("free");
     let granted = wait_point(&table, &a, "waited", X);
@@ -104,7 +104,7 @@ fn who_waits_for_whom_is_told() {
     let heard = {
         let (table, told) = (Arc::downgrade(&table), told.clone());
         move |wait: &WaitInfo| {
-            // Nothing is held: the table can be asked.
+            // No mutex is held: the table can be called.
             let table = table.upgrade().expect("it is there");
             assert_eq!(table.lock_waits().len(), table.stats().waiting);
             told.lock().push(wait.clone());
@@ -125,7 +125,7 @@ fn who_waits_for_whom_is_told() {
     let tags: Vec<_> = transactions.iter().map(|one| (one.who.tag, one.locked_keys, one.waits_for.is_some())).collect();
     assert_eq!(tags, [(11, 1, false), (22, 1, true)]);
 
-    // b has changed nothing and is younger: it gives way.
+    // b has changed nothing and is younger: it is the victim.
     assert_eq!(table.last_deadlock(), None);
     table.set_on_wait(None);
     let circle = wait_point_of(&table, &a, "other", S);
@@ -139,13 +139,13 @@ fn who_waits_for_whom_is_told() {
     assert!(table.transactions()[1].is_victim);
     table.release_all(&b);
     ended(circle).expect("b has ended");
-    assert_eq!(told.lock().len(), 1, "nobody listens any more");
+    assert_eq!(told.lock().len(), 1, "the callback was removed");
     table.release_all(&a);
     assert!(table.transactions().is_empty() && table.lock_waits().is_empty());
     table.assert_empty();
 }
 
-/// As [`wait_point`], for a wait that may be over as soon as it has begun.
+/// As [`wait_point`], for a wait that may end as soon as it has begun.
 fn wait_point_of(table: &Arc<LockTable>, owner: &Arc<LockOwner>, key: &'static str, mode: Mode) -> Wait {
     let (table, owner) = (table.clone(), owner.clone());
     thread::spawn(move || {
@@ -153,7 +153,7 @@ fn wait_point_of(table: &Arc<LockTable>, owner: &Arc<LockOwner>, key: &'static s
     })
 }
 
-/// The callback interrupts the transaction in the way, or panics: in both cases nothing is left in a queue.
+/// The callback interrupts the blocking transaction, or panics: in both cases no waiter is left in a queue.
 #[test]
 fn a_callback_may_interrupt_and_one_that_panics_leaves_no_wait() {
     let table = table();

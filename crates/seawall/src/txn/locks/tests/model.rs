@@ -1,4 +1,4 @@
-//! The table against plain lists of who has what, one step at a time.
+//! The table against plain lists of what each owner has, one step at a time.
 
 use super::super::cell::Outcome;
 use super::super::wait::{Place, Waiter};
@@ -40,12 +40,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What an owner was told it has: keys, and intervals of keys with both ends in it.
+/// The locks that an owner was granted: keys, and intervals of keys that include both ends.
 #[derive(Debug, Default, Clone)]
 struct Has {
     points: Vec<(u8, Mode)>,
     ranges: Vec<(u8, u8, Mode)>,
-    /// Points newly taken by its statement, and used for nothing else.
+    /// Points that its statement took new, and used for nothing else.
     new: BTreeSet<u8>,
 }
 
@@ -67,8 +67,8 @@ impl Has {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
 
-    /// With room for all points and ranges the answers are exact. Without, and with keys that collide, more may be refused than the model says;
-    /// never less.
+    /// With room for all points and ranges the answers are exact. Without room, or with colliding keys, the
+    /// table may refuse more than the model, never less.
     #[test]
     fn what_is_locked_stays_locked(
         steps in prop::collection::vec(step(), 1..80),
@@ -223,7 +223,7 @@ fn queue_step() -> impl Strategy<Value = QueueStep> {
     ]
 }
 
-/// The table and its owners, each of whom may be in a queue, on one thread.
+/// The table and its owners, each of which may be in a queue, on one thread.
 struct Queues {
     table: LockTable,
     owners: Vec<Arc<LockOwner>>,
@@ -245,7 +245,7 @@ impl Queues {
         Self { table, owners, waiting: vec![None; OWNERS], rows: BTreeMap::new(), next: OWNERS as u64 + 1 }
     }
 
-    /// As the callers do it: whether the request was granted.
+    /// Requests as the callers do; returns whether the request was granted.
     fn ask(&mut self, me: usize, request: &Request<'_>) -> bool {
         let owner = &self.owners[me];
         if let Request::Point { key, .. } | Request::Write { key, .. } = *request {
@@ -271,7 +271,7 @@ impl Queues {
         }
     }
 
-    /// As `wait` does it, but for the waiting.
+    /// Does what `wait` does, except the waiting.
     fn begin_to_wait(&mut self, me: usize, request: &Request<'_>) {
         let mut graph = self.table.graph.lock();
         if let Some(waiter) = self.table.enqueue(&self.owners[me], request) {
@@ -288,7 +288,7 @@ impl Queues {
         self.next += 1;
     }
 
-    /// Lets those who were answered act on it: the granted go on, the others end.
+    /// Lets the owners with an answer act on it: the granted continue, the others end.
     fn settle(&mut self) {
         while let Some(me) = (0..OWNERS).find(|&me| self.waiting[me].as_ref().is_some_and(|one| !one.cell.is_waiting()))
         {
@@ -304,7 +304,7 @@ impl Queues {
         }
     }
 
-    /// For whom each waiter waits, in full.
+    /// Every blocker of each waiter.
     fn edges(&self) -> BTreeMap<u64, BTreeSet<u64>> {
         let waiters = self.waiting.iter().flatten();
         let all = |waiter: &Arc<Waiter>| match waiter.place {
@@ -318,7 +318,8 @@ impl Queues {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
 
-    /// After every step somebody is in the way of everybody who waits, and nobody waits in a circle; when all have ended nothing is left.
+    /// After every step each waiter has a blocker, and there is no cycle of waits; when all have ended
+    /// nothing is left.
     #[test]
     fn nobody_waits_for_nothing_or_in_a_circle(
         steps in prop::collection::vec(queue_step(), 1..80),
@@ -363,13 +364,13 @@ fn queue_up(steps: Vec<QueueStep>, weights: Vec<u64>, tight: bool, mask: u64) ->
         }
         queues.settle();
         let mut edges = queues.edges();
-        prop_assert!(edges.values().all(|to| !to.is_empty()), "somebody waits for nothing: {:?}", edges);
-        // Take away whoever waits for nobody that waits, until nobody is left.
+        prop_assert!(edges.values().all(|to| !to.is_empty()), "an owner waits without a blocker: {:?}", edges);
+        // Removes the waiters that wait for no other waiter, until none is left.
         while !edges.is_empty() {
             let serials: BTreeSet<u64> = edges.keys().copied().collect();
             let before = edges.len();
             edges.retain(|_, to| to.iter().any(|to| serials.contains(to)));
-            prop_assert!(edges.len() < before, "a circle: {:?}", edges);
+            prop_assert!(edges.len() < before, "a cycle: {:?}", edges);
         }
     }
     for _ in 0..OWNERS {
@@ -389,8 +390,9 @@ fn queue_up(steps: Vec<QueueStep>, weights: Vec<u64>, tight: bool, mask: u64) ->
     Ok(())
 }
 
-/// Transaction 3 holds a key for share. It wants to write another with the same hash, for which it has to wait for transaction 2, and goes ahead of
-/// transaction 1, which waits there too: from then on 1 waits for 3, though nothing of 3 was in its way when it began to wait.
+/// Transaction 3 holds a key shared. It wants to write another with the same hash, has to wait for
+/// transaction 2, and goes ahead of transaction 1, which waits there too: from then on 1 waits for 3, though
+/// nothing of 3 blocked it when it began to wait.
 #[test]
 fn who_goes_ahead_of_a_waiter_is_waited_for() {
     use QueueStep::{GiveUp, Point, Range, Write};

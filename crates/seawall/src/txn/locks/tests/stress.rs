@@ -1,5 +1,5 @@
-//! Threads that keep the callers' side of the rules, and a register beside the table in which each enters what it was granted: two entries that exclude
-//! each other are a failure, and so is a wait that nobody ends.
+//! Threads that follow the callers' rules, and a register beside the table in which each enters its granted
+//! locks: two entries that exclude each other are a failure, and so is a wait that never ends.
 
 use super::*;
 use crate::txn::views::ActiveSet;
@@ -23,7 +23,7 @@ struct World {
     /// The latch of each row's page, and the row's writer.
     rows: Vec<RwLock<TxnId>>,
     register: Vec<Mutex<Entered>>,
-    /// Those of the transactions that each thread has at work.
+    /// The interrupt of the current transaction of each thread.
     interrupts: Vec<Mutex<Arc<Interrupt>>>,
 }
 
@@ -64,7 +64,7 @@ impl<'w> Txn<'w> {
         self.entered.insert(at);
     }
 
-    /// Whether the row is one's own; or a conflict, if it is somebody else's who is active.
+    /// `Ok` if the row is this transaction's own; a conflict if its writer is another active transaction.
     fn row(&self, at: usize, writer: TxnId) -> Option<Result<(), Conflict>> {
         if writer == TxnId::NONE {
             return None;
@@ -120,7 +120,7 @@ impl<'w> Txn<'w> {
             self.wait(&Request::Point { tree: TREE, key: &key(at), mode })?;
             waited = true;
         }
-        // Struck out before it is given back; if it is not, it is still held.
+        // Removed from the register before it is given back; if it is not given back, it is still held.
         self.strike_out(at);
         self.entered.remove(&at);
         if !table.give_back_of_statement(&self.owner, TREE, &key(at)) {
@@ -162,13 +162,13 @@ impl<'w> Txn<'w> {
         }
     }
 
-    /// Locks a key for one moment, and keeps nothing of what it was granted.
+    /// Locks a key for one moment, and keeps no lock.
     fn lock_briefly(&mut self, at: usize) -> crate::Result<()> {
         let (table, key) = (&self.world.table, key(at));
         let mut new = !table.holds(&self.owner, TREE, &key);
         loop {
             let row = self.world.rows[at].read();
-            // With its row written by another, it is only waited for.
+            // If another transaction has written the row, this one only waits for it.
             let granted = match self.row(at, *row) {
                 Some(Ok(())) => return Ok(()),
                 Some(Err(_)) => false,
@@ -239,7 +239,7 @@ impl<'w> Txn<'w> {
     }
 
     fn end(mut self, commit: bool) {
-        // Nothing is given back before it is struck out.
+        // Every lock is removed from the register before it is released.
         for at in std::mem::take(&mut self.entered) {
             self.strike_out(at);
         }
@@ -259,7 +259,7 @@ fn run(seed: u64, change: impl FnOnce(&mut LockConfig), hash_mask: u64) {
     const TXNS: usize = 250;
     let clock = Arc::new(SystemClock::default());
     let mut config = LockConfig::new(clock.clone());
-    // Only a wait that nobody ends takes this long.
+    // Only a wait that never ends takes this long.
     config.timeout = Duration::from_secs(100);
     change(&mut config);
     let mut table = LockTable::new(config);
@@ -280,11 +280,11 @@ fn run(seed: u64, change: impl FnOnce(&mut LockConfig), hash_mask: u64) {
                     let mut txn = Txn::new(world, thread);
                     let mut outcome = txn.run(&mut dice);
                     while matches!(outcome, Err(Error::Interrupted { .. })) && dice.random() {
-                        // It has what it had, and goes on.
+                        // It keeps its locks, and continues.
                         txn.interrupt.clear();
                         outcome = txn.run(&mut dice);
                     }
-                    assert!(!matches!(outcome, Err(Error::LockTimeout { .. })), "nobody came: {outcome:?}");
+                    assert!(!matches!(outcome, Err(Error::LockTimeout { .. })), "the wait never ended: {outcome:?}");
                     let commit = outcome.is_ok() && dice.random_ratio(4, 5);
                     txn.end(commit);
                 }
