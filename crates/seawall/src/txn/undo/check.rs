@@ -1,4 +1,4 @@
-//! Looking over all streams: links, records, and which pages they reach.
+//! A check of all streams: links, records, and the pages they reach.
 
 use super::page::{self, State, TailState};
 use super::record::{UndoRecord, kind};
@@ -8,23 +8,24 @@ use crate::error::{Error, Result};
 use crate::format::{PageId, TreeId, UndoPtr};
 use crate::space::Check;
 
-/// What is carried from page to page of a stream.
+/// The state that is carried from page to page of a stream.
 #[derive(Default)]
 struct Walk {
     /// The last record so far.
     last: UndoPtr,
-    /// Whether a transaction is under way; not known before the first record.
+    /// Whether a transaction has begun and not ended; unknown before the first record.
     begun: Option<bool>,
-    /// Commits behind purge.
+    /// Commits that purge has not passed.
     waiting: u64,
     purged: u64,
 }
 
 impl UndoStore {
-    /// Walks every stream and reports what it finds and reaches. Nobody may write meanwhile.
+    /// Walks every stream and reports the findings and the pages it reaches. No transaction may write
+    /// meanwhile.
     ///
     /// # Errors
-    /// None but those that end everything: damage becomes a finding.
+    /// Only errors that end the whole check: damage becomes a finding.
     pub fn check(&self, check: &mut Check) -> Result<()> {
         for number in self.directory_pages() {
             check.reach(number, TreeId::UNDO);
@@ -81,7 +82,7 @@ fn collect(check: &mut Check, page: PageId, error: Error) -> Result<()> {
 }
 
 impl Walk {
-    /// Looks at one page.
+    /// Checks one page.
     fn page(&mut self, bytes: &[u8], stream: u32, before: PageId, is_head: bool) -> Vec<String> {
         let mut found = Vec::new();
         let number = crate::format::page::number(bytes);
@@ -109,7 +110,7 @@ impl Walk {
             if self.begun == Some(begins) {
                 found.push(format!("at {at}: a transaction begins in another, or outside of any"));
             }
-            // What the very first record follows may be purged and gone.
+            // The record before the very first one may be purged.
             let expected = if begins { UndoPtr::NONE } else { self.last };
             if raw.prev != expected && (begins || self.begun.is_some()) {
                 found.push(format!("at {at}: it follows {expected:?} and says {:?}", raw.prev));
@@ -123,7 +124,7 @@ impl Walk {
         found
     }
 
-    /// Looks at the last page's account of the transaction.
+    /// Checks the transaction's state in the last page.
     fn tail(&self, bytes: &[u8], is_tail: bool) -> Vec<String> {
         let mut found = Vec::new();
         if !is_tail {

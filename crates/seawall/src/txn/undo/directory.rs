@@ -1,8 +1,9 @@
-//! The undo directory: where each stream begins and ends.
+//! The undo directory: the first and the last page of each stream.
 //!
-//! 1. Slot `n` of the chain of directory pages is stream `n`. Streams are made in order and never removed, so the first
-//!    empty slot is the end.
-//! 2. A slot changes only when a page is linked behind its stream or freed before it: not with every transaction.
+//! 1. Slot `n` of the chain of directory pages is stream `n`. Streams are created in order and never removed,
+//!    so the first empty slot is the end.
+//! 2. A slot changes only when a page is linked to the end of its stream or freed at its beginning or end:
+//!    not with every transaction.
 
 use crate::buffer::Redo;
 use crate::format::page::{self, HEADER_BYTES, PageKind, set_u32, u32_at};
@@ -22,13 +23,13 @@ pub(super) fn next(page: &[u8]) -> PageId {
     PageId(u32_at(page, NEXT))
 }
 
-/// First and last page of the stream at `index`; zero when there is none.
+/// First and last page of the stream at `index`; zero if there is none.
 pub(super) fn slot(page: &[u8], index: u32) -> (PageId, PageId) {
     let at = SLOTS + index as usize * SLOT_BYTES;
     (PageId(u32_at(page, at)), PageId(u32_at(page, at + 4)))
 }
 
-/// Whether it is a directory page.
+/// Checks that it is a directory page.
 pub(super) fn verify(page: &[u8]) -> Result<(), Malformed> {
     if page::kind(page) == Some(PageKind::UndoDirectory) {
         return Ok(());
@@ -36,7 +37,7 @@ pub(super) fn verify(page: &[u8]) -> Result<(), Malformed> {
     Err(Malformed("it is no page of the undo directory"))
 }
 
-/// Makes a directory page without streams.
+/// Initializes a directory page without streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct InitDirectory {
     pub(super) number: PageId,
@@ -60,7 +61,7 @@ impl InitDirectory {
     }
 }
 
-/// Says where a stream begins and ends.
+/// Sets the first and the last page of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SetSlot {
     pub(super) index: u32,
@@ -93,7 +94,7 @@ impl SetSlot {
     }
 }
 
-/// Links the directory page that follows.
+/// Links the next directory page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SetDirectoryNext {
     pub(super) next: PageId,

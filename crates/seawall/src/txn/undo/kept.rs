@@ -1,9 +1,11 @@
-//! What a commit needs is kept ready, so that it can be logged later without a wait, without I/O, and whatever the log has room for then.
+//! The resources of a commit are kept ready, so that it can be logged later without a wait, without I/O, and
+//! even if the log has no other room then.
 //!
-//! 1. A commit changes one page, the last one of its stream, and logs one record: the page is pinned and the record's room in the log is
-//!    promised. Room for the record in the page is there from the first undo record on ([`UndoStore::ensure_room`]).
-//! 2. Kept room and pinned pages are missing to others, so there is a most ([`UndoStore::kept_max`]): a share of the pool, and
-//!    [`KEPT_MAX`] x [`COMMIT_BYTES`] of the log, less than one large mini-transaction.
+//! 1. A commit changes one page, the last one of its stream, and logs one record: the page is pinned, and the
+//!    record's room in the log is reserved. The page has room for the record from the first undo record on
+//!    ([`UndoStore::ensure_room`]).
+//! 2. Others cannot use kept room and pinned pages, so they are limited ([`UndoStore::kept_max`]): to a share
+//!    of the pool, and to [`KEPT_MAX`] x [`COMMIT_BYTES`] of the log, less than one large mini-transaction.
 
 use super::store::UndoStore;
 use super::stream::Stream;
@@ -13,17 +15,18 @@ use crate::format::Lsn;
 use crate::log::{KeptRoom, MTR_BYTES_MAX};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The most that the record of a commit takes in a mini-transaction.
+/// The most bytes of a commit's record in a mini-transaction.
 const COMMIT_BYTES: usize = 48;
-/// Commits that room is kept for at one time, at most.
+/// The most commits for which room is kept at one time.
 const KEPT_MAX: usize = 4096;
-/// One page of the pool in so many may be pinned for them.
+/// One page of the pool in this many may be pinned for them.
 const POOL_SHARE: u64 = 8;
 
 const _: () =
     assert!(KEPT_MAX * (COMMIT_BYTES + 16) <= MTR_BYTES_MAX, "the log's buffer has room for several times that");
 
-/// What is kept for the commit of one transaction. It goes back by [`UndoStore::commit_kept`] or [`UndoStore::give_back`].
+/// The resources kept for the commit of one transaction. [`UndoStore::commit_kept`] or
+/// [`UndoStore::give_back`] returns them.
 #[derive(Debug)]
 #[must_use = "what is kept is lost to others until the database is opened again"]
 pub struct KeptCommit {
@@ -32,18 +35,19 @@ pub struct KeptCommit {
 }
 
 impl UndoStore {
-    /// How many commits can be kept ready at one time.
+    /// The most commits that can be kept ready at one time.
     pub fn kept_max(&self) -> usize {
         let pool = self.space.pool();
         let share = pool.bytes() / pool.page_bytes() as u64 / POOL_SHARE;
         usize::try_from(share).unwrap_or(KEPT_MAX).clamp(1, KEPT_MAX)
     }
 
-    /// Keeps what the commit of the stream's transaction needs. Until it goes back nothing but the commit is logged in the stream. No latch may be
-    /// held.
+    /// Keeps what the commit of the stream's transaction needs. Until that is returned, only the commit is
+    /// logged in the stream. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::TooManyPrepared`]; [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`] when there is no room in the log.
+    /// [`Error::TooManyPrepared`]; [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`] if there is no room
+    /// in the log.
     pub fn keep_commit(&self, stream: &Stream) -> Result<KeptCommit> {
         let max = self.kept_max();
         let one_more = |kept: u32| ((kept as usize) < max).then_some(kept + 1);
@@ -66,11 +70,11 @@ impl UndoStore {
         })
     }
 
-    /// As [`UndoStore::commit`], with what was kept for it: latches one page that is in memory, waits for nothing else, and does no I/O. Returns
-    /// where it ends in the log.
+    /// Like [`UndoStore::commit`], with what was kept for it: latches one page that is in memory, waits for
+    /// nothing else, and does no I/O. Returns the end of the commit in the log.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the page does not make sense; nothing is changed then.
+    /// [`Error::Corrupt`] if the page is inconsistent; nothing is changed then.
     pub fn commit_kept(&self, stream: &mut Stream, kept: KeptCommit) -> Result<Lsn> {
         let KeptCommit { room, pin } = kept;
         let pool = self.space.pool();
@@ -85,7 +89,7 @@ impl UndoStore {
         }
     }
 
-    /// Gives back what was kept.
+    /// Returns what was kept, without a commit.
     pub fn give_back(&self, kept: KeptCommit) {
         let KeptCommit { room, pin } = kept;
         let pool = self.space.pool();
@@ -94,7 +98,7 @@ impl UndoStore {
         self.kept.fetch_sub(1, Relaxed);
     }
 
-    /// How many commits are kept ready now.
+    /// The number of commits that are kept ready now.
     pub fn kept(&self) -> u32 {
         self.kept.load(Relaxed)
     }

@@ -1,13 +1,16 @@
 //! Undo streams. See docs/engine.md, "Transactions".
 //!
-//! 1. A stream is a chain of undo pages. It belongs to one transaction at a time, from [`UndoStore::acquire`] to
-//!    [`UndoStore::release`], and holds `begin record* commit` of one after the other. At its head, purge follows.
-//! 2. A record is appended, and cut, in the mini-transaction that makes or takes back the change it is about (trap 13).
-//! 3. Everything that says what a transaction is up to is in its stream's last page: what [`UndoStore::open`] reads
-//!    there is the truth, whatever a crash interrupted.
-//! 4. Every page has room for a `Commit` left, so neither commit nor rollback ever needs space (trap 14).
-//! 5. Latches: leaf, then undo pages of one stream from older to newer, then directory page, then those of space.
-//! 6. Each stream has one purger at a time. It meets the stream's transaction only in pages, under their latches.
+//! 1. A stream is a chain of undo pages. It belongs to one transaction at a time, from [`UndoStore::acquire`]
+//!    to [`UndoStore::release`], and holds `begin record* commit` of one after the other. Purge follows at
+//!    its head.
+//! 2. A record is appended, and cut, in the mini-transaction that makes or undoes its change (trap 13).
+//! 3. The whole state of a transaction is in its stream's last page: what [`UndoStore::open`] reads there is
+//!    valid, whatever a crash interrupted.
+//! 4. Every page keeps room for a `Commit`, so neither commit nor rollback ever needs space (trap 14).
+//! 5. Latches: leaf, then undo pages of one stream from older to newer, then directory page, then those of
+//!    space.
+//! 6. Each stream has one purger at a time. It meets the stream's transaction only in pages, under their
+//!    latches.
 //!
 //! ```text
 //!           begin, append             prepare               commit
@@ -59,7 +62,8 @@ pub fn redo(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// The transaction whose first record this redo record appends: recovery learns from it which ids were given out.
+/// The transaction whose first record this redo record appends: recovery learns from it which ids were
+/// assigned.
 #[must_use]
 pub fn begun(tag: u8, body: &[u8]) -> Option<TxnId> {
     let (&kind, body) = body.split_first().filter(|(kind, _)| tag == Append::TAG && **kind == record::kind::BEGIN)?;
@@ -69,11 +73,11 @@ pub fn begun(tag: u8, body: &[u8]) -> Option<TxnId> {
     }
 }
 
-/// Reads everything that an undo page, or a page of the undo directory, says; returns how many records or streams that is. For tests that feed
-/// it damaged ones.
+/// Decodes an undo page, or a page of the undo directory; returns its number of records or streams. For tests
+/// that pass damaged pages.
 ///
 /// # Errors
-/// The first thing that makes no sense.
+/// The first inconsistency.
 #[doc(hidden)]
 pub fn read_page(page: &[u8]) -> Result<usize, Malformed> {
     if crate::format::page::kind(page) != Some(crate::format::page::PageKind::Undo) {

@@ -1,11 +1,11 @@
 //! An undo page, and the records that change it.
 //!
-//! 1. Records grow upward from [`RECORDS`] to `end`, without gaps. They are cut only from the top, and only those of
-//!    the transaction that is not over.
-//! 2. The header of the stream's last page, its *tail*, says what the stream's transaction is up to. In other pages
-//!    those fields are what they were when the next page was linked, and mean nothing.
-//! 3. The header of the stream's first page, its *head*, says how far purge has come. Purge never passes the beginning
-//!    of a transaction that is not over, so `purged_to` never exceeds `end`.
+//! 1. Records grow upward from [`RECORDS`] to `end`, without gaps. They are cut only from the top, and only
+//!    those of the transaction that has not ended.
+//! 2. The header of the stream's last page, its *tail*, has the state of the stream's transaction. In other
+//!    pages those fields are what they were when the next page was linked, and mean nothing.
+//! 3. The header of the stream's first page, its *head*, has the purge position. Purge never passes the
+//!    beginning of a transaction that has not ended, so `purged_to` never exceeds `end`.
 
 use super::record::{END_RECORD, RECORD_HEAD, UndoRecord, kind};
 use crate::btree::{entry_bytes_max, key_bytes_max};
@@ -30,8 +30,8 @@ const PURGED: usize = 96;
 /// Offset of the first record.
 pub(super) const RECORDS: usize = 104;
 
-// The longest record beside its Begin and the Commit that must always fit: that of a row as long as a leaf keeps. So a change of a row needs one
-// undo page, and one mini-transaction.
+// The longest record besides its Begin and the Commit that must always fit: that of the longest row that a
+// leaf keeps. So a change of a row needs one undo page, and one mini-transaction.
 const _: () = {
     let mut page_bytes = page::PAGE_BYTES_MIN;
     while page_bytes <= page::PAGE_BYTES_MAX {
@@ -42,24 +42,24 @@ const _: () = {
     }
 };
 
-/// What a stream's transaction is up to.
+/// The state of a stream's transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub(super) enum State {
     /// There is none.
     #[default]
     Idle = 0,
-    /// It may still change things.
+    /// It can still make changes.
     Active = 1,
-    /// It waits for its coordinator.
+    /// It waits for its coordinator's decision.
     Prepared = 2,
 }
 
-/// The part of a tail's header that is about its transaction.
+/// The part of a tail's header that describes its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct TailState {
     pub(super) state: State,
-    /// The transaction, or when there is none the last that was.
+    /// The transaction; if there is none, the last that there was.
     pub(super) txn: TxnId,
     /// Its first record.
     pub(super) begin: UndoPtr,
@@ -112,11 +112,11 @@ fn state(byte: u8) -> Result<State, Malformed> {
     known.ok_or(Malformed("an undo page in no known state"))
 }
 
-/// The page after it in its stream.
+/// The next page of its stream.
 pub(super) fn next(page: &[u8]) -> PageId {
     PageId(u32_at(page, NEXT))
 }
-/// The page before it in its stream.
+/// The previous page of its stream.
 pub(super) fn prev(page: &[u8]) -> PageId {
     PageId(u32_at(page, PREV))
 }
@@ -124,24 +124,24 @@ pub(super) fn prev(page: &[u8]) -> PageId {
 pub(super) fn stream(page: &[u8]) -> u32 {
     u32_at(page, STREAM)
 }
-/// Where its records end.
+/// The end of its records.
 pub(super) fn end(page: &[u8]) -> u16 {
     u16_at(page, END)
 }
-/// Where purge goes on.
+/// The purge position.
 pub(super) fn purged_to(page: &[u8]) -> u16 {
     u16_at(page, PURGED_TO)
 }
-/// The transaction in whose records purge is.
+/// The transaction whose records purge has reached.
 pub(super) fn purge_txn(page: &[u8]) -> TxnId {
     TxnId(u64_at(page, PURGE_TXN))
 }
-/// Committed transactions that purge is done with.
+/// Committed transactions that purge has finished.
 pub(super) fn purged(page: &[u8]) -> u64 {
     u64_at(page, PURGED)
 }
 
-/// Whether `page` is an undo page that can be worked with.
+/// Checks that `page` is an undo page that can be processed.
 pub(super) fn verify(page: &[u8]) -> Result<(), Malformed> {
     if page::kind(page) != Some(PageKind::Undo) {
         return Err(Malformed("it is no undo page"));
@@ -153,7 +153,7 @@ pub(super) fn verify(page: &[u8]) -> Result<(), Malformed> {
     state(page[STATE]).map(|_| ())
 }
 
-/// The error of an undo page that makes no sense.
+/// The error of an inconsistent undo page.
 pub(super) fn bad(page: PageId, why: Malformed) -> Error {
     Error::bad_page(page, why.0)
 }
@@ -184,7 +184,7 @@ pub(super) fn record_at(page: &[u8], offset: u16) -> Result<Raw<'_>, Malformed> 
     Ok(Raw { kind, prev, body: &page[from + RECORD_HEAD..from + len], next: (from + len) as u16 })
 }
 
-/// Makes an undo page at the end of a stream.
+/// Initializes an undo page at the end of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct InitUndo {
     pub(super) number: PageId,
@@ -221,7 +221,7 @@ impl InitUndo {
     }
 }
 
-/// Links the page that follows.
+/// Links the next page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SetNext {
     pub(super) next: PageId,
@@ -246,7 +246,7 @@ impl SetNext {
     }
 }
 
-/// Appends a record to the tail. What it means for the transaction follows from its kind.
+/// Appends a record to the tail. Its kind decides how the transaction's state changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Append<'a> {
     pub(super) kind: u8,
@@ -300,7 +300,7 @@ impl<'a> Append<'a> {
     }
 }
 
-/// The transaction that a `Begin` names, which was checked before.
+/// The transaction that a `Begin` names. The record was checked before.
 fn txn_of(body: &[u8]) -> u64 {
     Reader::new(body).u48().unwrap_or_default()
 }
@@ -311,7 +311,7 @@ fn set_idle(page: &mut [u8]) {
     page[STATE] = State::Idle as u8;
 }
 
-/// Cuts the transaction's last record off the tail; with its first, the transaction is gone.
+/// Cuts the transaction's last record off the tail. Cutting its first ends the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cut;
 
@@ -337,7 +337,7 @@ impl Redo for Cut {
 }
 
 impl Cut {
-    /// Whether the transaction's last record can be cut off this page.
+    /// Checks that the transaction's last record can be cut off this page.
     pub(super) fn check(page: &[u8]) -> Result<Self, Malformed> {
         verify(page)?;
         let last = UndoPtr(u64_at(page, LAST));
@@ -352,7 +352,7 @@ impl Cut {
     }
 }
 
-/// Makes a page the tail again, after the pages behind it.
+/// Makes a page the tail again, after a later page is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BecomeTail {
     pub(super) tail: TailState,
@@ -378,7 +378,7 @@ impl BecomeTail {
     }
 }
 
-/// Makes a page the head, in place of the one before it.
+/// Makes a page the head, in place of the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BecomeHead {
     pub(super) purge_txn: TxnId,

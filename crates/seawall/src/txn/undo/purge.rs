@@ -1,10 +1,11 @@
-//! Purge's way along the streams, from their heads.
+//! Purge of the streams, from their heads.
 //!
-//! 1. Only records of transactions that have ended by commit are handed out. Whether that commit is durable and visible
-//!    to all is for the caller to ask, by the transaction's id.
-//! 2. Purge moves past a record in the mini-transaction that does what the record asks for, so nothing is purged twice.
-//! 3. A head page that purge is done with is freed when purge looks for the next record: a crash before that only
-//!    delays it.
+//! 1. Only records of transactions that have ended by commit are returned. The caller checks, by the
+//!    transaction's id, whether that commit is durable and visible to all.
+//! 2. Purge moves past a record in the mini-transaction that does the record's work, so nothing is purged
+//!    twice.
+//! 3. A head page that purge has finished is freed when purge looks for the next record: a crash before that
+//!    only delays it.
 
 use super::page::{self, Advance, BecomeHead};
 use super::record::{OwnedRecord, UndoRecord, kind};
@@ -14,28 +15,28 @@ use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TxnId, UndoPtr};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// The next record of a stream that purge has to deal with.
+/// The next record of a stream for purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unpurged {
     /// The stream.
     pub stream: u32,
-    /// Where the record is.
+    /// The position of the record.
     pub ptr: UndoPtr,
-    /// Whose it is; committed.
+    /// Its transaction; committed.
     pub txn: TxnId,
     /// The record.
     pub record: OwnedRecord,
 }
 
-/// What the head page has for purge.
+/// What purge finds in the head page.
 enum Found {
     Records(Vec<Unpurged>),
     Done(PageId),
 }
 
 impl UndoStore {
-    /// The next record that purge has to deal with; [`None`] when it has come to the stream's end or to a transaction
-    /// that is not over. No latch may be held; frees pages that are dealt with.
+    /// The next record for purge; [`None`] at the stream's end, or at a transaction that has not ended. Frees
+    /// finished pages. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`], [`Error::Poisoned`].
@@ -43,8 +44,9 @@ impl UndoStore {
         Ok(self.heads(stream, 1, |_| true)?.pop())
     }
 
-    /// The next records, in order: at least one if there is any, at most `upto`, all in one page, and all of transactions that `sees`. The first
-    /// record of any other ends it, without being decoded.
+    /// The next records, in order: at least one if there is any, at most `upto`, all in one page, and all of
+    /// transactions for which `sees` is true. The first record of any other transaction ends the list, and is
+    /// not decoded.
     ///
     /// # Errors
     /// As [`UndoStore::head`].
@@ -95,8 +97,9 @@ impl UndoStore {
         Ok(Found::Records(records))
     }
 
-    /// Moves purge past the records at the head of the stream that ask for nothing, in one page and one mini-transaction: those of transactions
-    /// that `sees` for which `is_idle`. False when the first is not one of them, or there is none. No latch may be held.
+    /// Moves purge past the records at the head of the stream that need no work, in one page and one
+    /// mini-transaction: those for which `is_idle` is true, of transactions for which `sees` is true. Returns
+    /// `false` if the first record is not one of them, or there is none. No latch may be held.
     ///
     /// # Errors
     /// As [`UndoStore::head`].
@@ -110,7 +113,8 @@ impl UndoStore {
         if slot.waiting.load(Relaxed) == 0 && slot.tail.load(Acquire) == slot.head().0 {
             return Ok(false);
         }
-        // Purge is one thread's work at a time: what is found under a shared latch is there to be passed under the exclusive one.
+        // One thread purges at a time: what is found under a shared latch can still be passed under the
+        // exclusive one.
         let head = slot.head();
         let run = self.space.pool().retry(|| {
             let bytes = self.space.pool().shared(head)?;
@@ -157,11 +161,12 @@ impl UndoStore {
         Ok(true)
     }
 
-    /// Moves purge past a record that [`UndoStore::head`] gave, in the caller's mini-transaction. Latches its page:
-    /// after the leaf, before anything else is changed. The records of [`UndoStore::heads`] are passed in their order.
+    /// Moves purge past a record that [`UndoStore::head`] returned, in the caller's mini-transaction. Latches
+    /// its page: after the leaf, before anything else is changed. The records of [`UndoStore::heads`] are
+    /// passed in their order.
     ///
     /// # Errors
-    /// [`Stop::Load`]; [`Error::Usage`] when purge is elsewhere. Nothing is changed then.
+    /// [`Stop::Load`]; [`Error::Usage`] if purge is at another record. Nothing is changed then.
     pub fn advance(&self, mtr: &mut Mtr<'_>, record: &Unpurged) -> Result<(), Stop> {
         let slot = self.slot(record.stream)?;
         let held = mtr.latch(record.ptr.page())?;
@@ -176,14 +181,14 @@ impl UndoStore {
         Ok(())
     }
 
-    /// Frees a head page that purge is done with, if it still is not the last.
+    /// Frees a head page that purge has finished, unless it has become the last page.
     fn free_head(&self, slot: &Slot, stream: u32, head: PageId, next: PageId) -> Result<()> {
         let directory = self.directory_page(stream);
         let freed = self.space.pool().retry(|| {
             let mut mtr = Mtr::begin(self.space.pool(), MtrSize::Small)?;
             let old = mtr.latch(head)?;
             page::verify(mtr.page(old)).map_err(|why| page::bad(head, why))?;
-            // Its owner may have trimmed the next page since.
+            // The stream's owner may have trimmed the next page since.
             if page::next(mtr.page(old)) != next || page::purged_to(mtr.page(old)) != page::end(mtr.page(old)) {
                 return Ok(false);
             }

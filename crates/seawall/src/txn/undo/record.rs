@@ -1,9 +1,9 @@
-//! What an undo record says, and its bytes.
+//! An undo record, and its encoding.
 //!
-//! 1. A record has all that is needed to take one change back, and to tell whether the change is still there (writer
-//!    and pointer).
-//! 2. The longest record, with the longest key and the longest value that a leaf keeps in line, fits a page of every
-//!    size.
+//! 1. A record has all that is needed to undo one change, and to tell whether the change is still there
+//!    (writer and pointer).
+//! 2. The longest record, with the longest key and the longest value that a leaf keeps in line, fits a page
+//!    of every size.
 
 use crate::format::{Malformed, PageId, Reader, TreeId, TxnId, UndoPtr, put_bytes, put_u48, put_varint};
 
@@ -16,14 +16,14 @@ pub(super) const END_RECORD: usize = RECORD_HEAD + 6;
 /// Bytes of an XID at most.
 pub const XID_BYTES_MAX: usize = 256;
 
-/// What an entry was before a change.
+/// The state of an entry before a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Previous {
     /// The entry's flags, as the leaf had them.
     pub flags: u8,
-    /// Who had written it; [`TxnId::NONE`] when every snapshot saw it.
+    /// Its writer; [`TxnId::NONE`] if every snapshot saw it.
     pub writer: TxnId,
-    /// The record that takes that version back.
+    /// The record that undoes that version.
     pub undo: UndoPtr,
 }
 
@@ -40,12 +40,12 @@ pub enum UndoRecord<'a> {
         /// The transaction.
         txn: TxnId,
     },
-    /// It can be committed after a crash, and is not rolled back without being told.
+    /// It can be committed after a crash, and is rolled back only on request.
     Prepared {
-        /// By which its coordinator knows it.
+        /// The name by which its coordinator knows it.
         xid: &'a [u8],
     },
-    /// The key was not there, not even marked as deleted.
+    /// The key did not exist, not even marked as deleted.
     Insert {
         /// The tree.
         tree: TreeId,
@@ -54,7 +54,7 @@ pub enum UndoRecord<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// The entry was something else.
+    /// The entry had another version.
     Update {
         /// The tree.
         tree: TreeId,
@@ -62,7 +62,7 @@ pub enum UndoRecord<'a> {
         root: PageId,
         /// The key.
         key: &'a [u8],
-        /// What it was.
+        /// That version.
         previous: Previous,
         /// Its value as the leaf had it: in line, or a reference to overflow pages.
         value: &'a [u8],
@@ -75,7 +75,7 @@ pub enum UndoRecord<'a> {
         root: PageId,
         /// The key.
         key: &'a [u8],
-        /// What it was.
+        /// The version before the deletion.
         previous: Previous,
         /// The reference to overflow pages that was its value, for purge to free; empty for a value in line.
         overflow: &'a [u8],
@@ -87,7 +87,7 @@ pub enum UndoRecord<'a> {
         /// Its first page.
         head: PageId,
     },
-    /// The tree was not there.
+    /// The tree did not exist.
     CreateTree {
         /// The tree.
         tree: TreeId,
@@ -117,7 +117,7 @@ pub(super) mod kind {
 }
 
 impl<'a> UndoRecord<'a> {
-    /// The tree that it has changed something in.
+    /// The tree that it changed.
     pub fn tree(&self) -> Option<TreeId> {
         match *self {
             Self::Begin { .. } | Self::Commit { .. } | Self::Prepared { .. } => None,
@@ -144,7 +144,7 @@ impl<'a> UndoRecord<'a> {
         }
     }
 
-    /// Bytes it takes in an undo page, at most; for [`super::UndoStore::ensure_room`].
+    /// The most bytes it takes in an undo page; for [`super::UndoStore::ensure_room`].
     #[must_use]
     pub fn room_max(&self) -> usize {
         let (key, value) = match self {
@@ -156,8 +156,8 @@ impl<'a> UndoRecord<'a> {
         RECORD_HEAD + 15 + 3 + 1 + 12 + key + value
     }
 
-    /// Bytes that the record of a change of one row takes at most, if the row had at most `row_bytes` before, with its key of `key_bytes` and the
-    /// header of its entry.
+    /// The most bytes of the undo record of a change of one row, if the row had at most `row_bytes` before,
+    /// with its key of `key_bytes` and the header of its entry.
     #[must_use]
     pub fn room_for_row(key_bytes: usize, row_bytes: usize) -> usize {
         RECORD_HEAD + 15 + 3 + 1 + 12 + if row_bytes > key_bytes { row_bytes } else { key_bytes }
@@ -199,10 +199,10 @@ impl<'a> UndoRecord<'a> {
         }
     }
 
-    /// The record of this kind and body.
+    /// Decodes the record of this kind and body.
     ///
     /// # Errors
-    /// When it is none.
+    /// If there is no such record.
     pub fn decode(kind: u8, body: &'a [u8]) -> Result<Self, Malformed> {
         let mut body = Reader::new(body);
         let body = &mut body;
@@ -287,7 +287,7 @@ pub(super) mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    /// A record that owns what it says.
+    /// A record that owns its data.
     #[derive(Debug, Clone)]
     pub(crate) struct Made(u8, u64, u32, u32, Vec<u8>, Vec<u8>, u8, u64);
 

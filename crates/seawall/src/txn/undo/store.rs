@@ -1,9 +1,11 @@
-//! All streams: making them, finding them again, handing them out.
+//! All streams: creating them, finding them at open, and assigning them.
 //!
-//! 1. Streams that nobody has are handed out last in, first out: few of them stay warm, and old ones are left to purge. A thread gets those
-//!    first that it gave back itself: the stream's pages are warm in its processor's cache, and no other thread writes them meanwhile. Then
-//!    those that were found at open, then other threads'.
-//! 2. Making a stream is rare (there are as many as ever wrote at once); one thread makes one at a time.
+//! 1. Idle streams are assigned last in, first out: few of them stay warm, and old ones are left to purge. A
+//!    thread first gets those that it released itself: the stream's pages are warm in its processor's cache,
+//!    and no other thread writes them meanwhile. Then it gets those that were found at open, then other
+//!    threads'.
+//! 2. Creating a stream is rare (there are as many as transactions ever wrote at once); one thread creates
+//!    one at a time.
 
 use super::directory::{self, InitDirectory, SetDirectoryNext, SetSlot};
 use super::page::{self, InitUndo, State, TailState};
@@ -21,10 +23,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relax
 /// Most transactions that can write at one time.
 pub const STREAMS_MAX: usize = 8192;
 
-/// Lists of idle streams, beside the one of those found at open.
+/// Lists of idle streams, besides the one of those found at open.
 const STRIPES: usize = 32;
 
-/// What purge and the stream's owner know of it in memory. Pages say the same, once their latches are let go of.
+/// The in-memory state that purge and the stream's owner share. The pages agree with it, once their latches
+/// are released.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Slot {
@@ -32,9 +35,10 @@ pub(super) struct Slot {
     pub(super) head: AtomicU32,
     /// Its last page; moved by its owner.
     pub(super) tail: AtomicU32,
-    /// The transaction that is not over. Set before its first record can be seen, cleared while its last is latched.
+    /// The transaction that has not ended. Set before its first record is visible, cleared while its last is
+    /// latched.
     pub(super) active: AtomicU64,
-    /// Committed transactions that purge is not done with.
+    /// Committed transactions that purge has not finished.
     pub(super) waiting: AtomicU64,
 }
 
@@ -64,10 +68,10 @@ pub struct UndoStore {
     /// The directory's pages, in order.
     directory: RwLock<Vec<PageId>>,
     slots: RwLock<Vec<Arc<Slot>>>,
-    /// Streams that nobody has: by the thread that gave them back, and behind all those the ones found at open.
+    /// Idle streams: by the thread that released them, and in the last list those found at open.
     idle: Vec<Padded<Mutex<Vec<Stream>>>>,
     making: Role,
-    /// Tails led to another page by a shrinking, after which purge has their old pages to free.
+    /// Tails that shrinking has moved to another page. Purge then has their old pages to free.
     moved: AtomicU64,
     /// Commits that are kept ready.
     pub(super) kept: AtomicU32,
@@ -76,14 +80,14 @@ pub struct UndoStore {
 /// First and last page of a stream.
 type Ends = (PageId, PageId);
 
-/// What a transaction found at open was up to.
+/// The state of a transaction found at open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenState {
     /// It never ended: roll it back.
     Active,
-    /// It waits for its coordinator's word.
+    /// It waits for its coordinator's decision.
     Prepared {
-        /// By which the coordinator knows it.
+        /// The name by which the coordinator knows it.
         xid: Vec<u8>,
     },
 }
@@ -95,12 +99,12 @@ pub struct OpenStream {
     pub stream: Stream,
     /// The transaction.
     pub txn: TxnId,
-    /// What it was up to.
+    /// Its state.
     pub state: OpenState,
 }
 
 impl UndoStore {
-    /// Makes the directory of a new database.
+    /// Creates the directory of a new database.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`].
@@ -109,7 +113,7 @@ impl UndoStore {
         let first = space.pool().retry(|| {
             let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
             let (number, held) = reserved.take(&mut mtr)?;
-            // Taking has latched the header page: this cannot stop any more.
+            // `take` has latched the header page: this cannot stop any more.
             space.set_undo_directory(&mut mtr, number)?;
             mtr.run(held, &InitDirectory { number });
             mtr.commit();
@@ -131,8 +135,8 @@ impl UndoStore {
         }
     }
 
-    /// Reads where all streams are, and what their last transactions were up to. Returns those that are not over, and
-    /// the highest transaction id that any stream knows.
+    /// Reads the ends of all streams, and the state of their last transactions. Returns the transactions that
+    /// have not ended, and the highest transaction id that any stream has.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -214,16 +218,16 @@ impl UndoStore {
     // --- handing out
     // -----------------------------------------------------------------------------------------------------
 
-    /// A stream for one transaction. No latch may be held.
+    /// Acquires a stream for one transaction. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::TooManyTransactions`]; [`Error::NoSpace`], [`Error::Io`] when a stream has to be made.
+    /// [`Error::TooManyTransactions`]; [`Error::NoSpace`], [`Error::Io`] if a stream has to be created.
     pub fn acquire(&self) -> Result<Stream> {
         if let Some(stream) = self.pop_idle() {
             return Ok(stream);
         }
         let _role = self.making.take();
-        // Somebody may have given one back while another was made.
+        // Another thread may have released one while this one waited for the role.
         self.pop_idle().map_or_else(|| self.make(), Ok)
     }
 
@@ -233,8 +237,8 @@ impl UndoStore {
         [own, STRIPES].into_iter().chain(others).find_map(|stripe| self.idle[stripe].0.lock().pop())
     }
 
-    /// Gives a stream back whose transaction has ended. A committed one is durable by then: what comes next into the
-    /// stream says so.
+    /// Releases a stream whose transaction has ended. A committed transaction is durable by then: what is
+    /// written next into the stream relies on that.
     ///
     /// # Errors
     /// [`Error::Usage`] when its transaction has not ended; the stream is then lost until the database is opened again.
@@ -247,11 +251,11 @@ impl UndoStore {
         Ok(())
     }
 
-    /// Leads the streams without a transaction whose last page lies at `fence` or behind to a new page; purge frees the old one. How many.
-    /// No latch may be held.
+    /// Links a new last page to each idle stream whose last page lies at `fence` or after it; purge frees the
+    /// old one. Returns how many it moved. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`]; the streams are as they were, or moved.
+    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`]; each stream is unchanged, or moved.
     pub fn move_idle_tails(&self, fence: PageId) -> Result<u32> {
         let mut moved = 0;
         for _ in 0..self.streams() {
@@ -267,7 +271,7 @@ impl UndoStore {
             linked?;
             moved += 1;
             self.moved.fetch_add(1, Release);
-            // There was no page below.
+            // No page below the fence was free.
             if still_there {
                 break;
             }
@@ -280,7 +284,7 @@ impl UndoStore {
         self.moved.load(Acquire)
     }
 
-    /// Makes a stream of one empty page.
+    /// Creates a stream of one empty page.
     fn make(&self) -> Result<Stream> {
         let number = self.slots.read().len() as u32;
         if number as usize >= STREAMS_MAX {
@@ -333,7 +337,7 @@ impl UndoStore {
         self.directory.read().clone()
     }
 
-    /// A change of one end of a stream, as the directory page under latch needs it.
+    /// A change of one end of a stream, for the directory page that the caller has latched.
     pub(super) fn set_end(&self, page: &[u8], stream: u32, head: Option<PageId>, tail: Option<PageId>) -> SetSlot {
         let index = stream % directory::slots(page.len());
         let (old_head, old_tail) = directory::slot(page, index);
@@ -343,7 +347,7 @@ impl UndoStore {
     // --- looking
     // ---------------------------------------------------------------------------------------------------------
 
-    /// How many streams there are; they are numbered from 0.
+    /// The number of streams; they are numbered from 0.
     pub fn streams(&self) -> u32 {
         self.slots.read().len() as u32
     }
@@ -353,7 +357,7 @@ impl UndoStore {
         slot.ok_or_else(|| Error::Usage(format!("there is no undo stream {stream}")))
     }
 
-    /// Committed transactions that purge is not done with.
+    /// Committed transactions that purge has not finished.
     pub fn history_length(&self) -> u64 {
         self.slots.read().iter().map(|slot| slot.waiting.load(Relaxed)).sum()
     }
@@ -371,7 +375,7 @@ impl UndoStore {
         Ok(read(record))
     }
 
-    /// The same, loading the page if need be. No latch may be held.
+    /// Like [`UndoStore::read`], but loads the page if needed. No latch may be held.
     pub(super) fn read_now<T>(&self, ptr: UndoPtr, read: impl Fn(UndoRecord<'_>) -> T) -> Result<T> {
         self.space.pool().retry(|| self.read(ptr, &read))
     }

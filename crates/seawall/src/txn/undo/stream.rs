@@ -1,11 +1,11 @@
-//! One transaction's way through its stream.
+//! The records of one transaction in its stream.
 //!
-//! 1. A [`Stream`] mirrors the header of its tail page, which nobody but its owner changes; it is read again after each
-//!    change of that page, and not changed by anything that stops.
-//! 2. Linking and unlinking a tail page are mini-transactions of their own, made with no latch held. A crash after one
-//!    leaves a stream whose tail has no record yet, or any more: that is in order.
-//! 3. A page is cut off the end only while the stream's transaction has its last record before it; so purge, which
-//!    stops at that transaction's beginning, never frees the page before it.
+//! 1. A [`Stream`] mirrors the header of its tail page, which only its owner changes. The mirror is read
+//!    again after each change of that page; a call that stops does not change it.
+//! 2. Linking and unlinking a tail page are mini-transactions of their own, made with no latch held. A crash
+//!    after one leaves a stream whose tail has no record yet, or none any more: both are valid.
+//! 3. A page is cut off the end only while the stream's transaction has its last record before it; so purge,
+//!    which stops at that transaction's beginning, never frees the page before it.
 
 use super::page::{self, Append, BecomeTail, Cut, InitUndo, RECORDS, SetNext, State, TailState};
 use super::record::{END_RECORD, OwnedRecord, RECORD_HEAD, UndoRecord, XID_BYTES_MAX};
@@ -26,9 +26,9 @@ pub struct Stream {
     pub(super) tail: PageId,
     end: u16,
     state: TailState,
-    /// The transaction, from `begin` on; [`TxnId::NONE`] when it is over.
+    /// The transaction, from `begin` to its end; [`TxnId::NONE`] otherwise.
     txn: TxnId,
-    /// Where records are encoded; kept for its capacity.
+    /// The buffer where records are encoded; kept for its capacity.
     body: Vec<u8>,
 }
 
@@ -50,8 +50,8 @@ impl Stream {
         self.txn
     }
 
-    /// The transaction's last record, [`UndoPtr::NONE`] before the first change. To come back to it is to come back to
-    /// that state: this is what a savepoint remembers.
+    /// The transaction's last record, [`UndoPtr::NONE`] before the first change. A rollback to it restores
+    /// that state: a savepoint keeps it.
     #[must_use]
     pub fn last(&self) -> UndoPtr {
         if self.state.last == self.state.begin { UndoPtr::NONE } else { self.state.last }
@@ -63,14 +63,15 @@ impl Stream {
         self.state.state != State::Idle
     }
 
-    /// Takes the stream from a transaction that never wrote to it: it has nothing to commit or to roll back.
+    /// Ends the use of the stream by a transaction that never wrote to it: nothing is left to commit or to
+    /// roll back.
     pub(super) fn disown_unused(&mut self) {
         if !self.has_begun() {
             self.txn = TxnId::NONE;
         }
     }
 
-    /// Reads again what the tail says.
+    /// Reads the tail's header again.
     fn mirror(&mut self, tail: &[u8]) {
         self.end = page::end(tail);
         self.state =
@@ -89,7 +90,7 @@ impl UndoStore {
     /// Gives the stream to a transaction. Nothing is written before its first record.
     ///
     /// # Errors
-    /// [`Error::Usage`] when it has one.
+    /// [`Error::Usage`] if the stream has a transaction.
     pub fn begin(&self, stream: &mut Stream, txn: TxnId) -> Result<()> {
         if stream.txn != TxnId::NONE || txn == TxnId::NONE {
             return Err(Error::Usage(format!(
@@ -124,7 +125,7 @@ impl UndoStore {
         usize::from(stream.end) + Self::needed(stream, bytes) <= self.space.pool().page_bytes()
     }
 
-    /// What records of `bytes` take: they, the `Begin` if it is still to come, and the `Commit`.
+    /// The room for records of `bytes`, for the `Begin` if it is still to come, and for the `Commit`.
     fn needed(stream: &Stream, bytes: usize) -> usize {
         bytes + END_RECORD + if stream.has_begun() { 0 } else { END_RECORD }
     }
@@ -152,8 +153,8 @@ impl UndoStore {
         Ok(())
     }
 
-    /// Appends a record in the caller's mini-transaction, with the transaction's `Begin` before it if it is the first.
-    /// Latches the tail: after the leaf, before anything else is changed. Returns where the record is.
+    /// Appends a record in the caller's mini-transaction, after the transaction's `Begin` if it is the first.
+    /// Latches the tail: after the leaf, before anything else is changed. Returns the record's position.
     ///
     /// # Errors
     /// [`Stop::Load`]; [`Error::Usage`] when there is no room. Nothing is changed then.
@@ -165,7 +166,8 @@ impl UndoStore {
         self.put(stream, mtr, record)
     }
 
-    /// Latches what [`UndoStore::append`] needs: afterwards it does not stop in this mini-transaction, which may change other pages before.
+    /// Latches what [`UndoStore::append`] needs: afterwards it does not stop in this mini-transaction, which
+    /// may change other pages before it appends.
     ///
     /// # Errors
     /// [`Stop::Load`].
@@ -194,7 +196,7 @@ impl UndoStore {
             );
         }
         if !stream.has_begun() {
-            // Before anybody can see the record: purge must not take it for a committed one.
+            // Before the record is visible: purge must not take its transaction for a committed one.
             stream.slot.set_active(stream.txn);
             let txn = stream.txn.0.to_le_bytes();
             mtr.run(held, &Append { kind: super::record::kind::BEGIN, body: &txn[..6] });
@@ -205,8 +207,8 @@ impl UndoStore {
         Ok(ptr)
     }
 
-    /// Commits the stream's transaction: it is committed if this mini-transaction is not lost. The stream may be
-    /// released once that is durable. Nothing is written for a transaction that has written nothing.
+    /// Commits the stream's transaction: it is committed unless this mini-transaction is lost. The stream may
+    /// be released once the commit is durable. Writes nothing for a transaction that has written nothing.
     ///
     /// # Errors
     /// [`Stop::Load`]; nothing is changed then.
@@ -226,8 +228,8 @@ impl UndoStore {
         stream.txn = TxnId::NONE;
     }
 
-    /// Prepares the stream's transaction in the caller's mini-transaction; [`UndoStore::ensure_room`] came before. It
-    /// then survives a crash.
+    /// Prepares the stream's transaction in the caller's mini-transaction, after a call of
+    /// [`UndoStore::ensure_room`]. It then survives a crash.
     ///
     /// # Errors
     /// [`Stop::Load`]; [`Error::Usage`] when the XID is too long, or there is no room. Nothing is changed then.
@@ -243,8 +245,8 @@ impl UndoStore {
     // --- rolling back
     // ----------------------------------------------------------------------------------------------------
 
-    /// The record to be undone next, [`None`] when the transaction has none left but its `Begin`. Gives back pages at
-    /// the stream's end that hold nothing any more, so it may be slow. No latch may be held.
+    /// The record to undo next, [`None`] if the transaction has none left but its `Begin`. Frees empty pages
+    /// at the stream's end, so it may be slow. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`], [`Error::Poisoned`].
@@ -262,8 +264,8 @@ impl UndoStore {
         Ok(Some((last, record)))
     }
 
-    /// Cuts the record that [`UndoStore::last_record`] gave off the stream, in the mini-transaction that undoes it.
-    /// Latches the tail: after the leaf, before anything else is changed. Needs no space.
+    /// Cuts the record that [`UndoStore::last_record`] returned off the stream, in the mini-transaction that
+    /// undoes it. Latches the tail: after the leaf, before anything else is changed. Needs no space.
     ///
     /// # Errors
     /// [`Stop::Load`]; [`Error::Usage`] when there is none. Nothing is changed then.
@@ -285,8 +287,8 @@ impl UndoStore {
     /// Ends a transaction that is rolled back as far as its `Begin`; the stream may be released then.
     ///
     /// # Errors
-    /// [`Stop::Load`]; [`Error::Usage`] when there are records left ([`UndoStore::last_record`] has to say so before).
-    /// Nothing is changed then.
+    /// [`Stop::Load`]; [`Error::Usage`] if records are left ([`UndoStore::last_record`] must have returned
+    /// `None`). Nothing is changed then.
     pub fn finish_rollback(&self, stream: &mut Stream, mtr: &mut Mtr<'_>) -> Result<(), Stop> {
         stream.must_be_open()?;
         if stream.has_begun() {
@@ -299,7 +301,7 @@ impl UndoStore {
         Ok(())
     }
 
-    /// Gives back the pages behind the transaction's last record.
+    /// Frees the pages after the transaction's last record.
     fn trim(&self, stream: &mut Stream) -> Result<()> {
         while stream.has_begun() && stream.state.last.page() != stream.tail {
             self.unlink_tail(stream)?;
@@ -311,7 +313,7 @@ impl UndoStore {
         let directory = self.directory_page(stream.number);
         let tail = stream.tail;
         let (before, end) = self.space.pool().retry(|| {
-            // Only trimming changes which page is before the tail while the transaction has records there.
+            // While the transaction has records before the tail, only trimming changes which page that is.
             let before = page::prev(&self.space.pool().shared(tail)?);
             if before == PageId::NONE {
                 return Err(page::bad(tail, Malformed("a stream ends before its transaction's last record")).into());

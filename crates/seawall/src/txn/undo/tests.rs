@@ -9,7 +9,7 @@ use crate::format::{PageId, TxnId, UndoPtr};
 use page::{State, TailState};
 use proptest::prelude::*;
 
-/// Applies a change as it is applied when it is made, and as it is when it is replayed, and holds the one to the other.
+/// Applies a change as when it is made, and as when it is replayed, and compares the two.
 fn apply<R: Redo>(change: &R, page: &mut [u8]) {
     let mut body = Vec::new();
     change.encode(&mut body);
@@ -39,7 +39,7 @@ proptest! {
         apply(&init, &mut page);
         prop_assert_eq!(page::verify(&page), Ok(()));
         append(&mut page, &UndoRecord::Begin { txn: TxnId(5) });
-        // The records that are there, with the header before each of them.
+        // The records in the page, with the header before each of them.
         let mut model = Vec::new();
         for (record, cuts) in &records {
             let record = record.record();
@@ -135,7 +135,7 @@ fn redo_all(tag: u8, body: &[u8], page: &mut [u8]) {
     }
 }
 
-/// What each stream holds behind purge, records as text: empty streams are left out.
+/// The records of each stream that purge has not passed, as text: empty streams are left out.
 type Contents = BTreeMap<u32, Vec<String>>;
 
 fn contents(store: &UndoStore) -> Contents {
@@ -176,7 +176,8 @@ fn in_mtr<T>(space: &Space, mut change: impl FnMut(&mut Mtr<'_>) -> Result<T, St
     done.expect("the disk is well")
 }
 
-/// A run of random transactions, and what every stream must hold after each of its mini-transactions.
+/// A run of random transactions, and the records that every stream must have after each of its
+/// mini-transactions.
 struct Run {
     running: Running,
     space: Arc<Space>,
@@ -244,7 +245,7 @@ impl Run {
         self.note();
     }
 
-    /// Takes records back down to `savepoint`, and the transaction with them if there is none.
+    /// Cuts records down to `savepoint`, or the whole transaction if there is none.
     fn roll_back(&mut self, at: usize, savepoint: UndoPtr) {
         let (stream, store) = (&mut self.open[at], &self.store);
         let number = stream.number();
@@ -344,7 +345,7 @@ fn commits(contents: &Contents) -> u64 {
     contents.values().flatten().filter(|record| record.starts_with("Commit")).count() as u64
 }
 
-/// Opens a crashed machine's database, holds it to the model, and brings it to rest.
+/// Opens a crashed machine's database, compares it with the model, and ends its open transactions.
 fn recover(machine: &Machine, allowed: &[Contents], next_txn: u64) {
     let running = machine.recover(redo_all).expect("it is recovered");
     let space = Arc::new(Space::open(running.pool.clone()).expect("it opens"));
@@ -425,7 +426,7 @@ fn prepared_survives_and_can_go_either_way() {
             let heads = store.heads(stream.number(), 10, |_| true).expect("readable");
             assert_eq!(heads.len(), 4);
             assert!(heads.iter().all(|unpurged| unpurged.txn == TxnId(41)));
-            // A mini-transaction may deal with several.
+            // A mini-transaction may pass several.
             in_mtr(&space, |mtr| heads.iter().try_for_each(|unpurged| store.advance(mtr, unpurged)));
             assert_eq!(store.history_length(), 0);
         } else {

@@ -1,4 +1,5 @@
-//! Everything that undo still holds on to, for a check of the whole database; and all of one transaction, for taking it up.
+//! All records that purge has not finished, for a check of the whole database; and all records of one
+//! transaction, for taking it over.
 
 use super::page;
 use super::record::{OwnedRecord, UndoRecord, kind};
@@ -8,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::format::{Malformed, PageId, TxnId, UndoPtr};
 
 impl UndoStore {
-    /// Calls `visit` with the records of the stream's transaction, last first, without its `Begin`. No latch may be held, none is while `visit`
-    /// runs.
+    /// Calls `visit` with the records of the stream's transaction, last first, without its `Begin`. No latch
+    /// may be held; none is held while `visit` runs.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]; that of `visit`.
@@ -22,7 +23,8 @@ impl UndoStore {
         Ok(())
     }
 
-    /// A record of a transaction that has not ended, and where the one before it is; [`None`] at its beginning. No latch may be held.
+    /// A record of a transaction that has not ended, and the position of the one before it; [`None`] at its
+    /// beginning. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -46,13 +48,13 @@ impl UndoStore {
         Ok(Some((record, before)))
     }
 
-    /// Calls `visit` with every record that purge is not done with, and the transaction it is of: stream by stream, in order. Nobody may write
-    /// meanwhile; no latch may be held, none is while `visit` runs.
+    /// Calls `visit` with every record that purge has not finished, and its transaction: stream by stream, in
+    /// order. No transaction may write meanwhile. No latch may be held; none is held while `visit` runs.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn for_each_record(&self, mut visit: impl FnMut(TxnId, UndoRecord<'_>)) -> Result<()> {
-        // Whoever writes all the same must not lead us on for ever.
+        // Bounds the loop, in case a transaction writes nevertheless.
         let most = self.space.pages();
         for stream in 0..self.streams() {
             let mut at = self.slot(stream)?.head();
