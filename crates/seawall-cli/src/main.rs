@@ -1,8 +1,9 @@
 //! The `seawall` command.
 //!
-//! - Exit codes: 0 done; 1 the answer is no (a `--require` is short, a witness found losses, `check` found damage, there is no such key); 2 bad input or an error; 130 ended
-//!   early by Ctrl-C, SIGTERM or hang-up. What has no other end than Ctrl-C (watching, serving) ends with 0.
-//! - What was asked for goes to standard output; progress, notes and errors go to standard error.
+//! - Exit codes: 0 done; 1 the answer is no (a `--require` is not met, a witness found losses, `check` found
+//!   damage, the key does not exist); 2 bad input or an error; 130 ended early by Ctrl-C, SIGTERM or hang-up.
+//!   A command that only Ctrl-C ends (watching, serving) exits with 0.
+//! - Results go to standard output; progress, notes and errors go to standard error.
 
 mod commands;
 mod progress;
@@ -73,7 +74,7 @@ enum Command {
 enum Ended {
     /// Exit code 0.
     Well,
-    /// Exit code 1: it measured, and the answer is no.
+    /// Exit code 1: the command succeeded, and the answer is no.
     Short,
     /// Exit code 130.
     Interrupted,
@@ -81,10 +82,11 @@ enum Ended {
 
 type Outcome = Result<Ended, Box<dyn std::error::Error>>;
 
-/// Raised by the first Ctrl-C, SIGTERM or hang-up; the second one ends the process at once.
+/// Set by the first Ctrl-C, SIGTERM or hang-up; the second one ends the process at once.
 fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    // Else `ulimit -f` kills the run without a word; caught, the write fails with an error that names it.
+    // Without a handler `ulimit -f` kills the run silently; with one, the write fails with an error that
+    // names the file.
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         if signal == SIGHUP && hang_up_is_ignored() {
@@ -96,18 +98,18 @@ fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Whether we were started by `nohup`: then a lost terminal must not end the run.
+/// Whether `nohup` started this process: then a lost terminal must not end the run.
 fn hang_up_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
 }
 
-/// Whether anybody still reads what we print.
+/// Whether standard output still has a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reader {
     Listens,
-    /// As after `| head`: no reason to fail, nor to leave out what else is to be done.
+    /// Closed, as after `| head`: no reason to fail, nor to skip the remaining work.
     Gone,
 }
 
@@ -116,7 +118,7 @@ fn print(text: &str) -> std::io::Result<Reader> {
     print_bytes(text.as_bytes())
 }
 
-/// The same for what is no text.
+/// As `print`, for bytes that are not text.
 fn print_bytes(bytes: &[u8]) -> std::io::Result<Reader> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -126,12 +128,12 @@ fn print_bytes(bytes: &[u8]) -> std::io::Result<Reader> {
     }
 }
 
-/// Says something on standard error; a closed one is no reason to panic in the middle of a run.
+/// Prints a note to standard error; a closed one must not cause a panic in the middle of a run.
 fn note(text: impl Display) {
     drop(writeln!(std::io::stderr(), "{text}"));
 }
 
-/// What the engine logs: warnings and errors go to standard error.
+/// The engine's log: warnings and errors go to standard error.
 struct Warnings;
 
 impl log::Log for Warnings {

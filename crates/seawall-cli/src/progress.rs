@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar with the time left on a terminal, a line now and then elsewhere.
+//! Progress on standard error: a bar with the remaining time on a terminal, occasional lines elsewhere.
 
 use crate::note;
 use indicatif::{ProgressBar, ProgressStyle};

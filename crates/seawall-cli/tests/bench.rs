@@ -1,4 +1,5 @@
-//! `seawall bench`: every workload from an empty directory to its result, what it refuses, and what it leaves behind.
+//! `seawall bench`: every workload from an empty directory to its result, what it refuses, and the files it
+//! leaves.
 
 mod common;
 
@@ -12,7 +13,7 @@ fn kv(dir: &Path, more: &[&str]) -> Ran {
     seawall(dir, [&["bench", "kv"][..], &TINY, more].concat())
 }
 
-/// A directory in which `./target` exists, so that temporary data lies there.
+/// A directory in which `./target` exists, so that temporary data is created there.
 fn work() -> tempfile::TempDir {
     let dir = scratch();
     std::fs::create_dir(dir.path().join("target")).unwrap();
@@ -154,7 +155,7 @@ fn memory_is_bounded_or_refused() {
     let dir = work();
     let ran = kv(dir.path(), &["--workload", "commit", "--memory-limit", "400M", "--json"]);
     if ran.code == 2 {
-        // Without the right to make a group.
+        // Without permission to create a group.
         ran.says("--memory-limit");
     } else {
         assert_eq!(ran.exits(0).json()["memory_limit_bytes"], 400 << 20);

@@ -1,4 +1,5 @@
-//! `seawall bench scan`: every kind of query on either tree by every way to read, what it refuses, and what it leaves behind.
+//! `seawall bench scan`: every kind of query on either tree by every access method, what it refuses, and the
+//! files it leaves.
 
 mod common;
 
@@ -12,7 +13,7 @@ fn scan(dir: &Path, more: &[&str]) -> Ran {
     seawall(dir, [&["bench", "scan"][..], &TINY, more].concat())
 }
 
-/// A directory in which `./target` exists, so that temporary data lies there.
+/// A directory in which `./target` exists, so that temporary data is created there.
 fn work() -> tempfile::TempDir {
     let dir = scratch();
     std::fs::create_dir(dir.path().join("target")).unwrap();
@@ -70,7 +71,7 @@ fn buffered_reads_are_bounded_or_refused() {
         &["--rows-per-range", "500", "--method", "buffered", "--prefetch", "off", "--no-fio", "--json"],
     );
     if ran.code == 2 {
-        // Without the right to make a group.
+        // Without permission to create a group.
         ran.says("--memory-limit");
     } else {
         let result = ran.exits(0).json();

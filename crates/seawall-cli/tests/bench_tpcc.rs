@@ -1,5 +1,4 @@
-//! `seawall bench tpcc`: from an empty directory to its result, on data that was kept, and on data that somebody
-//! damaged.
+//! `seawall bench tpcc`: from an empty directory to its result, on kept data, and on damaged data.
 
 mod common;
 
@@ -45,7 +44,7 @@ fn kept_data_is_used_again_and_damage_to_it_is_named() {
     tpcc(dir, &again).exits(0).shows("stock-level").says("all consistency conditions hold");
     tpcc(dir, &["--dir", "d"]).exits(2).says("--reuse");
     seawall(dir, ["bench", "tpcc", "--dir", "d", "--reuse", "--warehouses", "3"]).exits(2).says("warehouses 3");
-    // What customer 1 of district 1 of warehouse 1 paid first.
+    // The first payment of customer 1 of district 1 of warehouse 1.
     seawall(dir, ["del", "d/data", "history", "--hex", "000100000001000000010000"]).exits(0);
     tpcc(dir, &again).exits(1).says("condition 3.3.2.8 does not hold: warehouse 1: W_YTD").says("3.3.2.10");
 }

@@ -61,7 +61,8 @@ fn dirty_pages_go_with_sync() {
         return;
     }
     std::fs::write(dir.path().join("dirty"), vec![1; 256 << 10]).unwrap();
-    // Without: the kernel only begins to write back, so how much stays is its affair; but the sum must be right.
+    // Without --sync: the kernel only starts write-back, so the number of remaining pages is open; but the
+    // sum must be right.
     let pairs = seawall(dir.path(), ["cache", "drop", "--json", "dirty"]).exits(0).json();
     let bytes = |when: &str| pairs[0][when]["resident_bytes"].as_u64().unwrap();
     assert_eq!(bytes("before"), 256 * KIB);
@@ -78,7 +79,7 @@ fn what_stays_is_said_to_stay() {
         skipped("no /dev/shm");
         return;
     }
-    // Pages of a memory file system have nowhere to go.
+    // Pages of a memory file system cannot be dropped.
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     clean_file(&dir.path().join("a"), 64);
     seawall(dir.path(), ["cache", "drop", "a"]).exits(0).shows("64.0 KiB stay").shows("--sync");

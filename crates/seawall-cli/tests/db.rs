@@ -1,4 +1,4 @@
-//! Commands on a database: what they do, what they say, and what they refuse.
+//! Commands on a database: their effects, their output, and what they refuse.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Small and quick to make.
+/// Small and quick to create.
 const SMALL: [&str; 10] = [
     "--page-size",
     "4K",
@@ -31,7 +31,7 @@ fn put(dir: &Path, tree: &str, key: &str, value: &str) {
     seawall(dir, ["put", "db", tree, key, value, "--create"]).exits(0);
 }
 
-/// Commands that only read write nothing into a database that was closed, and go beside each other.
+/// Commands that only read write nothing into a cleanly closed database, and can run at the same time.
 #[test]
 fn reading_commands_leave_a_closed_database_as_it_is() {
     let dir = scratch();
@@ -110,7 +110,7 @@ fn values_come_from_standard_input() {
     assert_eq!(got.stdout, blob);
 }
 
-/// Standard input is a pipe that stays open and says nothing.
+/// Standard input is a pipe that stays open and silent.
 #[test]
 fn ctrl_c_on_an_idle_pipe_ends_at_once() {
     let dir = scratch();
@@ -122,7 +122,7 @@ fn ctrl_c_on_an_idle_pipe_ends_at_once() {
         let mut child = spawn(idle);
         let mut pipe = child.stdin.take().unwrap();
         pipe.write_all(first).unwrap();
-        // It reads on a thread of its own, so that there are two of them when it waits for the pipe.
+        // A second thread reads: it exists once the command waits for the pipe.
         let tasks = PathBuf::from(format!("/proc/{}/task", child.id()));
         let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
         wait_until(&mut child, || {
@@ -337,7 +337,7 @@ fn a_flipped_bit_is_found_with_its_page() {
     let found = seawall(dir, ["check", "db", "--json"]).exits(1).json();
     assert_eq!((found[0]["page"].as_u64(), found[0]["part"].as_str()), (Some(page as u64), Some("page")));
     seawall(dir, ["get", "db", "users", "ada"]).exits(2).says(&format!("page {page}")).says("checksum");
-    // A dump of it is refused, or has the rest.
+    // A dump of it is refused, or contains the rest.
     put(dir, "other", "k", "v");
     seawall(dir, ["dump", "db", "--out", "rest"]).exits(2).says(&format!("page {page}")).says("--skip-damaged");
     assert!(!dir.join("rest").exists());
@@ -350,7 +350,7 @@ fn a_flipped_bit_is_found_with_its_page() {
     seawall(dir, ["load", "rest.db", "--in", "rest"]).exits(0);
     seawall(dir, ["get", "rest.db", "other", "k"]).exits(0).shows("v");
     seawall(dir, ["scan", "rest.db", "users"]).exits(0).shows("");
-    // Without its first page it cannot be opened: the others are looked at all the same.
+    // Without its first page it cannot be opened, but its other pages are still checked.
     let mut bytes = std::fs::read(&data).unwrap();
     bytes[100] ^= 1;
     std::fs::write(&data, bytes).unwrap();
@@ -430,7 +430,7 @@ fn a_database_is_backed_up_and_restored_open_or_closed() {
     seawall(dir, ["restore", "tuesday", "not"]).exits(2).says("name the full backup");
     seawall(dir, ["restore", "monday"]).exits(2);
     seawall(dir, ["get", "monday", "users", "ada"]).exits(2).says("seawall restore");
-    // A process that has it open and does not listen, and one that does.
+    // A process that has it open without a control socket, and one with it.
     let off = Options::default().with_control_socket(ControlSocketChoice::Off);
     let db = Database::open_with(dir.join("db"), off).unwrap();
     seawall(dir, ["backup", "db", "wednesday"]).exits(2).says("has no control socket");

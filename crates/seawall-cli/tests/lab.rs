@@ -7,7 +7,7 @@ use common::{Mount, cells, command, lab, lab_command, names, read_json, scratch,
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// The only directory that a run made where it was started.
+/// The only directory that a run created where it was started.
 fn run_dir(work: &Path) -> PathBuf {
     let made: Vec<String> = names(work).into_iter().filter(|n| n.starts_with("seawall-lab-")).collect();
     assert_eq!(made.len(), 1, "{made:?}");
@@ -33,7 +33,7 @@ fn the_default_plan_prints_and_writes_everything() {
     assert_eq!(results["run"]["seed"], 1);
     let skipped = results["skipped"].as_array().unwrap().len();
     assert_eq!(cells(&results).len() + skipped, 19 + 27 + 24 + 4);
-    // What the engine was measured under is what is recommended: the same lines but for those of comment.
+    // The settings measured for the engine are the recommended ones: the same lines except comments.
     let lines = |text: &str| -> Vec<String> { text.lines().filter(|l| !l.starts_with('#')).map(Into::into).collect() };
     let written = std::fs::read_to_string(dir.join("seawall.toml")).unwrap();
     assert_eq!(lines(results["engine"]["seawall_toml"].as_str().unwrap()), lines(&written));
@@ -48,7 +48,7 @@ fn the_default_plan_prints_and_writes_everything() {
     assert!(again.err.is_empty(), "a report writes nothing unless asked: {}", again.err);
 }
 
-/// Nothing in the page is loaded from anywhere.
+/// The page loads nothing from elsewhere.
 fn self_contained(html: &str) {
     let html = html.to_lowercase();
     assert!(html.starts_with("<!doctype html>") && html.trim_end().ends_with("</html>"), "{html:.200}");
@@ -67,7 +67,7 @@ fn only_measures_only_that() {
         ("E1,e3", &["e1/", "e3/"]),
         ("baseline", &["base/"]),
         ("e5", &["e5/"]),
-        // Beside the disk's own reads, which it is held against.
+        // Together with the disk's own reads, with which it is compared.
         ("range-prefetch", &["e6/", "base/"]),
     ] {
         let results = lab(work.path(), disk.path(), &["--only", only, "--json", "-"]).exits(0).json();

@@ -1,4 +1,4 @@
-//! Runs that do not come to their end: signals, kill -9, a disk that fills up. What was there before is never touched.
+//! Interrupted runs: signals, kill -9, a disk that fills up. Existing files are never touched.
 
 mod common;
 
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use std::path::Path;
 use std::process::Command;
 
-/// A run that would go on for a long time.
+/// A run that would take a long time.
 fn long(work: &Path, disk: &Path, more: &[&str]) -> Command {
     let mut command = common::command(work);
     let args = TINY.map(|a| if a == "2" { "999" } else { a });
@@ -21,7 +21,7 @@ fn long(work: &Path, disk: &Path, more: &[&str]) -> Command {
 fn ctrl_c_shows_and_writes_what_was_measured() {
     for sent in [Signal::INT, Signal::TERM, Signal::HUP] {
         if is_ignored(sent) {
-            // Under `nohup` the lab goes on, and so it should.
+            // Under `nohup` the lab continues, as it should.
             continue;
         }
         let (work, disk) = (scratch(), scratch());
@@ -30,8 +30,8 @@ fn ctrl_c_shows_and_writes_what_was_measured() {
             disk.path(),
             &["--only", "E2", "--json", "r.json", "--require", "log_commit.p99<1ns"],
         ));
-        // Every round of E2 makes the log anew, and a disturbed round is repeated twice at most: when the log is there for the
-        // fourth time, one cell has its first round.
+        // Every round of E2 creates the log again, and a disturbed round is repeated at most twice: when the
+        // log exists for the fourth time, one cell has completed its first round.
         for n in 0..4 {
             wait_until(&mut child, || in_scratch(disk.path(), "log").is_some());
             if n < 3 {
@@ -127,7 +127,7 @@ fn two_runs_in_one_directory_leave_each_other_alone() {
 
 #[test]
 fn a_disk_that_fills_up_ends_the_run_with_what_it_has() {
-    // 224 MiB are what a run of this size asks for; the rest is what others take from it.
+    // A run of this size needs 224 MiB; other files take the rest.
     let Some(mount) = Mount::tmpfs("size=240M") else { return };
     let work = scratch();
     let disk_only = ["--only", "baseline,E1,E2,E3,E4", "--json", "r.json"];
@@ -151,7 +151,8 @@ fn a_disk_that_fills_up_ends_the_run_with_what_it_has() {
 
 #[test]
 fn a_write_that_fails_ends_the_run_with_what_it_has() {
-    // Files may have 20 MiB here: enough for the scratch file, too little for the fill that runs beside one cell.
+    // The file size limit is 20 MiB: enough for the scratch file, too little for the fill that runs beside
+    // one cell.
     let (work, disk) = (scratch(), scratch());
     let mut limited = Command::new("bash");
     limited.current_dir(work.path()).args(["-c", "ulimit -f 20480; exec \"$@\"", "bash"]);
@@ -165,7 +166,7 @@ fn a_write_that_fails_ends_the_run_with_what_it_has() {
     assert!(names(disk.path()).is_empty());
 }
 
-/// Whether this process, and so whatever it starts, ignores a signal.
+/// Whether this process, and so every process it starts, ignores a signal.
 fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells about a process");
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("signals are part of it");

@@ -1,4 +1,4 @@
-//! `seawall lab report` and `seawall lab diff`: what is said about runs that were made before.
+//! `seawall lab report` and `seawall lab diff`: the output for earlier runs.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
-/// A run that all tests here look at; written as `a.json` into a fresh directory.
+/// A run that all tests here use; written as `a.json` into a fresh directory.
 fn with_run() -> TempDir {
     static RUN: OnceLock<String> = OnceLock::new();
     let text = RUN.get_or_init(|| {
@@ -63,7 +63,7 @@ fn the_users_option_file_is_shown_changed_and_left_alone() {
         let replaced = ran.out.contains("-innodb_flush_method = littlesync");
         assert!(replaced || server == "mariadb-11", "{server}: {}", ran.out);
     }
-    // JSON keeps standard output for itself.
+    // With JSON, standard output contains only JSON.
     let ran = report(dir.path(), &["a.json", "--my-cnf", "my.cnf", "--json", "-"]).exits(0).says("littlesync");
     ran.json();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), mine);

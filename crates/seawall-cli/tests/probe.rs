@@ -23,7 +23,7 @@ fn json_holds_the_findings() {
     let dir = scratch();
     let found = seawall(dir.path(), ["probe", ".", "--json"]).exits(0).json();
     assert!(found["free_bytes"].as_u64().unwrap() > 0);
-    // In a chroot the mount cannot be seen; then the reason is there.
+    // In a chroot the mount is not visible; then the reason is given.
     let file_system = &found["file_system"];
     assert!(file_system["known"]["kind"].is_string() || file_system["unknown"].is_string(), "{found}");
 }

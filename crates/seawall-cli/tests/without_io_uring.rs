@@ -1,4 +1,5 @@
-//! A container's seccomp profile that forbids io_uring, as Docker's does: the command goes on without, or says what to do.
+//! A container's seccomp profile that forbids io_uring, as Docker's does: the command works without it, or
+//! says what to do.
 
 mod common;
 
@@ -23,7 +24,7 @@ fn refused(dir: &Path, args: &[&str]) -> Option<Ran> {
     let program: seccompiler::BpfProgram = filter.try_into().unwrap();
     let mut command = command(dir);
     command.args(args);
-    // A filter belongs to a thread and to what that thread starts: the other tests keep their io_uring.
+    // A filter applies to a thread and its children: the other tests keep their io_uring.
     let ran = std::thread::spawn(move || match seccompiler::apply_filter(&program) {
         Ok(()) => Some(command.output().unwrap().into()),
         Err(e) => {

@@ -1,4 +1,5 @@
-//! `seawall witness` over loopback. The plug cannot be pulled here: a killed process stands in, and must prove nothing.
+//! `seawall witness` over loopback. A test cannot cut the power: a killed process takes its place, and must
+//! prove nothing.
 
 mod common;
 
@@ -126,7 +127,7 @@ fn a_run_that_the_witness_does_not_know_exits_with_2() {
 #[test]
 fn without_a_witness_nothing_is_written() {
     let disk = scratch();
-    // A port that was free a moment ago and that nobody listens on.
+    // A port that was free a moment ago and on which no process listens.
     let addr = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let ran = seawall(disk.path(), ["witness", "run", ".", "--witness", &addr]).exits(2);
     let ran = ran.says("cannot reach the witness").says("seawall witness serve");

@@ -1,8 +1,8 @@
-//! `seawall cache show|drop|watch PATH...`: what the page cache holds of any files, and getting it out of there.
+//! `seawall cache show|drop|watch PATH...`: shows what the page cache holds of any files, and drops it.
 //!
 //! - Files are only ever opened for reading; nothing about their content changes.
-//! - Dropping affects clean pages only; `--sync` writes dirty ones back first. What stays is shown as staying.
-//! - A directory means the regular files below it; a glob is looked up again at every interval of `watch`.
+//! - Dropping affects clean pages only; `--sync` writes dirty ones back first. Pages that stay are shown.
+//! - A directory means the regular files below it; a glob is expanded again at every interval of `watch`.
 
 use crate::{Ended, Outcome, note, print, units};
 use clap::{Args, Subcommand};
@@ -69,7 +69,7 @@ struct Held {
 }
 
 impl Files {
-    /// The files meant, sorted. With `must_exist` a pattern without any is an error.
+    /// The selected files, sorted. With `must_exist` a pattern without a match is an error.
     fn find(&self, must_exist: bool, failures: &mut Failures) -> Result<Vec<PathBuf>, Box<dyn std::error::Error>> {
         let mut found = BTreeSet::new();
         for pattern in &self.paths {
@@ -82,7 +82,8 @@ impl Files {
                 for path in matches {
                     any = true;
                     let path = path.map_err(|e| format!("cannot look for {pattern:?}: {e}"))?;
-                    // A link to a file is meant; a link to a directory may lead out of what is meant.
+                    // A link to a file counts as the file; a link to a directory may lead out of the
+                    // selection.
                     if path.is_symlink() && path.is_dir() {
                         continue;
                     }
@@ -101,8 +102,8 @@ impl Files {
     }
 }
 
-/// Adds `path`, or the regular files below it. Symbolic links inside directories are not followed; a directory below that cannot
-/// be read is one of the failures.
+/// Adds `path`, or the regular files below it. Symbolic links inside directories are not followed; an
+/// unreadable directory below it is one of the failures.
 fn walk(path: &Path, found: &mut BTreeSet<PathBuf>, failures: &mut Failures) -> Result<(), IoError> {
     let failed = |e: std::io::Error| IoError::new(Op::Directory, path, IoErrorKind::Os(e.raw_os_error().unwrap_or(5)));
     let meta = std::fs::metadata(path).map_err(failed)?;
@@ -127,12 +128,13 @@ fn look(disk: &OsDisk, path: &Path) -> Result<Held, IoError> {
     Ok(Held { path: path.into(), len, cached: disk.cached(&file, len)? })
 }
 
-/// What a command says at its end when some files could not be read. The others were done, and are shown.
+/// The error of a command that could not read some files. The others were processed, and are shown.
 #[derive(Debug, Default)]
 struct Failures(BTreeMap<PathBuf, IoError>);
 
 impl Failures {
-    /// `None` when the file is gone since it was listed (a purged binlog), or cannot be read; that is kept, and said once.
+    /// `None` when the file was removed since it was listed (a purged binlog), or cannot be read; the error
+    /// is kept, and reported once.
     fn keep<T>(&mut self, path: &Path, done: Result<T, IoError>) -> Option<T> {
         match done {
             Ok(done) => return Some(done),
@@ -156,7 +158,7 @@ impl Failures {
     }
 }
 
-/// Drops a file's pages; returns what was held before and after.
+/// Drops a file's pages; returns the cached bytes before and after.
 fn drop_file(disk: &OsDisk, path: &Path, sync: bool) -> Result<(Held, Held), IoError> {
     let before = look(disk, path)?;
     if before.cached.resident > 0 {

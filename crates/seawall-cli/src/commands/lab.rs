@@ -24,7 +24,7 @@ use std::time::Duration;
 pub(crate) struct LabArgs {
     #[command(subcommand)]
     command: Option<LabCommand>,
-    /// A directory on the disk to measure; everything written there goes again
+    /// A directory on the disk to measure; everything written there is removed
     #[arg(required = true)]
     path: Option<PathBuf>,
     /// The whole grid, every cell repeated: about half an hour instead of 5 minutes
@@ -58,10 +58,10 @@ pub(crate) struct LabArgs {
     /// Instead of cells: constant load for this long, such as 30m, to find caps and spent burst credit
     #[arg(long, value_name = "DURATION", value_parser = units::duration, conflicts_with_all = ["full", "only", "rounds", "round"])]
     sustain: Option<Duration>,
-    /// Add no load, watch the device, a line a second until Ctrl-C (or for DURATION, such as --observe=1m)
+    /// Add no load: watch the device, a line a second until Ctrl-C (or for DURATION, such as --observe=1m)
     #[arg(long, value_name = "DURATION", conflicts_with_all = ["full", "only", "sustain", "out", "json", "html", "my_cnf", "require", "witness"], num_args = 0..=1, require_equals = true, default_missing_value = "3650000h", value_parser = units::duration)]
     observe: Option<Duration>,
-    /// Measure even when others keep the disk busy
+    /// Measure even when other processes keep the disk busy
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -89,7 +89,7 @@ enum LabCommand {
     },
 }
 
-/// Where results go, and what they are held against.
+/// Where results go, and what they are compared with.
 #[derive(Debug, Args)]
 struct Outputs {
     /// Directory for results.json, report.html and the settings [default for a run without --json and --html: a fresh
@@ -111,7 +111,7 @@ struct Outputs {
     /// Exit with 1 unless met, such as 'flush.p99<10ms'; may be repeated
     #[arg(long, value_name = "METRIC.STAT<LIMIT")]
     require: Vec<String>,
-    /// What `seawall witness verify --json` wrote, for the report
+    /// The output of `seawall witness verify --json`, for the report
     #[arg(long, value_name = "FILE")]
     witness: Option<PathBuf>,
 }
@@ -132,7 +132,7 @@ fn positive(text: &str) -> Result<f64, String> {
     text.parse::<f64>().ok().filter(|r| r.is_finite() && *r > 0.0).ok_or_else(|| "give a number above 0".into())
 }
 
-/// The command line for the record, with what is not UTF-8 replaced.
+/// The command line for the record, with invalid UTF-8 replaced.
 fn command_line() -> String {
     std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
@@ -180,7 +180,7 @@ pub(crate) fn run(args: LabArgs, stop: &AtomicBool) -> Outcome {
 }
 
 fn measure(options: LabOptions, outputs: &Outputs, stop: &AtomicBool) -> Outcome {
-    // What cannot be used later is refused now, not after some minutes.
+    // Paths that cannot be used later are refused now, not after some minutes.
     let checked = outputs.check(true)?;
     let planned: Vec<String> = if options.sustain.is_some() { Vec::new() } else { ids(&options) };
     if let Some(missing) = checked.requirements.iter().find(|r| !planned.iter().any(|id| id == r.cell())) {
@@ -213,7 +213,7 @@ fn ids(options: &LabOptions) -> Vec<String> {
     options.plan().iter().map(CellSpec::id).collect()
 }
 
-/// Where results come from.
+/// The origin of the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Run {
     /// Measured now; always saved.
@@ -224,18 +224,18 @@ enum Run {
     Earlier,
 }
 
-/// Inputs that were read before the measurement began.
+/// Inputs read before the measurement.
 struct Checked {
     requirements: Vec<Requirement>,
     witness: Option<Verification>,
 }
 
-/// The files of a run in `--out`, with the results first: they are what cannot be computed again.
+/// The files of a run in `--out`, the results first: they cannot be computed again.
 const RESULTS: &str = "results.json";
 const REPORT: &str = "report.html";
 
 impl Outputs {
-    /// Reads what will be needed and tries where output will go. A `fresh` run is going to be saved.
+    /// Reads the inputs and checks the output paths. A `fresh` run will be saved.
     fn check(&self, fresh: bool) -> Result<Checked, Box<dyn std::error::Error>> {
         let requirements = self.require.iter().map(|r| Requirement::parse(r)).collect::<Result<Vec<_>, _>>()?;
         if let Some(path) = &self.my_cnf {
@@ -265,7 +265,7 @@ impl Outputs {
         Ok(Checked { requirements, witness })
     }
 
-    /// An earlier run's files may be replaced, as `--out` asks for; anybody else's may not.
+    /// An earlier run's files may be replaced, as `--out` requests; other files may not.
     fn check_out(&self, dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
         std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}; give another --out", dir.display()))?;
         can_make_files_in(dir)?;
@@ -281,7 +281,7 @@ impl Outputs {
         }
     }
 
-    /// Where a run is saved when nothing says where.
+    /// The directory of a run without `--out`.
     fn fresh_dir(results: &Results) -> Result<PathBuf, Box<dyn std::error::Error>> {
         let time = results.started.replace(':', "").replace(' ', "T");
         let mut n = 1;
@@ -296,7 +296,8 @@ impl Outputs {
         }
     }
 
-    /// Writes the files; returns those that were written, and the first failure: it must not keep the table from being shown.
+    /// Writes the files; returns those written, and the first failure, which must not keep the table from
+    /// being shown.
     fn save(&self, results: &Results, fresh: bool) -> (Vec<PathBuf>, Result<(), Box<dyn std::error::Error>>) {
         let mut written = Vec::new();
         let mut write = |path: PathBuf, text: &str| -> Result<(), Box<dyn std::error::Error>> {
@@ -345,7 +346,7 @@ impl Outputs {
         Ok(text)
     }
 
-    /// Prints and writes everything that follows from the results.
+    /// Prints and writes all output derived from the results.
     fn show(&self, mut results: Results, checked: &Checked, run: Run) -> Outcome {
         if let Some(verification) = &checked.witness {
             results.witness = verification.proof();
@@ -395,7 +396,7 @@ fn is_stdout(path: Option<&Path>) -> bool {
     path == Some(Path::new("-"))
 }
 
-/// Whether a file could be written at `path`, found out without making it.
+/// Whether a file could be written at `path`, checked without creating it.
 fn can_write(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     if path.is_dir() {
         return Err(format!("{} is a directory: give a file in it, or --out for a directory", path.display()).into());
@@ -446,7 +447,7 @@ fn watch(path: &Path, duration: Duration, stop: &AtomicBool) -> Outcome {
     let watched = observe(&device, Duration::from_secs(1), Some(duration), stop, |o| {
         lines += 1;
         let header = if lines % 30 == 0 { format!("{}\n", Observation::HEADER) } else { String::new() };
-        // A line that nobody reads ends the watching.
+        // A closed standard output ends the watching.
         if !matches!(print(&format!("{header}{}\n", o.line())), Ok(Reader::Listens)) {
             stop.store(true, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! One module a subcommand, each with its arguments beside its work.
+//! One module for each subcommand, with its arguments and its work.
 
 pub(crate) mod bench;
 pub(crate) mod cache;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// A directory on the disk to look at (a small trial file is made there and removed)
+    /// A directory on the disk to probe (a small trial file is created there and removed)
     path: PathBuf,
     /// Print the findings as JSON
     #[arg(long)]
@@ -18,7 +18,7 @@ pub(crate) struct ProbeArgs {
 pub(crate) fn run(args: &ProbeArgs) -> Outcome {
     let mut found = probe(&args.path)?;
     if args.json {
-        // JSON has no form for a path that is not UTF-8.
+        // JSON cannot hold a path that is not UTF-8.
         found.path = found.path.to_string_lossy().into_owned().into();
         print(&format!("{}\n", serde_json::to_string_pretty(&found)?))?;
         return Ok(Ended::Well);

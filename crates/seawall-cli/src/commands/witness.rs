@@ -1,4 +1,4 @@
-//! `seawall witness`: serve on another machine, run on this one, pull the plug, verify.
+//! `seawall witness`: serve on another machine, run on this one, cut the power, verify.
 
 use crate::{Ended, Outcome, note, print, units};
 use clap::{Args, Subcommand};
@@ -19,7 +19,7 @@ pub(crate) struct WitnessArgs {
 
 #[derive(Debug, Subcommand)]
 enum WitnessCommand {
-    /// On another machine: write down what is acknowledged, until Ctrl-C
+    /// On another machine: record what is acknowledged, until Ctrl-C
     Serve {
         /// Address and port to listen on; the default can only be reached from this machine
         #[arg(long, default_value = "127.0.0.1:7440")]
@@ -27,7 +27,7 @@ enum WitnessCommand {
         /// Directory for the records
         #[arg(long, default_value = "seawall-witness")]
         state: PathBuf,
-        /// Shared secret (it travels in the clear)
+        /// Shared secret (it is sent unencrypted)
         #[arg(long, default_value = "")]
         token: String,
     },
@@ -110,7 +110,7 @@ pub(crate) fn run(args: WitnessArgs, stop: &AtomicBool) -> Outcome {
                 ..RunOptions::default()
             };
             let token = if options.token.is_empty() { String::new() } else { " --token ...".into() };
-            // The record of the run names the directory: it must mean the same wherever verify is called.
+            // The record of the run contains the directory: it must be valid from wherever verify is called.
             let path = std::path::absolute(&path)?;
             let invitation = format!(
                 "run {}: pull the plug whenever you like; after the restart:\n  seawall witness verify {} --witness {} --run {}{token}\n",
@@ -122,7 +122,8 @@ pub(crate) fn run(args: WitnessArgs, stop: &AtomicBool) -> Outcome {
             let said: Mutex<Option<Instant>> = Mutex::new(None);
             let progress = |p: &witness::Progress| {
                 let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-                // Not before there is something to lose: without a witness, or a place to write, there is nothing to pull for.
+                // Only when there is something to lose: without a witness or a writable directory a power cut
+                // proves nothing.
                 if said.is_none() && p.acknowledged > 0 {
                     *said = Some(Instant::now());
                     if let Err(e) = print(&invitation) {

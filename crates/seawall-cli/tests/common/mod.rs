@@ -1,7 +1,8 @@
-//! What the tests of the command share. Each runs the real binary and judges what a user would see.
+//! Shared by the tests of the command. Each runs the real binary and checks its output.
 //!
-//! - Nothing is timed: a wait has a limit only so that a hang becomes a failure.
-//! - What this machine cannot do (mount without root, say) is skipped with the reason on standard error.
+//! - No time is measured: a wait has a limit only so that a hang becomes a failure.
+//! - A test that this machine cannot run (mount without root, for example) is skipped with the reason on
+//!   standard error.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
@@ -18,7 +19,7 @@ pub mod skip;
 /// Seconds instead of minutes; the figures mean nothing.
 pub const TINY: [&str; 9] = ["--size", "16M", "--rounds", "2", "--round", "30ms", "--force", "--reserve", "1M"];
 
-/// Until a hang is called one.
+/// Time after which a process is considered hung.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A fresh directory on the disk under the checkout (`/tmp` is often memory).
@@ -26,7 +27,7 @@ pub fn scratch() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// How the command ended and what it said.
+/// The exit status and output of the command.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -103,7 +104,7 @@ pub fn lab_command(dir: &Path, path: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// Starts a command whose output is kept.
+/// Starts a command and captures its output.
 pub fn spawn(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
@@ -119,7 +120,7 @@ pub fn wait_until(child: &mut Child, mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// Sends a signal and collects the end.
+/// Sends a signal, waits for the end and returns the output.
 pub fn signal(child: Child, signal: rustix::process::Signal) -> Ran {
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, signal).unwrap();
@@ -182,7 +183,7 @@ impl Drop for Mount {
     }
 }
 
-/// Whether a directory is memory, where pages cannot leave the page cache.
+/// Whether a directory is in memory, where pages cannot leave the page cache.
 pub fn is_memory(dir: &Path) -> bool {
     let found = seawall(dir, ["probe", ".", "--json"]).exits(0).json();
     found["file_system"]["known"]["kind"] == "tmpfs"

@@ -1,4 +1,5 @@
-//! `seawall bench bulk`: rows from the front, a tree built of sorted rows, an index beside writers.
+//! `seawall bench bulk`: rows popped from the front, a tree built of sorted rows, an index built beside
+//! writers.
 
 use crate::{Ended, Outcome, note, print, units};
 use clap::Args;
@@ -15,7 +16,7 @@ pub(crate) struct BulkArgs {
     /// pop-first, build-tree, put-many or index
     #[arg(long, value_name = "NAME")]
     task: Task,
-    /// Where the database is made; it goes again
+    /// Where the database is created; removed at the end
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
     /// Rows
@@ -30,7 +31,7 @@ pub(crate) struct BulkArgs {
     /// Writers beside the index
     #[arg(long, value_name = "N", default_value_t = 16)]
     threads: usize,
-    /// Time for which the writers are watched alone, before and after the index each
+    /// Time for which the writers are measured alone, before and after the index each
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = units::duration)]
     duration: Duration,
     /// Print the result as JSON

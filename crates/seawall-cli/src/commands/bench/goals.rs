@@ -1,7 +1,8 @@
 //! `seawall bench goals`: the goals, measured in one run.
 //!
-//! 1. A line a goal as soon as it is known; the last line says how many are met.
-//! 2. Exit code 1 when a goal falls short or could not be measured; also then everything is written to `--out`.
+//! 1. Each goal is printed as soon as it is known; the last line says how many are met.
+//! 2. Exit code 1 when a goal falls short or could not be measured; everything is written to `--out` in that
+//!    case too.
 
 use super::PEERS;
 use crate::{Ended, Outcome, note, print, units};
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Disk space that a run may need at its worst moment, MiB: full and quick.
+/// Most disk space that a run needs at one time, MiB: full and quick.
 const SPACE_MIB: [u64; 2] = [40 << 10, 18 << 10];
 
 #[derive(Debug, Args)]
@@ -30,13 +31,14 @@ pub(crate) struct GoalsArgs {
     /// Only goals and curves whose name matches this regular expression
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     only: Option<Regex>,
-    /// Measure each cell so often instead of as goals.toml says
+    /// Measure each cell this many times instead of as goals.toml says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: Option<u32>,
-    /// Measure each cell so long, but for those with a length of their own
+    /// Measure each cell for this long, except those with a length of their own
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Keep rows below this directory meanwhile, and leave what is still there for another run; else a temporary one below ./target or $TMPDIR
+    /// Keep rows below this directory during the run, and leave what is still there for another run; else a
+    /// temporary one below ./target or $TMPDIR
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Write cells.json, goals.json and goals.md into this directory
@@ -45,7 +47,7 @@ pub(crate) struct GoalsArgs {
     /// Take over the cells of an earlier run of the same binary in --out
     #[arg(long)]
     resume: bool,
-    /// What the order of the cells comes from
+    /// Seed of the order of the cells
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Show what would be measured, and measure nothing
@@ -71,7 +73,7 @@ impl GoalsArgs {
         Ok(plan)
     }
 
-    /// The command that makes the result again.
+    /// The command that repeats the run.
     fn command(&self) -> String {
         let mut command = "seawall bench goals".to_owned();
         if self.quick {
@@ -147,7 +149,7 @@ fn list(plan: &Plan) -> std::io::Result<()> {
     print(&text).map(drop)
 }
 
-/// Whether everything is here that the plan needs, before anything is measured.
+/// Checks, before any measurement, that the tools that the plan needs are installed.
 fn check_tools(plan: &Plan, exe: &Path) -> Result<(), String> {
     let cells = plan.groups.iter().flat_map(goals::spec::Group::cells);
     let cells: Vec<_> = cells.chain(plan.curves.iter().flat_map(|c| c.points.iter().map(|(_, c)| c.clone()))).collect();
@@ -206,7 +208,7 @@ fn check_space(base: &Path, quick: bool) -> Result<(), String> {
     Err(format!("{} has {free} MiB free and the run may need {needed}: give another --dir", base.display()))
 }
 
-/// A line a goal on standard output, a bar on standard error.
+/// One line for each goal on standard output, a progress bar on standard error.
 struct Lines {
     bar: ProgressBar,
 }
@@ -233,7 +235,7 @@ impl Listener for Lines {
     }
 
     fn outcome(&mut self, outcome: &evaluate::Outcome) {
-        // A reader that is gone must not end the run: the files are still to be written.
+        // A closed standard output must not end the run: the files are still to be written.
         self.bar.suspend(|| print(&format!("{}\n", outcome.line())).map_or((), drop));
     }
 

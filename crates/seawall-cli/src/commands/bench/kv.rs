@@ -32,7 +32,7 @@ fn workload(text: &str) -> Result<Workload, String> {
     text.parse()
 }
 
-/// `5000`, `10M`: how many, in powers of 1000.
+/// Parses `5000`, `10M`: a number, with suffixes for powers of 1000.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let (number, factor) = match lower.strip_suffix(['k', 'm', 'g']) {
@@ -48,7 +48,7 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
 pub(crate) fn run(args: &KvArgs, stop: &AtomicBool) -> Outcome {
     let (common, workload) = (&args.common, args.workload);
     let value_size = args.value_size.unwrap_or_else(|| workload.default_value_size());
-    // Else RocksDB has nothing that locks what it reads.
+    // Without transactions RocksDB cannot lock the rows it reads.
     let locks = common.store == "rocksdb" && workload == Workload::ReadModifyWrite;
     let needed: &[(&str, &str)] = if locks { &[("transactions", "true")] } else { &[] };
     let kv = KvRun {
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &KvArgs, stop: &AtomicBool) -> Outcome {
     let _bounded = common.prepare()?;
     let ran = with_progress(|bar| kv.run(&|settings| open(&common.store, settings), bar, stop))?;
     match &ran.result {
-        // A run that failed at once has nothing to show but its error.
+        // A run that failed at once has only its error to show.
         Some(result) if ran.error.is_some() && result.measured.ops == 0 => {}
         Some(result) => common.show(result)?,
         None => note_load(ran.load.as_ref(), ran.interrupted),

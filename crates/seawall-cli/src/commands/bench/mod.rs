@@ -1,6 +1,6 @@
-//! `seawall bench`: a workload on Seawall or on a store it is compared with, one cell a process.
+//! `seawall bench`: a workload on Seawall or on a store it is compared with, each cell in its own process.
 //!
-//! 1. What can be refused is refused before anything is written.
+//! 1. Invalid requests are refused before anything is written.
 //! 2. The result goes to standard output, as a table or with `--json` as JSON; everything else to standard error.
 //! 3. Exit code 1 when the data is not consistent afterwards (TPC-C), 2 for an error, also one inside the
 //!    window: the result until then is still shown.
@@ -33,15 +33,17 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
-    /// Measure what only Seawall is asked: rows taken from the front, a tree built of sorted rows, an index built beside writers.
+    /// Measure workloads for Seawall only: rows popped from the front, a tree built of sorted rows, an index
+    /// built beside writers.
     Bulk(bulk::BulkArgs),
     /// Measure a key-value workload.
     Kv(kv::KvArgs),
-    /// Measure the goals: Seawall and the others in turn, one line a goal, exit code 1 when one falls short.
+    /// Measure the goals: Seawall and the others alternately, one line a goal, exit code 1 when one falls
+    /// short.
     Goals(goals::GoalsArgs),
-    /// Measure how long opening takes after kill -9, and how long it has to.
+    /// Measure how long opening takes after kill -9, and its lower bound.
     Restart(restart::RestartArgs),
-    /// Measure scans and reads of many keys, with and without reading ahead, beside what fio reads of the same file.
+    /// Measure scans and reads of many keys, with and without prefetch, beside fio's reads of the same file.
     Scan(scan::ScanArgs),
     /// Measure TPC-C, and check that the data is consistent afterwards.
     Tpcc(tpcc::TpccArgs),
@@ -58,10 +60,10 @@ pub(crate) fn run(args: BenchArgs, stop: &AtomicBool) -> Outcome {
     }
 }
 
-/// Memory for the store's cache when nothing is said.
+/// Default memory for the store's cache.
 const POOL_BYTES: u64 = 512 << 20;
 
-/// What every workload takes.
+/// Options of every workload.
 #[derive(Debug, Args)]
 pub(super) struct CommonArgs {
     /// seawall, raw (the disk alone), and in a build with peers rocksdb, lmdb, sqlite, wiredtiger, redb or fjall
@@ -79,22 +81,24 @@ pub(super) struct CommonArgs {
     /// Time that is measured, with ms, s, m or h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
     pub(super) duration: Duration,
-    /// Operations of all threads together instead of a time
+    /// Operations of all threads together, instead of a time
     #[arg(long, value_name = "N", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
     ops: Option<u64>,
-    /// Time before anything is measured; a quarter of the duration and at most 2s unless given, none with --ops
+    /// Warm-up before the measured time; a quarter of the duration and at most 2s unless given, none with
+    /// --ops
     #[arg(long, value_name = "TIME", value_parser = warm_up)]
     pub(super) warm_up: Option<Duration>,
-    /// Keep the data in this directory; else it is in a temporary one below ./target or $TMPDIR, and goes
+    /// Keep the data in this directory; else it is in a temporary one below ./target or $TMPDIR, which is
+    /// removed
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
     /// Use the data that an earlier run left in --dir, when it is the same
     #[arg(long, requires = "dir")]
     pub(super) reuse: bool,
-    /// End when the data is loaded and the store has settled
+    /// End after the load, when the store has settled
     #[arg(long, requires = "dir")]
     pub(super) load_only: bool,
-    /// What keys, values and their order come from
+    /// Seed of keys, values and their order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
     /// Run in a memory cgroup of this size, page cache included
@@ -115,7 +119,8 @@ pub(super) struct CommonArgs {
 }
 
 impl CommonArgs {
-    /// How it is run, with options for the store: those that a workload needs first, for what the user says is stronger.
+    /// The course of the run, with options for the store: first those that the workload needs, so that the
+    /// user's override them.
     pub(super) fn course(&self, needed: &[(&str, &str)]) -> Course {
         let needed = needed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         Course {
@@ -128,7 +133,7 @@ impl CommonArgs {
         }
     }
 
-    /// The cell, for a workload without rows of its own choosing.
+    /// The cell, for a workload that takes the number and size of its rows from options.
     pub(super) fn cell(&self, workload: &str, keys: u64, value_size: u64, fold: usize) -> Cell {
         Cell {
             workload: workload.to_owned(),
@@ -145,7 +150,7 @@ impl CommonArgs {
         }
     }
 
-    /// Looks where output will go and whether the store can do what is asked, before anything is measured.
+    /// Checks the output paths and whether the store supports the request, before any measurement.
     pub(super) fn check(&self) -> Result<(), Box<dyn std::error::Error>> {
         let ours = stores::NAMES.contains(&self.store.as_str());
         let preloaded = std::env::var_os("LD_PRELOAD").is_some_and(|value| !value.is_empty());
@@ -167,7 +172,7 @@ impl CommonArgs {
         Ok(())
     }
 
-    /// The same, and bounds the memory until the answer is dropped.
+    /// As `check`, and bounds the memory until the returned value is dropped.
     pub(super) fn prepare(&self) -> Result<Option<MemoryGroup>, Box<dyn std::error::Error>> {
         self.check()?;
         Ok(self.memory_limit.map(MemoryGroup::enter).transpose()?)
@@ -175,7 +180,7 @@ impl CommonArgs {
 
     /// Prints and writes the result.
     pub(super) fn show(&self, result: &CellResult) -> Result<(), Box<dyn std::error::Error>> {
-        // The files first: they are what cannot be measured again.
+        // The files first: the measurement cannot be repeated.
         if let Some(dir) = &self.out {
             for (name, text) in [(RESULT, result.to_json()), (REPORT, html(result))] {
                 let path = dir.join(name);
@@ -197,7 +202,7 @@ impl CommonArgs {
 const RESULT: &str = "result.json";
 const REPORT: &str = "report.html";
 
-/// An earlier result may be replaced, anything else may not.
+/// Only an earlier result may be replaced.
 fn check_replaceable(path: &Path, dir: &Path) -> Result<(), String> {
     let earlier = || std::fs::read_to_string(dir.join(RESULT)).is_ok_and(|text| CellResult::from_json(&text).is_ok());
     if path.exists() && !earlier() {
@@ -244,12 +249,12 @@ fn setting(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Unlike other times this one may be nothing.
+/// Unlike other times this one may be zero.
 fn warm_up(text: &str) -> Result<Duration, String> {
     if matches!(text.trim(), "0" | "0s" | "0ms") { Ok(Duration::ZERO) } else { units::duration(text) }
 }
 
-/// What ended a run.
+/// The outcome of a run.
 pub(super) fn ended(error: Option<Error>, interrupted: bool) -> Outcome {
     match (error, interrupted) {
         (Some(error), _) => Err(format!("the run ended early: {error}").into()),
@@ -261,7 +266,7 @@ pub(super) fn ended(error: Option<Error>, interrupted: bool) -> Outcome {
     }
 }
 
-/// Says how a load went that nothing was measured after.
+/// Reports a load that no measurement followed.
 pub(super) fn note_load(load: Option<&Load>, interrupted: bool) {
     if let Some(load) = load {
         note(format_args!(
@@ -273,7 +278,7 @@ pub(super) fn note_load(load: Option<&Load>, interrupted: bool) {
     }
 }
 
-/// The progress shown, cleared when the work is done.
+/// Shows progress, and clears it when the work is done.
 pub(super) fn with_progress<T>(work: impl FnOnce(&mut Bar) -> T) -> T {
     let mut bar = Bar::new();
     let done = work(&mut bar);

@@ -1,4 +1,4 @@
-//! `seawall bench restart`: how long opening takes after `kill -9`, and how long it has to.
+//! `seawall bench restart`: how long opening takes after `kill -9`, and its lower bound.
 
 use crate::{Ended, Outcome, note, print, units};
 use clap::Args;
@@ -11,10 +11,10 @@ use std::sync::atomic::AtomicBool;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seawall bench restart --dir /srv/bench --log 1G")]
 pub(crate) struct RestartArgs {
-    /// Where the database is made; it goes again
+    /// Where the database is created; removed at the end
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Log behind the last checkpoint when the process is killed
+    /// Log after the last checkpoint when the process is killed
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = units::size)]
     log: u64,
     /// Rows

@@ -1,7 +1,8 @@
-//! `seawall bench scan`: ranges, everything, many keys at a time, on a tree that lies in key order or scattered.
+//! `seawall bench scan`: ranges, everything, many keys at a time, on a tree in key order or scattered.
 //!
 //! 1. With `--table` the cells of docs/bench.md are measured on the same rows one after the other, and fio once for each tree.
-//! 2. Whatever reads through the page cache runs in a bounded memory: else it would hold all the data after the first scan.
+//! 2. A run that reads through the page cache has bounded memory: otherwise the cache would hold all the data
+//!    after the first scan.
 
 use super::kv::count;
 use super::{CommonArgs, ended, note_load, open, with_progress};
@@ -15,11 +16,11 @@ use seawall_bench::scan::{Order, Query, Rows};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// Memory for the cache when nothing is said: ten times it is loaded in seconds.
+/// Default memory for the cache: ten times as much data is loaded in seconds.
 const POOL_BYTES: u64 = 64 << 20;
-/// A process beside its pool: what the goals give it too.
+/// Memory of a process beside its pool, as in the goals.
 const BESIDE_POOL_BYTES: u64 = 80 << 20;
-/// What `--table` goes through.
+/// The ranges of `--table`.
 const RANGES: [Query; 4] = [Query::Range(100), Query::Range(1000), Query::Range(30_000), Query::All];
 const MULTI_GETS: [Query; 3] = [Query::MultiGet(10), Query::MultiGet(100), Query::MultiGet(1000)];
 const THREADS: [usize; 4] = [1, 2, 4, 16];
@@ -31,22 +32,22 @@ const THREADS: [usize; 4] = [1, 2, 4, 16];
     seawall bench scan --multi-get 100 --threads 4 --json\n  \
     seawall bench scan --table --duration 1s --dir /srv/bench --reuse")]
 pub(crate) struct ScanArgs {
-    /// In which order the rows were inserted: by key, or at random, so that neighbours lie apart
+    /// The order in which rows were inserted: by key, or at random, so that neighbours lie apart
     #[arg(long, value_name = "HOW", default_value = "fragmented", value_parser = order)]
     tree: Order,
     /// Rows of each range, or `all` for the whole table
     #[arg(long, value_name = "N", default_value = "30000", value_parser = range)]
     rows_per_range: Query,
-    /// Ask for so many random keys at a time instead
+    /// Read this many random keys in one request instead
     #[arg(long, value_name = "N", conflicts_with = "rows_per_range", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     multi_get: Option<u64>,
-    /// The same, one key after the other
+    /// The same keys, one request each
     #[arg(long, value_name = "N", conflicts_with_all = ["rows_per_range", "multi_get"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     gets: Option<u64>,
     /// Threads that read one random key after the other beside the scans (--threads 0 for no scans)
     #[arg(long, value_name = "N", default_value_t = 0)]
     point_readers: usize,
-    /// Whether Seawall reads ahead; on unless given, other stores do what they do
+    /// Whether Seawall prefetches; on unless given; other stores use their own defaults
     #[arg(long, value_name = "WHETHER")]
     prefetch: Option<Prefetch>,
     /// How Seawall reads its data file; direct unless given
@@ -152,7 +153,7 @@ pub(crate) fn run(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
     common.check()?;
     let ran = measured(&scan, args, stop)?;
     match &ran.result {
-        // A run that failed at once has nothing to show but its error.
+        // A run that failed at once has only its error to show.
         Some(result) if ran.error.is_some() && result.measured.ops == 0 => {}
         Some(result) => common.show(result)?,
         None => note_load(ran.load.as_ref(), ran.interrupted),
@@ -168,7 +169,7 @@ fn measured(scan: &ScanRun, args: &ScanArgs, stop: &AtomicBool) -> Result<KvRan,
 /// One line of the table.
 const HEADING: &str = "tree       query          threads  prefetch  method      queries/s       rows/s  reads/s   MB/s  depth  ahead  waste  fairness";
 
-/// Measures all cells on rows that are made once for each tree.
+/// Measures all cells on rows that are created once for each tree.
 fn table(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
     let common = &args.common;
     common.check()?;
@@ -188,7 +189,7 @@ fn table(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
         for (at, (query, threads, prefetch, method)) in cells.into_iter().enumerate() {
             let mut scan = args.scan(order, query, threads, prefetch, method);
             (scan.course.dir, scan.fio) = (Some(dir.clone()), at == last && !args.no_fio);
-            // The first cell of a tree makes it.
+            // The first cell of a tree creates it.
             scan.course.reuse = at > 0 || common.reuse || matches!(parent, Place::Ours(_));
             let ran = match measured(&scan, args, stop) {
                 Ok(ran) => ran,
@@ -236,7 +237,8 @@ fn temporary() -> Result<tempfile::TempDir, String> {
     made.map_err(|e| format!("cannot make a directory in {}: {e}; give another place with --dir", below.display()))
 }
 
-/// Query, threads, prefetch, method of each cell; the last is the one that fio is run after. Other stores have one way to read.
+/// Query, threads, prefetch, method of each cell; fio runs after the last one. Other stores have only one way
+/// to read.
 fn cells(store: &str, keys: u64, threads_max: usize) -> Vec<(Query, usize, Prefetch, Method)> {
     let mut ways = vec![(Prefetch::On, Method::Direct)];
     if store == "seawall" {

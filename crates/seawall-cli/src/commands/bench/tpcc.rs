@@ -1,6 +1,6 @@
 //! `seawall bench tpcc`: TPC-C, all five transactions, with the specification's consistency conditions at the end.
 //!
-//! Exit code 1 when a condition does not hold; each is said on standard error.
+//! Exit code 1 when a condition does not hold; standard error names each.
 
 use super::{CommonArgs, ended, note_load, open, with_progress};
 use crate::{Ended, Outcome, note, print};
@@ -33,7 +33,7 @@ fn warehouses() -> impl TypedValueParser<Value = u16> {
 pub(crate) fn run(args: &TpccArgs, stop: &AtomicBool) -> Outcome {
     let common = &args.common;
     let full = Scale::default();
-    // Else RocksDB has nothing that locks what it reads.
+    // Without transactions RocksDB cannot lock the rows it reads.
     let needed: &[(&str, &str)] = if common.store == "rocksdb" { &[("transactions", "true")] } else { &[] };
     let tpcc = TpccRun {
         cell: common.cell("tpcc", 0, 0, 1),
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &TpccArgs, stop: &AtomicBool) -> Outcome {
     let _bounded = common.prepare()?;
     let ran = with_progress(|bar| tpcc.run(&|settings| open(&common.store, settings), bar, stop))?;
     match &ran.result {
-        // A run that failed at once has nothing to show but its error.
+        // A run that failed at once has only its error to show.
         Some(result) if ran.error.is_some() && result.measured.ops == 0 => {}
         Some(result) => {
             common.show(result)?;

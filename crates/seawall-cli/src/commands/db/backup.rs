@@ -1,6 +1,7 @@
 //! `seawall backup DIR TO` and `seawall restore FULL INCREMENT... TO`.
 //!
-//! A database that another process has open is backed up by that process, asked through its control socket. A closed one is opened here.
+//! A process that has the database open makes the backup itself, on request through its control socket. A
+//! closed database is opened here.
 
 use super::{Place, must_be_database};
 use crate::{Ended, Outcome, note, print, units};
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often progress is told.
+/// Interval between progress messages.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
@@ -34,7 +35,7 @@ pub(crate) struct BackupArgs {
     json: bool,
 }
 
-/// A size, or 0.
+/// Parses a size, or 0.
 fn rate(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { units::size(text) }
 }

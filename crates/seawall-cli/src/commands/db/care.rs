@@ -1,4 +1,5 @@
-//! `seawall grow|compact|check DIR`: making space ahead, bringing trees into order, and looking whether everything is as it should be.
+//! `seawall grow|compact|check DIR`: allocates space ahead, orders the leaves of trees, and verifies the
+//! database.
 
 use super::entries::trees_of;
 use super::{Notation, Place, must_be_database};
@@ -46,10 +47,10 @@ pub(crate) struct CompactArgs {
     json: bool,
 }
 
-/// How often progress is told.
+/// Interval between progress messages.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// Of a tree, for people: "63% of neighbours apart, leaves 71% full".
+/// The fragmentation of a tree, for people: "63% of neighbours apart, leaves 71% full".
 pub(crate) fn lies(tree: &Fragmentation) -> String {
     format!("{:.0}% of neighbours apart, leaves {}% full", 100.0 * tree.share(), tree.fill_percent)
 }
@@ -62,7 +63,7 @@ pub(crate) fn lies_json(tree: &Fragmentation) -> serde_json::Value {
     })
 }
 
-/// Interrupted, it keeps what it has done.
+/// When interrupted, it keeps the work done so far.
 pub(crate) fn compact(args: &CompactArgs, stop: &AtomicBool) -> Outcome {
     let db = args.place.open()?;
     let (mut text, mut list, mut broken_off) = (String::new(), Vec::new(), false);
@@ -98,7 +99,7 @@ pub(crate) fn compact(args: &CompactArgs, stop: &AtomicBool) -> Outcome {
         let (before, after) = (units::bytes(done.before_bytes), units::bytes(done.after_bytes));
         text += &format!("the data file had {before} and has {after}\n");
     }
-    // What was done stays, whatever stopped it.
+    // The work done so far stays, whatever stopped it.
     print(&if args.json { format!("{}\n", serde_json::Value::Array(list)) } else { text })?;
     compacted?;
     db.close()?;
@@ -130,11 +131,11 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-/// Exits with 1 when something is found.
+/// Exits with 1 when it finds damage.
 pub(crate) fn check(args: &CheckArgs) -> Outcome {
     must_be_database(&args.place.dir)?;
     let found = match args.place.open_or_make() {
-        // What keeps a database from being opened is the first finding; of the rest only the pages can be looked at.
+        // Damage that prevents opening is the first finding; beyond that only the pages can be checked.
         Err(error @ Error::Corrupt(_)) => {
             let pages = seawall::check_pages(&args.place.dir).unwrap_or_default();
             if args.json {
@@ -157,7 +158,7 @@ pub(crate) fn check(args: &CheckArgs) -> Outcome {
             let db = opened?;
             let found = db.check()?;
             let pages = db.stats().space.data_bytes;
-            // A damaged database may not close well; what was found is what counts.
+            // A damaged database may fail to close; the findings matter more.
             if let (Err(error), true) = (db.close(), found.is_empty()) {
                 return Err(error.into());
             }

@@ -1,4 +1,4 @@
-//! `seawall doctor DIR`: where the I/O time goes, and what to change. Each sentence with its numbers.
+//! `seawall doctor DIR`: where the I/O time goes, and what to change. Each sentence includes its numbers.
 
 use super::stat::{origin, percentile, published, time};
 use crate::{Ended, Outcome, print, units};
@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// So many uses of I/O are told of.
+/// Most causes of I/O to report.
 const TOLD_MAX: usize = 6;
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// The directory of the database
     dir: PathBuf,
-    /// Look at what happens in the next so long, such as 10s, instead of since the database was opened
+    /// Measure for this long, such as 10s, instead of since the database was opened
     #[arg(long, value_parser = units::duration)]
     window: Option<Duration>,
     /// Print JSON
@@ -78,7 +78,7 @@ fn text(now: &Published, stats: &Stats, told: &[String], found: &[seawall::docto
     out
 }
 
-/// What most of the time of I/O went to, a sentence each.
+/// The causes with the most I/O time, a sentence each.
 fn io_time(stats: &Stats) -> Vec<String> {
     let mut cells: Vec<_> =
         stats.io.cells.iter().filter(|cell| cell.count() > 0).map(|cell| (total_ns(cell), cell)).collect();

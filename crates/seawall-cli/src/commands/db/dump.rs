@@ -1,9 +1,12 @@
 //! `seawall dump|load DIR`: all trees, or some, as one portable stream (docs/dump.md).
 //!
 //! - A dump is one moment of the database: one snapshot for all trees.
-//! - A dump that failed is no dump: its file is removed, and on a pipe it has no end block, which `load` notices.
-//! - With `--skip-damaged` it is a dump of the rest: each range of keys that is missing has a line on standard error, and the exit code is 1.
-//! - `load` commits in batches. Of a block nothing is loaded before its checksum was compared; a failed load says what is committed.
+//! - A failed dump leaves no usable dump: its file is removed, and on a pipe it has no end block, which
+//!   `load` notices.
+//! - With `--skip-damaged` it dumps the rest: standard error names each missing range of keys, and the exit
+//!   code is 1.
+//! - `load` commits in batches. It compares a block's checksum before it loads from the block; a failed load
+//!   reports what is committed.
 
 use super::entries::{shown, trees_of};
 use super::input::Input;
@@ -28,7 +31,7 @@ pub(crate) struct DumpArgs {
     /// A new file to write; `-` is standard output
     #[arg(long, short, default_value = "-")]
     out: PathBuf,
-    /// Leave out what is damaged and name it, instead of failing; exit code 1 then
+    /// Leave out damaged parts and name them, instead of failing; exit code 1 then
     #[arg(long)]
     skip_damaged: bool,
 }
@@ -39,7 +42,7 @@ pub(crate) fn dump(args: &DumpArgs, stop: &AtomicBool) -> Outcome {
         return Err("a dump is no text: send it into a file or a pipe, or name a file with --out".into());
     }
     let db = args.place.open_to_read()?;
-    // Before a file is made for them.
+    // Before the output file is created.
     trees_of(&db, &args.trees)?;
     let dumped = if to_stdout {
         write(&db, std::io::stdout().lock(), args, stop)
@@ -54,7 +57,7 @@ pub(crate) fn dump(args: &DumpArgs, stop: &AtomicBool) -> Outcome {
             Ok(dumped)
         });
         if kept.is_err() {
-            // What is incomplete is not to be taken for a dump.
+            // An incomplete file must not be taken for a dump.
             std::fs::remove_file(&args.out).map_err(cannot)?;
         }
         kept
@@ -104,7 +107,7 @@ pub(crate) struct LoadArgs {
     /// Load into trees that exist, over entries with the same key; else such a tree is an error
     #[arg(long)]
     merge: bool,
-    /// Commit whenever so many bytes were loaded, with K, M or G
+    /// Commit whenever this many bytes were loaded, with K, M or G
     #[arg(long, default_value = "4M", value_parser = units::size)]
     batch: u64,
 }
@@ -116,7 +119,7 @@ pub(crate) fn load(args: &LoadArgs, stop: &AtomicBool) -> Outcome {
     } else {
         Box::new(File::open(&args.input).map_err(|e| format!("cannot read {}: {e}", args.input.display()))?)
     };
-    // Before a database is made for it.
+    // Before the database is created.
     let mut reader = match DumpReader::new(input) {
         Err(_) if stop.load(Ordering::Relaxed) => {
             note(format_args!("interrupted: nothing was loaded"));
@@ -165,16 +168,16 @@ struct Loading<'a> {
     args: &'a LoadArgs,
     tx: Option<Transaction>,
     batch_bytes: u64,
-    /// In the transaction that is open.
+    /// Totals of the open transaction.
     open: Totals,
-    /// Committed.
+    /// Committed totals.
     done: Totals,
-    /// The last key that is committed, with its tree.
+    /// The last committed key, with its tree.
     last: Option<(String, String)>,
 }
 
 impl Loading<'_> {
-    /// Whether it came to the end.
+    /// Returns whether it reached the end.
     fn run<R: Read>(&mut self, reader: &mut DumpReader<R>, stop: &AtomicBool) -> Result<bool, Failed> {
         let mut missing: Vec<&String> = self.args.trees.iter().collect();
         let mut tree: Option<Tree> = None;
@@ -184,7 +187,7 @@ impl Loading<'_> {
                 return Ok(false);
             }
             let item = match reader.read() {
-                // Standard input was given up.
+                // Reading standard input was stopped.
                 Err(_) if stop.load(Ordering::Relaxed) => return Ok(false),
                 item => item.map_err(|e| e.of_file(&self.args.input, Op::Read))?,
             };
@@ -223,7 +226,7 @@ impl Loading<'_> {
                     self.put(tree, &key, &long)?;
                     value_bytes
                 }
-                // `value` has taken them all.
+                // `value` has consumed them all.
                 Some(Item::Piece(_)) => continue,
             };
             self.open.entries += 1;

@@ -1,4 +1,4 @@
-//! `seawall init|trees|get|put|del|scan`: a database, its trees, its entries.
+//! `seawall init|trees|get|put|del|scan`: commands on a database, its trees and its entries.
 
 use super::care::{lies, lies_json};
 use super::input::Input;
@@ -40,7 +40,8 @@ pub(crate) fn init(args: &InitArgs) -> Outcome {
 pub(crate) struct TreesArgs {
     #[command(flatten)]
     place: Place,
-    /// Say of each tree how its leaves lie in the file and how full they are; reads the branch pages and some leaves
+    /// Show for each tree how its leaves lie in the file and how full they are; reads the branch pages and
+    /// some leaves
     #[arg(long)]
     fragmentation: bool,
     /// Print JSON
@@ -259,7 +260,7 @@ pub(crate) fn scan(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
 }
 
 fn scan_tree(args: &ScanArgs, db: &Database, tree: &Tree, range: Ends, stop: &AtomicBool) -> Outcome {
-    /// Written at a time, bytes.
+    /// Bytes of one write.
     const CHUNK: usize = 64 << 10;
     let tx = db.begin()?;
     let mut entries = tx.range(tree, range);
@@ -299,7 +300,7 @@ pub(super) fn trees_of(db: &Database, names: &[String]) -> seawall::Result<Vec<S
     Ok(all)
 }
 
-/// Bytes in a file, for messages.
+/// The name of a file, or of standard input or output, for messages.
 pub(super) fn shown(path: &Path) -> String {
     if path == Path::new("-") { "standard input or output".into() } else { path.display().to_string() }
 }

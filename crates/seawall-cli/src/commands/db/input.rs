@@ -1,21 +1,21 @@
-//! Standard input that can be given up: whoever waits for a pipe that says nothing is to end when asked to.
+//! Standard input with cancellation: a reader that waits for a silent pipe must end when it is asked to stop.
 //!
-//! A thread of its own reads, so that the one that waits looks at the wish to stop again and again. It is left behind, in its read, when the
-//! process ends.
+//! A separate thread reads, so that the waiting thread can check the stop flag regularly. At the end of the
+//! process that thread is abandoned in its read.
 
 use std::io::{Error, Read, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-/// Read at a time, bytes.
+/// Bytes of one read.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Chunks that are read ahead.
+/// Chunks read ahead.
 const CHUNKS_AHEAD: usize = 4;
-/// How often the wish to stop is looked at.
+/// Interval between checks of the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Standard input; fails when `stop` is raised.
+/// Standard input; reads fail once `stop` is set.
 pub(super) struct Input<'s> {
     stop: &'s AtomicBool,
     chunks: Receiver<Result<Vec<u8>>>,
@@ -24,7 +24,7 @@ pub(super) struct Input<'s> {
 }
 
 impl<'s> Input<'s> {
-    /// Begins to read it: there must be one only.
+    /// Starts to read; only one instance may exist.
     pub(super) fn new(stop: &'s AtomicBool) -> Result<Self> {
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
         std::thread::Builder::new().name("stdin".into()).spawn(move || {

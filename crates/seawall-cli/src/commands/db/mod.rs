@@ -1,7 +1,8 @@
 //! Commands on a database: `seawall init|trees|get|put|del|scan|load|dump|grow|compact|stat|doctor|backup|restore|check DIR`.
 //!
-//! - A command that needs a database never makes one by accident: only `init` and `load` do.
-//! - `stat` and `doctor` open nothing: they read what the process that has the database open publishes. `backup` asks that process, if it listens. All others need it for themselves.
+//! - A command that needs a database never creates one by accident: only `init` and `load` do.
+//! - `stat` and `doctor` open nothing: they read what the process that has the database open publishes.
+//!   `backup` asks that process, if it has a control socket. All other commands open the database themselves.
 //! - Keys and values are text with escapes (`\n`, `\\`, `\x00`), the same on the way in and out, or with `--hex` hexadecimal digits.
 
 pub(crate) mod backup;
@@ -18,7 +19,7 @@ use seawall::{Database, Error, Options};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// The flag of each option, with its long help: clap wants them for as long as the program runs.
+/// The flag of each option, with its long help: clap needs them until the program ends.
 static FLAGS: LazyLock<Vec<(&'static str, String, String)>> = LazyLock::new(|| {
     let flag = |info: seawall::OptionInfo| {
         let help =
@@ -71,7 +72,7 @@ impl Flags {
     }
 }
 
-/// The database to work on.
+/// The database of a command.
 #[derive(Debug, Args)]
 pub(crate) struct Place {
     /// The directory of the database
@@ -85,7 +86,7 @@ pub(crate) fn is_database(dir: &Path) -> bool {
     dir.join(seawall::buffer::CONTROL_FILE).exists()
 }
 
-/// Refuses what is no database, before anything is made there.
+/// Refuses a directory without a database, before any file is created in it.
 pub(crate) fn must_be_database(dir: &Path) -> seawall::Result<()> {
     if is_database(dir) {
         return Ok(());
@@ -99,13 +100,13 @@ pub(crate) fn must_be_database(dir: &Path) -> seawall::Result<()> {
 }
 
 impl Place {
-    /// Opens the database that is there.
+    /// Opens the existing database.
     pub(crate) fn open(&self) -> seawall::Result<Database> {
         must_be_database(&self.dir)?;
         self.open_or_make()
     }
 
-    /// Opens the database that is there for a command that only reads: without writing if it was closed.
+    /// Opens the existing database for a command that only reads: without any write if it was closed cleanly.
     pub(crate) fn open_to_read(&self) -> seawall::Result<Database> {
         must_be_database(&self.dir)?;
         match Database::open_read_only_with(&self.dir, self.flags.options()?) {
@@ -114,7 +115,7 @@ impl Place {
         }
     }
 
-    /// Opens it, or makes one.
+    /// Opens the database, or creates it.
     pub(crate) fn open_or_make(&self) -> seawall::Result<Database> {
         Database::open_with(&self.dir, self.flags.options()?).inspect(Self::warn)
     }
@@ -135,12 +136,12 @@ pub(crate) struct Notation {
 }
 
 impl Notation {
-    /// Bytes as somebody wrote them.
+    /// Parses bytes from text.
     pub(crate) fn read(self, text: &str) -> Result<Vec<u8>, String> {
         if self.hex { from_hex(text) } else { unescape(text) }
     }
 
-    /// Bytes for people, and for [`Notation::read`].
+    /// Formats bytes for people, and for [`Notation::read`].
     pub(crate) fn show(self, bytes: &[u8]) -> String {
         if self.hex { to_hex(bytes) } else { escape(bytes) }
     }
@@ -161,7 +162,7 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Printable characters stay, so that text in any script can be read; the rest is escaped byte by byte.
+/// Printable characters stay, so that text in any script is readable; the rest is escaped byte by byte.
 fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -1,7 +1,8 @@
 //! `seawall stat DIR`: the numbers of a database that another process has open.
 //!
-//! - Nothing is opened: the owning process publishes its statistics every `stats_interval` into a small file of the directory.
-//! - The age of the numbers is always said; those of a process that has ended or hangs are said to be so.
+//! - The database is not opened: the owning process publishes its statistics every `stats_interval` into a
+//!   small file of the directory.
+//! - The age of the numbers is always shown; numbers of a process that has ended or hangs are marked as such.
 
 use super::must_be_database;
 use crate::{Ended, Outcome, Reader, note, print, units};
@@ -17,13 +18,13 @@ use std::time::Duration;
 pub(crate) struct StatArgs {
     /// The directory of the database
     dir: PathBuf,
-    /// Show what happens, again and again, until Ctrl-C
+    /// Show the rates again and again, until Ctrl-C
     #[arg(long, short)]
     watch: bool,
-    /// Time between two looks of --watch, with ms, s, m or h
+    /// Time between two outputs of --watch, with ms, s, m or h
     #[arg(long, default_value = "1s", value_parser = units::duration)]
     interval: Duration,
-    /// End --watch after this many looks
+    /// End --watch after this many outputs
     #[arg(long)]
     count: Option<u64>,
     /// Print JSON, with --watch an object a line
@@ -34,7 +35,7 @@ pub(crate) struct StatArgs {
     prometheus: bool,
 }
 
-/// What was published last for the database in `dir`, and what is to be said about its age.
+/// The last published statistics of the database in `dir`, with a note on their age.
 pub(super) fn published(dir: &Path) -> Result<Published, Box<dyn std::error::Error>> {
     must_be_database(dir)?;
     Published::read(dir)?.ok_or_else(|| {
@@ -46,7 +47,7 @@ pub(super) fn published(dir: &Path) -> Result<Published, Box<dyn std::error::Err
     })
 }
 
-/// Where the numbers come from, a sentence.
+/// The origin of the numbers, a sentence.
 pub(super) fn origin(published: &Published) -> String {
     let age = published.age();
     let ago = if age < Duration::from_secs(90) {
@@ -124,7 +125,7 @@ fn io_json(cell: &CellSnapshot) -> serde_json::Value {
     })
 }
 
-/// The latency that so many percent of the operations did not exceed, ns; 0 when there was none.
+/// The latency that this percentage of the operations did not exceed, ns; 0 when there was none.
 pub(super) fn percentile(cell: &CellSnapshot, percent: f64) -> u64 {
     let rank = ((cell.count() as f64 * percent / 100.0).ceil() as u64).max(1);
     let mut below = 0;
@@ -146,7 +147,7 @@ pub(super) fn time(ns: u64) -> String {
     }
 }
 
-/// How many operations took how long, a column for each factor of about three from 10 us to 1 s.
+/// The distribution of latencies, a column for each factor of about three from 10 us to 1 s.
 fn shape(cell: &CellSnapshot) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     const ENDS_NS: [u64; 11] = [
@@ -169,13 +170,13 @@ fn shape(cell: &CellSnapshot) -> String {
     let most = columns.iter().copied().max().unwrap_or(0).max(1);
     let bar = |count: u64| match count {
         0 => ' ',
-        // Few beside many are still there.
+        // A small count beside a large one still shows.
         _ => BARS[((count as f64 / most as f64) * 7.0).round() as usize],
     };
     columns.into_iter().map(bar).collect()
 }
 
-/// Everything that happened in a window, for people.
+/// All activity in a window, for people.
 fn page(s: &Stats) -> String {
     let seconds = s.elapsed_ns as f64 / 1e9;
     let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
@@ -233,7 +234,7 @@ fn page(s: &Stats) -> String {
     for cell in s.io.cells.iter().filter(|cell| cell.count() + cell.errors > 0) {
         let errors = match (cell.errors, cell.op) {
             (0, _) => String::new(),
-            // A way to do it that does not exist here was tried.
+            // A method that is not supported here was tried.
             (n, Op::Grow | Op::Open | Op::Inspect) => format!("  {n} refused"),
             (n, _) => format!("  {n} ERRORS"),
         };
