@@ -1,4 +1,4 @@
-//! A bound that owns its key, and keeps the key's memory when it is set anew.
+//! A bound that owns its key, and reuses the key's memory when it is set again.
 
 use std::ops::Bound;
 

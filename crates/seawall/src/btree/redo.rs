@@ -29,7 +29,7 @@ macro_rules! redo_record {
             const TAG: u8 = $tag;
             fn encode(&$self, $out: &mut Vec<u8>) $encode
             fn apply(&self, page: &mut [u8]) {
-                self.try_apply(page).expect("whoever made this record checked that it fits its page");
+                self.try_apply(page).expect("the record was checked to fit its page when it was made");
             }
         }
     };

@@ -48,7 +48,8 @@ impl Seek<'_> {
         )
     }
 
-    /// Where in that leaf: the first slot to look at going forward, or the one after the first to look at going backward.
+    /// Where in that leaf to begin: the first slot going forward, or the slot after the first one going
+    /// backward.
     ///
     /// # Errors
     /// [`super::Damaged`], as an error.

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   nowhere ──ask: frame set aside and lent, submitted──> on the list ──taken by the first finisher──> published, cold
-//!                                                                                 └── could not be read ──> nowhere
+//!                                                                                └── could not be read ──> nowhere
 //! ```
 //!
-//! 1. The first thread that comes to it finishes a read ahead: one that needs a page of it, one that needs a
-//!    frame, one that asks for more, or background work. It never depends on the thread that asked for it
+//! 1. Any thread may finish a read ahead, and the first one does: a thread that needs one of its pages, needs
+//!    a frame, or requests more reads, or background work. It never depends on the thread that requested it
 //!    (trap 8).
 //! 2. A failed read ahead is counted and logged, and no caller gets an error. A thread that needs the page
 //!    reads it again and gets the error itself.
@@ -53,7 +53,7 @@ pub(super) struct Ahead {
     pages_max: usize,
     /// Most pages of one read.
     run_pages: usize,
-    /// Streams that have asked for something and are not at their end.
+    /// Streams that have requested something and are not at their end.
     pub(super) streams: Arc<AtomicU32>,
 }
 
@@ -96,7 +96,7 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Pages being loaded ahead that may not come to be published. If a panic drops it with frames in it, their
+/// Pages being loaded ahead whose publication is not certain. If a panic drops it with frames in it, their
 /// pages are nowhere again, and the threads that wait for them try for themselves.
 struct Abandon<'p> {
     pool: &'p Pool,

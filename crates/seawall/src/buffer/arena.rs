@@ -1,6 +1,7 @@
 //! The pool's memory: mappings reserved at their largest size, which cost only what is used.
 //!
-//! 1. A mapping is anonymous and zeroed, is never moved, and goes away only with the pool, and with the last read into it.
+//! 1. A mapping is anonymous and zeroed and never moves. It is unmapped only when the pool and the last read
+//!    into it are gone.
 //! 2. A frame's descriptor is constructed before any thread learns the frame's number ([`Frames::grow`]), and
 //!    never dropped.
 //! 3. A free frame is on one list, a retired one on none, an owned one in one [`super::guard::Owned`].
@@ -150,7 +151,7 @@ impl Frames {
         unsafe { dirt.as_ref() }
     }
 
-    /// Where the frame's bytes begin; who may touch them is the protocol's business.
+    /// Where the frame's bytes begin; the protocol decides which thread may touch them.
     #[inline]
     pub(super) fn bytes(&self, frame: u32) -> NonNull<u8> {
         assert!(frame < self.max, "frame {frame} exists");

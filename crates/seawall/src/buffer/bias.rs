@@ -1,5 +1,6 @@
-//! Shared latches without writes to shared memory, for pages that many threads read and few change: the
-//! branches of trees. After Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks" (ATC 2019).
+//! Shared latches without writes to cache lines that readers share, for pages that many threads read and few
+//! change: the branches of trees. After Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks"
+//! (ATC 2019).
 //!
 //! 1. While a frame is biased, a reader publishes the frame's number in a place of its own thread's row and
 //!    checks the bias again. If the frame is still biased, the reader has the shared latch. Otherwise it

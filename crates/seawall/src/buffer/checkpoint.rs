@@ -63,8 +63,8 @@ impl Pool {
         let log_end = self.log().durable_whole();
         debug_assert!(log_end >= lsn, "a checkpoint is the start of an entry, and so the end of the one before");
         let log_buffer = self.log().config().buffer_bytes as u64;
-        // Read after the position was found: a transaction that logged before it had noted its id before
-        // that.
+        // Read after the position was found: a transaction that logged before the position had noted
+        // its id before it logged.
         let next_txn = TxnId(self.next_txn.load(Ordering::Acquire));
         self.control
             .update(|block| {

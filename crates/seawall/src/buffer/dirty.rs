@@ -9,10 +9,12 @@
 //!    mutex, no allocation.
 //! 2. A frame is on one stripe at most: [`Dirt::listed`] says that it is, and `link` belongs to the thread
 //!    that set it.
-//! 3. *Nothing dirty is missed.* For each frame and each of its two positions (`rec_lsn`, `writing`) that is not 0, one of these holds: the
-//!    frame is on a stripe; the thread that marks it is between `mark` and the end of [`Stripes::push`], under the page's exclusive latch;
-//!    the pair of position and frame is in [`Ordered`]. A drain clears `listed` before it reads the positions, and both sides change
-//!    `listed` by a read-modify-write: a mark that found it set happened before the drain's read, one that found it clear pushes anew.
+//! 3. *Nothing dirty is missed.* For each frame and each of its two positions (`rec_lsn`, `writing`) that is
+//!    not 0, one of these holds: the frame is on a stripe; the thread that marks it is between `mark` and the
+//!    end of [`Stripes::push`], under the page's exclusive latch; the pair of position and frame is in
+//!    [`Ordered`]. A drain clears `listed` before it reads the positions, and both sides change `listed` by a
+//!    read-modify-write: a mark that found it set happened before the drain's read, and one that found it
+//!    clear pushes again.
 //! 4. A mini-transaction marks and pushes before it publishes. So a checkpoint that first finds the oldest
 //!    unpublished one, and drains then, misses none that is published (`checkpoint.rs`, 2).
 //! 5. A pair is removed when neither position of the frame equals it. This is checked under the mutex that
@@ -83,7 +85,7 @@ impl Stripes {
 #[derive(Debug, Default)]
 pub(super) struct Ordered {
     pairs: BTreeSet<(u64, u32)>,
-    /// Frames looked at.
+    /// Frames examined.
     looked: usize,
 }
 
@@ -178,7 +180,7 @@ impl Ordered {
         }
     }
 
-    /// Frames looked at since the last time this was asked.
+    /// Frames examined since the last call.
     pub(super) fn take_looked(&mut self) -> usize {
         std::mem::take(&mut self.looked)
     }

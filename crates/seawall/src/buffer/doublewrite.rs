@@ -68,7 +68,7 @@ fn checksum(header: &[u8]) -> u32 {
 }
 
 impl Doublewrite {
-    /// Opens the file, or makes it where it is missing and asked for; `None` when it is neither there nor asked for.
+    /// Opens the file, or makes it if it is missing and wanted; `None` if it is missing and not wanted.
     pub(super) fn open(disk: &Arc<dyn Disk>, config: &PoolConfig, create: Create) -> Result<Option<Self>> {
         let wanted = config.torn == Torn::Doublewrite;
         let create = match (create, wanted) {
@@ -187,7 +187,7 @@ impl Pool {
     ///
     /// # Errors
     /// The disk's refusal. A torn page without a copy is no error here: a reader of the page gets the error,
-    /// and if the log initialises the page anew there is no reader.
+    /// and if the log initialises the page anew no thread reads the torn one.
     pub fn recover_doublewrite(&self) -> Result<Vec<PageId>> {
         let Some(doublewrite) = &self.doublewrite else { return Ok(Vec::new()) };
         let mut copies: BTreeMap<PageId, Vec<u64>> = BTreeMap::new();

@@ -1,5 +1,5 @@
 //! The protocol of frames: which thread may touch a frame's page, and how a frame changes hands.
-//! docs/concurrency.md proves it.
+//! docs/concurrency.md gives the argument for it.
 //!
 //! ```text
 //!            pop                    publish
@@ -46,8 +46,8 @@ pub(super) const COLD: u32 = 2;
 pub(super) const UNBORN: u32 = 4;
 /// The log since the checkpoint initialises the whole page, so its next write home may tear.
 pub(super) const REMADE: u32 = 8;
-/// The log since the checkpoint can hold no change of the page: the page was not in memory before since the
-/// database was opened.
+/// The log since the checkpoint can hold no change of the page: the page is in memory for the first time
+/// since the database was opened.
 pub(super) const VIRGIN: u32 = 32;
 /// No longer part of the pool, which shrank.
 pub(super) const RETIRED: u32 = 16;

@@ -137,7 +137,7 @@ fn is_full(error: &seawall_io::IoError) -> bool {
 }
 
 impl Pool {
-    /// Makes the pool of a new database: an empty data file, and a doublewrite file if one is asked for.
+    /// Makes the pool of a new database: an empty data file, and a doublewrite file if `config` wants one.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when the sizes make no sense; the disk's refusal.
@@ -390,7 +390,8 @@ impl Pool {
         self.prefetch_depth_total.store(total, Ordering::Relaxed);
     }
 
-    /// The pages that a stream keeps asked for ahead, whatever it finds; 0, as at the beginning: it finds out.
+    /// The number of pages that a stream keeps requested ahead; 0, the initial value: each stream adapts
+    /// its own number.
     pub fn set_prefetch_window(&self, pages: u32) {
         self.prefetch_window.store(pages, Ordering::Relaxed);
     }

@@ -173,7 +173,7 @@ pub struct Warm<'p> {
     pool: &'p Pool,
     pins: SmallVec<[Pin<'p>; 8]>,
     turn: Option<TurnGuard<'p>>,
-    /// How often a frame was asked for.
+    /// How often frames were requested.
     frames_asked: u32,
     /// Pages that were loaded.
     loaded: usize,
@@ -222,7 +222,7 @@ impl<'p> Warm<'p> {
         // More each time: latched code may need several at once.
         self.frames_asked += 1;
         let wanted = (2 * self.frames_asked).min(pool.frames.limit() / 2) as usize;
-        // Perhaps the page asked for is on its way into memory.
+        // The requested page may be in flight.
         pool.finish_prefetches(true);
         let mut owned: Vec<Owned<'_>> = Vec::with_capacity(wanted);
         if self.turn.is_none() && pool.turn.may_take() && self.frames_asked <= 4 {

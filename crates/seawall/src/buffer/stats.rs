@@ -43,7 +43,7 @@ macro_rules! counters {
 counters! {
     /// Pages read on demand: a thread waited for them.
     misses,
-    /// Pages read ahead.
+    /// Pages requested ahead of need.
     prefetched,
     /// Of these, those that could not be read.
     prefetch_failed,

@@ -10,8 +10,8 @@
 //!    slowly while pages arrive long before they are needed. Until the reader has come to some pages, the
 //!    window is small.
 //! 3. *The device is shared*: a stream has at most `prefetch_depth` reads in flight. While there are many
-//!    reads ahead, it has at most its even part of `prefetch_depth_total`, or half of what the others leave
-//!    free, if that is more. One read is always permitted. While a demand read is in flight, a stream keeps
+//!    reads ahead, it has at most its even part of `prefetch_depth_total`, or half of the unused rest, if
+//!    that is more. One read is always permitted. While a demand read is in flight, a stream keeps
 //!    to a quarter of this, because that read would queue behind all of them.
 //! 4. Pages are requested in batches of a quarter of the window, so that those that can be read together are.
 //!    Contiguous pages are requested in batches of the largest read, with a window of several of these.

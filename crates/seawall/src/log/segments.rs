@@ -736,7 +736,7 @@ impl Segments {
                 }
                 Ok(Step::Durable { filled })
             }
-            Job::Busy => unreachable!("a job that somebody is at is not taken"),
+            Job::Busy => unreachable!("a busy job is not taken"),
         }
     }
 

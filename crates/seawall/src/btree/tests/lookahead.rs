@@ -150,7 +150,7 @@ fn a_scan_that_is_dropped_gives_everything_back() {
     let stats = rig.pool.stats();
     assert_eq!(stats.prefetched, asked, "it asked for nothing more");
     assert_eq!(stats.free, free, "every frame is back");
-    assert!(stats.prefetch_wasted > 20 && stats.prefetch_wasted < asked, "what nobody used is waste: {stats:?}");
+    assert!(stats.prefetch_wasted > 20 && stats.prefetch_wasted < asked, "unused prefetches count as waste: {stats:?}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn what_was_prefetched_is_not_read_again() {
     for number in [5, 3, 4, 20, 21] {
         assert_eq!(db.get(number, 0), made(number, 1));
     }
-    assert_eq!((reads() - before, db.stats().misses), (2, misses), "two runs, and nobody waited for a read");
+    assert_eq!((reads() - before, db.stats().misses), (2, misses), "two runs, and no demand read");
     assert_eq!((db.stats().prefetched, db.stats().prefetch_failed), (5, 0));
     db.prefetch(&pages([3, 4, 5]));
     assert_eq!(db.stats().prefetched, 5, "they are there");

@@ -118,7 +118,7 @@ fn streams_share_the_depth_evenly() {
         stream.next_is_due(&db.pool, usize::MAX);
         flying.push(db.stats().prefetch_reads - before);
     }
-    assert_eq!(flying, [16, 1, 1, 1], "the first was alone; those who came later have one at least");
+    assert_eq!(flying, [16, 1, 1, 1], "the first was alone; the later ones have at least one");
     db.finish_prefetches(true);
     let mut asked = [0; 4];
     for round in 0..40 {

@@ -67,7 +67,7 @@ fn a_commit_waits_when_what_is_unflushed_is_too_old() {
         assert!(!log.reached(end, level));
         log.wait(end, level).unwrap();
         assert_eq!((flushes(), log.durable()), (1, log.head()));
-        // After a long silence with nothing unflushed, no commit has to wait.
+        // After a long silence with nothing unflushed, the next commit need not flush.
         machine.clock.advance(Duration::from_secs(3600));
         log.wait(append(&log, &body(3, 10)), level).unwrap();
         assert_eq!(flushes(), 1, "{level:?}");
