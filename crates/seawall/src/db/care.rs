@@ -1,4 +1,4 @@
-//! Looking after one tree beside load: statistics, a check, pages asked for ahead, a handle by id.
+//! Maintenance of one tree under load: sampled statistics, a check, prefetch, a handle by id.
 
 use super::check::{Finding, Part, advice};
 use super::database::{Database, Tree};
@@ -7,12 +7,12 @@ use crate::btree::{Node, Verify};
 use crate::error::{Error, Result};
 use crate::format::{PageId, TreeId, TxnId};
 
-/// What [`Database::sample_leaves`] found of a tree, about.
+/// The estimates of [`Database::sample_leaves`] for a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct TreeSample {
     /// Leaves of the tree.
     pub leaves: f64,
-    /// Leaves that were looked at.
+    /// Leaves sampled.
     pub sampled: u64,
     /// Rows of the tree.
     pub rows: f64,
@@ -42,13 +42,15 @@ impl<'a> LeafSample<'a> {
         Ok(Self { node, weight, keys, deleted })
     }
 
-    /// How many leaves of the tree it stands for: a sum over the tree is about the sum over the sample of value times weight.
+    /// How many leaves of the tree it represents: a sum over the tree is estimated by the sum of value times
+    /// weight over the sample.
     #[must_use]
     pub fn weight(&self) -> f64 {
         self.weight
     }
 
-    /// The keys of its rows, in order; those whose deletion is not purged are left out, those that are not committed are there.
+    /// The keys of its rows, in order; rows that are marked deleted are omitted, uncommitted rows are
+    /// included.
     #[must_use]
     pub fn keys(&self) -> &[Vec<u8>] {
         &self.keys
@@ -72,23 +74,25 @@ impl<'a> LeafSample<'a> {
         self.node.used_bytes()
     }
 
-    /// How many distinct prefixes its keys have, where `prefix` says how many bytes of a key it is. Those of the leaf's first keys may be in the leaf before, too.
+    /// The number of distinct prefixes of its keys; `prefix` returns the prefix length of a key in bytes. The
+    /// prefix of the leaf's first keys may also occur in the leaf before.
     pub fn distinct(&self, prefix: impl Fn(&[u8]) -> usize) -> usize {
         let cut = |key: &'_ Vec<u8>| key[..prefix(key).min(key.len())].to_vec();
         let mut prefixes: Vec<Vec<u8>> = self.keys.iter().map(cut).collect();
-        // Sorted keys have sorted prefixes, if `prefix` is what it should be.
+        // Sorted keys have sorted prefixes, if `prefix` is consistent.
         prefixes.dedup();
         prefixes.len()
     }
 }
 
-/// Leaves between two views of a check: purge goes on in between.
+/// Leaves checked with one view: purge can proceed between two views.
 const LEAVES_A_VIEW: usize = 256;
 
 impl Database {
-    /// Looks at up to about `count` leaves spread evenly over a tree, for statistics: the number of rows, distinct prefixes of keys (rows per value of an
-    /// index's first columns), fill. Reads these leaves and the branches above them, nothing else; all leaves of a tree that has no more. No latch is
-    /// held while `visit` runs. The tree may change meanwhile, and what is not committed is counted.
+    /// Samples about `count` leaves spread evenly over a tree, for statistics: the number of rows, distinct
+    /// prefixes of keys (rows per value of an index's first columns), fill. Reads these leaves and the
+    /// branches above them, nothing else; all leaves of a tree that has no more. No latch is held while
+    /// `visit` runs. The tree may change meanwhile, and what is not committed is counted.
     ///
     /// # Errors
     /// [`Error::TreeDropped`]; reading errors.
@@ -126,13 +130,14 @@ impl Database {
         Ok(found)
     }
 
-    /// Verifies one tree while others read and change it: order in and across its nodes, fences, long values. Returns an empty list if it finds no
-    /// damage, and at most 100 findings. Uses the memory of a few pages, whatever the tree's size; reads all of it.
-    ///
-    /// [`Database::check`] sees more: pages that belong to the tree and cannot be reached, and what is damaged on the disk under pages that are in memory.
+    /// Verifies one tree while others read and change it: order in and across its nodes, fences, long values.
+    /// Returns an empty list if it finds no damage, and at most 100 findings. Uses the memory of a few pages,
+    /// whatever the tree's size; reads all of it. [`Database::check`] finds more: pages that the tree owns
+    /// and that cannot be reached, and damage on the disk of pages that are in memory.
     ///
     /// # Errors
-    /// [`Error::TreeDropped`], also when it is dropped meanwhile; [`Error::Poisoned`]. Damage is no error but a finding.
+    /// [`Error::TreeDropped`], also if it is dropped meanwhile; [`Error::Poisoned`]. Damage is a finding, not
+    /// an error.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -170,7 +175,7 @@ impl Database {
     /// Opens a tree by its id: [`Tree::id`], which stays when the tree is renamed.
     ///
     /// # Errors
-    /// [`Error::Unknown`] when there is no such tree, or it is not committed.
+    /// [`Error::Unknown`] if there is no such tree, or it is not committed.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -185,7 +190,7 @@ impl Database {
 }
 
 impl Transaction {
-    /// The tree with this id, as this transaction sees it. Looks through the names of all trees: keep the handle.
+    /// The tree with this id, as this transaction sees it. Scans the names of all trees: keep the handle.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -196,9 +201,10 @@ impl Transaction {
         self.open_tree(&name)
     }
 
-    /// Asks for the leaves of keys that will be read soon, where they are not in memory, and returns without waiting for them; how many leaves the keys
-    /// are in. Branch pages that are missing are read, side by side. A hint: leaves that come later than they are needed are waited for by who needs them, and
-    /// no more are asked for than `prefetch_depth` and the pool permit, the first keys (in key order) first.
+    /// Prefetches the leaves of keys that will be read soon, and returns without waiting for them. Returns
+    /// the number of leaves that hold the keys. Reads missing branch pages, in parallel. This is a hint: a
+    /// thread that needs a leaf before it arrives waits for it. At most as many leaves are requested as
+    /// `prefetch_depth` and the pool permit, starting with the first keys (in key order).
     ///
     /// # Errors
     /// As [`Transaction::get`].

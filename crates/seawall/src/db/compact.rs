@@ -1,10 +1,12 @@
-//! Compacting a tree while others read and write it, and how much it needs that.
+//! Compaction of a tree while others read and write it, and its fragmentation.
 //!
-//! 1. The work is done step by step by whoever asks for it (`btree/compact.rs`); between two steps it holds no latch, no lock and no view.
-//! 2. A step has a view: a drop of the tree that comes meanwhile is not purged before the step is over. The next step sees the drop and ends
-//!    with [`Error::TreeDropped`]. The tree's creation is committed, so it is not rolled back either.
-//! 3. It never waits for a lock, and nobody's lock for it: locks are on keys, and keys stay.
-//! 4. What was done stays, also after an error or when it is broken off.
+//! 1. The calling thread does the work step by step (`btree/compact.rs`); between two steps it holds no
+//!    latch, no lock and no view.
+//! 2. A step has a view, so purge does not free a concurrently dropped tree before the step is over. The next
+//!    step sees the drop and ends with [`Error::TreeDropped`]. The tree's creation is committed, so it is not
+//!    rolled back either.
+//! 3. It never waits for a lock, and no lock request waits for it: locks are on keys, and keys stay.
+//! 4. Finished steps stay, also after an error or an early end.
 
 use super::database::{Database, Tree};
 use crate::btree::{Compaction, Fragmentation, Moved};
@@ -14,15 +16,16 @@ use crate::txn::Engine;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// The longest rest between two steps without asking whether to go on.
+/// The longest rest between two steps without a call of `go_on`.
 const REST_MAX: Duration = Duration::from_millis(100);
 
 /// How a tree is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompactOptions {
-    /// How full leaves are made, percent, 50 to 100. Full leaves are fewer to scan, and split at the next insert. 90 unless set.
+    /// Fill of the leaves, percent, 50 to 100. Fuller leaves mean fewer leaves to scan, but they split at the
+    /// next insert. Default 90.
     pub fill_percent: u32,
-    /// Leaves a second that are read and written at most; 0, unless set, is as many as the disk gives.
+    /// The limit of leaves read and written a second; 0, the default, means no limit.
     pub leaves_per_second: u32,
 }
 
@@ -35,34 +38,35 @@ impl Default for CompactOptions {
 /// How far a compaction has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactProgress {
-    /// Leaves that the tree had when it began; others come and go.
+    /// Leaves of the tree at the start of the compaction; concurrent changes add and remove leaves.
     pub leaves: u64,
-    /// Leaves that were come to: moved, merged, or left as they were.
+    /// Leaves processed: moved, merged, or left unchanged.
     pub looked: u64,
-    /// Leaves that were written to another place.
+    /// Leaves written to another page.
     pub moved: u64,
-    /// Leaves that are no more, because others took up their rows.
+    /// Leaves removed because their rows moved to other leaves.
     pub merged: u64,
-    /// Pages that were freed: those moved from, and those merged.
+    /// Pages freed: the old pages of moved and merged leaves.
     pub freed: u64,
 }
 
 /// What a compaction did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// How the tree lay before.
+    /// The fragmentation before.
     pub before: Fragmentation,
-    /// How it lies now.
+    /// The fragmentation now.
     pub after: Fragmentation,
     /// What was done.
     pub done: CompactProgress,
-    /// Whether it was broken off before the tree's end.
+    /// Whether it was stopped before the tree's end.
     pub broken_off: bool,
 }
 
 impl Database {
-    /// How well a tree lies in its file: how many neighbouring leaves do not follow each other, and how full leaves are. Reads the branch
-    /// pages above all leaves, about one page in some hundreds of the tree's, and at most 32 leaves.
+    /// The fragmentation of a tree: how many neighbouring leaves do not follow each other in the file, and
+    /// how full leaves are. Reads the branch pages above all leaves, about one page in some hundreds of the
+    /// tree's, and at most 32 leaves.
     ///
     /// # Errors
     /// [`Error::TreeDropped`]; reading errors.
@@ -81,15 +85,15 @@ impl Database {
         tree.state.at.fragmentation(engine.pool())
     }
 
-    /// Brings the leaves of a tree into the order of their keys in the file and fills them up, while others go on reading and writing it.
-    /// What is in order and full stays. Long values and branch pages stay where they are.
-    ///
-    /// The file grows by up to what is moved, since pages that lie about singly are no place for leaves in a row; what is freed is there
-    /// for whatever comes next. Every leaf that moves is in the log once.
+    /// Brings the leaves of a tree into key order in the file and fills them, while others read and write the
+    /// tree. Leaves that are in order and full stay. Long values and branch pages are not moved. The file
+    /// grows by at most the amount moved, because consecutive leaves do not fit into single free pages; freed
+    /// pages can be used afterwards. Every moved leaf is logged once.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`] when the tree's creation is not committed; [`Error::TreeDropped`], also when it is dropped meanwhile;
-    /// [`Error::NoSpace`]; [`Error::Poisoned`]; reading errors. What was done until then stays, and the tree is whole.
+    /// [`Error::NoSuchTree`] if the tree's creation is not committed; [`Error::TreeDropped`], also if it is
+    /// dropped meanwhile; [`Error::NoSpace`]; [`Error::Poisoned`]; reading errors. Finished steps stay, and
+    /// the tree is whole.
     ///
     /// ```
     /// let db = seawall::Database::in_memory()?;
@@ -103,11 +107,11 @@ impl Database {
         self.compact_with(tree, CompactOptions::default(), |_| ControlFlow::Continue(()))
     }
 
-    /// The same, with options. `go_on` is called between steps, at least ten times a second but for waits for the disk: `Break` ends the
-    /// compaction.
+    /// As [`Database::compact`], with options. `go_on` is called between steps, at least ten times a second
+    /// except during disk waits: `Break` ends the compaction.
     ///
     /// # Errors
-    /// As [`Database::compact`]; [`Error::Usage`] for options that make no sense.
+    /// As [`Database::compact`]; [`Error::Usage`] for invalid options.
     pub fn compact_with(
         &self,
         tree: &Tree,
@@ -137,12 +141,12 @@ impl Database {
             broken_off = go_on(&done).is_break() || rest(engine, began + due, || go_on(&done).is_break());
         }
         let done = progress(&compaction);
-        // Pages that were set aside go back before anything is counted.
+        // Returns reserved pages before anything is counted.
         drop(compaction);
         Ok(Compacted { before, after: self.fragmentation(tree)?, done, broken_off })
     }
 
-    /// The tree is one that cannot be rolled back any more.
+    /// Fails unless the tree's creation is committed, so that no rollback can free it.
     fn must_be_committed(&self, tree: &Tree) -> Result<()> {
         self.inner.engine().admit(&tree.state)?;
         let tx = self.begin()?;
@@ -152,7 +156,7 @@ impl Database {
             Err(error) => return Err(error),
         }
         tree.state.stands(TxnId::NONE, &self.inner.engine().active.view())?;
-        // It may have another name by now.
+        // The tree may have been renamed.
         if tx.txn().trees()?.iter().any(|(_, row)| row.tree == tree.id()) {
             return Ok(());
         }
@@ -168,9 +172,9 @@ fn step(engine: &Engine, tree: &Tree, compaction: &mut Compaction<'_>) -> Result
     compaction.step(engine.active.horizon())
 }
 
-/// Lets others work, and rests until `due`; true when it is broken off.
+/// Rests until `due`, so that other threads can work; true if it is stopped meanwhile.
 fn rest(engine: &Engine, due: Duration, mut is_broken_off: impl FnMut() -> bool) -> bool {
-    // Where one thread does everything in turn, nothing waits.
+    // With `Background::Steps` nothing waits.
     if !engine.may_wait {
         return false;
     }

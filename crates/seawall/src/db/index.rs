@@ -1,16 +1,18 @@
-//! An index over a tree that others go on changing.
+//! Building an index over a tree while others change the tree.
 //!
 //! ```text
 //!   log ──a view──> scan, sort ──> build ──rounds──> caught up, nearly ──switch──> base locked ──last round──> committed
 //!                                          └─^
 //! ```
 //!
-//! 1. From before the first view every change of a row of the base is in a log, by key. The index is built from what the first view sees.
-//! 2. A round goes from one view to a later one: for each key that was changed, what the earlier view sees of the row and what the later one sees tell
-//!    which entries go and which come. Afterwards the index is what the later view's rows give. A key whose writer the later view does not see yet
-//!    is looked at in the next round, too.
-//! 3. Before the last round the base is locked: nobody has an unended change there. The index becomes visible with the commit that also gives up the
-//!    lock, so that nobody changes the base in between.
+//! 1. Starting before the first view, every change of a row of the base is in a log, by key. The index is
+//!    built from the rows that the first view sees.
+//! 2. A round goes from one view to a later one: for each changed key, the row in the earlier view and the
+//!    row in the later view determine which entries are removed and added. Afterwards the index matches the
+//!    rows of the later view. A key whose writer the later view does not see yet is processed again in the
+//!    next round.
+//! 3. Before the last round the base is locked, so no other transaction has an unended change there. The
+//!    commit that makes the index visible also releases the lock, so no change of the base comes in between.
 //! 4. All of it is one transaction's (the index, what `switch` does, the lock) and one scratch transaction's (sorted runs that do not fit the memory), which
 //!    is always rolled back. A crash before the commit leaves nothing.
 
@@ -27,11 +29,12 @@ use std::ops::Bound;
 /// How [`Database::build_index`] works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexOptions {
-    /// How full the leaves of the index are made, percent: 50 to 100.
+    /// Fill of the index's leaves, percent: 50 to 100.
     pub fill_percent: u32,
-    /// Memory for sorting, bytes. More than it holds is written to trees that go afterwards.
+    /// Memory for sorting, bytes. Entries that do not fit are written to temporary trees.
     pub sort_bytes: usize,
-    /// The base is locked for the last round when at most so many rows have been changed since the one before, or after as many rounds as are worth it.
+    /// The last round starts, with the base locked, when at most this many rows have changed since the
+    /// previous round, or when further rounds do not help.
     pub last_round_rows: usize,
 }
 
@@ -41,7 +44,7 @@ impl Default for IndexOptions {
     }
 }
 
-/// Rounds before the last one, at most: where writers are as fast as the rounds, no further one comes closer.
+/// The limit of rounds before the last one: if writers are as fast as the rounds, further rounds do not help.
 const ROUNDS_MAX: usize = 12;
 
 /// The entries that a row has in an index.
@@ -53,29 +56,31 @@ pub struct IndexEntries {
 type Entry = (Vec<u8>, Vec<u8>);
 
 impl IndexEntries {
-    /// Adds an entry. Its key is unique in the index: one that is not by itself ends in the row's key.
+    /// Adds an entry. Its key must be unique in the index: append the row's key if it is not unique by
+    /// itself.
     pub fn push(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
         self.entries.push((key.into(), value.into()));
     }
 }
 
 impl Database {
-    /// Builds an index, a new tree, over `base`, which others go on reading and changing. `entries` gives the entries of a row; it is a function of the row
-    /// alone. The index is complete and up to date when it becomes visible.
-    ///
-    /// When nearly all is done `switch` is called, once, with the transaction that makes the index visible: it tells the writers of the base, or keeps them
-    /// out until this returns. Then the base is locked, the last changes are caught up with, and the transaction commits. **From then on
-    /// whoever changes the base changes the index too.** A writer must not have decided that there is no index before it waits for the base: it
-    /// reads what `switch` writes, locked, before its first change (see the example), or `switch` takes a lock of the program's that
-    /// writers hold.
-    ///
-    /// Until then it costs a writer the copy of a key for each change, and memory the keys changed: about 100 bytes for each. Purge waits for the build as for any
-    /// long reader. A transaction whose snapshot is older cannot use the index ([`Error::TreeTooNew`]).
+    /// Builds an index, a new tree, over `base`, while others read and change `base`. `entries` returns the
+    /// entries of a row; it must depend on the row alone. The index is complete and up to date when it
+    /// becomes visible. When the index is nearly complete, `switch` is called once, with the transaction that
+    /// makes the index visible: it must notify the writers of the base, or block them until this call
+    /// returns. Then the base is locked, the last changes are applied, and the transaction commits. **From
+    /// then on every writer that changes the base must change the index too.** A writer must not decide that
+    /// there is no index and then wait for the base. So before its first change it reads, with a lock, the
+    /// row that `switch` writes (see the example), or `switch` takes a lock of the program that writers hold.
+    /// Until then each change of a writer copies a key; the log of changed keys uses about 100 bytes of
+    /// memory for each. The build holds back purge like any long reader. A transaction whose snapshot is
+    /// older cannot use the index ([`Error::TreeTooNew`]).
     ///
     /// # Errors
-    /// [`Error::DuplicateRow`] and [`Error::KeyExists`] when two rows have the same entry; [`Error::TreeExists`]; [`Error::LockTimeout`] when transactions that
-    /// have changed the base do not end; those of `switch`, and of reading and writing. Nothing is left of the index then. [`Error::Usage`] when
-    /// `entries` gives something else for the same row.
+    /// [`Error::DuplicateRow`] and [`Error::KeyExists`] if two rows have the same entry;
+    /// [`Error::TreeExists`]; [`Error::LockTimeout`] if transactions that have changed the base do not end;
+    /// errors of `switch`, and of reading and writing. After an error nothing is left of the index.
+    /// [`Error::Usage`] if `entries` returns different entries for the same row.
     ///
     /// ```
     /// use seawall::{Database, IndexEntries, IndexOptions, Result, Transaction, Tree};
@@ -165,9 +170,9 @@ struct Build<'b, F> {
     entries: F,
     row: IndexEntries,
     watching: Watching,
-    /// Keys that were changed and are to be looked at, and by whom.
+    /// Changed keys to process, each with the transactions that changed it.
     touched: BTreeMap<Vec<u8>, Vec<TxnId>>,
-    /// What the index is of.
+    /// The view that the index matches.
     now: Transaction,
 }
 
@@ -181,7 +186,7 @@ impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
         std::mem::take(&mut self.row.entries)
     }
 
-    /// Takes what was logged.
+    /// Takes the logged changes.
     fn collect(&mut self) {
         for (writer, key) in self.watching.drain() {
             let writers = self.touched.entry(key).or_default();
@@ -191,14 +196,14 @@ impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
         }
     }
 
-    /// Builds the index of the first view.
+    /// Builds the index from the first view.
     fn build(&mut self, tx: &mut Transaction, name: &str, options: IndexOptions) -> Result<Tree> {
         let layout = BuildOptions { fill_percent: options.fill_percent };
         let mut scratch = self.db.begin()?;
         let mut sort = Sort { rows: Vec::new(), bytes: 0, runs: Vec::new(), bytes_max: options.sort_bytes };
         let mut cursor_from = Bound::Unbounded;
         loop {
-            // In pieces, so that the log is looked at now and then.
+            // In pieces, so that the log is collected regularly.
             let piece: Vec<Entry> = self
                 .now
                 .range::<Vec<u8>>(self.base, (cursor_from, Bound::Unbounded))
@@ -220,10 +225,10 @@ impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
         Ok(index)
     }
 
-    /// Brings the index to a view of now; how many rows were looked at.
+    /// Brings the index up to a current view; returns the number of rows processed.
     fn round(&mut self, tx: &mut Transaction, index: &Tree) -> Result<usize> {
         let next = self.db.snapshot()?;
-        // Behind the view: what it sees is in the log.
+        // After taking the view: all changes that it sees are in the log.
         self.collect();
         let touched = std::mem::take(&mut self.touched);
         let looked = touched.len();
@@ -257,9 +262,9 @@ impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
     }
 }
 
-/// Rows between two looks at the log.
+/// Rows between two collections of the log.
 const PIECE_ROWS: usize = 4096;
-/// What an entry takes in memory beside its bytes.
+/// Memory of an entry beside its bytes.
 const ENTRY_BYTES: usize = 64;
 
 /// Sorts entries: in memory, or in trees of a scratch transaction that is rolled back.
@@ -279,8 +284,8 @@ impl Sort {
 
     fn end_run(&mut self, scratch: &mut Transaction) -> Result<()> {
         self.rows.sort_unstable();
-        // A name that no other tree has, also after a crash, while the rollback of this transaction is still due. It is logged, so it depends on
-        // nothing but what is in the database. The tree is never visible.
+        // A name that no other tree has, also after a crash, while the rollback of this transaction is still
+        // due. It is logged, so it depends only on the contents of the database. The tree is never visible.
         let name = format!("(run {} of transaction {})", self.runs.len(), scratch.txn.started()?.0);
         let rows = std::mem::take(&mut self.rows);
         self.runs.push(scratch.build_tree(&name, BuildOptions { fill_percent: 100 }, rows)?);

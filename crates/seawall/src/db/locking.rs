@@ -1,4 +1,4 @@
-//! Locks as their user sees them: rows locked and given back, waits broken, who waits for whom.
+//! The public lock API: row locks, early release, interrupts, and reports of lock waits.
 
 use super::cursor::LockMode;
 use super::database::{Database, Tree};
@@ -9,18 +9,21 @@ use std::sync::Arc;
 
 /// Interrupts a transaction from another thread: [`Transaction::interrupt_handle`].
 ///
-/// An interrupt is pending from [`InterruptHandle::interrupt`] until it is cleared. While it is pending, each of these calls of the transaction ends with
-/// [`Error::Interrupted`](crate::Error::Interrupted), at once if it is under way:
+/// An interrupt is pending from [`InterruptHandle::interrupt`] until it is cleared. While it is pending, each
+/// of these calls of the transaction ends with [`Error::Interrupted`](crate::Error::Interrupted), also if it
+/// is already running:
 ///
 /// - a wait for a lock;
-/// - a wait for room in the log, by a change: after the step of making room that is under way;
-/// - a step of a scan, iterator or cursor, also one that passes over many deleted rows; `multi_get` and `put_many` at the next leaf.
+/// - a change's wait for log space: after the current step of making space;
+/// - a step of a scan, iterator or cursor, also one that skips many deleted rows; `multi_get` and `put_many`
+///   at the next leaf.
 ///
 /// Other calls succeed. Commits, rollbacks, rollbacks to a savepoint, and reads of the disk are never interrupted.
 ///
-/// An interrupted call has failed as with [`Error::LockTimeout`](crate::Error::LockTimeout): its own change is taken back, what the transaction did before stays, and its locks stay. The transaction
-/// can be rolled back, or committed, as it is; to go on with calls that wait, clear the interrupt. A cursor stands where it stood, or goes on
-/// from where it was broken; an iterator has ended.
+/// An interrupted call has failed as with [`Error::LockTimeout`](crate::Error::LockTimeout): its own change
+/// is undone; the transaction's earlier changes and its locks stay. The transaction can be rolled back or
+/// committed as it is; before further calls that wait, clear the interrupt. A cursor keeps its position, or
+/// continues from the point where it was interrupted; an iterator has ended.
 #[derive(Debug, Clone)]
 pub struct InterruptHandle(Arc<Interrupt>);
 
@@ -36,15 +39,16 @@ impl InterruptHandle {
         self.0.is_pending()
     }
 
-    /// Forgets the interrupt that is pending, if one is: the transaction can go on. An interrupt that comes afterwards counts.
+    /// Clears a pending interrupt, so that the transaction can go on. A later interrupt takes effect again.
     pub fn clear(&self) {
         self.0.clear();
     }
 }
 
 impl Transaction {
-    /// A handle by which other threads interrupt this transaction while it waits or scans. All handles of a transaction object are one, also when it
-    /// has begun anew: an interrupt that is pending then stays pending until it is cleared.
+    /// A handle with which other threads interrupt this transaction while it waits or scans. All handles of a
+    /// transaction object share one state, also after a restart: a pending interrupt stays pending until it
+    /// is cleared.
     ///
     /// ```
     /// use seawall::Error;
@@ -71,13 +75,14 @@ impl Transaction {
         InterruptHandle(self.txn().interrupt().clone())
     }
 
-    /// Gives the transaction another tag than its [`TxOptions`](crate::TxOptions) did, also for when it begins anew.
+    /// Replaces the tag of the transaction's [`TxOptions`](crate::TxOptions), also for later restarts.
     pub fn set_tag(&mut self, tag: u64) {
         self.txn.set_tag(tag);
     }
 
-    /// The latest value of `key`, locked until the transaction ends, there or not: as [`Transaction::get_for_update`] and
-    /// [`Transaction::get_for_share`], with what to do about others' locks in this call, and told whether the lock is new.
+    /// The latest value of `key`, which is locked until the transaction ends, whether it exists or not: as
+    /// [`Transaction::get_for_update`] and [`Transaction::get_for_share`], with a wait mode for this call.
+    /// The result tells whether the lock is new.
     ///
     /// # Errors
     /// As [`Transaction::get_for_update`].
@@ -108,11 +113,13 @@ impl Transaction {
         self.noted(self.txn().lock_row_with(&tree.state, key.as_ref(), mode, wait))
     }
 
-    /// Gives back the lock on a row that was locked and is not wanted; whether it did. It gives back only what a locking read ([`Transaction::lock_row`],
-    /// [`Transaction::get_for_update`], a locking cursor that locks single rows) has newly taken in this statement (since
-    /// [`Transaction::begin_statement`] or [`Transaction::end_statement`], or the beginning), and no other call has asked for or needed
-    /// since. A row that the transaction wrote stays locked, as does one that was locked before, and every row at
-    /// [`Isolation::Serializable`](crate::Isolation::Serializable). After it the row may change: what was read of it is to be forgotten.
+    /// Releases the lock on a row that the statement does not need; true if it did. It releases only a lock
+    /// that a locking read ([`Transaction::lock_row`], [`Transaction::get_for_update`], a cursor that locks
+    /// single rows) has newly taken in this statement (since [`Transaction::begin_statement`],
+    /// [`Transaction::end_statement`] or the transaction's beginning), and that no other call has requested
+    /// or needed since. A row that the transaction wrote stays locked, and so do a row that was locked before
+    /// and every row at [`Isolation::Serializable`](crate::Isolation::Serializable). After the release others
+    /// may change the row: discard the value that was read.
     ///
     /// # Errors
     /// [`Error::Usage`](crate::Error::Usage) for a tree of another database.
@@ -121,10 +128,12 @@ impl Transaction {
         Ok(self.txn().unlock_row(&tree.state, key.as_ref()))
     }
 
-    /// A semi-consistent read, for a statement at read committed that changes the rows that meet a condition: if no other transaction has the row,
-    /// it is locked exclusively; else the answer is what is committed of it, at once and with no lock. If that does not meet the condition, the row need
-    /// not be waited for; if it does, lock it with [`Transaction::lock_row`], which waits, and look again. At the other isolation levels it
-    /// waits as [`Transaction::get_for_update`] does: there a row that is passed over has to be locked, or seen in the snapshot.
+    /// A semi-consistent read, for a statement at read committed that changes the rows that meet a condition:
+    /// if no other transaction holds the row, it is locked exclusively; otherwise the call returns the
+    /// committed version at once, without a lock. If that version does not meet the condition, there is no
+    /// need to wait for the row; if it does, lock it with [`Transaction::lock_row`], which waits, and check
+    /// again. At the other isolation levels this waits as [`Transaction::get_for_update`] does: there a
+    /// skipped row must be locked, or seen in the snapshot.
     ///
     /// # Errors
     /// As [`Transaction::get_for_update`].
@@ -148,8 +157,8 @@ impl Transaction {
 }
 
 impl Database {
-    /// The transactions that write, or hold or want locks, in the order in which they began. One that only reads a snapshot is not among them: it
-    /// keeps nobody waiting. None in a forked process.
+    /// The transactions that write, or hold or request locks, in the order in which they began. A transaction
+    /// that only reads a snapshot is not listed: it blocks no other. Empty in a forked process.
     #[must_use]
     pub fn transactions(&self) -> Vec<TransactionInfo> {
         if self.here().is_err() {
@@ -158,7 +167,8 @@ impl Database {
         self.inner.engine().locks.transactions()
     }
 
-    /// The transactions that wait for a lock now, each with those that it waits for. None in a forked process.
+    /// The transactions that wait for a lock now, each with the transactions that block it. Empty in a forked
+    /// process.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -175,18 +185,20 @@ impl Database {
         self.inner.engine().locks.lock_waits()
     }
 
-    /// The last deadlock since the database was opened, with all its transactions and what each wanted.
+    /// The last deadlock since the database was opened, with all its transactions and their lock requests.
     #[must_use]
     pub fn last_deadlock(&self) -> Option<DeadlockInfo> {
         self.here().ok()?;
         self.inner.engine().locks.last_deadlock()
     }
 
-    /// Has `told` called whenever a transaction begins to wait for a lock, with the transactions that it waits for, by the thread that is about to
-    /// wait. It takes the place of the one before. A program that has to end transactions in an order of its own interrupts or rolls back one that is in the way.
+    /// Registers `told`, which is called whenever a transaction begins to wait for a lock, on the thread that
+    /// is about to wait, with the transactions that block it. It replaces an earlier callback. A program that
+    /// must end transactions in its own order interrupts or rolls back the one that blocks.
     ///
-    /// No latch or mutex is held while it runs. It must be short: the thread does not see the lock granted before it returns. It may use the database
-    /// and interrupt any transaction, the waiting one too; it must not wait for the waiting one.
+    /// No latch or mutex is held while it runs. It must be short: the thread does not notice a granted lock
+    /// before it returns. It may use the database and interrupt any transaction, including the waiting one;
+    /// it must not wait for the waiting one.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -203,7 +215,7 @@ impl Database {
         Ok(())
     }
 
-    /// Ends what [`Database::on_wait`] began. Calls that are under way may go on for a moment.
+    /// Removes the callback of [`Database::on_wait`]. Running callbacks may continue for a moment.
     ///
     /// # Errors
     /// [`Error::Usage`](crate::Error::Usage) in a forked process.
@@ -219,7 +231,7 @@ mod tests {
     use crate::error::Error;
     use crate::{CursorOptions, Database, Seek};
 
-    /// Credits for mini-transactions that never come fill the log's buffer: a change waits for room, until it is interrupted.
+    /// Unused reservations fill the log's buffer: a change waits for log space until it is interrupted.
     #[test]
     fn a_wait_for_room_in_the_log_is_interrupted() {
         let db = Database::in_memory().expect("it opens");
@@ -258,7 +270,8 @@ mod tests {
         assert_eq!(keys, [b"after".to_vec(), b"before".to_vec()]);
     }
 
-    /// Rows that no view sees are in the way of a scan's first step. It is interrupted inside that step, and takes up where it was.
+    /// Invisible rows delay a scan's first step. It is interrupted inside that step, and later continues from
+    /// there.
     #[test]
     fn one_step_over_many_rows_is_interrupted_and_goes_on() {
         let db = Database::in_memory().expect("it opens");

@@ -1,16 +1,17 @@
-//! Giving back the part of the data file that is not needed, while others work.
+//! Shrinking the data file while others work.
 //!
 //! ```text
 //!   fence ─► nodes above it are moved ─► rows with long values above it are written again ─► undo streams go on below ─► purge
 //!     ─► the free end is cut off, checkpointed, given back
 //! ```
 //!
-//! 1. Each step is bounded and crash-safe by itself: what was moved stays moved, and the file is only ever longer than it is said to be
-//!    (`space/shrink.rs`). Between two steps it holds no latch, no lock and no view.
+//! 1. Each step is bounded and crash-safe by itself: moved pages stay moved, and the file is never shorter
+//!    than the header says (`space/shrink.rs`). Between two steps it holds no latch, no lock and no view.
 //! 2. Nodes are moved under the rules of a compaction (`db/compact.rs`, 2). Roots, and the pages of the undo directory, stay: the file is no shorter than
 //!    the highest of them.
-//! 3. A long value is read without its leaf, so it cannot be moved under its readers: its row is written again by a transaction of its own, which
-//!    gives way where another has the row. Purge frees the old one when no view needs it.
+//! 3. A long value is read without its leaf, so it cannot be moved under its readers: a separate transaction
+//!    writes its row again. If another transaction holds the row, this one gives up. Purge frees the old
+//!    value when no view needs it.
 
 use super::background::Task;
 use super::database::{Database, Tree};
@@ -23,25 +24,25 @@ use crate::txn::{Engine, LockWait, TxOptions};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// Leaves whose long values are looked at in one step.
+/// Rows whose long values are examined in one step.
 const ROWS_A_STEP: usize = 256;
-/// Steps of purge that a step of this does, at most.
+/// The limit of purge steps in one step of the shrink.
 const PURGE_STEPS: usize = 64;
-/// Checkpoints that are tried until one lies behind the cut: a mini-transaction under way holds it up.
+/// Attempts to make a checkpoint after the cut: a running mini-transaction can hold the checkpoint back.
 const CHECKPOINTS: usize = 4;
-/// Passes over what is still above the fence.
+/// Passes over the pages that are still above the fence.
 const PASSES: usize = 3;
 
-/// How far giving back has come.
+/// The progress of a shrink.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ShrinkProgress {
     /// Nodes of trees that were moved down.
     pub moved: u64,
-    /// Rows that were written again because their long values lay high.
+    /// Rows written again because their long values were above the fence.
     pub rewritten: u64,
 }
 
-/// What giving back came to.
+/// The result of a shrink.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shrunk {
     /// Size of the data file before, bytes.
@@ -50,19 +51,21 @@ pub struct Shrunk {
     pub after_bytes: u64,
     /// What was done.
     pub done: ShrinkProgress,
-    /// Whether it was broken off.
+    /// Whether it was stopped early.
     pub broken_off: bool,
 }
 
 impl Database {
-    /// Moves what lies at the end of the data file into free pages further down, and gives the end back to the file system, while others go on
-    /// reading and writing. What cannot be moved now (a root page, a row that another transaction holds, versions that a snapshot
-    /// needs) keeps its part of the file. Compact trees first: half-empty leaves are moved as they are. A row with a long value that lies high is
-    /// written again by a transaction of its own: a transaction with an older snapshot that changes the row afterwards gets
-    /// [`Error::WriteConflict`], unless it runs with [`OnConflict::Latest`](crate::OnConflict::Latest).
+    /// Moves pages from the end of the data file to free pages before it, and returns the end to the file
+    /// system, while others read and write. Pages that cannot be moved now (a root page, a row that another
+    /// transaction holds, versions that a snapshot needs) stay, and so does the file up to them. Compact
+    /// trees first: half-empty leaves are moved as they are. A row whose long value is near the end is
+    /// written again by a separate transaction: a transaction with an older snapshot that changes the row
+    /// afterwards gets [`Error::WriteConflict`], unless it runs with
+    /// [`OnConflict::Latest`](crate::OnConflict::Latest).
     ///
     /// # Errors
-    /// [`Error::Poisoned`], [`Error::Io`], reading errors. What was done until then stays.
+    /// [`Error::Poisoned`], [`Error::Io`], reading errors. Finished steps stay.
     ///
     /// ```
     /// let db = seawall::Database::in_memory()?;
@@ -77,7 +80,7 @@ impl Database {
         self.shrink_with(|_| ControlFlow::Continue(()))
     }
 
-    /// The same; `go_on` is called between steps: `Break` ends it.
+    /// As [`Database::shrink`]; `go_on` is called between steps, and `Break` ends the shrink.
     ///
     /// # Errors
     /// As [`Database::shrink`].
@@ -119,11 +122,11 @@ impl Shrinking<'_> {
                 break;
             }
         }
-        // What is free at the end goes, however far it was come.
+        // Cuts off the free end, also after an early stop.
         self.cut(least.min(PageId(space.pages_needed())))
     }
 
-    /// Moves what `owners` have above the fence; whether anything was.
+    /// Moves the pages of `owners` above the fence; true if any moved.
     fn pass(&mut self, fence: &Fence<'_>, owners: &[TreeId], is_broken: Broken<'_>) -> Result<bool> {
         let before = self.done;
         let mut undo_moved = 0;
@@ -223,13 +226,14 @@ impl Shrinking<'_> {
                     there = cursor.next(pool)?;
                 }
                 from = if there { Some(cursor.key().to_vec()) } else { None };
-                // The view keeps the values: none is freed while their lists are read.
+                // The view prevents purge from freeing the values while their lists are read.
                 let mut kept = BTreeSet::new();
                 for (key, head) in &high {
                     let mut is_high = false;
                     match btree::check_overflow(pool, tree.id(), *head, |page| is_high |= page >= fence.page()) {
                         Ok(()) if is_high => drop(kept.insert(key.clone())),
-                        // One that was replaced and freed since its leaf was read, or damage that a check names.
+                        // The value was replaced and freed since its leaf was read, or it is damaged, which a
+                        // check reports.
                         Ok(()) | Err(Error::Corrupt(_)) => {}
                         Err(error) => return Err(error),
                     }
@@ -262,7 +266,7 @@ impl Shrinking<'_> {
                 self.done.rewritten += 1;
                 tx.commit_with(Durability::Deferred)
             }
-            // Another has the row: its value stays where it is.
+            // Another transaction holds the row: its value stays.
             Err(error) if error.is_retryable() || matches!(error, Error::LockTimeout { .. }) => tx.rollback(),
             Err(error) => {
                 tx.rollback()?;
@@ -280,7 +284,7 @@ impl Shrinking<'_> {
         Ok(())
     }
 
-    /// Cuts the free end off, down to `least`, and gives it back.
+    /// Cuts off the free end, down to `least`, and truncates the file.
     fn cut(&self, least: PageId) -> Result<()> {
         let engine = self.engine;
         let Some(cut) = ({
@@ -289,7 +293,7 @@ impl Shrinking<'_> {
         }) else {
             return Ok(());
         };
-        // With the log behind it: the checkpoint must come past the cut.
+        // Flushes the log: the checkpoint must pass the cut.
         engine.log().flush_to(engine.log().head())?;
         for _ in 0..CHECKPOINTS {
             engine.pool().flush_all()?;
