@@ -7,7 +7,7 @@
 //!     └────────────── changed meanwhile: rec_lsn set anew ┘ (dirty again when the write has returned: trap 17)
 //! ```
 //!
-//! 1. What is written is a copy made under a shared latch: the page may change while the copy is on its way.
+//! 1. A write carries a copy made under a shared latch: the page may change while the copy is in flight.
 //! 2. Before anything of a batch is written, the log is *flushed* up to the newest of its pages (trap 10).
 //! 3. One batch at a time ([`super::role::Role`]), so one write in flight per page. No latch and no mutex is held
 //!    across its I/O.
@@ -142,7 +142,7 @@ impl Pool {
         aged.max(self.dirty_count() * 100 / dirty_max.max(1))
     }
 
-    /// Writes a batch of the oldest half of what is dirty, in the order of the file.
+    /// Writes a batch of the oldest half of the dirty pages, in file order.
     fn clean_oldest(&self) -> Result<usize> {
         let _role = self.cleaner.role.take();
         let mut batch = Vec::with_capacity(BATCH);
@@ -251,7 +251,7 @@ impl Pool {
         self.write_batch(&batch, wait, Cause::Clean)
     }
 
-    /// Writes what is dirty in these frames; returns how many pages that were.
+    /// Writes the dirty pages in these frames; returns how many.
     pub(super) fn clean_frames(&self, frames: Range<u32>) -> Result<usize> {
         let all: Vec<u32> = frames.filter(|&f| !self.frames.dirt(f).is_clean()).collect();
         let mut written = 0;

@@ -14,7 +14,8 @@
 //! 4. A block that was read may not be durable: the process that wrote it may have been killed before its
 //!    flush. [`Control::make_durable`] flushes it, and the other slot, before anything that depends on it is
 //!    written.
-//! 5. A slot that cannot be read counts as torn: some drives answer EIO for a sector whose write was cut (trap 26). The next write goes there.
+//! 5. A slot that cannot be read counts as torn: some drives answer EIO for a sector whose write was cut (trap
+//!    26). The next write goes there.
 
 use super::pool::open_error;
 use super::role::Role;
@@ -145,7 +146,7 @@ impl Control {
         self.unreadable.as_ref()
     }
 
-    /// What the file says.
+    /// The newest valid block.
     #[must_use]
     pub fn current(&self) -> ControlBlock {
         self.state.lock().block.clone()
@@ -186,7 +187,7 @@ impl Control {
         }
     }
 
-    /// Makes durable what was read (4).
+    /// Makes the blocks that were read durable (4).
     ///
     /// # Errors
     /// The disk's refusal; the same ever after.

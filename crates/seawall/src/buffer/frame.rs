@@ -302,8 +302,8 @@ impl Entry {
         }
     }
 
-    /// From nowhere to `to`. `None` if the page is not nowhere; otherwise whether it was never in memory
-    /// before.
+    /// From nowhere to `to`. `None` if the page is resident or being loaded; otherwise whether it was never in
+    /// memory before.
     fn leave_nowhere(&self, to: u32) -> Option<bool> {
         [NEVER, GONE]
             .into_iter()

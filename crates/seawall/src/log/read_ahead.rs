@@ -1,7 +1,8 @@
 //! Reads the log in order and ahead of need, so that recovery keeps the disk and the processor busy at the
 //! same time.
 //!
-//! 1. Reads are of whole chunks between multiples of the chunk's size; the first of a sequence may be shorter. None crosses a segment's end.
+//! 1. Reads are of whole chunks between multiples of the chunk's size; the first of a sequence may be shorter.
+//!    No read crosses a segment's end.
 //! 2. A read at any other than the next position begins a new sequence. Reads ahead of the old one are
 //!    dropped.
 //! 3. No read outlives this: one in flight keeps its segment open, and so locked, even if the database was

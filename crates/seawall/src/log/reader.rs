@@ -100,7 +100,7 @@ pub struct LogReader {
     unreadable: Vec<(u64, IoError)>,
 }
 
-/// What was found at the end.
+/// The result of the search beyond the end.
 #[derive(Debug, Clone, Copy)]
 struct Tail {
     ghosts_end: u64,
