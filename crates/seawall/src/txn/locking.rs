@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// The operation that [`Error::Interrupted`] names.
 pub(super) const LOG_ROOM: &str = "a wait for room in the log";
-/// The same.
+/// As [`LOG_ROOM`].
 pub(super) const SCAN: &str = "a scan";
-/// The same.
+/// As [`LOG_ROOM`].
 pub(super) const MANY_ROWS: &str = "an operation on many rows";
 
 /// What a scan sees of dead rows.

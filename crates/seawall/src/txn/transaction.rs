@@ -80,7 +80,7 @@ pub enum LockWait {
     For(Duration),
     /// [`Error::LockTimeout`] at once.
     NoWait,
-    /// Locking cursors go on to the next entry; elsewhere as [`LockWait::NoWait`].
+    /// Locking cursors skip the row; elsewhere as [`LockWait::NoWait`].
     SkipLocked,
 }
 
@@ -553,7 +553,7 @@ impl Txn {
         Ok(Committing { txn: self, end, level })
     }
 
-    /// Commits, and waits until the commit is durable.
+    /// Commits, and waits until the commit is durable at `level`.
     ///
     /// # Errors
     /// Poisoned, or no room in the log: it is not committed, and open as before. [`Error::OutcomeUnknown`]:

@@ -50,7 +50,7 @@ enum Attempt {
     Blocked,
     /// Another transaction has written it, and this one does not wait.
     Busy(TxnId),
-    /// The snapshot does not see its latest version, written by this transaction.
+    /// The snapshot does not see the latest version, whose writer this is.
     Stale(TxnId),
     /// The leaf has no room for a payload of this many bytes.
     NoRoom(usize),

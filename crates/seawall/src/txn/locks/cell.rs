@@ -21,7 +21,7 @@ pub(super) enum Outcome {
     Doomed { waits_for: TxnId },
     /// No answer came in time.
     TimedOut,
-    /// Another thread broke the wait.
+    /// Another thread interrupted the wait.
     Interrupted,
 }
 
@@ -47,7 +47,7 @@ impl WaitCell {
         true
     }
 
-    /// Lets the waiting thread see the answer.
+    /// Wakes the waiting thread.
     pub(super) fn wake(&self) {
         self.settled.notify_one();
     }

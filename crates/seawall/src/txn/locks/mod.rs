@@ -91,7 +91,7 @@ pub enum WaitPolicy {
     WaitFor(Duration),
     /// Fail at once.
     NoWait,
-    /// Leave the row out: the caller acts on the [`Conflict`] itself. [`LockTable::wait`] takes it as `NoWait`.
+    /// Skip the row: the caller acts on the [`Conflict`] itself. [`LockTable::wait`] treats it as `NoWait`.
     SkipLocked,
 }
 
@@ -216,7 +216,7 @@ impl LockConfig {
 /// owner's set.
 pub const POINT_BYTES: u64 = 256;
 
-/// Counts since the table was made, and of now.
+/// Counts since the table was created, and current counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LockStats {
     /// Waits begun.
@@ -606,7 +606,7 @@ impl LockTable {
         added
     }
 
-    /// Whether a request could be granted now. Takes nothing.
+    /// Checks whether a request could be granted now. Takes no lock.
     fn check(&self, owner: &Arc<LockOwner>, request: &Request<'_>) -> Result<(), Conflict> {
         match *request {
             Request::Point { tree, key, mode } => self.check_point(owner, tree, key, mode),

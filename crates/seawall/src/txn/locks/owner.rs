@@ -40,7 +40,7 @@ const ENDED: u8 = 2;
 #[derive(Debug)]
 pub struct LockOwner {
     pub(super) serial: u64,
-    /// The caller's, for reports.
+    /// The caller's number for it, for reports.
     tag: AtomicU64,
     /// Counts statements: identifies the statement that took a lock.
     statement: AtomicU32,
@@ -192,7 +192,7 @@ impl LockOwner {
         self.tag.load(Ordering::Relaxed)
     }
 
-    /// Gives it another number.
+    /// Sets the caller's number for it.
     pub fn set_tag(&self, tag: u64) {
         self.tag.store(tag, Ordering::Relaxed);
     }

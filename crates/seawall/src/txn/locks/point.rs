@@ -68,14 +68,14 @@ pub(super) struct Point {
     queue: VecDeque<Arc<Waiter>>,
 }
 
-/// What [`Point::hold`] did.
+/// The result of [`Point::hold`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taken {
     /// The owner is a holder now.
     New,
-    /// It was one, and has more now.
+    /// It was one, and has a stronger mode now.
     More,
-    /// It had that already.
+    /// It had that mode already.
     Had,
 }
 
@@ -280,7 +280,7 @@ impl Points {
     }
 
     pub(super) fn shard(&self, hash: u64) -> &Shard {
-        // Bits that the maps inside do not depend on alone.
+        // The position in the map of a shard depends on more bits than these.
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
 

@@ -52,7 +52,7 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// What a waiter in a tree's queue asks for.
+    /// The request of a waiter in a tree's queue.
     pub(super) fn ask(&self) -> Option<Ask<'_>> {
         match &self.place {
             Place::Point { .. } => None,

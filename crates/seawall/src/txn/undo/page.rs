@@ -162,10 +162,10 @@ pub(super) fn bad(page: PageId, why: Malformed) -> Error {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Raw<'a> {
     pub(super) kind: u8,
-    /// The record before it of the same transaction.
+    /// The previous record of the same transaction.
     pub(super) prev: UndoPtr,
     pub(super) body: &'a [u8],
-    /// Where the next record begins.
+    /// The offset of the next record.
     pub(super) next: u16,
 }
 
@@ -411,7 +411,7 @@ impl BecomeHead {
 /// Moves purge past the next records of the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Advance {
-    /// How many, at least one.
+    /// Their number, at least one.
     records: u16,
 }
 
@@ -450,7 +450,7 @@ impl Advance {
         Self::check(page, records)
     }
 
-    /// Whether there are so many records to move past.
+    /// Checks that the page has this many records to pass.
     pub(super) fn check(page: &[u8], records: u16) -> Result<Self, Malformed> {
         verify(page)?;
         let mut at = purged_to(page);

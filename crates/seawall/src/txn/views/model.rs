@@ -122,7 +122,7 @@ fn the_horizon_is_not_left_behind() {
     });
 }
 
-/// The same while a third begins.
+/// Two transactions end at once while a third begins.
 #[test]
 fn the_horizon_stops_at_one_that_begins() {
     explore(|| {
