@@ -2,7 +2,7 @@
 //!
 //! 1. A new tree's undo record is logged before its root is allocated; rolling it back frees whatever the id
 //!    owns by then. The creator locks the whole tree until it has ended: no undo record of another
-//!    transaction names a tree that may be rolled back.
+//!    transaction names a tree whose creation may be rolled back.
 //! 2. A dropped tree's pages are freed when its undo record is purged: every view sees the drop, and no live
 //!    transaction has a record of the tree (see `trees`). Rolling a drop back only opens the tree again (trap
 //!    15).
@@ -89,7 +89,7 @@ impl Txn {
             Ok(id)
         })?;
         let mut reserved = engine.space.reserve(id, PageId::NONE, 1, Purpose::Grow)?;
-        // A rollback checks the owner of the root: it is the tree, or the root was not created yet.
+        // A rollback checks the owner of the root: if it is not the tree, the root was not created yet.
         self.log_undo(UndoRecord::CreateTree { tree: id, root: reserved.peek().unwrap_or(PageId::NONE) })?;
         let root = engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;

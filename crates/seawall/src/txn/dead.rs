@@ -228,7 +228,8 @@ impl Dead {
                     run.idle += 1;
                     return run.idle < IDLE_MAX;
                 }
-                // The part beyond the last key is not kept: appended rows would cut it again and again.
+                // Of a run without an upper bound, the part above the key is not kept: appended rows would cut it
+                // again and again.
                 let above = run.hi.take().filter(|hi| !follows(hi, key));
                 if let Some(hi) = above {
                     split.push(Run { lo: after(key), hi: Some(hi), serves: run.serves, idle: 0 });

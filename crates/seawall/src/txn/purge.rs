@@ -225,7 +225,7 @@ impl Engine {
         if removed { self.tidy(tree, key) } else { Ok(()) }
     }
 
-    /// Makes the root unusable: a stale handle finds no way into the tree any more.
+    /// Marks the root, so that a stale handle cannot enter the tree.
     pub(super) fn retire(&self, tree: Tree) -> Result<()> {
         if !self.is_tree(tree)? {
             return Ok(());
