@@ -1,7 +1,7 @@
 # Two commands matter: `make run` measures the disk under this checkout and the engine on it, `make test` proves the code.
 SHELL := /bin/bash
 CARGO ?= cargo
-# Where `make run` measures and what else it passes on, e.g. make run LAB=/srv/db LAB_ARGS=--full
+# Where `make run` measures, and its other options, e.g. make run LAB=/srv/db LAB_ARGS=--full
 LAB ?= target/lab-scratch
 LAB_ARGS ?=
 
@@ -10,14 +10,15 @@ LAB_ARGS ?=
 run: need-rust
 	$(CARGO) build --release --locked -p seawall-cli
 	mkdir -p $(LAB) target/lab
-	@# The build just before keeps the disk busy: let it settle, and rather mark a disturbed cell than refuse.
+	@# The preceding build keeps the disk busy: sync first; --force marks a disturbed cell instead of refusing.
 	sync
 	target/release/seawall lab $(LAB) --out target/lab --force $(LAB_ARGS)
 
-# Crash tests of every commit begin at seeds of its own, of every night at the date's; they print FROM.
+# The crash tests of every commit use their own first seed, the nightly ones use the date's; they print FROM.
 COMMIT_SEED = $(shell printf %d 0x$$(git rev-parse --short=8 HEAD 2>/dev/null | cut -c1-8))
 DATE_SEED = $(shell date +%Y%m%d00000)
-# What tests, scripts and power cuts leave out here, and why, a line each; `make test` and `make nightly` count them at their end.
+# Tests, scripts and power cuts add a line for each part they skip, with the reason; `make test` and `make
+# nightly` count them at the end.
 SKIPPED = $(CURDIR)/target/skipped
 COUNT_SKIPPED = @sort -u $(SKIPPED) | awk '{ all = all (NR > 1 ? "; " : ": ") $$0 } END { print NR " skipped" all }'
 
@@ -30,18 +31,21 @@ test: need-rust lint
 	$(MAKE) test-peers
 	$(COUNT_SKIPPED)
 
-# The stores Seawall is measured against do what a store must. Outside the default build: four of them are Debian's libraries, linked.
+# The conformance check of the stores that Seawall is measured against. Outside the default build: four of
+# them link Debian's libraries.
 test-peers: need-rust need-peers
 	$(CARGO) clippy -p seawall-peers --all-targets --locked -- -D warnings
 	$(CARGO) test --locked -p seawall-peers
 
-# Simulated crashes, one per seed and more: stops at the first failure with the command that replays it. make crash SEEDS=100000 FROM=5000
+# Simulated crashes, one or more per seed: stops at the first failure with the command that replays it. make
+# crash SEEDS=100000 FROM=5000
 SEEDS ?= 10000
 FROM ?= 0
 crash: need-rust
 	SEEDS=$(SEEDS) FROM=$(FROM) $(CARGO) test --release --locked -q -p seawall --test crash -- --nocapture
 
-# Defects planted in the engine, each of which the crash tests must find: how many seeds that takes, from several beginnings.
+# Planted defects, each of which the crash tests must find: the number of seeds needed, from several first
+# seeds.
 BEGINNINGS ?= 5
 mutants: need-rust
 	SEEDS=1000 FROM=$(FROM) BEGINNINGS=$(BEGINNINGS) $(CARGO) test --release --locked -q -p seawall --test crash every_mutant -- --ignored --nocapture
@@ -58,23 +62,26 @@ fmt: need-rust
 docs: need-rust
 	$(CARGO) doc --locked --no-deps --open
 
-# The oldest Rust that may build this, as stated in Cargo.toml.
+# The oldest supported Rust, as stated in Cargo.toml.
 msrv: need-rust
 	scripts/msrv
 
-# Processes under load, killed at random moments; each is opened again and looked through. ROUNDS=1000 takes about twenty minutes.
+# Processes under load, killed at random moments; each database is opened again and verified. ROUNDS=1000
+# takes about twenty minutes.
 ROUNDS ?= 20
 kill9: need-rust
 	SEAWALL_KILL9_ROUNDS=$(ROUNDS) $(CARGO) test --release --locked -q -p seawall --test kill9 -- --nocapture
 
-# Backups under load: so many seeds on the simulated disk, each restored before and after a crash, and so many rounds of a process that is killed.
+# Backups under load: seeds on the simulated disk, each backup restored before and after a crash, and rounds
+# of a process that is killed.
 BACKUP_SEEDS ?= 200
 backups: need-rust
 	SEEDS=$(BACKUP_SEEDS) $(CARGO) test --release --locked -q -p seawall --test backup a_backup_under_load -- --nocapture
 	ROUNDS=$(ROUNDS) $(CARGO) test --release --locked -q -p seawall --test backup_kill9 -- --nocapture
 
-# Power cuts below ext4, xfs and btrfs, on a disk that records every write and flush; needs root, FUSE and loop devices, and says what is missing.
-# POWERCUT_ARGS="--seed 5 --fs xfs" and more: crates/seawall-powercut/README.md. With the defects planted: how many rounds until each is found.
+# Power cuts below ext4, xfs and btrfs, on a disk that records every write and flush; needs root, FUSE and
+# loop devices, and names what is missing. POWERCUT_ARGS="--seed 5 --fs xfs" and more:
+# crates/seawall-powercut/README.md. With planted defects: the number of rounds until each is found.
 POWERCUT_ARGS ?=
 .PHONY: backups powercut powercut-mutants
 powercut: need-rust need-mkfs
@@ -89,21 +96,22 @@ powercut-mutants: need-rust need-mkfs
 
 .PHONY: fuzz long cgroup-test nightly
 
-# Looks for bytes that break what reads them, SECONDS for each target; what it found before is begun with.
+# Fuzzes the readers of untrusted bytes, SECONDS for each target; starts from the inputs found earlier.
 SECONDS_EACH = $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),60)
 fuzz: need-rust
 	scripts/fuzz $(SECONDS_EACH)
 
-# A transaction of so many changes in a pool of 64 MiB: committed, rolled back, and rolled back after a crash, in bounded memory.
+# A transaction of this many changes in a pool of 64 MiB: committed, rolled back, and rolled back after a
+# crash, in bounded memory.
 ROWS ?= 10000000
 long: need-rust
 	ROWS=$(ROWS) $(CARGO) test --release --locked -q -p seawall --test long -- --nocapture
 
-# A pool of 90% of a memory cgroup: nothing is swapped or killed.
+# A pool of 90% of a memory cgroup: no swapping, and the process is not killed.
 cgroup-test: need-rust
 	scripts/cgroup-test
 
-# What takes too long for every change; stops at the first failure.
+# Tests that take too long for every change; stops at the first failure.
 nightly: export SEAWALL_SKIPPED = $(SKIPPED)
 nightly: need-rust
 	@mkdir -p target && : >$(SKIPPED)
@@ -124,13 +132,14 @@ compare-fio: need-rust
 	mkdir -p target/lab-scratch
 	$(CARGO) run --release --locked -q -p seawall-lab --example compare_fio -- target/lab-scratch
 
-# The goals: Seawall beside the stores it is compared with, in one run. `bench` in small, about 10 minutes; `goals` more than an hour, exits 1
-# when one falls short. GOALS_ARGS="--only '^commit'" and more.
+# The goals: Seawall and the stores it is compared with, in one run. `bench` is the small variant, about 10
+# minutes; `goals` takes more than an hour, exits 1 when one falls short. GOALS_ARGS="--only '^commit'" and
+# more.
 GOALS_ARGS ?=
 GOALS_PACKAGES = fio valgrind e2fsprogs
 .PHONY: bench goals goals-build
 bench: goals-build
-	@# 1 says that a goal falls short, which the small variant is not held to.
+	@# Exit code 1 means that a goal falls short; the small variant tolerates that.
 	target/release/seawall bench goals --quick --out target/bench $(GOALS_ARGS) || [ $$? = 1 ]
 
 goals: goals-build
@@ -140,17 +149,18 @@ goals-build: need-rust need-peers
 	@dpkg -s $(GOALS_PACKAGES) >/dev/null 2>&1 || scripts/apt-install $(GOALS_PACKAGES)
 	$(CARGO) build --release --locked -p seawall-cli --features peers
 	$(CARGO) build --release --locked -p seawall --example instructions
-	@# The build just before keeps the disk busy: let it settle.
+	@# The preceding build keeps the disk busy: sync first.
 	sync
 
-# What threads that work on different rows still share: cache lines that both write, mutexes, allocations. DETAIL=1 says where.
+# What threads on different rows still share: cache lines that both write, mutexes, allocations. DETAIL=1
+# names the functions.
 .PHONY: contention
 contention: need-rust
 	@command -v valgrind >/dev/null || scripts/apt-install valgrind
 	$(CARGO) build --release --locked -p seawall --features contention --example contention
 	target/release/examples/contention
 
-# Instructions of single operations, by callgrind; fails where one takes more than its limit.
+# Instructions of single operations, by callgrind; fails when an operation exceeds its limit.
 .PHONY: instructions
 instructions: need-rust
 	@command -v valgrind >/dev/null || scripts/apt-install valgrind
@@ -172,7 +182,7 @@ need-peers: need-linker
 	echo '#include <rocksdb/options.h>' | c++ -std=c++17 -x c++ -E - >/dev/null 2>&1 || missing=1; \
 	test -z "$$missing" || scripts/apt-install g++ librocksdb-dev liblmdb-dev libsqlite3-dev libwiredtiger-dev
 
-# Without root nothing can be mounted: then they are not missed.
+# Without root nothing can be mounted: then they are not needed.
 need-mkfs:
 	@[ "$$(id -u)" != 0 ] || { command -v mkfs.ext4 && command -v mkfs.xfs && command -v mkfs.btrfs; } >/dev/null || \
 	  scripts/apt-install e2fsprogs xfsprogs btrfs-progs || echo 'make: not all file systems can be made here'

@@ -1,12 +1,12 @@
 /*
- * A slow flush for programs that were not made to have one: loaded before libc (LD_PRELOAD), it lets every call that
+ * A slow flush for any program: preloaded before libc (LD_PRELOAD), it makes every call that
  * waits for stable storage take FLUSH_DELAY_US microseconds longer.
  *
  * 1. Delayed: fsync, fdatasync, syncfs, sync, sync_file_range that waits, msync(MS_SYNC), and writes that are durable by
- *    themselves: to a descriptor that was opened with O_SYNC or O_DSYNC, or by pwritev2 with RWF_DSYNC or RWF_SYNC.
- * 2. The delay comes after the call, in the calling thread: other threads go on, as they would beside a slow flush.
- * 3. At exit the number of delayed calls goes to standard error, so that whoever measures sees that there were any.
- *    A program that enters the kernel without libc is not reached; the number says so by being 0.
+ *    themselves: to a descriptor opened with O_SYNC or O_DSYNC, or by pwritev2 with RWF_DSYNC or RWF_SYNC.
+ * 2. The delay comes after the call, in the calling thread: other threads continue, as they would beside a slow flush.
+ * 3. At exit the number of delayed calls goes to standard error, so that a measurement can check that there were any.
+ *    It cannot delay a program that enters the kernel without libc; the number is then 0.
  *
  *     cc -O2 -shared -fPIC -o flush_delay.so flush_delay.c -ldl -pthread
  *     FLUSH_DELAY_US=8000 LD_PRELOAD=./flush_delay.so program
@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Descriptors beyond are asked for their flags at every write. */
+/* For higher descriptors the flags are queried at every write. */
 enum { FDS = 4096, UNKNOWN = 0, PLAIN = 1, DURABLE = 2 };
 
 static _Atomic unsigned long long delayed;
@@ -89,7 +89,7 @@ static int is_durable(int fd) {
     return durable;
 }
 
-/* A number may be another file's next time. */
+/* The number may be reused for another file. */
 static void forget(int fd) {
     if (fd >= 0 && fd < FDS)
         atomic_store(&kinds[fd], UNKNOWN);

@@ -1,4 +1,4 @@
-//! A backup while others write, an increment on it, and a database restored from both.
+//! A backup during writes, an increment on it, and a database restored from both.
 //!
 //! ```text
 //! cargo run -p seawall --example backup
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let accounts = db.create_tree("accounts")?;
     db.transact(|tx| (0..50_000u32).try_for_each(|n| tx.put(&accounts, &n.to_be_bytes(), &[1; 200])))?;
 
-    // In one call, while another thread goes on writing.
+    // In one call, while another thread writes.
     let stop = AtomicBool::new(false);
     let full = std::thread::scope(|scope| {
         scope.spawn(|| -> seawall::Result<()> {
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     println!("full: {} pages and {} bytes of log, at position {}", full.pages, full.log_bytes, full.end);
 
-    // In steps, as the hooks of a server call them: only what has changed since.
+    // In steps, as a server's backup hooks call them: only the changes since the full backup.
     db.transact(|tx| tx.put(&accounts, b"tuesday", b"changed"))?;
     let since = BackupOptions { incremental_from: Some(at("monday")), ..BackupOptions::default() };
     let mut backup = db.backup_begin(at("tuesday"), &since)?;

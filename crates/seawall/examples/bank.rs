@@ -1,7 +1,9 @@
-//! Transfers between accounts by many threads at once: no money is made or lost, whatever order they come in.
+//! Transfers between accounts by many threads at once: no money is created or lost, in any order of
+//! transfers.
 //!
-//! `Database::transact` runs a closure in a transaction, commits it, and runs it again when it met a deadlock or a conflict: the closure must not
-//! do anything but work on the database. Run with `cargo run --release --example bank`.
+//! `Database::transact` runs a closure in a transaction and commits it. After a deadlock or a conflict it
+//! runs the closure again, so the closure must only work on the database. Run with `cargo run --release
+//! --example bank`.
 
 use seawall::{Database, Result, Tree};
 
@@ -13,10 +15,10 @@ fn balance(bytes: Option<Vec<u8>>) -> u64 {
     u64::from_le_bytes(bytes.expect("every account has a balance").try_into().expect("a balance has eight bytes"))
 }
 
-/// Moves up to `amount`; returns what was moved.
+/// Moves up to `amount`; returns the moved amount.
 fn transfer(db: &Database, accounts: &Tree, from: u64, to: u64, amount: u64) -> Result<u64> {
     db.transact(|tx| {
-        // Locked, so that nobody changes them between our reading and our writing.
+        // Locked, so that no other transaction changes them between the read and the write.
         let source = balance(tx.get_for_update(accounts, &from.to_be_bytes())?);
         let target = balance(tx.get_for_update(accounts, &to.to_be_bytes())?);
         let amount = amount.min(source);
@@ -27,7 +29,7 @@ fn transfer(db: &Database, accounts: &Tree, from: u64, to: u64, amount: u64) -> 
 }
 
 fn total(db: &Database, accounts: &Tree) -> Result<u64> {
-    // One snapshot: transfers that happen meanwhile are not seen, or seen whole.
+    // One snapshot: concurrent transfers are seen whole or not at all.
     db.begin()?.iter(accounts).map(|entry| Ok(balance(Some(entry?.1)))).sum()
 }
 

@@ -1,5 +1,6 @@
-//! Scans of trees that do not fit the pool: one loaded in key order, one at random, one at random and then compacted; without and with look-ahead, beside what the
-//! device counted meanwhile. The depth is the device's own: time that requests were in flight, by the time that passed.
+//! Scans of trees that do not fit the pool: one loaded in key order, one at random, one at random and then
+//! compacted; with and without prefetch, beside the device's counters. The depth is the device's own: the
+//! total time of its requests, divided by the elapsed time.
 //!
 //! ```text
 //! cargo run --release -p seawall --example cold_scan [DIR [MiB [POOL_MiB]]]
@@ -17,7 +18,8 @@ const VALUE: [u8; 180] = [7; 180];
 const DEPTHS: [u32; 4] = [0, 1, 8, 32];
 const TREES: [&str; 3] = ["ordered", "random", "compacted"];
 
-/// What the block device under `dir` has done: reads, bytes read, and milliseconds that requests were in flight, added up.
+/// The counters of the block device under `dir`: reads, bytes read, and the total milliseconds that requests
+/// were in flight.
 fn device(dir: &Path) -> Option<[u64; 3]> {
     use std::os::unix::fs::MetadataExt as _;
     let dev = std::fs::metadata(dir).ok()?.dev();
@@ -27,7 +29,7 @@ fn device(dir: &Path) -> Option<[u64; 3]> {
     Some([*field.first()?, *field.get(2)? * 512, *field.get(3)?])
 }
 
-/// Numbers in no order, each below `rows`, a power of two, once: each step can be undone.
+/// A permutation of the numbers below `rows`, a power of two: each step is invertible.
 fn shuffled(i: u64, rows: u64) -> u64 {
     let (mask, half) = (rows - 1, rows.ilog2() / 2);
     let mut x = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & mask;
@@ -135,9 +137,9 @@ fn points(db: &Database, tree: &Tree, rows: u64, keys_each: usize, count: u64) -
 }
 
 fn measure(dir: &Path, mib: u64, pool_mib: u64) -> Result<()> {
-    // A power of two, so that `shuffled` meets each once.
+    // A power of two, so that `shuffled` is a permutation.
     let rows = ((mib << 20) / 200).next_power_of_two();
-    // Loaded in memory: inserts at random into a small pool would take an hour, and leave the same trees behind.
+    // Loaded in memory: random inserts with a small pool would take an hour, and give the same trees.
     let options = Options::default().with_log_capacity(512 << 20);
     let db = Database::open_with(dir.join("db"), options.clone().with_pool_size(mib << 22))?;
     for name in TREES {

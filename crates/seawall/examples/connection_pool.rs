@@ -1,7 +1,9 @@
-//! A pool of connections, each with a transaction object and cursors that are kept from one statement to the next.
+//! A pool of connections, each with a transaction object and cursors that are reused from one statement to
+//! the next.
 //!
-//! Every thread takes a connection, runs a transaction with a join (for each order of a customer, the lines of that order), marks what it has billed,
-//! and gives the connection back. Nothing is made anew for it: neither the transaction, which is ended in place, nor the cursors, which keep their memory.
+//! Every thread takes a connection, runs a transaction with a join (for each order of a customer, the lines
+//! of that order), marks the billed orders, and returns the connection. It creates nothing new: the
+//! transaction is committed in place, and the cursors keep their memory.
 //!
 //! ```sh
 //! cargo run --release --example connection_pool
@@ -16,7 +18,7 @@ const CUSTOMERS: u32 = 20;
 const THREADS: u32 = 4;
 const BILLS: u32 = 200;
 
-/// What a session keeps.
+/// The objects of a session.
 struct Connection {
     tx: Transaction,
     orders: OwnedCursor,
@@ -37,7 +39,7 @@ impl Pool {
         }
     }
 
-    /// Idle, it holds no lock, no snapshot and no view.
+    /// When idle, it holds no lock, no snapshot and no read view.
     fn give_back(&self, mut connection: Connection) -> Result<()> {
         connection.tx.rollback_in_place()?;
         self.idle.lock().expect("no thread panics with it").push(connection);
@@ -45,7 +47,7 @@ impl Pool {
     }
 }
 
-/// What all lines of a customer's orders that are not billed come to; they are billed then.
+/// The sum of all lines of a customer's unbilled orders, which are then billed.
 fn bill(connection: &mut Connection, trees: &[Tree; 2], customer: u32) -> Result<u64> {
     let Connection { tx, orders, lines } = connection;
     tx.restart(TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() })?;
@@ -62,7 +64,7 @@ fn bill(connection: &mut Connection, trees: &[Tree; 2], customer: u32) -> Result
                 sum += u64::from(lines.value(tx)?[0]);
                 line = lines.next(tx)?;
             }
-            // Both cursors stay where they are.
+            // Both cursors keep their positions.
             tx.put(&trees[0], orders.key(), b"billed")?;
         }
         there = orders.next(tx)?;
@@ -94,7 +96,7 @@ fn main() -> Result<()> {
                         let mut connection = pool.take()?;
                         match bill(&mut connection, trees, (client + n) % CUSTOMERS) {
                             Ok(billed) => sum += billed,
-                            // Rolled back where the connection is given back; another client has them.
+                            // Rolled back when the connection is returned; another client holds the orders.
                             Err(Error::Deadlock { .. } | Error::LockTimeout { .. }) => {}
                             Err(error) => return Err(error),
                         }

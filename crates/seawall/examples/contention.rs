@@ -1,14 +1,16 @@
-//! What threads that work on different rows still share: cache lines that both write, mutexes, allocations. `make contention` runs it.
+//! What threads on different rows still share: cache lines that both write, mutexes, allocations. `make
+//! contention` runs it.
 //!
-//! Two threads do the same on rows of different leaves. They take turns: both begin and change a row, then both commit, so that both have a
-//! transaction open, as threads that run at the same time have. As many operations as are counted come before, uncounted. Background work stands
-//! still meanwhile.
+//! Two threads do the same operations on rows of different leaves, alternately: both begin and change a row,
+//! then both commit, so that both have an open transaction, as concurrent threads have. The same number of
+//! operations runs before, uncounted. Background work is stopped meanwhile.
 //!
-//! - *Shared writes* are taken from the machine code, not from annotations: the run is repeated under valgrind's lackey, which names each
-//!   store that the program makes. A cache line counts as shared when both threads write to it during their operations; counted is how many
-//!   such lines an operation writes (each has to come from the other processor), and how many stores it makes to them. So locks, reference
-//!   counts, latches and the data under a mutex all count, and a thread's own stripe, slot, leaf, undo page, stack or heap does not. Writes
-//!   that the kernel makes are not seen. Below the table stands which functions write the shared lines.
+//! - *Shared writes* come from the machine code, not from annotations: the run is repeated under valgrind's
+//!   lackey, which names each store of the program. A cache line counts as shared when both threads write to
+//!   it during their operations. Counted are such lines written per operation (each must come from the other
+//!   processor), and the stores to them. So locks, reference counts, latches and data under a mutex all
+//!   count, but a thread's own stripe, slot, leaf, undo page, stack or heap does not. Writes by the kernel
+//!   are invisible. Below the table are the functions that write the shared lines.
 //! - *Locks* are counted by the feature `contention` (`src/counted.rs`), *allocations* by this program's allocator.
 //!
 //! ```text
@@ -29,7 +31,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Operations of each thread that are counted, after as many that are not.
+/// Counted operations of each thread, after the same number of uncounted ones.
 const OPS: usize = 32;
 const THREADS: usize = 2;
 const ROWS: u64 = 1000;
@@ -37,7 +39,7 @@ const VALUE: [u8; 100] = [7; 100];
 /// Longer than a thread takes to fall asleep, under valgrind too.
 const HANDOVER: Duration = Duration::from_millis(20);
 
-/// What is measured, with the most that an operation may need: shared lines, locks, allocations.
+/// The measured operations, each with its limits: shared lines, locks, allocations.
 const KINDS: [(&str, [f64; 3]); 3] = [
     ("point read", [0.0, 0.0, 0.0]),
     ("one-row update and commit, deferred", [6.0, 4.0, 4.0]),
@@ -48,22 +50,22 @@ thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
 
 struct Counting;
 
-// SAFETY: forwards to the system's allocator; what it adds touches a number of the thread's own.
+// SAFETY: forwards to the system's allocator; the addition touches only a thread-local number.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -71,7 +73,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Written around what is counted: `[kind][thread][an operation begins, it stops, it goes on]`. Apart from everything else.
+/// Written around the counted code: `[kind][thread][an operation begins, it stops, it goes on]`. Apart from
+/// all other data.
 #[repr(align(128))]
 struct Marks([AtomicU64; KINDS.len() * THREADS * 3]);
 static MARKS: Marks = Marks([const { AtomicU64::new(0) }; KINDS.len() * THREADS * 3]);
@@ -84,11 +87,11 @@ fn mark(kind: usize, thread: usize, what: usize) {
 }
 
 fn key(thread: usize, i: usize) -> [u8; 8] {
-    // Each thread has its half of the leaves, and goes through them.
+    // Each thread has its half of the leaves, and cycles through them.
     (thread as u64 * (ROWS / 2) + (i as u64 * 37) % (ROWS / 2)).to_be_bytes()
 }
 
-/// In how many turns an operation is done.
+/// The number of turns of an operation.
 fn turns(kind: usize) -> usize {
     if kind == 0 { 1 } else { 2 }
 }
@@ -116,7 +119,7 @@ fn turn(
     Ok(())
 }
 
-/// What the operations of one thread took: locks, allocations. It does a turn whenever it is told to.
+/// The locks and allocations of one thread's operations. It does a turn for each message.
 fn work(
     db: &Database,
     tree: &Tree,
@@ -130,7 +133,8 @@ fn work(
         let key = key(thread, i);
         for which in 0..turns(kind) {
             go.recv().expect("it is told to go on");
-            // The thread that told it falls asleep meanwhile: what it writes on the way is not this operation's.
+            // The thread that sent the message falls asleep meanwhile: its writes are not part of this
+            // operation.
             std::thread::sleep(HANDOVER);
             let before = [locks_taken(), ALLOCATIONS.get()];
             if i >= OPS {
@@ -145,15 +149,15 @@ fn work(
             done.send(()).expect("somebody waits for it");
         }
     }
-    // It stays until all are done: nothing of its own goes to another before.
+    // It stays until all are done: otherwise another thread could reuse its resources.
     go.recv().expect("it is told to end");
     Ok(sums)
 }
 
-/// Runs all kinds; locks and allocations of an operation of each.
+/// Runs all kinds; returns locks and allocations per operation for each.
 fn run(dir: &Path) -> Result<Vec<[f64; 2]>> {
     let env = Env { background: Background::Steps, ..Env::system(seawall_io::Backend::Sync)? };
-    // Deferred commits wait for nothing: none comes as late as to flush what the others left.
+    // Deferred commits wait for nothing: no commit is late enough to flush the others' log.
     let options = Options::default().with_pool_size(64 << 20).with_flush_interval(Duration::from_secs(600));
     let dir = dir.join("db");
     std::fs::create_dir(&dir).expect("a directory of our own");
@@ -174,7 +178,7 @@ fn run(dir: &Path) -> Result<Vec<[f64; 2]>> {
                 })
                 .collect();
             for _ in 0..2 * OPS * turns(kind) {
-                // One that failed says nothing, and its result says why.
+                // A failed thread sends no message, and its result has the error.
                 for (_, go, done) in &threads {
                     go.send(()).ok();
                     done.recv().ok();
@@ -195,7 +199,7 @@ fn run(dir: &Path) -> Result<Vec<[f64; 2]>> {
     Ok(all)
 }
 
-/// Where this program lies in memory.
+/// The load address of this program.
 fn base() -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let exe = std::env::current_exe().unwrap_or_default();
@@ -203,7 +207,7 @@ fn base() -> u64 {
     line.and_then(|line| u64::from_str_radix(line.split('-').next()?, 16).ok()).unwrap_or(0)
 }
 
-/// Stores to a cache line by each thread, the operations of both that made one, and the instructions that did.
+/// For one cache line: the stores by each thread, the operations of both that made one, and the instructions.
 #[derive(Default)]
 struct Line {
     stores: [usize; THREADS],
@@ -218,7 +222,8 @@ fn hex(bytes: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?, 16).ok()
 }
 
-/// Reads lackey's trace: `I  <address>,<bytes>` for an instruction, ` S`, ` L`, ` M <address>,<bytes>` for what it stores, loads, changes.
+/// Reads lackey's trace: `I  <address>,<bytes>` for an instruction, ` S`, ` L`, ` M <address>,<bytes>` for a
+/// store, load, change.
 fn read_trace(trace: impl BufRead, marks: &OnceLock<(u64, u64)>) -> std::io::Result<Vec<Lines>> {
     let mut kinds: Vec<Lines> = (0..KINDS.len()).map(|_| Lines::new()).collect();
     let (mut inside, mut at, mut touched) = (None, 0, [(); THREADS].map(|()| HashSet::new()));
@@ -251,7 +256,8 @@ fn read_trace(trace: impl BufRead, marks: &OnceLock<(u64, u64)>) -> std::io::Res
     Ok(kinds)
 }
 
-/// The run under lackey: for each kind what is written by both threads, and where this program lay.
+/// The run under lackey: for each kind the lines that both threads write, and the load address of this
+/// program.
 fn traced() -> std::io::Result<(Vec<Lines>, u64)> {
     let mut child = Command::new("valgrind")
         .args(["-q", "--tool=lackey", "--trace-mem=yes", "--basic-counts=no"])
@@ -288,7 +294,7 @@ fn traced() -> std::io::Result<(Vec<Lines>, u64)> {
     Ok((kinds, marks.get().map_or(0, |&(_, base)| base)))
 }
 
-/// The functions that hold these instructions.
+/// The functions that contain these instructions.
 fn functions(instructions: &BTreeSet<u64>, base: u64) -> BTreeMap<u64, String> {
     let exe = std::env::current_exe().unwrap_or_default();
     let addresses = instructions.iter().map(|at| format!("{:#x}", at.wrapping_sub(base)));
@@ -301,7 +307,7 @@ fn functions(instructions: &BTreeSet<u64>, base: u64) -> BTreeMap<u64, String> {
     instructions.iter().copied().zip(names).collect()
 }
 
-/// Which functions write the shared lines, those first that write the most.
+/// The functions that write the shared lines, the most frequent first.
 fn breakdown(lines: &Lines, base: u64) {
     let instructions = lines.values().flat_map(|line| line.by.keys().copied()).collect();
     let names = functions(&instructions, base);

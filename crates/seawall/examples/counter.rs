@@ -1,6 +1,7 @@
-//! A counter in one row, from many threads: `transact` with `get_for_update` and `put`. Each increment holds the row until its commit is durable, so
-//! there is at most one increment a flush. Beside it, in turn and on the same disk: how often a second a block of 4 KiB is overwritten and made
-//! durable, by the faster of two methods.
+//! A counter in one row, incremented by many threads: `transact` with `get_for_update` and `put`. Each
+//! increment holds the row lock until its commit is durable, so there is at most one increment a flush. For
+//! comparison, alternately and on the same disk: how often a second a block of 4 KiB is overwritten durably,
+//! by the faster of two methods.
 //!
 //! ```text
 //! cargo run --release -p seawall --example counter [DIR]      # THREADS=200 EACH=200 ROUNDS=3
@@ -49,7 +50,7 @@ fn flush_rate(dir: &Path) -> Result<f64> {
     Ok(best)
 }
 
-/// Increments a second, and how many failed.
+/// Increments a second, and the number that failed.
 fn increments(dir: &Path, threads: u64, each: u64) -> Result<(f64, u64)> {
     let (_scratch, db) = machine::scratch(dir, Options::default().with_pool_size(64 << 20))?;
     let counters = db.create_tree("counters")?;

@@ -1,6 +1,7 @@
-//! What it costs to take rows from the front of a tree: in one transaction, by a cursor, by many transactions, and beside those who read there.
+//! The cost of taking rows from the front of a tree: in one transaction, by a cursor, by many transactions,
+//! and beside readers of the front.
 //!
-//! Run with `cargo run --release --example drain [ROWS]`. In memory: what is measured is the work, not a disk.
+//! Run with `cargo run --release --example drain [ROWS]`. In memory: this measures the work, not a disk.
 
 use seawall::{
     CursorOptions, Database, Durability, Isolation, LockMode, LockWait, OnConflict, Result, Seek, Tree, TxOptions,
@@ -19,7 +20,8 @@ fn database(rows: u32) -> Result<(Database, Tree)> {
     Ok((db, tree))
 }
 
-/// Time that has passed, and time that this thread has had a processor, seconds: on a busy machine only the second says what the work costs.
+/// Elapsed time, and processor time of this thread, seconds: on a busy machine only the second shows the cost
+/// of the work.
 fn now() -> (Instant, f64) {
     let scheduled = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos: f64 = scheduled.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(f64::NAN);
@@ -32,7 +34,7 @@ fn say(what: &str, rows: u32, (since, busy): (Instant, f64)) {
     println!("{what:66} {:>10.0} a second, {:>10.0} a second of processor time", rows / elapsed, rows / worked);
 }
 
-/// Reads the first ten rows, again and again, until told to stop.
+/// Reads the first ten rows repeatedly, until stopped.
 fn read_head(db: &Database, tree: &Tree, stop: &AtomicBool, what: &str) -> Result<()> {
     let (mut times, since) = (0, now());
     while !stop.load(Ordering::Relaxed) {

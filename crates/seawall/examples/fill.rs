@@ -1,4 +1,4 @@
-//! How large a data file is after rows were loaded in the order of their keys, at each page size.
+//! The size of a data file after rows were loaded in key order, at each page size.
 //!
 //! ```text
 //! cargo run --release -p seawall --example fill -- /srv/scratch

@@ -1,5 +1,6 @@
-//! Fills a pool to its last page and goes on working, large transactions beside small ones, for a run inside a memory limit:
-//! `full_pool <dir> <pool bytes>`; see scripts/cgroup-test. Prints the peak of memory and what was swapped.
+//! Fills a pool to its last page and continues, large transactions beside small ones, for a run inside a
+//! memory limit: `full_pool <dir> <pool bytes>`; see scripts/cgroup-test. Prints the peak of memory and the
+//! swapped bytes.
 
 use seawall::{Database, Options};
 use std::time::{Duration, Instant};
@@ -12,7 +13,8 @@ fn status(of: &str) -> String {
     text.lines().find(|line| line.starts_with(of)).unwrap_or("unknown").to_owned()
 }
 
-/// One transaction after the other that changes `rows` rows of 1000 bytes, every other one rolled back, until the time is over; at least two.
+/// Runs transactions that change `rows` rows of 1000 bytes, every other one rolled back, until the time is
+/// over; at least two.
 fn large_transactions(db: &Database, rows: u64, begun: Instant, time: Duration) -> seawall::Result<u64> {
     let tree = db.create_tree("large")?;
     let mut done = 0;
@@ -37,7 +39,7 @@ fn main() -> seawall::Result<()> {
     let options = Options::default().with_pool_size(pool).with_pool_size_max(pool);
     let db = Database::open_with(dir, options.clone())?;
     let tree = db.create_tree("t")?;
-    // A third more than fits, so that every frame is used and pages come and go.
+    // A third more than fits, so that every frame is used and pages are evicted.
     let rows = pool / 1100 * 4 / 3;
     let begun = Instant::now();
     let mut next = 0;

@@ -1,8 +1,10 @@
-//! The rate of commits while data file and log grow, beside the steady rate: of a database whose space was there from the start.
+//! The rate of commits while data file and log grow, compared with the steady rate: that of a database with
+//! all its space allocated from the start.
 //!
-//! 1. Both databases get the same transactions, some thousand at a time, in turn: a machine that slows down slows both.
-//! 2. The steady one has all its space, and its log has come round before anything is measured. The growing one has made neither: every
-//!    window must have seen it grow, or the run says so.
+//! 1. Both databases get the same transactions, some thousand at a time, alternately: a slow phase of the
+//!    machine slows both.
+//! 2. The steady one has all its space, and its log has been recycled once before the measurement. The
+//!    growing one has neither: every window must see it grow, or the run reports that it did not.
 //!
 //! ```text
 //! cargo run --release -p seawall --example growth -- /srv/scratch
@@ -20,7 +22,7 @@ use machine::number;
 const ROWS: u64 = 4;
 const ROW_BYTES: usize = 1000;
 
-/// Inserts at random places; transactions a second.
+/// Inserts at random places; returns transactions a second.
 fn rate(db: &Database, tree: &Tree, from: u64, transactions: u64, threads: u64) -> seawall::Result<f64> {
     let next = AtomicU64::new(0);
     let begun = Instant::now();
@@ -58,7 +60,7 @@ fn main() -> seawall::Result<()> {
     let space = (windows + 1) * transactions * ROWS * (ROW_BYTES as u64 + 100) * 2 + (256 << 20);
     let (scratch, steady) = machine::scratch(&dir, options.clone().with_data_initial_size(space))?;
     let (grown, growing) = machine::scratch(&dir, options.with_data_initial_size(1 << 20))?;
-    // Its log comes round once.
+    // Recycles its log once.
     let other = steady.create_tree("other")?;
     while steady.stats().log.head_lsn < log_bytes * 11 / 10 {
         steady.transact(|tx| (0..64u64).try_for_each(|key| tx.put(&other, &key.to_be_bytes(), &[1; 3000])))?;
@@ -71,7 +73,7 @@ fn main() -> seawall::Result<()> {
     for window in 0..windows {
         let before = [steady.stats(), growing.stats()];
         let mut of = [0.0; 2];
-        // Who is first changes, so that neither always has the quieter half.
+        // The order alternates, so that neither always has the quieter half.
         for turn in 0..2 {
             let at = (turn + window as usize) % 2;
             let db = [&steady, &growing][at];

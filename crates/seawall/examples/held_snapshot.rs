@@ -1,7 +1,9 @@
-//! What a snapshot held during heavy updates costs the others, and how long purge takes when it is gone.
+//! The cost for others of a snapshot held during heavy updates, and how long purge takes after it ends.
 //!
-//! 1. Windows without and with a held snapshot take turns in one run, so that a machine that slows down slows both.
-//! 2. A window with one begins when the snapshot has been read; it ends before the snapshot goes. Purge then catches up before the next.
+//! 1. Windows without and with a held snapshot alternate in one run, so that a slow phase of the machine
+//!    slows both.
+//! 2. A window with one begins after the snapshot's first read, and ends before the snapshot does. Purge then
+//!    catches up before the next.
 //!
 //! ```text
 //! SECONDS=120 WINDOWS=2 cargo run --release -p seawall --example held_snapshot -- /srv/scratch
@@ -63,7 +65,7 @@ impl Load<'_> {
         .map(|()| done.into_inner() as f64 / begun.elapsed().as_secs_f64())
     }
 
-    /// Until purge has nothing left to do.
+    /// Waits until purge has nothing left to do.
     fn caught_up(&self) -> Duration {
         let begun = Instant::now();
         while self.db.stats().purge.history > 0 && begun.elapsed() < Duration::from_secs(3600) {

@@ -1,7 +1,8 @@
 //! A secondary index is a tree of its own, changed in the same transaction as the rows: users by id, and by e-mail address, which is unique.
 //!
-//! An index entry's key is the address and then the id. `insert_unique_prefix` refuses it when any live key begins with the same address, and
-//! locks that prefix: of two transactions that want it, one waits for the other. Run with `cargo run --release --example index`.
+//! An index entry's key is the address and then the id. `insert_unique_prefix` refuses it when any live key
+//! begins with the same address, and locks that prefix: of two transactions that insert it, one waits for the
+//! other. Run with `cargo run --release --example index`.
 
 use seawall::keys::Key;
 use seawall::{Database, Error, Result, Transaction, Tree};
@@ -16,7 +17,7 @@ impl Users {
         Ok(Self { rows: db.create_tree("users")?, by_email: db.create_tree("users by e-mail")? })
     }
 
-    /// The index key: encoded so that keys sort like the pair, and how much of it is the address.
+    /// The index key, encoded so that keys sort like the pair, and the length of the address in it.
     fn index_key(email: &str, id: u64) -> (Vec<u8>, usize) {
         let prefix_bytes = email.encode().len();
         ((email, id).encode(), prefix_bytes)
@@ -45,7 +46,7 @@ impl Users {
         Ok(Some(id))
     }
 
-    /// Whether rows and index say the same.
+    /// Whether rows and index agree.
     fn agree(&self, tx: &Transaction) -> Result<bool> {
         for row in tx.iter(&self.rows) {
             let (id, email) = row?;
@@ -65,18 +66,18 @@ fn main() -> Result<()> {
     db.transact(|tx| (0..500).try_for_each(|id| users.add(tx, id, &format!("user{id}@example.org"))))?;
     assert_eq!(users.find(&db.begin()?, "user77@example.org")?, Some(77));
 
-    // An address that is taken: the whole transaction is rolled back, the row with it.
+    // A taken address: the whole transaction is rolled back, the row with it.
     let taken = db.transact(|tx| users.add(tx, 1000, "user77@example.org"));
     assert!(matches!(taken, Err(Error::KeyExists { .. })), "{taken:?}");
     assert_eq!(db.begin()?.get(&users.rows, &1000u64.encode())?, None);
 
-    // One that only begins alike is another address.
+    // An address that merely begins with the same characters is a different one.
     db.transact(|tx| users.add(tx, 1001, "user7"))?;
     assert!(db.transact(|tx| users.change_email(tx, 77, "ada@example.org"))?);
     assert_eq!(users.find(&db.begin()?, "user77@example.org")?, None);
     assert_eq!(users.find(&db.begin()?, "ada@example.org")?, Some(77));
 
-    // Many want the same address: one gets it.
+    // Many threads insert the same address: one succeeds.
     let winners: Vec<u64> = std::thread::scope(|scope| {
         let (db, users) = (&db, &users);
         let threads: Vec<_> = (2000..2008u64)

@@ -1,4 +1,4 @@
-//! Writers beside the building of an index: how much of their rate they keep.
+//! Writers during the building of an index: the share of their rate that they keep.
 //!
 //! `cargo run --release --example index_online -- [rows, 1000000] [writers, 16] [directory, a temporary one]`
 

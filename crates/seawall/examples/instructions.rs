@@ -1,6 +1,7 @@
 //! Instructions per operation, in memory, by valgrind's callgrind: the same for every run of one build. `make instructions` runs it.
 //!
-//! Counted is what the thread of the operations does while they run: not opening, loading and closing, and not background work, which stands still.
+//! Counts the instructions of the operations' thread while they run: not opening, loading and closing, and
+//! not background work, which is stopped.
 //!
 //! ```text
 //! cargo run --release -p seawall --example instructions                 # all kinds, and their limits
@@ -23,7 +24,8 @@ const OPS: u64 = 10_000;
 /// Rows of a transaction that inserts.
 const BATCH: u64 = 1_000;
 
-/// What is measured, with the most instructions that an operation may take: a few percent above what it took when the limit was set.
+/// The measured operations, with the instruction limit of each: a few percent above the count when the limit
+/// was set.
 const KINDS: [(&str, &str, u64); 7] = [
     ("empty", "begin and commit of a transaction that does nothing", 2_100),
     ("read", "point read", 2_300),
@@ -44,7 +46,7 @@ fn key(n: u64) -> [u8; 16] {
     key
 }
 
-/// Keys in no order.
+/// Keys in pseudorandom order.
 fn scattered(i: u64) -> [u8; 16] {
     key(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % ROWS)
 }
@@ -53,7 +55,7 @@ fn single(db: &Database) -> Result<Transaction> {
     db.begin_with(TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() })
 }
 
-/// The inner side of a nested-loop join: one cursor, kept over all seeks.
+/// The inner side of a nested-loop join: one cursor, reused for all seeks.
 fn probe(db: &Database, tree: &Tree, ops: u64) -> Result<()> {
     let tx = db.begin()?;
     let mut cursor = OwnedCursor::new();
@@ -83,7 +85,7 @@ fn locked_scan(db: &Database, tree: &Tree, rows: u64) -> Result<()> {
     Ok(())
 }
 
-/// The operations. Callgrind counts inside this function alone, by its name.
+/// The operations. Callgrind counts only inside this function, by its name.
 #[inline(never)]
 fn operations(db: &Database, tree: &Tree, kind: &str, ops: u64) -> Result<()> {
     let value = [7; VALUE_BYTES];
@@ -122,7 +124,7 @@ fn operations(db: &Database, tree: &Tree, kind: &str, ops: u64) -> Result<()> {
     }
 }
 
-/// What callgrind runs.
+/// The part that runs under callgrind.
 fn work(kind: &str, ops: u64) -> Result<()> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let env = Env { background: Background::Steps, ..Env::system(seawall_io::Backend::Sync)? };

@@ -1,8 +1,8 @@
-//! Three ways to load sorted rows into a new tree, and what each costs.
+//! Three ways to load sorted rows into a new tree, and the cost of each.
 //!
 //! `cargo run --release --example load -- [rows, 1000000] [value bytes, 100] [directory, a temporary one] [pool, 1G]`
 //!
-//! Times are to the end of a checkpoint, so that all is written home.
+//! Times include a final checkpoint, so that all pages are written back.
 
 use seawall::{BuildOptions, Database, Options};
 use std::time::Instant;

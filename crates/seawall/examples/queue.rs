@@ -1,7 +1,9 @@
-//! A queue of jobs in a tree: workers take the first job that nobody else is at, and a job whose worker fails is there again.
+//! A queue of jobs in a tree: each worker takes the first job that no other worker holds, and a job whose
+//! worker fails becomes free again.
 //!
-//! A locking cursor with `LockWait::SkipLocked` steps over jobs that others hold. Taking, working and noting the result is one transaction: a
-//! worker that gives up, or dies, gives its job back. Run with `cargo run --release --example queue`.
+//! A locking cursor with `LockWait::SkipLocked` skips jobs that other workers hold. Taking a job, working and
+//! storing the result is one transaction: a worker that rolls back, or dies, releases its job. Run with
+//! `cargo run --release --example queue`.
 
 use seawall::{
     CursorOptions, Database, Error, Isolation, LockMode, LockWait, OnConflict, Result, Seek, Transaction, Tree,
@@ -11,7 +13,7 @@ use seawall::{
 const JOBS: u32 = 200;
 const WORKERS: u32 = 4;
 
-/// The first job that is free, locked.
+/// The first free job, locked.
 fn take(tx: &Transaction, jobs: &Tree) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     let options =
         CursorOptions { lock: Some(LockMode::Exclusive), wait: Some(LockWait::SkipLocked), ..CursorOptions::default() };
@@ -23,16 +25,16 @@ fn take(tx: &Transaction, jobs: &Tree) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     Ok(Some((key, cursor.value()?.to_vec())))
 }
 
-/// Does one job; false when there is none left that is free.
+/// Does one job; false when no free job is left.
 fn work(db: &Database, jobs: &Tree, done: &Tree, worker: u32, attempt: u32) -> Result<bool> {
-    // What others have finished is to be seen at once: a queue wants the latest, not a snapshot.
+    // Jobs finished by others must be visible at once: a queue needs the latest version, not a snapshot.
     let options =
         TxOptions { isolation: Isolation::ReadCommitted, on_conflict: OnConflict::Latest, ..TxOptions::default() };
     let mut tx = db.begin_with(options)?;
     let Some((job, task)) = take(&tx, jobs)? else { return Ok(false) };
     tx.delete(jobs, &job)?;
     if attempt % 10 == 9 {
-        // This worker fails: the transaction is dropped, and so the job is back.
+        // This worker fails: the dropped transaction releases the job.
         return Ok(true);
     }
     let result = format!("{} by worker {worker}", String::from_utf8_lossy(&task));
@@ -53,7 +55,8 @@ fn main() -> Result<()> {
             .map(|worker| {
                 scope.spawn(move || -> Result<()> {
                     let mut attempt = worker;
-                    // A job may come back after its worker failed: it is over when none is left, not when none is free.
+                    // A job may become free again when its worker fails: the work is over when no job is
+                    // left, not when none is free.
                     while db.begin()?.iter(jobs).next().is_some() {
                         match work(db, jobs, done, worker, attempt) {
                             Ok(_) | Err(Error::Deadlock { .. }) => attempt += 1,

@@ -1,4 +1,5 @@
-//! What the store does on this machine: opening, loading, reading, scanning, committing. One run, medians where there are rounds.
+//! The rates of the store on this machine: opening, loading, reading, scanning, committing. One run, medians
+//! where there are rounds.
 //!
 //! ```text
 //! cargo run --release -p seawall --example rates [DIR]
@@ -14,7 +15,7 @@ const VALUE: [u8; 100] = [7; 100];
 const ROUND: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 3;
 
-/// Keys in no order, each once.
+/// Keys in pseudorandom order, each once.
 fn key(i: u64) -> [u8; 8] {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }

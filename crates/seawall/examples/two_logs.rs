@@ -1,11 +1,15 @@
-//! A program with a log of its own, as a database server has its binlog: what that log says is committed is committed.
+//! A program with a log of its own, as a database server has its binlog: a transaction is committed if and
+//! only if that log contains it.
 //!
 //!     cargo run --release -p seawall --example two_logs
 //!
-//! 1. Threads change rows and prepare their transactions in place. One of them, the leader, takes all that are ready: it appends their names to the outside
-//!    log, flushes that once, and commits them in that log's order.
-//! 2. The engine's log is not flushed by the commits. A crash takes such a commit back to "prepared"; the outside log then says what becomes of it.
-//! 3. Recovery: what is prepared and in the outside log is committed, everything else that is prepared is rolled back. Before anybody is let in.
+//! 1. Threads change rows and prepare their transactions in place. One of them, the leader, takes all
+//!    prepared transactions: it appends their ids to the outside log, flushes that once, and commits them in
+//!    that log's order.
+//! 2. The commits do not flush the engine's log. After a crash such a transaction is "prepared" again; the
+//!    outside log then decides it.
+//! 3. Recovery commits every prepared transaction in the outside log and rolls back every other one, before
+//!    the database is used.
 
 use parking_lot::{Condvar, Mutex};
 use seawall::{Database, Durability, Transaction, Tree, Xid};
@@ -20,7 +24,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 const THREADS: u64 = 8;
 const TRANSACTIONS: u64 = 200;
 
-/// The outside log: ids of transactions, eight bytes each, and eight that say they are whole.
+/// The outside log: ids of transactions, eight bytes each, and eight that show that they are complete.
 struct Outside(File);
 
 fn record(id: u64) -> [u8; 16] {
@@ -31,7 +35,7 @@ fn record(id: u64) -> [u8; 16] {
 }
 
 impl Outside {
-    /// Opens it, and reads which transactions it has; cuts off what a crash left unfinished.
+    /// Opens it and reads the ids in it; cuts off what a crash left incomplete.
     fn open(path: &Path) -> std::io::Result<(Self, HashSet<u64>)> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let mut bytes = Vec::new();
@@ -42,12 +46,12 @@ impl Outside {
         });
         let ids: Vec<u64> = ids.collect();
         file.set_len(ids.len() as u64 * 16)?;
-        // What was read may not have been flushed by the process that wrote it: it is what is decided from now on.
+        // The process that wrote these ids may not have flushed them; recovery decides by them from now on.
         file.sync_all()?;
         Ok((Self(file), ids.into_iter().collect()))
     }
 
-    /// All of them, and durably.
+    /// Appends all of them, and makes them durable.
     fn append(&mut self, ids: impl Iterator<Item = u64>) -> std::io::Result<()> {
         let bytes: Vec<u8> = ids.flat_map(record).collect();
         self.0.write_all(&bytes)?;
@@ -59,7 +63,7 @@ fn xid(id: u64) -> Xid {
     Xid(id.to_le_bytes().to_vec())
 }
 
-/// Ends what the last process left prepared, as the outside log says.
+/// Ends the transactions that the last process left prepared, by the outside log.
 fn recover(db: &Database, decided: &HashSet<u64>) -> Result<(usize, usize), Failure> {
     let (mut committed, mut rolled_back) = (0, 0);
     for name in db.prepared() {
@@ -75,14 +79,14 @@ fn recover(db: &Database, decided: &HashSet<u64>) -> Result<(usize, usize), Fail
     Ok((committed, rolled_back))
 }
 
-/// Those who wait for the outside log.
+/// The threads that wait for the outside log.
 #[derive(Default)]
 struct Queue {
     ready: Vec<(u64, Transaction)>,
-    /// Somebody writes the outside log.
+    /// A leader is writing the outside log.
     led: bool,
     done: HashSet<u64>,
-    /// What was being written to the outside log may be in it or not.
+    /// A write failed: its ids may be in the outside log or not.
     failed: bool,
     groups: u64,
 }
@@ -94,7 +98,7 @@ struct Commits<'a> {
 }
 
 impl Commits<'_> {
-    /// Commits a prepared transaction: as leader of a group, or by another thread that leads one.
+    /// Commits a prepared transaction: as leader of a group, or by waiting for another leader.
     fn commit(&self, id: u64, tx: Transaction) -> Result<(), Failure> {
         let mut queue = self.queue.lock();
         queue.ready.push((id, tx));
@@ -123,7 +127,8 @@ impl Commits<'_> {
 
     fn write(&self, group: &mut [(u64, Transaction)]) -> Result<(), Failure> {
         self.outside.lock().append(group.iter().map(|(id, _)| *id))?;
-        // Decided. Visible in the order of the outside log, for there is one leader; the engine's log follows when it is flushed next.
+        // Decided. They become visible in the order of the outside log, because there is one leader; the
+        // engine's log is flushed later.
         for (_, tx) in group {
             tx.commit_ordered()?;
         }
@@ -165,7 +170,7 @@ fn main() -> Result<(), Failure> {
         let groups = commits.queue.lock().groups;
         let all = THREADS * TRANSACTIONS;
         println!("{all} transactions in {groups} groups, {:.0} a second", all as f64 / began.elapsed().as_secs_f64());
-        // A process that ends here leaves two behind: one is decided, the other is not.
+        // A process that ends here leaves two prepared: one is decided, the other is not.
         for id in [all + 1, all + 2] {
             let mut tx = db.begin()?;
             tx.put(&tree, &id.to_be_bytes(), b"row")?;

@@ -1,8 +1,8 @@
 /*
  * What RocksDB's C interface (7.8) leaves out of ReadOptions.
  *
- * The C handle is a structure that rocksdb/c.h keeps to itself; in db/c.cc its first member is the ReadOptions. That is not promised, so it
- * is looked at before it is used: what the C functions set must be what is found at its place. A library of another layout is refused.
+ * The C handle is a structure private to rocksdb/c.h; in db/c.cc its first member is the ReadOptions. That is not promised, so the layout
+ * is verified before use: a value set by a C function must be found at its place. A library with another layout is refused.
  */
 #include <rocksdb/c.h>
 #include <rocksdb/options.h>
@@ -21,7 +21,7 @@ bool reads_back(rocksdb_readoptions_t *handle, rocksdb::ReadOptions *options, si
 
 } // namespace
 
-/* 1: set. 0: this library's handle is not what it is taken for, and nothing was changed. */
+/* 1: set. 0: this library's handle has another layout, and nothing was changed. */
 extern "C" int sw_readoptions_set_async_io(rocksdb_readoptions_t *handle, unsigned char async)
 {
 	rocksdb_readoptions_t *trial = rocksdb_readoptions_create();
@@ -34,7 +34,7 @@ extern "C" int sw_readoptions_set_async_io(rocksdb_readoptions_t *handle, unsign
 	return 1;
 }
 
-/* A RocksDB that was built with io_uring asks the program whether to use it. Debian's 7.8 was not, and never calls this. */
+/* A RocksDB built with io_uring asks the program whether to use it. Debian's 7.8 was not, and never calls this. */
 extern "C" bool RocksDbIOUringEnable()
 {
 	return true;

@@ -1,12 +1,12 @@
 /*
  * WiredTiger's methods as plain functions: they are function pointers in structures, and those that take keys and values are variadic.
- * Nothing here decides anything. Each function returns WiredTiger's code; keys and values are raw bytes ("u").
+ * They contain no logic. Each function returns WiredTiger's code; keys and values are raw bytes ("u").
  */
 #include <stdio.h>
 #include <string.h>
 #include <wiredtiger.h>
 
-/* What WiredTiger said of the last error on this thread: its codes alone do not name the setting or file. */
+/* WiredTiger's message for the last error on this thread: its codes alone do not name the setting or file. */
 static _Thread_local char last_message[512];
 
 static int on_error(WT_EVENT_HANDLER *handler, WT_SESSION *session, int code, const char *message)
@@ -114,7 +114,7 @@ static int value_of(WT_CURSOR *cursor, const void **value, size_t *value_length)
 	return code;
 }
 
-/* The value is there until the cursor moves or is reset. */
+/* The value is valid until the cursor moves or is reset. */
 int sw_get(WT_CURSOR *cursor, const void *key, size_t key_length, const void **value, size_t *value_length)
 {
 	int code;
@@ -146,7 +146,7 @@ int sw_remove(WT_CURSOR *cursor, const void *key, size_t key_length)
 	return cursor->remove(cursor);
 }
 
-/* To the entry of that key or one beside it; `exact` is below, at or above 0 as the entry is before, at or behind the key. */
+/* Moves to the entry of the key or a neighbour; `exact` is below, equal to or above 0 if the entry is before, at or after the key. */
 int sw_seek(WT_CURSOR *cursor, const void *key, size_t key_length, int *exact)
 {
 	set_key(cursor, key, key_length);

@@ -1,11 +1,12 @@
-//! What the measuring examples share: settings from the environment, what a reader needs to know about a run, a directory for it.
+//! Shared by the measuring examples: settings from the environment, a description of the run, a directory for
+//! it.
 
 #![allow(dead_code)] // each example uses a part of it
 
 use seawall::{Database, Options};
 use std::path::{Path, PathBuf};
 
-/// A number from the environment.
+/// A number from the environment, or the default.
 pub(crate) fn number(name: &str, otherwise: u64) -> u64 {
     match std::env::var(name).map(|text| text.parse()) {
         Ok(Ok(number)) => number,
