@@ -1,4 +1,4 @@
-//! Background work: steps that threads take in production, and a test takes one at a time.
+//! Background work: threads run its steps in production; a test runs one step at a time.
 
 use super::options::Options;
 use crate::buffer::Progress;
@@ -15,17 +15,17 @@ use std::time::Duration;
 /// Kinds of background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Task {
-    /// Flush what waited for its interval; fill, recycle, remove log segments.
+    /// Flush log that is as old as the flush interval; fill, recycle, remove log segments.
     Log,
-    /// Write changed pages.
+    /// Write dirty pages.
     Clean,
     /// Move the checkpoint.
     Checkpoint,
-    /// Roll back what the last process left open.
+    /// Roll back the losers of the last process.
     Rollback,
-    /// Remove what no snapshot sees.
+    /// Purge undo and deleted rows that no snapshot sees.
     Purge,
-    /// Grow the data file ahead of need.
+    /// Grow the data file in advance.
     Grow,
 }
 
@@ -41,32 +41,32 @@ pub enum Background {
     /// By threads.
     #[default]
     Threads,
-    /// By [`super::Database::step`]. Nothing ever waits: a lock that is held is an error at once.
+    /// By [`super::Database::step`]. Nothing ever waits: a lock conflict is an error at once.
     Steps,
 }
 
-/// What background work works on.
+/// The state that background work uses.
 #[derive(Debug)]
 pub(super) struct Work {
     pub engine: Arc<Engine>,
     losers: Mutex<Vec<Txn>>,
-    /// How many, when that could last be seen without waiting.
+    /// The number of losers, as last read without waiting.
     losers_seen: AtomicUsize,
     durability: AtomicU8,
-    /// Pages a second, at ease and in need.
+    /// Pages a second, in normal operation and in bursts.
     io_capacity: AtomicU32,
     io_capacity_burst: AtomicU32,
     flush_interval_ns: AtomicU64,
     /// How often the statistics are published; 0 for never.
     stats_interval_ns: AtomicU64,
-    /// When this flushed the log last, by the clock, ns.
+    /// When background work last flushed the log, by the clock, ns.
     flushed_ns: AtomicU64,
     stop: AtomicBool,
     idle: Mutex<()>,
     wake: Condvar,
 }
 
-/// Purge, rollback and compactions stand still.
+/// While this exists, purge, rollback and compactions are blocked.
 #[derive(Debug)]
 pub(super) struct Held<'w> {
     _purge: MutexGuard<'w, Purge>,
@@ -78,7 +78,7 @@ pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The longest rest of the cleaner: it has to see soon when it is needed more.
+/// The longest rest of the cleaner, so that it soon notices a higher need.
 const REST_MAX: Duration = Duration::from_millis(250);
 
 /// Records purged, or undone, in one step.
@@ -105,7 +105,7 @@ impl Work {
         }
     }
 
-    /// What a commit waits for unless it says otherwise.
+    /// The default durability of a commit.
     pub(super) fn durability(&self) -> Durability {
         match self.durability.load(Ordering::Relaxed) {
             x if x == Durability::Deferred as u8 => Durability::Deferred,
@@ -118,13 +118,14 @@ impl Work {
         self.durability.store(durability as u8, Ordering::Relaxed);
     }
 
-    /// Pages a second that cleaning may write, at ease and in need.
+    /// Sets the pages a second that cleaning may write, in normal operation and in bursts.
     pub(super) fn set_io_capacity(&self, calm: u32, burst: u32) {
         self.io_capacity.store(calm, Ordering::Relaxed);
         self.io_capacity_burst.store(burst, Ordering::Relaxed);
     }
 
-    /// How old log below `Flushed` may become. The log keeps to what it was opened with; where this is shorter it is kept to here.
+    /// Sets how old unflushed log may become. The log itself uses the value it was opened with; if this one
+    /// is shorter, background work enforces it.
     pub(super) fn set_flush_interval(&self, interval: Duration) {
         self.flush_interval_ns.store(nanos(interval), Ordering::Relaxed);
         self.wake.notify_all();
@@ -139,7 +140,7 @@ impl Work {
         self.stats_interval_ns.store(nanos(interval), Ordering::Relaxed);
     }
 
-    /// Flushes the log when that is due earlier than the log itself thinks.
+    /// Flushes the log if the new interval is due before the log's own.
     fn flush_if_due(&self) -> Result<()> {
         let (log, interval) = (self.engine.log(), self.flush_interval_ns.load(Ordering::Relaxed));
         if interval >= nanos(log.config().flush_interval) {
@@ -153,7 +154,8 @@ impl Work {
         log.flush_to(head)
     }
 
-    /// Holds purge, rollback and compactions until it is dropped: nothing changes but by transactions of users.
+    /// Blocks purge, rollback and compactions until the result is dropped: then only user transactions change
+    /// the database.
     pub(super) fn hold(&self) -> Held<'_> {
         let (purge, losers) = (self.engine.purge.lock(), self.losers.lock());
         Held { _purge: purge, _losers: losers, _compacting: self.engine.compacting.lock() }
@@ -173,7 +175,7 @@ impl Work {
         }
     }
 
-    /// Moves the checkpoint when it can move by something worth a write.
+    /// Moves the checkpoint if it can move far enough to be worth a write.
     fn checkpoint_step(&self) -> Result<bool> {
         let (pool, log) = (self.engine.pool(), self.engine.log());
         let before = pool.checkpoint_lsn();
@@ -188,7 +190,7 @@ impl Work {
         let unfinished = std::mem::take(&mut *self.engine.unfinished.lock());
         losers.extend(unfinished.into_iter().map(|one| Txn::take_up(self.engine.clone(), one)));
         if self.engine.resumed_asked.load(Ordering::SeqCst) {
-            // One whose undo cannot be read is met again by its rollback, and holds up no other.
+            // A loser whose undo cannot be read does not stop the others; its rollback reports the error.
             let learned = losers.iter_mut().try_fold(false, |any, loser| match any {
                 true => Ok(true),
                 false => loser.learn_trees(RECORDS_A_STEP),
@@ -207,7 +209,7 @@ impl Work {
                 Ok(true) => {}
                 Ok(false) => return losers.pop().expect("there was one").rollback().map(|()| true),
                 Err(error) => {
-                    // One that cannot go on holds up no other.
+                    // A loser that cannot continue does not delay the others.
                     losers.rotate_right(1);
                     return Err(error);
                 }
@@ -216,7 +218,8 @@ impl Work {
         Ok(true)
     }
 
-    /// Losers still to be rolled back. Waits for nobody: not for a check, which takes minutes.
+    /// The number of losers still to be rolled back. It does not wait for a mutex: a check can hold it for
+    /// minutes.
     pub(super) fn losers(&self) -> usize {
         if let Some(losers) = self.losers.try_lock() {
             self.losers_seen.store(losers.len(), Ordering::Relaxed);
@@ -224,7 +227,7 @@ impl Work {
         self.losers_seen.load(Ordering::Relaxed)
     }
 
-    /// Leaves a database that needs no recovery.
+    /// Closes the database so that it needs no recovery.
     pub(super) fn close(&self) -> Result<()> {
         for loser in self.losers.lock().iter_mut() {
             loser.keep();
@@ -244,7 +247,7 @@ pub(super) struct Threads {
     handles: Vec<JoinHandle<()>>,
 }
 
-/// Who does what, and how long it sleeps when nothing is due.
+/// The threads, their tasks, and how long each sleeps if nothing is due.
 const THREADS: &[(&str, &[Task], Duration)] = &[
     ("seawall-log", &[Task::Log], Duration::from_millis(20)),
     ("seawall-clean", &[Task::Clean, Task::Checkpoint, Task::Grow], Duration::from_millis(20)),
@@ -253,7 +256,7 @@ const THREADS: &[(&str, &[Task], Duration)] = &[
 
 impl Threads {
     /// # Errors
-    /// When the system starts no more threads.
+    /// If the system cannot start another thread.
     pub(super) fn start(work: &Arc<Work>) -> std::io::Result<Self> {
         let mut threads = Self { work: work.clone(), handles: Vec::new() };
         for &(name, tasks, idle) in THREADS {
@@ -270,14 +273,14 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Ends them; returns when they have ended.
+    /// Stops the threads; returns when they have ended.
     pub(super) fn stop(self) {
         self.work.stop.store(true, Ordering::SeqCst);
         drop(self.work.idle.lock());
         self.work.wake.notify_all();
         for handle in self.handles {
             if handle.join().is_err() {
-                // It has panicked, which the panic hook has reported; closing goes on.
+                // The thread has panicked, and the panic hook has reported that; closing continues.
             }
         }
     }
@@ -288,7 +291,8 @@ impl Work {
         while !self.stop.load(Ordering::SeqCst) {
             let mut busy = false;
             for &task in tasks {
-                // A failed write has poisoned the database by itself; a failed read will be met again by whoever needs the page.
+                // A failed write has already poisoned the database; after a failed read, a thread that needs
+                // the page gets the error.
                 busy |= match task {
                     Task::Clean => self.clean_paced(),
                     _ => self.step(task),
@@ -296,7 +300,7 @@ impl Work {
                 .unwrap_or(false);
             }
             if !busy {
-                // The log is to be looked at four times an interval.
+                // Checks the log four times in an interval.
                 let quarter = Duration::from_nanos(self.flush_interval_ns.load(Ordering::Relaxed)) / 4;
                 self.rest(if tasks.contains(&Task::Log) { idle.min(quarter) } else { idle });
             }
@@ -310,13 +314,13 @@ impl Work {
         }
     }
 
-    /// A step of cleaning, and the rest after it that keeps to the capacity.
+    /// A step of cleaning, and the rest after it that limits it to the capacity.
     fn clean_paced(&self) -> Result<bool> {
         let began = self.engine.clock.now();
         let Progress { written, pause, more, .. } = self.engine.pool().clean_step()?;
         let calm = f64::from(self.io_capacity.load(Ordering::Relaxed).max(1));
         let burst = f64::from(self.io_capacity_burst.load(Ordering::Relaxed).max(1));
-        // The pool reckons with the capacity that it was opened with.
+        // The pool computes with the capacity that it was opened with.
         let wanted = pause.mul_f64(f64::from(self.engine.pool().config().io_capacity.max(1)) / calm);
         let wanted = wanted.max(Duration::from_secs_f64(written as f64 / burst));
         let rest = wanted.saturating_sub(self.engine.clock.now().saturating_sub(began)).min(REST_MAX);
@@ -334,7 +338,8 @@ mod tests {
     use seawall_sim::{SimDisk, SimOptions};
     use std::sync::Arc;
 
-    /// While a snapshot pins everything, who asks again learns without a look at any stream that nothing is to be done.
+    /// While a snapshot holds back all undo, repeated purge steps find without reading any stream that there
+    /// is nothing to do.
     #[test]
     fn purge_looks_at_no_stream_while_every_view_sees_what_it_saw() {
         let disk = SimDisk::new(SimOptions { seed: 3, ..SimOptions::default() });
@@ -368,7 +373,7 @@ mod tests {
         while db.step_task(Task::Purge).unwrap() {}
         assert!(looked() > before);
         assert_eq!(db.stats().purge.history, 0, "it has caught up");
-        // And so it is when what holds purge back is a transaction that writes.
+        // The same holds if a writing transaction holds back purge.
         let mut writer = db.begin().unwrap();
         writer.put(&tree, b"held", b"v").unwrap();
         change(1);

@@ -1,7 +1,9 @@
-//! Which way of making a log write durable is faster here: `fdatasync` after it, or `RWF_DSYNC` with it. No drive is trusted by name.
+//! Measures which way of making a log write durable is faster here: `fdatasync` after it, or `RWF_DSYNC` with
+//! it. No drive is trusted by name.
 //!
-//! A few dozen writes of one block, both ways in turn, in a scratch file that is removed; at most [`BUDGET`] in all, so that opening stays
-//! fast on slow disks too. The answer is remembered in the directory and asked for once.
+//! A few dozen writes of one block, both ways in turn, in a scratch file that is removed; at most [`BUDGET`]
+//! in all, so that opening stays fast on slow disks too. The result is stored in the directory, so it is
+//! measured once.
 
 use seawall_io::{AlignedBuf, Allocate, Create, Disk, FlushMethod, IoError, OpenHow, SyncHow, WriteHow};
 use std::io::IoSlice;
@@ -13,7 +15,7 @@ const SCRATCH: &str = "calibration.scratch";
 const BUDGET: Duration = Duration::from_millis(15);
 const BLOCK: usize = 4096;
 
-/// The faster method of the two; `fdatasync` where they cannot be told apart, or nothing could be measured.
+/// The faster of the two methods; `fdatasync` if there is no clear difference, or nothing could be measured.
 pub(super) fn method(disk: &dyn Disk, dir: &Path) -> FlushMethod {
     if disk.backend().name == "memory" {
         return FlushMethod::Fsync;
@@ -25,7 +27,7 @@ pub(super) fn method(disk: &dyn Disk, dir: &Path) -> FlushMethod {
     let scratch = disk.remove(&dir.join(SCRATCH));
     match (measured, scratch) {
         (Ok(method), Ok(())) => {
-            // Not remembered: it is measured again the next time.
+            // If the result cannot be stored, the next opening measures again.
             let _measured_again = remember(disk, dir, method).is_err();
             method
         }

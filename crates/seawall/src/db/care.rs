@@ -90,9 +90,9 @@ const LEAVES_A_VIEW: usize = 256;
 
 impl Database {
     /// Samples about `count` leaves spread evenly over a tree, for statistics: the number of rows, distinct
-    /// prefixes of keys (rows per value of an index's first columns), fill. Reads these leaves and the
-    /// branches above them, nothing else; all leaves of a tree that has no more. No latch is held while
-    /// `visit` runs. The tree may change meanwhile, and what is not committed is counted.
+    /// prefixes of keys (rows per value of an index's first columns), fill. Reads only these leaves and the
+    /// branches above them, or all leaves if the tree has no more. No latch is held while `visit` runs. The
+    /// tree may change meanwhile, and uncommitted rows are counted.
     ///
     /// # Errors
     /// [`Error::TreeDropped`]; reading errors.

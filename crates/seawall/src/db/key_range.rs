@@ -1,8 +1,9 @@
-//! Ranges of keys, as their users write them.
+//! Key ranges of the public API.
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// A range of keys: `..`, `a..b`, `a..=b`, `a..`, `..b`, `..=b`, or a pair of bounds, of whatever is bytes: `&[u8]`, `&str`, `Vec<u8>`, `[u8; 4]`.
+/// A range of keys: `..`, `a..b`, `a..=b`, `a..`, `..b`, `..=b`, or a pair of bounds, of any type that
+/// converts to bytes: `&[u8]`, `&str`, `Vec<u8>`, `[u8; 4]`.
 pub trait KeyRange {
     /// Where it begins.
     fn lower_bound(&self) -> Bound<&[u8]>;

@@ -1,10 +1,10 @@
 //! Keys made of integers, strings and tuples, whose bytes sort like the values.
 //!
 //! 1. `a.encode() < b.encode()` (as bytes) exactly when `a < b`, where floats compare by `total_cmp`.
-//! 2. No encoding is the beginning of another of the same type. So keys joined to a tuple sort by the first, then the
+//! 2. No encoding is a prefix of another of the same type. So a tuple sorts by its first element, then the
 //!    second, and so on.
-//! 3. Decoding takes back what encoding gave and nothing else; any other bytes are an error, never a panic. An encoding
-//!    has one form.
+//! 3. Decoding accepts exactly the bytes that encoding produces; other bytes are an error, never a panic.
+//!    Each value has one encoding.
 //!
 //! | type | bytes |
 //! |---|---|
@@ -23,7 +23,7 @@
 use std::fmt;
 use std::ops::Bound;
 
-/// A value whose encoding sorts as it does.
+/// A value whose encoding sorts like the value.
 ///
 /// ```
 /// use seawall::keys::{DecodeKey, Key};
@@ -44,37 +44,38 @@ pub trait Key {
     }
 }
 
-/// A value that can be taken back from its encoding.
+/// A value that can be decoded from its encoding.
 pub trait DecodeKey: Sized {
-    /// Takes the encoding off the front of `bytes`. On error `bytes` may have moved.
+    /// Decodes a value from the front of `bytes` and advances `bytes` past it. On error `bytes` may have
+    /// advanced.
     ///
     /// # Errors
-    /// [`KeyError`] when they do not begin with one.
+    /// [`KeyError`] if they do not begin with an encoding.
     fn decode_from(bytes: &mut &[u8]) -> Result<Self, KeyError>;
 
     /// Decodes the whole of `bytes`.
     ///
     /// # Errors
-    /// [`KeyError`] when they are no encoding, or something follows it.
+    /// [`KeyError`] if they are no encoding, or other bytes follow it.
     fn decode(mut bytes: &[u8]) -> Result<Self, KeyError> {
         let value = Self::decode_from(&mut bytes)?;
         if bytes.is_empty() { Ok(value) } else { Err(KeyError::TooLong { left: bytes.len() }) }
     }
 }
 
-/// Bytes that are no key of the type asked for.
+/// Bytes that are no key of the requested type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyError {
     /// They end too early.
     TooShort,
-    /// Something follows the key.
+    /// Bytes follow the key.
     TooLong {
         /// How many, bytes.
         left: usize,
     },
-    /// A byte that no encoding has here.
+    /// A byte that is invalid at this place.
     Unexpected {
-        /// What was to be decoded.
+        /// The type to be decoded.
         wanted: &'static str,
         /// The byte.
         byte: u8,
@@ -314,8 +315,8 @@ tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 }
 
-/// The bytes with which every string that begins with `start` begins in a key; to be given to [`prefix_range`] as they
-/// are or after the encoding of the elements before it.
+/// The common prefix of the encodings of all strings that begin with `start`. Pass it to [`prefix_range`],
+/// alone or after the encoding of the preceding elements.
 ///
 /// ```
 /// use seawall::keys::{Key, prefix_range, string_prefix};
@@ -334,7 +335,7 @@ pub fn string_prefix(start: impl AsRef<[u8]>) -> Vec<u8> {
     out
 }
 
-/// The range of all keys that begin with `prefix`. All keys, when it is empty.
+/// The range of all keys that begin with `prefix`; all keys if it is empty.
 ///
 /// ```
 /// use seawall::keys::{Key, prefix_range};
@@ -349,7 +350,8 @@ pub fn string_prefix(start: impl AsRef<[u8]>) -> Vec<u8> {
 /// ```
 #[must_use]
 pub fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    // The least key greater than all with the prefix: a tail of ff cannot be counted up, so the byte before it is.
+    // The smallest key greater than all keys with the prefix: a trailing ff cannot be incremented, so the
+    // byte before it is.
     let end = match prefix.iter().rposition(|byte| *byte != 0xff) {
         Some(last) => {
             let mut end = prefix[..=last].to_vec();
@@ -392,7 +394,7 @@ mod tests {
         holds(a, b, K::cmp)
     }
 
-    /// Short strings of the bytes that matter, so that one often is the beginning of another.
+    /// Short strings of the special bytes, so that one is often a prefix of another.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, b'a', 0xfe, 0xff]), 0..6)
     }
@@ -421,7 +423,7 @@ mod tests {
     proptest! {
         #[test]
         fn integers_keep_their_order(a in any::<i128>(), b in any::<i128>(), shift in 0u32..128) {
-            // Shifted, so that small, equal and negative values of every width are met.
+            // Shifted, so that small, equal and negative values of every width occur.
             let (a, b) = (a >> shift, b >> shift);
             ordered(&a, &b)?;
             ordered(&(a as u128), &(b as u128))?;

@@ -1,13 +1,16 @@
-//! The marker of a database that is being made, and what it says about the files beside it.
+//! The marker of a database under creation, and its meaning for the files beside it.
 //!
-//! 1. The marker is durable before the first other file is made, and names where the log goes. It is locked while its owner lives:
-//!    of two that make a database in one directory, one is refused.
-//! 2. A database is whole when its control block has a checkpoint: the last step of making it. Before, it was never handed to anybody, and
-//!    nothing in it is worth keeping.
-//! 3. Nothing is ever removed but beside a marker whose lock is held, without a whole control block, and only files by the names of a
-//!    database; of a log directory apart, the one the marker names.
-//! 4. The names of the directory and of the log's, and those of the directories above them, are durable before the database is whole.
-//! 5. A marker beside a whole database is left from a crash between the last two steps, and goes when that is opened.
+//! 1. The marker is durable before the first other file is created, and names the log's directory. It is
+//!    locked while its owner lives: of two openings that create a database in one directory, one is refused.
+//! 2. A database is complete when its control block has a checkpoint, the last step of its creation. Before
+//!    that no caller has had it open, and it contains no user data.
+//! 3. Files are removed only beside a marker whose lock is held, if there is no complete control block, and
+//!    only files with the names of a database's files; in a separate log directory, only in the one that the
+//!    marker names.
+//! 4. The names of the database's directory and of the log's directory, and of the directories above them,
+//!    are durable before the database is complete.
+//! 5. A marker beside a complete database is left from a crash between the last two steps; the next opening
+//!    removes it.
 
 use super::backup;
 use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, DOUBLEWRITE_FILE};
@@ -18,21 +21,21 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Says that a database is being made.
+/// The file that marks a database under creation.
 const MARKER: &str = "creating";
 /// The longest path of a log directory, bytes.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// What a directory holds.
+/// The state of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     /// A database.
     Whole,
-    /// No database, or one whose making was interrupted, or is under way.
+    /// No database, or one whose creation was interrupted or is in progress.
     Unmade,
 }
 
-/// What is in `dir`.
+/// The state of `dir`.
 ///
 /// # Errors
 /// [`Error::NotADatabase`] for data without a control file; [`Error::Locked`].
@@ -55,10 +58,10 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
     }
 }
 
-/// The same without changing anything: for an opening that only reads.
+/// Checks `dir` without changing anything, for a read-only opening.
 ///
 /// # Errors
-/// [`Error::NotADatabase`]; [`Error::NeedsRecovery`] for one whose making was interrupted.
+/// [`Error::NotADatabase`]; [`Error::NeedsRecovery`] if its creation was interrupted.
 pub(super) fn look_only(disk: &dyn Disk, dir: &Path) -> Result<()> {
     let names = disk.list(dir)?;
     let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
@@ -73,11 +76,12 @@ pub(super) fn look_only(disk: &dyn Disk, dir: &Path) -> Result<()> {
     }
 }
 
-/// Whether the control block says that the database was made to the end.
+/// Whether the control block says that the creation is complete.
 fn is_whole(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
     match Control::open(disk.clone(), &dir.join(CONTROL_FILE), &Arc::new(IoStats::new())) {
         Ok(control) if control.current().checkpoint > Lsn::ZERO => {
-            // Its maker may have been killed before the flush: the marker goes only when no power cut can take the block back.
+            // The creating process may have been killed before the flush: the marker is removed only once no
+            // power cut can undo the block.
             control.make_durable()?;
             Ok(true)
         }
@@ -87,7 +91,7 @@ fn is_whole(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
     }
 }
 
-/// The right to make a database in a directory.
+/// The right to create a database in a directory.
 #[derive(Debug)]
 pub(super) struct Marker {
     disk: Arc<dyn Disk>,
@@ -96,16 +100,19 @@ pub(super) struct Marker {
 }
 
 impl Marker {
-    /// Takes it, and removes what an interrupted making left. `None` when somebody else has made the database meanwhile: look again.
+    /// Takes it, and removes the files of an interrupted creation. `None` if another process has created the
+    /// database meanwhile: look again.
     ///
     /// # Errors
-    /// [`Error::Locked`] while another makes it; [`Error::NotADatabase`] when `log_dir` has another database's log.
+    /// [`Error::Locked`] while another process creates it; [`Error::NotADatabase`] if `log_dir` has another
+    /// database's log.
     pub(super) fn take(disk: &Arc<dyn Disk>, dir: &Path, log_dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(MARKER);
         let found = disk.list(dir)?.contains(&path);
         if !found {
             if let Err(foreign) = refuse_foreign_log(&**disk, log_dir) {
-                // The log may be that of another opening, which has begun or ended the making since the list: look again.
+                // The log may belong to another opening, which has begun or completed the creation since the
+                // listing: look again.
                 let now = disk.list(dir)?;
                 let made = now.contains(&path) || now.contains(&dir.join(CONTROL_FILE));
                 return if made { Ok(None) } else { Err(foreign) };
@@ -117,7 +124,7 @@ impl Marker {
             IoErrorKind::Locked => Error::Locked { path: dir.into() },
             _ => Error::Io(error),
         })?;
-        // Between the look at the directory and the lock somebody else may have come to the end.
+        // Between the first look and the lock, another process may have completed the creation.
         if look(disk, dir)? == Found::Whole || !disk.list(dir)?.contains(&path) {
             return Ok(None);
         }
@@ -139,7 +146,7 @@ impl Marker {
         Ok(Some(Self { disk: disk.clone(), dir: dir.into(), _locked: marker }))
     }
 
-    /// Makes durable that the directory and `log_dir` can be found. Comes before the database is whole.
+    /// Makes the names of the directory and of `log_dir` durable, before the database is complete.
     ///
     /// # Errors
     /// The disk's refusal.
@@ -148,27 +155,29 @@ impl Marker {
         make_name_durable(&*self.disk, log_dir)
     }
 
-    /// The database is made.
+    /// The database is complete: removes the marker.
     ///
     /// # Errors
-    /// The disk's refusal; the database is whole nevertheless.
+    /// The disk's error; the database is complete nevertheless.
     pub(super) fn remove(self) -> Result<()> {
         self.disk.remove(&self.dir.join(MARKER))?;
         Ok(self.disk.sync_dir(&self.dir)?)
     }
 }
 
-/// Makes durable that `dir` can be found: its name, and those of the directories that it lies in. Any of them may be new, made by this opening
-/// or by one that was killed before it came here.
+/// Makes the path of `dir` durable: its name, and the names of the directories above it. Any of them may be
+/// new, created by this opening or by one that was killed before this step.
 pub(super) fn make_name_durable(disk: &dyn Disk, dir: &Path) -> Result<()> {
-    // What was there long ago need not be ours to open, nor on a file system that can be written: a name in it is not new then.
+    // An old directory may not be ours to open, or may be on a read-only file system; then a name in it is
+    // not new.
     const EPERM_EACCES_EINVAL_EROFS: [i32; 4] = [1, 13, 22, 30];
     const ENOENT: i32 = 2;
     for (above, parent) in dir.ancestors().skip(1).enumerate() {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         match disk.sync_dir(parent) {
             Err(e) if e.errno().is_some_and(|errno| EPERM_EACCES_EINVAL_EROFS.contains(&errno)) => {}
-            // The nearest ones; further up a name may have been removed and made again by another.
+            // Only for directories further up: another process may have removed and created a name again
+            // there.
             Err(e) if above > 0 && e.errno() == Some(ENOENT) => {}
             done => done?,
         }
@@ -190,7 +199,7 @@ fn refuse_foreign_log(disk: &dyn Disk, log_dir: &Path) -> Result<()> {
     }
 }
 
-/// Removes what an interrupted making left in a directory.
+/// Removes the files of an interrupted creation from a directory.
 fn clear(disk: &dyn Disk, dir: &Path) -> Result<()> {
     for file in disk.list(dir)? {
         let name = file.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();

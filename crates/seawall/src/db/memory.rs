@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 type Contents = Arc<RwLock<Vec<u8>>>;
 
-/// Files that exist as long as this does.
+/// Files that exist as long as this object.
 #[derive(Debug)]
 pub(super) struct MemoryDisk {
     names: Mutex<BTreeMap<PathBuf, Contents>>,

@@ -1,4 +1,4 @@
-//! Making a database, and opening one.
+//! Creating a database, and opening one.
 //!
 //! ```text
 //!   empty ──marker──> being made ──control, log, pool, system pages, checkpoint──> whole ──marker removed──> open
@@ -6,7 +6,7 @@
 //!   made ──locks, incarnation, log's end, torn pages, redo, undo──> open
 //! ```
 //!
-//! 1. `marker` says what a directory holds, and who may make a database there.
+//! 1. `marker` tells the state of a directory, and which process may create a database there.
 //! 2. Recovery's order is in `recovery`.
 //! 3. An opening that writes nothing is in `read_only`.
 
@@ -37,14 +37,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-/// What a database runs on: the seams of a deterministic test.
+/// The environment of a database: everything that a deterministic test replaces.
 #[derive(Debug, Clone)]
 pub struct Env {
     /// Its disk.
     pub disk: Arc<dyn Disk>,
     /// Its clock.
     pub clock: Arc<dyn Clock>,
-    /// What is drawn at random comes from this.
+    /// The seed of all random numbers.
     pub seed: u64,
     /// How background work is done.
     pub background: Background,
@@ -54,7 +54,7 @@ impl Env {
     /// The operating system's disk with this backend, the system's clock, and background threads: what [`Database::open`] runs on.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when the backend does not work here.
+    /// [`Error::InvalidOption`] if the backend does not work here.
     ///
     /// ```
     /// use seawall::{Database, Env, Options};
@@ -82,11 +82,12 @@ impl Env {
 }
 
 impl Database {
-    /// Opens the database in directory `path`; makes it when there is none.
+    /// Opens the database in directory `path`; creates it if there is none.
     ///
     /// # Errors
-    /// [`Error::Locked`] when another process has it open, [`Error::NotADatabase`], [`Error::OtherFormat`], [`Error::Corrupt`] with what is
-    /// damaged, [`Error::InvalidOption`] for a bad line in its `seawall.toml`, [`Error::Io`].
+    /// [`Error::Locked`] if another process has it open, [`Error::NotADatabase`], [`Error::OtherFormat`],
+    /// [`Error::Corrupt`] with the damage, [`Error::InvalidOption`] for a bad line in its `seawall.toml`,
+    /// [`Error::Io`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -102,7 +103,7 @@ impl Database {
         Self::open_with(path, Options::default())
     }
 
-    /// Opens with options: they are stronger than the directory's `seawall.toml`.
+    /// Opens with options, which override the directory's `seawall.toml`.
     ///
     /// # Errors
     /// As [`Database::open`]; [`Error::InvalidOption`].
@@ -142,7 +143,7 @@ impl Database {
     /// A database in memory, which ends with its last handle: for tests and scratch data.
     ///
     /// # Errors
-    /// None but those of too little memory.
+    /// Only errors of too little memory.
     pub fn in_memory() -> Result<Self> {
         let env = Env {
             disk: Arc::new(MemoryDisk::new()),
@@ -176,7 +177,7 @@ impl Database {
     }
 }
 
-/// A database on its way to being open.
+/// A database that is being opened.
 pub(super) struct Opening {
     pub(super) env: Env,
     pub(super) path: std::path::PathBuf,
@@ -278,15 +279,15 @@ impl Opening {
         let undo = UndoStore::create(space.clone())?;
         marker.make_names_durable(&options.log_dir_of(path))?;
         pool.flush_all()?;
-        // Into the other slot too: either can be lost from now on.
+        // Into the other slot too, so that either slot may be lost from now on.
         pool.control().write(&pool.control().current())?;
         marker.remove()?;
         Ok(Self { env, path: path.into(), space, undo, next_txn: TxnId(1), open: Vec::new() })
     }
 
-    /// Whether there is all the log that `block` speaks of. A slot of the control file that could not be read may have been the newer one,
-    /// and the log that the other one needs may have been reused since. That is found out before anything is written: the slot that could
-    /// not be read this time is the only one that leads to the data then.
+    /// Whether all log that `block` needs exists. A slot of the control file that could not be read may have
+    /// been the newer one, and the log that the other one needs may have been reused since. This is checked
+    /// before anything is written: in that case only the unreadable slot leads to the data.
     fn reaches(disk: &Arc<dyn Disk>, config: &LogConfig, block: &ControlBlock) -> Result<bool> {
         let read = || {
             let mut reader = LogReader::open(disk.clone(), config, block.checkpoint, block.incarnation)?;
@@ -419,12 +420,12 @@ pub(super) fn forked_in_use() -> Error {
     Error::Usage(why.into())
 }
 
-/// The system starts no more threads.
+/// The system cannot start another thread.
 fn no_thread(path: &Path, error: &std::io::Error) -> Error {
     Error::NoThread { path: path.into(), why: error.to_string() }
 }
 
-/// Threads that redo: one where everything is to happen in one order.
+/// The number of redo threads: one if everything must happen in one order.
 fn redo_threads(env: &Env) -> usize {
     match env.background {
         Background::Steps => 1,
@@ -435,13 +436,13 @@ fn redo_threads(env: &Env) -> usize {
 fn torn(options: &Options) -> Torn {
     match options.torn_page_protection() {
         TornPages::Off => Torn::Off,
-        // `auto` is this until atomic writes can be proven for a file.
+        // `auto` means this until atomic writes can be proven for a file.
         _ => Torn::Doublewrite,
     }
 }
 
-/// A write of less than the device's physical sector makes the device write what lies beside it again: a power cut can tear log that was
-/// durable.
+/// For a write smaller than its physical sector the device rewrites the neighbouring bytes: a power cut can
+/// tear log that was durable.
 fn refuse_small_blocks(block_bytes: u64, device: &BlockDevice) -> Result<()> {
     match device.physical_block_bytes {
         Finding::Known(physical) if block_bytes < u64::from(physical) => {
@@ -455,7 +456,7 @@ fn refuse_small_blocks(block_bytes: u64, device: &BlockDevice) -> Result<()> {
     }
 }
 
-/// Nobody is to believe in a protection that is not there.
+/// Refuses an option whose protection does not exist.
 fn refuse_atomic(options: &Options) -> Result<()> {
     if options.torn_page_protection() != TornPages::Atomic {
         return Ok(());
@@ -464,7 +465,7 @@ fn refuse_atomic(options: &Options) -> Result<()> {
     Err(Error::InvalidOption { name: "torn_page_protection".into(), value: "atomic".into(), why })
 }
 
-/// The method asked for, or the one that was measured to be fastest in this directory.
+/// The requested method, or the one that was measured as fastest in this directory.
 fn method(choice: FlushChoice, env: &Env, path: &Path) -> FlushMethod {
     match choice.method() {
         Some(method) => method,
@@ -473,7 +474,7 @@ fn method(choice: FlushChoice, env: &Env, path: &Path) -> FlushMethod {
     }
 }
 
-/// A number that no other database has. Not a secret: it tells logs of different databases apart.
+/// A number that no other database has. Not a secret: it distinguishes the logs of different databases.
 fn identity(seed: u64) -> [u8; 16] {
     let mut id = [0; 16];
     let (mut a, mut b) = (seed, seed ^ 0x9e37_79b9_7f4a_7c15);
@@ -490,6 +491,6 @@ fn identity(seed: u64) -> [u8; 16] {
 
 fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
-    // Keyed from the system's random numbers, once per process; a count makes calls differ.
+    // Keyed from the system's random numbers, once per process; a counter makes calls differ.
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

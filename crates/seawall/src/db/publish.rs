@@ -1,8 +1,10 @@
-//! The statistics of an open database, where other processes find them: a small file in its directory.
+//! Publishes the statistics of an open database for other processes, in a small file in its directory.
 //!
-//! 1. Written beside and renamed over: a reader sees one moment or another, never half of each.
-//! 2. Nothing waits for it and nothing depends on it. When it cannot be written (a full disk) the database goes on, and the file's age says so.
-//! 3. What a reader believes depends on its age: a process that was killed leaves its last word behind.
+//! 1. The file is written under another name and renamed: a reader sees the old or the new contents, never a
+//!    mix.
+//! 2. Nothing waits for it and nothing depends on it. If it cannot be written (a full disk), the database
+//!    goes on, and the file's age shows it.
+//! 3. A reader must check its age: a killed process leaves its last statistics behind.
 
 use super::metrics::{Stats, json};
 use super::stats::{Counts, SAMPLE_EVERY};
@@ -21,23 +23,23 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub const STATS_FILE: &str = "stats.json";
 
 const VERSION: u32 = 1;
-/// "I/O error", for an error that carries no number.
+/// "I/O error", for an error without a number.
 #[cfg(feature = "serde")]
 const EIO: i32 = 5;
 
-/// What a process said last about the database it has, or had, open.
+/// The last statistics that a process published about the database it has, or had, open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Published {
-    /// Of this format.
+    /// The version of this format.
     pub version: u32,
     /// The process.
     pub pid: u32,
     /// When, in milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// Whether the database was open then; else these are the last numbers of an orderly end.
+    /// Whether the database was open then; otherwise these are the last numbers of a clean shutdown.
     pub open: bool,
-    /// When it was to be written again, in milliseconds from then; 0 for never.
+    /// The time until the next publication, milliseconds; 0 for never.
     #[cfg_attr(feature = "serde", serde(default = "second"))]
     pub every_ms: u64,
     /// The statistics.
@@ -50,7 +52,7 @@ impl Published {
         Self { version: VERSION, pid: std::process::id(), at_unix_ms: unix_ms(), open, every_ms, stats }
     }
 
-    /// As it is in the file.
+    /// The contents of the file.
     fn to_json(&self) -> String {
         let Self { version, pid, at_unix_ms, open, every_ms, stats } = self;
         let mut out = String::with_capacity(16 << 10);
@@ -61,10 +63,10 @@ impl Published {
         out
     }
 
-    /// Reads what was published last for the database in `dir`; `None` when nothing ever was.
+    /// Reads the last publication for the database in `dir`; `None` if there was none.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::OtherFormat`]; [`Error::Corrupt`] when it is something else.
+    /// [`Error::Io`]; [`Error::OtherFormat`]; [`Error::Corrupt`] if it is something else.
     #[cfg(feature = "serde")]
     pub fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(STATS_FILE);
@@ -87,7 +89,7 @@ impl Published {
         Duration::from_millis(unix_ms().saturating_sub(self.at_unix_ms))
     }
 
-    /// Whether the database seems to be open still: it was, a moment ago.
+    /// Whether the database still seems to be open: it was open a moment ago.
     #[must_use]
     pub fn is_live(&self) -> bool {
         let late = Duration::from_millis(self.every_ms.saturating_mul(2).saturating_add(3000));
@@ -95,7 +97,7 @@ impl Published {
     }
 }
 
-/// What was said before the interval could be set, ms.
+/// The fixed interval before it became an option, ms.
 #[cfg(feature = "serde")]
 fn second() -> u64 {
     1000
@@ -123,7 +125,7 @@ struct State {
 
 impl Publisher {
     /// # Errors
-    /// When the system starts no more threads.
+    /// If the system cannot start another thread.
     pub(super) fn start(dir: &Path, counts: Arc<Counts>) -> std::io::Result<Self> {
         let path = dir.join(STATS_FILE);
         let state = Arc::new(State { path, counts, stop: Mutex::new(false), wake: Condvar::new() });
@@ -137,9 +139,9 @@ impl Publisher {
         *self.state.stop.lock() = true;
         self.state.wake.notify_all();
         if self.thread.join().is_err() {
-            // It has panicked, which the panic hook has reported; closing goes on.
+            // The thread has panicked, and the panic hook has reported that; closing continues.
         }
-        // Whoever wants the numbers sees from their age that this failed (2).
+        // A reader sees from the age of the numbers that this failed (2).
         let _its_age_tells = self.state.write(false).is_err();
     }
 }

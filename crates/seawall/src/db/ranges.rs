@@ -1,9 +1,10 @@
-//! Many ranges in one scan, and how much is in one.
+//! Scans of many ranges, and the estimate of a range.
 //!
-//! 1. Each range gives what a scan of it alone would give, in the same order; which range comes when is the only difference.
-//! 2. By key: one look-ahead goes through all ranges, so that the reads of the next ones are under way while one is read.
-//! 3. By arrival: the first leaves of all ranges are asked for, and the range whose leaf is there is next. When none is, the one that was
-//!    asked for first is waited for: no range is put off for ever.
+//! 1. Each range returns the same entries, in the same order, as a scan of that range alone; only the order
+//!    of the ranges differs.
+//! 2. By key: one look-ahead covers all ranges, so that the next ranges are prefetched while one is scanned.
+//! 3. By arrival: the first leaves of all ranges are prefetched, and a range whose leaf has arrived is next.
+//!    If none has, the scan waits for the leaf that was requested first: no range is postponed for ever.
 
 use super::cursor::{KeyValue, Range, is_empty};
 use super::database::Tree;
@@ -25,10 +26,10 @@ pub enum RangeOrder {
     Arrival,
 }
 
-/// What a range holds, about; see [`Transaction::estimate_range`].
+/// The estimated size of a range; see [`Transaction::estimate_range`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RangeEstimate {
-    /// Rows, those that are deleted and not yet purged included.
+    /// Rows, including deleted rows that are not yet purged.
     pub rows: u64,
     /// Pages that a scan of it reads; long values are not counted.
     pub pages: u64,
@@ -49,16 +50,16 @@ pub(super) fn estimate(tx: &Transaction, tree: &Tree, (start, end): &Bounds) -> 
     Ok(RangeEstimate { rows: found.entries, pages: found.leaves })
 }
 
-/// From where to where.
+/// The bounds of a range.
 pub(super) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// A range to come.
+/// A range that is not yet scanned.
 #[derive(Debug)]
 struct Coming {
     number: usize,
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
-    /// By arrival: the leaf it begins in, if that is known.
+    /// By arrival: its first leaf, if known.
     first_leaf: PageId,
 }
 
@@ -137,7 +138,7 @@ impl<'t> Ranges<'t> {
         let arrived = self.first_leaves.arrived(pool);
         let at = arrived.and_then(|leaf| self.coming.iter().position(|range| range.first_leaf == leaf)).unwrap_or(0);
         let chosen = self.coming.remove(at)?;
-        // Others may begin in the same leaf: those are next, while it is there.
+        // Ranges that begin in the same leaf are next, while the leaf is in memory.
         if self.coming.get(at).is_none_or(|next| next.first_leaf != chosen.first_leaf) {
             self.first_leaves.took(chosen.first_leaf);
         }
@@ -168,7 +169,7 @@ impl Iterator for Ranges<'_> {
                 match range.next() {
                     Some(Ok(entry)) => return Some(Ok((*number, entry))),
                     Some(Err(error)) => {
-                        // Going on with the next range would leave entries out without a word.
+                        // Continuing with the next range would silently skip entries.
                         self.coming.clear();
                         self.current = None;
                         return Some(Err(error));

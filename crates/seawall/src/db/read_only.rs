@@ -1,15 +1,19 @@
-//! Opening a closed database to read it, and to change nothing.
+//! Opening a closed database read-only.
 //!
-//! 1. *Nothing is written.* All files are reached through a [`ReadOnlyDisk`]: it opens for reading, and refuses whatever changes a file, a name or what
-//!    is durable. So files and directories without write permission do, and read-only file systems. No background work runs.
-//! 2. *There is nothing to recover.* The control block says that the database was closed: each page is in the data file, whole and flushed, and no
-//!    log lies behind the checkpoint. The log and the doublewrite file are not opened. Else the opening is refused: recovery writes.
-//! 3. *Locks are shared.* The control file and the data file are locked against a writer, and not against others that read. A writer locks the control
-//!    file first, so of a reader and a writer that come together one is refused.
-//! 4. *Every change is refused* with [`Error::ReadOnly`]: [`Health`] admits no mini-transaction. Locking reads lock in memory, beside others of this
-//!    process.
-//! 5. Transactions that had not ended when the database was closed (prepared ones, and losers whose rollback was not complete) are active, as after
-//!    any opening: nobody sees what they wrote, and here nobody ends them. Their locks time out who asks for their rows.
+//! 1. *Nothing is written.* All files are accessed through a [`ReadOnlyDisk`]: it opens for reading, and
+//!    refuses every operation that changes a file, a name or durability. So it works without write permission
+//!    on files and directories, and on read-only file systems. No background work runs.
+//! 2. *There is nothing to recover.* The control block says that the database was closed: each page is in the
+//!    data file, whole and flushed, and no log lies behind the checkpoint. The log and the doublewrite file
+//!    are not opened. Otherwise the opening is refused, because recovery writes.
+//! 3. *Locks are shared.* The control file and the data file are locked against a writer, and not against
+//!    others that read. A writer locks the control file first, so of a concurrent reader and writer one is
+//!    refused.
+//! 4. *Every change is refused* with [`Error::ReadOnly`]: [`Health`] admits no mini-transaction. Locking
+//!    reads take locks in memory, against other transactions of this process.
+//! 5. Transactions that had not ended when the database was closed (prepared ones, and losers whose rollback
+//!    was not complete) are active, as after any opening: their changes are invisible, and here they never
+//!    end. A lock request for one of their rows times out.
 //!
 //! ```text
 //!   closed ──control locked (shared), clean──> data locked (shared) ──space, undo read──> open, read-only
@@ -31,14 +35,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Database {
-    /// Opens the closed database in directory `path` for reading only. Nothing is written: not a file, not a name. So it needs no permission to write, and
-    /// a read-only file system will do. Several processes can have it open in this way at one time, and none for writing meanwhile.
+    /// Opens the closed database in directory `path` read-only. It writes no file and no name, so it needs no
+    /// write permission and works on a read-only file system. Several processes can have it open in this way
+    /// at the same time; meanwhile none can open it for writing.
     ///
-    /// Reads, cursors, snapshots, [`Database::check`], [`Database::dump`] and [`Database::stats`] work; each change is [`Error::ReadOnly`].
+    /// Reads, cursors, snapshots, [`Database::check`], [`Database::dump`] and [`Database::stats`] work; each
+    /// change fails with [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// [`Error::NeedsRecovery`] when it was not closed: open it for writing once. [`Error::Locked`] when another process has it open for writing;
-    /// [`Error::NotADatabase`] (none is made), [`Error::OtherFormat`], [`Error::Corrupt`], [`Error::Io`].
+    /// [`Error::NeedsRecovery`] if it was not closed: open it for writing once. [`Error::Locked`] if another
+    /// process has it open for writing; [`Error::NotADatabase`] (none is created), [`Error::OtherFormat`],
+    /// [`Error::Corrupt`], [`Error::Io`].
     ///
     /// ```
     /// use seawall::{Database, Error};
@@ -61,7 +68,8 @@ impl Database {
         Self::open_read_only_with(path, Options::default())
     }
 
-    /// The same with options: they are stronger than the directory's `seawall.toml`. Those of writing and of the log have no effect.
+    /// As [`Database::open_read_only`], with options, which override the directory's `seawall.toml`. Options
+    /// of writing and of the log have no effect.
     ///
     /// # Errors
     /// As [`Database::open_read_only`]; [`Error::InvalidOption`].
@@ -73,7 +81,7 @@ impl Database {
         Self::open_reading(env, path, options, &MemoryLimit::read())
     }
 
-    /// The same on a given disk, with a given clock: for tests that control both.
+    /// As [`Database::open_read_only`], on a given disk, with a given clock: for tests that control both.
     ///
     /// # Errors
     /// As [`Database::open_read_only`].
@@ -97,12 +105,12 @@ impl Opening {
         let block = control.current();
         options.adopt(u64::from(block.page_bytes), block.segment_bytes)?;
         options.settle(memory)?;
-        // A slot that could not be read may be the newer one. It says nothing else: the first thing that an opening for writing does is to take
-        // the mark out of both, durably, before it appends to the log.
+        // A slot that could not be read may be the newer one, but it is then also marked clean: an opening
+        // for writing first removes the mark from both slots, durably, before it appends to the log.
         if !block.clean {
             return Err(Error::NeedsRecovery { path: path.into() });
         }
-        // To find out the fastest method files are written; how something would be flushed is of no moment.
+        // Measuring the fastest method would write files, and a read-only database needs no flush method.
         let direct = |choice: FlushChoice| FlushChoice::Method(choice.method().unwrap_or(FlushMethod::ODirect));
         let reading = options
             .clone()
