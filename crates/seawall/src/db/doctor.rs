@@ -1,7 +1,7 @@
-//! What the statistics mean: findings with their numbers, and what to do.
+//! Interprets the statistics: findings with their numbers, and advice.
 //!
 //! 1. Pure: a function of statistics. Nothing is measured here, nothing is changed.
-//! 2. A finding stands on numbers that it names. Where there was too little to judge by, there is none.
+//! 2. A finding names the numbers that it is based on. Without enough activity to judge, there is no finding.
 //! 3. Each finding has an id, a line in docs/diagnose.md, and a test each way.
 
 use super::metrics::Stats;
@@ -14,11 +14,11 @@ use std::fmt;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Severity {
-    /// As it should be, though it may look odd.
+    /// Normal, although it may look odd.
     Good,
     /// Worth knowing.
     Note,
-    /// It costs performance, or will soon cost more than that.
+    /// It costs performance, or will soon cause worse.
     Warning,
     /// Act now.
     Critical,
@@ -35,7 +35,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One thing found.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Finding {
@@ -43,7 +43,7 @@ pub struct Finding {
     pub id: &'static str,
     /// How much it matters.
     pub severity: Severity,
-    /// What was seen, with its numbers.
+    /// The observation, with its numbers.
     pub sentence: String,
     /// What to do.
     pub advice: String,
@@ -55,7 +55,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What is to be said about `now`, counted from `earlier` on (or since the database was opened), the worst first.
+/// The findings for `now`, counted since `earlier` (or since the database was opened), the worst first.
 ///
 /// ```
 /// use seawall::{doctor::{Severity, diagnose}, metrics::Stats};
@@ -71,7 +71,7 @@ impl fmt::Display for Finding {
 pub fn diagnose(now: &Stats, earlier: Option<&Stats>) -> Vec<Finding> {
     let window = earlier.map_or_else(|| now.clone(), |earlier| now.since(earlier));
     let mut found: Vec<Finding> = RULES.iter().flat_map(|rule| rule(&window)).collect();
-    // Stable: among equals the order of the rules stays.
+    // Stable: findings of equal severity keep the order of the rules.
     found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     found
 }
@@ -116,12 +116,12 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
-/// How many were waiting at a time, on average (Little's law).
+/// The average number of concurrent waiters (Little's law).
 fn waiting(wait_ns: u64, stats: &Stats) -> f64 {
     percent(wait_ns, stats.elapsed_ns) / 100.0
 }
 
-/// How often it happened a second.
+/// The rate, events a second.
 fn a_second(times: u64, stats: &Stats) -> f64 {
     if stats.elapsed_ns == 0 { 0.0 } else { times as f64 * 1e9 / stats.elapsed_ns as f64 }
 }
@@ -144,8 +144,8 @@ fn bytes(n: u64) -> String {
 }
 
 fn io_errors(s: &Stats) -> Vec<Finding> {
-    // Ways to open and to allocate are tried, and some do not exist everywhere: what is refused there is no failure of the disk. A full one is told of
-    // by what could not grow.
+    // Opening and allocating try methods that do not exist everywhere, so their errors are no failure of the
+    // disk. A full disk is reported by the failed growth.
     let moves = |op: Op| matches!(op, Op::Read | Op::Write | Op::DurableWrite | Op::Sync);
     let counts = |cell: &&CellSnapshot| cell.errors > 0 && cell.class != FileClass::Scratch && moves(cell.op);
     let failed: Vec<_> = s.io.cells.iter().filter(counts).collect();
@@ -254,7 +254,7 @@ fn pool(s: &Stats) -> Vec<Finding> {
     let wait_ns = read_wait_ns(&s.io);
     let waiters = waiting(wait_ns, s);
     let often = p.misses >= REQUESTS_MIN && waiters >= 0.1;
-    // Misses without evictions are a pool that is still filling.
+    // Misses without evictions mean that the pool is still filling.
     let small = one(often && p.evictions.saturating_mul(2) > p.misses, "pool-too-small", Severity::Warning, || {
         (
             format!(
@@ -330,7 +330,7 @@ fn log_flushes(s: &Stats) -> Vec<Finding> {
              report it with these statistics.".into(),
         )
         });
-    // One waiter at all times: whoever commits in a row does nothing but wait for the log.
+    // One waiter at all times: a thread that commits in a loop only waits for the log.
     let dominates = one(waiters >= 0.8, "log-flush-dominates", Severity::Note, || {
         let flush = flush_mean_ns(s).map_or_else(String::new, |ns| format!(", a flush takes {}", time(ns)));
         (
@@ -432,7 +432,7 @@ fn growth(s: &Stats) -> Vec<Finding> {
     })
 }
 
-/// Free space that is not worth a word, bytes.
+/// Free space below this is not reported, bytes.
 const FREE_BYTES_PLENTY: u64 = 256 << 20;
 
 fn reclaimable(s: &Stats) -> Vec<Finding> {
@@ -451,7 +451,7 @@ fn doublewrite(s: &Stats) -> Vec<Finding> {
     };
     let twice = of(FileClass::Doublewrite);
     let all = [FileClass::Data, FileClass::Redo].into_iter().map(of).fold(twice, u64::saturating_add);
-    // Below that many bytes it is not worth a sentence.
+    // Below that many bytes it is not reported.
     one(twice >= 1 << 30 && percent(twice, all) >= 30.0, "doublewrite-cost", Severity::Note, || {
         (
             format!(
@@ -470,7 +470,7 @@ fn doublewrite(s: &Stats) -> Vec<Finding> {
 }
 
 fn page_cache(s: &Stats) -> Vec<Finding> {
-    // The buffered ends of files and what a probe left behind.
+    // The buffered ends of files, and pages that a probe left behind.
     const A_LITTLE: u64 = 1 << 20;
     s.files
         .iter()

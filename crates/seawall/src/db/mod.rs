@@ -1,4 +1,5 @@
-//! The database as its user sees it: opening, transactions, cursors, options, statistics, compaction, backups, background work.
+//! The public database API: opening, transactions, cursors, options, statistics, compaction, backups,
+//! background work.
 
 mod background;
 mod backup;

@@ -1,19 +1,21 @@
-//! A transaction object that is kept: ended in place, begun anew, and set for each statement.
+//! Reuse of a transaction object: end in place, restart, and settings for each statement.
 
 use super::transaction::Transaction;
 use crate::error::Result;
 use crate::log::Durability;
 use crate::txn::{Isolation, LockWait, TxOptions, Txn};
 
-/// A transaction object that is kept, as a server keeps one per connection. After each of these ends it is a new transaction: without a snapshot,
-/// an id, a lock or a savepoint, and at no cost until it is used.
+/// Reuse of a transaction object, as in a server with one per connection. After each of these calls the
+/// object is a new transaction: it has no snapshot, id, lock or savepoint, and costs nothing until it is
+/// used.
 impl Transaction {
-    /// Commits at the transaction's durability, and begins anew with the same options.
+    /// Commits with the transaction's durability, and begins a new transaction with the same options.
     ///
     /// # Errors
-    /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::NoSpace`](crate::Error::NoSpace): it is not committed, and goes on as before; roll it
-    /// back, or try again. [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown): the next opening will tell; this object has begun anew without
-    /// what it changed.
+    /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::NoSpace`](crate::Error::NoSpace): it is not
+    /// committed and stays open; roll it back, or try again.
+    /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown): the next opening tells whether it is
+    /// committed; this object is a new transaction without the earlier changes.
     ///
     /// ```
     /// use seawall::{Isolation, TxOptions};
@@ -37,17 +39,18 @@ impl Transaction {
         committed
     }
 
-    /// Undoes everything, and begins anew with the same options.
+    /// Undoes all changes, and begins a new transaction with the same options.
     ///
     /// # Errors
-    /// What stopped it; the next opening completes it. This object has begun anew all the same.
+    /// The error that stopped it; the next opening completes the rollback. This object is a new transaction
+    /// nevertheless.
     pub fn rollback_in_place(&mut self) -> Result<()> {
         self.txn.here()?;
         self.number = 0;
         self.txn.restart(self.txn.options())
     }
 
-    /// Begins anew with these options. What was changed and not committed is rolled back.
+    /// Rolls back uncommitted changes, and begins a new transaction with these options.
     ///
     /// # Errors
     /// As [`Transaction::rollback_in_place`].
@@ -64,19 +67,20 @@ impl Transaction {
         TxOptions { durability: Some(self.durability), ..self.txn.options() }
     }
 
-    /// From the next statement on: what others may do to what it reads. A change of the level gives up the snapshot and no lock; what was read before
-    /// it at a weaker level is not protected afterwards. A transaction that was read committed for one statement keeps a lock for each row
-    /// to its end, and can meet [`Error::TooManyLocks`](crate::Error::TooManyLocks).
+    /// Sets the isolation level from the next statement on. A new level drops the snapshot and keeps all
+    /// locks; earlier reads at a weaker level are not protected afterwards. A transaction that was read
+    /// committed for one statement keeps a lock for each row to its end, and can fail with
+    /// [`Error::TooManyLocks`](crate::Error::TooManyLocks).
     pub fn set_isolation(&mut self, isolation: Isolation) {
         self.txn.set_isolation(isolation);
     }
 
-    /// From the next statement on: what it does about others' locks.
+    /// Sets what it does on a lock conflict, from the next statement on.
     pub fn set_lock_wait(&mut self, wait: LockWait) {
         self.txn.set_wait(wait);
     }
 
-    /// What its commit waits for; the database's option when `None`.
+    /// Sets what its commit waits for; `None` uses the database's option.
     pub fn set_durability(&mut self, durability: Option<Durability>) {
         self.durability = durability.unwrap_or_else(|| self.inner.work.durability());
     }

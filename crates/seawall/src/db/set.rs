@@ -1,7 +1,7 @@
 //! Changing an open database: its options, and the size of its data file.
 //!
-//! 1. An option that is changed is in effect when [`Database::set`] returns, or nothing has changed.
-//! 2. One change at a time; nothing on a hot path looks at the set of options.
+//! 1. When [`Database::set`] returns, the option is in effect; on error nothing has changed.
+//! 2. One change at a time; no hot path reads the set of options.
 
 use super::background::nanos;
 use super::database::Database;
@@ -9,9 +9,9 @@ use super::options::Options;
 use crate::error::{Error, Result};
 use std::sync::atomic::Ordering;
 
-/// The data file grows by so much at a time while space is made ready, bytes: an error or a crash loses no more.
+/// The data file grows in steps of this size, bytes: an error or a crash loses at most one step.
 const GROW_STEP_BYTES: u64 = 1 << 30;
-/// Sizes are rounded up to this, bytes: an extent.
+/// Sizes are rounded up to a multiple of this, bytes: an extent.
 const GROW_UNIT_BYTES: u64 = 1 << 20;
 
 impl Database {
@@ -20,18 +20,19 @@ impl Database {
     pub fn options(&self) -> Options {
         match self.here() {
             Ok(()) => self.inner.options.lock().clone(),
-            // The thread that has it locked may not be here.
+            // In a forked process: the thread that holds the mutex may not exist here.
             Err(_) => self.inner.options.try_lock().map(|options| options.clone()).unwrap_or_default(),
         }
     }
 
-    /// Changes an option while the database is open. It is in effect from now on, and forgotten when the database is closed: `seawall.toml` is for
-    /// what is to stay. A longer `flush_interval` than the one the database was opened with takes effect at the next opening; until then the log
-    /// is flushed more often than that.
+    /// Changes an option while the database is open. It is in effect at once and lost when the database is
+    /// closed: use `seawall.toml` for permanent settings. A `flush_interval` longer than the one the database
+    /// was opened with takes effect at the next opening; until then the log is flushed more often.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when there is no such option, its value is not allowed, or it cannot be changed now; [`Error::Poisoned`] when the
-    /// pool was to shrink and its pages could not be written. Nothing has changed then.
+    /// [`Error::InvalidOption`] if there is no such option, its value is not allowed, or it cannot be changed
+    /// now; [`Error::Poisoned`] if the pool should shrink and its pages cannot be written. After an error
+    /// nothing has changed.
     ///
     /// ```
     /// let db = seawall::Database::in_memory()?;
@@ -77,12 +78,13 @@ impl Database {
         Ok(())
     }
 
-    /// Makes the data file at least `bytes` long, durably, so that it need not grow under load. Returns its size. Space that is there already costs
-    /// nothing; transactions go on meanwhile.
+    /// Makes the data file at least `bytes` long, durably, so that it need not grow under load. Returns its
+    /// size. Existing space costs nothing; transactions run meanwhile.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] before anything is done when the disk has too little room, or when it fills up meanwhile: what was made stays.
-    /// [`Error::Usage`] when no file of pages can be that large. [`Error::Poisoned`], [`Error::ReadOnly`].
+    /// [`Error::NoSpace`] at once if the disk has too little space, or later if it fills up meanwhile: the
+    /// space made so far stays. [`Error::Usage`] if no data file can be that large. [`Error::Poisoned`],
+    /// [`Error::ReadOnly`].
     pub fn grow(&self, bytes: u64) -> Result<u64> {
         self.here()?;
         let pool = self.inner.engine().pool();
@@ -165,7 +167,7 @@ mod tests {
         for i in 0..150u32 {
             db.transact(|tx| tx.put(&tree, &i.to_be_bytes(), &vec![1; 80_000])).unwrap();
         }
-        // It may grow ahead of what fills so fast; what is there is used first.
+        // Background work may grow the file further; existing space is used first.
         let filled = db.stats().space;
         let beyond = filled.data_bytes - (20 << 20);
         assert!(filled.free_bytes < beyond + (8 << 20), "{filled:?}");

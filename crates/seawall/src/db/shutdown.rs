@@ -1,14 +1,19 @@
 //! Closing a database while others hold handles.
 //!
-//! 1. *Drain.* No transaction begins any more; those that are open go on to their end, and are waited for. A transaction holds the shared state
-//!    ([`Inner`]) as handles do: what is held beside the handles is running. A handle counts itself after it holds the state and stops counting before
-//!    it lets go, and both counts are taken under the mutex of the handles, so never too few are seen to be running. This costs a transaction nothing.
-//! 2. *Refuse.* Every call is an error from then on. What has passed that check before can read, and changes nothing: the next step makes sure.
-//! 3. *Seal.* Background work has stopped and no mini-transaction is admitted: none comes any more, so nothing is logged behind the last checkpoint.
-//! 4. *Close*, as the last handle would. Afterwards the database is poisoned, which ends what waits for room in the log.
+//! 1. *Drain.* No new transaction begins; shutdown waits for open transactions to end. Transactions and
+//!    handles each hold a reference to the shared state ([`Inner`]): references beyond the number of handles
+//!    belong to running transactions. A handle counts itself after it takes its reference and uncounts itself
+//!    before it drops the reference, and both counts are read under the handles' mutex. So the number of
+//!    running transactions is never underestimated. This costs a transaction nothing.
+//! 2. *Refuse.* From then on every call fails. A call that passed the check earlier can still read, but the
+//!    next step prevents changes.
+//! 3. *Seal.* Background work has stopped and the log admits no more mini-transactions, so nothing is logged
+//!    after the last checkpoint.
+//! 4. *Close*, as the last handle would. Afterwards the database is poisoned, which ends all waits for log
+//!    space.
 //!
-//! A transaction that began between the check and the drain is as harmless as (2): it can read what is in memory, and change nothing. The files stay
-//! open and locked until the last handle is gone.
+//! A transaction that began between the check and the drain is as harmless as in (2): it can read pages in
+//! memory, and change nothing. The files stay open and locked until the last handle is gone.
 
 use super::database::{Database, Inner};
 use crate::buffer::role::Role;
@@ -19,10 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often those that are waited for are counted.
+/// The interval between two counts of running transactions.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// How far a shutdown has come.
+/// The progress of a shutdown.
 #[derive(Debug, Default)]
 pub(super) struct Shutdown {
     draining: AtomicBool,
@@ -55,7 +60,7 @@ impl Clone for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // A thread that is not in a forked process may have held the mutex.
+        // In a forked process, a thread that does not exist there may hold the mutex.
         if self.process.is_current() {
             *self.handles.lock() -= 1;
         }
@@ -67,7 +72,7 @@ impl Shutdown {
         Handle::of(&self.handles, Process::current())
     }
 
-    /// Whether something may begin.
+    /// Fails if no new work may begin.
     ///
     /// # Errors
     /// [`Error::ShutDown`].
@@ -84,7 +89,7 @@ impl Shutdown {
 }
 
 impl Database {
-    /// For a call that is no transaction's: runs until what is returned is dropped.
+    /// For a call without a transaction: counts as running until the result is dropped.
     pub(super) fn running(&self) -> Result<Arc<Inner>> {
         self.here()?;
         let running = self.inner.clone();
@@ -92,14 +97,16 @@ impl Database {
         Ok(running)
     }
 
-    /// Closes the database though others hold handles of it: no transaction begins any more, those that are open are waited for, all pages are written,
-    /// and every later call on any handle is [`Error::ShutDown`]. The next opening has nothing to recover. Prepared transactions that were let go of
-    /// stay prepared. The files stay locked until the last handle is dropped.
-    ///
-    /// Waits as long as a transaction is open; see [`Database::shutdown_within`]. Does nothing when the database is shut down already.
+    /// Closes the database although other handles exist. No new transaction begins, the call waits for open
+    /// transactions, all dirty pages are written, and every later call on any handle fails with
+    /// [`Error::ShutDown`]. The next opening has nothing to recover. Prepared transactions whose objects are
+    /// gone stay prepared. The files stay locked until the last handle is dropped. Waits as long as a
+    /// transaction is open; see [`Database::shutdown_within`]. Does nothing if the database is already shut
+    /// down.
     ///
     /// # Errors
-    /// What stopped the closing: the database is shut down, nothing committed is lost, and the next opening recovers.
+    /// The error that stopped closing: the database is shut down, no committed change is lost, and the next
+    /// opening recovers.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -112,10 +119,11 @@ impl Database {
         self.shutdown_within(Duration::MAX)
     }
 
-    /// The same, but waits no longer than `patience` for transactions that are open.
+    /// As [`Database::shutdown`], but waits at most `patience` for open transactions.
     ///
     /// # Errors
-    /// [`Error::StillRunning`]: no transaction begins any more, those that are open go on, and it can be called again. As [`Database::shutdown`].
+    /// [`Error::StillRunning`]: no new transaction begins, open transactions go on, and it can be called
+    /// again. As [`Database::shutdown`].
     pub fn shutdown_within(&self, patience: Duration) -> Result<()> {
         let engine = self.inner.engine();
         if engine.instance.is_here() && engine.instance.is_shut() {
@@ -140,7 +148,7 @@ impl Database {
         }
         engine.instance.shut();
         let closed = self.inner.close_after(|| {
-            // Those that are admitted wait for nothing but latches.
+            // Admitted mini-transactions wait only for latches.
             while !engine.log().seal() {
                 std::thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! Small things that a program would otherwise write around a cursor.
+//! Small convenience calls on top of a cursor.
 
 use super::cursor::{CursorOptions, KeyValue, LockMode};
 use super::database::Tree;
@@ -10,7 +10,8 @@ use crate::txn::Seek;
 
 /// Counting, the ends of a tree, and deleting by a condition.
 impl Transaction {
-    /// How many entries `range` has. No value is read; [`Transaction::estimate_range`] tells about how many without going through them.
+    /// The number of entries in `range`. Reads no values; [`Transaction::estimate_range`] estimates the
+    /// number without a scan.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -65,8 +66,9 @@ impl Transaction {
         Ok(Some((key.to_vec(), value.to_vec())))
     }
 
-    /// Removes the first entry and returns it: locked before it is read, and with it, but at read committed, what lies before it. With
-    /// [`LockWait::SkipLocked`](crate::LockWait::SkipLocked) it is the first that no other transaction holds.
+    /// Deletes the first entry and returns it. Locks the entry before it reads it and, except at read
+    /// committed, also the interval before it. With [`LockWait::SkipLocked`](crate::LockWait::SkipLocked) it
+    /// takes the first entry that no other transaction holds.
     ///
     /// # Errors
     /// As [`Transaction::get_for_update`] and [`Transaction::delete`].
@@ -74,7 +76,7 @@ impl Transaction {
         self.pop(tree, Seek::First)
     }
 
-    /// Removes the last entry and returns it; as [`Transaction::pop_first`].
+    /// Deletes the last entry and returns it; as [`Transaction::pop_first`].
     ///
     /// # Errors
     /// As [`Transaction::pop_first`].
@@ -96,10 +98,12 @@ impl Transaction {
         Ok(Some(popped))
     }
 
-    /// Removes the entries of `range` that `keep` does not want to keep; returns how many. Each is locked before `keep` is asked.
+    /// Deletes the entries of `range` for which `keep` returns false; returns their number. Each is locked
+    /// before the call of `keep`.
     ///
     /// # Errors
-    /// As [`Transaction::pop_first`]. What was removed before the error is removed in this transaction: use a savepoint to take it back.
+    /// As [`Transaction::pop_first`]. Entries deleted before the error are deleted in this transaction: use a
+    /// savepoint to undo that.
     pub fn retain(
         &mut self,
         tree: &Tree,

@@ -1,8 +1,8 @@
-//! Gathering the statistics from the layers, and what only this layer can count.
+//! Collects the statistics of the layers, and counts what only this layer can count.
 //!
-//! 1. Gathering takes short locks only, none that a commit waits for, and reads no page.
-//! 2. Counters never fall, also those that are worked out from gauges: the highest value seen is what counts.
-//! 3. Waiting for locks is not timed where it happens: how many wait is looked at ten times a second and added up.
+//! 1. Collecting takes only short mutexes, none that a commit waits for, and reads no page.
+//! 2. Counters never decrease, also those derived from gauges: the highest value seen is reported.
+//! 3. Lock waits are not timed individually: the number of waiters is sampled ten times a second and summed.
 
 use super::background::Work;
 use super::calibrate;
@@ -27,13 +27,13 @@ use std::time::Duration;
 /// How often waiting transactions are counted.
 pub(super) const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
-/// Log files whose page cache is asked for; with more of them it costs more than it tells.
+/// The limit of log files whose page cache is queried; for more files the cost exceeds the benefit.
 const FILES_LOOKED_AT_MAX: usize = 256;
 
-/// The prepared transactions by name; `None` while one is on its way in or out.
+/// The prepared transactions by name; `None` while one is being prepared or ended.
 pub(super) type Prepared = Arc<Mutex<BTreeMap<Xid, Option<Txn>>>>;
 
-/// Stripes of what every commit counts.
+/// Stripes of the commit counters.
 const STRIPES: usize = 16;
 
 /// Commits of some threads.
@@ -44,7 +44,7 @@ struct Commits {
     wait_ns: AtomicU64,
 }
 
-/// What is counted above the layers, and where the rest is found.
+/// The counters of this layer, and references to the others.
 #[derive(Debug)]
 pub(super) struct Counts {
     disk: Arc<dyn Disk>,
@@ -55,7 +55,7 @@ pub(super) struct Counts {
     opened: Duration,
     first_txn: u64,
     history_at_open: u64,
-    /// By thread: nothing that every commit writes is shared.
+    /// Striped by thread, so that commits share no counter.
     commits: Vec<Padded<Commits>>,
     conflicts: AtomicU64,
     lock_wait_ns: AtomicU64,
@@ -83,7 +83,7 @@ impl Counts {
         }
     }
 
-    /// A transaction that wrote has committed, and waited for the log meanwhile if `waited` is not zero.
+    /// Counts the commit of a transaction that wrote; it waited for the log if `waited` is not zero.
     pub(super) fn committed(&self, waited: Duration) {
         let commits = &self.commits[thread_number() % STRIPES].0;
         commits.all.fetch_add(1, Relaxed);
@@ -104,17 +104,17 @@ impl Counts {
         }
     }
 
-    /// Counts those who wait for a lock now as having waited since the last look, `since` ago.
+    /// Counts each current lock waiter as having waited since the last sample, `since` ago.
     pub(super) fn sample(&self, since: Duration) {
         let waiting = self.work.engine.locks.stats().waiting as u64;
         self.lock_wait_ns.fetch_add(waiting.saturating_mul(ns(since)), Relaxed);
     }
 
-    /// The method that is meant, here.
+    /// The flush method that `choice` means here.
     pub(super) fn method(&self, choice: FlushChoice) -> FlushMethod {
         match choice.method() {
             Some(method) => method,
-            // Where one thread does everything in turn, nothing is measured.
+            // With `Background::Steps` nothing is measured.
             None if !self.work.engine.may_wait => FlushMethod::ODirect,
             None => calibrate::method(&*self.disk, &self.dir),
         }
@@ -125,7 +125,7 @@ impl Counts {
         Ok(self.disk.free_bytes(&self.dir)?)
     }
 
-    /// How often the statistics are to be published; zero for never.
+    /// The interval of publishing the statistics; zero for never.
     pub(super) fn publish_every(&self) -> Duration {
         self.work.stats_interval()
     }
@@ -253,14 +253,14 @@ impl Counts {
     fn space(&self, page_bytes: u64, io: &IoSnapshot) -> SpaceStats {
         let engine = &self.work.engine;
         let (space, pool) = (&engine.space, engine.pool());
-        // What the file has beyond the pages that may be owned was made ready by `grow`.
+        // The file's space beyond the pages that may be owned was added by `grow`.
         let ahead = u64::from(pool.file_pages().saturating_sub(space.pages()));
         let grown = || of(io, FileClass::Data, Op::Grow);
         SpaceStats {
             data_bytes: u64::from(pool.file_pages()) * page_bytes,
             free_bytes: (space.free_pages() + ahead) * page_bytes,
             unread_bytes: space.unread_pages() * page_bytes,
-            // An unknown is shown as plenty: nobody is to be alarmed by a number that is none.
+            // An unknown value is shown as the maximum, so that it raises no alarm.
             disk_free_bytes: self.disk_free_bytes().unwrap_or(u64::MAX),
             growths: grown().map(CellSnapshot::count).sum(),
             growth_ns: grown().map(total_ns).fold(0, u64::saturating_add),
@@ -276,7 +276,8 @@ impl Counts {
         files
     }
 
-    /// Who is open how, and what the page cache holds of it. A file that is gone or refuses is left out: it may have been recycled just now.
+    /// How each file is open, and how much of it is in the page cache. A file that is gone or fails is
+    /// omitted: it may just have been recycled.
     fn files(&self, pool: &Pool) -> Vec<FileState> {
         let data = pool.data_file();
         let cached = |file: &File| file.cached().ok().map(|cached| cached.resident);
@@ -310,14 +311,14 @@ fn of(io: &IoSnapshot, class: FileClass, op: Op) -> impl Iterator<Item = &CellSn
     io.cells.iter().filter(move |cell| cell.class == class && cell.op == op)
 }
 
-/// The time that the operations of a cell took, ns, as exactly as its buckets tell.
+/// The total time of the operations of a cell, ns, as exactly as its buckets allow.
 #[must_use]
 pub fn total_ns(cell: &CellSnapshot) -> u64 {
     let sum: f64 = cell.latency.iter().map(|b| (b.start() as f64 + b.end() as f64) / 2.0 * b.count() as f64).sum();
     sum as u64
 }
 
-/// The time for which readers waited for pages, ns, added up.
+/// The total time for which readers waited for pages, ns.
 pub(super) fn read_wait_ns(io: &IoSnapshot) -> u64 {
     io.get(FileClass::Data, Op::Read, Cause::DemandRead).map_or(0, total_ns)
 }
@@ -327,7 +328,7 @@ fn ns(time: Duration) -> u64 {
 }
 
 impl Database {
-    /// What the engine counts, now; nothing in a forked process. Cheap enough for once a second.
+    /// The current statistics; empty in a forked process. Cheap enough to call once a second.
     ///
     /// ```
     /// let db = seawall::Database::in_memory()?;
@@ -342,8 +343,8 @@ impl Database {
         if self.here().is_ok() { self.inner.counts.gather() } else { Stats::default() }
     }
 
-    /// Space that a tree owns, bytes, as far as the space maps have been read (`space.unread_bytes`); 0 for a tree of another database or opening, and
-    /// in a forked process. Looks nothing up.
+    /// Space that a tree owns, bytes, as far as the space maps have been read (`space.unread_bytes`); 0 for a
+    /// tree of another database or opening, and in a forked process. Reads no page.
     #[must_use]
     pub fn tree_bytes(&self, tree: &super::database::Tree) -> u64 {
         if self.inner.engine().admit(&tree.state).is_err() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Ten busy seconds of a database that is well.
+/// Ten busy seconds of a healthy database.
 fn well() -> Stats {
     let mut s = Stats { elapsed_ns: 10 * SECOND, ..Stats::default() };
     s.pool.page_bytes = 16384;
@@ -45,7 +45,7 @@ fn ids(stats: &Stats) -> Vec<&'static str> {
     diagnose(stats, None).into_iter().map(|f| f.id).collect()
 }
 
-/// What is found after one change of a healthy database.
+/// The findings after one change of a healthy database.
 fn after(change: impl FnOnce(&mut Stats)) -> Vec<&'static str> {
     let mut stats = well();
     change(&mut stats);
@@ -54,7 +54,7 @@ fn after(change: impl FnOnce(&mut Stats)) -> Vec<&'static str> {
 
 type Case = (&'static str, fn(&mut Stats), fn(&mut Stats));
 
-/// A finding, what brings it about, and what is just not enough.
+/// A finding, statistics that cause it, and statistics that just do not.
 const CASES: [Case; 18] = [
     ("io-errors", |s| fail(s, FileClass::Redo), |s| fail(s, FileClass::Scratch)),
     ("disk-space", |s| s.space.disk_free_bytes = 500 << 20, |s| s.space.disk_free_bytes = 600 << 20),
@@ -77,7 +77,7 @@ const CASES: [Case; 18] = [
     (
         "pool-too-small",
         |s| read(s, 30_000, 30_000),
-        // A pool that is still filling misses and evicts nothing.
+        // A pool that is still filling has misses and no evictions.
         |s| read(s, 30_000, 0),
     ),
     ("no-free-frames", |s| s.pool.evict_waits = 100, |s| s.pool.evict_waits = 5),
@@ -113,7 +113,7 @@ const CASES: [Case; 18] = [
     ),
 ];
 
-/// So many reads that somebody waited for, a millisecond each.
+/// `misses` reads that a thread waited for, a millisecond each.
 fn read(s: &mut Stats, misses: u64, evictions: u64) {
     let io = IoStats::new();
     for _ in 0..misses {

@@ -1,9 +1,10 @@
 //! Dumping a database.
 //!
-//! 1. A dump is one moment: one snapshot for all trees.
-//! 2. A dump that leaves something out has said so: each range of keys with its page. What it does not name, it has.
-//! 3. Behind damage it goes on at the key that the parent of the damaged page has for its end; a row that cannot be read in a whole leaf is
-//!    left out alone. So each failure takes it forward.
+//! 1. A dump is consistent: one snapshot for all trees.
+//! 2. A dump reports everything that it skips: each range of keys with its page. It contains everything that
+//!    it does not report.
+//! 3. After damage it continues at the end key of the damaged page, which its parent stores; an unreadable
+//!    row in an intact leaf is skipped alone. So each failure makes progress.
 
 use super::{DumpError, DumpWriter, Totals};
 use crate::btree::Reach;
@@ -14,34 +15,34 @@ use std::fmt;
 use std::io::Write;
 use std::ops::ControlFlow;
 
-/// What is dumped, and what about damage.
+/// Which trees are dumped, and how damage is handled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DumpOptions {
-    /// The names of the trees; all when there is none.
+    /// The names of the trees; all trees if empty.
     pub trees: Vec<String>,
-    /// Leave out what is damaged or cannot be read, and name it; else it ends the dump.
+    /// Skip and report damaged or unreadable data; otherwise it ends the dump.
     pub skip_damaged: bool,
 }
 
-/// A dump that is whole, but for what it names.
+/// The result of a dump: complete except for the reported ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dumped {
-    /// What is in it.
+    /// The contents of the dump.
     pub totals: Totals,
-    /// What is not, tree by tree in the order of the keys. Nothing unless that was permitted.
+    /// The skipped ranges, tree by tree in key order. Empty without `skip_damaged`.
     pub skipped: Vec<Skipped>,
 }
 
-/// Keys that are not in a dump: as many as there were from one key to another.
+/// A range of keys that is missing in a dump.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// The name of the tree.
     pub tree: String,
     /// The first key that may be missing.
     pub from: Vec<u8>,
-    /// The first key behind it that is not; `None` for the end of the tree.
+    /// The first key after the missing range; `None` for the end of the tree.
     pub to: Option<Vec<u8>>,
-    /// The page that is damaged, where the evidence names one.
+    /// The damaged page, if the evidence names one.
     pub page: Option<PageId>,
     /// The evidence.
     pub why: String,
@@ -63,11 +64,13 @@ impl fmt::Display for Skipped {
 }
 
 impl Database {
-    /// Writes all trees to `out`, as they are at this moment, in the format of docs/dump.md: [`DumpReader`](super::DumpReader) and `seawall load`
-    /// read it. Others read and write meanwhile. Making a file durable is its owner's business.
+    /// Writes all trees to `out`, as they are at this moment, in the format of docs/dump.md:
+    /// [`DumpReader`](super::DumpReader) and `seawall load` read it. Others read and write meanwhile. The
+    /// caller must make the file durable.
     ///
     /// # Errors
-    /// [`DumpError::Io`] of `out`; [`DumpError::Database`]: what was written then has no end, and no reader takes it for a dump.
+    /// [`DumpError::Io`] of `out`; [`DumpError::Database`]: then the output has no end block, and every
+    /// reader refuses it.
     ///
     /// ```
     /// use seawall::dump::{DumpReader, Item};
@@ -86,12 +89,12 @@ impl Database {
         done.ok_or_else(|| DumpError::Misuse("a dump that is not broken off has an end".into()))
     }
 
-    /// The same with options; `go_on` is called after each entry with what is written so far: `Break` ends it, and what was written has no end.
-    /// `None` then.
+    /// As [`Database::dump`], with options. `go_on` is called after each entry with the totals so far:
+    /// `Break` ends the dump. Then the result is `None`, and the output has no end block.
     ///
     /// # Errors
-    /// As [`Database::dump`]; [`Error::NoSuchTree`] in [`DumpError::Database`]. With `skip_damaged` damage is one only where it hides which trees
-    /// there are.
+    /// As [`Database::dump`]; [`Error::NoSuchTree`] in [`DumpError::Database`]. With `skip_damaged`, damage
+    /// is an error only if it hides the list of trees.
     ///
     /// ```
     /// use seawall::dump::DumpOptions;
@@ -142,7 +145,7 @@ struct Dumping<'a, W, F> {
     done: Dumped,
 }
 
-/// Whether it was broken off.
+/// Whether the dump was stopped.
 type Going = Result<ControlFlow<()>, DumpError>;
 
 impl<W: Write, F: FnMut(&Totals) -> ControlFlow<()>> Dumping<'_, W, F> {
@@ -155,7 +158,7 @@ impl<W: Write, F: FnMut(&Totals) -> ControlFlow<()>> Dumping<'_, W, F> {
                 return Ok(ControlFlow::Continue(()));
             }
         };
-        // The first key that is not dealt with.
+        // The first key that is not yet processed.
         let mut at = Some(Vec::new());
         while let Some(from) = at.take() {
             let mut next = from;
@@ -189,7 +192,7 @@ impl<W: Write, F: FnMut(&Totals) -> ControlFlow<()>> Dumping<'_, W, F> {
         Ok((self.go_on)(&self.done.totals))
     }
 
-    /// What is in the way at `from`, and where it goes on behind it; `None` at the tree's end.
+    /// Reports the damage at `from`, and returns the key where the dump continues; `None` at the tree's end.
     fn around(&mut self, tree: &Tree, from: &[u8]) -> Result<ControlFlow<(), Option<Vec<u8>>>, DumpError> {
         let reach = tree.state.at.reach(self.db.inner.engine().pool(), from)?;
         let upper = match reach {
@@ -197,7 +200,8 @@ impl<W: Write, F: FnMut(&Totals) -> ControlFlow<()>> Dumping<'_, W, F> {
                 self.leave_out(tree.name(), lower.max(from.to_vec()), upper.clone(), Some(page), why)?;
                 upper
             }
-            // A whole leaf: the row, an older version of it, or its long value is what could not be read; or the leaf could be by now.
+            // The leaf is intact: the row, an older version of it, or its long value could not be read; or
+            // the leaf is readable again.
             Reach::Leaf { keys, upper } => {
                 for key in keys {
                     match self.tx.get(tree, &key) {
@@ -255,7 +259,7 @@ impl<W: Write, F: FnMut(&Totals) -> ControlFlow<()>> Dumping<'_, W, F> {
     }
 }
 
-/// The first key behind this one.
+/// The smallest key after this one.
 fn successor(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }

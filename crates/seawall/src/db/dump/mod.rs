@@ -1,11 +1,11 @@
 //! A dump: all trees of a database as one portable stream. The format is described in docs/dump.md.
 //!
 //! 1. A dump does not depend on page size, byte order or version of the database it was made from.
-//! 2. Without its last block a dump is incomplete, and reading it ends in [`DumpError::Truncated`]: never in a silent
-//!    "that was all".
-//! 3. Any flipped, lost, doubled or exchanged block is found before its contents are given out.
-//! 4. Memory is bounded by one block, on both sides. No length is believed before it is compared with its limit.
-//! 5. Trees come in order of their names, entries in order of their keys: what is loaded can be appended.
+//! 2. Without its last block a dump is incomplete, and reading it fails with [`DumpError::Truncated`]: an
+//!    incomplete dump never looks complete.
+//! 3. Any changed, lost, duplicated or exchanged block is found before its contents are returned.
+//! 4. Memory is bounded by one block, on both sides. Each length is compared with its limit before use.
+//! 5. Trees come in order of their names, entries in order of their keys, so that a load can append.
 
 #[allow(clippy::module_inception, reason = "the module is the format, this is what makes one")]
 mod dump;
@@ -36,7 +36,7 @@ const HEADER_BYTES: usize = 20;
 const BLOCK_HEAD_BYTES: usize = 5;
 /// The longest payload a reader takes, bytes.
 const BLOCK_BYTES_MAX: usize = 1 << 20;
-/// The payload at which a writer begins a new block, bytes.
+/// The payload size at which a writer begins a new block, bytes.
 const BLOCK_BYTES: usize = 256 << 10;
 /// Longer values are written in pieces, bytes.
 const INLINE_BYTES_MAX: usize = 64 << 10;
@@ -53,12 +53,13 @@ mod kind {
     pub(super) const END: u8 = 6;
 }
 
-/// The checksum of a block: its place in the stream is part of it, so that blocks cannot be exchanged, doubled or lost.
+/// The checksum of a block: it includes the block's place in the stream, so that an exchanged, duplicated or
+/// lost block is found.
 fn block_crc(ordinal: u64, head_and_payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&ordinal.to_le_bytes()), head_and_payload)
 }
 
-/// What was counted: of one tree, or of a dump.
+/// The counts of one tree, or of a dump.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Totals {
@@ -74,7 +75,7 @@ pub struct Totals {
 
 impl Totals {
     fn add(&mut self, other: &Self) {
-        // Counts of bytes that were all seen: they cannot reach 2^64.
+        // These count bytes that were all processed, so they cannot reach 2^64.
         self.trees += other.trees;
         self.entries += other.entries;
         self.key_bytes += other.key_bytes;
@@ -107,7 +108,7 @@ pub enum DumpError {
         /// What failed.
         source: std::io::Error,
     },
-    /// It does not begin like a dump.
+    /// It does not begin with a dump's header.
     NotADump,
     /// A newer program wrote it.
     NewerVersion {
@@ -121,16 +122,16 @@ pub enum DumpError {
         /// Where it ends, bytes from the beginning.
         at_byte: u64,
     },
-    /// Its bytes are not those that were written.
+    /// Its bytes have changed since they were written.
     Damaged {
         /// Where, bytes from the beginning: the block, or the entry in it.
         at_byte: u64,
         /// The evidence.
         why: String,
     },
-    /// The database could not be read. Where that is damage, [`DumpOptions::skip_damaged`] dumps the rest.
+    /// The database could not be read. If the cause is damage, [`DumpOptions::skip_damaged`] dumps the rest.
     Database(Error),
-    /// This use of the interface makes no sense.
+    /// Incorrect use of the interface.
     Misuse(String),
 }
 

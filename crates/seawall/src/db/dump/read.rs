@@ -1,9 +1,9 @@
 //! Reading a dump.
 //!
-//! 1. A block's checksum is compared before anything in it is looked at.
-//! 2. A checksum proves that bytes are those of *a* writer, not that the writer was right: lengths, counts and order
-//!    are checked as well.
-//! 3. After an error nothing more is given out.
+//! 1. A block's checksum is verified before its contents are used.
+//! 2. A checksum proves that the bytes are unchanged, not that the writer was correct: lengths, counts and
+//!    order are checked as well.
+//! 3. After an error nothing more is returned.
 
 use super::{
     BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES, DUMP_KEY_BYTES_MAX, DUMP_VALUE_BYTES_MAX, DUMP_VERSION, DumpError, HEADER_BYTES,
@@ -17,7 +17,7 @@ use std::io::{ErrorKind, Read};
 pub enum Item<'r> {
     /// A tree of this name begins.
     Tree(&'r str),
-    /// An entry, whole.
+    /// A complete entry.
     Entry {
         /// Its key.
         key: &'r [u8],
@@ -33,7 +33,7 @@ pub enum Item<'r> {
     },
     /// The next bytes of a large value; never empty.
     Piece(&'r [u8]),
-    /// The tree ends; all of it was seen.
+    /// The tree ends; all of it was read.
     TreeEnd(Totals),
 }
 
@@ -42,7 +42,8 @@ pub enum Item<'r> {
 pub struct DumpReader<R> {
     input: R,
     block: Vec<u8>,
-    /// Where in the payload of a block of entries the next one begins; the payload's length when there is none.
+    /// The offset of the next entry in the payload of a block of entries; the payload's length if there is
+    /// none.
     next_entry: usize,
     payload_bytes: usize,
     /// Where the block begins, bytes from the beginning of the dump.
@@ -122,7 +123,7 @@ impl<R: Read> DumpReader<R> {
         Ok(reader)
     }
 
-    /// The next item; `None` when the dump is read completely and its counts agree.
+    /// The next item; `None` after the whole dump, if its counts agree.
     ///
     /// # Errors
     /// [`DumpError::Truncated`], [`DumpError::Damaged`], [`DumpError::Io`]. After an error every call fails.
@@ -149,7 +150,7 @@ impl<R: Read> DumpReader<R> {
         })
     }
 
-    /// Appends the pieces of the value that was just begun; grows `value` only by what was read.
+    /// Appends the pieces of the value that was just begun; `value` grows only by bytes that were read.
     ///
     /// # Errors
     /// As [`DumpReader::read`].
@@ -162,7 +163,7 @@ impl<R: Read> DumpReader<R> {
         Ok(())
     }
 
-    /// What was read of trees that have ended.
+    /// The totals of the trees that have ended.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.all
@@ -323,7 +324,7 @@ impl<R: Read> DumpReader<R> {
         Ok(Found::End)
     }
 
-    /// Reads a block and compares its checksum; returns its kind.
+    /// Reads a block and verifies its checksum; returns its kind.
     fn next_block(&mut self) -> Result<u8, DumpError> {
         self.block_at = self.at_byte;
         self.payload_bytes = 0;

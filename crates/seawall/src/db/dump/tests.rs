@@ -65,7 +65,7 @@ fn model() -> impl Strategy<Value = Model> {
     prop::collection::btree_map("[a-zé]{0,5}", entries, 0..4)
 }
 
-/// Gives a few bytes at a time, now and then interrupted.
+/// A reader that returns a few bytes at a time, with occasional interrupts.
 struct Drops<'a>(&'a [u8], usize);
 
 impl Read for Drops<'_> {
@@ -110,7 +110,7 @@ proptest! {
         prop_assert!(named, "{error:?}");
     }
 
-    /// Bytes with right checksums and wrong contents: what a checksum does not catch.
+    /// Bytes with correct checksums and wrong contents, which a checksum cannot find.
     #[test]
     fn forged_blocks_never_panic(
         blocks in prop::collection::vec((0u8..8, prop::collection::vec(any::<u8>(), 0..30)), 0..8),

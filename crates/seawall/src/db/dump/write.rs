@@ -1,9 +1,8 @@
 //! Writing a dump.
 //!
-//! 1. Blocks leave whole, each with its checksum; the last block is written by [`DumpWriter::finish`] and by nothing
-//!    else.
-//! 2. After an error of the stream nothing more is written and `finish` fails: a hole cannot be covered by what comes
-//!    after it.
+//! 1. Each block is written whole, with its checksum; only [`DumpWriter::finish`] writes the last block.
+//! 2. After an error of the stream nothing more is written and `finish` fails, so later blocks cannot hide a
+//!    gap.
 
 use super::{
     BLOCK_BYTES, BLOCK_HEAD_BYTES, DUMP_KEY_BYTES_MAX, DUMP_VALUE_BYTES_MAX, DUMP_VERSION, DumpError, HEADER_BYTES,
@@ -33,7 +32,7 @@ pub struct DumpWriter<W> {
     out: W,
     /// The block being filled: head, then payload.
     block: Vec<u8>,
-    /// Its kind; `None` when nothing is in it.
+    /// Its kind; `None` if it is empty.
     filling: Option<u8>,
     /// Blocks written.
     ordinal: u64,
@@ -53,7 +52,7 @@ pub struct DumpWriter<W> {
 enum State {
     Start,
     InTree,
-    /// So many bytes of a large value are still to come.
+    /// Inside a large value: the number of bytes still to come.
     InValue(u64),
     Failed,
 }
@@ -87,7 +86,7 @@ impl<W: Write> DumpWriter<W> {
         Ok(writer)
     }
 
-    /// Begins a tree, after the one before it. Names come in ascending order of their bytes.
+    /// Ends the current tree and begins the next. Names must ascend by their bytes.
     ///
     /// # Errors
     /// [`DumpError::Misuse`] for a name out of order or too long, or inside a value; [`DumpError::Io`].
@@ -108,7 +107,7 @@ impl<W: Write> DumpWriter<W> {
         Ok(())
     }
 
-    /// One entry. Keys come in ascending order.
+    /// Writes one entry. Keys must ascend.
     ///
     /// # Errors
     /// [`DumpError::Misuse`] for a key out of order, too long a key or value, or no tree; [`DumpError::Io`].
@@ -146,7 +145,7 @@ impl<W: Write> DumpWriter<W> {
     /// The next bytes of a large value, in pieces of any size.
     ///
     /// # Errors
-    /// [`DumpError::Misuse`] when they are more than was said; [`DumpError::Io`].
+    /// [`DumpError::Misuse`] if they exceed the announced length; [`DumpError::Io`].
     pub fn piece(&mut self, mut bytes: &[u8]) -> Result<(), DumpError> {
         if bytes.is_empty() {
             return Ok(());
@@ -171,7 +170,7 @@ impl<W: Write> DumpWriter<W> {
         Ok(())
     }
 
-    /// Ends the dump and flushes the stream, which is given back. Making a file durable is its owner's business.
+    /// Ends the dump, flushes the stream and returns it. The caller must make the file durable.
     ///
     /// # Errors
     /// [`DumpError::Misuse`] inside a value or after an error; [`DumpError::Io`].
@@ -186,7 +185,7 @@ impl<W: Write> DumpWriter<W> {
         Ok(self.out)
     }
 
-    /// What was written so far, without the tree being written.
+    /// The totals so far, without the current tree.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.all
@@ -236,7 +235,7 @@ impl<W: Write> DumpWriter<W> {
         }
     }
 
-    /// Sends the block before and begins another.
+    /// Writes out the current block and begins another.
     fn begin(&mut self, kind: u8) -> Result<(), DumpError> {
         self.send()?;
         self.filling = Some(kind);
