@@ -1,9 +1,10 @@
-//! Backups that are taken while everything else goes on, and what is restored from them.
+//! Backups taken during other work, and the databases restored from them.
 //!
-//! 1. What is restored has exactly the rows that were committed when the backup ended: nothing of a transaction that was open then, and nothing of
-//!    what came later. The check finds nothing in it.
-//! 2. A seed is one run, the same on every machine: splits, merges, long values, trees that are made and dropped, checkpoints, compaction, growth
-//!    and shrinking lie between the steps of a backup. `SEEDS=n` runs more, `SEED=n` replays one.
+//! 1. A restored database has exactly the rows that were committed when the backup ended: nothing of a
+//!    transaction that was open then, and no later change. The check finds nothing in it.
+//! 2. A seed is one run, the same on every machine: splits, merges, long values, trees that are created and
+//!    dropped, checkpoints, compaction, growth and shrinking happen between the steps of a backup. `SEEDS=n`
+//!    runs more, `SEED=n` replays one.
 
 use seawall::{
     Background, BackupOptions, CompactOptions, Corruption, Database, Durability, Env, Error, Options, Task, Transaction,
@@ -90,18 +91,18 @@ fn restores(disk: &Arc<dyn Disk>, page_kib: u64, from: &[PathBuf], to: &str, exp
     while db.step().unwrap() {}
     same(&contents(&db), expected, when);
     assert_eq!(db.check().unwrap(), [], "{when}");
-    // It can be gone on with.
+    // The restored database is usable.
     let tree = db.create_tree("later").unwrap();
     db.transact(|tx| tx.put(&tree, b"more", &[1; 9000])).unwrap();
     db.close().unwrap();
 }
 
-/// A database under a load, and what is committed in it.
+/// A database under load, and its committed contents.
 struct Load {
     db: Database,
     dice: Dice,
     model: Model,
-    /// Changes rows that no other transaction names, and does not end for long.
+    /// Changes rows that no other transaction uses, and stays open for a long time.
     open: Option<Transaction>,
     opened: u64,
     made: u64,
@@ -169,7 +170,7 @@ impl Load {
                 self.model.remove(&name);
             }
             56..60 => match self.open.take() {
-                // Never committed: no backup may show it.
+                // Never committed: it must be in no backup.
                 Some(tx) => tx.rollback().unwrap(),
                 None => {
                     let Some(name) = self.some_tree() else { return };
@@ -212,7 +213,7 @@ impl Load {
         }
     }
 
-    /// Takes a backup, works meanwhile; what it must restore to.
+    /// Takes a backup while the load runs; returns the contents that it must restore.
     fn backup(&mut self, to: &Path, options: &BackupOptions) -> (seawall::BackupReport, Model) {
         let mut backup = self.db.backup_begin(to, options).unwrap();
         let most = 1 + self.dice.below(40);
@@ -248,7 +249,7 @@ fn seed(seed: u64) {
     // An increment may also skip one.
     let (_, model) = load.backup(Path::new("/backup-late"), &since("/backup-0"));
     let late = [chain[0].clone(), "/backup-late".into()];
-    // One that is not finished.
+    // An unfinished one.
     let mut left = load.db.backup_begin("/backup-left", &unlimited()).unwrap();
     left.step(1).unwrap();
     load.steps(30);
@@ -267,7 +268,7 @@ fn seed(seed: u64) {
         );
     };
     restored(&disk, "live");
-    // A backup whose end was told is durable, one without an end is refused.
+    // A backup that was reported as finished is durable, one without an end is refused.
     process.dies_of(if seed % 2 == 0 { SimDisk::power_cut } else { SimDisk::process_death });
     let disk: Arc<dyn Disk> = Arc::new(Process::new(&sim));
     restored(&disk, "dead");
@@ -277,7 +278,7 @@ fn seed(seed: u64) {
     ] {
         assert!(matches!(result, Err(Error::UnfinishedBackup { .. })), "seed {seed}: {result:?}");
     }
-    // The dead change nothing when they are dropped.
+    // Dropping the handles of a dead process changes nothing.
     drop((left, load));
 }
 
@@ -297,11 +298,11 @@ fn a_backup_under_load_restores_to_what_was_committed_at_its_end() {
 
 // --- pages caught half-written ---------------------------------------------------------------------------------------------
 
-/// A disk that shows some reads of the data file a page half as it will be.
+/// A disk on which some reads of a data page return a part of the next version.
 #[derive(Debug)]
 struct Tearing {
     below: Arc<dyn Disk>,
-    /// One of so many reads; 0 for none.
+    /// One of this many reads; 0 for none.
     every: AtomicU64,
     reads: AtomicU64,
     torn: AtomicU64,
@@ -377,7 +378,7 @@ impl Disk for Tearing {
     }
 }
 
-/// A database with rows, all of them written home.
+/// A database with rows, all written back.
 fn filled(disk: &Arc<dyn Disk>, rows: u32) -> Database {
     let db = Database::open_in(env(disk.clone()), "/db", options(4)).unwrap();
     let tree = db.create_tree("t").unwrap();
@@ -406,13 +407,13 @@ fn a_page_that_is_caught_half_written_is_read_again() {
     assert!(report.read_again > 1 && tearing.torn.load(Ordering::SeqCst) >= report.read_again, "{report:?}");
     tearing.every.store(0, Ordering::SeqCst);
     restores(&disk, 4, &["/copy".into()], "/restored", &expected, "torn");
-    // It ends, also when a page is never seen whole.
+    // It ends even if a page never reads consistently.
     tearing.every.store(1, Ordering::SeqCst);
     let error = db.backup_to("/never", &unlimited()).unwrap_err();
     let named = matches!(&error, Error::Corrupt(why) if matches!(**why, Corruption::ChecksumMismatch { .. }));
     assert!(named, "{error}");
     tearing.every.store(0, Ordering::SeqCst);
-    // What failed holds nothing any more.
+    // The failed backup holds nothing any more.
     db.backup_to("/after", &unlimited()).unwrap();
 }
 
@@ -423,7 +424,7 @@ fn a_damaged_page_is_named_and_a_free_one_is_not_needed() {
     let db = filled(&disk, 3000);
     let tree = db.open_tree("t").unwrap();
     let expected = contents(&db);
-    // Pages that were given back hold something, and nothing owns them.
+    // Freed pages still have bytes, but belong to no tree.
     let gone = db.create_tree("gone").unwrap();
     db.transact(|tx| (0..2000u32).try_for_each(|key| tx.put(&gone, &key.to_be_bytes(), &[9; 300]))).unwrap();
     db.checkpoint().unwrap();
@@ -472,7 +473,7 @@ fn writers_go_on_and_a_backup_that_is_too_slow_ends() {
     let segments =
         || disk.list(Path::new("/db")).unwrap().iter().filter(|p| p.to_string_lossy().contains("redo.")).count();
     let before = segments();
-    // More than the log's capacity and the bound together: nobody waits.
+    // More than the log's capacity and the bound together: no writer waits.
     let head = db.stats().log.head_lsn;
     write_much(&db, 40);
     assert!(segments() > before, "log is held");
@@ -484,7 +485,7 @@ fn writers_go_on_and_a_backup_that_is_too_slow_ends() {
     assert!(error.to_string().contains("held_log_max"), "{error}");
     drop(backup);
     write_much(&db, 100);
-    // What was held beyond the capacity is given back.
+    // The log kept beyond the capacity is released.
     assert!(segments() <= 9, "{} segments", segments());
     let expected = contents(&db);
     db.backup_to("/again", &options).unwrap();
@@ -539,8 +540,9 @@ fn the_file_does_not_become_shorter_under_a_backup() {
 
 // --- a target that fails, is full, or lies ---------------------------------------------------------------------------------
 
-/// A backup on a disk that refuses one operation on its target after the other, or all from one on: each failure is typed, the source is as it was,
-/// and nothing can be restored from what is left. Where only the last step failed the backup may be whole: then it holds what it must.
+/// Runs backups on a disk that fails one operation on the target after the other, or all from one on: each
+/// failure is typed, the source is unchanged, and the remains cannot be restored. If only the last step
+/// failed, the backup may be complete: then it restores the right contents.
 fn refuses(op: Op, fault: &dyn Fn(u64) -> Fault, full: bool, incremental: bool) -> u64 {
     let sim = sim(7);
     let disk: Arc<dyn Disk> = Arc::new(Process::new(&sim));
@@ -551,7 +553,7 @@ fn refuses(op: Op, fault: &dyn Fn(u64) -> Fault, full: bool, incremental: bool) 
     db.backup_to("/base", &unlimited()).unwrap();
     let (mut failed, mut passed) = (0, 0);
     for nth in 1u64.. {
-        // The source goes on.
+        // The source remains usable.
         db.transact(|tx| tx.put(&tree, &nth.to_be_bytes(), &[nth as u8; 900])).unwrap();
         let (expected, to) = (contents(&db), format!("/copy-{nth}"));
         sim.inject(fault(nth).on(op).path(&to));
@@ -581,7 +583,7 @@ fn refuses(op: Op, fault: &dyn Fn(u64) -> Fault, full: bool, incremental: bool) 
                 restores(&disk, 4, &chain(&to), &again, &expected, &format!("{op} {nth}: whole"));
             }
             Err(Error::UnfinishedBackup { .. } | Error::BadBackup { .. }) => {
-                // A directory with nothing in it is none of a backup's.
+                // An empty directory contains nothing of a backup.
                 if !disk.list(Path::new(&to)).unwrap().is_empty() {
                     let opened = Database::open_in(env(disk.clone()), &to, self::options(4)).map(drop);
                     assert!(matches!(opened, Err(Error::UnfinishedBackup { .. })), "{op} {nth}: {opened:?}");
@@ -615,7 +617,7 @@ fn a_target_that_is_full_leaves_no_backup_and_the_source_as_it_was() {
     }
 }
 
-/// What a disk acknowledges and does not keep, keeps elsewhere or does not keep as it was: it is named, or it is of no matter.
+/// Writes that a disk acknowledges but loses, misplaces or alters: the damage is either reported or harmless.
 #[test]
 fn a_target_that_lies_is_named_or_restores_to_the_same() {
     let (mut named, mut same) = (0, 0);
@@ -633,7 +635,7 @@ fn a_target_that_lies_is_named_or_restores_to_the_same() {
                 sim.inject(fault().on(Op::Write).path("/copy").nth(nth).once());
                 let taken = db.backup_to("/copy", &if incremental { since("/base") } else { unlimited() });
                 sim.clear_faults();
-                // What was flushed is what counts from here on.
+                // Only what was flushed counts from here on.
                 process.dies_of(SimDisk::power_cut);
                 drop((tree, db));
                 let disk: Arc<dyn Disk> = Arc::new(Process::new(&sim));
@@ -657,7 +659,7 @@ fn a_target_that_lies_is_named_or_restores_to_the_same() {
                         named += 1;
                     }
                 }
-                // The source is as it was.
+                // The source is unchanged.
                 let db = Database::open_in(env(disk.clone()), "/db", options(4)).unwrap();
                 assert!(contents(&db) == expected, "{when}");
             }
@@ -693,12 +695,12 @@ fn chains_and_places_that_do_not_fit_are_refused() {
     refused(db.backup_to("/db", &unlimited()).map(drop), "new or empty");
     refused(db.backup_to("/three", &since("/db")).map(drop), "it is no backup");
     assert!(matches!(restore(&[], "/r"), Err(Error::Usage(_))));
-    // Backups are not opened: that would change them.
+    // Backups are not opened as databases: that would change them.
     for dir in ["/full", "/one"] {
         let error = Database::open_in(env(disk.clone()), dir, options(4)).unwrap_err();
         assert!(matches!(error, Error::IsABackup { .. }) && error.to_string().contains("restore"), "{error}");
     }
-    // A restored database has a history of its own, and so has one that another was put in the place of.
+    // A restored database has a history of its own, and so has a database moved into its place.
     restore(&["/full", "/one", "/two"], "/r").unwrap();
     let copy = Database::open_in(env(disk.clone()), "/r", options(4)).unwrap();
     refused(copy.backup_to("/three", &since("/two")).map(drop), "restored");
@@ -743,12 +745,12 @@ fn a_backup_that_is_damaged_is_not_restored() {
         };
         let handle = disk.open(&file, OpenHow::default()).unwrap();
         for at in places {
-            // What the page cache has of it is not what the disk has.
+            // The page cache may differ from the disk.
             disk.drop_cache(&handle, 0, 1 << 20).unwrap();
             sim.flip_bit(&file, at, 2).unwrap();
             damaged += 1;
             let to = format!("/r-{damaged}");
-            // The log of an increment takes the place of the one before.
+            // The log of an increment replaces the previous one.
             let from: &[&str] = if file.starts_with("/full") { &["/full"] } else { &["/full", "/one"] };
             let result = Database::restore_in(&env(disk.clone()), from, &to);
             assert!(result.is_err(), "{} at {at}", file.display());

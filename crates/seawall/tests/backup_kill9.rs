@@ -1,11 +1,15 @@
-//! Backups of a real process under load, which is killed with SIGKILL at a random moment; each backup whose end it told is restored.
+//! Backups of a real process under load, which is killed with SIGKILL at a random moment; each backup
+//! reported as finished is restored.
 //!
-//! 1. What was acknowledged before the backup's end was asked for is in it; what began after its end was told is not. Each writer's transactions
-//!    are in it up to one, and none after that.
-//! 2. A transaction is wholly there or wholly absent, over two trees and long values; money is neither made nor lost. The check finds nothing.
-//! 3. A backup that was cut short is refused. The source opens, and has what was acknowledged.
+//! 1. A backup contains every transaction acknowledged before its end was requested, and none that began
+//!    after its end was reported. Each writer's transactions are in it up to one of them, and none after
+//!    that.
+//! 2. A transaction is there completely or not at all, over two trees and long values; money is neither
+//!    created nor lost. The check finds nothing.
+//! 3. An unfinished backup is refused. The source opens, and has every acknowledged transaction.
 //!
-//! The workload is this file too: the test runs itself again as the victim, and what it tells leaves it through a pipe. `ROUNDS=20` for as many.
+//! The workload is this file too: the test starts itself again as the victim, which reports through a pipe.
+//! `ROUNDS=20` sets the number of rounds.
 
 use seawall::{BackupOptions, Database, Error, OnConflict, Options, Tree, TxOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -36,7 +40,7 @@ fn key(thread: u64, n: u64) -> Vec<u8> {
     [thread.to_be_bytes(), n.to_be_bytes()].concat()
 }
 
-/// Every eleventh has several pages.
+/// Every eleventh value takes several pages.
 fn value(thread: u64, n: u64) -> Vec<u8> {
     let len = if n % 11 == 0 { 15_000 } else { 100 + n * 7 % 400 };
     (0..len).map(|i| (i ^ n ^ (thread << 4)) as u8).collect()
@@ -53,7 +57,7 @@ fn random(state: &mut u64) -> u64 {
 
 // --- the victim ----------------------------------------------------------------------------------------------------------
 
-/// Not a test: what is killed.
+/// Not a test: the process that is killed.
 #[test]
 #[ignore = "the workload of the other test"]
 fn victim() {
@@ -65,13 +69,13 @@ fn victim() {
         db.transact(|tx| (0..ACCOUNTS).try_for_each(|a| tx.put(&accounts, &a.to_be_bytes(), &BALANCE.to_le_bytes())))
             .unwrap();
     }
-    // Never committed: no backup may show it.
+    // Never committed: it must be in no backup.
     let mut open = db.begin().unwrap();
     open.put(&rows, &key(u64::MAX, 0), &[1; 9_000]).unwrap();
     let out = Mutex::new(std::io::stdout());
     let say = |line: String| {
         let mut out = out.lock().unwrap();
-        // Nobody listens any more: the other process has ended.
+        // The pipe is closed: the other process has ended.
         if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
             std::process::exit(1);
         }
@@ -94,7 +98,7 @@ fn victim() {
                 }
             });
         }
-        // A tree comes and goes, files are tidied.
+        // A tree is created and dropped, and files are compacted.
         scope.spawn(|| {
             for n in 0u64.. {
                 if !goes_on() {
@@ -122,7 +126,7 @@ fn victim() {
             say(format!("ending {nth} {}", u64::from(last.is_some())));
             backup.end().unwrap();
             say(format!("ended {nth}"));
-            // Every third one is full again.
+            // Every third backup is full again.
             last = (nth % 3 != 0).then_some(to);
         }
     });
@@ -154,7 +158,7 @@ fn transaction(
 
 // --- the other side --------------------------------------------------------------------------------------------------------
 
-/// A backup whose end was told: what was acknowledged before its end was asked for, and when it was told.
+/// A finished backup: what was acknowledged before its end was requested, and when the end was reported.
 #[derive(Debug, Clone)]
 struct Told {
     nth: u64,
@@ -206,7 +210,7 @@ fn backups_of_a_process_that_is_killed_restore_to_their_ends() {
         let mut acked = [0; THREADS as usize];
         let mut ending = None;
         let mut told: Vec<Told> = Vec::new();
-        // Killed after so many backups, and some lines: in the middle of the next.
+        // Killed after this many backups, and some lines: during the next backup.
         let (backups, mut lines) = (2 + random(&mut dice) as usize % 4, random(&mut dice) % 60);
         let mut out = BufReader::new(victim.0.stdout.take().unwrap());
         let mut line = String::new();
@@ -225,7 +229,7 @@ fn backups_of_a_process_that_is_killed_restore_to_their_ends() {
             if told.len() >= backups {
                 if lines == 0 {
                     victim.0.kill().unwrap();
-                    // What was on its way is read to its end.
+                    // Lines in the pipe are read to the end.
                     lines = u64::MAX;
                 }
                 lines = lines.saturating_sub(1);
@@ -246,7 +250,7 @@ fn backups_of_a_process_that_is_killed_restore_to_their_ends() {
             let to = scratch.path().join(format!("restored-{nth}"));
             Database::restore(&chain, &to).unwrap();
             let db = Database::open_with(&to, options()).unwrap();
-            // One of each thread was committed and not told, or was on its way.
+            // One transaction of each thread may be committed but not reported, or may have been in progress.
             holds(&db, before, &after.map(|n| n + 1), &format!("round {round}, backup {nth} of {told:?}"));
             db.close().unwrap();
             restored += 1;

@@ -1,4 +1,4 @@
-//! What cannot be done says so: one clear, typed error for each, and nothing is lost by it.
+//! Invalid requests give one clear, typed error each, and lose nothing.
 
 use seawall::{Background, Database, Env, Error, Options, Task};
 use seawall_io::{Op, SystemClock};
@@ -90,7 +90,7 @@ fn what_is_no_database_is_left_alone() {
         Err(Error::NotADatabase { why, .. }) => assert!(why.contains("control file"), "{why}"),
         other => panic!("{other:?}"),
     }
-    // A file where the directory should be.
+    // A file in place of the directory.
     assert!(matches!(Database::open_with(path.join("data"), small()), Err(Error::Io(_))));
 }
 
@@ -167,7 +167,7 @@ fn a_log_that_cannot_be_written_stops_all_commits() {
         let db = open(&sim);
         put(&db, 1, b"kept").unwrap();
         sim.inject(Fault::eio().on(op).path("/db/log"));
-        // The flush method decides which of the two a commit needs.
+        // The flush method determines which of the two a commit needs.
         let stopped = put(&db, 2, b"unknown");
         assert!(matches!(stopped, Err(Error::OutcomeUnknown { .. })), "{op}: {stopped:?}");
         sim.clear_faults();
@@ -221,7 +221,7 @@ fn a_full_disk_refuses_more_and_keeps_what_is_there() {
             Err(error) => break error,
         }
         for &task in Task::ALL {
-            // Growth ahead of need meets the full disk first; that it fails hurts nobody.
+            // Growth ahead of need hits the full disk first; its failure harms no transaction.
             let _met_again = db.step_task(task).is_err();
         }
         assert!(kept < 5000, "the disk never fills");

@@ -1,4 +1,5 @@
-//! Samples of a tree estimate what it holds, a check of one tree sees damage and nothing else beside writers, and trees are found by their ids.
+//! Samples of a tree estimate its contents; a check of one tree beside writers finds damage and nothing else;
+//! and trees are found by their ids.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64;

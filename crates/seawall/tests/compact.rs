@@ -1,4 +1,4 @@
-//! Compactions of a whole database, beside transactions, drops, full disks and those who have enough of them.
+//! Compactions of a whole database, beside transactions, drops, full disks and callers that stop them.
 
 use seawall::{
     Background, CompactOptions, Compacted, Database, Durability, Env, Error, Options, Task, Transaction, Tree,
@@ -44,7 +44,7 @@ fn tend(db: &Database) {
     }
 }
 
-/// Rows in no order, some of them with long values.
+/// Rows in random order, some of them with long values.
 fn fill(db: &Database, tree: &Tree, rows: u32, seed: u64) -> Model {
     let (mut dice, mut model) = (Dice::new(seed), Model::new());
     let mut keys: Vec<u32> = (0..rows).collect();
@@ -73,7 +73,7 @@ fn whole(db: &Database) {
     assert!(findings.is_empty(), "{findings:?}");
 }
 
-/// Goes on whatever is said.
+/// Always continues.
 fn on(_: &seawall::CompactProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
@@ -88,7 +88,7 @@ fn rows_snapshots_and_long_values_stay_and_the_order_comes() {
     let old = db.begin().unwrap();
     let before = rows(&old, &tree);
     assert!(before == model);
-    // Newer versions, deletions, and changes that are open and will be taken back.
+    // Newer versions, deletions, and open changes that will be rolled back.
     let mut tx = db.begin().unwrap();
     for key in (0..6000u32).step_by(3) {
         tx.delete(&tree, &key.to_be_bytes()).unwrap();
@@ -135,7 +135,7 @@ fn empty_trees_and_trees_of_one_leaf_are_done_at_once() {
         assert_eq!((before.leaves, before.apart, before), (1, 0, after));
         assert_eq!((done.moved, done.merged, done.freed, broken_off), (0, 0, 0, false));
         db.transact(|tx| tx.put(&tree, b"k", b"v")).unwrap();
-        // The row's fill is that of the next round.
+        // The next round compacts with this row.
         assert_eq!(db.get(&tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
     }
 }
@@ -283,7 +283,7 @@ fn a_full_disk_stops_it_and_the_tree_is_whole() {
     assert!(matches!(error, Error::NoSpace { .. }), "{error}");
     whole(&db);
     assert!(rows(&db.begin().unwrap(), &tree) == model);
-    // Others go on: what was set aside is free again.
+    // Other transactions work: the space set aside is free again.
     db.transact(|tx| tx.put(&tree, b"after", b"all")).unwrap();
     model.insert(b"after".to_vec(), b"all".to_vec());
     disk.clear_faults();
@@ -312,7 +312,7 @@ fn it_keeps_to_a_rate_and_can_be_broken_off_while_it_rests() {
     let db = Database::in_memory().unwrap();
     let tree = db.create_tree("t").unwrap();
     fill(&db, &tree, 20_000, 9);
-    // Hundreds of leaves would take minutes: it ends by being broken off while it rests after the first ones.
+    // Hundreds of leaves would take minutes: it is stopped while it waits after the first ones.
     let options = CompactOptions { leaves_per_second: 1, ..CompactOptions::default() };
     let mut rests = 0;
     let done = db.compact_with(&tree, options, |progress| {

@@ -1,8 +1,8 @@
 //! The socket through which other processes ask for backups of an open database.
 //!
-//! 1. It belongs to the owner, is there exactly as long as the database is open, and a stale one harms nothing.
-//! 2. Clients that hang, send rubbish or go away harm nobody but themselves.
-//! 3. Closing, in each way there is, breaks a backup off. It never waits for a client.
+//! 1. It belongs to the owner, exists exactly while the database is open, and a stale one does no harm.
+//! 2. Clients that hang, send garbage or disconnect harm only themselves.
+//! 3. Every way of closing aborts a backup. It never waits for a client.
 #![allow(unsafe_code)]
 
 use seawall::{Asked, BackupOptions, BackupProgress, ControlSocketChoice, Database, Error, Options};
@@ -36,7 +36,7 @@ fn ask(db: &Path, to: &Path) -> seawall::Result<Asked> {
     Database::ask_for_backup(db, to, &at_rate(0), |_| ControlFlow::Continue(()))
 }
 
-/// So slow that it never ends.
+/// Requests a backup so slow that it never ends.
 fn ask_slowly(db: &Path, to: &Path, go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>) -> seawall::Result<Asked> {
     Database::ask_for_backup(db, to, &at_rate(1), go_on)
 }
@@ -62,7 +62,7 @@ fn has_begun(to: &Path) {
 #[test]
 fn a_backup_that_is_asked_for_restores_to_what_was_committed() {
     let scratch = dir();
-    // Longer than the address of a socket may be.
+    // Longer than the longest address of a socket.
     let path = scratch.path().join("d".repeat(120));
     let db = Database::open_with(&path, options()).unwrap();
     let tree = db.create_tree("t").unwrap();
@@ -95,7 +95,7 @@ fn a_stale_socket_is_replaced_and_none_is_made_where_it_is_off() {
     assert!(!path.join("control.socket").exists());
     assert_eq!(ask(&path, &scratch.path().join("a")).unwrap(), Asked::NotHeard);
     db.close().unwrap();
-    // As a killed process leaves them: one that had it open, and one that was about to.
+    // As killed processes leave them: one that had it open, and one that was about to.
     for name in ["control.socket", "control.socket.new"] {
         drop(UnixListener::bind(path.join(name)).unwrap());
     }
@@ -125,7 +125,7 @@ fn clients_that_hang_or_talk_nonsense_are_alone_with_it() {
     let db = Database::open_with(&path, options()).unwrap();
     let connect = || UnixStream::connect(path.join("control.socket")).unwrap();
     let answer = |mut stream: UnixStream| {
-        // It ends with an error where the server has not read all.
+        // Fails where the server has not read all of the request.
         let mut answer = Vec::new();
         drop(stream.read_to_end(&mut answer));
         String::from_utf8(answer).unwrap()
@@ -145,14 +145,15 @@ fn clients_that_hang_or_talk_nonsense_are_alone_with_it() {
         let answer = answer(stream);
         assert!(answer.starts_with("seawall-control 1\nerror ") && answer.contains(why), "{why}: {answer}");
     }
-    // One that goes in the middle of its request, and one that goes in the middle of its backup.
+    // One client disconnects during its request, one during its backup.
     connect().write_all(b"seawall-control 1\nbackup\n").unwrap();
     let mut stream = connect();
     let gone = scratch.path().join("gone");
     writeln!(stream, "seawall-control 1\nbackup\nto {}\nrate 1\n.", gone.display()).unwrap();
     has_begun(&gone);
     drop(stream);
-    // Seven say nothing: there is room for one more. That of those who have gone becomes free by and by.
+    // Seven are silent: one more connection is possible. The slots of disconnected clients are freed
+    // gradually.
     let mut hanging = Vec::new();
     while hanging.len() < 7 {
         let mut stream = BufReader::new(connect());
@@ -207,7 +208,7 @@ fn of_two_at_once_one_is_refused_and_one_can_be_broken_off() {
         enough.store(true, Ordering::SeqCst);
         assert_eq!(asking.join().unwrap().unwrap(), Asked::BrokenOff);
     });
-    // The server sees that the client has gone.
+    // The server notices that the client has disconnected.
     let asked = loop {
         match ask(&path, &second) {
             Err(error) if error.to_string().contains("one at a time") => {}
@@ -219,7 +220,7 @@ fn of_two_at_once_one_is_refused_and_one_can_be_broken_off() {
     assert!(matches!(refused, Err(Error::UnfinishedBackup { .. })), "{refused:?}");
 }
 
-/// Ends the database in some way while a backup is under way that would never end.
+/// Ends the database in some way during a backup that would never end.
 fn ends(end: impl FnOnce(Database)) {
     let scratch = dir();
     let path = scratch.path().join("db");
@@ -232,7 +233,7 @@ fn ends(end: impl FnOnce(Database)) {
         has_begun(&to);
         drop(tree);
         end(db);
-        // Nothing of the backup holds the files any more.
+        // The backup no longer holds the files.
         let again = Database::open_with(&path, options()).unwrap();
         let tree = again.open_tree("t").unwrap();
         assert_eq!(again.get(&tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
@@ -262,7 +263,7 @@ fn a_shutdown_breaks_a_backup_off() {
     });
 }
 
-/// Runs `f` in a thread of another user, if this one may do that.
+/// Runs `f` on a thread of another user, if permitted.
 fn as_nobody<T: Send>(f: impl FnOnce() -> T + Send) -> Option<T> {
     let unchanged = libc::uid_t::MAX;
     std::thread::scope(|scope| {
@@ -288,7 +289,7 @@ fn another_user_is_refused() {
         return;
     };
     assert!(matches!(asked, Err(Error::Io(_))), "{asked:?}");
-    // Also where the mode was changed.
+    // Even after a change of the socket's mode.
     std::fs::set_permissions(path.join("control.socket"), std::fs::Permissions::from_mode(0o666)).unwrap();
     says(as_nobody(|| ask(&path, &to)).unwrap(), "its own user");
     assert!(!to.exists());

@@ -1,9 +1,11 @@
-//! What a kept cursor allocates: nothing, once it is warm.
+//! The allocations of a reused cursor: none, once it is warm.
 //!
-//! 1. Neither a reset and a seek, nor a step within what was copied of a leaf, nor a change of another tree beside them. The control: a step after a
-//!    change of its own tree, which seeks again, allocates.
-//! 2. A scan that locks allocates where it comes to a leaf, and for what the lock table keeps, not for each row.
-//! 3. Nor does a transaction object that is restarted and reads, but for the snapshot of repeatable read.
+//! 1. A reset and a seek allocate nothing, nor does a step within the entries copied from a leaf, nor a
+//!    change of another tree beside them. The control: a step after a change of its own tree, which seeks
+//!    again, allocates.
+//! 2. A scan that locks allocates when it reaches a leaf, and for entries of the lock table, but not for each
+//!    row.
+//! 3. A transaction object that is restarted and reads allocates only for the snapshot of repeatable read.
 #![allow(unsafe_code)]
 
 use seawall::{
@@ -16,22 +18,22 @@ thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
 
 struct Counting;
 
-// SAFETY: forwards to the system's allocator; what it adds touches a number of the thread's own.
+// SAFETY: forwards to the system's allocator; the addition touches only a thread-local number.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -84,7 +86,7 @@ fn a_reset_and_a_seek_allocate_nothing() {
                 tx.restart(tx.options()).unwrap();
             }
         });
-        // A snapshot that is kept is one.
+        // A kept snapshot is one allocation.
         assert_eq!(restarts, if isolation == Isolation::RepeatableRead { 200 } else { 0 }, "{isolation:?}");
     }
 }
@@ -111,7 +113,7 @@ fn only_changes_of_its_own_tree_make_a_cursor_seek_again() {
     assert!(steps(&tree) >= 10, "the control: it sees a cursor that seeks");
 }
 
-/// Allocations of a scan that locks rows from `first` on, one way.
+/// Allocations of a scan that locks rows from `first` on, in one direction.
 fn locked(tx: &Transaction, tree: &Tree, first: u32, rows: u32, forward: bool) -> u64 {
     let options = CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() };
     let mut cursor = tx.cursor(tree, options);
@@ -134,10 +136,10 @@ fn a_locking_scan_allocates_for_leaves_and_not_for_rows() {
         [(Isolation::RepeatableRead, true), (Isolation::RepeatableRead, false), (Isolation::ReadCommitted, true)]
     {
         let tx = db.begin_with(TxOptions { isolation, ..TxOptions::default() }).unwrap();
-        // The lock on a point is an entry of the lock table, which grows.
+        // The lock on a point is an entry of the growing lock table.
         let allocations = locked(&tx, &tree, 10_000, 4_000, forward);
         assert!(allocations < 4_000 / 4, "{isolation:?}, forward {forward}: {allocations} for 4000 rows");
-        // What it locked is locked: nothing is inserted between, and no row is changed.
+        // Locked rows stay locked: no insert between them, no change of them.
         let mut other = db.begin_with(TxOptions { wait: LockWait::NoWait, ..TxOptions::default() }).unwrap();
         let (inside, outside) = if forward { (12_000u32, 9_000u32) } else { (8_000, 11_000) };
         assert!(matches!(other.put(&tree, &inside.to_be_bytes(), b"x"), Err(Error::LockTimeout { .. })));

@@ -1,4 +1,5 @@
-//! Rows that are deleted and not yet purged: they cost a scan nothing after the first time, and what comes to lie among them is found.
+//! Rows that are deleted but not purged: they cost a scan nothing after the first time, and rows inserted
+//! among them are found.
 
 use seawall::{
     Background, CursorOptions, Database, Env, Error, Isolation, LockMode, LockWait, OnConflict, Options, Seek,
@@ -16,7 +17,7 @@ const LEVELS: [(Isolation, OnConflict); 4] = [
     (Isolation::Serializable, OnConflict::Fail),
 ];
 
-/// One that purges nothing by itself.
+/// A database without automatic purge.
 fn unpurged() -> Database {
     let disk = SimDisk::new(SimOptions::default());
     let env = Env { disk, clock: Arc::new(SystemClock::default()), seed: 7, background: Background::Steps };
@@ -56,7 +57,8 @@ fn key(row: u32) -> Option<Vec<u8>> {
     Some(row.to_be_bytes().to_vec())
 }
 
-/// In one transaction, from either end, with locks or without: each look at the end comes to few leaves, however many are dead before it.
+/// In one transaction, from either end, with or without locks: each read at the end visits few leaves,
+/// however many dead rows come first.
 #[test]
 fn rows_are_popped_one_by_one() {
     const ROWS: u32 = 1_500;
@@ -115,7 +117,7 @@ fn rows_are_popped_by_many_transactions() {
     }
 }
 
-/// What is put among dead rows is found, by whoever sees it and only by those.
+/// A row inserted among dead rows is found by every transaction that sees it, and by no other.
 #[test]
 fn what_comes_to_lie_among_dead_rows_is_found() {
     for level in LEVELS {
@@ -145,7 +147,7 @@ fn what_comes_to_lie_among_dead_rows_is_found() {
     }
 }
 
-/// A rollback brings rows back: to a savepoint, of all, and after a failed statement.
+/// A rollback restores rows: to a savepoint, of everything, and after a failed statement.
 #[test]
 fn a_rollback_brings_rows_back() {
     for level in LEVELS {
@@ -174,7 +176,8 @@ fn a_rollback_brings_rows_back() {
     }
 }
 
-/// A locking read acts on the latest version, a plain one on the snapshot: what is dead for one is not for the other.
+/// A locking read acts on the latest version, a plain one on the snapshot: a row may be dead for one and not
+/// for the other.
 #[test]
 fn what_is_dead_for_a_locking_scan_lives_in_an_older_snapshot() {
     let db = unpurged();
@@ -190,7 +193,7 @@ fn what_is_dead_for_a_locking_scan_lives_in_an_older_snapshot() {
     assert_eq!(first(&tx, &tree, Some(LockMode::Exclusive), None), key(250));
     assert_eq!(first(&tx, &tree, None, None), key(50), "the snapshot");
     assert_eq!(tx.iter(&tree).count(), 250);
-    // Where conflicts fail, a row deleted after the snapshot is one.
+    // Where conflicts fail, a row deleted after the snapshot is a conflict.
     fill(&db, &tree, 0);
     let strict = begin(&db, (Isolation::RepeatableRead, OnConflict::Fail));
     assert_eq!(strict.iter(&tree).count(), 100);
@@ -222,7 +225,7 @@ fn a_cursor_deletes_what_it_stands_on() {
                 there = cursor.next().unwrap();
             }
             assert_eq!(seen, 600);
-            // To and fro around what it deletes: 300 and 303 are there, what lies between is gone.
+            // Back and forth around its deletions: 300 and 303 exist, the rows between are deleted.
             assert!(cursor.seek(Seek::AtLeast(&300u32.to_be_bytes())).unwrap() && cursor.delete().unwrap());
             assert!(cursor.prev().unwrap());
             assert_eq!(cursor.key(), 297u32.to_be_bytes());
@@ -243,7 +246,8 @@ fn a_cursor_deletes_what_it_stands_on() {
     }
 }
 
-/// Threads add jobs, take the first one, give some back and roll some back, at every level, in any order of keys: each is done once.
+/// Threads add jobs, take the first one, return some and roll some back, at every level, in any order of
+/// keys: each job is done once.
 #[test]
 fn a_queue_loses_nothing_and_gives_nothing_twice() {
     const THREADS: u64 = 4;
@@ -269,7 +273,7 @@ fn a_queue_loses_nothing_and_gives_nothing_twice() {
                         let worked = (|| -> seawall::Result<()> {
                             for _ in 0..=roll(6) {
                                 if made < JOBS && roll(2) == 0 {
-                                    // A job's key: its urgency, then who made it.
+                                    // A job's key: its urgency, then the thread that created it.
                                     let key =
                                         [&[roll(40) as u8][..], &thread.to_be_bytes(), &made.to_be_bytes()].concat();
                                     tx.insert(jobs, &key, b"to do")?;

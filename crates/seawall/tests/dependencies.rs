@@ -1,10 +1,10 @@
-//! What the engine brings along: each dependency has its reason beside it, and with the default features they are few.
+//! The engine's dependencies: each has its reason beside it, and with the default features there are few.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Third-party crates that are compiled for the engine with its default features, those for building included.
+/// Third-party crates compiled for the engine with its default features, build dependencies included.
 const MOST: usize = 20;
 
 fn manifest(of: &str) -> String {
@@ -22,7 +22,7 @@ fn third_party(features: &[&str]) -> BTreeSet<String> {
         .expect("cargo tree");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let text = String::from_utf8(out.stdout).expect("text");
-    // Of this workspace are those with a path; what was listed before ends in a star.
+    // Crates of this workspace have a path; repeated entries end in a star.
     let lines = text.lines().filter(|line| !line.is_empty() && !line.contains("(/"));
     lines.map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
 }

@@ -1,11 +1,11 @@
-//! A database in a process that may have few files open.
+//! A database in a process with a low limit of open files.
 
 use seawall::{Database, Options, Result};
 use std::path::Path;
 
 const KEY: &str = "SEAWALL_TEST_DESCRIPTORS";
 
-/// Runs a part of the test `name` in a process that may have 64 files open; returns what that wrote to standard output.
+/// Runs a part of the test `name` in a process that may have 64 files open; returns its standard output.
 fn in_child(name: &str, part: &str, dir: &Path) -> String {
     let this = std::env::current_exe().unwrap();
     let out = std::process::Command::new("sh")
@@ -31,7 +31,7 @@ fn options() -> Options {
         ("pool_size", "128M"),
         ("log_flush_method", "o_direct"),
         ("data_flush_method", "o_direct"),
-        // The files are of no worth: what counts is how many there are.
+        // The durability of these files does not matter: only their number does.
         ("durability", "written"),
     ] {
         options.set(name, value).unwrap();
@@ -74,7 +74,7 @@ fn commit_all(dir: &Path) -> Result<()> {
     assert!(segments(dir) > 100, "{} segments: the log was to be long", segments(dir));
     assert!(most < 60, "{most} descriptors were open");
     println!("everything was right: {most} descriptors, {} segments", segments(dir));
-    // No orderly end: the next opening reads the whole log.
+    // No clean end: the next opening reads the whole log.
     std::process::abort();
 }
 

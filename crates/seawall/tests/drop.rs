@@ -1,4 +1,4 @@
-//! Dropping a tree costs what the tree costs, in bounded steps, whenever the machine dies.
+//! Dropping a tree costs only what the tree itself costs, in bounded steps, whenever the machine dies.
 
 use seawall::{Background, Database, Durability, Env, Options, Task};
 use seawall_io::SystemClock;
@@ -57,7 +57,7 @@ fn the_cost_of_a_drop_follows_the_tree_and_not_the_file() {
     // 86 groups of pages.
     let db = open(Doomed::new(&sim, End::PowerCut, None), options().with_data_initial_size(256 << 20));
     load(&db, "t", 200, 50);
-    // What was in memory goes: the maps too.
+    // Evicts the pages in memory, those of the maps too.
     load(&db, "other", 20_000, u32::MAX);
     tend(&db);
     db.drop_tree("t").unwrap();
@@ -86,7 +86,7 @@ fn a_step_of_purge_frees_a_bounded_piece() {
             assert!(left - now <= 1200 * 4096, "{} pages are freed in one step", (left - now) / 4096);
             steps += u32::from(now < left);
             left = now;
-            // Others are served meanwhile.
+            // Other transactions work meanwhile.
             db.transact(|tx| tx.get(&db.open_tree("x").or_else(|_| db.create_tree("x"))?, b"k").map(drop)).unwrap();
         }
         assert!(left == 0 && steps > 3, "{left} bytes are left after {steps} steps");
@@ -94,7 +94,7 @@ fn a_step_of_purge_frees_a_bounded_piece() {
     assert_eq!(db.check().unwrap(), []);
 }
 
-/// Whenever the power goes, what was dropped is freed in the end, and nothing else is.
+/// Whenever the power fails, the dropped pages are eventually freed, and no others.
 #[test]
 fn a_drop_goes_on_after_a_crash_at_any_operation() {
     for long_one_in in [u32::MAX, 7] {
@@ -106,7 +106,7 @@ fn a_drop_goes_on_after_a_crash_at_any_operation() {
                 let db = open(Doomed::new(&sim, End::PowerCut, None), options());
                 load(&db, "t", 1500, long_one_in);
                 let kept = load(&db, "kept", 100, 7);
-                // Older versions that only undo records refer to, in another stream than the drop's.
+                // Older versions that only undo records refer to, in another undo stream than the drop's.
                 let t = db.open_tree("t").unwrap();
                 let snapshot = db.begin().unwrap();
                 let seen = snapshot.get(&kept, &0u32.to_be_bytes()).unwrap().is_some();

@@ -1,4 +1,5 @@
-//! A dump of a damaged database has everything that can be read, and names the rest: leaves, branches, roots, pages of long values.
+//! A dump of a damaged database contains every readable entry, and names the missing ranges: leaves,
+//! branches, roots, pages of long values.
 
 use seawall::btree::Node;
 use seawall::dump::{DumpError, DumpOptions, DumpReader, Dumped, Item, Skipped};
@@ -43,7 +44,7 @@ fn made(dir: &Path) -> (PathBuf, TreeId) {
     (path, id)
 }
 
-/// A page of a tree: kind, level, and the keys it stands for.
+/// A page of a tree: kind, level, and its range of keys.
 struct Found {
     id: PageId,
     kind: PageKind,
@@ -77,7 +78,7 @@ fn flip(path: &Path, whole: &[u8], victims: &[PageId]) {
     std::fs::write(path.join("data"), bytes).unwrap();
 }
 
-/// What is in a dump, tree by tree.
+/// The contents of a dump, tree by tree.
 fn read(dump: &[u8]) -> BTreeMap<String, Rows> {
     let mut reader = DumpReader::new(dump).unwrap();
     let (mut all, mut name, mut long) = (BTreeMap::<String, Rows>::new(), String::new(), None);
@@ -160,7 +161,7 @@ fn what_is_damaged_is_named_and_the_rest_is_dumped() {
                 assert_eq!((&skipped.from, &skipped.to), (&at.lower, &at.upper), "{what}: {skipped}");
             }
         }
-        // What is below a damaged branch is not looked for.
+        // Entries below a damaged branch are not searched for.
         assert!(
             dumped.skipped.len() == victims.len() || what == "one of each" && dumped.skipped.len() > 1,
             "{what}: {dumped:?}"

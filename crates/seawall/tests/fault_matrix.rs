@@ -1,13 +1,18 @@
-//! Every kind of fault, at every operation, on every class of file: what comes of it. The table in docs/recovery.md is made here.
+//! Every kind of fault, at every operation, on every class of file, and its outcome. This test generates the
+//! table in docs/recovery.md.
 //!
-//! 1. A cell is one fault, once, at exactly one operation: the first, the last, and some between of those that the operation and class fit.
-//! 2. It is run three times over: while a database is made, while it works (commits, cleaning, checkpoints, growth, recycling of log files),
-//!    and while it is opened after a power cut. Afterwards the power is cut, and the database is opened without a fault.
-//! 3. Whatever the fault, every acknowledged commit is there then, and every transaction whole or absent; a poisoned database answered every
-//!    later commit with its first error. After rot, what is there is right or its damage is named.
-//! 4. A cell that cannot exist is run too, and nothing may be hit.
+//! 1. A cell is one fault, once, at exactly one operation: the first, the last, and some between of those
+//!    with the cell's operation and class.
+//! 2. Each cell runs in three phases: while a database is created, while it works (commits, cleaning,
+//!    checkpoints, growth, recycling of log files), and while it is opened after a power cut. Afterwards the
+//!    power is cut, and the database is opened without a fault.
+//! 3. After every fault each acknowledged commit is there, and each transaction is complete or absent; a
+//!    poisoned database answered every later commit with its first error. After rot, the contents are right
+//!    or the damage is reported.
+//! 4. A cell that cannot exist also runs, and must hit no operation.
 //!
-//! `SEAWALL_WRITE_DOCS=1 cargo test -p seawall --test fault_matrix` writes the table; `CELL=log/flush/EIO` runs one cell, aloud.
+//! `SEAWALL_WRITE_DOCS=1 cargo test -p seawall --test fault_matrix` writes the table; `CELL=log/flush/EIO`
+//! runs one cell with output.
 
 mod support {
     #[allow(dead_code)]
@@ -153,13 +158,13 @@ const REASONS: [&str; 8] = [
     "made by a synchronous call, which nothing cancels",
 ];
 
-/// What is to be hit.
+/// The operation to hit.
 #[derive(Debug, Clone, Copy)]
 struct Target {
     kind: Kind,
     class: Class,
     asked: Asked,
-    /// Which of the operations that fit, from 0; `None`: none, they are only counted.
+    /// Which of the matching operations, from 0; `None`: they are only counted.
     nth: Option<u64>,
 }
 
@@ -168,7 +173,7 @@ struct Aim {
     target: Option<Target>,
     fitted: u64,
     hit: bool,
-    /// All operations since it was armed, by what they are and whether they were in flight.
+    /// All operations since it was armed, by kind and by whether they were asynchronous.
     counts: Counts,
 }
 
@@ -188,7 +193,7 @@ impl Saboteur {
         Arc::new(Self { sim: sim.clone(), process: Process::new(sim), aim })
     }
 
-    /// Whether one was hit, and what else there was.
+    /// Whether one was hit, and the counted operations.
     fn seen(&self) -> (bool, Counts) {
         let aim = self.aim.lock().unwrap();
         (aim.hit, aim.counts.clone())
@@ -199,7 +204,8 @@ impl Saboteur {
         self.sim.clear_faults();
     }
 
-    /// Puts the fault into the next operation of this kind, if it is the one; whether the power is to be cut after it.
+    /// Injects the fault into the next operation of this kind, if it is the target; returns whether to cut
+    /// the power after it.
     fn before(&self, asked: Asked, op: Op, path: &Path, is_async: bool) -> bool {
         let mut aim = self.aim.lock().unwrap();
         let Some(target) = aim.target else { return false };
@@ -207,7 +213,8 @@ impl Saboteur {
             *aim.counts.entry((class, asked, is_async)).or_default() += 1;
         }
         let fits = target.asked == asked && Class::of(path) == Some(target.class);
-        // A synchronous call is never cancelled: the simulated disk says so too, and would go on to the next one.
+        // A synchronous call is never cancelled: the simulated disk does not apply the fault either, and
+        // would apply it to the next call.
         if !fits || (target.kind == Kind::Cancelled && !is_async) {
             return false;
         }
@@ -295,7 +302,7 @@ impl Disk for Saboteur {
         }
         let tickets = self.process.submit(batch);
         if cut {
-            // On their way: the next flush has not begun.
+            // Requests in flight: the next flush has not begun.
             while self.sim.in_flight() > 0 {
                 self.process.drive(true);
             }
@@ -308,7 +315,7 @@ impl Disk for Saboteur {
     }
 }
 
-/// What came of a fault; the worst last.
+/// The outcome of a fault; the worst last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     Harmless,
@@ -333,7 +340,7 @@ impl Outcome {
 
     fn of(error: &Error) -> Self {
         match error {
-            // The engine stopped because of what it read, not of what it wrote.
+            // The engine stopped because of a read, not of a write.
             Error::Poisoned { .. } | Error::OutcomeUnknown { .. } => match first(error) {
                 Error::Corrupt(_) => Self::Named,
                 _ => Self::Poisoned,
@@ -345,7 +352,7 @@ impl Outcome {
     }
 }
 
-/// The error behind those that only report it.
+/// The cause behind errors that only report it.
 fn first(error: &Error) -> &Error {
     match error {
         Error::Poisoned { first_error: cause } | Error::OutcomeUnknown { cause } => first(cause),
@@ -353,7 +360,7 @@ fn first(error: &Error) -> &Error {
     }
 }
 
-/// What may be there: for each key its value, or those of which the outcome is unknown.
+/// The allowed contents: for each key its value, or several where an outcome is unknown.
 type Model = BTreeMap<Vec<u8>, Vec<Option<Vec<u8>>>>;
 
 fn options() -> Options {
@@ -385,16 +392,16 @@ fn open(disk: &Arc<Saboteur>) -> Result<Database, Error> {
     Database::open_in(env, DIR, options())
 }
 
-/// What a run of work met.
+/// The events of one run.
 #[derive(Debug, Default)]
 struct Met {
     outcomes: BTreeSet<Outcome>,
-    /// The process died, as it was to.
+    /// The process died, as intended.
     dead: bool,
 }
 
 impl Met {
-    /// Takes in an error of a user's call, or of background work, which tries again.
+    /// Records an error of a caller, or of background work, which retries.
     fn note(&mut self, error: &Error, background: bool) {
         let outcome = Outcome::of(error);
         let dead = matches!(first(error), Error::Io(e) if e.errno() == Some(6));
@@ -475,7 +482,7 @@ fn work(db: &Database, model: &mut Model, commits: std::ops::Range<u32>, met: &m
     }
 }
 
-/// A poisoned database says so for ever, though the disk is well again.
+/// A poisoned database stays poisoned, though the disk works again.
 fn assert_sticky(db: &Database, what: &str) {
     for _ in 0..3 {
         let tree = db.open_tree("t");
@@ -525,7 +532,7 @@ fn judge(sim: &Arc<SimDisk>, model: &Model, rot: bool, what: &str) -> BTreeSet<O
 
 const PHASES: [&str; 3] = ["making", "work", "opening"];
 
-/// Runs one phase with one fault; whether it was hit, what operations there were, and what came of it.
+/// Runs one phase with one fault; returns whether it was hit, the counted operations, and the outcomes.
 fn run(
     phase: &str,
     seed: u64,
@@ -539,7 +546,7 @@ fn run(
     };
     let mut met = Met::default();
     let is_work = phase == "work";
-    // In the middle phase the fault is for what comes after the opening.
+    // In the middle phase the fault is armed after the opening.
     let disk = Saboteur::new(&sim, (!is_work).then_some(target));
     let commits = match phase {
         "making" => 0..5,
@@ -587,14 +594,14 @@ fn finish(
     if outcomes.is_empty() {
         outcomes.insert(Outcome::Harmless);
     }
-    // An error of the call that poisoned is the same event.
+    // An error of the call that poisoned the database is the same event.
     if outcomes.contains(&Outcome::Poisoned) {
         outcomes.retain(|outcome| *outcome == Outcome::Poisoned || *outcome == Outcome::Named);
     }
     (hit, counts, outcomes)
 }
 
-/// What a run without a fault does in each phase.
+/// The operations of a run without a fault in each phase.
 fn counted(worked: (&Arc<SimDisk>, &Model)) -> [Counts; 3] {
     PHASES.map(|phase| {
         let nothing = Target { kind: Kind::Eio, class: Class::Control, asked: Asked::Rename, nth: None };
@@ -604,7 +611,7 @@ fn counted(worked: (&Arc<SimDisk>, &Model)) -> [Counts; 3] {
     })
 }
 
-/// The outcomes of a cell in a phase in which so many operations fit.
+/// The outcomes of a cell in a phase with this many matching operations.
 fn cell(
     phase: &str,
     (kind, class, asked): (Kind, Class, Asked),
@@ -631,7 +638,7 @@ fn cell(
     outcomes.into_iter().map(Outcome::letter).collect()
 }
 
-/// A database that worked and whose power was cut, and what is in it.
+/// A database that worked and lost power, and its contents.
 fn worked() -> (Arc<SimDisk>, Model) {
     let sim = SimDisk::new(SimOptions { seed: 1, ..SimOptions::default() });
     let disk = Saboteur::new(&sim, None);
@@ -646,7 +653,7 @@ fn worked() -> (Arc<SimDisk>, Model) {
         db.transact(|tx| tx.put(&tree, &key, &value)).unwrap();
         model.insert(key, vec![Some(value)]);
     }
-    // A page on its way home, so that the opening has something to restore.
+    // A page being written back, so that the opening has a page to restore.
     disk.process.dies_of(SimDisk::power_cut);
     drop(db);
     (sim, model)
@@ -698,7 +705,7 @@ fn table() -> String {
     out
 }
 
-/// What a cell says: the outcomes of each phase, or why it cannot exist.
+/// The text of a cell: the outcomes of each phase, or why it cannot exist.
 fn phases(
     name: &str,
     (kind, class, asked): (Kind, Class, Asked),
@@ -707,7 +714,7 @@ fn phases(
 ) -> String {
     let impossible = impossible(kind, class, asked);
     if let Some(reason @ 4..=7) = impossible {
-        // The operation may exist; the fault cannot be put into it.
+        // The operation may exist, but not with this fault.
         return format!("n/a {reason}");
     }
     let fitting = |counts: &Counts| {
@@ -737,7 +744,7 @@ fn the_table_in_the_documentation_is_what_is_measured() {
     if std::env::var_os("CELL").is_some() {
         return println!("{measured}");
     }
-    // Beside the published crate there is no docs directory.
+    // The published crate has no docs directory.
     let Ok(text) = std::fs::read_to_string(path) else { return };
     let begin = text.find(BEGIN).expect("the beginning's marker") + BEGIN.len();
     let end = text.find(END).expect("the end's marker");

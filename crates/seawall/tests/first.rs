@@ -1,4 +1,4 @@
-//! The first things a user does.
+//! The first steps of a user.
 
 use seawall::{Background, Database, Env, Error, Options, Task};
 use seawall_sim::{Process, SimDisk, SimOptions};
@@ -37,7 +37,7 @@ fn what_is_committed_is_there_after_closing() {
     assert_eq!(all, [(b"ada".to_vec(), b"1815".to_vec())]);
 }
 
-/// Whatever is bytes is a key.
+/// Any sequence of bytes is a key.
 #[test]
 fn keys_are_given_as_they_are_at_hand() {
     let db = Database::in_memory().unwrap();

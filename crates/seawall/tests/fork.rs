@@ -1,8 +1,10 @@
-//! A process that was forked has every handle of its parent and may use none: each call is refused, and dropping them touches nothing.
+//! A forked process has every handle of its parent and may use none: each call is refused, and dropping them
+//! touches nothing.
 //!
-//! 1. Children check what they may and end at once, without the test harness: a failure is written to a file and told by the exit status. An
-//!    alarm ends one that waits for a lock of a thread that it does not have.
-//! 2. One test at a time: a child has the files of all databases of the process open, and with them their locks.
+//! 1. Children check their calls and end at once, without the test harness: a failure is written to a file
+//!    and reported by the exit status. An alarm ends a child that waits for a lock of a thread that it does
+//!    not have.
+//! 2. One test at a time: a child inherits the open files of all databases of the process, and their locks.
 #![allow(unsafe_code)]
 
 use seawall::{
@@ -35,11 +37,11 @@ fn dir() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// Runs `work` in a child, with everything that was moved into it, and waits for its end.
+/// Runs `work` in a child, with everything moved into it, and waits for its end.
 fn in_child<T>(dir: &Path, handles: &mut Option<T>, work: impl FnOnce(T)) {
     let told = dir.join("child-failed");
-    // SAFETY: the child calls into this test and the engine, which allocate: glibc makes its allocator usable in the child. It takes no lock that
-    // another thread may have: that is what is tested.
+    // SAFETY: the child calls this test and the engine, which allocate: glibc makes its allocator usable in
+    // the child. It takes no lock that another thread may hold: that is what is tested.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
@@ -55,7 +57,7 @@ fn in_child<T>(dir: &Path, handles: &mut Option<T>, work: impl FnOnce(T)) {
                 1
             }
         };
-        // SAFETY: nothing of the harness runs here.
+        // SAFETY: no code of the harness runs here.
         unsafe { libc::_exit(status) };
     }
     let mut status = 0;
@@ -70,7 +72,7 @@ fn is_refused<T>(what: &str, result: Result<T, Error>) {
     assert!(matches!(&result, Err(Error::Usage(why)) if why.contains("fork")), "{what}: {result:?}");
 }
 
-/// What is refused: every call on a database.
+/// Every call on a database is refused.
 fn refuses(db: &Database, tree: &Tree) {
     let xid = Xid(b"prepared".to_vec());
     is_refused("begin", db.begin());
@@ -97,7 +99,7 @@ fn refuses(db: &Database, tree: &Tree) {
     assert!(!db.metrics().is_empty() && db.options().page_size() > 0 && !db.path().as_os_str().is_empty());
 }
 
-/// And on a transaction.
+/// And every call on a transaction.
 fn transaction_refuses(mut tx: Transaction, tree: &Tree, end: u32) {
     let (k, v) = (&b"k"[..], &b"v"[..]);
     is_refused("take_snapshot", tx.take_snapshot());
@@ -175,18 +177,19 @@ fn a_forked_process_may_use_no_handle_and_touches_nothing() {
         let polled = open(b"polled", Isolation::RepeatableRead).commit_start().unwrap();
         let read_committed = TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() };
         let owned: *mut Transaction = Box::into_raw(Box::new(db.begin_with(read_committed).unwrap()));
-        // SAFETY: it lives until it is dropped below, in each process after what borrows it.
+        // SAFETY: it lives until it is dropped below, in each process after its borrowers.
         let reader = unsafe { &*owned };
         let mut cursor = reader.cursor(&tree, CursorOptions::default());
         assert!(cursor.seek(Seek::First).unwrap());
         let mut range = reader.iter(&tree);
         assert!(range.next().unwrap().is_ok());
-        // What was ended since has left the views of these stale: the last to go would take the lock of the active set.
+        // A transaction ended since has made these read views stale: the last drop would take the lock of the
+        // active set.
         db.transact(|tx| tx.put(&tree, b"later", b"v")).unwrap();
 
         let before = (background == Background::Steps).then(|| files(&path));
         let mut handles = Some((db, tree, ends, live, commit, polled));
-        // Moved into the child's copy of them, and moved back out of the parent's.
+        // Moved into the child's copy of the handles, and back out of the parent's.
         let (mut cursor, mut range) = (Some(cursor), Some(range));
         in_child(dir.path(), &mut handles, |(db, tree, ends, live, commit, mut polled)| {
             let (mut cursor, mut range) = (cursor.take().unwrap(), range.take().unwrap());
@@ -205,7 +208,7 @@ fn a_forked_process_may_use_no_handle_and_touches_nothing() {
             // SAFETY: the cursor and the range are gone.
             drop(unsafe { Box::from_raw(owned) });
             drop((live, tree, db));
-            // Its threads would stand in queues behind copies of the parent's.
+            // Its threads would wait in queues behind copies of the parent's.
             is_refused("open", Database::open_with(&path, options()));
             is_refused("open", Database::open_with(other.path(), options()));
             is_refused("in_memory", Database::in_memory());
@@ -237,7 +240,7 @@ fn a_forked_process_may_use_no_handle_and_touches_nothing() {
         assert_eq!(db.begin().unwrap().iter(&tree).count(), 507);
         assert_eq!(db.check().unwrap(), []);
         db.close().unwrap();
-        // Now that all are closed, with handles left over, a child may open its own.
+        // When all are closed, with handles left over, a child may open its own database.
         in_child(dir.path(), &mut Some(()), |()| {
             let own = Database::open_with(other.path(), options()).unwrap();
             let tree = own.create_tree("t").unwrap();
@@ -250,7 +253,7 @@ fn a_forked_process_may_use_no_handle_and_touches_nothing() {
     }
 }
 
-/// Forked at any moment of what other threads do, with their locks held.
+/// Forks at random moments of other threads' work, with their locks held.
 #[test]
 fn forks_beside_threads_that_commit_lose_nothing() {
     const THREADS: u64 = 3;
@@ -300,7 +303,7 @@ fn forks_beside_threads_that_commit_lose_nothing() {
     assert_eq!(db.check().unwrap(), []);
 }
 
-/// Asks for a backup through the socket of the database in `dir`.
+/// Requests a backup through the socket of the database in `dir`.
 fn asks(dir: &Path, to: &str) -> Asked {
     let to = dir.with_file_name(to);
     let options = BackupOptions { rate: 0, ..BackupOptions::default() };
@@ -316,7 +319,8 @@ fn a_forked_process_leaves_the_control_socket_alone() {
     in_child(dir.path(), &mut Some(db.clone()), drop);
     assert!(path.join("control.socket").exists());
     assert!(matches!(asks(&path, "one"), Asked::Done(_)));
-    // A child that lives has a copy of its descriptor: nothing is taken for alive when the parent has closed.
+    // A live child has a copy of its descriptor: after the parent has closed, no client may find the database
+    // open.
     let [runs, ends] = ["child-runs", "child-ends"].map(|name| dir.path().join(name));
     let wait_for = |file: &Path| {
         while !file.exists() {

@@ -1,4 +1,5 @@
-//! A database on a disk with little room: what fits is done, what does not is refused with the reason, and deletes go through.
+//! A database on a nearly full disk: it does what fits, refuses the rest with the reason, and deletes
+//! succeed.
 
 mod support {
     #[allow(dead_code)]
@@ -13,7 +14,7 @@ use support::doomed::{DiskClock, Doomed, End};
 
 const MIB: u64 = 1 << 20;
 
-/// The defaults in small: a sixteenth of each size.
+/// The defaults scaled down: a sixteenth of each size.
 fn options() -> Options {
     Options::default()
         .with_page_size(4096)
@@ -40,16 +41,16 @@ fn open_with(sim: &Arc<SimDisk>, options: Options) -> (Arc<Doomed>, seawall::Res
 
 fn step(db: &Database) {
     for &task in Task::ALL {
-        // Growth ahead of need meets the full disk first; that it fails harms nothing.
+        // Growth ahead of need hits the full disk first; its failure does no harm.
         drop(db.step_task(task));
     }
-    // Old versions take room until they are purged.
+    // Old versions take space until they are purged.
     while db.step_task(Task::Purge).is_ok_and(|more| more) {}
 }
 
 #[test]
 fn with_little_free_space_the_log_goes_round_and_deletes_go_through() {
-    // What a new database takes: data, the first log file, the doublewrite file, the control file.
+    // The files of a new database: data, the first log file, the doublewrite file, the control file.
     let taken = {
         let sim = SimDisk::new(SimOptions::default());
         let (_disk, db) = open(&sim);
@@ -61,7 +62,7 @@ fn with_little_free_space_the_log_goes_round_and_deletes_go_through() {
         let (disk, db) = open(&sim);
         let db = db.unwrap();
         let tree = db.create_tree("t").unwrap();
-        // The first of many: there is less free than the reserve, and it goes through.
+        // The first of many: less is free than the reserve, and it succeeds.
         db.transact(|tx| tx.put(&tree, b"first", b"row")).unwrap();
         let mut kept = 0u32;
         let refused = loop {
@@ -76,9 +77,10 @@ fn with_little_free_space_the_log_goes_round_and_deletes_go_through() {
         };
         assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
         step(&db);
-        // A megabyte of data was there from the beginning, and is used.
+        // A megabyte of data is allocated from the start, and is used.
         assert!(kept > 300, "free {free}: only {kept} rows, then {refused}");
-        // Deletes go through, and make room; in the end there was more log than its files hold: it goes round.
+        // Deletes succeed and free space; in the end there was more log than its files hold: they are
+        // recycled.
         let mut there = kept;
         for round in 0..2u8 {
             for i in 0..there {
@@ -114,8 +116,8 @@ fn the_first_files_of_the_log_that_do_not_fit_are_named_at_once() {
     assert!(refused.to_string().contains("Free space on that file system"), "{refused}");
 }
 
-/// The room of the doublewrite file is taken when it is made, and a power cut does not give it back: pages can be written home on a disk that others
-/// have filled since.
+/// The space of the doublewrite file is allocated at its creation, and a power cut does not release it: pages
+/// can be written back on a disk that other files have filled since.
 #[test]
 fn room_that_was_taken_is_taken_after_a_power_cut() {
     let methods = ["fsync", "o_dsync", "o_direct", "o_direct_no_fsync", "o_direct_dsync"];
@@ -126,7 +128,7 @@ fn room_that_was_taken_is_taken_after_a_power_cut() {
         let (disk, db) = open_with(&sim, options);
         let db = db.unwrap();
         let tree = db.create_tree("t").unwrap();
-        // Copies of some pages in one area and the other: what is written there durably ends behind room that was never written.
+        // Copies of some pages in each area: durable writes there end after space that was never written.
         for n in 0..4u32 {
             db.transact(|tx| tx.put(&tree, &n.to_be_bytes(), &[7; 3000])).unwrap();
             db.checkpoint().unwrap();

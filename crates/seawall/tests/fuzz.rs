@@ -1,6 +1,8 @@
-//! The fuzz targets' functions on seeded inputs: random bytes, and valid ones with some bytes changed, cut, doubled or exchanged.
+//! The fuzz targets' functions on seeded inputs: random bytes, and valid ones with some bytes changed, cut,
+//! duplicated or swapped.
 //!
-//! `make fuzz` runs the same functions under a fuzzer that looks for new paths. `SEED=n` and `INPUTS=n` ask for others and more here.
+//! `make fuzz` runs the same functions under a fuzzer that searches for new paths. `SEED=n` and `INPUTS=n`
+//! change the inputs and their number here.
 
 mod support {
     pub(crate) mod dice;
@@ -18,7 +20,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 
 fn random(dice: &mut Dice, most: u64) -> Vec<u8> {
     let len = dice.log_uniform(most);
-    // Small numbers are lengths and kinds more often than large ones are.
+    // Small numbers are more often lengths and kinds than large ones.
     let ceiling = dice.pick(&[4, 32, 256]);
     (0..len).map(|_| dice.below(ceiling) as u8).collect()
 }
@@ -107,7 +109,7 @@ fn replay() {
     take(&std::fs::read(file).unwrap());
 }
 
-/// What a fuzzer begins from: `CORPUS=dir cargo test -p seawall --test fuzz corpus -- --ignored`.
+/// The initial corpus of a fuzzer: `CORPUS=dir cargo test -p seawall --test fuzz corpus -- --ignored`.
 #[test]
 #[ignore = "writes files where it is told to"]
 fn corpus() {

@@ -1,5 +1,5 @@
-//! Handles say whose they are, and are refused elsewhere: trees, savepoints, cursors, positions. And handles that are dropped while a panic unwinds
-//! their thread do what they do at any other time.
+//! Handles know their owner and are refused elsewhere: trees, savepoints, cursors, positions. And handles
+//! dropped while a panic unwinds their thread behave as at any other time.
 
 use seawall::{
     Background, CompactOptions, CursorOptions, Database, Env, Error, LockMode, OnConflict, Options, RangeOrder, Seek,
@@ -112,7 +112,7 @@ fn a_savepoint_of_another_transaction_is_refused() {
     two.rollback_to(&own).unwrap();
     two.commit().unwrap();
     one.rollback_to(&before).unwrap();
-    // Not even when the other has ended, and this one is in its place.
+    // Not even when the other has ended and this one has its place.
     drop(one);
     let mut three = db.begin().unwrap();
     three.put(&tree, b"3", b"3").unwrap();
@@ -121,7 +121,7 @@ fn a_savepoint_of_another_transaction_is_refused() {
     three.commit().unwrap();
     let keys: Vec<_> = db.begin().unwrap().iter(&tree).map(|entry| entry.unwrap().0).collect();
     assert_eq!(keys, [b"2", b"3"]);
-    // Savepoints that were made by other threads differ too.
+    // Savepoints of different threads differ too.
     let made: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| db.begin().unwrap().savepoint())).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -143,7 +143,7 @@ fn a_position_of_another_tree_is_refused() {
     let position = cursor.position();
     is_refused("another tree", tx.cursor(&two, CursorOptions::default()).restore(&position));
     is_refused("another database", foreign.cursor(&elsewhere, CursorOptions::default()).restore(&position));
-    // Another transaction may go on where this one was.
+    // Another transaction may continue at this one's position.
     assert!(db.begin().unwrap().cursor(&one, CursorOptions::default()).restore(&position).unwrap());
 }
 
@@ -162,7 +162,7 @@ fn a_prepared_transaction_is_known_to_its_database_only() {
 
 // --- while a thread unwinds ------------------------------------------------------------------------------------------------------
 
-/// A database in which nothing is written but by the calling thread.
+/// A database that only the calling thread writes to.
 fn alone() -> (Database, Tree) {
     let sim = SimDisk::new(SimOptions { seed: 4, trace_entries_max: 0, ..SimOptions::default() });
     let disk = Doomed::new(&sim, End::PowerCut, None);
@@ -179,7 +179,7 @@ fn alone() -> (Database, Tree) {
     (db, tree)
 }
 
-/// Calls `f`, which is to panic.
+/// Calls `f`, which must panic.
 fn unwinds(f: impl FnOnce()) {
     let panic = catch_unwind(AssertUnwindSafe(f)).unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"the user's"));
@@ -227,7 +227,7 @@ fn a_drop_that_commits_while_the_thread_unwinds() {
     impl Drop for Audit<'_> {
         fn drop(&mut self) {
             put(self.0, self.1, b"audit", b"it panicked");
-            // What is prepared and decided there is flushed, too.
+            // A prepared transaction that is decided there is flushed, too.
             let mut tx = self.0.begin().unwrap();
             tx.put(self.1, b"prepared", b"v").unwrap();
             tx.prepare(&Xid(b"x".to_vec())).unwrap();
@@ -246,7 +246,8 @@ fn a_drop_that_commits_while_the_thread_unwinds() {
     db.close().unwrap();
 }
 
-// --- what messages say -----------------------------------------------------------------------------------------------------------
+// --- messages
+// --------------------------------------------------------------------------------------------------------------------
 
 #[test]
 fn messages_name_what_is_meant() {
@@ -258,7 +259,7 @@ fn messages_name_what_is_meant() {
         assert!(matches!(error, Error::NameTooLong { len_bytes: 513, max_bytes: 512 }), "{error:?}");
         assert!(error.to_string().contains("a tree's name of 513 bytes"), "{error}");
     }
-    // Options are called what they are called.
+    // Messages use the names of options.
     let refused = db.set("pool_size", "900G").unwrap_err().to_string();
     assert!(refused.contains("pool_size_max") && Options::info("pool_size_max").is_ok(), "{refused}");
 }

@@ -1,4 +1,5 @@
-//! Random histories of concurrent transactions on real threads, at every isolation level; the checker decides whether the level kept its promise.
+//! Random histories of concurrent transactions on real threads, at every isolation level; the checker decides
+//! whether the level kept its promise.
 //!
 //! `HISTORIES=n` runs more of them.
 
@@ -13,7 +14,8 @@ mod api {
     };
     use seawall::{InterruptHandle, LockOrCommitted};
 
-    /// A semi-consistent read that has no use for the row: if it locked it, it gives the lock back. The value, and whether it is locked no more.
+    /// A semi-consistent read that does not need the row: if it locked the row, it releases the lock. Returns
+    /// the value, and whether the row is unlocked again.
     pub(crate) fn look(tx: &Transaction, tree: &Tree, key: &[u8]) -> Result<(Option<Vec<u8>>, bool), Error> {
         match tx.lock_or_committed(tree, key)? {
             LockOrCommitted::Committed(value) => Ok((value, true)),
@@ -25,7 +27,7 @@ mod api {
         }
     }
 
-    /// What other threads interrupt a transaction by.
+    /// How other threads interrupt a transaction.
     pub(crate) struct Interrupt(InterruptHandle);
 
     impl Interrupt {

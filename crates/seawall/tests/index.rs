@@ -1,5 +1,5 @@
-//! An index that is built while its base changes is what the rows of the base give, when it becomes visible and afterwards; a crash or an error before
-//! that leaves nothing of it.
+//! An index built while its base changes contains exactly the entries of the base's rows, when it becomes
+//! visible and afterwards; a crash or an error before that leaves nothing of it.
 
 mod support {
     #[allow(dead_code)]
@@ -54,9 +54,9 @@ fn contents(db: &Database, tree: &Tree) -> Rows {
     db.begin().unwrap().iter(tree).collect::<Result<_>>().unwrap()
 }
 
-/// What the index of these rows is.
+/// The index of these rows.
 fn index_of(rows: &Rows) -> Rows {
-    // The entries are only to be had through an index: one that is built in quiet.
+    // Entries can be computed only through an index: one built without concurrent changes.
     let db = Database::in_memory().unwrap();
     let base = db.create_tree("base").unwrap();
     let mut all = Rows::new();
@@ -86,7 +86,7 @@ fn value(dice: &mut Pcg64) -> Vec<u8> {
     vec![dice.random(); len]
 }
 
-/// Some changes in a transaction, half of which are taken back.
+/// Some changes in a transaction, half of which are rolled back.
 fn change(dice: &mut Pcg64, tx: &mut Transaction, base: &Tree) -> Result<()> {
     let savepoint = tx.savepoint();
     for _ in 0..dice.random_range(1..6) {
@@ -104,7 +104,8 @@ fn change(dice: &mut Pcg64, tx: &mut Transaction, base: &Tree) -> Result<()> {
     Ok(())
 }
 
-/// Changes between any two rows of the build, by transactions that commit, roll back, and stay open over many rows.
+/// Changes between any two rows of the build, by transactions that commit, roll back, and stay open over many
+/// rows.
 #[test]
 fn an_index_is_what_the_rows_give_whatever_changed_meanwhile() {
     for seed in 0..12u64 {
@@ -116,12 +117,12 @@ fn an_index_is_what_the_rows_give_whatever_changed_meanwhile() {
         let dice = RefCell::new(drawn);
         db.transact(|tx| tx.put_rows(&base, &rows)).unwrap();
         let (open, changes) = (RefCell::new(None::<Transaction>), RefCell::new(0));
-        // Some sorts do not fit the memory.
+        // Some sorts exceed the memory.
         let sort_bytes = if seed % 2 == 0 { 20_000 } else { 64 << 20 };
         let options = IndexOptions { sort_bytes, last_round_rows: 3, ..IndexOptions::default() };
         let meanwhile = || {
             let (mut dice, mut open) = (dice.borrow_mut(), open.borrow_mut());
-            // So that the rounds come to an end.
+            // So that the rounds end.
             if *changes.borrow() > 400 || dice.random_range(0..6) > 0 {
                 return;
             }
@@ -220,7 +221,8 @@ fn a_crash_leaves_the_whole_index_or_nothing() {
     assert!(died >= 8 && absent >= 6, "{died} {absent}");
 }
 
-/// A writer that keeps an index, if there is one: it looks for it with a lock that whoever makes it visible waits for.
+/// A writer that maintains an index, if there is one: it looks for the index with a lock, for which the build
+/// waits before it makes the index visible.
 fn put(tx: &mut Transaction, base: &Tree, dictionary: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
     if tx.get_for_share(dictionary, b"base")?.is_some() {
         let index = tx.open_tree("index")?;
@@ -278,7 +280,7 @@ fn writers_go_on_and_keep_the_index_from_its_first_moment() {
         };
         let built = db
             .build_index(&base, "index", IndexOptions::default(), entries, |tx| tx.put(&dictionary, b"base", b"index"));
-        // They keep it now.
+        // The writers maintain it now.
         let then = done.load(Ordering::Relaxed);
         while built.is_ok() && done.load(Ordering::Relaxed) < then + 500 {
             std::thread::yield_now();
@@ -299,7 +301,7 @@ fn what_cannot_be_an_index_is_told_and_leaves_nothing() {
     db.transact(|tx| tx.put_rows(&base, (0..100u32).map(|i| (i.to_be_bytes(), [i as u8])))).unwrap();
     let by_value = |_: &[u8], value: &[u8], index: &mut IndexEntries| index.push(value, []);
     let none = |_: &mut Transaction| Ok(());
-    // Two rows with one entry: there from the beginning, or since.
+    // Two rows with one entry: from the start, or added later.
     db.transact(|tx| tx.put(&base, b"one more", &[7])).unwrap();
     let error = db.build_index(&base, "i", IndexOptions::default(), by_value, none).unwrap_err();
     assert!(matches!(error, Error::DuplicateRow { .. }), "{error}");
@@ -314,7 +316,7 @@ fn what_cannot_be_an_index_is_told_and_leaves_nothing() {
     let error = db.build_index(&base, "i", IndexOptions::default(), later, none).unwrap_err();
     assert!(matches!(error, Error::KeyExists { .. }), "{error}");
     db.transact(|tx| tx.delete(&base, b"one more").map(drop)).unwrap();
-    // A function that is none.
+    // A function that gives different entries for the same row.
     let mut calls = 0u32;
     let moody = |key: &[u8], _: &[u8], index: &mut IndexEntries| {
         calls += 1;
@@ -325,7 +327,7 @@ fn what_cannot_be_an_index_is_told_and_leaves_nothing() {
     };
     let error = db.build_index(&base, "i", IndexOptions::default(), moody, none).unwrap_err();
     assert!(matches!(&error, Error::Usage(why) if why.contains("different entries")), "{error}");
-    // The base is changed where it must not be; what `switch` fails with.
+    // The base is changed where that is not allowed; the error of `switch`.
     let error =
         db.build_index(&base, "i", IndexOptions::default(), by_value, |tx| tx.put(&base, b"x", &[250])).unwrap_err();
     assert!(matches!(&error, Error::Usage(why) if why.contains("switch")), "{error}");

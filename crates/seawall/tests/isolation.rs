@@ -1,4 +1,4 @@
-//! The Hermitage tests (Kleppmann, github.com/ept/hermitage) and what this engine promises for each.
+//! The Hermitage tests (Kleppmann, github.com/ept/hermitage) and the engine's promise for each.
 //!
 //! `-`: prevented. `yes`: can happen. RC: read committed; RR latest: repeatable read whose writes act on the latest version, as InnoDB's; RR fail:
 //! repeatable read that fails on a conflict, which is snapshot isolation; S: serializable.
@@ -23,8 +23,9 @@
 //!
 //! Where MySQL's InnoDB has an entry in Hermitage, the first two and the last column are the same as InnoDB's.
 //!
-//! Each script is run once per level, by one thread per transaction. A step that does not answer for a while is taken to wait for a lock; the script goes
-//! on with the next one, and a transaction's later steps wait behind it. A step that fails ends its transaction.
+//! Each script runs once per level, with one thread per transaction. A step without an answer for a while is
+//! taken to wait for a lock; the script continues with the next one, and later steps of that transaction wait
+//! behind it. A step that fails ends its transaction.
 
 use seawall::{CursorOptions, Database, Error, Isolation, LockMode, OnConflict, Seek, Transaction, Tree, TxOptions};
 use std::collections::BTreeMap;
@@ -32,7 +33,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a step may take before it is taken to wait for a lock. Long enough for a busy machine: what it decides is the interleaving, not the verdict.
+/// After this time without an answer a step is taken to wait for a lock. Long enough for a busy machine: it
+/// decides the interleaving, not the verdict.
 const BLOCKED_AFTER: Duration = Duration::from_millis(150);
 
 const LEVELS: [&str; 4] = ["RC", "RR latest", "RR fail", "S"];
@@ -47,7 +49,7 @@ fn options(level: &str) -> TxOptions {
     TxOptions { isolation, on_conflict, ..TxOptions::default() }
 }
 
-/// What a transaction does next.
+/// The next step of a transaction.
 #[derive(Debug, Clone, Copy)]
 enum Do {
     /// Reads a row.
@@ -64,7 +66,7 @@ enum Do {
     Rollback,
 }
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Saw {
     /// Key and value of each row read.
@@ -72,18 +74,19 @@ enum Saw {
     Done,
     /// The step failed, and the transaction was rolled back.
     Failed(String),
-    /// The transaction was over already.
+    /// The transaction had ended already.
     Skipped,
 }
 
-/// Steps of all transactions in the order in which they were asked for: transaction, step, whether it had to wait, and what became of it.
+/// Steps of all transactions in the order of the requests: transaction, step, whether it had to wait, and its
+/// result.
 struct Outcome {
     steps: Vec<(usize, Do, bool, Saw)>,
     last: BTreeMap<u8, i64>,
 }
 
 impl Outcome {
-    /// What the `n`th read of a transaction saw; nothing when it never came to that.
+    /// The result of a transaction's `n`th read; nothing if it did not happen.
     fn read(&self, tx: usize, n: usize) -> Option<&[(u8, i64)]> {
         let reads =
             self.steps.iter().filter(|(of, what, ..)| *of == tx && matches!(what, Do::Get(_) | Do::Multiples(_)));
@@ -166,7 +169,7 @@ fn run_step(tx: &mut Transaction, tree: &Tree, what: Do) -> seawall::Result<Saw>
 struct Session {
     steps: Sender<Do>,
     answers: Receiver<Saw>,
-    /// Steps that have not answered.
+    /// Steps without an answer.
     asked: Vec<usize>,
     thread: JoinHandle<()>,
 }
@@ -208,7 +211,7 @@ impl Session {
         Self { steps, answers, asked: Vec::new(), thread }
     }
 
-    /// Files the answers that are there; waits a while for all of them.
+    /// Stores the answers received; waits a while for all of them.
     fn collect(&mut self, into: &mut [(usize, Do, bool, Saw)], patience: Duration) {
         while let Some(&first) = self.asked.first() {
             match self.answers.recv_timeout(patience) {
@@ -254,7 +257,7 @@ fn run(level: &str, script: &[(usize, Do)]) -> Outcome {
             let patience = if own && !waiting { BLOCKED_AFTER } else { Duration::from_millis(5) };
             session.collect(&mut steps, patience);
         }
-        // Whoever was let go by this step gets time to come as far as it can.
+        // Transactions released by this step get time to run as far as they can.
         for session in sessions.iter_mut().filter(|session| !session.asked.is_empty()) {
             session.collect(&mut steps, BLOCKED_AFTER);
         }
@@ -358,7 +361,7 @@ fn otv_observed_transaction_vanishes() {
     ];
     let vanishes = |outcome: &Outcome| {
         let seen: Vec<i64> = (0..4).filter_map(|n| outcome.value(2, n)).collect();
-        // Once something of T1 was seen, nothing older may be.
+        // Once a change of T1 was seen, no older value may be seen.
         let newer = |at: usize| matches!(seen.get(at), Some(12 | 18));
         (0..seen.len()).any(|at| newer(at) && seen[at..].iter().any(|value| matches!(value, 11 | 19)))
     };

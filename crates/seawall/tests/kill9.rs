@@ -1,11 +1,15 @@
-//! A real process under load, on real files, killed with SIGKILL at a random moment, opened again and looked through.
+//! A real process under load, on real files, killed with SIGKILL at a random moment; the database is then
+//! opened and verified.
 //!
-//! 1. What was acknowledged is there as promised: at `Flushed` and `Written` all of it, at `Deferred` all but the last flush interval.
-//! 2. Whatever was not acknowledged is wholly there or wholly absent, over two trees and long values; money is neither made nor lost.
+//! 1. Acknowledged commits are there as promised: at `Flushed` and `Written` all of them, at `Deferred` all
+//!    but those of the last flush interval.
+//! 2. An unacknowledged transaction is there completely or not at all, over two trees and long values; money
+//!    is neither created nor lost.
 //! 3. The check finds nothing.
 //!
-//! The workload is this file too: the test runs itself again as the victim. Acknowledgements leave it through a pipe, which survives it. Three
-//! rounds by default; `make kill9 ROUNDS=100` for more. `SEAWALL_KILL9_SEED` repeats the moments of the kills, though not what they hit.
+//! The workload is this file too: the test starts itself again as the victim. It sends acknowledgements
+//! through a pipe, which survives it. Three rounds by default; `make kill9 ROUNDS=100` for more.
+//! `SEAWALL_KILL9_SEED` repeats the moments of the kills, though not what they hit.
 
 use seawall::{Database, Durability, Error, OnConflict, Options, Transaction, Tree, TxOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,7 +22,7 @@ const DIR: &str = "SEAWALL_KILL9_DIR";
 const THREADS: u64 = 6;
 const LEVELS: [Durability; 3] = [Durability::Flushed, Durability::Written, Durability::Deferred];
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How late the flush of an idle log may be on a machine with more to do than it can.
+/// How late the flush of an idle log may be on an overloaded machine.
 const LATE: Duration = Duration::from_secs(2);
 /// Entries of a transaction, and transactions whose entries are kept.
 const ENTRIES: u64 = 4;
@@ -87,7 +91,7 @@ impl Trees {
 
 // --- the victim ----------------------------------------------------------------------------------------------------------
 
-/// Not a test: what is killed.
+/// Not a test: the process that is killed.
 #[test]
 #[ignore = "the workload of the other test"]
 fn victim() {
@@ -105,7 +109,7 @@ fn victim() {
                 let mut n = trees.counter(&db.begin().unwrap(), thread).unwrap();
                 let mut dice = n * THREADS + thread + 1;
                 let started = Instant::now();
-                // If nobody kills it, it ends by itself.
+                // Without a kill it ends by itself.
                 while started.elapsed() < Duration::from_secs(60) {
                     match transaction(db, trees, thread, n + 1, &mut dice) {
                         Ok(()) => n += 1,
@@ -116,7 +120,7 @@ fn victim() {
                     }
                     let mut out = out.lock().unwrap();
                     let line = format!("ack {thread} {n}\n");
-                    // Nobody listens any more: the other process has ended.
+                    // The pipe is closed: the other process has ended.
                     if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
                         std::process::exit(1);
                     }
@@ -143,7 +147,7 @@ fn transaction(db: &Database, trees: &Trees, thread: u64, n: u64, dice: &mut u64
     for j in 0..ENTRIES {
         tx.insert(&trees.entries, &key([thread, n, j]), &value([thread, n, j]))?;
     }
-    // Something that is taken back again.
+    // Changes that are rolled back.
     let before = tx.savepoint();
     tx.put(&trees.entries, &key([thread, n, ENTRIES]), &[9; 5_000])?;
     tx.rollback_to(&before)?;
@@ -173,7 +177,7 @@ fn start(dir: &Path) -> Child {
         .unwrap()
 }
 
-/// Lets a victim work, kills it, and returns what it had acknowledged.
+/// Starts a victim, kills it, and returns its acknowledgements.
 fn round(dir: &Path, acks_before: u64, linger: Duration) -> [Acked; THREADS as usize] {
     let mut child = start(dir);
     let lines = BufReader::new(child.stdout.take().unwrap());
@@ -181,7 +185,7 @@ fn round(dir: &Path, acks_before: u64, linger: Duration) -> [Acked; THREADS as u
     let reader = std::thread::spawn(move || {
         for line in lines.lines().map_while(Result::ok) {
             let mut words = line.split(' ');
-            // The line of the test harness may have no end yet when the first one comes.
+            // The line of the test harness may be unfinished when the first one comes.
             let ack = words.by_ref().any(|word| word.ends_with("ack"));
             let mut next = || words.next().and_then(|word| word.parse::<u64>().ok());
             if let (true, Some(thread), Some(n)) = (ack, next(), next()) {
@@ -216,7 +220,7 @@ fn round(dir: &Path, acks_before: u64, linger: Duration) -> [Acked; THREADS as u
     acked
 }
 
-/// Looks whether all is as promised; returns where each thread is.
+/// Verifies all promises; returns the last transaction of each thread.
 fn verify(dir: &Path, before: &[u64], acked: &[Acked]) -> Vec<u64> {
     let db = Database::open_with(dir, options()).unwrap();
     let trees = Trees::of(&db).unwrap();
@@ -259,7 +263,8 @@ fn a_killed_process_keeps_its_promises() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (mut dice, mut at) = (seed, vec![0; THREADS as usize]);
     for round_number in 0..rounds {
-        // Mostly soon, so that openings, growth and recovery are hit too; now and then long enough for the interval to matter.
+        // Mostly soon, so that kills also hit openings, growth and recovery; sometimes late enough for the
+        // interval to matter.
         let (acks, long) = (random(&mut dice) % 400, random(&mut dice) % 8 == 7);
         let linger = Duration::from_millis(random(&mut dice) % if long { 5000 } else { 100 });
         let acked = round(dir.path(), acks, linger);

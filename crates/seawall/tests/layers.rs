@@ -1,8 +1,8 @@
 //! Modules import leftward only: `(counted, error, format, mutants) <- log <- buffer <- space <- btree <- txn <- recovery <- db`.
 //!
-//! 1. What counts is every path in code that starts at the crate's root, `crate::` and chains of `super::` alike; comments, strings and
-//!    modules under `#[cfg(test)]` at a file's end do not count.
-//! 2. A top-level module without a place in the order fails: whoever adds one decides where it belongs.
+//! 1. Every path in code that starts at the crate's root counts, `crate::` and chains of `super::` alike;
+//!    comments, strings and modules under `#[cfg(test)]` at a file's end do not.
+//! 2. A top-level module without a place in the order fails the test: its author decides where it belongs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn rank(module: &str) -> Option<usize> {
     ORDER.iter().position(|row| row.contains(&module))
 }
 
-/// Rust source without comments, strings and character literals; what is cut becomes a space.
+/// Rust source without comments, strings and character literals; each is replaced by a space.
 fn bare(source: &str) -> String {
     let chars: Vec<char> = source.chars().collect();
     let mut out = String::with_capacity(source.len());
@@ -156,7 +156,7 @@ fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// A file's top-level module and how deep below the root it lies.
+/// A file's top-level module and its depth below the root.
 fn place(path: &Path) -> (String, usize) {
     let parts: Vec<String> = path
         .with_extension("")

@@ -1,10 +1,12 @@
-//! What a commit of each durability level can lose, and how much of it, told by a clock that only the test moves.
+//! What a commit of each durability level can lose, and how much, measured by a clock that only the test
+//! moves.
 //!
 //! 1. `Flushed` loses nothing. `Written` loses nothing when the process dies, and on power loss at most the flush interval. `Deferred`
 //!    loses at most the interval on either.
-//! 2. Commits are lost from the end only: whoever finds one finds all that were acknowledged before it, at whatever level.
-//! 3. Time: the interval is counted from the acknowledgement to the crash while background work is done, and between acknowledgements where nobody
-//!    does it: then it is the next commit that waits.
+//! 2. Commits are lost from the end only: if a commit is found, so are all that were acknowledged before it,
+//!    at any level.
+//! 3. Time: while background work runs, the interval counts from the acknowledgement to the crash. Without
+//!    background work it counts between acknowledgements: then the next commit waits.
 
 use seawall::{Background, Database, Durability, Env, Options, Task, Tree};
 use seawall_sim::{Latency, SimDisk, SimOptions};
@@ -20,7 +22,7 @@ use support::dice::Dice;
 use support::doomed::{DiskClock, Doomed, End};
 
 const INTERVAL: Duration = Duration::from_millis(1000);
-/// A background thread looks this often, and the disk takes some time itself.
+/// A background thread checks this often, and the disk takes some time itself.
 const TICK: Duration = Duration::from_millis(20);
 const SLACK: Duration = Duration::from_millis(30);
 
@@ -58,7 +60,7 @@ fn commit(db: &Database, tree: &Tree, number: usize, level: Durability) {
     tx.commit_with(level).unwrap();
 }
 
-/// How many of the commits are there; those that are must be the first.
+/// How many of the commits are found; these must be the first ones.
 fn found(sim: &Arc<SimDisk>, acks: &[Ack]) -> usize {
     let (_process, db) = open(sim, End::PowerCut);
     let Ok(tree) = db.open_tree("t") else { return 0 };
@@ -69,7 +71,7 @@ fn found(sim: &Arc<SimDisk>, acks: &[Ack]) -> usize {
     keys.len()
 }
 
-/// Whether a commit of this level may be lost at all by this end.
+/// Whether this end may lose a commit of this level at all.
 fn may_be_lost(level: Durability, how: End) -> bool {
     match level {
         Durability::Flushed => false,
@@ -119,7 +121,7 @@ fn run(seed: u64, levels: &[Durability], how: End, with_background: bool) -> (us
     (commits, there)
 }
 
-/// Runs seeds; whether anything at all was lost.
+/// Runs seeds; returns whether any commit was lost.
 fn all(levels: &[Durability], how: End) -> bool {
     let mut lost = false;
     for seed in 0..16 {
@@ -159,7 +161,7 @@ fn levels_can_be_mixed() {
     }
 }
 
-/// A prepared transaction is flushed whatever the level, and with it everything acknowledged before.
+/// A prepared transaction is flushed at every level, and with it everything acknowledged before.
 #[test]
 fn prepare_flushes() {
     for seed in 0..20 {

@@ -1,5 +1,6 @@
-//! A tree that is built from sorted rows holds these rows and is whole, appears at commit only, and leaves nothing but free pages when it does not come
-//! to that. Many rows inserted at once are rows inserted one after the other, and an error says which row it was.
+//! A tree built from sorted rows contains these rows and is valid, appears only at commit, and leaves only
+//! free pages if it does not commit. Many rows inserted at once equal rows inserted one after the other, and
+//! an error names the row.
 
 mod support {
     #[allow(dead_code)]
@@ -45,12 +46,12 @@ fn filled(percent: u32) -> BuildOptions {
     BuildOptions { fill_percent: percent }
 }
 
-/// Everything that was freed is free again.
+/// All freed pages are free again.
 fn settle(db: &Database) {
     while db.step().unwrap() {}
 }
 
-/// Keys of all lengths with long common beginnings, values from none to long ones on pages of their own.
+/// Keys of all lengths with long common prefixes, values from empty to long ones on pages of their own.
 fn rows() -> impl Strategy<Value = Rows> {
     let key = prop_oneof![
         6 => (0u32..100_000).prop_map(|n| n.to_be_bytes().to_vec()),
@@ -82,7 +83,7 @@ proptest! {
             let found = db.get(&tree, key).unwrap();
             prop_assert_eq!(found.as_ref(), Some(value));
         }
-        // It is a tree like any other: rows come between, change and go.
+        // It is an ordinary tree: rows are inserted, changed and deleted.
         let mut model = rows.clone();
         let before = db.begin().unwrap();
         before.take_snapshot().unwrap();
@@ -146,7 +147,7 @@ fn rows_that_are_not_sorted_are_named_and_leave_nothing() {
     assert!(matches!(error, Error::KeyTooLong { len_bytes: 4000, .. }), "{error}");
     assert!(matches!(tx.build_tree("t", filled(49), numbers(1, 1)).unwrap_err(), Error::Usage(_)));
     assert!(matches!(tx.build_tree("kept", filled(90), numbers(1, 1)).unwrap_err(), Error::TreeExists { .. }));
-    // The transaction goes on as it was.
+    // The transaction continues unchanged.
     assert_eq!(tx.trees().unwrap(), ["kept"]);
     let tree = tx.build_tree("t", filled(90), numbers(100, 50)).unwrap();
     assert_eq!(tx.iter(&tree).count(), 100);
@@ -212,7 +213,7 @@ fn older_snapshots_and_other_transactions_are_kept_out() {
     old.take_snapshot().unwrap();
     let tree = builds.build_tree("t", filled(90), numbers(1000, 10)).unwrap();
     let key = 5u32.to_be_bytes();
-    // Its handle is given away before it has committed.
+    // Its handle is used by another transaction before the commit.
     let early = db.begin().unwrap();
     assert!(matches!(early.get(&tree, &key), Err(Error::TreeTooNew { .. })));
     assert!(matches!(db.get(&tree, &key), Err(Error::TreeTooNew { .. })));
@@ -222,7 +223,7 @@ fn older_snapshots_and_other_transactions_are_kept_out() {
     drop((early, writes));
     assert_eq!(builds.may_read(&tree).unwrap(), Readable::Yes);
     builds.commit().unwrap();
-    // A snapshot of before the commit: no way of reading or changing meets rows that it must not see.
+    // A snapshot from before the commit: no read and no change meets rows that it must not see.
     assert_eq!(old.may_read(&tree).unwrap(), Readable::CreatedLater);
     let too_new = |error: Error| assert!(matches!(error, Error::TreeTooNew { tree: at } if at == tree.id()), "{error}");
     too_new(old.get(&tree, &key).unwrap_err());
@@ -243,7 +244,7 @@ fn older_snapshots_and_other_transactions_are_kept_out() {
             assert!(matches!(result, Err(Error::TreeTooNew { .. })), "{result:?}");
         }
     }
-    // One without a snapshot, begun before: it sees what is committed now.
+    // A transaction without a snapshot, begun before: it sees the latest commits.
     assert_eq!(later.get(&tree, &key).unwrap(), Some(vec![5; 10]));
     assert_eq!(later.may_read(&tree).unwrap(), Readable::Yes);
     for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
@@ -255,7 +256,8 @@ fn older_snapshots_and_other_transactions_are_kept_out() {
     assert_eq!(db.begin().unwrap().may_read(&tree).unwrap(), Readable::Dropped);
 }
 
-/// A crash at any operation of the build: afterwards the tree is there whole, if its commit was acknowledged it is, and no page is lost.
+/// A crash at any operation of the build: afterwards the tree is complete if it is there, it is there if its
+/// commit was acknowledged, and no page is lost.
 #[test]
 fn a_crash_leaves_the_whole_tree_or_nothing() {
     let base = SimDisk::new(SimOptions { seed: 11, ..SimOptions::default() });
@@ -300,7 +302,7 @@ fn a_crash_leaves_the_whole_tree_or_nothing() {
             }
         }
         assert_eq!(db.check().unwrap(), [], "crash after {after}");
-        // What is left of it is free: it can be built again.
+        // The pages of a lost tree are free: it can be built again.
         db.transact(|tx| tx.build_tree("again", filled(100), &rows)).unwrap();
         assert_eq!(db.check().unwrap(), []);
     }
@@ -320,13 +322,13 @@ fn an_insertion_of_many_says_which_row_was_there() {
     assert!(matches!(&error, Error::DuplicateRow { index: 4000, on } if on.key == [0; 4]), "{error}");
     assert_eq!(tx.iter(&tree).count(), 7000, "those before it are there");
     tx.rollback_to(&savepoint).unwrap();
-    // Among the rows themselves, in any order, with long values.
+    // Between existing rows, in any order, with long values.
     let rows = [("c", 3usize), ("a", 9000), ("b", 0), ("a", 1)].map(|(key, len)| (key, vec![7; len]));
     let error = tx.insert_many(&tree, rows).unwrap_err();
     assert!(matches!(error, Error::DuplicateRow { index: 3, .. }), "{error}");
     assert_eq!(tx.get(&tree, b"a").unwrap(), Some(vec![7; 9000]));
     tx.rollback().unwrap();
-    // An iterator without end that matters: rows are taken as they come.
+    // An iterator over many rows: each is inserted as it arrives.
     db.transact(|tx| tx.put_rows(&tree, (0..10_000u32).rev().map(|i| (i.to_be_bytes(), [9; 3])))).unwrap();
     assert_eq!(contents(&db, &tree).len(), 10_000);
     assert_eq!(db.check().unwrap(), []);

@@ -1,8 +1,10 @@
-//! Locks of large transactions: others are kept from rows that are locked, and from nothing else.
+//! Locks of large transactions: other transactions are blocked on locked rows only.
 //!
-//! 1. A row that a transaction has written, and a unique prefix whose entry is in, need no lock of their own: the entry's writer is the lock.
-//! 2. At read committed, locks on rows never become a range: a transaction that needs more of them than `lock_memory_per_transaction` is told so.
-//! 3. Who does not wait leaves nothing behind in the transaction that it did not wait for.
+//! 1. A row that a transaction has written, and a unique prefix with an inserted entry, need no lock of their
+//!    own: the entry's writer acts as the lock.
+//! 2. At read committed, row locks never become a range: a transaction that needs more of them than
+//!    `lock_memory_per_transaction` gets an error.
+//! 3. A request that does not wait leaves nothing behind in the transaction that holds the lock.
 
 use seawall::{
     CursorOptions, Database, Error, Isolation, LockMode, LockWait, OnConflict, Seek, Transaction, Tree, TxOptions,
@@ -58,7 +60,7 @@ fn many_unique_inserts_keep_nobody_else_out() {
             other.commit().unwrap();
         }
         assert_eq!(others, 1_000);
-        // What it has inserted is its own until it ends.
+        // Its inserted entries belong to it until it ends.
         let mut other = begin(&db, isolation, LockWait::NoWait);
         let refused = insert_unique(&mut other, &tree, 2, 9).unwrap_err();
         assert!(matches!(refused, Error::LockTimeout { holder, .. } if Some(holder) == large.id()), "{refused}");
@@ -84,7 +86,7 @@ fn two_large_transactions_go_on_side_by_side() {
     assert_eq!((locks.deadlocks, locks.timeouts, locks.held), (0, 0, 0));
 }
 
-/// An index is changed back and forth in one transaction, while another waits for the same column.
+/// An index entry is changed back and forth in one transaction, while another waits for the same column.
 #[test]
 fn a_unique_prefix_stays_with_its_writer_while_another_waits_for_it() {
     for back in [false, true] {
@@ -201,7 +203,7 @@ fn a_row_that_is_written_needs_its_lock_no_longer() {
     }
 }
 
-/// What was locked before a savepoint is locked after the rollback to it, written in between or not.
+/// A row locked before a savepoint stays locked after the rollback to it, whether written in between or not.
 #[test]
 fn a_lock_from_before_a_savepoint_outlives_the_rollback_to_it() {
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
@@ -226,7 +228,8 @@ fn a_lock_from_before_a_savepoint_outlives_the_rollback_to_it() {
     }
 }
 
-/// A row that was only written, and whose write is taken back, is nobody's at read committed. At the other levels its lock stays.
+/// At read committed a row that was only written, and whose write is rolled back, is unlocked. At the other
+/// levels its lock stays.
 #[test]
 fn a_write_taken_back_leaves_a_lock_but_at_read_committed() {
     for (isolation, stays) in [(Isolation::ReadCommitted, false), (Isolation::RepeatableRead, true)] {
@@ -260,13 +263,13 @@ fn read_committed_is_told_when_its_locks_need_too_much_memory() {
     let text = refused.to_string();
     assert!(text.contains("lock_memory_per_transaction") && text.contains("commit"), "{text}");
     assert_eq!(held(&db), u64::from(at));
-    // What it has it keeps, and no more than that is locked.
+    // It keeps its locks, and no other row is locked.
     tx.get_for_update(&tree, &0u32.to_be_bytes()).unwrap();
     assert!(matches!(read_committed(&db).put(&tree, &0u32.to_be_bytes(), b"x"), Err(Error::LockTimeout { .. })));
     for row in at..rows {
         read_committed(&db).put(&tree, &row.to_be_bytes(), b"x").unwrap();
     }
-    // Writing needs no lock, and gives those back that it makes superfluous.
+    // Writing needs no lock, and releases the locks that it makes unnecessary.
     for row in 0..rows {
         tx.put(&tree, &row.to_be_bytes(), b"new").unwrap();
     }
@@ -281,7 +284,8 @@ fn read_committed_is_told_when_its_locks_need_too_much_memory() {
     }
 }
 
-/// At repeatable read what does not fit becomes a range: more is locked, memory stays bounded, nothing fails.
+/// At repeatable read, locks beyond the limit become a range: more is locked, memory stays bounded, nothing
+/// fails.
 #[test]
 fn repeatable_read_locks_a_range_instead() {
     let db = database(&[("lock_memory_per_transaction", "64K")]);
@@ -299,7 +303,7 @@ fn repeatable_read_locks_a_range_instead() {
     read_committed(&db).put(&tree, &rows.to_be_bytes(), b"x").unwrap();
 }
 
-/// A queue whose rows a large transaction has taken: those who step over them leave nothing behind.
+/// A queue whose rows a large transaction has locked: readers that skip them leave nothing behind.
 #[test]
 fn who_skips_locked_rows_adds_no_locks() {
     let db = database(&[]);

@@ -1,8 +1,9 @@
-//! Transactions far larger than the pool: they commit, are rolled back, and are rolled back after a crash, in bounded memory.
+//! Transactions far larger than the pool: they commit, are rolled back, and are rolled back after a crash, in
+//! bounded memory.
 //!
 //! 1. Each phase is a process of its own, so that its peak of resident memory is its own too.
-//! 2. What is there is compared by one pass over all entries in order: it needs no memory that grows with them.
-//! 3. A phase that dies ends by `exit` without a word to the engine: as a killed process does.
+//! 2. The contents are compared by one pass over all entries in order: its memory does not grow with them.
+//! 3. A phase that dies calls `exit` without closing the engine, like a killed process.
 //!
 //! Small by default. `make long ROWS=10000000`, or:
 //!
@@ -18,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// With this many rows or more a run has the sizes of a server.
+/// From this many rows on a run uses the sizes of a server.
 const LARGE: u64 = 1_000_000;
-/// Memory beside the pool and the log buffer: program, stacks, buffers of the recovery and the cleaner, translation. Whatever grew with
-/// the rows would be far above it: 10 million times 16 bytes are 152 MiB.
+/// Memory beside the pool and the log buffer: program, stacks, buffers of the recovery and the cleaner,
+/// translation. Memory that grew with the rows would be far above it: 10 million times 16 bytes are 152 MiB.
 const BESIDE_BYTES: u64 = 48 << 20;
-/// How a process ends that is to die.
+/// The exit code of a process that dies as intended.
 const DIED: i32 = 77;
 
 fn rows() -> u64 {
@@ -35,7 +36,7 @@ fn rows() -> u64 {
 }
 
 fn options() -> Options {
-    // Whoever comes to a row of the transaction that died waits until it is undone, however long that takes.
+    // A request for a row of the dead transaction waits until it is undone, however long that takes.
     let options = Options::default().with_lock_wait_timeout(Duration::from_secs(6 * 3600));
     if rows() >= LARGE {
         return options.with_pool_size(64 << 20).with_pool_size_max(64 << 20).with_log_capacity(512 << 20);
@@ -55,8 +56,8 @@ fn open(dir: &Path) -> Database {
     Database::open_with(dir, options()).unwrap()
 }
 
-/// The place of row `i` among the keys: shuffled within some hundred pages, so that neighbours in time are none in the tree and yet a run
-/// is not bound by the device's random reads.
+/// The key of row `i`: shuffled within some hundred pages, so that successive rows are not neighbours in the
+/// tree, but the run is not limited by the device's random reads.
 fn key(i: u64) -> [u8; 8] {
     const BLOCK: u64 = 1 << 14;
     // An odd factor permutes the numbers of a block: the keys stay distinct.
@@ -69,7 +70,7 @@ fn value(i: u64, version: u8) -> Vec<u8> {
     value
 }
 
-/// Everything in the tree: how many entries, and a sum over them in order.
+/// The contents of the tree: the number of entries, and a sum over them in order.
 fn contents(tx: &Transaction, tree: &Tree) -> (u64, u64) {
     let (mut count, mut sum) = (0u64, 0xcbf2_9ce4_8422_2325u64);
     for entry in tx.iter(tree) {
@@ -82,8 +83,8 @@ fn contents(tx: &Transaction, tree: &Tree) -> (u64, u64) {
     (count, sum)
 }
 
-/// One transaction of `rows()` changes on a table that has the rows `0..rows() / 2`: as many updated, a quarter of them deleted again
-/// and put back, the rest new.
+/// One transaction of `rows()` changes on a table with the rows `0..rows() / 2`: these are all updated, a
+/// quarter of them is deleted and inserted again, and the rest are new rows.
 fn change_everything(tx: &mut Transaction, tree: &Tree) {
     let rows = rows();
     let (there, begun) = (rows / 2, Instant::now());
@@ -148,7 +149,7 @@ fn recall(dir: &Path) -> (u64, u64) {
     (count.parse().unwrap(), sum.parse().unwrap())
 }
 
-/// Rows `0..rows() / 2`, and so a commit of that many changes.
+/// Loads rows `0..rows() / 2` in one commit of that many changes.
 fn load(dir: &Path) {
     let db = open(dir);
     let tree = db.create_tree("t").unwrap();
@@ -177,7 +178,7 @@ fn die(dir: &Path) {
     let tree = db.open_tree("t").unwrap();
     let mut tx = db.begin().unwrap();
     change_everything(&mut tx, &tree);
-    // A later commit makes all that log durable.
+    // A later commit makes the whole log durable.
     let marks = db.create_tree("marks").unwrap();
     db.transact(|other| other.put(&marks, b"after", b"it")).unwrap();
     is_bounded("die");
@@ -194,7 +195,8 @@ fn recover(dir: &Path) {
         assert_eq!(contents(&tx, &tree), recall(dir), "it was never committed");
     });
     drop(tx);
-    // Its rows are locked until it is undone. The first that it changed is undone last: who gets that lock knows that all is done.
+    // Its rows are locked until it is undone. The first row it changed is undone last: that lock is granted
+    // when everything is undone.
     timed("rolled back", || {
         let mut tx = db.begin().unwrap();
         tx.put(&tree, &key(0), &value(0, 1)).unwrap();
@@ -246,7 +248,7 @@ fn phase() {
     let name = std::env::var("LONG_PHASE").expect("LONG_PHASE names the phase");
     let dir = std::env::var_os("LONG_DIR").expect("LONG_DIR is the database's directory");
     let (_, run) = PHASES.iter().find(|(known, _)| *known == name).expect("a phase of that name");
-    // The test runner's line has no end yet.
+    // The test runner's line is unfinished.
     println!();
     run(Path::new(&dir));
     is_bounded(&name);

@@ -1,8 +1,9 @@
 //! Every flush method of data and log, with and without protection of torn pages: the same workload leaves the same contents.
 //!
-//! 1. The contents are compared with what the workload computes beside the database, not only with each other.
-//! 2. On the simulated disk the power is cut with everything acknowledged; on a real directory, where that cannot be done, half of the
-//!    runs are closed, half are dropped as they are.
+//! 1. The contents are compared with a model that the workload computes beside the database, not only with
+//!    each other.
+//! 2. On the simulated disk the power is cut with everything acknowledged; on a real directory, where that is
+//!    impossible, half of the runs are closed and half are dropped without closing.
 
 use seawall::{Background, Database, Env, FlushChoice, Options, Task, TornPages};
 use seawall_io::FlushMethod;
@@ -35,7 +36,7 @@ fn options(data: FlushMethod, log: FlushMethod, torn: TornPages) -> Options {
         .with_torn_page_protection(torn)
 }
 
-/// Puts, updates, deletions, long values, a rollback; more than the pool holds, and the log comes round.
+/// Puts, updates, deletions, long values, a rollback; more than the pool holds, and the log is recycled.
 fn work(db: &Database, rounds: u32, mut between: impl FnMut()) -> Contents {
     let tree = db.create_tree("t").unwrap();
     let mut model = Contents::new();
@@ -99,7 +100,7 @@ fn all_methods_leave_the_same_on_a_simulated_disk() {
             let db = Database::open_in(env, "/db", options(data, log, torn));
             (process, db.unwrap_or_else(|error| panic!("{what}: {error}")))
         };
-        // Without protection a page torn by a power cut is lost: the process is killed instead.
+        // Without protection a torn page is lost in a power cut: the process is killed instead.
         let how = if torn == TornPages::Off { End::Killed } else { End::PowerCut };
         let (process, db) = open(how);
         let model = work(&db, ROUNDS, || {

@@ -1,8 +1,10 @@
-//! One transaction at a time, all of the interface, against `BTreeMap`: without crashes and without others the database is a map of maps.
+//! One transaction at a time, the whole interface, against `BTreeMap`: without crashes and concurrency the
+//! database is a map of maps.
 //!
 //! 1. Every answer is compared, scans entry by entry, in both directions.
-//! 2. The database is opened again now and then, on what it left, with tiny pages, a tiny pool and a tiny log, so that everything is split, evicted,
-//!    purged and reused all the time. Background work happens between operations, a step at a time.
+//! 2. The database is reopened occasionally, with tiny pages, a tiny pool and a tiny log, so that pages are
+//!    constantly split, evicted, purged and reused. Background work runs between operations, a step at a
+//!    time.
 
 use proptest::prelude::*;
 use seawall::{
@@ -182,7 +184,7 @@ fn inside(rows: &Rows, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> Vec<(Vec<u
     rows.iter().filter(|(key, _)| range.contains(*key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// The database, the transaction at work, and what both must hold.
+/// The database, the current transaction, and the contents that both must have.
 struct Run {
     disk: Arc<SimDisk>,
     db: Option<Database>,
@@ -205,7 +207,7 @@ impl Run {
         self.tx.as_mut().expect("just begun")
     }
 
-    /// A tree and what it must hold; made when it is not there.
+    /// A tree and its expected contents; created if it does not exist.
     fn tree(&mut self, number: u8) -> Tree {
         let made = !self.now.contains_key(&number);
         let name = tree_name(number);
@@ -239,7 +241,7 @@ impl Run {
         self.compare();
     }
 
-    /// Everything, in both directions.
+    /// Compares everything, in both directions.
     fn compare(&mut self) {
         let names: Vec<String> = self.now.keys().map(|number| tree_name(*number)).collect();
         assert_eq!(self.tx().trees().unwrap(), names);
@@ -310,7 +312,7 @@ impl Run {
                 match self.tx().build_tree(&tree_name(number), BuildOptions { fill_percent }, &rows) {
                     Ok(tree) => {
                         assert!(self.now.insert(number, rows.clone()).is_none());
-                        // One that cannot be built leaves nothing.
+                        // A build that fails leaves nothing.
                         let twice = rows.iter().chain(rows.iter().next());
                         let again = self.tx().build_tree("again", BuildOptions { fill_percent }, twice);
                         match again {
@@ -375,7 +377,7 @@ impl Run {
                 assert_eq!(row.value, expected);
                 let gone = self.tx().unlock_row(&tree, &key).unwrap();
                 assert_eq!(gone, row.newly_locked);
-                // What was given back is free, and what was not is not new.
+                // A released lock is free, and a kept one is not new.
                 assert_eq!(self.tx().lock_row(&tree, &key, mode, None).unwrap().newly_locked, gone);
             }
             Step::Interrupted(number, key, value) => {
@@ -388,7 +390,7 @@ impl Run {
                 assert!(interrupted(&self.tx().iter(&tree).next().expect("it is told")));
                 assert!(interrupted(&self.tx().prefix(&tree, &key).next_back().expect("it is told")));
                 assert!(interrupted(&self.tx().delete_range::<&[u8]>(&tree, ..)));
-                // What waits for nothing is done.
+                // A call that need not wait succeeds.
                 self.tx().put(&tree, &key, &value).unwrap();
                 assert_eq!(self.tx().get(&tree, &key).unwrap().as_ref(), Some(&value));
                 self.rows(number).insert(key, value);
@@ -523,7 +525,7 @@ impl Run {
                 });
                 match done {
                     Ok(done) => assert!(done.broken_off || calls > 0),
-                    // It is made by the transaction at work.
+                    // The current transaction created it.
                     Err(Error::NoSuchTree { .. }) => {}
                     Err(error) => panic!("{error}"),
                 }
@@ -536,13 +538,13 @@ impl Run {
     }
 }
 
-/// Walks a cursor about, beside a position in the rows.
+/// Moves a cursor, beside a position in the rows.
 fn walk(tx: &Transaction, tree: &Tree, rows: &Rows, options: CursorOptions, moves: Vec<Move>) {
     let rows: Vec<(&Vec<u8>, &Vec<u8>)> = rows.iter().collect();
     let first_at = |key: &[u8]| rows.partition_point(|(known, _)| known.as_slice() < key);
     let first_after = |key: &[u8]| rows.partition_point(|(known, _)| known.as_slice() <= key);
     let mut cursor = tx.cursor(tree, options);
-    // Where it stands; `None` before it has been placed on an entry.
+    // The cursor's position; `None` before the first positioning on an entry.
     let mut at: Option<usize> = None;
     let mut remembered: Option<(Position, usize)> = None;
     for step in moves {
@@ -556,7 +558,7 @@ fn walk(tx: &Transaction, tree: &Tree, rows: &Rows, options: CursorOptions, move
             Move::Next if at.is_some() => (cursor.next(), at.map(|at| at + 1)),
             Move::Prev if at.is_some() => (cursor.prev(), at.and_then(|at| at.checked_sub(1))),
             Move::Interrupted => {
-                // It stands where it stood.
+                // It stays at its position.
                 tx.interrupt_handle().interrupt();
                 assert!(matches!(cursor.next(), Err(Error::Interrupted { .. })));
                 assert!(matches!(cursor.prev(), Err(Error::Interrupted { .. })));
@@ -582,10 +584,10 @@ fn walk(tx: &Transaction, tree: &Tree, rows: &Rows, options: CursorOptions, move
     }
 }
 
-/// Walks a cursor about that deletes some of the entries it comes to.
+/// Moves a cursor and deletes some of the entries it reaches.
 fn sweep(tx: &mut Transaction, tree: &Tree, rows: &mut Rows, options: CursorOptions, moves: Vec<(Move, bool)>) {
     let mut cursor = tx.cursor_mut(tree, options);
-    // Where it stands, or stood when it deleted that; `None` when it stands nowhere.
+    // Its position, or that of the entry it deleted; `None` when it has none.
     let mut at: Option<Vec<u8>> = None;
     for (step, delete) in moves {
         let within = |from: Bound<&Vec<u8>>, to: Bound<&Vec<u8>>, rows: &Rows| {

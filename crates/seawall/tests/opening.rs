@@ -1,4 +1,4 @@
-//! Making and opening a database, by several at once and with damage.
+//! Creating and opening a database, by several processes at once and with damage.
 
 use seawall::{Background, Database, Durability, Env, Error, Options, Task};
 use seawall_sim::{Process, SimDisk, SimOptions};
@@ -108,7 +108,7 @@ fn a_commit_that_is_only_polled_is_done_soon() {
         std::thread::yield_now();
     }
     assert!(db.begin().unwrap().contains(&tree, b"k").unwrap());
-    // Nobody else asked for it to be written.
+    // No other call asked for the write.
     let sim = SimDisk::new(SimOptions::default());
     let db = open(&Arc::new(Process::new(&sim))).unwrap();
     let tree = db.create_tree("t").unwrap();

@@ -1,9 +1,11 @@
 //! Cursors that outlive a borrow.
 //!
-//! 1. Thousands of them over few trees, kept while their transactions change rows, go back to savepoints, end and begin anew, beside other writers,
-//!    purge, compaction and drops: each stands where a plain map says, at every isolation level.
-//! 2. A cursor that lies idle holds back nothing after its transaction, and its changes of other trees leave it where it is.
-//! 3. A long value that a rollback to a savepoint took back is refused, not read from pages that are another's.
+//! 1. Thousands of them over few trees, reused while their transactions change rows, roll back to savepoints,
+//!    end and restart, beside other writers, purge, compaction and drops: each is where a plain map says, at
+//!    every isolation level.
+//! 2. An idle cursor holds back nothing after its transaction, and changes of other trees do not move it.
+//! 3. A long value removed by a rollback to a savepoint is refused, not read from pages that belong to
+//!    another value.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64;
@@ -35,27 +37,27 @@ const TREES: usize = 3;
 const CURSORS: usize = 1500;
 const TRANSACTIONS: usize = 4;
 
-/// A cursor, and where the model says that it is.
+/// A cursor, and its position in the model.
 struct Kept {
     cursor: OwnedCursor,
     tree: usize,
     bounds: Bounds,
     lock: Option<LockMode>,
     by: usize,
-    /// The key it stands on, or from which it goes on; with the life in which it came there.
+    /// The key it is on, or from which it continues; with the transaction's life in which it came there.
     at: Option<(Vec<u8>, u64)>,
     /// Its value when it came there.
     value: Vec<u8>,
-    /// Read committed: what its seek saw.
+    /// Read committed: the state that its seek saw.
     seen: Option<Arc<Vec<Rows>>>,
 }
 
-/// A transaction object, and what it sees.
+/// A transaction object, and the state that it sees.
 struct Client {
     tx: Transaction,
     isolation: Isolation,
     life: u64,
-    /// Repeatable read: what was committed when its snapshot was taken.
+    /// Repeatable read: the state committed when its snapshot was taken.
     snapshot: Option<Arc<Vec<Rows>>>,
     /// Its own changes, in order.
     changes: Vec<(usize, Vec<u8>, Option<Vec<u8>>)>,
@@ -83,7 +85,7 @@ fn seeks(key: &[u8], which: u32) -> Seek<'_> {
     }
 }
 
-/// The entry that a step from here comes to.
+/// The entry that a step from here reaches.
 fn expected(rows: &Rows, bounds: &Bounds, to: Seek<'_>) -> Option<(Vec<u8>, Vec<u8>)> {
     let inside = |key: &Vec<u8>| {
         (match &bounds.0 {
@@ -166,7 +168,7 @@ impl World {
     }
 
     fn key(&mut self) -> Vec<u8> {
-        // Few keys, some of them long and with a long front in common.
+        // Few keys, some of them long and with a long common prefix.
         let n = self.dice.random_range(0..300u32);
         let mut key = if n % 3 == 0 { vec![b'k'; 40] } else { vec![b'j'] };
         key.extend_from_slice(format!("{n:04}").as_bytes());
@@ -207,7 +209,7 @@ impl World {
         assert!(kept.cursor.key().is_empty() && !kept.cursor.is_on_entry());
     }
 
-    /// What a transaction sees of a tree, in this base.
+    /// The state that a transaction sees of a tree, in this base.
     fn seen(&self, base: &[Rows], client: usize, tree: usize) -> Rows {
         let mut rows = base[tree].clone();
         for (_, key, value) in self.clients[client].changes.iter().filter(|(of, ..)| *of == tree) {
@@ -219,7 +221,7 @@ impl World {
         rows
     }
 
-    /// A cursor: mostly one of a few, which are moved often within one transaction.
+    /// Picks a cursor: mostly one of a few, which are moved often within one transaction.
     fn cursor(&mut self) -> usize {
         let few = self.dice.random_range(0..4) > 0;
         self.dice.random_range(0..if few { 12 } else { CURSORS })
@@ -231,12 +233,12 @@ impl World {
             self.reset(n);
         }
         let by = self.cursors[n].by;
-        // Now and then another transaction goes on with it.
+        // Occasionally another transaction continues with it.
         let by = if self.dice.random_range(0..20) == 0 { self.dice.random_range(0..TRANSACTIONS) } else { by };
         let key = self.key();
         for step in 0..self.dice.random_range(1..14) {
             let which = self.dice.random_range(0..10u32);
-            // Mostly on from where it is.
+            // Mostly continues from its position.
             let on = step > 0 || self.dice.random_range(0..3) > 0;
             self.step(n, by, &key, if on { which.max(4) } else { which });
         }
@@ -276,7 +278,8 @@ impl World {
         kept.by = by;
         let there = match moved {
             Ok(there) => there,
-            // Another's lock: it waits for nobody here. What it goes on from is what it was.
+            // Another transaction's lock: these transactions do not wait. The position it continues from is
+            // unchanged.
             Err(Error::LockTimeout { .. } | Error::WriteConflict { .. }) if locks => {
                 let tree = &self.trees[kept.tree];
                 kept.cursor.reset(tree, CursorOptions { lock: kept.lock, ..CursorOptions::default() }, &kept.bounds);
@@ -299,7 +302,7 @@ impl World {
         kept.at = found.map(|(key, _)| (key, life));
     }
 
-    /// What a cursor stands on does not change under it, but for its transaction's end.
+    /// The entry under a cursor changes only at its transaction's end.
     fn look(&mut self) {
         let n = self.cursor();
         let kept = &mut self.cursors[n];
@@ -317,7 +320,7 @@ impl World {
     fn change(&mut self) {
         let by = self.dice.random_range(0..TRANSACTIONS);
         let tree = self.dice.random_range(0..TREES);
-        // A run of them splits leaves or empties them.
+        // A run of changes splits leaves or empties them.
         let (run, delete) = (self.dice.random_range(1..12), self.dice.random_range(0..2) == 0);
         for _ in 0..run {
             let (key, value) = (self.key(), self.value());
@@ -347,7 +350,7 @@ impl World {
                 if was_there {
                     client.changes.push((kept.tree, key.clone(), None));
                 }
-                // It stands on none; where it goes on is looked at by a step.
+                // It is on no entry; a step checks where it continues.
                 let (key, life) = (key.clone(), *life);
                 assert!(!kept.cursor.is_on_entry());
                 kept.at = Some((key, life));
@@ -405,7 +408,7 @@ impl World {
         client.changes.truncate(changes);
     }
 
-    /// What happens beside them.
+    /// The work beside the cursors.
     fn tend(&mut self) {
         match self.dice.random_range(0..4) {
             0 => while self.db.step_task(Task::Purge).unwrap() {},
@@ -415,7 +418,7 @@ impl World {
                 self.db.compact(&self.trees[tree]).unwrap();
             }
             _ => {
-                // A tree of a cursor that nobody moves any more.
+                // A tree with a cursor that is no longer moved.
                 let name = "dropped";
                 let tree = self.db.create_tree(name).unwrap();
                 self.db.transact(|tx| tx.put(&tree, b"k", b"v")).unwrap();
@@ -464,7 +467,7 @@ fn cursors_and_transactions_that_are_kept_do_what_the_model_does() {
     }
 }
 
-/// A life of a row for each way in which its long value can go.
+/// A row for each way in which its long value can be removed.
 #[test]
 fn a_long_value_that_was_taken_back_is_refused() {
     let db = open(1);
@@ -486,11 +489,11 @@ fn a_long_value_that_was_taken_back_is_refused() {
         let (mut a, mut b) = (seek(&tx, b"a"), seek(&tx, b"b"));
         tx.put(&tree, b"b", &long(3)).unwrap();
         let mut changed = seek(&tx, b"b");
-        // Its own later change leaves what a cursor came to.
+        // The transaction's own later change does not alter the entry that a cursor reached.
         assert!(b.value(&tx).unwrap() == long(2));
         let mut b = seek(&tx, b"b");
         tx.rollback_to(&second).unwrap();
-        // Others take the pages that this gave back.
+        // Other values take the freed pages.
         tx.put(&other, b"x", &long(9)).unwrap();
         assert!(matches!(changed.value(&tx), Err(Error::Usage(_))));
         assert!(matches!(b.value(&tx), Err(Error::Usage(_))), "it stood on the value that was taken back");
@@ -509,7 +512,7 @@ fn a_long_value_that_was_taken_back_is_refused() {
     }
 }
 
-/// Its transaction is over, the cursor is not: purge goes on.
+/// Its transaction is over, but the cursor is kept: purge continues.
 #[test]
 fn an_idle_cursor_holds_back_nothing() {
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {

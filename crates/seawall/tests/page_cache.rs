@@ -1,7 +1,8 @@
-//! After a run the page cache holds none of the engine's files, but for what is named here.
+//! After a run the page cache holds none of the engine's files, except those listed here.
 //!
-//! 1. The default mode on a real directory, whatever the probe chose: the promise is made for that one.
-//! 2. What may stay is small and not on any path of a commit or a page: files that are read or written once per opening, as text.
+//! 1. The default mode on a real directory, as chosen by the probe: the promise is for that mode.
+//! 2. What may stay is small and on no path of a commit or a page: files read or written once per opening, as
+//!    text.
 
 #[path = "../../seawall-io/tests/common/skip.rs"]
 mod skip;
@@ -12,10 +13,10 @@ use std::path::Path;
 
 /// Files of a directory that are written through the page cache, once per opening or less.
 const SMALL: [&str; 6] = ["seawall.toml", "calibration", "creating", "stats", "backup", "restored"];
-/// What one of those may leave there, bytes.
+/// The most bytes that one of those may leave there.
 const SMALL_BYTES: u64 = 64 << 10;
 
-/// Whether files of this directory can be opened for direct I/O at all: the promise is empty where they cannot.
+/// Whether files of this directory can be opened for direct I/O: otherwise there is no promise.
 fn is_direct(dir: &Path) -> bool {
     let path = dir.join("direct");
     let how = OpenHow { write: true, direct: true, create: seawall_io::Create::New, ..OpenHow::default() };
@@ -33,7 +34,7 @@ fn cached(dir: &Path) -> Vec<(String, u64, u64)> {
     for entry in std::fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
         if !entry.file_type().unwrap().is_file() {
-            // The socket: it holds nothing.
+            // The socket has no contents.
             continue;
         }
         let len = entry.metadata().unwrap().len();
@@ -72,7 +73,7 @@ fn the_page_cache_holds_none_of_the_files() {
         return;
     }
     let dir = scratch.path().join("db");
-    // The defaults, but for sizes that make the pool overflow and the files grow and be recycled.
+    // The defaults, except for sizes that make the pool overflow and the files grow and be recycled.
     let options = || {
         Options::default()
             .with_pool_size(2 << 20)

@@ -1,5 +1,5 @@
-//! What a change of a row asks the log for is enough for the largest rows: a mini-transaction that logged more than it was promised would
-//! stop the database, and in a debug build panics.
+//! The log space that a change of a row reserves is enough for the largest rows: a mini-transaction that
+//! logged more than its reservation would stop the database, and in a debug build panics.
 
 use seawall::{Database, Durability, Options};
 
@@ -10,7 +10,7 @@ fn the_largest_rows_fit_what_was_promised_for_them() {
         let options = Options::default().with_page_size(page_bytes).with_pool_size(16 << 20);
         let db = Database::open_with(dir.path().join("db"), options).unwrap();
         let tree = db.create_tree("t").unwrap();
-        // A header, a key and a value of a half a page are the largest entry.
+        // A header, a key and a value of half a page are the largest entry.
         let key = |i: u32| [&i.to_be_bytes()[..], &[7; 100]].concat();
         let most = page_bytes as usize / 2 - 13 - key(0).len();
         let commit = |work: &dyn Fn(&mut seawall::Transaction)| {

@@ -1,4 +1,5 @@
-//! Many rows put at once are the same rows put one after the other: for who put them, for older snapshots, after a rollback and a reopening.
+//! Many rows put at once equal the same rows put one after the other: for the writing transaction, for older
+//! snapshots, after a rollback and a reopening.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Few keys of several lengths, values from none to long ones on pages of their own.
+/// Few keys of several lengths, values from empty to long ones on pages of their own.
 fn rows() -> impl Strategy<Value = Rows> {
     let key = (0u16..400, 0usize..3).prop_map(|(n, tail)| [&n.to_be_bytes()[..], &vec![b'k'; tail * 40]].concat());
     let value = (any::<u8>(), prop_oneof![8 => 0usize..120, 2 => 120usize..900, 1 => 2000usize..9000])
@@ -40,7 +41,7 @@ proptest! {
             let before = db.begin().unwrap();
             before.take_snapshot().unwrap();
             let mut tx = db.begin_with(TxOptions { isolation, ..TxOptions::default() }).unwrap();
-            // One part alone, the next on top of it in the same transaction.
+            // One part alone, the next over it in the same transaction.
             let (one, two) = rows.split_at(rows.len() / 2);
             tx.put_many(&tree, one).unwrap();
             let savepoint = tx.savepoint();
@@ -80,7 +81,7 @@ fn a_row_that_another_holds_stops_the_run_before_it() {
     let mut tx = db.begin_with(options).unwrap();
     let new: Rows = (0..50u8).map(|i| (vec![i], b"new".to_vec())).collect();
     assert!(matches!(tx.put_many(&tree, &new), Err(seawall::Error::LockTimeout { .. })));
-    // Those before it are changed in this transaction, those behind it are not.
+    // Rows before the failing one are changed in this transaction, later ones are not.
     assert_eq!(tx.get(&tree, &[19]).unwrap().as_deref(), Some(&b"new"[..]));
     assert_eq!(tx.get(&tree, &[21]).unwrap(), Some(vec![21; 10]));
     tx.rollback().unwrap();

@@ -1,4 +1,5 @@
-//! Databases that are opened read-only: all reads work, all changes are refused, and not a byte, name or time stamp changes.
+//! Databases opened read-only: all reads work, all changes are refused, and no byte, name or time stamp
+//! changes.
 
 mod support {
     #[allow(dead_code)]
@@ -111,7 +112,7 @@ fn refused_everything(db: &Database, elsewhere: &Path) {
     refused("drop_tree", tx.drop_tree("empty"));
     refused("rename_tree", tx.rename_tree("empty", "full"));
     refused("prepare_in_place", tx.prepare_in_place(&Xid(b"x".to_vec()), Durability::Flushed).map(drop));
-    // Nothing was changed: going back is no change.
+    // Nothing was changed: rolling back is no change.
     tx.rollback_to(&savepoint).unwrap();
     assert_eq!(tx.get(&tree, &key).unwrap(), Some(value(77)));
     refused("prepare", tx.prepare(&Xid(b"y".to_vec())));
@@ -130,12 +131,12 @@ fn refused_everything(db: &Database, elsewhere: &Path) {
     for task in Task::ALL {
         assert!(!db.step_task(*task).unwrap(), "{task:?}");
     }
-    // What has nothing to do is no change.
+    // A call without work is no change.
     db.flush_log().unwrap();
     assert!(db.check().unwrap().is_empty());
 }
 
-/// Names, contents and times of last change of all in a directory.
+/// Names, contents and modification times of all files in a directory.
 fn seen(dir: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {
     let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let one = |path: PathBuf| {
@@ -168,12 +169,12 @@ fn all_reads_work_and_all_changes_are_refused_and_nothing_is_written() {
     read_everything(&db);
     refused_everything(&db, &dir.path().join("backup"));
     assert!(!dir.path().join("backup").exists());
-    // Several read it at one time.
+    // Several handles read it at the same time.
     let beside = Database::open_read_only_with(&path, options()).unwrap();
     read_everything(&beside);
     drop(db);
     read_everything(&beside);
-    // And no one writes meanwhile.
+    // And none can write meanwhile.
     permit(&path, 0o644, 0o755);
     assert!(matches!(Database::open_with(&path, options()), Err(Error::Locked { .. })));
     let other = beside.clone();
@@ -215,7 +216,7 @@ fn open_read_only(sim: &Arc<SimDisk>) -> seawall::Result<Database> {
     Database::open_read_only_in(env(&Arc::new(Process::new(sim)), sim), DIR, options())
 }
 
-/// What the disk was asked for but reading, since it was asked for so many things.
+/// The disk operations other than reads since number `since` of the trace.
 fn asked_to_change(sim: &SimDisk, since: u64) -> Vec<String> {
     let reads = [Call::Open, Call::List, Call::FreeBytes, Call::Lock, Call::Len, Call::Read, Call::Cached];
     let trace = sim.trace();
@@ -235,7 +236,7 @@ fn a_database_that_was_not_closed_is_refused_and_left_alone() {
     let refused = open_read_only(&sim).unwrap_err();
     assert!(matches!(&refused, Error::NeedsRecovery { path } if path == Path::new(DIR)), "{refused}");
     assert_eq!(asked_to_change(&sim, before), Vec::<String>::new());
-    // What it says is to be done helps.
+    // Following the error's advice helps.
     open(&sim).1.close().unwrap();
     let before = sim.trace().len();
     let db = open_read_only(&sim).unwrap();
@@ -292,7 +293,7 @@ fn after_a_crash_anywhere_it_is_refused_or_what_was_closed() {
     }
 }
 
-/// Transactions that were open when it was closed: seen by nobody, and still there for the next opening.
+/// Transactions that were open at the end: visible to no reader, and still there for the next opening.
 #[test]
 fn transactions_that_have_not_ended_are_not_seen_and_stay() {
     let sim = SimDisk::new(SimOptions::default());
@@ -308,7 +309,7 @@ fn transactions_that_have_not_ended_are_not_seen_and_stay() {
     db.flush_log().unwrap();
     process.dies_of(SimDisk::power_cut);
     drop((loser, tree, db));
-    // The next opening closes before the loser is rolled back.
+    // The next opening closes before it rolls the loser back.
     open(&sim).1.close().unwrap();
 
     let db = open_read_only(&sim).unwrap();
@@ -334,7 +335,7 @@ fn transactions_that_have_not_ended_are_not_seen_and_stay() {
     assert_eq!(db.shrink_with(|_| ControlFlow::Break(())).map(|_| ()).ok(), Some(()));
 }
 
-/// What is damaged is named, and the rest can be read.
+/// Damage is reported, and the rest can be read.
 #[test]
 fn errors_of_reading_are_the_readers() {
     let sim = SimDisk::new(SimOptions::default());
@@ -348,7 +349,7 @@ fn errors_of_reading_are_the_readers() {
     assert!(matches!(&failed, Some(Error::Io(e)) if e.errno() == Some(5)), "{failed:?}");
     sim.clear_faults();
     read_everything(&db);
-    // Nor does it need what only writers need.
+    // It does not need what only writers need either.
     drop(tree);
     db.close().unwrap();
     for name in sim.list(DIR.as_ref()).unwrap() {

@@ -1,6 +1,6 @@
-//! Openings after crashes at chosen moments, on disks that cannot read everything.
+//! Openings after crashes at chosen moments, on disks with unreadable bytes.
 //!
-//! Each test is a defect that a seed of `tests/crash.rs`, a run on a real file system or a review once found.
+//! Each test is a defect found by a seed of `tests/crash.rs`, a run on a real file system or a review.
 
 mod support {
     pub(crate) mod doomed;
@@ -181,7 +181,7 @@ fn assert_rows(db: &Database, rows: usize, about: &str) {
     assert_eq!(db.check().unwrap(), [], "{about}");
 }
 
-/// A database with this many flushed rows that lost its power; some steps were taken between them.
+/// A database with this many flushed rows that lost power; background steps ran between the rows.
 fn crashed_with(rows: usize, tasks: &[Task]) -> Arc<SimDisk> {
     let sim = sim(9);
     let process = Arc::new(Process::new(&sim));
@@ -198,8 +198,9 @@ fn crashed_with(rows: usize, tasks: &[Task]) -> Arc<SimDisk> {
     sim
 }
 
-/// Trap 23: a group is cut where its segment ends, so that a flush ends inside an entry; a checkpoint in that moment took the durable position
-/// for the log's proven end, and a crash that lost the rest of the entry made a whole log look damaged.
+/// Trap 23: a group is cut where its segment ends, so that a flush ends inside an entry. A checkpoint at that
+/// moment took the durable position for the log's proven end, and a crash that lost the rest of the entry
+/// made an intact log look damaged.
 #[test]
 fn a_flush_that_ends_inside_an_entry_is_no_end_of_the_log() {
     let (mut cuts, mut shorter) = (0, 0);
@@ -235,8 +236,9 @@ fn a_flush_that_ends_inside_an_entry_is_no_end_of_the_log() {
     assert!(cuts > 5 && shorter > 3, "{cuts} cuts inside an entry, and {shorter} ends before one");
 }
 
-/// A maker is killed when it has written the control block and not flushed it; the next process reads the block, takes the database for whole
-/// and removes the marker; then the power fails: the block is gone, and the marker that would have told of it too.
+/// The creating process is killed when it has written the control block but not flushed it. The next process
+/// reads the block, takes the database for complete and removes the marker. Then the power fails: the block
+/// is gone, and the marker that would have shown it is gone too.
 #[test]
 fn a_making_that_is_killed_and_then_loses_power_leaves_a_place_where_it_can_be_made() {
     let mut removed = 0;
@@ -261,7 +263,8 @@ fn a_making_that_is_killed_and_then_loses_power_leaves_a_place_where_it_can_be_m
     assert!(removed > 0);
 }
 
-/// The same block, later in a database's life: whatever was read of a slot, no crash on the way to the next incarnation loses both.
+/// The same block, later in a database's life: whichever slot was read, no crash on the way to the next
+/// incarnation loses both.
 #[test]
 fn a_control_block_that_was_not_flushed_is_made_durable_before_the_other_slot_is_written() {
     for killed_at in (0..40).step_by(3) {
@@ -283,7 +286,8 @@ fn a_control_block_that_was_not_flushed_is_made_durable_before_the_other_slot_is
     }
 }
 
-/// The log cannot be written while a prepared transaction is rolled back: what of it is durable is unknown, and the answer says so.
+/// The log cannot be written while a prepared transaction is rolled back: its durable state is unknown, and
+/// the answer says so.
 #[test]
 fn a_rollback_of_a_prepared_transaction_that_cannot_be_logged_has_an_unknown_outcome() {
     let (mut gone, mut there) = (0, 0);
@@ -338,7 +342,7 @@ fn a_control_slot_that_cannot_be_read_is_a_torn_one() {
     assert!(matches!(&error, Error::Io(e) if e.errno() == Some(5)), "both are needed by nobody else: {error}");
 }
 
-/// The pages that the doublewrite file has copies of.
+/// The pages with copies in the doublewrite file.
 fn copies(sim: &SimDisk) -> Vec<u64> {
     let bytes = sim.seen("/db/doublewrite").unwrap();
     let area = bytes.len() / 2;
@@ -349,7 +353,7 @@ fn copies(sim: &SimDisk) -> Vec<u64> {
 
 #[test]
 fn a_home_page_that_cannot_be_read_is_restored_from_its_copy() {
-    // Pages were written home after the last checkpoint: the crash may have cut any of these writes.
+    // Pages were written back after the last checkpoint: the crash may have torn any of these writes.
     let sim = crashed_with(60, &[Task::Clean]);
     let pages = copies(&sim);
     assert!(pages.len() > 3, "{pages:?}");
@@ -405,7 +409,8 @@ fn blocks(segments: &[(PathBuf, u64)], range: Range<u64>) -> Vec<(PathBuf, Range
 
 #[test]
 fn stale_log_beyond_the_end_that_cannot_be_read_is_not_needed() {
-    // In the first segment of a new database, and after the log went on to others; with blocks as large as several sectors.
+    // In the first segment of a new database, and after the log has reached further ones; with blocks of
+    // several sectors.
     for (rows, block) in [(5, 4096), (60, 4096), (60, 16 << 10)] {
         let sim = crashed_with(rows, &[Task::Log]);
         let (segments, end) = log_end(&sim);
@@ -415,7 +420,7 @@ fn stale_log_beyond_the_end_that_cannot_be_read_is_not_needed() {
         let disk = Unreadable::new(Arc::new(Process::new(&sim)), stale);
         let db = try_open(&sim, disk, options.clone()).unwrap_or_else(|e| panic!("{rows} rows: {e}"));
         assert_rows(&db, rows, "beyond the end");
-        // And it goes on over these blocks.
+        // And the log continues over these blocks.
         for i in rows..rows + 40 {
             put(&db, i, Durability::Flushed);
         }
@@ -446,7 +451,7 @@ fn log_that_is_needed_and_cannot_be_read_is_named() {
     assert!(named > 5);
 }
 
-/// The clock of an opening that waits: after some sleeps something happens.
+/// The clock of an opening that waits: after some sleeps an event happens.
 #[derive(Debug)]
 struct Waiting {
     clock: SystemClock,
@@ -468,7 +473,8 @@ impl Clock for Waiting {
     }
 }
 
-/// After kill -9 the kernel ends the requests of io_uring, and holds their files and so the locks, when the process is gone already.
+/// After kill -9 the kernel ends io_uring requests when the process is gone already; until then they hold
+/// their files and so the locks.
 #[test]
 fn a_lock_that_a_killed_process_still_holds_is_waited_for_and_not_for_ever() {
     for name in ["control", "redo.0000000000000000", "data", "doublewrite"] {
@@ -498,7 +504,8 @@ fn a_lock_that_a_killed_process_still_holds_is_waited_for_and_not_for_ever() {
     }
 }
 
-/// A commit that was acknowledged is found by its path, whatever the power cut takes: the names above the database are durable too.
+/// An acknowledged commit is found by its path after any power cut: the names of the directories above are
+/// durable too.
 #[test]
 fn the_name_of_a_new_database_and_of_its_log_is_durable() {
     for seed in 0..60 {
@@ -509,7 +516,7 @@ fn the_name_of_a_new_database_and_of_its_log_is_durable() {
             Database::open_in(env, "/srv/of/db", small().with_log_dir("/srv/log/of/db".into()))
         };
         let process = Arc::new(Process::new(&sim));
-        // Sometimes the first maker is killed on its way: what it had made is there, and need not be durable.
+        // Sometimes the first creating process is killed half-way: its files exist, and need not be durable.
         if seed % 2 == 1 {
             let killed = Arc::new(Process::new(&sim));
             sim.inject(Fault::eio().at_op(seed % 40));
@@ -525,7 +532,7 @@ fn the_name_of_a_new_database_and_of_its_log_is_durable() {
     }
 }
 
-/// The real disk, with directories that this opening makes and relative paths.
+/// The real disk, with directories created by this opening, and relative paths.
 #[test]
 fn a_database_can_be_made_where_directories_are_missing() {
     let dir = tempfile::tempdir().unwrap();

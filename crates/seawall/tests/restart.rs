@@ -1,8 +1,9 @@
 //! One transaction object for many transactions.
 //!
-//! 1. After a commit or rollback in place, or `restart`, the object is a new transaction: nothing of the one before is left in it, or held by it.
+//! 1. After a commit or rollback in place, or `restart`, the object is a new transaction: it contains and
+//!    holds nothing of the previous one.
 //! 2. Isolation, waiting and durability can be set for each statement.
-//! 3. A commit that failed leaves the transaction as it was; one whose outcome is unknown is left behind.
+//! 3. A failed commit leaves the transaction unchanged; one with an unknown outcome is abandoned.
 
 use seawall::{
     Background, Database, Durability, Env, Error, Isolation, LockWait, OnConflict, Options, Tree, TxOptions,
@@ -41,7 +42,7 @@ fn each_life_is_a_transaction_of_its_own() {
     let mut tx = db.begin_with(NO_WAIT).unwrap();
     for n in 0..20u8 {
         let before = get(&tx, &tree, b"k");
-        // Another's: not seen in this life, seen in the next.
+        // A change of another transaction: invisible before the restart, visible after it.
         put(&db, &tree, b"other", &[n]);
         assert_ne!(get(&tx, &tree, b"other"), Some(vec![n]));
         let savepoint = tx.savepoint();
@@ -68,7 +69,7 @@ fn each_life_is_a_transaction_of_its_own() {
         assert!(matches!(tx.rollback_to(&savepoint), Err(Error::Usage(_))));
         assert_eq!(get(&tx, &tree, b"other"), Some(vec![n]));
         assert_eq!(get(&tx, &tree, b"k"), after.unwrap());
-        // The snapshot of that read is given up.
+        // That read's snapshot is released.
         tx.restart(NO_WAIT).unwrap();
         tx.get_for_update(&tree, b"k").unwrap();
         tx.put(&tree, b"mine", &[n]).unwrap();
@@ -124,7 +125,7 @@ fn a_level_for_each_statement() {
         matches!(rival.put(&tree, b"k", b"5"), Err(Error::LockTimeout { .. })),
         "it was read by a serializable one"
     );
-    // Locks stay to the end, whatever the level is by then.
+    // Locks stay to the end, at whatever level it then is.
     tx.set_isolation(Isolation::ReadCommitted);
     assert!(matches!(rival.put(&tree, b"k", b"5"), Err(Error::LockTimeout { .. })));
     tx.rollback_in_place().unwrap();
@@ -139,7 +140,8 @@ fn a_level_for_each_statement() {
     assert_eq!(tx.options().durability, Some(Durability::Flushed));
 }
 
-/// A savepoint that was set at one level and is gone back to at another: what was locked by a read stays locked, whatever was written meanwhile.
+/// A savepoint set at one level and rolled back to at another: a row locked by a read stays locked, even if
+/// it was written meanwhile.
 #[test]
 fn rows_that_were_locked_at_one_level_stay_locked_when_another_takes_changes_back() {
     let levels = [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable];
@@ -184,7 +186,7 @@ fn a_commit_of_unknown_outcome_is_left_behind() {
         let error = tx.commit_in_place().unwrap_err();
         assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error}");
         sim.clear_faults();
-        // It has not seen what it wrote before it: that may be gone.
+        // It no longer sees its earlier writes: they may be lost.
         assert_eq!(get(&tx, &tree, b"k").unwrap(), b"before");
         assert!(matches!(tx.rollback_to(&savepoint), Err(Error::Usage(_))));
         assert!(matches!(tx.put(&tree, b"other", b"x"), Err(Error::Poisoned { .. })));
@@ -198,7 +200,7 @@ fn a_commit_of_unknown_outcome_is_left_behind() {
     }
 }
 
-/// The commit is refused before anything of it is in the log: the transaction is there as it was.
+/// The commit is refused before any of it is in the log: the transaction is unchanged.
 #[test]
 fn a_commit_that_is_refused_leaves_the_transaction_open() {
     let sim = SimDisk::new(SimOptions::default());

@@ -1,4 +1,4 @@
-//! What an operation must not look at: each test is something that was looked at in vain.
+//! Work that an operation must not do: each test is unnecessary work that was once done.
 
 use seawall::{
     Background, Database, Env, Error, Isolation, LockWait, OnConflict, Options, RangeOrder, Task, Transaction, Tree,
@@ -43,7 +43,7 @@ fn read_bytes(db: &Database) -> u64 {
     io.cells.iter().filter(|cell| cell.class == FileClass::Data && cell.op == Op::Read).map(|cell| cell.bytes).sum()
 }
 
-/// The old value of a long one is of no interest to who replaces or removes it.
+/// Replacing or removing a long value does not read the old value.
 #[test]
 fn a_long_value_is_written_without_reading_the_old_one() {
     let (_process, db) = open(&disk());
@@ -63,11 +63,11 @@ fn a_long_value_is_written_without_reading_the_old_one() {
 }
 
 fn leave(tx: Transaction) {
-    // It is a loser of the crash: what its drop would do comes too late.
+    // It is a loser of the crash: its drop comes too late to do anything.
     drop(tx);
 }
 
-/// After a crash a drop waits for the losers that have written to its tree, and for no other.
+/// After a crash a drop waits for the losers that wrote to its tree, and for no other.
 #[test]
 fn a_drop_after_a_crash_waits_for_the_losers_of_its_tree() {
     let disk = disk();
@@ -96,7 +96,7 @@ fn a_drop_after_a_crash_waits_for_the_losers_of_its_tree() {
         let mut tx = db.begin_with(no_wait).unwrap();
         tx.drop_tree(name).and_then(|()| tx.commit())
     };
-    // Not known yet: that is looked up first, some records at a time.
+    // Not known yet: it is looked up first, some records at a time.
     assert!(matches!(drop_tree("c"), Err(Error::LockTimeout { .. })));
     let mut steps = 0;
     while let Err(error) = drop_tree("c") {
@@ -122,7 +122,8 @@ fn a_drop_after_a_crash_waits_for_the_losers_of_its_tree() {
     db.close().unwrap();
 }
 
-/// Whatever reads ahead of its locks finds that a tree is dropped and its pages are another's, and says so.
+/// Every call that reads before it locks detects that its tree was dropped and its pages reused, and reports
+/// that.
 #[test]
 fn a_tree_that_is_dropped_and_purged_is_said_to_be_dropped() {
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
@@ -159,7 +160,8 @@ fn a_tree_that_is_dropped_and_purged_is_said_to_be_dropped() {
     }
 }
 
-/// The same when that happens while the descent waits for a page. At read committed no snapshot keeps the pages.
+/// The same when the drop happens while the descent waits for a page. At read committed no snapshot keeps the
+/// pages.
 #[test]
 fn a_tree_that_is_purged_under_a_descent_is_said_to_be_dropped() {
     type Asked = fn(&mut Transaction, &Tree) -> Result<(), Error>;
@@ -182,12 +184,12 @@ fn a_tree_that_is_purged_under_a_descent_is_said_to_be_dropped() {
         for tree in [&tree, &other] {
             db.transact(|tx| tx.put_many(tree, &rows)).unwrap();
         }
-        // Of the first tree nothing is in memory.
+        // No page of the first tree is in memory.
         assert_eq!(db.begin().unwrap().iter(&other).count(), rows.len());
         let read_committed = TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() };
         let mut tx = db.begin_with(read_committed).unwrap();
         let work_db = db.clone();
-        // The root has been read: whoever drops the tree needs it, and waits for who reads it.
+        // The root has been read: a drop needs the root and waits for its readers.
         let work = move || {
             work_db.drop_tree("t").unwrap();
             settle(&work_db);
@@ -195,7 +197,7 @@ fn a_tree_that_is_purged_under_a_descent_is_said_to_be_dropped() {
         *disk.work.lock().unwrap() = Some((1, Box::new(work)));
         let answer = ask(&mut tx, &tree);
         assert!(disk.work.lock().unwrap().is_none(), "{what} has read a page");
-        // Found before the drop, it is what was there then; but a change comes too late.
+        // A read that found its rows before the drop may return them, but a change comes too late.
         let is_right = match &answer {
             Ok(()) => what != "put_many",
             Err(error) => matches!(error, Error::TreeDropped { .. }),
@@ -209,10 +211,10 @@ fn a_tree_that_is_purged_under_a_descent_is_said_to_be_dropped() {
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A disk on which something is done, once, in the middle of a read of data.
+/// A disk that runs a function, once, in the middle of a read of data.
 struct Meanwhile {
     process: Process,
-    /// Reads before it, and what it is.
+    /// The number of reads before it, and the function.
     work: Mutex<Option<(u32, Work)>>,
 }
 

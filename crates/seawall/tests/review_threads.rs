@@ -1,5 +1,6 @@
-//! Threads that do everything at once, on a pool too small for it: changes, long values, savepoints, rollbacks, two-phase commits, trees made, dropped
-//! and renamed under the others' hands, at all levels. What is read is what somebody wrote; in the end nothing is left over.
+//! Threads that do everything at once, on a pool too small for it: changes, long values, savepoints,
+//! rollbacks, two-phase commits, trees that other threads create, drop and rename meanwhile, at all levels.
+//! Every value read was written by some thread; in the end nothing is left over.
 
 use seawall::{
     CursorOptions, Database, Durability, Error, Isolation, LockMode, LockWait, OnConflict, Options, Seek, Transaction,
@@ -33,7 +34,7 @@ fn check(key: &[u8], value: &[u8]) {
     assert!(fill.iter().all(|byte| *byte == fill[0]), "a value of two changes at {key:?}");
 }
 
-/// Errors that others may cause.
+/// Errors that other threads can cause.
 fn expected(error: &Error) -> bool {
     matches!(
         error,
@@ -131,7 +132,7 @@ fn one(db: &Database, held: &mut Vec<Tree>, dice: &mut Dice, number: u64) -> Res
         held.remove(0);
     }
     for _ in 0..dice.next(12) {
-        // Perhaps a stale one.
+        // Possibly a stale one.
         let tree = held[dice.next(held.len() as u64) as usize].clone();
         let done = match dice.next(6) {
             0 => {

@@ -1,4 +1,4 @@
-//! What can go wrong between transactions: each test is a scenario that did.
+//! Defects between transactions: each test is a scenario that once failed.
 
 use seawall::{
     Background, CursorOptions, Database, Env, Error, Isolation, LockMode, LockWait, OnConflict, Options, Seek, Task,
@@ -54,7 +54,8 @@ fn is_blocked<T: std::fmt::Debug>(result: Result<T, Error>) {
     assert!(matches!(result, Err(Error::LockTimeout { .. })), "{result:?}");
 }
 
-/// The last handle of the database goes before a transaction does: the rollback must come before the clean end.
+/// The last handle of the database is dropped before a transaction: the rollback must come before the clean
+/// end.
 #[test]
 fn a_transaction_may_outlive_the_last_handle() {
     let disk = disk();
@@ -76,7 +77,7 @@ fn a_transaction_may_outlive_the_last_handle() {
     assert!(tx.iter(&tree).all(|entry| entry.unwrap().1 == [1; 400]));
 }
 
-/// The same for a commit that nobody waited for.
+/// The same for a commit without waiting.
 #[test]
 fn a_commit_may_outlive_the_last_handle() {
     let disk = disk();
@@ -94,8 +95,9 @@ fn a_commit_may_outlive_the_last_handle() {
     assert!(db.begin().unwrap().get(&tree, b"k").unwrap().is_some());
 }
 
-/// A prepared transaction that drops a tree keeps others out of it after a restart, too: else the commit frees pages that a live transaction has
-/// changed, and that one can never be rolled back.
+/// A prepared transaction that drops a tree excludes others from it after a restart, too: otherwise the
+/// commit would free pages that a live transaction has changed, and that transaction could never be rolled
+/// back.
 #[test]
 fn a_prepared_drop_keeps_writers_out_after_a_restart() {
     let disk = disk();
@@ -142,7 +144,8 @@ fn a_prepared_drop_that_is_rolled_back_after_a_restart_lets_writers_in() {
     assert_eq!(db.begin().unwrap().iter(&tree).count(), 20);
 }
 
-/// A prepared transaction may wait for days: it holds up the dropping of what it changed, and of nothing else.
+/// A prepared transaction may wait for days: it delays the dropping of trees that it changed, and of no
+/// others.
 #[test]
 fn a_prepared_transaction_after_a_restart_holds_up_only_its_own_trees() {
     let disk = disk();
@@ -163,7 +166,7 @@ fn a_prepared_transaction_after_a_restart_holds_up_only_its_own_trees() {
     settle(&db);
 }
 
-/// The coordinator was told that it is rolled back, and forgets it.
+/// The coordinator has been told that the transaction is rolled back, and forgets it.
 #[test]
 fn what_was_prepared_and_rolled_back_does_not_come_back() {
     let disk = disk();
@@ -179,7 +182,7 @@ fn what_was_prepared_and_rolled_back_does_not_come_back() {
     assert_eq!(db.prepared(), []);
 }
 
-/// The handle of a tree that is not committed yet, in the hands of another transaction.
+/// Another transaction uses the handle of a tree that is not committed yet.
 #[test]
 fn nobody_else_writes_to_a_tree_before_it_is_committed() {
     let (_process, db) = open(&disk());
@@ -226,13 +229,13 @@ fn a_cursor_that_skips_locked_rows_skips_them_at_every_level() {
         let tx = db.begin_with(at(isolation)).unwrap();
         assert_eq!(keys(&tx, &tree, skipping), [0, 2, 4], "{isolation:?}");
     }
-    // A plain read of a serializable transaction leaves nothing out, whatever its options say about locks.
+    // A plain read of a serializable transaction skips no row, whatever its options say about locks.
     let tx = db.begin_with(TxOptions { wait: LockWait::SkipLocked, ..at(Isolation::Serializable) }).unwrap();
     let read: Result<Vec<_>, _> = tx.iter(&tree).collect();
     is_blocked(read);
 }
 
-/// That a change did nothing, or failed, tells what was there: a serializable transaction has read it.
+/// A change that did nothing, or failed, reveals what was there: a serializable transaction has read it.
 #[test]
 fn what_a_serializable_change_tells_stays_true() {
     let (_process, db) = open(&disk());
@@ -250,7 +253,7 @@ fn what_a_serializable_change_tells_stays_true() {
     insert(b"absent 1").unwrap();
 }
 
-/// Write skew through the answers of changes that are taken back.
+/// Write skew through the answers of changes that are rolled back.
 #[test]
 fn rolling_back_to_a_savepoint_keeps_the_locks_of_what_is_taken_back() {
     let (_process, db) = open(&disk());
@@ -270,7 +273,7 @@ fn rolling_back_to_a_savepoint_keeps_the_locks_of_what_is_taken_back() {
     db.transact(|tx| tx.put(&tree, b"u", b"other")).unwrap();
 }
 
-/// A step that met a lock can be tried again: it neither ends the scan nor leaves a row out.
+/// A step that met a lock can be repeated: it neither ends the scan nor skips a row.
 #[test]
 fn a_cursor_goes_on_after_a_lock_timeout() {
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
@@ -294,7 +297,7 @@ fn a_cursor_goes_on_after_a_lock_timeout() {
     }
 }
 
-/// A closure that is lent a page must not come back for another: it would wait for itself.
+/// A closure called with a page must not request another one: it would wait for itself.
 #[test]
 fn a_closure_that_calls_the_database_is_refused() {
     let (_process, db) = open(&disk());
@@ -315,7 +318,8 @@ fn a_closure_that_calls_the_database_is_refused() {
     db.transact(|tx| tx.put(&tree, &key, b"z")).unwrap();
 }
 
-/// What was changed first is taken back, and what comes then lies in another undo page than the transaction's beginning.
+/// The first changes are rolled back, and later ones are in another undo page than the transaction's
+/// beginning.
 #[test]
 fn a_transaction_whose_records_all_lie_behind_its_first_page_can_be_rolled_back() {
     let (_process, db) = open(&disk());
@@ -330,7 +334,7 @@ fn a_transaction_whose_records_all_lie_behind_its_first_page_can_be_rolled_back(
         tx.rollback_to(&savepoint).unwrap();
         tx.put(&tree, key, b"y").unwrap();
         tx.rollback().unwrap();
-        // Moves the end of the undo page on.
+        // Advances the end of the undo page.
         db.transact(|tx| tx.put(&tree, b"filler", &[2; 50])).unwrap();
     }
     assert!(db.begin().unwrap().iter(&tree).take(40).all(|entry| entry.unwrap().1 == [1; 900]));
@@ -339,7 +343,8 @@ fn a_transaction_whose_records_all_lie_behind_its_first_page_can_be_rolled_back(
     assert_eq!(db.check().unwrap(), []);
 }
 
-/// A long value takes pages before its row is changed: not of a tree that is dropped, which nobody would give back.
+/// A long value takes pages before its row is changed: not from a dropped tree, where they would never be
+/// freed.
 #[test]
 fn a_long_value_takes_no_page_of_a_dropped_tree() {
     let (_process, db) = open(&disk());
@@ -354,7 +359,8 @@ fn a_long_value_takes_no_page_of_a_dropped_tree() {
     assert_eq!(db.check().unwrap(), []);
 }
 
-/// Rolling back to a savepoint ends those that came after it. They must not be taken for others, or for the beginning.
+/// Rolling back to a savepoint invalidates later savepoints. They must not be taken for others, or for the
+/// beginning.
 #[test]
 fn a_savepoint_goes_with_the_rollback_to_an_earlier_one() {
     let (_process, db) = open(&disk());
@@ -384,7 +390,8 @@ fn a_savepoint_goes_with_the_rollback_to_an_earlier_one() {
     assert_eq!(db.begin().unwrap().iter(&tree).count(), 1);
 }
 
-/// Makes, drops and renames trees with long values in them, undoes some of it, and leaves it prepared.
+/// Creates, drops and renames trees with long values in them, undoes some of it, and leaves the transaction
+/// prepared.
 fn prepare_everything(db: &Database) -> Result<(), Error> {
     let (kept, dropped) = (db.create_tree("kept")?, db.create_tree("dropped")?);
     db.transact(|tx| {
@@ -424,7 +431,8 @@ fn end(db: &Database, commit: bool) -> Result<(), Error> {
     db.checkpoint()
 }
 
-/// Power goes at every so many operations, twice; what is prepared is ended after the second time, whole, and nothing is left over.
+/// Power fails at regular numbers of operations, twice; prepared transactions are ended after the second
+/// time, completely, and nothing is left over.
 #[test]
 fn two_phases_over_trees_survive_a_power_cut_anywhere() {
     for commit in [true, false] {
@@ -442,7 +450,7 @@ fn two_phases_over_trees_survive_a_power_cut_anywhere() {
             let how = if after % 2 == 0 { End::PowerCut } else { End::Killed };
             let doomed = Doomed::new(&disk, how, Some(after % 53));
             if let Ok(db) = open_on(doomed.clone()) {
-                // Power may go meanwhile.
+                // Power may fail meanwhile.
                 drop(end(&db, commit));
             }
             doomed.dies_now();

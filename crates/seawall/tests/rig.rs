@@ -1,4 +1,5 @@
-//! The rig of the crash tests and the histories on a naive engine: it must pass, and with any of its promises broken it must not.
+//! The rig of the crash tests and the histories on a naive engine: it must pass as it is, and fail with any
+//! of its promises broken.
 
 mod support {
     pub(crate) mod checker;
@@ -86,7 +87,7 @@ fn histories_show_broken_isolation() {
         (Level::Serializable, Mutant::NoReadLocks),
         (Level::Serializable, Mutant::ShortScan),
     ] {
-        // A key that appears under a lock is a panic already.
+        // A key that appears despite a lock already causes a panic.
         let keeps = |seed| std::panic::catch_unwind(|| keeps_its_promise(level, mutant, seed)).unwrap_or(false);
         let found = (0..40).any(|seed| !keeps(seed));
         assert!(found, "{level:?}: {mutant:?} is not found");

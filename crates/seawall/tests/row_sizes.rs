@@ -41,7 +41,7 @@ fn disk() -> Arc<SimDisk> {
     SimDisk::new(SimOptions { seed: 3, trace_entries_max: 0, ..SimOptions::default() })
 }
 
-/// Work of the background, as its threads would do it between commits.
+/// Background work, as its threads would do it between commits.
 fn background(db: &Database) {
     while Task::ALL.iter().fold(false, |busy, &task| busy | db.step_task(task).unwrap()) {}
 }
@@ -69,7 +69,7 @@ fn a_value_that_just_exceeds_its_leaf_takes_one_page() {
             expected += if key == 4 { 3 } else { 1 };
             assert_eq!(pages(&db, &tree, page_bytes), expected, "{len} bytes in pages of {page_bytes}");
         }
-        // A rollback gives the page back, and so does purge.
+        // A rollback frees the page, and so does purge.
         let mut tx = db.begin().unwrap();
         tx.put(&tree, b"5", &vec![5; lengths[1] as usize]).unwrap();
         tx.put(&tree, &[1], &vec![6; lengths[2] as usize]).unwrap();
@@ -116,7 +116,7 @@ fn a_row_of_up_to_half_a_page_stays_in_its_leaf() {
         assert_eq!(pages(&db, &tree, page_bytes), 3, "two leaves and a root");
         put(5, most);
         assert_eq!(pages(&db, &tree, page_bytes), 4);
-        // Rows of a little less than half share a leaf.
+        // Rows of a little less than half a page share a leaf.
         let tree = db.create_tree("pairs").unwrap();
         for key in 0..40u8 {
             db.transact(|tx| tx.put(&tree, &[key], &vec![key; most - 80])).unwrap();
@@ -127,7 +127,8 @@ fn a_row_of_up_to_half_a_page_stays_in_its_leaf() {
     }
 }
 
-/// Many rows shrink, others take the room, and all of it is rolled back: the rows regrow, which splits leaves.
+/// Many rows shrink, others take the space, and all of it is rolled back: the rows grow again, which splits
+/// leaves.
 #[test]
 fn rows_that_shrank_regrow_in_a_rollback() {
     for page_bytes in PAGES {

@@ -1,7 +1,9 @@
-//! Scans and look-ups that read ahead, of a whole database whose pool holds a small part of it: they give what a model says.
+//! Scans and look-ups with prefetch, of a whole database whose pool holds a small part of it: their results
+//! match a model.
 //!
 //! 1. The disk is simulated: reads complete in any order, some are slow, and in one test some fail.
-//! 2. What one transaction sees does not depend on what others do meanwhile: trees grow, shrink and go under its scans.
+//! 2. What one transaction sees does not depend on concurrent changes: trees grow, shrink and are dropped
+//!    under its scans.
 
 use seawall::{
     Background, CursorOptions, Database, Env, Isolation, LockMode, Options, RangeOrder, Seek, Task, Transaction, Tree,
@@ -35,7 +37,7 @@ fn value(dice: &mut Dice) -> Vec<u8> {
     vec![dice.below(256) as u8; len as usize]
 }
 
-/// A database four times its pool, and what is in its tree.
+/// A database four times its pool, and the contents of its tree.
 fn filled(seed: u64) -> (Arc<SimDisk>, Database, Tree, Model) {
     let sim = SimDisk::new(SimOptions { seed, trace_entries_max: 0, ..SimOptions::default() });
     let env = Env {
@@ -90,7 +92,7 @@ fn bounds(dice: &mut Dice) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (one(dice), one(dice))
 }
 
-/// What the model has between bounds that may be in the wrong order.
+/// The model's rows between bounds that may be in the wrong order.
 fn between(model: &Model, (start, end): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Vec<(Vec<u8>, Vec<u8>)> {
     let inside = |key: &Vec<u8>| {
         (match start {
@@ -131,7 +133,7 @@ fn many_keys_are_what_single_ones_are() {
     assert_eq!(db.begin().unwrap().multi_get(&none, &[key(1), key(2)]).unwrap(), [None, None]);
 }
 
-/// The leaves a scan reads ahead, and those it reads by itself.
+/// The leaves that a scan prefetches, and those it reads on demand.
 fn reads_of(db: &Database, scan: impl FnOnce()) -> (u64, u64) {
     let before = db.stats().pool;
     scan();
@@ -143,7 +145,7 @@ fn reads_of(db: &Database, scan: impl FnOnce()) -> (u64, u64) {
 fn scans_that_lock_read_ahead_too() {
     let (_sim, db, tree, model) = filled(31);
     let short = |value: &[u8]| value.len() < 1000;
-    // Long values are read one by one, and not what is counted here.
+    // Long values are read one by one, and are not counted here.
     let long = model.values().filter(|value| !short(value)).map(|value| value.len() as u64 / 3000).sum::<u64>();
     let serializable = TxOptions { isolation: Isolation::Serializable, ..TxOptions::default() };
     let read_committed = TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() };
@@ -166,7 +168,7 @@ fn scans_that_lock_read_ahead_too() {
             assert!(ahead > 100 && alone < ahead / 4 + long, "{ahead} ahead, {alone} by itself");
         }
     }
-    // A limit is kept to.
+    // A limit is respected.
     let tx = db.begin_with(serializable).unwrap();
     let (ahead, _) = reads_of(&db, || {
         let mut cursor = tx.cursor(&tree, CursorOptions { limit: Some(10), ..CursorOptions::default() });
@@ -285,7 +287,7 @@ fn a_scan_shows_its_moment_while_the_tree_grows_shrinks_and_goes() {
     db.close().unwrap();
 }
 
-/// What was logged, of all tests.
+/// The log messages of all tests.
 static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 struct Logged;
@@ -338,7 +340,7 @@ fn hints_of_a_cursor_bound_what_is_read() {
     let (_sim, db, tree, model) = filled(10);
     let tx = db.begin().unwrap();
     let read = |options: CursorOptions, rows: usize| {
-        // Elsewhere in the tree meanwhile, so that the pool forgets.
+        // Reads the whole tree first, so that the pool evicts the pages in question.
         assert_eq!(all(&db.begin().unwrap(), &tree).len(), model.len());
         let before = db.stats().pool;
         let mut cursor = tx.cursor(&tree, options);
@@ -359,7 +361,7 @@ fn hints_of_a_cursor_bound_what_is_read() {
     assert_eq!(tx.estimate_range(&tree, key(5)..key(5)).unwrap().rows, 0);
 }
 
-/// Scans of all kinds beside changes that keep the sum of all rows, in a pool of some dozen pages.
+/// Scans of all kinds beside changes that preserve the sum of all rows, in a pool of some dozen pages.
 #[test]
 fn eviction_and_changes_race_reads_ahead() {
     const ROWS: u64 = 4000;

@@ -1,4 +1,4 @@
-//! A database that is shut down while others hold handles of it.
+//! A database that is shut down while other handles of it exist.
 
 use seawall::{Background, BackupOptions, Database, Durability, Env, Error, IndexOptions, Options, Xid};
 use seawall_io::SystemClock;
@@ -67,7 +67,7 @@ fn every_later_call_is_refused_and_nothing_is_to_be_recovered() {
         is_refused("compact", other.compact(&tree));
         is_refused("step", other.step());
         is_refused("close", other.close());
-        // Nothing that is not stable is needed, and nothing is to be done again.
+        // Everything needed is stable, and nothing is to be redone.
         process.dies_of(SimDisk::power_cut);
         drop((db, tree));
         let process = Arc::new(Process::new(&sim));
@@ -89,7 +89,7 @@ fn transactions_that_are_open_are_waited_for() {
     tx.put(&tree, b"k", b"v").unwrap();
     assert!(matches!(db.shutdown_within(Duration::ZERO), Err(Error::StillRunning { running: 1 })));
     is_refused("begin", db.begin());
-    // It goes on.
+    // It continues.
     tx.put(&tree, b"l", b"v").unwrap();
     std::thread::scope(|scope| {
         let shut = scope.spawn(|| db.clone().shutdown());
@@ -100,7 +100,7 @@ fn transactions_that_are_open_are_waited_for() {
     let db = open(&process, Background::Threads);
     let tree = db.open_tree("t").unwrap();
     assert_eq!(db.begin().unwrap().iter(&tree).count(), 2);
-    // Where nothing waits, it is an error at once.
+    // Without waiting, it is an immediate error.
     let tx = db.begin().unwrap();
     drop((tx, tree, db));
     let db = open(&process, Background::Steps);
@@ -110,7 +110,7 @@ fn transactions_that_are_open_are_waited_for() {
     db.shutdown().unwrap();
 }
 
-/// Under load: what was acknowledged is there, and nothing else is.
+/// Under load: every acknowledged commit is there, and nothing else.
 #[test]
 fn writers_end_with_what_they_were_told() {
     for seed in 0..6 {
@@ -152,7 +152,7 @@ fn writers_end_with_what_they_were_told() {
     }
 }
 
-/// A backup that is under way ends with an error and is unfinished; the shutdown does not wait for it.
+/// A running backup ends with an error and is unfinished; the shutdown does not wait for it.
 #[test]
 fn a_backup_under_way_is_unfinished() {
     for (background, steps) in [(Background::Threads, 0), (Background::Threads, 1), (Background::Steps, u64::MAX)] {
@@ -189,7 +189,7 @@ fn a_backup_under_way_is_unfinished() {
     }
 }
 
-/// In whatever step it is met: a backup either has its end or is unfinished, and one with an end holds everything.
+/// At any step: a backup is either finished or unfinished, and a finished one contains everything.
 #[test]
 fn a_backup_beside_the_shutdown_ends_or_not() {
     let (mut ended, mut refused) = (0, 0);
@@ -243,7 +243,7 @@ fn a_backup_beside_the_shutdown_ends_or_not() {
     println!("{ended} backups had their end, {refused} were refused");
 }
 
-/// An index that is being built is given up: what it has is rolled back, which the shutdown waits for.
+/// An index build is aborted: its work is rolled back, and the shutdown waits for that.
 #[test]
 fn an_index_that_is_being_built_is_given_up() {
     for at in [0, 1, 500, 999] {
@@ -257,7 +257,7 @@ fn an_index_that_is_being_built_is_given_up() {
             let mut shut_down = || {
                 let other = db.clone();
                 shuts = Some(scope.spawn(move || other.shutdown()));
-                // It has begun when nothing else begins.
+                // The shutdown has begun when no new transaction can begin.
                 while db.begin().is_ok() {
                     std::thread::yield_now();
                 }
@@ -294,7 +294,7 @@ fn an_index_that_is_being_built_is_given_up() {
     }
 }
 
-/// What a call is told that meets the shutdown on its way: not that something failed, for there is nothing to repair.
+/// The error of a call that meets the shutdown: it is not a failure, because there is nothing to repair.
 #[test]
 fn a_shutdown_is_no_failure() {
     let health = seawall::Health::default();

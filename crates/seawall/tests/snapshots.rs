@@ -1,8 +1,10 @@
-//! A snapshot held through heavy updates goes on showing its moment; when it is gone, purge catches up, and all that was kept for it
-//! is given back.
+//! A snapshot held through heavy updates keeps showing its moment; after it ends, purge catches up, and all
+//! space kept for it is freed.
 //!
-//! 1. Every snapshot is compared whole with a copy of the model of its moment, forwards, backwards and by key.
-//! 2. "Caught up" is when a step of purge finds nothing to do, and it is proven by space: doing the same again does not make the file longer.
+//! 1. Every snapshot is compared completely with a copy of the model of its moment, forwards, backwards and
+//!    by key.
+//! 2. "Caught up" means that a step of purge finds nothing to do; space proves it: repeating the work does
+//!    not lengthen the file.
 
 use seawall::{Background, Database, Env, Options, Task, Transaction, Tree, TxOptions};
 use seawall_sim::{SimDisk, SimOptions};
@@ -41,7 +43,7 @@ fn shows(tx: &Transaction, tree: &Tree, model: &Model, what: &str) {
     }
 }
 
-/// A transaction of some changes: updates mostly, long values among them.
+/// A transaction with some changes: mostly updates, long values among them.
 fn change(db: &Database, tree: &Tree, model: &mut Model, dice: &mut Dice) {
     let mut tx = db.begin().unwrap();
     for _ in 0..6 {
@@ -99,7 +101,7 @@ fn snapshots_show_their_moment_and_purge_catches_up() {
                 _ => None,
             } {
                 held.push((db.begin().unwrap(), model.clone(), name));
-                // Its snapshot is of now, whenever it is first used.
+                // Its snapshot is of its beginning, whenever it is first used.
                 shows(&held.last().unwrap().0, &tree, &model, name);
             }
             change(&db, &tree, &mut model, &mut dice);
@@ -112,7 +114,7 @@ fn snapshots_show_their_moment_and_purge_catches_up() {
         }
         purge(&db);
         assert!(!db.step_task(Task::Purge).unwrap(), "what a snapshot pins is not purged, and nobody spins over it");
-        // The middle one goes first, then the oldest: the third still needs what is later.
+        // The middle one ends first, then the oldest: the third still needs the later versions.
         for index in [1, 0, 0] {
             let (tx, of_then, name) = held.remove(index);
             shows(&tx, &tree, &of_then, &format!("cycle {cycle}, {name}, before it goes"));
@@ -129,14 +131,14 @@ fn snapshots_show_their_moment_and_purge_catches_up() {
     db.close().unwrap();
 }
 
-/// The same with threads: a reader that holds its snapshot through many commits, and others that come and go.
+/// The same with threads: a reader that holds its snapshot through many commits, and short-lived others.
 #[test]
 fn a_snapshot_is_held_while_threads_write() {
     const KEYS: u64 = 200;
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let db = Database::open_with(dir.path(), options()).unwrap();
     let tree = db.create_tree("t").unwrap();
-    // Each transaction moves between two rows: every snapshot sees the same sum.
+    // Each transaction moves an amount between two rows: every snapshot sees the same sum.
     db.transact(|tx| (0..KEYS).try_for_each(|key| tx.put(&tree, &key.to_be_bytes(), &1000u64.to_le_bytes()))).unwrap();
     let all = |tx: &Transaction| -> Vec<u64> {
         tx.iter(&tree).map(|entry| u64::from_le_bytes(entry.unwrap().1.try_into().unwrap())).collect()

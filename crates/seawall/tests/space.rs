@@ -1,4 +1,4 @@
-//! The data file is not much larger than what lies in it, and gives back what it does not need.
+//! The data file is not much larger than its contents, and releases space it does not need.
 
 use seawall::{Background, Database, Durability, Env, Options, Task, Tree};
 use seawall_io::SystemClock;
@@ -33,7 +33,7 @@ fn open(sim: &Arc<SimDisk>, options: Options) -> Database {
     Database::open_in(env, "/db", options).unwrap()
 }
 
-/// Work of the background, as its threads would do it between commits.
+/// Background work, as its threads would do it between commits.
 fn background(db: &Database) {
     for _ in 0..20 {
         let mut busy = false;
@@ -59,7 +59,7 @@ fn after_a_load_in_order_the_file_is_hardly_larger_than_the_tree() {
         }
         let (file, own) = (db.stats().space.data_bytes, db.tree_bytes(&tree));
         assert!(own > 12 << 20, "{own}");
-        // A few MiB are kept ahead, however large the file.
+        // A few MiB are kept ahead, for any size of the file.
         let most = own + own / 25 + (4 << 20);
         assert!(file <= most, "pages of {page_kib}K: a file of {file} bytes for a tree of {own}: {most} are allowed");
     }
@@ -77,7 +77,7 @@ fn value(key: u32) -> Vec<u8> {
     vec![key as u8; if key % 60 == 0 { 5000 + key as usize % 3000 } else { 150 }]
 }
 
-/// Two trees whose pages lie among each other, of which half the rows have gone.
+/// Two trees with interleaved pages, half of whose rows are deleted.
 fn half_gone(db: &Database, rows: u32) -> (Vec<Tree>, Vec<Model>) {
     let trees: Vec<Tree> = ["a", "b"].map(|name| db.create_tree(name).unwrap()).into();
     let mut models = vec![Model::new(), Model::new()];
@@ -94,7 +94,7 @@ fn half_gone(db: &Database, rows: u32) -> (Vec<Tree>, Vec<Model>) {
         background(db);
     }
     for (tree, model) in trees.iter().zip(&mut models) {
-        // In some transactions: rows that lie anywhere.
+        // In several transactions: rows spread over the tree.
         let gone: Vec<Vec<u8>> = model.keys().filter(|key| key[3] % 2 == 0).cloned().collect();
         for some in gone.chunks(200) {
             let mut tx = db.begin().unwrap();
@@ -141,7 +141,7 @@ fn after_half_of_the_rows_went_half_of_the_file_goes() {
         let trees: Vec<Tree> = ["a", "b"].map(|name| db.open_tree(name).unwrap()).into();
         holds(&db, &trees, &models);
         assert_eq!(db.check().unwrap(), []);
-        // What was given back is there again when it is needed.
+        // The released space is available again when needed.
         for key in 0..6_000u32 {
             db.transact(|tx| tx.put(&trees[0], &[&b"more"[..], &key.to_be_bytes()].concat(), &[9; 300])).unwrap();
             if key % 100 == 0 {
@@ -152,7 +152,7 @@ fn after_half_of_the_rows_went_half_of_the_file_goes() {
     }
 }
 
-/// A process that dies at every operation of a shrinking, and what the next one finds.
+/// A process that dies at every operation of a shrinking, and the state that the next one finds.
 #[test]
 fn a_crash_at_any_operation_of_shrinking_loses_nothing() {
     let base = SimDisk::new(SimOptions { seed: 32, trace_entries_max: 0, ..SimOptions::default() });
@@ -166,7 +166,7 @@ fn a_crash_at_any_operation_of_shrinking_loses_nothing() {
     let before = base.seen("/db/data").unwrap().len();
     let (mut shrunk, mut deaths) = (0, 0);
     for how in [End::PowerCut, End::Killed] {
-        // Whether it died at that operation.
+        // Returns whether it died at that operation.
         let mut dies_at = |after: u64| {
             let sim = base.fork(after);
             let doomed = Doomed::new(&sim, how, Some(after));
@@ -178,7 +178,7 @@ fn a_crash_at_any_operation_of_shrinking_loses_nothing() {
             };
             if let Ok(db) = Database::open_in(env, "/db", options(4)) {
                 if db.shrink().is_ok() {
-                    // Something behind it that recovery has to redo.
+                    // A later change that recovery has to redo.
                     drop(db.transact(|tx| tx.put(&db.open_tree("a")?, b"later", &[1; 2000])));
                 }
             }

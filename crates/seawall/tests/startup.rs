@@ -1,4 +1,4 @@
-//! What an opening does with files that are missing, cut, or not to be written: the rows of docs/recovery.md.
+//! What an opening does with missing, truncated or unwritable files: the rows of docs/recovery.md.
 
 mod support {
     #[allow(dead_code)]
@@ -36,7 +36,7 @@ fn path(name: &str) -> std::path::PathBuf {
     std::path::Path::new(DIR).join(name)
 }
 
-/// A database with 200 rows, closed in order or cut off; its disk.
+/// A database with 200 rows, closed cleanly or not; its disk.
 fn made(closed: bool) -> Arc<SimDisk> {
     let sim = SimDisk::new(SimOptions::default());
     let process = Arc::new(Process::new(&sim));
@@ -44,7 +44,7 @@ fn made(closed: bool) -> Arc<SimDisk> {
     let tree = db.create_tree("t").unwrap();
     for i in 0..200u32 {
         db.transact(|tx| tx.put(&tree, &i.to_be_bytes(), &[i as u8; 1500])).unwrap();
-        // A little cleaning at a time: each checkpoint lies behind what is durable by then.
+        // A little cleaning at a time: each checkpoint is below the position that is durable by then.
         if i % 10 == 9 {
             db.step_task(Task::Clean).unwrap();
             db.step_task(Task::Checkpoint).unwrap();
@@ -78,7 +78,7 @@ fn segments(sim: &Arc<SimDisk>) -> Vec<std::path::PathBuf> {
     names.into_iter().filter(|name| name.to_string_lossy().contains("redo.")).collect()
 }
 
-/// All bytes of all files: what is refused is left as it was.
+/// All bytes of all files: a refused opening changes nothing.
 fn contents(sim: &Arc<SimDisk>) -> Vec<(std::path::PathBuf, Option<Vec<u8>>)> {
     let names = sim.list(DIR.as_ref()).unwrap();
     names.into_iter().map(|name| (name.clone(), sim.seen(&name))).collect()
@@ -87,7 +87,7 @@ fn contents(sim: &Arc<SimDisk>) -> Vec<(std::path::PathBuf, Option<Vec<u8>>)> {
 #[test]
 fn a_log_that_ends_before_the_checkpoint_of_an_orderly_end_is_not_needed() {
     let sim = made(true);
-    // The last segment that was written to is as new again.
+    // Overwrites the start of the last written segment with zeroes.
     let written = segments(&sim).into_iter().rfind(|name| sim.seen(name).unwrap().iter().any(|byte| *byte != 0));
     let file = sim.open(&written.unwrap(), OpenHow { write: true, ..OpenHow::default() }).unwrap();
     sim.write_at(&file, 0, &[std::io::IoSlice::new(&[0; 64 << 10])], seawall_io::WriteHow::default()).unwrap();
@@ -99,7 +99,7 @@ fn a_log_that_ends_before_the_checkpoint_of_an_orderly_end_is_not_needed() {
 #[test]
 fn a_log_that_ends_before_what_was_durable_at_the_checkpoint_is_named() {
     let sim = made(false);
-    // Everything is as new again: the checkpoint said that there was more.
+    // Overwrites the start of every segment with zeroes: the checkpoint proves that there was more log.
     for name in segments(&sim) {
         let file = sim.open(&name, OpenHow { write: true, ..OpenHow::default() }).unwrap();
         sim.write_at(&file, 0, &[std::io::IoSlice::new(&[0; 64 << 10])], seawall_io::WriteHow::default()).unwrap();
@@ -127,13 +127,13 @@ fn data_that_is_too_short_is_named_when_the_page_is_needed() {
     let sim = made(true);
     let file = sim.open(&path("data"), OpenHow { write: true, ..OpenHow::default() }).unwrap();
     let whole = sim.seen(path("data")).unwrap();
-    // To the middle of a page, somewhere in what is used.
+    // Cut in the middle of a page, within the used part.
     sim.set_len(&file, 20 * 4096 + 100).unwrap();
     sim.sync(&file, SyncHow::All).unwrap();
     let refused = rows(&sim).unwrap_err();
     assert!(matches!(&refused, Error::Corrupt(_) | Error::Io(_)), "{refused}");
     assert!(refused.to_string().contains("/db/data"), "{refused}");
-    // Brought back, everything is there.
+    // After it is restored, everything is there.
     sim.write_at(&file, 0, &[std::io::IoSlice::new(&whole)], seawall_io::WriteHow::default()).unwrap();
     sim.sync(&file, SyncHow::All).unwrap();
     drop(file);
@@ -189,7 +189,7 @@ fn files_that_may_not_be_written_are_named_and_left_alone() {
             assert_eq!(rows(&sim).unwrap(), 200, "{name}");
         }
     }
-    // A file system that takes no new file either.
+    // A file system that also refuses new files.
     let sim = SimDisk::new(SimOptions::default());
     sim.inject(Fault::new(FaultKind::Errno(EROFS)).on(Op::Open));
     let refused = open(&Arc::new(Process::new(&sim)), &sim).unwrap_err();

@@ -1,8 +1,9 @@
-//! In steady state a commit extends no file, and no write of the log makes the device read.
+//! In steady state a commit extends no file, and no write of the log causes a device read.
 //!
-//! 1. The simulated disk says of every call what it made the device do: bytes read to complete a block, bytes by which a file grew, blocks
-//!    allocated. Nothing is measured, nothing depends on time.
-//! 2. Steady state is when the log was filled ahead and recycled once; what background steps do between the commits is theirs.
+//! 1. For every call the simulated disk reports its device work: bytes read to complete a block, bytes by
+//!    which a file grew, blocks allocated. Nothing is measured, nothing depends on time.
+//! 2. Steady state is when the log was filled ahead and recycled once; the background steps between the
+//!    commits do not count.
 
 use seawall::{Background, Database, Env, FlushChoice, Options, Task};
 use seawall_io::FlushMethod;
@@ -32,7 +33,7 @@ fn is_log(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("redo."))
 }
 
-/// Work of the background, as its threads would do it between commits.
+/// Background work, as its threads would do it between commits.
 fn background(db: &Database) {
     for _ in 0..20 {
         let mut busy = false;
@@ -69,7 +70,7 @@ fn steady(method: FlushMethod, sector_bytes: u32) {
         }
         tx
     };
-    // Until the log has come round, and the tree has its size.
+    // Until the log has been recycled, and the tree has its size.
     let mut round = 0;
     while round < 360 {
         change(round).commit().unwrap();
@@ -99,7 +100,7 @@ fn steady(method: FlushMethod, sector_bytes: u32) {
             }
         }
         background(&db);
-        // The background too: the log is written, never read, and in steady state grows no more.
+        // The background too: the log is written, never read, and in steady state does not grow.
         for entry in sim.trace().since(trace.len()).filter(|entry| is_log(&entry.path)) {
             assert_eq!((entry.device_read, entry.grew), (0, 0), "{method:?}: {entry:?}");
         }
@@ -116,7 +117,7 @@ fn no_commit_extends_a_file_and_no_log_write_reads() {
     steady(FlushMethod::ODirect, 512);
 }
 
-/// While data and log grow, it is the background that grows them.
+/// While data and log grow, the background grows them.
 #[test]
 fn no_commit_extends_a_file_while_the_database_grows() {
     let sim = SimDisk::new(SimOptions { seed: 12, trace_entries_max: 300, ..SimOptions::default() });
@@ -132,7 +133,8 @@ fn no_commit_extends_a_file_while_the_database_grows() {
     let len = |path: &str| sim.seen(path).unwrap().len();
     let at_start = len("/db/data");
     let mut extended = Vec::new();
-    // Groups of 4K pages have three extents: far enough that what is closed to one tree would add up to more than is kept ahead.
+    // Groups of 4K pages have three extents. The tree grows so far that the extents closed to it would add up
+    // to more than is kept ahead.
     for key in 0..7000u32 {
         let before = sim.trace().len();
         let mut tx = db.begin().unwrap();
@@ -153,8 +155,8 @@ fn no_commit_extends_a_file_while_the_database_grows() {
         background(&db);
     }
     assert!(len("/db/data") >= at_start + (1 << 20), "it has grown");
-    // A change may have to, before its commit: where the log is still so short that it has no room for the largest mini-transaction, and where
-    // no extent is free in one piece.
+    // A change may have to, before its commit: if the log is still so short that it has no room for the
+    // largest mini-transaction, or if no contiguous extent is free.
     assert!(
         extended.len() <= 8,
         "changes that grew a file themselves though the background was never behind: {extended:?}"

@@ -1,9 +1,12 @@
-//! Judges a history of list-append transactions: which anomalies of Adya's and Elle's catalogue does it hold?
+//! Judges a history of list-append transactions: which anomalies of Adya's and Elle's catalogue does it
+//! contain?
 //!
-//! 1. Every key holds a list; every append adds an element that no other append adds. So the last list of a key *is* the order of its versions, and
-//!    every list ever read names the version that was read (the idea of Elle, Kingsbury and Alvaro, VLDB 2021).
+//! 1. Every key holds a list; every append adds an element that no other append adds. So the last list of a
+//!    key *is* the order of its versions, and every list ever read identifies the version that was read (the
+//!    idea of Elle, Kingsbury and Alvaro, VLDB 2021).
 //! 2. Nothing is guessed: every edge of the graphs follows from lists and from time stamps of one shared counter.
-//! 3. Whatever a transaction has read counts, even when it was rolled back later: nobody ever sees what was not committed.
+//! 3. All reads of a transaction count, even if it was rolled back later: no transaction ever sees
+//!    uncommitted data.
 //!
 //! | graph, over committed transactions | a cycle is |
 //! |---|---|
@@ -12,8 +15,9 @@
 //! | D and D;rw, where D is ww, wr and real time | no snapshot: G-single with one rw (read skew, lost update), a long fork with more |
 //! | ww, wr, rw and real time | G2 (write skew, phantoms, or against real time) |
 //!
-//! The third is the characterisation of snapshot isolation by Cerone and Gotsman (JACM 2018). Reads that promise a snapshot of their own (a statement of read
-//! committed; the plain reads of a repeatable read whose locking reads see the latest) stand in it as a read-only transaction of their own.
+//! The third is the characterisation of snapshot isolation by Cerone and Gotsman (JACM 2018). Reads that
+//! promise a snapshot of their own (a statement of read committed; the plain reads of a repeatable read whose
+//! locking reads see the latest) are represented as separate read-only transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +39,7 @@ pub(crate) enum What {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Op {
-    /// Stamp taken before it was asked.
+    /// Stamp taken before the operation.
     pub(crate) at: u64,
     /// Plain reads of one statement share a snapshot.
     pub(crate) statement: u64,
@@ -55,17 +59,17 @@ pub(crate) struct Txn {
 pub(crate) struct History {
     pub(crate) level: Level,
     pub(crate) txns: Vec<Txn>,
-    /// What every key held when all was over.
+    /// The contents of every key at the end.
     pub(crate) last: BTreeMap<u64, Vec<u64>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Anomaly {
-    /// An element that nobody appended, or one that is there twice.
+    /// An element that no transaction appended, or one that occurs twice.
     Garbage,
-    /// A committed append is gone.
+    /// A committed append is missing.
     LostWrite,
-    /// What was read is no prefix of the order of versions.
+    /// The list read is no prefix of the order of versions.
     Fork,
     /// A transaction does not see its own appends.
     Internal,
@@ -73,7 +77,7 @@ pub(crate) enum Anomaly {
     AbortedRead,
     /// G1b: read a version that its writer overwrote.
     IntermediateRead,
-    /// Something committed before the snapshot is missing in it.
+    /// A change committed before the snapshot is missing in it.
     Stale,
     /// G0.
     DirtyWrite,
@@ -81,13 +85,13 @@ pub(crate) enum Anomaly {
     Circular,
     /// G-single.
     ReadSkew,
-    /// Two or more anti-dependencies, none next to another.
+    /// Two or more anti-dependencies, none adjacent to another.
     LongFork,
     /// G2.
     WriteSkew,
 }
 
-/// Everything wrong with the history at its level; each with the evidence. Empty: it keeps its promise.
+/// Every anomaly of the history at its level, with evidence. Empty: the level keeps its promise.
 pub(crate) fn check(history: &History) -> Vec<(Anomaly, String)> {
     let mut wrong = Vec::new();
     let writers = writers(history, &mut wrong);
@@ -100,7 +104,7 @@ pub(crate) fn check(history: &History) -> Vec<(Anomaly, String)> {
     wrong
 }
 
-/// Who appended an element: the transaction, and whether it appended another to the same key later.
+/// The writer of an element: the transaction, and whether it appended another to the same key later.
 type Writers = BTreeMap<u64, (usize, bool)>;
 
 fn writers(history: &History, wrong: &mut Vec<(Anomaly, String)>) -> Writers {
@@ -136,14 +140,14 @@ fn writers(history: &History, wrong: &mut Vec<(Anomaly, String)>) -> Writers {
     writers
 }
 
-/// A read that fits the order of versions.
+/// A read that matches the order of versions.
 struct Seen {
     txn: usize,
     at: u64,
     statement: u64,
     key: u64,
     locking: bool,
-    /// How many elements it saw, its own included.
+    /// How many elements it saw, including its own.
     len: usize,
     /// Whether some were its own.
     own: bool,
@@ -226,7 +230,7 @@ enum Node {
     Txn(usize),
     /// Reads with a snapshot of their own.
     Reads(usize, u64),
-    /// A moment: what was committed before comes before what begins after.
+    /// A point in time: transactions committed before it come before those that begin after it.
     Moment(u64),
 }
 
@@ -291,7 +295,7 @@ fn cycles(history: &History, writers: &Writers, reads: &[Seen], wrong: &mut Vec<
         wrong.push((Anomaly::DirtyWrite, format!("each overwrote the one before: {cycle:?}")));
         return;
     }
-    // What D and rw are made of: dependencies into the node of a read, anti-dependencies out of it.
+    // The basis of D and rw: dependencies into the node of a read, anti-dependencies out of it.
     let (mut depends, mut anti) = (Graph(ww.0.clone()), Graph::default());
     let one_snapshot = matches!(history.level, Level::RepeatableFail | Level::Serializable);
     let all = history.txns.iter().enumerate().filter(|_| one_snapshot);
@@ -318,7 +322,7 @@ fn cycles(history: &History, writers: &Writers, reads: &[Seen], wrong: &mut Vec<
         if let Some(from) = foreign {
             depends.add(from, own_node);
         }
-        // A rolled back reader saw a snapshot too; it stands in the graph as one that wrote nothing.
+        // A rolled back reader saw a snapshot too; in the graph it is a transaction that wrote nothing.
         if let Some(to) = writer(read.len).filter(|to| *to != Node::Txn(read.txn)) {
             anti.add(own_node, to);
         }
@@ -361,7 +365,8 @@ fn cycles(history: &History, writers: &Writers, reads: &[Seen], wrong: &mut Vec<
     }
 }
 
-/// What was committed before a snapshot was taken comes before it. Moments in a chain stand for the quadratic number of pairs.
+/// Transactions committed before a snapshot was taken come before it. Moments in a chain replace the
+/// quadratic number of pairs.
 fn real_time(history: &History, starts: &BTreeSet<(u64, Node)>, into: &mut Graph) {
     let mut moments: BTreeSet<u64> = BTreeSet::new();
     for (index, txn) in history.txns.iter().enumerate() {
@@ -476,7 +481,7 @@ mod tests {
             one.txns[0].ops[1].statement = 0;
             assert_eq!(check(&one)[0].0, Anomaly::ReadSkew, "{level:?}");
         }
-        // A reader that was rolled back saw it all the same.
+        // A reader that was rolled back still saw it.
         from(Level::RepeatableLatest, Anomaly::ReadSkew, &["r x; r y 2!", "a x 1; a y 2"], &[&[1], &[2]]);
     }
 
@@ -512,7 +517,8 @@ mod tests {
         for level in LEVELS {
             assert_eq!(found(level, true, &["a x 1", "r x"], &[&[1]]), Some(Anomaly::Stale), "{level:?}");
         }
-        // Against real time only by way of another: T2 was over when T1 began, so who has seen T1 must have seen T2.
+        // Against real time only through another transaction: T2 ended before T1 began, so a transaction that
+        // has seen T1 must have seen T2.
         let mut late = history(Level::RepeatableFail, false, &["r y; r x 1", "a x 1", "a y 2"], &[&[1], &[2]]);
         assert_eq!(check(&late), []);
         late.txns[2].committed = Some(10);

@@ -1,12 +1,15 @@
-//! Disks that break their promise: what is done to them, and what may come of it.
+//! Disks that break their promise: their damage, and which outcomes it excuses.
 //!
-//! 1. The simulated disk keeps what every lost, misdirected and rotted write has done, byte by byte ([`Damage`]); all that is said here follows from that.
-//! 2. A wrong answer is excused by a page that is old and valid only if one was *read*: bytes of a lost write's place whose checksum and number are right
-//!    and whose LSN is below that of the write. One that was read by an opening is excused only if the checkpoint had passed it: else recovery
-//!    has all it needs to bring it up to date, and must.
-//! 3. A shorter log is excused only if it ends at a damaged range of the log, and if the flushed events that are gone and lie wholly beyond the
-//!    damage can be those of one flush: what was written together with what was damaged. The next flush's frames say that the log before them
-//!    was flushed; an opening that finds them must not take the log for ended.
+//! 1. The simulated disk records the effect of every lost, misdirected and rotted write, byte by byte
+//!    ([`Damage`]); all judgements here follow from that.
+//! 2. A wrong answer is excused by an old but valid page only if one was *read*: bytes at the place of a lost
+//!    write whose checksum and page number are right and whose LSN is below that of the write. A read by an
+//!    opening is an excuse only if the checkpoint is beyond its LSN: otherwise recovery has everything to
+//!    bring the page up to date, and must do so.
+//! 3. A shorter log is excused only if it ends at a damaged range of the log, and if the missing flushed
+//!    events that lie wholly beyond the damage can be those of one flush: they were written together with the
+//!    damaged part. The next flush's frames prove that the log before them was flushed; an opening that finds
+//!    them must not accept the shorter log.
 //! 4. Nothing excuses damage to the control file or to the doublewrite file, and nothing excuses a value that was never written.
 
 use crate::api::Error;
@@ -21,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 const SECTOR: usize = 512;
 
-/// What a file is.
+/// The class of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Control,
@@ -52,7 +55,7 @@ impl Class {
     }
 }
 
-/// What was done to the files of one class, and how that ended.
+/// The damage to the files of one class, and its outcomes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Damaged {
     pub(crate) lost: u64,
@@ -80,7 +83,7 @@ impl Damaged {
 }
 
 impl Rig {
-    /// One of the next writes of some file will be lost, or go elsewhere.
+    /// Arms the loss or misdirection of one of the next writes of some file.
     pub(crate) fn lose_a_write(&mut self) {
         let dice = &mut self.beside;
         let class = dice.weighted(&[(1, Class::Control), (4, Class::Data), (1, Class::Doublewrite), (4, Class::Log)]);
@@ -96,7 +99,7 @@ impl Rig {
         self.sim.inject(fault);
     }
 
-    /// A bit flips somewhere in a file, rather where something is than where nothing is.
+    /// Flips a bit in a file, preferably in a used part.
     pub(crate) fn flip_a_bit(&mut self) {
         let mut files: Vec<(Class, PathBuf)> = Vec::new();
         for dir in [DIR, LOG_DIR] {
@@ -112,7 +115,7 @@ impl Rig {
         let mut file = self.beside.pick(&files).1;
         let mut at = None;
         if wanted == Class::Log && self.beside.percent(70) {
-            // The log's last part: the rest is needed by nobody or proven by what follows it.
+            // The last part of the log: the rest is no longer needed, or is proven by what follows it.
             let lsn = self.head.saturating_sub(self.beside.log_uniform(64 << 10));
             let name = format!("redo.{:016x}", lsn / self.segment_bytes);
             if let Some((_, there)) = files.iter().find(|(_, path)| path.ends_with(&name)) {
@@ -143,7 +146,7 @@ impl Rig {
         if self.mode.is_illegal() { self.sim.trace().len() } else { 0 }
     }
 
-    /// Where the log ends after the last event.
+    /// Records the end of the log after the last event.
     pub(crate) fn note_head(&mut self, live: &Live) {
         if self.mode.is_illegal() {
             self.head = crate::api::head(&live.db);
@@ -160,12 +163,12 @@ impl Rig {
         self.mode.is_illegal() && self.sim.damages() > 0
     }
 
-    /// Whether an error says that something is damaged, and something is.
+    /// Whether an error reports damage, and there is damage.
     pub(crate) fn names_damage(&self, error: &Error) -> bool {
         self.is_damaged() && is_of_damage(error)
     }
 
-    /// What failed, unless an old and valid page explains it.
+    /// The failure, unless an old and valid page explains it.
     pub(crate) fn excused(&mut self, stop: Option<Stop>) -> Option<Stop> {
         match stop {
             Some(Stop::Failed(why)) if !why.contains("never written") && self.an_old_page_was_read() => {
@@ -209,7 +212,8 @@ impl Rig {
         newest.map_or(Lsn::ZERO, |(_, block)| block.checkpoint)
     }
 
-    /// Whether what is there is a beginning of the log that ends at damage (3). `least` events had to be there.
+    /// Whether the contents found are a prefix of the log that ends at damage (3). At least `least` events
+    /// should be there.
     pub(crate) fn log_ends_at_damage(&mut self, found: &State, least: usize) -> bool {
         self.note_log_damage();
         let damage = self.log_damage.clone();
@@ -235,7 +239,8 @@ impl Rig {
         beyond <= 1
     }
 
-    /// What of the log is not as it was written, now: an opening overwrites what lies beyond the end that it finds.
+    /// Records the currently damaged ranges of the log: an opening overwrites the part beyond the end that it
+    /// finds.
     pub(crate) fn note_log_damage(&mut self) {
         if !self.is_damaged() {
             return;
@@ -243,7 +248,7 @@ impl Rig {
         for damage in self.sim.damage() {
             let name = damage.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let number = name.strip_prefix("redo.").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            // What is seen may come from a cache that the medium does not agree with.
+            // The visible bytes may come from a cache that differs from the medium.
             let now = self.sim.stable(&damage.path).or_else(|| self.sim.seen(&damage.path));
             let (Some(number), Some(now)) = (number, now) else { continue };
             for (index, wanted) in damage.wanted.chunks(SECTOR).enumerate() {
@@ -258,7 +263,7 @@ impl Rig {
 
     // --- the tally -----------------------------------------------------------------------------------------------------------
 
-    /// The class of what was damaged last.
+    /// The class of the last damaged file.
     fn last_damaged(&self) -> Option<Class> {
         self.sim.damage().iter().rev().find_map(|damage| Class::of(&damage.path))
     }
@@ -283,7 +288,7 @@ impl Rig {
         }
     }
 
-    /// At the end of a seed: what was done, and that the rest of it did no harm.
+    /// At the end of a seed: counts the damage, and that the rest of it did no harm.
     pub(crate) fn count_damage(&mut self) {
         if !self.mode.is_illegal() {
             return;

@@ -1,7 +1,7 @@
 //! Randomness of one seed.
 //!
 //! 1. One seed is one run, under every version of every library: the generator (SplitMix64, Steele, Lea and Flood 2014) is written out here.
-//! 2. Streams that are split off do not disturb each other: an added draw in one part of a test leaves the others as they were.
+//! 2. Split-off streams are independent: an added draw in one part of a test leaves the others unchanged.
 
 #![allow(dead_code)] // each test binary uses some of it
 
@@ -43,13 +43,13 @@ impl Dice {
         of[self.index(of.len())].clone()
     }
 
-    /// From 1 to about `end`, each order of magnitude as often as another.
+    /// From 1 to about `end`, each order of magnitude equally likely.
     pub(crate) fn log_uniform(&mut self, end: u64) -> u64 {
         let bits = self.below(u64::from(end.max(1).ilog2()) + 1);
         (1 << bits) + self.below(1 << bits)
     }
 
-    /// One of the choices, as often as its weight says.
+    /// One of the choices, with probability proportional to its weight.
     pub(crate) fn weighted<T: Copy>(&mut self, of: &[(u64, T)]) -> T {
         let mut left = self.below(of.iter().map(|(weight, _)| weight).sum());
         for (weight, choice) in of {

@@ -1,9 +1,9 @@
-//! A process on a simulated disk that dies at a given operation, and the clock that goes with it.
+//! A process on a simulated disk that dies at a given operation, and its clock.
 //!
 //! 1. The crash falls *before* the operation with that number: everything earlier happened, that one and all later ones never do.
-//! 2. If that operation is a write it may also be cut in two, its own durability included: it is in flight when the process dies, and the disk
-//!    decides about each of its sectors, or lets it land late.
-//! 3. Reads of the clock and completions that are merely collected are no operations.
+//! 2. If that operation is a write it may also be torn, including its own durability: it is in flight when
+//!    the process dies, and the disk decides each of its sectors, or lets it land late.
+//! 3. Reads of the clock and the collection of completions are not operations.
 
 use seawall_io::{
     AlignedBuf, Allocate, BackendInfo, Cached, Clock, Disk, Handle, OpenHow, Request, Result, SyncHow, Ticket, WriteHow,
@@ -63,13 +63,13 @@ impl Doomed {
         self.dead.load(Ordering::SeqCst)
     }
 
-    /// Dies before the operation that is so many further on.
+    /// Dies before the operation this many further on.
     #[allow(dead_code)] // not by every test that has this module
     pub(crate) fn dies_after(&self, operations: u64) {
         self.left.store(operations, Ordering::SeqCst);
     }
 
-    /// Dies with the requests of a batch in flight: of that so many further on.
+    /// Dies with the requests of a batch in flight: the batch this many further on.
     #[allow(dead_code)] // as above
     pub(crate) fn dies_in_flight(&self, batches: u64) {
         self.batches_left.store(batches, Ordering::SeqCst);
@@ -136,7 +136,7 @@ impl Disk for Doomed {
     fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize> {
         if self.tears && self.left.load(Ordering::SeqCst) == 0 && !self.is_dead() {
             let bufs = bufs.iter().map(|buf| AlignedBuf::copy_of(buf).into()).collect();
-            // Nobody waits for it.
+            // No thread waits for it.
             drop(self.process.submit(vec![Request::write(file, offset, bufs, how)]));
         }
         self.alive().write_at(file, offset, bufs, how)
@@ -163,7 +163,7 @@ impl Disk for Doomed {
     }
 }
 
-/// The disk's virtual time: sleeping lets it pass.
+/// The disk's virtual time: sleeping advances it.
 #[derive(Debug)]
 pub(crate) struct DiskClock(pub(crate) Arc<SimDisk>);
 

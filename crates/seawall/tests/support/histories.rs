@@ -1,10 +1,13 @@
 //! Random concurrent transactions on real threads, recorded for the checker.
 //!
-//! 1. Every value is a list of elements, each unique in the history; an append reads the list and puts it back longer.
-//! 2. At the levels whose writes act on the latest version an append reads with a lock; at the others the engine has to notice the conflict.
+//! 1. Every value is a list of elements, each unique in the history; an append reads the list and writes it
+//!    back longer.
+//! 2. At levels whose writes act on the latest version an append reads with a lock; at the others the engine
+//!    must notice the conflict.
 //! 3. Stamps come from one counter: taken before a transaction begins, before each operation, and after a commit has returned.
 //!
-//! What the threads do follows from the seed; how they interleave does not. A history that fails is printed whole.
+//! The seed determines what the threads do, but not how they interleave. A history that fails is printed
+//! completely.
 
 use crate::api::{self, Database, Durability, Error, Interrupt, Isolation, OnConflict, Transaction, Tree, TxOptions};
 use crate::support::checker::{History, Level, Op, Txn, What};
@@ -13,15 +16,15 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much of it.
+/// The size of the load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) threads: u64,
     /// Per thread.
     pub(crate) txns: u64,
-    /// Keys in use at the same time; after a while others take their place.
+    /// Keys in use at the same time; they are replaced by others regularly.
     pub(crate) keys: u64,
-    /// Bytes that are put behind every list.
+    /// Padding bytes after every list.
     pub(crate) padding: usize,
 }
 
@@ -29,7 +32,7 @@ struct Clock {
     stamp: AtomicU64,
     element: AtomicU64,
     begun: AtomicU64,
-    /// Of the transaction that each thread has at work.
+    /// Of the current transaction of each thread.
     interrupts: Vec<Mutex<Option<Interrupt>>>,
 }
 
@@ -68,7 +71,7 @@ fn bytes(list: &[u64], padding: usize) -> Vec<u8> {
     bytes
 }
 
-/// Errors after which a transaction is rolled back and forgotten.
+/// Errors after which a transaction is rolled back and abandoned.
 fn gives_way(error: &Error) -> bool {
     matches!(
         error,
@@ -175,7 +178,8 @@ impl Client<'_> {
                     self.read(tx, key, true)?;
                 }
                 11 => {
-                    // At read committed it sees what is committed, at the other levels what it locked; and forgets that if it does not keep it.
+                    // At read committed it sees the committed version, at the other levels the one it locked;
+                    // it forgets the read if it does not keep the lock.
                     let (key, at) = (self.key(), self.clock.stamp());
                     let (found, forgotten) = api::look(tx, self.tree, &name(key))?;
                     let locking = self.level != Level::ReadCommitted;
@@ -184,7 +188,7 @@ impl Client<'_> {
                     }
                 }
                 10 => {
-                    // What is rolled back was never appended; what was read meanwhile was read.
+                    // A rolled back append never happened; reads in between did.
                     let savepoint = tx.savepoint();
                     let (before, key) = (self.ops.len(), self.key());
                     let answer = self.append(tx, key);
@@ -220,7 +224,7 @@ impl Client<'_> {
         *self.clock.interrupts[self.thread].lock().expect("nobody panics") = Some(Interrupt::of(&tx));
         let mut done = self.operations(&mut tx);
         if matches!(done, Err(Error::Interrupted { .. })) && self.dice.percent(50) {
-            // It goes on with what it has.
+            // It continues with the rows it has.
             Interrupt::of(&tx).clear();
             done = self.operations(&mut tx);
         }

@@ -1,9 +1,11 @@
-//! What the database must hold: the naive truth beside which every read and every recovery is checked.
+//! The expected contents of the database: a naive model with which every read and every recovery is compared.
 //!
-//! 1. The order of commits is the order in which they were asked for: the rig runs on one thread, and a commit is one record in one log. So what is left
-//!    after a crash is a *prefix* of [`Model::log`], and the promises of acknowledged commits only say how short it may be.
-//! 2. All versions since the last opening are kept, so any snapshot can be read. A recovery forgets what was lost and makes the rest the new base.
-//! 3. Trees are known by a number that is never used twice; names are versioned as rows are.
+//! 1. The order of commits is the order of the calls: the rig runs on one thread, and a commit is one record
+//!    in one log. So the contents after a crash are a *prefix* of [`Model::log`], and the promises of
+//!    acknowledged commits only limit how short it may be.
+//! 2. All versions since the last opening are kept, so any snapshot can be read. A recovery discards lost
+//!    versions and makes the rest the new base.
+//! 3. Trees are identified by numbers that are never reused; names are versioned as rows are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -13,10 +15,10 @@ use std::time::Duration;
 pub(crate) type Key = Vec<u8>;
 pub(crate) type Value = Arc<[u8]>;
 pub(crate) type Uid = u32;
-/// So many events had happened.
+/// A number of events.
 pub(crate) type Seq = usize;
 
-/// What a transaction changes.
+/// The changes of a transaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) rows: BTreeMap<(Uid, Key), Option<Value>>,
@@ -29,7 +31,7 @@ impl Changes {
     }
 }
 
-/// What the log says, in its order.
+/// An event of the log, in its order.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     Commit(Changes),
@@ -38,16 +40,16 @@ pub(crate) enum Event {
     RollbackPrepared(Vec<u8>),
 }
 
-/// What the caller was promised.
+/// The promise to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Promise {
-    /// Nothing: it may be there or not.
+    /// Nothing: the event may be there or not.
     Nothing,
-    /// Lost at most by age, at any crash.
+    /// Can be lost at any crash, but only within the flush window.
     Deferred,
-    /// Survives the death of the process; lost at most by age when the power goes.
+    /// Survives the death of the process; can be lost with the power, but only within the flush window.
     Written,
-    /// Survives all.
+    /// Survives every crash.
     Flushed,
 }
 
@@ -55,12 +57,12 @@ pub(crate) enum Promise {
 pub(crate) struct Logged {
     pub(crate) event: Event,
     pub(crate) promise: Promise,
-    /// Virtual time when it was asked for and when it was acknowledged.
+    /// Virtual time of the call and of its acknowledgement.
     pub(crate) asked: Duration,
     pub(crate) acknowledged: Duration,
-    /// Where the log ended then, if the rig has asked.
+    /// The end of the log at that time, if the rig has queried it.
     pub(crate) end: u64,
-    /// Events with the same number may have been made durable by one flush; 0 as long as none is promised.
+    /// Events with the same number may have become durable by one flush; 0 while none is promised.
     pub(crate) flush: u64,
 }
 
@@ -84,7 +86,7 @@ struct Tree {
     name: Versions<Option<String>>,
 }
 
-/// Everything at one moment.
+/// The whole state at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) trees: BTreeMap<String, BTreeMap<Key, Value>>,
@@ -111,7 +113,7 @@ impl Model {
         self.uids
     }
 
-    /// Adds an event at the end and lets all later snapshots see it.
+    /// Adds an event at the end, visible to all later snapshots.
     pub(crate) fn push(&mut self, event: Event, promise: Promise, asked: Duration, acknowledged: Duration) {
         let seq = self.log.len() + 1;
         self.apply(&event, seq);
@@ -124,7 +126,8 @@ impl Model {
         self.flushes
     }
 
-    /// Everything up to `seq` is durable: no later than by the flush of the next event that was flushed by itself.
+    /// Everything up to `seq` is durable: at the latest by the flush of the next event that was flushed by
+    /// itself.
     pub(crate) fn durable(&mut self, seq: Seq) {
         let later = self.log[seq..].iter().find(|logged| logged.promise == Promise::Flushed).map(|logged| logged.flush);
         let mut flush = later.unwrap_or_else(|| self.next_flush());
@@ -191,7 +194,7 @@ impl Model {
         named.collect()
     }
 
-    /// Everything as of `seq`.
+    /// The whole state as of `seq`.
     pub(crate) fn state(&self, seq: Seq) -> State {
         let all = (Bound::Unbounded, Bound::Unbounded);
         let trees = self.names(seq).into_iter().map(|(name, uid)| (name, self.rows(uid, all.0, all.1, seq))).collect();
@@ -214,7 +217,7 @@ impl Model {
         prepared
     }
 
-    /// How many events must have survived: all up to the last one whose promise holds against what happened.
+    /// How many events must have survived: all up to the last one whose promise covers the crash.
     pub(crate) fn least(&self, powerless: bool, window: Duration) -> Seq {
         let mut newest_asked = Duration::ZERO;
         let mut least = 0;
@@ -236,7 +239,8 @@ impl Model {
         least
     }
 
-    /// Which prefix of the log `found` is, longest first, at least `least`. Else what differs from the nearest one.
+    /// The prefix of the log that equals `found`, longest first, with at least `least` events. Otherwise the
+    /// differences from the nearest one.
     pub(crate) fn find(&self, found: &State, least: Seq) -> Result<Seq, String> {
         let fits = |seq: &Seq| self.state(*seq) == *found;
         if let Some(seq) = (least..=self.seq()).rev().find(fits) {
@@ -257,7 +261,7 @@ impl Model {
         Err(format!("{near}; expected and found there:\n  {}", differences.join("\n  ")))
     }
 
-    /// Forgets what comes after `seq` and all older versions: what a recovery leaves.
+    /// Discards everything after `seq` and all older versions, as a recovery does.
     pub(crate) fn settle(&mut self, seq: Seq) {
         self.prepared = self.prepared_at(seq);
         self.base_prepared = self.prepared.clone();
@@ -292,14 +296,14 @@ pub(crate) fn is_empty(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     }
 }
 
-/// A key or value for people.
+/// A key or value for messages.
 pub(crate) fn show(bytes: &[u8]) -> String {
     let head = bytes[..bytes.len().min(24)].escape_ascii();
     if bytes.len() > 24 { format!("\"{head}\"... ({} bytes)", bytes.len()) } else { format!("\"{head}\"") }
 }
 
 impl State {
-    /// What is different, at most `most` of it.
+    /// The differences, at most `most` of them.
     pub(crate) fn differences(&self, found: &State, most: usize) -> Vec<String> {
         let mut all = Vec::new();
         if self.prepared != found.prepared {
@@ -353,7 +357,7 @@ mod tests {
         let model = model(&[Deferred, Written, Flushed, Written, Deferred, Nothing]);
         assert_eq!(model.least(true, hour), 4);
         assert_eq!(model.least(false, hour), 5);
-        // What is older than the window when a later commit is asked for may not be lost.
+        // A commit older than the window when a later commit is called may not be lost.
         assert_eq!(model.least(true, Duration::from_micros(100)), 5);
         assert_eq!(model.least(true, Duration::from_millis(1)), 4);
     }
@@ -384,7 +388,8 @@ mod tests {
         assert_eq!(model.prepared.len(), 1);
     }
 
-    /// A flush makes durable what was not: with the next event that was flushed by itself at the latest, else with all others that it was for.
+    /// A flush makes earlier events durable: with the next event that was flushed by itself at the latest,
+    /// else with all others of that flush.
     #[test]
     fn events_that_one_flush_made_durable_have_its_number() {
         let mut model =

@@ -1,10 +1,11 @@
-//! A naive engine with the engine's interface: what the rig and the history runner are tested on, and broken on purpose.
+//! A naive engine with the engine's interface: the rig and the history runner are tested on it, with promises
+//! broken on purpose.
 //!
 //! 1. Everything is in memory; a commit appends its changes to one file. Nothing is ever checkpointed, purged or cached.
 //! 2. It never waits: a conflict is an error at once. Serializable transactions lock whole trees.
 //! 3. A [`Mutant`] breaks one promise; the tests of the rig show that each is caught.
 //!
-//! Names are the engine's, so the same test code runs on both. Background work is nothing to do.
+//! Names are the engine's, so the same test code runs on both. There is no background work.
 
 #![allow(dead_code)] // each test binary uses some of it
 
@@ -46,43 +47,43 @@ impl Task {
 /// Steps between two commits of a burst.
 pub(crate) const BETWEEN: [&[Task]; 2] = [&[Task::Clean], &[]];
 
-/// A promise that is broken.
+/// A broken promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mutant {
     None,
     /// Flushed commits are only written.
     NoSync,
-    /// Recovery takes half of the last transaction.
+    /// Recovery applies half of the last transaction.
     Half,
-    /// Recovery forgets what is prepared.
+    /// Recovery forgets prepared transactions.
     ForgetsPrepared,
     /// A middle commit is lost, later ones are kept.
     Hole,
-    /// Repeatable reads see what is committed later.
+    /// Repeatable reads see later commits.
     NoSnapshot,
-    /// Two may write one row.
+    /// Two transactions may write one row.
     NoLocks,
     /// Rolling back to a savepoint does nothing.
     NoSavepoint,
-    /// Scans leave out the last row.
+    /// Scans skip the last row.
     ShortScan,
     /// Serializable reads lock nothing.
     NoReadLocks,
     /// Write conflicts go unnoticed.
     LostUpdate,
-    /// It tells that something is durable which is not flushed.
+    /// It reports something as durable that is not flushed.
     TellsEarly,
     /// A backup lacks the end of the log.
     ShortCopy,
-    /// A transaction that begins anew has what it had before.
+    /// A restarted transaction keeps its earlier changes.
     KeepsChanges,
-    /// A row that another has locked is seen as if nothing were committed of it.
+    /// A row locked by another transaction reads as if nothing of it were committed.
     LooksPast,
     /// A commit in order is forgotten by what is prepared, and not logged.
     OrderedUnlogged,
-    /// A change that is interrupted stays.
+    /// An interrupted change stays.
     KeepsInterrupted,
-    /// A scan goes on although it is interrupted.
+    /// An interrupted scan continues.
     NotInterrupted,
 }
 
