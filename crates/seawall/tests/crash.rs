@@ -1,8 +1,8 @@
-//! Simulated crashes: whatever happens to power, process and disk, an acknowledged commit is there afterwards and every other transaction is
-//! wholly there or wholly absent.
+//! Simulated crashes: after any failure of power, process and disk, every acknowledged commit is there and
+//! every other transaction is there completely or not at all.
 //!
-//! A seed is one run, the same on every machine. `SEEDS=n` runs more of them, `FROM=n` begins later; `SEED=n` replays one, aloud. `MODE=Wild`
-//! (or `Rot`, `Faults`, `Crashes`) has all seeds do that.
+//! A seed is one run, the same on every machine. `SEEDS=n` runs more of them, `FROM=n` begins later; `SEED=n`
+//! replays one with output. `MODE=Wild` (or `Rot`, `Faults`, `Crashes`) sets the mode of all seeds.
 //!
 //! ```text
 //! SEEDS=10000 cargo test --release -p seawall --test crash -- --nocapture
@@ -32,12 +32,12 @@ mod api {
     /// Steps between two commits of a burst; the longest ends with a checkpoint.
     pub(crate) const BETWEEN: [&[Task]; 4] = [&[Task::Log], &[Task::Log, Task::Checkpoint], &[Task::Clean], &[]];
 
-    /// Everything that is not as it must be.
+    /// The findings of the check.
     pub(crate) fn check(db: &Database) -> Result<Vec<String>, Error> {
         Ok(db.check()?.into_iter().map(|finding| format!("{finding:?}")).collect())
     }
 
-    /// Compacts until `go_on` says no or fails; how many leaves it moved.
+    /// Compacts until `go_on` returns false or fails; returns how many leaves it moved.
     pub(crate) fn compact(
         db: &Database,
         tree: &Tree,
@@ -56,8 +56,8 @@ mod api {
         failed.map_or(Ok(done.done.moved), Err)
     }
 
-    /// Moves pages down and cuts the file off until `go_on` says no or fails; pages moved, rows written again, and bytes given back. `go_on` is told
-    /// whether rows were.
+    /// Moves pages down and truncates the file until `go_on` returns false or fails; returns pages moved,
+    /// rows written again, and bytes released. The argument of `go_on` tells whether rows were written again.
     pub(crate) fn shrink(
         db: &Database,
         mut go_on: impl FnMut(bool) -> Result<bool, Error>,
@@ -75,12 +75,12 @@ mod api {
         failed.map_or(Ok((done.done.moved, done.done.rewritten, bytes)), Err)
     }
 
-    /// Gives back the lock on a row that was just read with one; false if it was not new.
+    /// Releases the lock on a row that was just read with one; false if the lock was not new.
     pub(crate) fn give_back(tx: &Transaction, tree: &Tree, key: &[u8]) -> bool {
         tx.unlock_row(tree, key).expect("the tree is this database's")
     }
 
-    /// Deletes the first or last row that it sees: its key, and whether it was still there.
+    /// Deletes the first or last row that it sees; returns its key, and whether it still existed.
     pub(crate) fn pop(tx: &mut Transaction, tree: &Tree, front: bool) -> Result<Option<Popped>, Error> {
         let mut cursor = tx.cursor_mut(tree, CursorOptions::default());
         if !cursor.seek(if front { Seek::First } else { Seek::Last })? {
@@ -90,7 +90,7 @@ mod api {
         Ok(Some((key, cursor.delete())))
     }
 
-    /// Makes a tree of sorted rows.
+    /// Builds a tree from sorted rows.
     pub(crate) fn build(
         tx: &mut Transaction,
         name: &str,
@@ -100,7 +100,7 @@ mod api {
         tx.build_tree(name, BuildOptions::default(), rows)
     }
 
-    /// Makes a tree with the rows of another: an index of the simplest kind.
+    /// Builds a tree with the rows of another: an index of the simplest kind.
     pub(crate) fn index(db: &Database, base: &Tree, name: &str, mut during: impl FnMut()) -> Result<Tree, Error> {
         let options = IndexOptions { sort_bytes: 20_000, ..IndexOptions::default() };
         let entries = |key: &[u8], value: &[u8], index: &mut IndexEntries| {
@@ -115,18 +115,18 @@ mod api {
         cursor.reset(tree, CursorOptions::default(), ..);
     }
 
-    /// The first entry at or behind `key`, or from the end on the last at or before it.
+    /// The first entry at or after `key`, or the last one at or before it.
     pub(crate) fn seek(cursor: &mut OwnedCursor, tx: &Transaction, key: &[u8], front: bool) -> Result<bool, Error> {
         cursor.seek(tx, if front { Seek::AtLeast(key) } else { Seek::AtMost(key) })
     }
 
-    /// The key of a row that was found, and whether it was there to be deleted.
+    /// The key of a row that was found, and whether it still existed for the deletion.
     pub(crate) type Popped = (Vec<u8>, Result<bool, Error>);
 
-    /// A commit in order asks nothing of the disk.
+    /// An ordered commit does no I/O.
     pub(crate) const ORDERED_WITHOUT_IO: bool = true;
 
-    /// Prepares, and keeps the transaction open: where the preparation ends in the log.
+    /// Prepares, and keeps the transaction open; returns the position in the log where the preparation ends.
     pub(crate) fn prepare_in_place(tx: &mut Transaction, xid: &Xid, level: Durability) -> Result<u64, Error> {
         tx.prepare_in_place(xid, level).map(LogPosition::as_u64)
     }
@@ -135,12 +135,12 @@ mod api {
         tx.commit_ordered().map(drop)
     }
 
-    /// Ends a transaction that is prepared in place as any other ends.
+    /// Ends a transaction prepared in place like any other transaction.
     pub(crate) fn end_in_place(tx: Transaction, _xid: &Xid, commit: bool) -> Result<(), Error> {
         if commit { tx.commit_with(Durability::Flushed) } else { tx.rollback() }
     }
 
-    /// What is prepared and open nowhere: none of those that are held is listed.
+    /// The prepared transactions without an open object: those held open are not listed.
     pub(crate) fn prepared(db: &Database, _held: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
         db.prepared().into_iter().map(|xid| xid.0).collect()
     }
@@ -153,12 +153,12 @@ mod api {
         db.flush_log_to(LogPosition::from_u64(position))
     }
 
-    /// Has `call` called when all that is in the log now is durable (true), or never will be.
+    /// Registers `call`: it is called when the whole current log is durable (true), or never will be.
     pub(crate) fn on_durable(db: &Database, call: impl FnOnce(bool) + Send + 'static) -> Result<(), Error> {
         db.on_durable(db.log_position(), move |durable| call(durable.is_ok()))
     }
 
-    /// The row, and whether it is locked now; else what is committed of it.
+    /// The row, and whether it is locked now; else its committed version.
     pub(crate) fn lock_or_committed(
         tx: &Transaction,
         tree: &Tree,
@@ -175,7 +175,7 @@ mod api {
         db.backup_begin(dir, &BackupOptions { rate: 0, incremental_from, ..BackupOptions::default() })
     }
 
-    /// Whether all pages are copied.
+    /// Returns whether all pages are copied.
     pub(crate) fn backup_step(backup: &mut Backup, bytes_max: u64) -> Result<bool, Error> {
         Ok(backup.step(bytes_max)?.done)
     }
@@ -188,7 +188,7 @@ mod api {
         Database::restore_in(env, from, to).map(drop)
     }
 
-    /// What other threads interrupt a transaction by.
+    /// How other threads interrupt a transaction.
     pub(crate) struct Interrupt(InterruptHandle);
 
     impl Interrupt {
@@ -205,7 +205,7 @@ mod api {
         }
     }
 
-    /// Closes it while there is another handle, which is of no use then.
+    /// Closes it while another handle exists, which is then unusable.
     pub(crate) fn shut_down(db: &Database) -> Result<(), Error> {
         let other = db.clone();
         db.shutdown()?;
@@ -215,7 +215,7 @@ mod api {
         Ok(())
     }
 
-    /// Where the log ends.
+    /// The end of the log.
     pub(crate) fn head(db: &Database) -> u64 {
         db.stats().log.head_lsn
     }
@@ -234,7 +234,7 @@ use std::time::{Duration, Instant};
 use support::rig::{Mode, Size, run};
 use support::tally::Tally;
 
-/// A seed that takes longer hangs.
+/// A seed that takes longer is considered hung.
 const HANGS_AFTER: Duration = Duration::from_secs(300);
 
 fn mode(seed: u64) -> Mode {
@@ -252,19 +252,19 @@ fn mode(seed: u64) -> Mode {
     }
 }
 
-/// How often a tree is compacted, beside other operations.
+/// The weight of compactions among the operations.
 fn compactions(seed: u64) -> u64 {
     number("COMPACTIONS").unwrap_or(if seed % 4 == 1 { 40 } else { 2 })
 }
 
-/// How often a burst of deferred commits comes.
+/// The weight of bursts of deferred commits.
 fn bursts(seed: u64) -> u64 {
     number("BURSTS").unwrap_or(if seed % 3 == 2 { 8 } else { 0 })
 }
 
 fn size(seed: u64, compactions: u64) -> Size {
     let (rounds, steps) = if cfg!(debug_assertions) { (4, 2000) } else { (6, 6000) };
-    // Seeds from before compactions are from before bursts.
+    // Seeds older than compactions are older than bursts.
     let bursts = if compactions == 0 { 0 } else { bursts(seed) };
     let newer = compactions != 0 && number("NEWER") != Some(0);
     Size { rounds, steps, compactions, bursts, kept: compactions == 0, newer }
@@ -281,10 +281,10 @@ fn one(seed: u64, compactions: u64, aloud: bool) -> Result<(Tally, u64), String>
     answer.unwrap_or_else(|_| Err(format!("seed {seed}: the engine panics, see above")))
 }
 
-/// How many seeds from `from` on it takes to find a defect, and what showed it.
+/// The number of seeds from `from` on until a defect is found, and its symptom.
 fn until_found(mutant: Mutant, from: u64, at_most: u64) -> Option<(u64, String)> {
     (0..at_most).find_map(|nth| {
-        // Some show only on a disk that rots: of the seeds, only those count.
+        // Some show only on a disk that rots: only such seeds count.
         let rots = matches!(mutant, Mutant::PageUnchecked | Mutant::UnprovenEnd);
         let seed = if rots { (from + nth) * 10 + 8 } else { from + nth };
         let answer = plant(Some(mutant), || one(seed, compactions(seed), false));
@@ -292,7 +292,7 @@ fn until_found(mutant: Mutant, from: u64, at_most: u64) -> Option<(u64, String)>
     })
 }
 
-/// What went wrong, without the particulars.
+/// The kind of failure, without details.
 fn symptom(why: &str) -> String {
     let line = why.lines().next().unwrap_or_default();
     let known = [
@@ -308,7 +308,7 @@ fn symptom(why: &str) -> String {
     found.map_or_else(|| "a read or a lock answers wrongly".into(), |(_, symptom)| (*symptom).into())
 }
 
-/// The mutants that few seeds show; the others are for `make mutants`.
+/// The mutants that few seeds find; the others are for `make mutants`.
 #[test]
 fn some_mutants_are_found() {
     for mutant in [
@@ -323,7 +323,7 @@ fn some_mutants_are_found() {
     }
 }
 
-/// The feature is on in this crate's tests and nowhere else: a defect cannot be reached in any other build.
+/// The feature is on only in this crate's tests: no other build can reach a defect.
 #[test]
 fn only_tests_can_plant_mutants() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -344,7 +344,7 @@ fn only_tests_can_plant_mutants() {
     }
 }
 
-/// Every mutant, from several beginnings: how many seeds it takes. `make mutants`.
+/// Every mutant, from several first seeds: the number of seeds needed. `make mutants`.
 #[test]
 #[ignore = "takes minutes in a release build: make mutants"]
 fn every_mutant_is_found() {
@@ -454,14 +454,15 @@ fn no_acknowledged_commit_is_lost() {
     println!("{seeds} seeds in {took:.1?}: {:.1} seeds per second; {tally:#?}", seeds as f64 / took.as_secs_f64());
 }
 
-/// What each of them once showed is in the message of the commit that mended it; they are from before compactions, and without. Release builds take more steps a seed than debug ones.
+/// The commit that fixed each failure describes it. The seeds are older than compactions, and run without
+/// them. Release builds take more steps a seed than debug ones.
 #[test]
 fn seeds_that_failed_once_pass() {
     const SEEDS: [u64; 13] = [19, 90, 164, 178, 267, 299, 307, 500, 1777, 3297, 3877, 4097, 6827];
     for seed in SEEDS {
         one(seed, 0, false).unwrap_or_else(|why| panic!("{why}\nCOMPACTIONS=0 {}", replay(seed)));
     }
-    // With all that the rig did before interrupts and increments.
+    // With everything that the rig did before interrupts and increments.
     const LATER: [(u64, Mode); 6] = [
         (500_104, Mode::Faults),
         (500_127, Mode::Faults),
@@ -477,7 +478,8 @@ fn seeds_that_failed_once_pass() {
     }
 }
 
-/// In this process a second time, by a thread that has another number: nothing of a run depends on what the process did before, or on which thread it is.
+/// Runs again in this process, on a thread with another number: a run depends neither on earlier work of the
+/// process nor on its thread.
 #[test]
 fn a_seed_is_one_run() {
     for seed in (0..20).chain(400_000..400_010) {

@@ -1,4 +1,4 @@
-//! Many threads on one database: nothing is lost, nothing waits for ever.
+//! Many threads on one database: nothing is lost, no thread waits forever.
 
 use seawall::{Database, Options, TxOptions};
 use std::sync::Arc;

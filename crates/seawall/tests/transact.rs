@@ -1,7 +1,8 @@
 //! `transact`, and when the snapshot of a repeatable-read transaction is taken.
 //!
-//! 1. The snapshot is taken by the first read without a lock, or by `take_snapshot`. Locking reads and changes before that meet no conflict.
-//! 2. What a change tells without changing anything is a read, where conflicts fail.
+//! 1. The first read without a lock, or `take_snapshot`, takes the snapshot. Locking reads and changes before
+//!    that meet no conflict.
+//! 2. Where conflicts fail, a change that reveals something without changing it is a read.
 //! 3. `transact` ends in an error only if its closure does, whatever the number of threads.
 
 use seawall::{
@@ -41,7 +42,7 @@ fn a_locking_read_as_the_first_statement_has_nothing_to_conflict_with() {
     assert_eq!(tx.get_for_update(&tree, b"k").unwrap().unwrap(), b"2");
     tx.put(&tree, b"k", b"3").unwrap();
     put(&db, &tree, b"other", b"x");
-    // A change without a read, of what another has committed since.
+    // A change without a read, of a row that another transaction has committed since.
     tx.put(&tree, b"other", b"y").unwrap();
     tx.commit().unwrap();
     assert_eq!(db.get(&tree, b"k").unwrap().unwrap(), b"3");
@@ -81,7 +82,7 @@ fn the_first_read_without_a_lock_takes_the_snapshot() {
         assert!(conflicts(&tx.get_for_update(&tree, b"k")), "{name}");
         assert!(conflicts(&tx.put(&tree, b"k", b"4")), "{name}");
     }
-    // The name of a tree is looked up as it is now, and no snapshot is taken.
+    // Looking up the current name of a tree takes no snapshot.
     let tx = db.begin().unwrap();
     tx.open_tree("t").unwrap();
     put(&db, &tree, b"k", b"5");
@@ -124,7 +125,7 @@ fn a_transaction_that_has_not_read_holds_back_no_purge() {
     assert!(age(&db) > 0);
 }
 
-/// The example of the documentation, by many threads.
+/// The example of the documentation, with many threads.
 #[test]
 fn many_threads_count_on_one_key() {
     let (threads, each) = if cfg!(debug_assertions) { (48, 20) } else { (200, 50) };
@@ -164,7 +165,7 @@ impl From<Error> for Mine {
     }
 }
 
-/// The closure's error type hides what happened: the transaction knows.
+/// The closure's error type hides the cause: the transaction knows it.
 #[test]
 fn transact_with_retries_whatever_the_error_type() {
     let (db, tree) = with_row();
@@ -194,7 +195,7 @@ fn transact_with_retries_whatever_the_error_type() {
 
 #[test]
 fn transact_gives_up_at_last() {
-    // Its clock moves only when somebody sleeps by it: nothing is waited for, and what was waited is known.
+    // Its clock moves only by sleeping: the test waits for nothing, and the waited time is known.
     let sim = SimDisk::new(SimOptions { seed: 2, ..SimOptions::default() });
     let clock = Arc::new(DiskClock(sim.clone()));
     let disk = Doomed::new(&sim, End::PowerCut, None);

@@ -1,4 +1,4 @@
-//! Ways in which engines like this one lose data: each once, on purpose.
+//! Ways in which engines like this one lose data, each provoked once.
 
 mod support {
     #[allow(dead_code)]
@@ -56,14 +56,14 @@ fn key(i: u32) -> Vec<u8> {
     i.to_be_bytes().to_vec()
 }
 
-/// Trap 5: a flushed commit into a file that is only allocated survives, under every method; so do pages written into space that the data
-/// file grew by.
+/// Trap 5: a flushed commit into a file that is only allocated survives, under every method; so do pages
+/// written into space that was added to the data file.
 #[test]
 fn commits_into_unwritten_extents_survive() {
     for method in ["fsync", "o_dsync", "o_direct", "o_direct_no_fsync", "o_direct_dsync"] {
         for seed in 0..6 {
             let sim = SimDisk::new(SimOptions { seed, ..SimOptions::default() });
-            // This file system cannot make written extents without writing.
+            // This file system cannot create written extents without writing.
             sim.inject(Fault::new(FaultKind::Errno(EOPNOTSUPP)).on(Op::Grow).path("/db/redo.0000000000000000").nth(1));
             let mut options = options();
             options.set("log_flush_method", method).unwrap();
@@ -90,7 +90,7 @@ fn commits_into_unwritten_extents_survive() {
     }
 }
 
-/// Trap 5: redo from before a drop meets pages that are free, or another tree's, or zero.
+/// Trap 5: redo from before a drop meets pages that are free, belong to another tree, or are zero.
 #[test]
 fn redo_older_than_a_drop_meets_what_is_there() {
     for seed in 0..20 {
@@ -105,7 +105,7 @@ fn redo_older_than_a_drop_meets_what_is_there() {
         }
         db.drop_tree("dropped").unwrap();
         while db.step_task(Task::Purge).unwrap() {}
-        // The same pages, with other contents; some of them at home, and no checkpoint.
+        // The same pages, with other contents; some of them written back, and no checkpoint.
         for i in 0..60u32 {
             db.transact(|tx| tx.put(&tree, &key(i), &[2; 1000])).unwrap();
         }
@@ -120,7 +120,7 @@ fn redo_older_than_a_drop_meets_what_is_there() {
     }
 }
 
-/// Trap 7: page writes that a killed process has in flight land while its successor is at work, or before.
+/// Trap 7: page writes in flight of a killed process land while its successor is at work, or before.
 #[test]
 fn late_writes_of_a_killed_process_do_no_harm() {
     let mut late = 0;
@@ -137,7 +137,7 @@ fn late_writes_of_a_killed_process_do_no_harm() {
             }
             db.close().unwrap();
             drop(disk);
-            // Every page anew, and killed while they are on their way home.
+            // Changes every page, and is killed while the pages are being written back.
             let disk = Doomed::new(&sim, End::Killed, None);
             let db = open_with(&disk, &sim, self::options()).unwrap();
             let tree = db.open_tree("t").unwrap();
@@ -150,7 +150,7 @@ fn late_writes_of_a_killed_process_do_no_harm() {
             disk.dies_now();
             late += sim.late_writes();
             drop(db);
-            // A successor that is told to wait tries again until they have landed.
+            // A successor configured to wait retries until they have landed.
             let db = (0..1000)
                 .find_map(|_| match open_with(&Doomed::new(&sim, End::PowerCut, None), &sim, self::options()) {
                     Ok(db) => Some(db),
@@ -174,7 +174,7 @@ fn late_writes_of_a_killed_process_do_no_harm() {
     assert!(late > 20, "only {late} writes were late");
 }
 
-/// Trap 9: a commit whose flush fails is seen by nobody, and its outcome is said to be unknown.
+/// Trap 9: a commit whose flush fails is visible to no transaction, and its outcome is reported as unknown.
 #[test]
 fn what_could_not_be_flushed_is_not_visible() {
     for op in [Op::Write, Op::Sync] {
@@ -190,7 +190,7 @@ fn what_could_not_be_flushed_is_not_visible() {
         let error = writer.commit_with(Durability::Flushed).unwrap_err();
         assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error}");
         sim.clear_faults();
-        // Neither who began before nor who reads now: both may have acted on it, and it may be gone.
+        // Neither older nor newer readers see it: a reader could act on it, and it may be lost.
         assert_eq!(snapshot.get(&tree, b"k").unwrap().as_deref(), Some(&b"before"[..]));
         assert_eq!(db.get(&tree, b"k").unwrap().as_deref(), Some(&b"before"[..]));
         if let Ok(reader) = db.begin() {
@@ -217,7 +217,7 @@ fn purge_leaves_a_key_that_lives_again() {
         for i in 0..50u32 {
             db.transact(|tx| tx.put(&tree, &key(i), b"first")).unwrap();
         }
-        // Nothing of what follows can be purged as long as this one looks.
+        // This snapshot keeps all later versions from being purged.
         let snapshot = db.begin().unwrap();
         assert_eq!(snapshot.iter(&tree).count(), 50);
         for i in 0..50u32 {
@@ -228,7 +228,7 @@ fn purge_leaves_a_key_that_lives_again() {
                 expected.insert(key(i), value);
             }
             if i % 5 == 1 {
-                // And dies and lives once more, in one transaction.
+                // Deleted and inserted once more, in one transaction.
                 db.transact(|tx| {
                     tx.delete(&tree, &key(i))?;
                     tx.put(&tree, &key(i), b"again")
@@ -256,7 +256,8 @@ fn purge_leaves_a_key_that_lives_again() {
     }
 }
 
-/// Trap 13: a crash at any operation of a rollback, and again at any of the rollback that goes on with it.
+/// Trap 13: a crash at any operation of a rollback, and again at any operation of the rollback that continues
+/// it.
 #[test]
 fn no_undo_record_is_applied_twice() {
     let made = {
@@ -269,14 +270,14 @@ fn no_undo_record_is_applied_twice() {
         let mut loser = db.begin().unwrap();
         for round in 0..4u8 {
             for i in 0..60u32 {
-                // Each change once more: a record applied twice would bring back the wrong one of them.
+                // Each change once more: a record applied twice would restore the wrong version.
                 loser.put(&tree, &key(i), &vec![round; 50 + 300 * usize::from(round)]).unwrap();
             }
             for i in 0..20u32 {
                 loser.delete(&tree, &key(i * 3)).unwrap();
             }
         }
-        // What it wrote is durable, and it is not.
+        // Its changes are durable, but it is not committed.
         let mut other = db.begin().unwrap();
         other.put(&tree, &key(1000), b"committed").unwrap();
         other.commit_with(Durability::Flushed).unwrap();
@@ -293,7 +294,8 @@ fn no_undo_record_is_applied_twice() {
             let disk = Doomed::new(&sim, End::PowerCut, None);
             let db = open_with(&disk, &sim, options()).unwrap();
             disk.dies_after(again);
-            // With flushes and cleaning between the steps, so that some of it is durable at the crash.
+            // With flushes and cleaning between the steps, so that some of the rollback is durable at the
+            // crash.
             for step in 0..10_000 {
                 let task = [Task::Rollback, Task::Clean, Task::Rollback, Task::Checkpoint][step % 4];
                 let rolled_back = db.step_task(task);
@@ -319,11 +321,12 @@ fn no_undo_record_is_applied_twice() {
     assert!(crashes > 24, "{crashes}");
 }
 
-/// Trap 14: values that shrank grow again when the disk is full and the log has nowhere to grow.
+/// Trap 14: values that shrank grow again while the disk is full and the log cannot grow.
 #[test]
 fn a_rollback_on_a_full_disk_takes_everything_back() {
     for seed in 0..4u64 {
-        // Room for the files of a new database and some growth, and for undo: the old rows of up to half a page are in it.
+        // Space for the files of a new database and some growth, and for undo: old rows of up to half a page
+        // are in it.
         let sim =
             SimDisk::new(SimOptions { seed, capacity_bytes: (8 << 20) + seed * 300_000, ..SimOptions::default() });
         let mut options = options();
@@ -347,7 +350,7 @@ fn a_rollback_on_a_full_disk_takes_everything_back() {
             }
         }
         settle(&db);
-        // Others fill all that has become free.
+        // Other transactions fill all the freed space.
         let mut n = 1_000_000u32;
         let full = loop {
             n += 1;
@@ -372,7 +375,7 @@ fn a_rollback_on_a_full_disk_takes_everything_back() {
         let db = open_with(&disk, &sim, options).unwrap();
         while db.step_task(Task::Rollback).unwrap() {}
         assert_eq!(rows(&db), expected, "seed {seed}, after the crash");
-        // And deletes go through.
+        // And deletes succeed.
         let tree = db.open_tree("t").unwrap();
         for i in 0..300u32 {
             db.transact(|tx| tx.delete(&tree, &key(i)).map(drop)).unwrap();

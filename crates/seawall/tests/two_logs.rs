@@ -1,12 +1,14 @@
-//! Two logs: a program that decides its transactions in a log of its own, with the engine beside it.
+//! Two logs: a program that decides its transactions in a log of its own, beside the engine's log.
 //!
-//! 1. The program prepares the transactions of a group in place, appends their names to its log and flushes that, and commits them in that log's order.
-//!    It is cut between every pair of steps, before every operation of the disk, and in the middle of the write or flush that is under way.
-//! 2. After a crash it commits what is prepared and in its log, and rolls back the rest. Then both logs agree, for durability 1; below, the engine may
-//!    lack the last of what the outside log has, as much as was prepared within the flush interval, and never has what the outside log has not.
-//! 3. Whoever saw a commit that was not durable yet, and wrote something durable after it, comes after it: a crash that takes the commit takes that
-//!    too.
-//! 4. Each rule that the program has to keep is broken once on purpose, and the checks notice.
+//! 1. The program prepares the transactions of a group in place, appends their names to its log and flushes
+//!    that, and commits them in that log's order. It is cut between every pair of steps, before every
+//!    operation of the disk, and during a write or flush.
+//! 2. After a crash it commits the prepared transactions that are in its log, and rolls back the rest. Then
+//!    both logs agree, for durability 1. At lower levels, the engine may lack the last transactions of the
+//!    outside log, those prepared within the flush interval, and never has one that the outside log lacks.
+//! 3. A transaction that saw a commit before it was durable, and wrote something durable, is later in the
+//!    log: a crash that loses the commit loses that transaction too.
+//! 4. Each rule of the program is broken once on purpose, and the checks notice.
 
 use seawall::{
     Background, Database, Durability, Env, Error, LogPosition, Options, Task, Transaction, Tree, TxOptions, Xid,
@@ -28,9 +30,9 @@ use support::dice::Dice;
 use support::doomed::{DiskClock, Doomed, End};
 
 const INTERVAL: Duration = Duration::from_millis(1000);
-/// A background thread looks this often, and the disk takes some time itself.
+/// A background thread checks this often, and the disk takes some time itself.
 const SLACK: Duration = Duration::from_millis(50);
-/// What the simulated machine takes to start again.
+/// The restart time of the simulated machine.
 const RESTART: Duration = Duration::from_secs(30);
 const RECORD_BYTES: u64 = 16;
 
@@ -50,7 +52,7 @@ fn sim(seed: u64) -> Arc<SimDisk> {
     SimDisk::new(SimOptions { seed, latency, trace_entries_max: 64, ..SimOptions::default() })
 }
 
-/// The disk's time, which remembers when the process died: what is dropped afterwards waits for a disk that does not answer.
+/// The disk's time, which remembers when the process died: later drops wait for a disk that does not answer.
 #[derive(Debug)]
 struct MortalClock {
     clock: DiskClock,
@@ -86,7 +88,7 @@ fn clock(sim: &Arc<SimDisk>, process: Arc<Doomed>) -> Arc<MortalClock> {
     Arc::new(MortalClock { clock: DiskClock(sim.clone()), process, restarted_at: OnceLock::new() })
 }
 
-/// The outside log: names of transactions, each with a check of itself.
+/// The outside log: names of transactions, each with a checksum.
 struct Outside {
     disk: Arc<Doomed>,
     file: Handle,
@@ -120,7 +122,7 @@ impl Outside {
         self.disk.sync(&self.file, SyncHow::All)
     }
 
-    /// What it holds, up to the first record that is not whole, in order.
+    /// Its contents up to the first incomplete record, in order.
     fn read(sim: &SimDisk) -> Vec<u64> {
         let bytes = sim.seen("/outside/log").unwrap_or_default();
         let whole = bytes.chunks_exact(RECORD_BYTES as usize).map(|found| {
@@ -131,30 +133,30 @@ impl Outside {
     }
 }
 
-/// What the program does, and one way each in which it could be wrong.
+/// The correct program, and wrong variants of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Program {
     Right,
-    /// Takes a preparation that is not flushed for one that is.
+    /// Treats a preparation that is not flushed as flushed.
     PreparedTooLow,
-    /// Has a group in its log before it is prepared.
+    /// Appends a group to its log before it is prepared.
     LogFirst,
-    /// Commits before its log has the group.
+    /// Commits before its log contains the group.
     CommitFirst,
     /// Commits before its log is flushed.
     LogUnflushed,
-    /// Rolls back all that it finds prepared.
+    /// Rolls back every prepared transaction it finds.
     ForgetsItsLog,
 }
 
-/// What the program knows of itself when it dies.
+/// The program's knowledge when it dies.
 #[derive(Default)]
 struct Known {
     /// When each preparation was acknowledged.
     prepared_at: BTreeMap<u64, Duration>,
-    /// In an outside log that is flushed.
+    /// In a flushed outside log.
     decided: BTreeSet<u64>,
-    /// Where the commit is in the engine's log, and the most of that which was durable.
+    /// The position of the commit in the engine's log, and the highest durable position known.
     committed: BTreeMap<u64, LogPosition>,
     durable: Option<LogPosition>,
     steps: usize,
@@ -165,7 +167,7 @@ struct Known {
 enum Cut {
     /// Before this step.
     Step(usize),
-    /// Before the operation of the disk that is so many after the trees are made; or with it in flight.
+    /// Before the operation of the disk this many after the trees are created; or with it in flight.
     Operation(u64, bool),
 }
 
@@ -202,7 +204,7 @@ impl<E: std::error::Error> From<E> for Dead {
 }
 
 impl Run {
-    /// A step begins; between it and the one before the process can die.
+    /// A step begins; the process can die between two steps.
     fn step(&mut self) -> Result<(), Dead> {
         if matches!(self.cut, Cut::Step(step) if step == self.known.steps) {
             self.process.dies_now();
@@ -262,7 +264,7 @@ impl Run {
         }
         if self.program == Program::CommitFirst {
             self.commit(&mut txs, ids)?;
-            // Another transaction's commit does that at any time.
+            // Another transaction's commit can do that at any time.
             db.flush_log()?;
         }
         if self.program != Program::LogFirst {
@@ -298,7 +300,7 @@ impl Run {
                     self.step()?;
                     self.known.durable = Some(db.flush_log()?);
                 }
-                // Sees what may not be durable, and writes something that is.
+                // Reads a commit that may not be durable, and commits a durable write.
                 1 => {
                     self.step()?;
                     db.transact(|tx| {
@@ -309,7 +311,7 @@ impl Run {
                 _ => {}
             }
             self.known.durable = self.known.durable.max(Some(db.durable_position()));
-            // Up to some intervals, with background work.
+            // Up to several intervals, with background work.
             let until = self.sim.now() + Duration::from_micros(dice.log_uniform(1_500_000));
             while self.sim.now() < until {
                 self.sim.advance(Duration::from_millis(20).min(until - self.sim.now()));
@@ -326,13 +328,15 @@ fn keys(db: &Database, tree: &str) -> BTreeSet<u64> {
     tx.iter(&tree).map(|entry| u64::from_be_bytes(entry.unwrap().0.try_into().unwrap())).collect()
 }
 
-/// What is wrong after the run's process has died, and the program has been started again; and how much was lost that may be.
+/// What is wrong after the run's process died and the program was restarted; else the number of transactions
+/// lost legally.
 fn judge(run: &Run, died_at: Duration) -> Result<usize, String> {
     let logged: Vec<u64> = Outside::read(&run.sim);
     let in_log: BTreeSet<u64> = logged.iter().copied().collect();
     let process = Doomed::new(&run.sim, End::PowerCut, None);
     let db = open(&clock(&run.sim, process)).map_err(|error| format!("does not open: {error}"))?;
-    // Before anything is decided: what was durable is committed, and who came after it is not there without it.
+    // Before any decision: durable commits are there, and a transaction that saw a commit is not there
+    // without it.
     let (committed, after) = (keys(&db, "a"), keys(&db, "after"));
     let prepared: BTreeSet<u64> = db.prepared().iter().map(id_of).collect();
     if !after.is_subset(&committed) {
@@ -370,7 +374,7 @@ fn judge(run: &Run, died_at: Duration) -> Result<usize, String> {
         return Err(format!("the engine lost {missing:?}: {}", about()));
     }
     for id in &missing {
-        // Ids are given out in order, so the missing ones are the last.
+        // Ids are assigned in order, so the missing ones are the last.
         if rows.iter().any(|there| there > id) {
             return Err(format!("{id} is missing and later ones are there: {}", about()));
         }
@@ -382,7 +386,7 @@ fn judge(run: &Run, died_at: Duration) -> Result<usize, String> {
     Ok(missing.len())
 }
 
-/// One run and what became of it; `None`: it came to its end by itself.
+/// One run and its verdict; `None`: it ended by itself.
 fn run(program: Program, level: Durability, how: End, seed: u64, cut: Cut) -> Option<Result<usize, String>> {
     let sim = sim(seed);
     let process = match cut {
@@ -398,11 +402,11 @@ fn run(program: Program, level: Durability, how: End, seed: u64, cut: Cut) -> Op
     let verdict = judge(&run, died_at);
     let about = |error| format!("{program:?}, {level:?}, {how:?}, seed {seed}, {cut:?}: {error}");
     let verdict = verdict.map_err(about);
-    // What was wrong at the end counts, too.
+    // A failure at a run's own end counts, too.
     (!by_itself || verdict.is_err()).then_some(verdict)
 }
 
-/// All cuts of a run of a seed: the number of what was lost, or what was wrong first.
+/// All cuts of a seed's run: the number of lost transactions, or the first failure.
 fn every_cut(program: Program, level: Durability, how: End, seed: u64, stride: u64) -> Result<usize, String> {
     let mut lost = 0;
     for step in 0.. {
@@ -447,7 +451,7 @@ fn below_that_the_engine_lacks_the_last_interval_at_most() {
     assert!(lost > 0, "else nothing was tested");
 }
 
-/// Each rule of the program is needed: broken, it is noticed.
+/// Each rule of the program is needed: the checks notice when it is broken.
 #[test]
 fn a_program_that_breaks_a_rule_is_noticed() {
     let wrong = [
@@ -464,7 +468,8 @@ fn a_program_that_breaks_a_rule_is_noticed() {
     }
 }
 
-/// What is prepared in place and let go of stays prepared, is ended by its name, and its name is free afterwards.
+/// A transaction prepared in place and then dropped stays prepared, is ended by its name, and its name is
+/// free afterwards.
 #[test]
 fn a_prepared_transaction_that_is_dropped_is_known_by_its_name() {
     let db = Database::in_memory().unwrap();
@@ -483,7 +488,7 @@ fn a_prepared_transaction_that_is_dropped_is_known_by_its_name() {
     assert!(matches!(other.prepare_in_place(&xid(1), Durability::Flushed), Err(Error::Usage(_))), "the name is taken");
     other.put(&tree, b"p", b"v").unwrap();
     other.commit().unwrap();
-    // A read after the preparation holds back nothing.
+    // A read after the preparation does not hold purge back.
     first.get(&tree, b"o").unwrap();
     drop(first);
     assert_eq!(db.prepared(), [xid(1)]);
@@ -494,7 +499,7 @@ fn a_prepared_transaction_that_is_dropped_is_known_by_its_name() {
     drop(prepare(2));
     db.rollback_prepared(&xid(2)).unwrap();
     assert!(db.get(&tree, &key(2)).unwrap().is_none());
-    // Either end that a transaction has takes the name with it.
+    // Both commit and rollback of the transaction free the name.
     for _ in 0..2 {
         prepare(3).rollback().unwrap();
         assert!(db.get(&tree, &key(3)).unwrap().is_none());
@@ -524,7 +529,7 @@ fn what_is_prepared_takes_no_changes_and_what_is_not_is_not_committed_in_order()
     assert!(matches!(tx.prepare_in_place(&xid(2), Durability::Flushed), Err(Error::Usage(_))));
     assert_eq!(tx.get(&tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
     tx.commit_ordered().unwrap();
-    // A new transaction now.
+    // It is a new transaction now.
     assert_eq!(tx.id(), None);
     assert!(matches!(tx.commit_ordered(), Err(Error::Usage(_))));
     assert!(matches!(tx.rollback_to(&savepoint), Err(Error::Usage(_))), "of another transaction");
@@ -537,7 +542,8 @@ fn what_is_prepared_takes_no_changes_and_what_is_not_is_not_committed_in_order()
     assert_eq!(there, [b"k", b"m"]);
 }
 
-/// In the order of the outside log, by another thread than that of the transaction; who waits for a lock goes on at once.
+/// Commits in the order of the outside log, by another thread than the transaction's; a waiter for a lock
+/// continues at once.
 #[test]
 fn another_thread_commits_in_order() {
     let db = Database::in_memory().unwrap();
@@ -550,7 +556,7 @@ fn another_thread_commits_in_order() {
                 for n in 0..25 {
                     let id = thread * 100 + n + 1;
                     let mut tx = db.begin().unwrap();
-                    // All want this one: only after the commit of the one before.
+                    // All need this lock, which is granted after the previous commit.
                     let count = tx.get_for_update(tree, b"count").unwrap().map_or(0, |count| count[0]);
                     tx.put(tree, b"count", &[count + 1]).unwrap();
                     tx.put(tree, &key(id), b"v").unwrap();
@@ -574,7 +580,7 @@ fn another_thread_commits_in_order() {
     assert!(matches!(db.flush_log_to(LogPosition::from_u64(u64::MAX)), Err(Error::Usage(_))));
 }
 
-/// The object of a connection: each end in place takes the name and what is kept with it.
+/// The object of a connection: each end in place frees the name and what is stored with it.
 #[test]
 fn what_is_prepared_in_place_ends_in_place() {
     let db = Database::in_memory().unwrap();
@@ -596,7 +602,7 @@ fn what_is_prepared_in_place_ends_in_place() {
     assert_eq!(there, [key(0), key(3)]);
 }
 
-/// No snapshot sees a later commit without an earlier one, whatever readers do meanwhile.
+/// No snapshot sees a later commit without an earlier one, with any concurrent readers.
 #[test]
 fn snapshots_see_commits_in_order() {
     const COMMITS: u64 = 300;
@@ -608,7 +614,7 @@ fn snapshots_see_commits_in_order() {
                 let mut seen = 0;
                 while seen < COMMITS {
                     let tx = db.begin().unwrap();
-                    // From the last to the first: one that is missing was not there when the snapshot was taken.
+                    // From the last to the first: a missing one was not there when the snapshot was taken.
                     let ids = tx.iter(&tree).rev().map(|row| u64::from_be_bytes(row.unwrap().0.try_into().unwrap()));
                     let ids: Vec<u64> = ids.collect();
                     assert!(ids.iter().copied().eq((1..=ids.len() as u64).rev()), "{ids:?}");

@@ -1,4 +1,5 @@
-//! Waits as a server sees them: bounded, broken, told of; locks that are given back, and rows that are looked at instead of waited for.
+//! Waits as a server sees them: bounded, interrupted, reported; released locks, and rows that are read as
+//! committed instead of waited for.
 
 use seawall::{
     CursorOptions, Database, Error, InterruptHandle, Isolation, LockMode, LockOrCommitted, LockWait, OnConflict,
@@ -8,7 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 const ALL: [Isolation; 3] = [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable];
-/// Longer than a test takes: only a wait that does not end as it should lasts so long.
+/// Longer than a test takes: only a wait that fails to end takes so long.
 const LONG: LockWait = LockWait::For(Duration::from_secs(600));
 
 fn database() -> (Database, Tree) {
@@ -36,7 +37,7 @@ fn interrupted<T: std::fmt::Debug>(answer: &Result<T, Error>) {
 #[test]
 fn a_wait_is_as_long_as_the_call_or_the_cursor_says() {
     let (db, tree) = database();
-    // A call that waited by the database's option would not end.
+    // A call that used the database's option would wait too long.
     db.set("lock_wait_timeout", "600s").unwrap();
     for isolation in ALL {
         let mut writer = begin(&db, isolation, LockWait::Wait, 0);
@@ -102,7 +103,8 @@ fn every_wait_for_a_lock_is_interrupted_and_the_transaction_goes_on() {
                     assert!(matches!(answer, Err(Error::Interrupted { .. })), "{name} at {isolation:?}: {answer:?}");
                 });
                 assert!(db.lock_waits().is_empty() && tx.interrupt_handle().is_interrupted());
-                // What it did stays, what waits for nothing succeeds, and when the interrupt is cleared it waits again.
+                // Its changes stay, calls that need not wait succeed, and when the interrupt is cleared it
+                // waits again.
                 tx.put(&tree, &[1], b"kept").unwrap();
                 writer.commit().unwrap();
                 handle.clear();
@@ -136,7 +138,7 @@ fn an_interrupt_outlives_a_restart_and_ends_an_iterator() {
     tx.commit_in_place().unwrap();
     assert!(tx.interrupt_handle().is_interrupted());
     handle.clear();
-    // A cursor that outlives the call stands where it stood.
+    // A cursor that outlives the call keeps its position.
     let mut cursor = OwnedCursor::new();
     cursor.reset(&tree, CursorOptions::default(), ..);
     assert!(cursor.seek(&tx, Seek::AtLeast(&[5])).unwrap());
@@ -152,7 +154,7 @@ fn an_interrupt_outlives_a_restart_and_ends_an_iterator() {
     assert_eq!(tx.iter(&tree).count(), 10);
     assert_eq!(tx.delete_range::<&[u8]>(&tree, ..).unwrap(), 10);
     tx.rollback().unwrap();
-    // Its transaction is gone: nothing happens.
+    // Its transaction has ended: nothing happens.
     handle.interrupt();
 }
 
@@ -167,7 +169,7 @@ fn a_row_that_is_locked_in_vain_is_given_back() {
         };
         let mut tx = begin(&db, isolation, LockWait::NoWait, 0);
         let lock = |tx: &Transaction, key: u8| tx.lock_row(&tree, &[key], LockMode::Exclusive, None).unwrap();
-        // Rows that are there and not there.
+        // Existing and missing rows.
         for key in [1, 77] {
             assert!(lock(&tx, key).newly_locked && !may_lock(key));
             assert_eq!(tx.unlock_row(&tree, &[key]).unwrap(), !serializable);
@@ -176,20 +178,20 @@ fn a_row_that_is_locked_in_vain_is_given_back() {
         // Locked twice.
         assert!(lock(&tx, 2).newly_locked && !lock(&tx, 2).newly_locked);
         assert!(!tx.unlock_row(&tree, &[2]).unwrap() && !may_lock(2));
-        // Written before or after, and taken back by a savepoint.
+        // Written before or after, and undone by a rollback to a savepoint.
         assert!(lock(&tx, 3).newly_locked);
         let savepoint = tx.savepoint();
         tx.put(&tree, &[3], b"new").unwrap();
         assert!(!tx.unlock_row(&tree, &[3]).unwrap() && !lock(&tx, 3).newly_locked && !may_lock(3));
         tx.rollback_to(&savepoint).unwrap();
         assert!(!tx.unlock_row(&tree, &[3]).unwrap() && !may_lock(3), "{isolation:?}: it was locked before");
-        // Of an earlier statement.
+        // Locked by an earlier statement.
         assert!(lock(&tx, 4).newly_locked);
         tx.begin_statement();
         assert!(!tx.unlock_row(&tree, &[4]).unwrap() && !may_lock(4));
         assert!(!tx.unlock_row(&tree, &[5]).unwrap(), "never locked");
         tx.end_statement();
-        // By a cursor that locks rows alone.
+        // By a cursor that locks only rows.
         let options = CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() };
         let mut cursor = tx.cursor(&tree, options).within([6u8]..=[8u8]);
         let mut there = cursor.seek(Seek::AtLeast(&[6])).unwrap();
@@ -208,7 +210,8 @@ fn a_row_that_is_locked_in_vain_is_given_back() {
     }
 }
 
-/// Given back while another waits for it: that one is let in, before the transaction ends.
+/// A row lock released while another transaction waits for it is granted to that one before the transaction
+/// ends.
 #[test]
 fn who_waits_for_a_row_that_is_given_back_gets_it() {
     let (db, tree) = database();
@@ -242,7 +245,7 @@ fn a_row_that_another_has_is_looked_at_as_it_is_committed() {
     other.get_for_update(&tree, &[51]).unwrap();
 
     let mut tx = begin(&db, Isolation::ReadCommitted, LONG, 0);
-    // Of now, whatever the statement sees.
+    // The current version, whatever the statement's snapshot shows.
     tx.begin_statement();
     assert!(tx.get(&tree, &[9]).unwrap().is_some());
     db.transact(|tx| tx.put(&tree, &[1 + 4], b"later")).unwrap();
@@ -262,7 +265,7 @@ fn a_row_that_another_has_is_looked_at_as_it_is_committed() {
     assert_eq!(row.value.as_deref(), Some(&b"new"[..]));
     tx.commit().unwrap();
 
-    // Elsewhere it waits.
+    // At other levels it waits.
     for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
         let mut other = begin(&db, isolation, LONG, 0);
         other.put(&tree, &[1], b"newer").unwrap();
@@ -295,7 +298,7 @@ fn who_waits_for_whom_is_known_while_it_waits_and_after_a_deadlock() {
         let transactions = db.transactions();
         let all: Vec<_> = transactions.iter().map(|one| (one.who.tag, one.changes, one.waits_for.is_some())).collect();
         assert_eq!(all, [(100, 1, false), (200, 0, true)]);
-        // The second has changed nothing: it gives way.
+        // The second has changed nothing: it is the victim.
         let granted = scope.spawn(|| first.put(&tree, &[2], b"new"));
         let (second, answer) = waits.join().unwrap();
         assert!(matches!(answer, Err(Error::Deadlock { .. })), "{answer:?}");
@@ -316,7 +319,7 @@ fn who_waits_for_whom_is_known_while_it_waits_and_after_a_deadlock() {
     assert_eq!(told[0].1.iter().map(|holder| holder.tag).collect::<Vec<_>>(), [100]);
 }
 
-/// A program that has an order of its own: whoever is in the way of an earlier transaction gives way.
+/// A program with an order of its own: a transaction that blocks an earlier one is interrupted.
 #[test]
 fn a_callback_interrupts_the_transaction_in_the_way() {
     let (db, tree) = database();

@@ -749,7 +749,7 @@ impl Drop for Transaction {
     }
 }
 
-/// Makes a tree with the rows of another.
+/// Builds a tree with the rows of another.
 pub(crate) fn index(db: &Database, base: &Tree, name: &str, mut during: impl FnMut()) -> Result<Tree> {
     let rows = db.begin()?.range::<Vec<u8>>(base, ..).len();
     (0..rows).for_each(|_| during());
@@ -763,7 +763,7 @@ pub(crate) fn index(db: &Database, base: &Tree, name: &str, mut during: impl FnM
     })
 }
 
-/// A cursor that is given its transaction at each call.
+/// A cursor that takes its transaction as an argument of each call.
 #[derive(Default)]
 pub(crate) struct OwnedCursor {
     tree: Option<Tree>,
@@ -801,7 +801,7 @@ pub(crate) fn seek(cursor: &mut OwnedCursor, tx: &Transaction, key: &[u8], front
     if front { cursor.goes(tx, (low, high), true) } else { cursor.goes(tx, (high, low), false) }
 }
 
-/// Makes a tree of sorted rows.
+/// Builds a tree from sorted rows.
 pub(crate) fn build(tx: &mut Transaction, name: &str, rows: &[(Vec<u8>, std::sync::Arc<[u8]>)]) -> Result<Tree> {
     let tree = tx.create_tree(name)?;
     for (key, value) in rows {
@@ -810,18 +810,18 @@ pub(crate) fn build(tx: &mut Transaction, name: &str, rows: &[(Vec<u8>, std::syn
     Ok(tree)
 }
 
-/// Deletes the first or last row that it sees: its key, and whether it was still there.
-/// It keeps every lock.
+/// Deletes the first or last row that it sees; returns its key, and whether it still existed.
+/// The naive engine keeps every lock.
 pub(crate) fn give_back(_tx: &Transaction, _tree: &Tree, _key: &[u8]) -> bool {
     false
 }
 
-/// The latest value, which it knows only by locking the row; it stays locked.
+/// The latest value, which needs a row lock here; it stays locked.
 pub(crate) fn look(tx: &Transaction, tree: &Tree, key: &[u8]) -> Result<(Option<Vec<u8>>, bool)> {
     Ok((tx.get_for_update(tree, key)?, false))
 }
 
-/// It never waits: scans are interrupted, and nothing else.
+/// It never waits: only scans are interrupted.
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
@@ -846,7 +846,7 @@ pub(crate) fn pop(tx: &mut Transaction, tree: &Tree, front: bool) -> Result<Opti
     Ok(Some((key, deleted)))
 }
 
-/// It writes and flushes at each of them.
+/// It writes and flushes at each ordered commit.
 pub(crate) const ORDERED_WITHOUT_IO: bool = false;
 
 pub(crate) fn prepare_in_place(tx: &mut Transaction, xid: &Xid, level: Durability) -> Result<u64> {
@@ -871,7 +871,7 @@ pub(crate) fn end_in_place(tx: Transaction, xid: &Xid, commit: bool) -> Result<(
     if commit { db.commit_prepared(xid) } else { db.rollback_prepared(xid) }
 }
 
-/// It does not know which are held.
+/// It does not know which ones are held open.
 pub(crate) fn prepared(db: &Database, held: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
     db.prepared().into_iter().map(|xid| xid.0).filter(|xid| !held(xid)).collect()
 }
@@ -912,7 +912,7 @@ pub(crate) struct Backup {
     dir: String,
 }
 
-/// Each of its backups is a full one.
+/// Every backup is a full one.
 pub(crate) fn backup_begin(db: &Database, dir: &str, _base: Option<&str>) -> Result<Backup> {
     Ok(Backup { db: db.clone(), dir: dir.into() })
 }
@@ -925,7 +925,7 @@ pub(crate) fn backup_end(backup: Backup) -> Result<()> {
     let Backup { db, dir } = backup;
     let inner = db.lock();
     inner.health.check()?;
-    // What a backup holds is durable in the source, too.
+    // The contents of a backup are durable in the source, too.
     if let Err(error) = inner.disk.sync(&inner.file, SyncHow::Data) {
         return Err(inner.health.poison(error.into()));
     }
@@ -939,7 +939,7 @@ pub(crate) fn restore(env: &Env, from: &[String], to: &str) -> Result<()> {
     copy(&*env.disk, &file, env.disk.len(&file)?, to)
 }
 
-/// The file, durably, in another directory.
+/// Copies the file durably into another directory.
 fn copy(disk: &dyn Disk, from: &Handle, bytes: u64, dir: &str) -> Result<()> {
     let mut buffer = vec![0; bytes as usize];
     let mut done = 0;
@@ -959,7 +959,7 @@ fn copy(disk: &dyn Disk, from: &Handle, bytes: u64, dir: &str) -> Result<()> {
         }
     }
     disk.sync(&file, SyncHow::All)?;
-    // Only a whole one has the name.
+    // Only a complete copy gets the final name.
     disk.rename(&part, &whole)?;
     Ok(disk.sync_dir(Path::new(dir))?)
 }
@@ -968,7 +968,7 @@ pub(crate) fn shut_down(db: &Database) -> Result<()> {
     db.clone().close()
 }
 
-/// It has nothing to bring into order.
+/// There is nothing to compact.
 pub(crate) fn shrink(_db: &Database, _go_on: impl FnMut(bool) -> Result<bool>) -> Result<(u64, u64, u64)> {
     Ok((0, 0, 0))
 }

@@ -1,8 +1,8 @@
-//! What a run of seeds did, counted.
+//! Counts of a run of seeds.
 
 use crate::support::damage::{Class, Damaged};
 
-/// What the seeds of one run did.
+/// The counts of one run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub(crate) ops: u64,
@@ -15,15 +15,15 @@ pub(crate) struct Tally {
     pub(crate) poisoned: u64,
     pub(crate) named: u64,
     pub(crate) conflicts: u64,
-    /// Rollbacks that found no room.
+    /// Rollbacks that found no space.
     pub(crate) stuck: u64,
     /// Leaves moved by compactions.
     pub(crate) moved: u64,
-    /// Pages moved so that the data file can be cut off.
+    /// Pages moved so that the data file can be truncated.
     pub(crate) moved_down: u64,
-    /// Rows written again for the same.
+    /// Rows written again for that purpose.
     pub(crate) rewritten: u64,
-    /// Times that the data file has become shorter.
+    /// How often the data file became shorter.
     pub(crate) shrunk: u64,
     /// Compactions that a crash or an error ended.
     pub(crate) cut_off: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Tally {
     pub(crate) in_place: u64,
     /// ... and committed in the order of an outside log.
     pub(crate) ordered: u64,
-    /// Transactions that the outside log had and the engine did not: committed after a crash.
+    /// Transactions in the outside log but not in the engine: committed after a crash.
     pub(crate) decided_late: u64,
     /// Transactions ended in place.
     pub(crate) restarts: u64,
@@ -39,27 +39,27 @@ pub(crate) struct Tally {
     pub(crate) many: u64,
     /// Rows locked, or seen as committed.
     pub(crate) looked: u64,
-    /// Callbacks that something is durable.
+    /// Callbacks that reported durability.
     pub(crate) told: u64,
     /// Calls that were interrupted.
     pub(crate) interrupted: u64,
-    /// Backups that were ended.
+    /// Backups that finished.
     pub(crate) backups: u64,
-    /// ... those of them that are increments, and backups that failed.
+    /// ... of which increments, and backups that failed.
     pub(crate) increments: u64,
     pub(crate) failed_backups: u64,
     /// ... and restored, and compared.
     pub(crate) restored: u64,
-    /// Commits of others while an index was built.
+    /// Commits of other transactions during an index build.
     pub(crate) index_writes: u64,
-    /// Databases shut down while there was another handle.
+    /// Databases shut down while another handle existed.
     pub(crate) shutdowns: u64,
-    /// Entries that cursors came to which outlive their transaction.
+    /// Entries reached by cursors that outlive their transaction.
     pub(crate) kept_cursors: u64,
-    /// Seeds whose disk may break its promise, and those of them on which nothing came of that.
+    /// Seeds whose disk may break its promise, and those of them without an effect.
     pub(crate) illegal: u64,
     pub(crate) illegal_idle: u64,
-    /// What was done to which files, and how that ended.
+    /// The damage by class of file, and its outcomes.
     pub(crate) control: Damaged,
     pub(crate) data: Damaged,
     pub(crate) doublewrite: Damaged,

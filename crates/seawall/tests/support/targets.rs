@@ -1,8 +1,9 @@
-//! What a fuzzer feeds: functions from any bytes to nothing that must not panic, loop, or take memory that the bytes do not account for.
+//! Fuzz targets: functions of arbitrary bytes that must not panic, loop, or take memory out of proportion to
+//! the input.
 //!
 //! 1. One list, used twice: by the fuzz targets in `fuzz/`, and by `cargo test` with seeded random and mutated-valid inputs.
-//! 2. A checksum that a fuzzer cannot guess is set right first: what is behind it is what is tested.
-//! 3. Where the bytes hold up, more is claimed than that nothing panics: what was accepted reads back the same.
+//! 2. A checksum that a fuzzer cannot guess is corrected first: the test is about the code behind it.
+//! 3. Valid inputs must do more than not panic: accepted data reads back the same.
 
 use seawall::btree::Node;
 use seawall::dump::{DumpReader, DumpWriter, Item};
@@ -20,7 +21,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// A name, and what takes the bytes.
+/// A name, and the function that takes the bytes.
 pub(crate) type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
@@ -38,7 +39,7 @@ pub(crate) const TARGETS: &[Target] = &[
 /// The size of pages here, bytes.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// A page with these bytes, cut or filled up with zeroes.
+/// A page with these bytes, truncated or padded with zeroes.
 fn page_of(data: &[u8]) -> Vec<u8> {
     let mut page = vec![0; PAGE_BYTES];
     let len = data.len().min(PAGE_BYTES);
@@ -46,7 +47,7 @@ fn page_of(data: &[u8]) -> Vec<u8> {
     page
 }
 
-/// A node of a tree: everything that can be asked of it.
+/// A node of a tree: calls every query on it.
 pub(crate) fn node(data: &[u8]) {
     let page = page_of(data);
     let Ok(node) = Node::open(&page) else { return };
@@ -94,7 +95,7 @@ fn apply(record: &Record<'_>, page: &mut [u8]) -> bool {
     }
 }
 
-/// Redo records, on a page that they make themselves or on the one that comes before them.
+/// Redo records, each on a page that it creates itself or on the one created by the record before it.
 pub(crate) fn redo(data: &[u8]) {
     let Some((&how, rest)) = data.split_first() else { return };
     let (mut page, records) = if how & 1 == 0 || rest.len() < PAGE_BYTES {
@@ -105,7 +106,7 @@ pub(crate) fn redo(data: &[u8]) {
     for record in Records::new(records) {
         let Ok(record) = record else { return };
         let _begun = undo::begun(record.tag, record.body);
-        // Recovery stops at a record that is refused: the page may be half changed by then.
+        // Recovery stops at a refused record: the page may be half changed by then.
         if !apply(&record, &mut page) {
             return;
         }
@@ -115,7 +116,7 @@ pub(crate) fn redo(data: &[u8]) {
 }
 
 const LOG_BYTES: usize = 64 << 10;
-/// The log of a database begins with its second block: position 0 is "never".
+/// The log of a database begins with its second block: position 0 means "never".
 const LOG_BEGIN: Lsn = Lsn(4096);
 
 /// A segment of the log.
@@ -150,7 +151,7 @@ fn log_config() -> LogConfig {
     }
 }
 
-/// A slot of the control file, whatever its checksum was.
+/// A slot of the control file, with a corrected checksum.
 pub(crate) fn control(data: &[u8]) {
     drop(ControlBlock::decode(data));
     let mut slot = vec![0; SLOT_BYTES];
@@ -168,7 +169,7 @@ pub(crate) fn control(data: &[u8]) {
 /// A dump.
 pub(crate) fn dump(data: &[u8]) {
     read_dump(data);
-    // As a damaged writer would make it: entries of any bytes, in blocks whose checksums are right.
+    // As a damaged writer would produce it: entries of any bytes, in blocks whose checksums are right.
     let mut writer = DumpWriter::new(Vec::new()).expect("memory takes all");
     let mut names = data.split(|byte| *byte == 0);
     if let Some(name) = names.next().and_then(|name| std::str::from_utf8(name).ok()) {
@@ -270,14 +271,14 @@ fn control_of(disk: &SimDisk) -> Option<ControlBlock> {
     slots.max_by_key(|(epoch, _)| *epoch).map(|(_, block)| block)
 }
 
-/// A small database with something of everything: leaves and branches, long values, undo that was not purged, a transaction that was
-/// prepared, a dropped tree.
+/// A small database with every kind of content: leaves and branches, long values, unpurged undo, a prepared
+/// transaction, a dropped tree.
 struct Example {
-    /// All pages are home, the log is behind the checkpoint.
+    /// All pages are written back; the checkpoint covers the log.
     written: Arc<SimDisk>,
-    /// No page is home, all is in the log.
+    /// No page is written back; everything is in the log.
     logged: Arc<SimDisk>,
-    /// What the log's checksums are of.
+    /// The database id that the log's checksums include.
     database: [u8; 16],
 }
 
@@ -311,7 +312,7 @@ fn example() -> &'static Example {
             image.process_death();
             image
         };
-        // The commit makes durable what the open transaction did.
+        // The commit makes the changes of the open transaction durable.
         db.transact(|tx| tx.put(&tree, b"last", b"value")).expect("it works");
         let logged = crashed();
         db.checkpoint().expect("it works");
@@ -323,8 +324,8 @@ fn example() -> &'static Example {
     })
 }
 
-/// A database in whose pages something was changed and the checksum set right: it is opened, read, changed, purged.
-/// The bytes are edits: page u8, offset u16, the byte to put there.
+/// A database with edited pages and corrected checksums: it is opened, read, changed, purged. The bytes are
+/// edits: page u8, offset u16, the new byte.
 pub(crate) fn database(data: &[u8]) {
     let image = if data.len() % 2 == 0 { example().written.fork(4) } else { example().logged.fork(4) };
     let Some(mut bytes) = image.seen("/db/data") else { return };
@@ -334,7 +335,7 @@ pub(crate) fn database(data: &[u8]) {
         let at = number * PAGE_BYTES + usize::from(u16::from_le_bytes([edit[1], edit[2]])) % PAGE_BYTES;
         bytes[at] = edit[3];
         let page = &mut bytes[number * PAGE_BYTES..][..PAGE_BYTES];
-        // A page that claims to be another one is refused at once: that is not what is tested here.
+        // A page with another page's number is refused at once: that is tested elsewhere.
         let claims = page::number(page) == PageId(number as u32);
         if claims {
             page::seal(page, PageId(number as u32));
@@ -347,7 +348,7 @@ pub(crate) fn database(data: &[u8]) {
     use_it(image);
 }
 
-/// Everything may fail, nothing may panic or go on for ever.
+/// Every call may fail, but none may panic or loop forever.
 fn use_it(disk: Arc<SimDisk>) {
     let Ok(db) = open(disk) else { return };
     let names = db.trees().unwrap_or_default();
@@ -379,7 +380,7 @@ fn use_it(disk: Arc<SimDisk>) {
     drop(db.close());
 }
 
-/// Valid inputs to begin from, of one target.
+/// Valid initial inputs of one target.
 pub(crate) fn seeds(target: &str) -> Vec<Vec<u8>> {
     let of = |path: &str| example().written.seen(path).unwrap_or_default();
     match target {
