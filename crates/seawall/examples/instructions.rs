@@ -21,15 +21,18 @@ const ROWS: u64 = 20_000;
 const VALUE_BYTES: usize = 100;
 /// Operations of a run.
 const OPS: u64 = 10_000;
+/// Rows of a short range.
+const RANGE: u64 = 10;
 /// Rows of a transaction that inserts.
 const BATCH: u64 = 1_000;
 
 /// The measured operations, with the instruction limit of each: a few percent above the count when the limit
 /// was set.
-const KINDS: [(&str, &str, u64); 7] = [
+const KINDS: [(&str, &str, u64); 8] = [
     ("empty", "begin and commit of a transaction that does nothing", 2_100),
     ("read", "point read", 2_300),
-    ("probe", "seek of a kept cursor and its row, as the inner side of a join does", 4_000),
+    ("probe", "seek of a kept cursor and its row, as the inner side of a join does", 3_600),
+    ("range", "range of 10 rows by a kept cursor and transaction", 10_700),
     ("update", "one-row update and commit, flushed", 15_200),
     ("locked-update", "locked read of a row, its update, and commit", 20_000),
     ("locked-scan", "row of a scan that locks", 3_600),
@@ -63,6 +66,24 @@ fn probe(db: &Database, tree: &Tree, ops: u64) -> Result<()> {
     for i in 0..ops {
         assert!(cursor.seek(&tx, Seek::AtLeast(&scattered(i)))?, "every key is there");
         std::hint::black_box(cursor.value(&tx)?);
+    }
+    tx.commit()
+}
+
+/// Short ranges, each of what is committed when it begins.
+fn ranges(db: &Database, tree: &Tree, ops: u64) -> Result<()> {
+    let mut tx = db.begin()?;
+    let mut cursor = OwnedCursor::new();
+    for i in 0..ops {
+        let options = CursorOptions { limit: Some(RANGE), ..CursorOptions::default() };
+        cursor.reset(tree, options, &scattered(i)[..]..);
+        let (mut rows, mut there) = (0, cursor.seek(&tx, Seek::First)?);
+        while there {
+            std::hint::black_box(cursor.entry(&tx)?);
+            rows += 1;
+            there = rows < RANGE && cursor.next(&tx)?;
+        }
+        tx.commit_in_place()?;
     }
     tx.commit()
 }
@@ -109,6 +130,7 @@ fn operations(db: &Database, tree: &Tree, kind: &str, ops: u64) -> Result<()> {
             Ok(())
         }
         "probe" => probe(db, tree, ops),
+        "range" => ranges(db, tree, ops),
         "locked-scan" => locked_scan(db, tree, ops),
         "append" => {
             for batch in 0..ops / BATCH {

@@ -47,7 +47,7 @@ pub enum Tool {
 /// The example of [`Tool::Instructions`], beside the `seawall` command.
 pub const INSTRUCTIONS: &str = "examples/instructions";
 /// Its kinds of operations.
-pub const KINDS: [&str; 7] = ["empty", "read", "probe", "update", "locked-update", "locked-scan", "append"];
+pub const KINDS: [&str; 8] = ["empty", "read", "probe", "range", "update", "locked-update", "locked-scan", "append"];
 
 /// Point readers alone, as a workload of [`Tool::Scan`]; after a query and a plus sign, beside one scanning
 /// thread.

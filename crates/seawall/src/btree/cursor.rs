@@ -12,10 +12,12 @@
 //! 4. Before the cursor goes to the next leaf it prefetches ([`LookAhead`]), which never changes what it
 //!    finds.
 //! 5. The cursor knows nothing of visibility: entries marked deleted are entries.
+//! 6. A copy is checked when it is made, and not again for each of its entries ([`Opened`]). The bytes of an
+//!    entry are located once, when the cursor comes to it.
 
 use super::entry::Entry;
 use super::lookahead::LookAhead;
-use super::node::Node;
+use super::node::{Node, Opened, Slot};
 use super::seek::Seek;
 use super::{Damaged, Tree};
 use crate::buffer::Pool;
@@ -47,10 +49,16 @@ pub struct Cursor {
     /// Whether there is a leaf in `copy`.
     copied: bool,
     have: Range<usize>,
+    /// The checked header of the leaf in `copy`.
+    opened: Opened,
     /// Its position, a slot in `have`; `None` when it is on no entry.
     slot: Option<usize>,
+    /// The place of that slot's payload in `copy`; beyond its end if the slot is damaged.
+    payload: Range<usize>,
     /// The key of its position.
     key: Vec<u8>,
+    /// Whether `key` begins with the prefix of the leaf in `copy`.
+    has_prefix: bool,
     /// The fence from which it continues.
     fence: Vec<u8>,
     /// The slot at which it entered the leaf.
@@ -78,8 +86,11 @@ impl Cursor {
             copy: Vec::new(),
             copied: false,
             have: 0..0,
+            opened: Opened::default(),
             slot: None,
+            payload: 0..0,
             key: Vec::new(),
+            has_prefix: false,
             fence: Vec::new(),
             entered_at: 0,
             visited: None,
@@ -89,14 +100,14 @@ impl Cursor {
 
     /// Resets it to `tree`, without a position; keeps its memory.
     pub fn reset(&mut self, tree: Tree) {
-        (self.tree, self.copied, self.slot) = (tree, false, None);
+        (self.tree, self.copied, self.slot, self.has_prefix) = (tree, false, None, false);
         self.key.clear();
         self.ahead.reset();
     }
 
     /// Leaves its entry; [`Cursor::last_key`] is then `key`.
     pub fn leave_at(&mut self, key: &[u8]) {
-        self.slot = None;
+        (self.slot, self.has_prefix) = (None, false);
         self.key.clear();
         self.key.extend_from_slice(key);
     }
@@ -176,10 +187,12 @@ impl Cursor {
     ///
     /// # Errors
     /// [`Damaged`] when the leaf's slot is damaged.
+    #[inline]
     pub fn payload(&self) -> Result<&[u8], Damaged> {
-        match self.slot {
-            Some(slot) => Node::open(&self.copy)?.payload(slot),
-            None => Ok(&[]),
+        match (self.slot, self.copy.get(self.payload.clone())) {
+            (None, _) => Ok(&[]),
+            (Some(_), Some(payload)) => Ok(payload),
+            (Some(_), None) => Err(self.node().damaged("a slot points outside the page")),
         }
     }
 
@@ -187,11 +200,28 @@ impl Cursor {
     ///
     /// # Errors
     /// [`Damaged`] when the leaf's slot is damaged.
+    #[inline]
     pub fn entry(&self) -> Result<Option<Entry<'_>>, Damaged> {
-        match self.slot {
-            Some(slot) => Node::open(&self.copy)?.entry(slot).map(Some),
-            None => Ok(None),
+        if self.slot.is_none() {
+            return Ok(None);
         }
+        let entry = Entry::decode(self.payload()?);
+        entry.map(Some).map_err(|malformed| self.node().damaged(malformed.0))
+    }
+
+    /// The value of an entry that was decoded since the cursor came to it; empty when it stands on none.
+    ///
+    /// # Errors
+    /// [`Damaged`] when the leaf's slot lies.
+    #[inline]
+    pub fn value(&self) -> Result<&[u8], Damaged> {
+        Ok(Entry::value_in(self.payload()?))
+    }
+
+    /// The leaf in the copy, which was opened when it was copied.
+    #[inline]
+    fn node(&self) -> Node<'_> {
+        Node::again(&self.copy, self.opened)
     }
 
     /// The whole leaf it is in; `None` before the first seek, and when the leaf has changed since it was
@@ -200,18 +230,16 @@ impl Cursor {
     /// # Errors
     /// [`Damaged`] when that is no node.
     pub fn whole_leaf(&mut self, pool: &Pool) -> Result<Option<Node<'_>>, Damaged> {
-        if !self.copied || !(self.have.len() == Node::open(&self.copy)?.count() || self.copy_whole(pool)?) {
+        if !self.copied || !(self.have.len() == self.node().count() || self.copy_whole(pool)?) {
             return Ok(None);
         }
-        Node::open(&self.copy).map(Some)
+        Ok(Some(self.node()))
     }
 
     /// The number of entries of its leaf; 0 before the first seek.
-    ///
-    /// # Errors
-    /// [`Damaged`] when that is no node.
-    pub fn leaf_count(&self) -> Result<usize, Damaged> {
-        if self.copied { Ok(Node::open(&self.copy)?.count()) } else { Ok(0) }
+    #[must_use]
+    pub fn leaf_count(&self) -> usize {
+        if self.copied { self.node().count() } else { 0 }
     }
 
     /// The page of the leaf it last copied.
@@ -254,7 +282,7 @@ impl Cursor {
 
     /// Copies these slots of the leaf, or all if there are many.
     fn take(&mut self, leaf: &[u8], node: &Node<'_>, slots: Range<usize>) -> Result<(), Damaged> {
-        self.copied = false;
+        (self.copied, self.has_prefix) = (false, false);
         if slots.len() > ROWS_MAX {
             self.copy.clear();
             self.copy.extend_from_slice(leaf);
@@ -263,7 +291,7 @@ impl Cursor {
             node.copy_slots(slots.clone(), &mut self.copy)?;
             self.have = slots;
         }
-        self.copied = true;
+        (self.copied, self.opened) = (true, node.opened());
         Ok(())
     }
 
@@ -291,9 +319,10 @@ impl Cursor {
         let Some(leaf) = pool.peek(self.leaf_page()).filter(|leaf| page::lsn(leaf) == self.leaf_lsn()) else {
             return Ok(false);
         };
+        let node = Node::open(&leaf)?;
         self.copy.clear();
         self.copy.extend_from_slice(&leaf);
-        self.have = 0..Node::open(&leaf)?.count();
+        (self.have, self.opened) = (0..node.count(), node.opened());
         Ok(true)
     }
 
@@ -321,21 +350,39 @@ impl Cursor {
         Ok(slot)
     }
 
+    /// Goes to `slot`, which is in the copy.
+    #[inline]
+    fn stand(&mut self, slot: usize) -> Result<(), Damaged> {
+        let node = Node::again(&self.copy, self.opened);
+        let Slot { at, key_len, payload_len, .. } = node.slot(slot)?;
+        let payload = at + key_len;
+        let suffix = self.copy.get(at..payload).ok_or_else(|| node.damaged("a slot points outside the page"))?;
+        if self.has_prefix {
+            self.key.truncate(node.prefix_len());
+        } else {
+            self.key.clear();
+            self.key.extend_from_slice(node.prefix());
+            self.has_prefix = true;
+        }
+        self.key.extend_from_slice(suffix);
+        (self.slot, self.payload) = (Some(slot), payload..payload + payload_len);
+        self.visited = self.visited.map(|rows| rows + 1);
+        Ok(())
+    }
+
     /// Goes to `slot`, or to the first entry of the next leaves.
     fn settle_up(&mut self, pool: &Pool, mut slot: usize) -> Result<bool> {
         loop {
-            let node = Node::open(&self.copy)?;
-            if slot < node.count() {
+            if slot < self.node().count() {
                 if !self.have.contains(&slot) {
                     slot = self.go_on(pool, slot, true)?;
                     continue;
                 }
-                node.key_into(slot, &mut self.key)?;
-                self.slot = Some(slot);
-                self.visited = self.visited.map(|rows| rows + 1);
+                self.stand(slot)?;
                 return Ok(true);
             }
             self.slot = None;
+            let node = Node::again(&self.copy, self.opened);
             let Some(upper) = node.upper().filter(|upper| !self.ahead.ends_at(true, upper)) else { return Ok(false) };
             let mut fence = std::mem::take(&mut self.fence);
             fence.clear();
@@ -347,7 +394,7 @@ impl Cursor {
             self.fence = fence;
             slot = filled?;
             self.ahead.came_to(pool, page::number(&self.copy));
-            let node = Node::open(&self.copy)?;
+            let node = self.node();
             // If the disk has lost a write, an old version of a page may lead to itself, and the scan would
             // never end.
             if !node.covers(&self.fence) {
@@ -360,18 +407,16 @@ impl Cursor {
     /// Goes to the slot before `slot`, or to the last entry of the previous leaves.
     fn settle_down(&mut self, pool: &Pool, mut slot: usize) -> Result<bool> {
         loop {
-            let node = Node::open(&self.copy)?;
             if slot > 0 {
                 if !self.have.contains(&(slot - 1)) {
                     slot = self.go_on(pool, slot - 1, false)?;
                     continue;
                 }
-                node.key_into(slot - 1, &mut self.key)?;
-                self.slot = Some(slot - 1);
-                self.visited = self.visited.map(|rows| rows + 1);
+                self.stand(slot - 1)?;
                 return Ok(true);
             }
             self.slot = None;
+            let node = Node::again(&self.copy, self.opened);
             let lower = node.lower();
             if lower.is_empty() || self.ahead.ends_at(false, lower) {
                 return Ok(false);
@@ -386,7 +431,7 @@ impl Cursor {
             self.fence = fence;
             slot = filled?;
             self.ahead.came_to(pool, page::number(&self.copy));
-            let node = Node::open(&self.copy)?;
+            let node = self.node();
             if node.lower() >= self.fence.as_slice() {
                 return Err(node.damaged("the keys that led to it are not its own").into());
             }

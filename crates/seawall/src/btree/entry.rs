@@ -20,6 +20,8 @@ pub const ENTRY_HEADER_BYTES: usize = 13;
 /// Bytes of a version: writer and undo pointer.
 pub(super) const VERSION_BYTES: usize = ENTRY_HEADER_BYTES - 1;
 
+const SHORT: Malformed = Malformed("an entry that ends too soon");
+
 const ALL: u8 = DELETED | HEADER | OVERFLOW;
 
 /// The longest value that is kept in the leaf, bytes; a longer one goes to overflow pages. Counts room for a
@@ -89,21 +91,31 @@ impl<'a> Entry<'a> {
     ///
     /// # Errors
     /// When it is too short or has unknown flags.
+    #[inline]
     pub fn decode(payload: &'a [u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(payload);
-        let flags = reader.u8()?;
+        let Some((&flags, rest)) = payload.split_first() else { return Err(SHORT) };
         if flags & !ALL != 0 || flags & (DELETED | HEADER) == DELETED {
             return Err(Malformed("an entry with impossible flags"));
         }
-        let (mut writer, mut undo) = (TxnId::NONE, UndoPtr::NONE);
+        let (mut writer, mut undo, mut value) = (TxnId::NONE, UndoPtr::NONE, rest);
         if flags & HEADER != 0 {
-            (writer, undo) = (TxnId(reader.u48()?), UndoPtr(reader.u48()?));
+            let Some((version, behind)) = rest.split_first_chunk::<VERSION_BYTES>() else { return Err(SHORT) };
+            let [w0, w1, w2, w3, w4, w5, u0, u1, u2, u3, u4, u5] = *version;
+            writer = TxnId(u64::from_le_bytes([w0, w1, w2, w3, w4, w5, 0, 0]));
+            undo = UndoPtr(u64::from_le_bytes([u0, u1, u2, u3, u4, u5, 0, 0]));
+            value = behind;
         }
-        let value = reader.rest();
         if flags & OVERFLOW != 0 && value.len() != OverflowRef::BYTES {
             return Err(Malformed("an entry with a bad overflow reference"));
         }
         Ok(Self { flags, writer, undo, value })
+    }
+
+    /// The value in a payload that decodes.
+    #[inline]
+    pub(super) fn value_in(payload: &'a [u8]) -> &'a [u8] {
+        let has_header = payload.first().is_some_and(|flags| flags & HEADER != 0);
+        payload.get(if has_header { ENTRY_HEADER_BYTES } else { 1 }..).unwrap_or_default()
     }
 
     /// Bytes of its payload.

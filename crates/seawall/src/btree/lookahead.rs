@@ -197,6 +197,10 @@ impl LookAhead {
         self.leaf_rows = leaf_rows;
         self.rows_left = self.rows_left.map(|left| left.saturating_sub(rows as u64));
         if !self.running {
+            if !self.long && self.rows_left.is_some_and(|left| left <= leaf_rows as u64) {
+                // The leaf it goes to now is the last one: nothing is left to read ahead.
+                return;
+            }
             let has_end = if forward { self.high.get() != Bound::Unbounded } else { !self.low.is_empty() };
             let has_end = has_end || self.rows_left.is_some();
             if self.leaves < 2 && !has_end && !self.long {

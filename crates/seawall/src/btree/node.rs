@@ -122,6 +122,13 @@ pub(super) fn hint_distance(count: usize) -> usize {
     if count < 2 * (HINT_COUNT + 1) { 0 } else { count / (HINT_COUNT + 1) }
 }
 
+/// The result of [`Node::open`]: with it the same bytes are read again without a check of their header.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Opened {
+    count: usize,
+    prefix_len: usize,
+}
+
 /// A page read as a node.
 #[derive(Debug, Clone, Copy)]
 pub struct Node<'a> {
@@ -141,6 +148,17 @@ impl<'a> Node<'a> {
             return Err(Damaged { page: page::number(page), why: "it is no node of a tree" });
         }
         Self::of(page)
+    }
+
+    /// What was found, for [`Node::again`].
+    pub(super) fn opened(&self) -> Opened {
+        Opened { count: self.count, prefix_len: self.prefix_len }
+    }
+
+    /// A page that was opened before, with the same header and fences, or a copy of it that has these.
+    #[inline]
+    pub(super) fn again(page: &'a [u8], Opened { count, prefix_len }: Opened) -> Self {
+        Self { page, count, prefix_len }
     }
 
     /// The same for a node of a dropped tree, whose root is retired.

@@ -43,6 +43,13 @@ fn no_tree() -> Error {
     Error::Usage("the cursor has no tree: reset it to one first".into())
 }
 
+#[cold]
+fn gone() -> Error {
+    Error::Usage(
+        "the cursor was moved by another transaction, or by one or a statement that has ended: seek again".into(),
+    )
+}
+
 /// Replaces a seek beyond an end of the range by one to that end.
 fn inside<'k>(to: Seek<'k>, start: Bound<&'k [u8]>, end: Bound<&'k [u8]>) -> Seek<'k> {
     let (start, end) = (
@@ -166,8 +173,12 @@ impl OwnedScan {
         }
         match (place.lock(), txn.options.isolation) {
             (ScanLock::None, Isolation::RepeatableRead) => {
-                txn.take_snapshot();
-                let view = txn.view.borrow();
+                let mut view = txn.view.borrow();
+                if view.is_none() {
+                    drop(view);
+                    txn.take_snapshot();
+                    view = txn.view.borrow();
+                }
                 let view = view.as_ref().expect("it was taken just now");
                 f(place, By { txn, view })
             }
@@ -232,29 +243,25 @@ impl OwnedScan {
     pub fn entry(&mut self, txn: &Txn) -> Result<(&[u8], &[u8])> {
         let place = self.place.as_mut().ok_or_else(no_tree)?;
         txn.admit(place.state())?;
-        let lent = self.view.as_ref().map(|lent| lent.lock());
-        let gone = || {
-            let why =
-                "the cursor was moved by another transaction, or by one or a statement that has ended: seek again";
-            Error::Usage(why.into())
-        };
         if self.life != txn.life() {
             return Err(gone());
         }
-        match (place.lock(), txn.options.isolation, &lent) {
-            (ScanLock::None, Isolation::RepeatableRead, _) => {
-                let view = txn.view();
-                place.entry(By { txn, view: &view })
-            }
-            (ScanLock::None, _, Some(lent)) => match &lent.view {
-                Some(view) => place.entry(By { txn, view }),
-                None => Err(gone()),
-            },
-            _ => {
-                let view = txn.pin();
-                place.entry(By { txn, view: &view })
+        let lock = place.lock();
+        // At read committed the view may have been taken away since the cursor came here.
+        if lock == ScanLock::None && txn.options.isolation != Isolation::RepeatableRead {
+            if let Some(lent) = &self.view {
+                let lent = lent.lock();
+                return match &lent.view {
+                    Some(view) => place.entry(By { txn, view }),
+                    None => Err(gone()),
+                };
             }
         }
+        if place.has_value() {
+            return place.lend();
+        }
+        let view = if lock == ScanLock::None { txn.view() } else { txn.pin() };
+        place.entry(By { txn, view: &view })
     }
 
     /// Deletes the entry it stands on; as [`super::Scan::delete`].

@@ -392,19 +392,32 @@ impl Place {
         if self.lock == ScanLock::None { self.cursor.last_key() } else { &self.locked_key }
     }
 
+    /// Whether the value needs no fetching: none but a long one that was not asked for so far does.
+    #[inline]
+    pub(super) fn has_value(&self) -> bool {
+        !matches!(self.value, Value::Stored(Stored::Overflow(_)))
+    }
+
     pub(super) fn entry(&mut self, by: By<'_>) -> Result<(&[u8], &[u8])> {
-        if !self.on_entry {
-            return Err(Error::Usage("the cursor stands on no entry".into()));
-        }
-        if let Value::Stored(Stored::Overflow(reference)) = self.value {
+        if let (true, Value::Stored(Stored::Overflow(reference))) = (self.on_entry, &self.value) {
+            let reference = *reference;
             self.still_there(by, reference)?;
             // If it cannot be read now, the caller can ask again.
             self.value = Value::Bytes(by.txn.fetch(&self.tree, Stored::Overflow(reference))?);
         }
+        self.lend()
+    }
+
+    /// The same where the value needs no fetching.
+    #[inline]
+    pub(super) fn lend(&self) -> Result<(&[u8], &[u8])> {
+        if !self.on_entry {
+            return Err(Error::Usage("the cursor stands on no entry".into()));
+        }
         let value = match &self.value {
-            Value::InLeaf => self.cursor.entry()?.map_or(&[][..], |entry| entry.value),
+            Value::InLeaf => self.cursor.value()?,
             Value::Bytes(bytes) | Value::Stored(Stored::Inline(bytes)) => bytes,
-            Value::Stored(Stored::Overflow(_)) => unreachable!("fetched above"),
+            Value::Stored(Stored::Overflow(_)) => unreachable!("fetched before"),
         };
         Ok((self.key(), value))
     }
@@ -532,7 +545,7 @@ impl Place {
             if passed % PASSED_ROWS == 0 {
                 by.txn.go_on(SCAN)?;
             }
-            if dead >= DEAD_MIN && (dead % DEAD_ROWS == 0 || self.is_at_edge(forward)?) {
+            if dead >= DEAD_MIN && (dead % DEAD_ROWS == 0 || self.is_at_edge(forward)) {
                 self.remember_dead(by)?;
                 let at = self.cursor.key();
                 let to = if forward { Seek::After(at) } else { Seek::Before(at) };
@@ -548,9 +561,9 @@ impl Place {
     }
 
     /// Whether the cursor's entry is the last of its leaf in this direction.
-    fn is_at_edge(&self, forward: bool) -> Result<bool> {
-        let count = self.cursor.leaf_count()?;
-        Ok(self.cursor.slot().is_some_and(|slot| if forward { slot + 1 == count } else { slot == 0 }))
+    fn is_at_edge(&self, forward: bool) -> bool {
+        let count = self.cursor.leaf_count();
+        self.cursor.slot().is_some_and(|slot| if forward { slot + 1 == count } else { slot == 0 })
     }
 
     /// Records the run of dead entries around the cursor's, if the leaf is still as in the copy.

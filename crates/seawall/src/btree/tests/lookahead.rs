@@ -135,6 +135,29 @@ fn a_scan_of_ten_rows_reads_a_leaf_or_two() {
 }
 
 #[test]
+fn a_limit_that_ends_in_the_next_leaf_asks_for_nothing_ahead() {
+    let rig = cold(400, 0..6000);
+    let before = rig.pool.stats().prefetched;
+    let mut cursor = Cursor::new(rig.tree);
+    cursor.look_ahead().limit(10);
+    assert!(cursor.seek(&rig.pool, Seek::AtLeast(&key(3000))).unwrap());
+    let first = cursor.leaf_page();
+    // To the next leaf, which has all that is left.
+    while cursor.leaf_page() == first {
+        assert!(cursor.next(&rig.pool).unwrap());
+    }
+    assert_eq!((rig.pool.stats().prefetched, rig.pool.streams()), (before, 0));
+    // More than a leaf: asked for.
+    let mut cursor = Cursor::new(rig.tree);
+    cursor.look_ahead().limit(1000);
+    assert!(cursor.seek(&rig.pool, Seek::AtLeast(&key(1000))).unwrap());
+    for _ in 0..60 {
+        assert!(cursor.next(&rig.pool).unwrap());
+    }
+    assert!(rig.pool.stats().prefetched > before);
+}
+
+#[test]
 fn a_scan_that_is_dropped_gives_everything_back() {
     let rig = cold(400, shuffled(6000));
     let free = rig.pool.stats().free;
