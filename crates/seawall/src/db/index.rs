@@ -13,11 +13,13 @@
 //!    next round.
 //! 3. Before the last round the base is locked, so no other transaction has an unended change there. The
 //!    commit that makes the index visible also releases the lock, so no change of the base comes in between.
-//! 4. All of it is one transaction's (the index, what `switch` does, the lock) and one scratch transaction's (sorted runs that do not fit the memory), which
+//! 4. Until the base is locked, the build pauses for the writers ([`Pace`]); afterwards it never pauses.
+//! 5. All of it is one transaction's (the index, what `switch` does, the lock) and one scratch transaction's (sorted runs that do not fit the memory), which
 //!    is always rolled back. A crash before the commit leaves nothing.
 
 use super::database::{Database, Tree};
 use super::load::BuildOptions;
+use super::pace::Pace;
 use super::transaction::Transaction;
 use crate::error::{Error, Result};
 use crate::format::TxnId;
@@ -36,11 +38,14 @@ pub struct IndexOptions {
     /// The last round starts, with the base locked, when at most this many rows have changed since the
     /// previous round, or when further rounds do not help.
     pub last_round_rows: usize,
+    /// How much of their rate those who change the base keep meanwhile, percent, at most 95: the build pauses for them as far as it still catches up with
+    /// their changes. 0: it does not pause.
+    pub keep_percent: u32,
 }
 
 impl Default for IndexOptions {
     fn default() -> Self {
-        Self { fill_percent: 90, sort_bytes: 64 << 20, last_round_rows: 1000 }
+        Self { fill_percent: 90, sort_bytes: 64 << 20, last_round_rows: 1000, keep_percent: 85 }
     }
 }
 
@@ -127,26 +132,34 @@ impl Database {
             Err(Error::NoSuchTree { .. }) => {}
             Err(error) => return Err(error),
         }
+        if options.keep_percent > 95 {
+            let why = format!("writers cannot keep {} percent of their rate: give at most 95", options.keep_percent);
+            return Err(Error::Usage(why));
+        }
         let watching = self.begin()?.txn().watch(&base.state)?;
+        let engine = self.inner.engine();
+        // Where one thread does everything in turn, nobody is waited for.
+        let keep_percent = if engine.may_wait { options.keep_percent } else { 0 };
         let mut build = Build {
             db: self,
             base,
             entries,
             row: IndexEntries::default(),
-            watching,
+            pace: Pace::new(&*engine.clock, keep_percent, || watching.noted()),
+            watching: &watching,
             touched: BTreeMap::new(),
             now: self.snapshot()?,
         };
         let mut tx = self.begin()?;
         let index = build.build(&mut tx, name, options)?;
         for _ in 0..ROUNDS_MAX {
-            if build.round(&mut tx, &index)? <= options.last_round_rows {
+            if build.round(&mut tx, &index, true)? <= options.last_round_rows {
                 break;
             }
         }
         switch(&mut tx)?;
         tx.txn().lock_tree(&base.state)?;
-        build.round(&mut tx, &index)?;
+        build.round(&mut tx, &index, false)?;
         if let Some(key) = build.touched.keys().next() {
             let key = key.escape_ascii();
             return Err(Error::Usage(format!(
@@ -169,7 +182,8 @@ struct Build<'b, F> {
     base: &'b Tree,
     entries: F,
     row: IndexEntries,
-    watching: Watching,
+    watching: &'b Watching,
+    pace: Pace<'b>,
     /// Changed keys to process, each with the transactions that changed it.
     touched: BTreeMap<Vec<u8>, Vec<TxnId>>,
     /// The view that the index matches.
@@ -211,8 +225,9 @@ impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
                 .collect::<Result<_>>()?;
             for (key, value) in &piece {
                 for entry in self.of(key, Some(value)) {
-                    sort.push(&mut scratch, entry)?;
+                    sort.push(&mut scratch, entry, &mut self.pace)?;
                 }
+                self.pace.step();
             }
             self.collect();
             match piece.into_iter().next_back() {
@@ -220,13 +235,13 @@ impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
                 None => break,
             }
         }
-        let index = sort.finish(&mut scratch, tx, name, layout)?;
+        let index = sort.finish(&mut scratch, tx, name, layout, &mut self.pace)?;
         scratch.rollback()?;
         Ok(index)
     }
 
     /// Brings the index up to a current view; returns the number of rows processed.
-    fn round(&mut self, tx: &mut Transaction, index: &Tree) -> Result<usize> {
+    fn round(&mut self, tx: &mut Transaction, index: &Tree, paced: bool) -> Result<usize> {
         let next = self.db.snapshot()?;
         // After taking the view: all changes that it sees are in the log.
         self.collect();
@@ -243,6 +258,9 @@ impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
             if !writers.is_empty() {
                 self.touched.insert(key, writers);
             }
+            if paced {
+                self.pace.caught_up(ROUND_PART);
+            }
         }
         go.sort_unstable();
         come.sort_unstable();
@@ -253,15 +271,23 @@ impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
                     key.escape_ascii()
                 )));
             }
+            if paced {
+                self.pace.caught_up(ROUND_PART);
+            }
         }
         for (key, value) in &come {
             tx.insert(index, key, value)?;
+            if paced {
+                self.pace.caught_up(ROUND_PART);
+            }
         }
         self.now = next;
         Ok(looked)
     }
 }
 
+/// The share of each of the three steps of catching up with a change: reading it, removing old entries, adding new ones.
+const ROUND_PART: f64 = 1.0 / 3.0;
 /// Rows between two collections of the log.
 const PIECE_ROWS: usize = 4096;
 /// Memory of an entry beside its bytes.
@@ -276,18 +302,25 @@ struct Sort {
 }
 
 impl Sort {
-    fn push(&mut self, scratch: &mut Transaction, entry: Entry) -> Result<()> {
+    fn push(&mut self, scratch: &mut Transaction, entry: Entry, pace: &mut Pace<'_>) -> Result<()> {
         self.bytes += entry.0.len() + entry.1.len() + ENTRY_BYTES;
         self.rows.push(entry);
-        if self.bytes >= self.bytes_max { self.end_run(scratch) } else { Ok(()) }
+        if self.bytes >= self.bytes_max { self.end_run(scratch, pace) } else { Ok(()) }
     }
 
-    fn end_run(&mut self, scratch: &mut Transaction) -> Result<()> {
-        self.rows.sort_unstable();
+    fn sort(&mut self, pace: &mut Pace<'_>) {
+        self.rows.sort_unstable_by(|a, b| {
+            pace.step();
+            a.cmp(b)
+        });
+    }
+
+    fn end_run(&mut self, scratch: &mut Transaction, pace: &mut Pace<'_>) -> Result<()> {
+        self.sort(pace);
         // A name that no other tree has, also after a crash, while the rollback of this transaction is still
         // due. It is logged, so it depends only on the contents of the database. The tree is never visible.
         let name = format!("(run {} of transaction {})", self.runs.len(), scratch.txn.started()?.0);
-        let rows = std::mem::take(&mut self.rows);
+        let rows = std::mem::take(&mut self.rows).into_iter().inspect(|_| pace.step());
         self.runs.push(scratch.build_tree(&name, BuildOptions { fill_percent: 100 }, rows)?);
         self.bytes = 0;
         Ok(())
@@ -300,12 +333,13 @@ impl Sort {
         tx: &mut Transaction,
         name: &str,
         build: BuildOptions,
+        pace: &mut Pace<'_>,
     ) -> Result<Tree> {
         if self.runs.is_empty() {
-            self.rows.sort_unstable();
-            return tx.build_tree(name, build, self.rows);
+            self.sort(pace);
+            return tx.build_tree(name, build, self.rows.into_iter().inspect(|_| pace.step()));
         }
-        self.end_run(scratch)?;
+        self.end_run(scratch, pace)?;
         let mut runs: Vec<_> = self.runs.iter().map(|run| scratch.iter(run)).collect();
         let mut heads = BinaryHeap::new();
         for (number, run) in runs.iter_mut().enumerate() {
@@ -314,6 +348,7 @@ impl Sort {
         let mut builder = tx.tree_builder(name, build)?;
         while let Some(Reverse(((key, value), number))) = heads.pop() {
             builder.push(&key, &value)?;
+            pace.step();
             heads.extend(runs[number].next().transpose()?.map(|entry| Reverse((entry, number))));
         }
         builder.finish()

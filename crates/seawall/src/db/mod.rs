@@ -23,6 +23,7 @@ mod open;
 pub mod options;
 mod outside;
 mod owned_cursor;
+mod pace;
 pub mod publish;
 mod ranges;
 mod read_only;

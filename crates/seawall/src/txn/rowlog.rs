@@ -27,19 +27,34 @@ pub type Noted = (TxnId, Vec<u8>);
 /// Rows that changed and were not drained yet.
 #[derive(Debug, Default)]
 pub struct RowLog {
-    shards: [Mutex<Vec<Noted>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    rows: Vec<Noted>,
+    /// All that were ever noted here.
+    noted: u64,
 }
 
 impl RowLog {
     fn note(&self, writer: TxnId, key: &[u8]) {
-        self.shards[writer.0 as usize % SHARDS].lock().push((writer, key.to_vec()));
+        let noted = (writer, key.to_vec());
+        let mut shard = self.shards[writer.0 as usize % SHARDS].lock();
+        shard.rows.push(noted);
+        shard.noted += 1;
+    }
+
+    /// How many changes have been noted so far.
+    fn noted(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().noted).sum()
     }
 
     /// Takes the changes noted so far.
     pub fn drain(&self) -> Vec<Noted> {
         let mut all = Vec::new();
         for shard in &self.shards {
-            let noted = std::mem::take(&mut *shard.lock());
+            let noted = std::mem::take(&mut shard.lock().rows);
             all.extend(noted);
         }
         all
@@ -96,6 +111,12 @@ impl Watching {
     /// The changes since the last call.
     pub fn drain(&self) -> Vec<Noted> {
         self.log.drain()
+    }
+
+    /// How many changes there were since it began.
+    #[must_use]
+    pub fn noted(&self) -> u64 {
+        self.log.noted()
     }
 }
 

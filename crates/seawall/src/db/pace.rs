@@ -1,0 +1,223 @@
+//! Pauses of long work beside writers, so that these keep most of their rate.
+//!
+//! 1. The writers' rate is measured while the work runs and while it pauses. A pause is long enough for the mean rate to reach the requested share of the
+//!    rate in a pause.
+//! 2. Pauses change the time only: the work does the same without them. Without changes by writers there are no pauses.
+//! 3. The work takes no latch and no lock for a pause.
+//! 4. A pause is bounded: the work runs for at least a tenth of the time. Where it catches up with the writers, it stays twice as fast as they are.
+
+use seawall_io::Clock;
+use std::time::Duration;
+
+/// Steps between two looks at the clock.
+const STEPS: u32 = 256;
+/// What is worked between two pauses.
+const SLICE: Duration = Duration::from_millis(2);
+/// The longest pause beside the work before it.
+const PAUSE_FACTOR: f64 = 9.0;
+/// Slices after which there is a short pause even if none is due: to measure the writers' rate.
+const PROBE_EVERY: u32 = 16;
+/// What a new measurement counts beside those before it.
+const WEIGHT: f64 = 0.25;
+
+/// Paces the work of one thread.
+pub(super) struct Pace<'p> {
+    clock: &'p dyn Clock,
+    /// Changes that others have made so far.
+    changes: Box<dyn Fn() -> u64 + 'p>,
+    /// The share of their rate that the others keep; 0: there are no pauses.
+    keep: f64,
+    /// Steps since the last look at the clock.
+    steps: u32,
+    /// Changes that it has caught up with since the last pause.
+    worth: f64,
+    began: Duration,
+    changes_then: u64,
+    /// Changes a second while it works, and while it pauses; `None` before the first.
+    working: Option<f64>,
+    pausing: Option<f64>,
+    slices: u32,
+}
+
+/// How long a pause behind `worked` seconds is, where others change so much a second meanwhile and in a pause.
+fn pause_for(worked: f64, working: f64, pausing: f64, keep: f64) -> f64 {
+    let due = worked * (keep * pausing - working) / (pausing * (1.0 - keep)).max(1e-9);
+    due.clamp(0.0, PAUSE_FACTOR * worked)
+}
+
+fn mean(before: Option<f64>, now: f64) -> Option<f64> {
+    Some(before.map_or(now, |before| before + WEIGHT * (now - before)))
+}
+
+impl<'p> Pace<'p> {
+    /// Of work beside which others keep `keep_percent` of their rate, at most 95.
+    pub(super) fn new(clock: &'p dyn Clock, keep_percent: u32, changes: impl Fn() -> u64 + 'p) -> Self {
+        let (began, changes_then) = (clock.now(), changes());
+        Self {
+            clock,
+            changes: Box::new(changes),
+            keep: f64::from(keep_percent.min(95)) / 100.0,
+            steps: 0,
+            worth: 0.0,
+            began,
+            changes_then,
+            working: None,
+            pausing: None,
+            slices: 0,
+        }
+    }
+
+    /// One small step is done.
+    #[inline]
+    pub(super) fn step(&mut self) {
+        self.steps += 1;
+        if self.steps >= STEPS {
+            self.steps = 0;
+            self.look(None);
+        }
+    }
+
+    /// A part of what it takes to catch up with one change is done: `part` of 1.
+    pub(super) fn caught_up(&mut self, part: f64) {
+        self.worth += part;
+        self.steps += 1;
+        if self.steps >= STEPS {
+            self.steps = 0;
+            self.look(Some(self.worth));
+        }
+    }
+
+    fn look(&mut self, caught_up: Option<f64>) {
+        if self.keep == 0.0 {
+            return;
+        }
+        let (now, changes) = (self.clock.now(), (self.changes)());
+        let worked = now.saturating_sub(self.began);
+        if worked < SLICE {
+            return;
+        }
+        let seconds = worked.as_secs_f64();
+        self.working = mean(self.working, changes.saturating_sub(self.changes_then) as f64 / seconds);
+        let mut pause = match (self.working, self.pausing) {
+            (Some(working), Some(pausing)) => pause_for(seconds, working, pausing, self.keep),
+            // Nothing is known of the writers, if there are any.
+            _ => 0.0,
+        };
+        self.slices += 1;
+        let unknown = self.pausing.is_none() || self.slices >= PROBE_EVERY;
+        if unknown && changes > self.changes_then {
+            pause = pause.max(SLICE.as_secs_f64());
+        }
+        if let (Some(caught_up), Some(pausing)) = (caught_up, self.pausing) {
+            pause = pause.min((caught_up / 2.0 / pausing.max(1.0) - seconds).max(0.0));
+        }
+        let mut woken = now;
+        if pause > 0.0 {
+            self.clock.sleep(Duration::from_secs_f64(pause));
+            woken = self.clock.now();
+            let rested = woken.saturating_sub(now).as_secs_f64();
+            if rested > 0.0 {
+                let meanwhile = (self.changes)().saturating_sub(changes);
+                (self.pausing, self.slices) = (mean(self.pausing, meanwhile as f64 / rested), 0);
+            }
+        }
+        (self.began, self.changes_then, self.worth) = (woken, (self.changes)(), 0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// Others change so much a second while the clock is slept on, and `beside` of it while the work goes on.
+    #[derive(Debug)]
+    struct Others {
+        /// Time, and changes.
+        now: Mutex<(Duration, f64)>,
+        rate: f64,
+        beside: f64,
+        slept: Mutex<Duration>,
+    }
+
+    impl Others {
+        fn new(rate: f64, beside: f64) -> Self {
+            Self { now: Mutex::default(), rate, beside, slept: Mutex::default() }
+        }
+
+        fn work(&self, time: Duration) {
+            let mut now = self.now.lock().unwrap();
+            now.0 += time;
+            now.1 += time.as_secs_f64() * self.rate * self.beside;
+        }
+
+        fn changes(&self) -> u64 {
+            self.now.lock().unwrap().1 as u64
+        }
+    }
+
+    impl Clock for Others {
+        fn now(&self) -> Duration {
+            self.now.lock().unwrap().0
+        }
+
+        fn sleep(&self, duration: Duration) {
+            let mut now = self.now.lock().unwrap();
+            now.0 += duration;
+            now.1 += duration.as_secs_f64() * self.rate;
+            *self.slept.lock().unwrap() += duration;
+        }
+    }
+
+    /// The share of their rate that they keep beside two seconds of work.
+    fn kept(others: &Others, keep_percent: u32, step: fn(&mut Pace<'_>)) -> f64 {
+        let mut pace = Pace::new(others, keep_percent, || others.changes());
+        for _ in 0..200_000 {
+            others.work(Duration::from_micros(10));
+            step(&mut pace);
+        }
+        let (time, changes) = *others.now.lock().unwrap();
+        changes / (time.as_secs_f64() * others.rate)
+    }
+
+    #[test]
+    fn others_keep_the_share_that_is_asked_for() {
+        for (beside, keep) in [(0.5, 85), (0.3, 80), (0.7, 90)] {
+            let others = Others::new(30_000.0, beside);
+            let kept = kept(&others, keep, |pace| pace.step());
+            let asked = f64::from(keep) / 100.0;
+            assert!((asked - 0.03..asked + 0.05).contains(&kept), "{kept} of {asked}, {beside} without pauses");
+        }
+    }
+
+    #[test]
+    fn nobody_is_waited_for_who_does_nothing_or_loses_nothing() {
+        let idle = Others::new(0.0, 0.0);
+        kept(&idle, 85, |pace| pace.step());
+        assert_eq!(*idle.slept.lock().unwrap(), Duration::ZERO);
+        let unhurt = Others::new(30_000.0, 1.0);
+        kept(&unhurt, 85, |pace| pace.step());
+        assert!(*unhurt.slept.lock().unwrap() < Duration::from_millis(300), "probes alone: {unhurt:?}");
+        let asked_for_none = Others::new(30_000.0, 0.2);
+        kept(&asked_for_none, 0, |pace| pace.step());
+        assert_eq!(*asked_for_none.slept.lock().unwrap(), Duration::ZERO);
+    }
+
+    #[test]
+    fn who_has_to_catch_up_is_twice_as_fast_as_the_changes() {
+        // 10 us a change are 100,000 a second, beside 20,000 of the others.
+        let others = Others::new(20_000.0, 0.3);
+        kept(&others, 90, |pace| pace.caught_up(1.0));
+        let (time, changes) = *others.now.lock().unwrap();
+        assert!(200_000.0 > 1.8 * changes, "{changes} changes while 200,000 were caught up with in {time:?}");
+        assert!(*others.slept.lock().unwrap() > Duration::from_millis(500), "and it pauses where it can: {others:?}");
+    }
+
+    #[test]
+    fn a_pause_has_an_end() {
+        assert_eq!(pause_for(0.002, 0.0, 1e9, 0.95), 0.002 * PAUSE_FACTOR);
+        assert_eq!(pause_for(0.002, 100.0, 0.0, 0.95), 0.0);
+        assert_eq!(pause_for(0.002, 90.0, 100.0, 0.8), 0.0);
+        assert!((pause_for(0.002, 40.0, 100.0, 0.8) - 0.004).abs() < 1e-9);
+    }
+}
