@@ -205,7 +205,7 @@ fn every_finding_is_documented() {
     made.extend(["doublewrite-cost", "page-cache-used"]);
     let source = include_str!("../doctor.rs");
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/diagnose.md");
-    // Beside the published crate there is no docs directory.
+    // The published crate does not contain the docs directory.
     let page = std::fs::read_to_string(page).unwrap_or_default();
     for id in &made {
         assert!(source.contains(&format!("\"{id}\"")), "{id}");

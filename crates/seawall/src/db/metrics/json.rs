@@ -1,4 +1,5 @@
-//! Statistics as JSON, as `serde_json` would write them: a database publishes them in every build, the feature `serde` or not.
+//! Statistics as JSON, equal to the output of `serde_json`: a database publishes them in every build, with or
+//! without the feature `serde`.
 
 use super::{Metric, Stats};
 use seawall_io::{CellSnapshot, EffectiveMode};
@@ -22,7 +23,7 @@ pub(in crate::db) fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
     let _cannot_fail = out.write_fmt(what).is_ok();
 }
 
-/// Appends what stands between `brackets`, separated by commas.
+/// Appends a list in `brackets`, separated by commas.
 fn list<T>(
     out: &mut String,
     brackets: [char; 2],

@@ -1,13 +1,13 @@
-//! What the engine counts, as its user sees it.
+//! The public statistics of the engine.
 //!
 //! 1. A number is defined once, below, with its kind and help: the typed statistics and the Prometheus text come from
 //!    there.
-//! 2. *Counters* only grow while the database is open; *gauges* are what is so now. [`Stats::since`] subtracts counters
-//!    and keeps gauges.
-//! 3. What nobody counts has no field: a number that is always 0 would be read as good news. Hits of the pool are such a number: counting each would
-//!    cost more than the look-up.
-//! 4. Names carry their unit: `_bytes`, `_ns` (seconds in Prometheus). Gathering never waits for a lock that a commit
-//!    needs.
+//! 2. *Counters* only grow while the database is open; *gauges* are current values. [`Stats::since`]
+//!    subtracts counters and keeps gauges.
+//! 3. There is no field for a number that is not counted: a value that is always 0 would be misread. Pool
+//!    hits are such a number: counting each would cost more than the look-up.
+//! 4. Names carry their unit: `_bytes`, `_ns` (seconds in Prometheus). Collecting never waits for a mutex
+//!    that a commit needs.
 
 pub(super) mod json;
 mod prometheus;
@@ -21,7 +21,7 @@ use seawall_io::{CellSnapshot, EffectiveMode, FileClass, IoSnapshot};
 pub enum Meaning {
     /// It grows while the database is open.
     Counter,
-    /// It is what is so now.
+    /// It is a current value.
     Gauge,
 }
 
@@ -81,35 +81,35 @@ numbers! {
         page_bytes Gauge "The size of a page, bytes.",
         frames Gauge "Frames in the pool.",
         frames_free Gauge "Frames that hold no page.",
-        frames_dirty Gauge "Frames whose page is changed and not yet written.",
-        frames_dirty_max Gauge "The most frames that may be so, by max_dirty_percent.",
-        metadata_bytes Gauge "Memory that tells which page is in which frame, and in what state, bytes.",
-        misses Counter "Pages that had to be read while somebody waited.",
+        frames_dirty Gauge "Frames with a dirty page.",
+        frames_dirty_max Gauge "The limit of dirty frames, by max_dirty_percent.",
+        metadata_bytes Gauge "Memory of the page table and the frame states, bytes.",
+        misses Counter "Pages read while a thread waited for them.",
         reads Counter "Pages read, for whatever reason.",
-        prefetched Counter "Pages read before they were asked for.",
-        prefetch_wasted Counter "Of these, pages that left memory before anybody used them.",
-        prefetch_failed Counter "Of these, pages that could not be read; whoever needed one read it again.",
-        prefetch_reads Counter "Reads that they came with; contiguous pages come together.",
-        prefetch_depth_sum Counter "Reads ahead in flight when each began, added up: by their number, the depth reached.",
-        prefetch_waits Counter "Times a reader came for such a page while it was still on its way.",
-        scan_leaves Counter "Leaves that scans came to from the one before.",
-        scan_leaves_apart Counter "Of these, leaves that do not lie beside it in the file: a high share says that trees are fragmented (`seawall compact`).",
-        evictions Counter "Pages that made room for others.",
-        evict_waits Counter "Times somebody waited because no frame was free.",
+        prefetched Counter "Pages prefetched.",
+        prefetch_wasted Counter "Of these, pages evicted before their first use.",
+        prefetch_failed Counter "Of these, pages that could not be read; a thread that needs one reads it again.",
+        prefetch_reads Counter "Prefetch reads; one read fetches contiguous pages.",
+        prefetch_depth_sum Counter "Sum of the prefetch reads in flight when each began; divided by their number: the depth reached.",
+        prefetch_waits Counter "Times a reader waited for a prefetched page that was still in flight.",
+        scan_leaves Counter "Leaves that scans reached from the previous leaf.",
+        scan_leaves_apart Counter "Of these, leaves that are not adjacent to it in the file: a high share means that trees are fragmented (`seawall compact`).",
+        evictions Counter "Pages evicted.",
+        evict_waits Counter "Times a thread waited because no frame was free.",
         pages_written Counter "Pages written home.",
         doublewrite_pages Counter "Pages written to the doublewrite area first.",
     }
 
     /// The log.
     LogStats, "log" {
-        groups Counter "Writes of the log, each for all who waited.",
+        groups Counter "Writes of the log, each for all waiting commits.",
         frames Counter "Mini-transactions in them.",
         bytes Counter "Bytes of log made by mini-transactions.",
-        written_bytes Counter "Bytes written, with the rewriting of the last block.",
+        written_bytes Counter "Bytes written, including rewrites of the last block.",
         flushes Counter "Times the log was made durable.",
         commits Counter "Commits that were made durable or written.",
         commit_waits Counter "Commits that waited for the log.",
-        commit_wait_ns Counter "How long they waited, ns, added up.",
+        commit_wait_ns Counter "Total time that they waited, ns.",
         checkpoints Counter "Checkpoints.",
         checkpoint_waits Counter "Times a change waited for a checkpoint because the log was full.",
         buffer_waits Counter "Times a change waited because the log buffer was full.",
@@ -138,12 +138,12 @@ numbers! {
         held Gauge "Explicit locks held.",
         waiting Gauge "Transactions that wait for a lock.",
         waits Counter "Times a transaction waited for a lock.",
-        wait_ns Counter "How long they waited, ns, added up; looked at ten times a second.",
+        wait_ns Counter "Total time that they waited, ns; sampled ten times a second.",
         timeouts Counter "Waits that ended by time-out.",
         deadlocks Counter "Deadlocks found.",
     }
 
-    /// The removal of what no snapshot sees any more.
+    /// Purge: the removal of undo and deleted rows that no snapshot sees.
     PurgeStats, "purge" {
         history Gauge "Committed transactions whose undo is kept.",
         undo_bytes Gauge "Undo kept, bytes.",
@@ -158,7 +158,7 @@ numbers! {
         unread_bytes Gauge "Space in it whose maps have not been read since the opening, bytes: counted as in use.",
         disk_free_bytes Gauge "Space left on its file system, bytes; 2^64 - 1 when that is unknown.",
         growths Counter "Times the data file grew.",
-        growth_ns Counter "How long that took, ns, added up.",
+        growth_ns Counter "Total time of growing, ns.",
     }
 }
 
@@ -168,13 +168,13 @@ numbers! {
 pub struct FileState {
     /// The class.
     pub class: FileClass,
-    /// What is in effect, beside what was asked for.
+    /// The mode in effect, and the requested one.
     pub mode: EffectiveMode,
-    /// Bytes of its files in the kernel's page cache; `None` where the kernel does not tell.
+    /// Bytes of its files in the kernel's page cache; `None` if the kernel does not tell.
     pub page_cache_bytes: Option<u64>,
 }
 
-/// Everything the engine counts, at one moment or between two.
+/// All statistics of the engine, at one moment or between two.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -197,12 +197,12 @@ pub struct Stats {
     pub space: SpaceStats,
     /// The files, by class.
     pub files: Vec<FileState>,
-    /// How requests reach the kernel, and why that way.
+    /// The I/O backend, and why it was chosen.
     pub backend: String,
 }
 
 impl Stats {
-    /// What happened since `earlier`: counters are the difference, gauges are as now.
+    /// The statistics since `earlier`: counters are differences, gauges are current values.
     ///
     /// ```
     /// use seawall::metrics::Stats;
@@ -249,7 +249,7 @@ impl Stats {
 fn cell_since(cell: &CellSnapshot, earlier: &IoSnapshot) -> CellSnapshot {
     let mut out = cell.clone();
     if let Some(before) = earlier.get(cell.class, cell.op, cell.cause) {
-        // Counts of another database cannot be subtracted; then all of it is "since".
+        // Counts of another database cannot be subtracted; then the full count is used.
         if let Some(latency) = cell.latency.since(&before.latency) {
             out.latency = latency;
         }

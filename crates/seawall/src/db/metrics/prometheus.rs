@@ -1,9 +1,9 @@
 //! The statistics as Prometheus text (exposition format 0.0.4).
 //!
-//! 1. Every family has HELP and TYPE before its samples, and its samples stand together.
+//! 1. Every family has HELP and TYPE before its samples, and its samples are contiguous.
 //! 2. Base units: seconds and bytes. Counters end in `_total`.
-//! 3. A latency is counted in the first bucket that certainly holds it: the histogram's own steps are 1.6% wide, so
-//!    `le` errs to the slow side by at most that; `_sum` is an estimate of the same width.
+//! 3. A latency is counted in the first bucket that certainly includes it: the histogram's own buckets are
+//!    1.6% wide, so `le` overestimates by at most that; `_sum` is an estimate with the same error.
 
 use super::{Meaning, Stats};
 use seawall_io::{CellSnapshot, EffectiveMode};

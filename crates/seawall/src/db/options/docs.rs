@@ -63,7 +63,7 @@ mod tests {
         if std::env::var_os("SEAWALL_WRITE_DOCS").is_some() {
             std::fs::write(path, &wanted).unwrap();
         }
-        // Beside the published crate there is no docs directory.
+        // The published crate does not contain the docs directory.
         let Ok(found) = std::fs::read_to_string(path) else { return };
         assert!(
             found == wanted,

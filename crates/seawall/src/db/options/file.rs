@@ -3,7 +3,8 @@
 //! 1. Every line is checked, also one that a stronger source overrides: a typo is never silent.
 //! 2. `[log] dir` is the option `log_dir`; the same option twice is an error.
 //! 3. What is written is read back as the same options.
-//! 4. A build without the feature `toml` refuses a directory that has such a file: options are never passed over.
+//! 4. A build without the feature `toml` refuses a directory whose file sets options: options are never
+//!    ignored.
 
 #[cfg(feature = "toml")]
 use super::table;
@@ -21,16 +22,16 @@ pub(super) const TABLES: [&str; 2] = ["data", "log"];
 /// A table that belongs to `seawall lab`.
 #[cfg(feature = "toml")]
 const LAB: &str = "lab";
-/// "I/O error", for an error that carries no number.
+/// "I/O error", for an error without a number.
 const EIO: i32 = 5;
 
 impl Options {
-    /// The options for the database in `dir`: these, and for what they do not set `seawall.toml` in `dir` if it is
-    /// there.
+    /// The options for the database in `dir`: these, completed by `seawall.toml` in `dir` if it exists.
     ///
     /// # Errors
-    /// [`Error::Io`] when the file cannot be read; [`Error::Usage`] when it is no TOML, or this program was built without the feature
-    /// `toml` of this crate and cannot read it; [`Error::InvalidOption`] for what is in it.
+    /// [`Error::Io`] if the file cannot be read; [`Error::Usage`] if it is no TOML, or this program was built
+    /// without the feature `toml` of this crate and cannot read it; [`Error::InvalidOption`] for an option in
+    /// it.
     pub fn with_file_of(mut self, dir: &Path) -> Result<Self> {
         let path = dir.join(FILE_NAME);
         match std::fs::read(&path) {
@@ -50,7 +51,7 @@ impl Options {
         self.merge_toml(text, &path.display().to_string())
     }
 
-    /// Without a reader of TOML only a file that sets nothing is known to set nothing.
+    /// Without a TOML parser, accepts only a file that is certain to set nothing.
     #[cfg(not(feature = "toml"))]
     #[allow(clippy::unused_self, reason = "the same call as with the feature")]
     fn merge_file(&mut self, text: &str, path: &Path) -> Result<()> {
@@ -64,11 +65,11 @@ impl Options {
         )))
     }
 
-    /// Takes over what the text of a `seawall.toml` sets and nobody stronger has set. `origin` names it in errors. On
-    /// error some of it may have been taken over.
+    /// Takes the options of the text of a `seawall.toml`, except those that a stronger source has set.
+    /// `origin` names the file in errors. On error some of the options may be in effect.
     ///
     /// # Errors
-    /// [`Error::Usage`] when it is no TOML; [`Error::InvalidOption`] for a name or a value in it.
+    /// [`Error::Usage`] if it is no TOML; [`Error::InvalidOption`] for a name or a value in it.
     ///
     /// ```
     /// use seawall::options::Options;
@@ -85,7 +86,7 @@ impl Options {
         let values = super::toml::parse(text).map_err(|why| Error::Usage(format!("{origin} is no TOML: {why}")))?;
         let mut seen = HashSet::new();
         for (path, value) in values.into_iter().filter(|(path, _)| path.len() == 1 || path[0] != LAB) {
-            // A table in a table is no option; with its own name it is refused as unknown, or as a value that no option has.
+            // A nested table is no option: its name is refused as unknown, or as a value that no option has.
             let (name, value) = match path.as_slice() {
                 [_, _, _, ..] => (path[..2].join("."), Value::Other(format!("{} = ...", path[2..].join(".")))),
                 _ => (path.join("."), value),
@@ -106,8 +107,8 @@ impl Options {
         Ok(())
     }
 
-    /// A `seawall.toml` with a comment for each option. What is the default is commented out, so that a better default
-    /// is taken over later.
+    /// A `seawall.toml` with a comment for each option. Defaults are commented out, so that a better default
+    /// of a later version takes effect.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut out = format!(
@@ -144,7 +145,7 @@ fn shown(value: &str) -> &str {
     if value.is_empty() { "empty" } else { value }
 }
 
-/// Numbers bare, all else a string.
+/// Numbers are written bare, other values as strings.
 fn toml_value(text: &str) -> String {
     if let Ok(number) = text.parse::<i64>() {
         return number.to_string();
@@ -240,11 +241,11 @@ mod tests {
         assert!(matches!(given.with_file_of(dir.path()), Err(Error::Io(_))));
     }
 
-    /// What the lab recommends and the engine reads are written in two crates: their names must not part.
+    /// The lab recommends options and the engine reads them, in two crates: their names must agree.
     #[test]
     fn every_key_of_the_lab_is_an_option() {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../seawall-lab/src/settings/seawall.rs");
-        // Beside the published crate there is no lab.
+        // The published crate does not contain the lab.
         let Ok(source) = std::fs::read_to_string(source) else { return };
         let keys: Vec<&str> = source
             .lines()

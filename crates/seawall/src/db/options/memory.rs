@@ -1,24 +1,24 @@
-//! How much memory this process may use: the machine's, or less when its control group says so.
+//! The memory that this process may use: the machine's, or less if its control group limits it.
 //!
-//! 1. A limit that cannot be read is no limit: nothing here fails, and the answer says where it comes from.
+//! 1. A limit that cannot be read is no limit: nothing here fails, and the result names its source.
 //! 2. A limit of any ancestor group counts, the lowest wins. "Unlimited" is a word in version 2 and a huge number in
 //!    version 1.
 
 use std::fs;
 use std::path::Path;
 
-/// How much memory this process may use.
+/// The memory that this process may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemoryLimit {
-    /// Bytes; `None` when neither the machine nor a control group says.
+    /// Bytes; `None` if neither the machine nor a control group tells.
     pub bytes: Option<u64>,
-    /// Where that is written.
+    /// The source of the limit.
     pub from: String,
 }
 
 impl MemoryLimit {
-    /// The limit of this process, as of now.
+    /// The current limit of this process.
     ///
     /// ```
     /// let limit = seawall::options::MemoryLimit::read();

@@ -1,9 +1,9 @@
-//! Options: what can be set, by whom, and when.
+//! Options: their names and values, their sources, and when they can be changed.
 //!
 //! 1. Strength of sources: default < `seawall.toml` < set by the program < what the database was made with (where that
 //!    cannot change).
-//! 2. Nothing unknown is skipped: a misspelt name is an error that names the closest one. Only `[lab]`, the lab's own
-//!    notes, is passed over.
+//! 2. Nothing unknown is skipped: a misspelt name is an error that names the closest one. Only `[lab]`, the
+//!    lab's own notes, is ignored.
 //! 3. [`Options::settle`] comes before use: after it every value is in its range and the rules between options hold.
 
 mod docs;
@@ -26,23 +26,23 @@ use std::path::{Path, PathBuf};
 /// The name of the file with options in a database's directory.
 pub const FILE_NAME: &str = "seawall.toml";
 
-/// Who set an option; a later one is stronger.
+/// The source of an option's value; a later one is stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
-    /// Nobody.
+    /// No source: the default.
     Default,
     /// `seawall.toml`.
     File,
     /// The program: builder, [`Options::set`], command line.
     Explicit,
-    /// The database, which was made with it.
+    /// The database, which was created with it.
     Database,
 }
 
 /// When an option can be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Never after the database is made.
+    /// Never after the database is created.
     Creation,
     /// Each time the database is opened.
     Opening,
@@ -60,28 +60,28 @@ impl fmt::Display for Change {
     }
 }
 
-/// What is to be known about an option.
+/// The description of an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionInfo {
     /// Its name, snake case.
     pub name: &'static str,
-    /// Other names it answers to.
+    /// Alternative names.
     pub aliases: &'static [&'static str],
     /// Its default as text.
     pub default: String,
     /// The values allowed, in words.
     pub range: String,
-    /// The values, where they can be listed.
+    /// The values, if they can be listed.
     pub words: Vec<&'static str>,
     /// How a value is written.
     pub shape: &'static str,
-    /// What it counts; empty for words.
+    /// The unit; empty for words.
     pub unit: &'static str,
     /// When it can be changed.
     pub change: Change,
     /// What it is, a sentence.
     pub help: &'static str,
-    /// What comes of changing it.
+    /// The effect of changing it.
     pub effect: &'static str,
 }
 
@@ -102,13 +102,13 @@ impl OptionInfo {
     }
 }
 
-/// Something about the options that the operator should know.
+/// A warning about the options, for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Warning {
     /// The option.
     pub option: &'static str,
-    /// What is wrong with it and what to do.
+    /// The problem, and what to do.
     pub sentence: String,
 }
 
@@ -129,7 +129,7 @@ fn unknown(name: &str, text: &str) -> Error {
     let infos = Options::describe();
     let names = infos.iter().flat_map(|info| std::iter::once(&info.name).chain(info.aliases));
     let closest = names.min_by_key(|known| distance(known, &wanted)).copied().unwrap_or_default();
-    // Beyond half of its letters a likeness is chance.
+    // If more than half of the letters differ, the similarity is accidental.
     let why = if distance(closest, &wanted) * 2 <= wanted.chars().count() {
         format!("there is no such option; did you mean {closest}?")
     } else {
@@ -143,7 +143,7 @@ fn made_with(name: &str, value: &str, actual: &str) -> Error {
     Error::InvalidOption { name: name.to_owned(), value: value.to_owned(), why }
 }
 
-/// How many letters must be put in, left out or exchanged to make one word of another (Levenshtein 1966).
+/// The number of inserted, deleted or replaced letters between two words (Levenshtein 1966).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(100).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -163,7 +163,7 @@ impl Options {
     /// Sets an option by name. Dots and dashes count as underscores.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when there is no such option, or the value is not allowed.
+    /// [`Error::InvalidOption`] if there is no such option, or the value is not allowed.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         self.put(name, value, Source::Explicit)
     }
@@ -178,7 +178,7 @@ impl Options {
         Ok(found.map(|(_, value, _)| value).expect("every option described is listed"))
     }
 
-    /// What is to be known about one option.
+    /// The description of one option.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when there is no such option.
@@ -193,7 +193,7 @@ impl Options {
     /// Sets an option of an open database. On error nothing has changed.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`], also when the option can only be changed at another time.
+    /// [`Error::InvalidOption`], also if the option cannot be changed while the database is open.
     pub fn set_running(&mut self, name: &str, value: &str) -> Result<()> {
         let info = Self::info(name)?;
         let refuse = |why: &str| Error::InvalidOption { name: info.name.into(), value: value.into(), why: why.into() };
@@ -218,7 +218,7 @@ impl Options {
     /// The directory of the log of the database in `dir`.
     #[must_use]
     pub fn log_dir_of(&self, dir: &Path) -> PathBuf {
-        // An absolute path replaces what it is joined to, an empty one leaves it.
+        // In a join, an absolute path replaces `dir`, and an empty one keeps it.
         let log_dir = &self.log_dir.value;
         if log_dir.as_os_str().is_empty() { dir.to_owned() } else { dir.join(log_dir) }
     }

@@ -1,6 +1,7 @@
-//! What follows from one option for another, from the memory there is, and from what the database was made with.
+//! Rules between options, and the effects of the available memory and of the options the database was created
+//! with.
 //!
-//! 1. Only a default follows: a value that somebody gave is taken or refused, never changed.
+//! 1. Only defaults are adapted: a value that was set is used or refused, never changed.
 //! 2. The rules of `check` hold for every set of options that is in use.
 
 use super::value::{Kind, Size};
@@ -8,16 +9,16 @@ use super::{MemoryLimit, Options, Setting, Source, Warning, made_with};
 use crate::error::{Error, Result};
 use crate::log::MTR_BYTES_MAX;
 
-/// The pool has at least so many pages: one operation pins some, and all threads together need more.
+/// The smallest pool, pages: one operation pins some, and all threads together need more.
 const POOL_PAGES_MIN: u64 = 64;
 const LOG_SEGMENTS_MIN: u64 = 3;
 
 impl Options {
-    /// Makes the options ready for use: lowers the default of the pool where memory is short, fills in what follows
-    /// from other options, and checks everything. Returns what the operator should be told.
+    /// Prepares the options for use: lowers the default of the pool if memory is short, sets defaults that
+    /// depend on other options, and checks all of them. Returns warnings for the operator.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] for the first value that is not allowed, alone or beside another.
+    /// [`Error::InvalidOption`] for the first value that is not allowed, alone or in combination.
     ///
     /// ```
     /// use seawall::options::{MemoryLimit, Options};
@@ -47,7 +48,7 @@ impl Options {
         Ok(self.warnings(memory))
     }
 
-    /// What the operator should be told about these options.
+    /// The warnings about these options, for the operator.
     #[must_use]
     pub fn warnings(&self, memory: &MemoryLimit) -> Vec<Warning> {
         let mut warnings = Vec::new();
@@ -75,10 +76,10 @@ impl Options {
         warnings
     }
 
-    /// Takes over what the database was made with and what cannot change.
+    /// Takes the fixed options that the database was created with.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when somebody asked for another value.
+    /// [`Error::InvalidOption`] if another value was set.
     pub fn adopt(&mut self, page_size: u64, log_segment_size: u64) -> Result<()> {
         let take = |name: &str, setting: &mut Setting<u64>, actual: u64| {
             if setting.source != Source::Default && setting.value != actual {
@@ -91,7 +92,7 @@ impl Options {
         take("log_segment_size", &mut self.log_segment_size, log_segment_size)
     }
 
-    /// Lets defaults follow the options they depend on.
+    /// Adapts defaults to the options they depend on.
     pub(super) fn follow(&mut self) {
         if self.io_capacity_burst.source == Source::Default {
             let wanted = self.io_capacity.value.saturating_mul(2).min(10_000_000);
@@ -102,10 +103,12 @@ impl Options {
         }
     }
 
-    /// Fits log files and log to each other. Only before the database is open: its log files have one size.
+    /// Adapts the size of log files to that of the log. Only before the database is open, because all its log
+    /// files have one size.
     fn cut_log(&mut self) {
         if self.log_segment_size.source == Source::Default {
-            // A small log is cut into eight files, so that it is reused in small pieces; one leaves room for the largest changes.
+            // A small log is cut into eight files, so that it is reused in small pieces; one file leaves
+            // space for the largest changes.
             let beside = self.log_capacity.value.saturating_sub(4 * MTR_BYTES_MAX as u64);
             let eighth = (self.log_capacity.value / 8).min(beside).max(64 << 10);
             let power = 1u64 << (63 - eighth.leading_zeros());

@@ -45,10 +45,9 @@ macro_rules! options {
     ($($name:ident, $with:ident: $type:ty as $kind:ty = $default:expr,
        $range:expr, $change:ident, $unit:literal, [$($alias:literal),*],
        $help:literal, $effect:literal;)+) => {
-        /// How a database is made, opened and run. Each option, its default and its range: docs/options.md.
-        ///
-        /// A value has a source: what is set here wins over `seawall.toml` in the database's directory, which wins over
-        /// the default.
+        /// The options of creating, opening and running a database. docs/options.md lists each option, its
+        /// default and its range. A value has a source: a value set here overrides `seawall.toml` in the
+        /// database's directory, which overrides the default.
         ///
         /// ```
         /// use seawall::{Durability, Options};
@@ -86,7 +85,7 @@ macro_rules! options {
                 }
             )+
 
-            /// Gives an option a value if that was not given one by a stronger source.
+            /// Sets an option unless a stronger source has set it.
             pub(super) fn put(&mut self, name: &str, text: &str, source: Source) -> Result<()> {
                 match canonical(name).as_str() {
                     $(stringify!($name) $(| $alias)* => {
@@ -118,7 +117,7 @@ macro_rules! options {
                 vec![$((stringify!($name), <$kind>::print(&self.$name.value), self.$name.source),)+]
             }
 
-            /// What there is to set: for command lines, docs, and other programs' variables.
+            /// All options: for command lines, docs, and other programs' variables.
             ///
             /// ```
             /// use seawall::options::Options;

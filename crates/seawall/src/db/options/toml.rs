@@ -1,7 +1,8 @@
-//! TOML, as far as `seawall.toml` needs it: which value is set where. The grammar is that of the crate `toml_parser`; what is made of
-//! it is here, so that no other crate is needed for a few lines of options.
+//! The part of TOML that `seawall.toml` needs: values and their paths. The crate `toml_parser` has the
+//! grammar; this module builds the values, so that no other crate is needed for a few lines of options.
 //!
-//! 1. Everything is parsed, also what is then refused or passed over: a file that is no TOML is never read in part.
+//! 1. The whole file is parsed, including parts that are then refused or ignored: a file that is no TOML is
+//!    never used in part.
 //! 2. A value keeps its path: `[log]`, `log.dir = ` and `log = { dir = ` are the same.
 
 use std::borrow::Cow;
@@ -13,12 +14,12 @@ use toml_parser::{ParseError, Source, Span};
 /// Deeper nesting is refused.
 const DEPTH_MAX: u32 = 80;
 
-/// What is set to something.
+/// A value in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
     /// A string without its quotes, or a number.
     Text(String),
-    /// What no option can be, as it is written: a boolean, a date, an array.
+    /// A value that no option can have, as written: a boolean, a date, an array.
     Other(String),
 }
 
@@ -58,15 +59,15 @@ struct Document<'a> {
     source: Source<'a>,
     error: Option<ParseError>,
     values: Vec<(Vec<String>, Value)>,
-    /// Headers of tables that were seen.
+    /// The table headers read so far.
     headers: HashSet<Vec<String>>,
-    /// The path of the table under whose header this is.
+    /// The path of the current table header.
     table: Vec<String>,
     /// Keys since the last header, or in inline tables; each level of those ends the keys that it began.
     keys: Vec<String>,
     /// How many keys there were when each inline table began.
     inline: Vec<usize>,
-    /// Arrays that are open, and where the outermost begins.
+    /// The number of open arrays, and where the outermost begins.
     arrays: usize,
     array_begin: usize,
 }

@@ -1,7 +1,7 @@
-//! The kinds of values an option can have: how each is read, written back, and held to its range.
+//! The kinds of option values: how each is parsed, printed, and checked against its range.
 //!
 //! 1. What [`Kind::print`] writes, [`Kind::parse`] reads back as the same value.
-//! 2. A value that does not fit its type is refused with a sentence, never rounded or cut.
+//! 2. A value that does not fit its type is refused with a message, never rounded or truncated.
 
 use crate::log::Durability;
 use seawall_io::{Backend, FlushMethod};
@@ -12,15 +12,15 @@ use std::time::Duration;
 /// How values of one kind are written.
 pub(super) trait Kind {
     type Value: Clone + PartialEq;
-    /// What to write, as in "write ...".
+    /// The syntax, as in "write ...".
     const SHAPE: &'static str;
     fn parse(text: &str) -> Option<Self::Value>;
     fn print(value: &Self::Value) -> String;
-    /// Where the value stands among others; only numbers have a place.
+    /// The order of the value; only numbers have one.
     fn rank(_value: &Self::Value) -> u128 {
         0
     }
-    /// The values there are, where they can be listed.
+    /// All values, if they can be listed.
     fn words() -> Vec<&'static str> {
         Vec::new()
     }
@@ -30,7 +30,7 @@ pub(super) trait Kind {
 pub(super) struct Size;
 /// A length of time: `500ms`, `1s`, `5m`; a bare number is seconds.
 pub(super) struct Time;
-/// A number of things.
+/// A plain number.
 pub(super) struct Count;
 /// A share: `90` or `90%`.
 pub(super) struct Percent;
@@ -161,7 +161,7 @@ fn quantity(text: &str, units: &[(&str, u128)]) -> Option<u128> {
     let scale = units.iter().find(|(name, _)| *name == unit)?.1;
     let (whole, fraction) = number.trim().split_once('.').unwrap_or((number.trim(), ""));
     let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-    // Beyond twenty digits nothing fits a u64, and below that the products here fit a u128.
+    // More than twenty digits do not fit a u64; for fewer, the products here fit a u128.
     if whole.is_empty() || whole.len() > 20 || fraction.len() > 15 || !digits(whole) || !digits(fraction) {
         return None;
     }
@@ -171,7 +171,7 @@ fn quantity(text: &str, units: &[(&str, u128)]) -> Option<u128> {
     (part % ten == 0).then(|| whole.checked_add(part / ten))?
 }
 
-/// A number in the largest unit that holds it whole.
+/// A number in the largest unit that divides it.
 fn unit_of(value: u128, units: &[(&str, u128)]) -> String {
     let (name, scale) = units.iter().find(|(_, scale)| value >= *scale && value % scale == 0).unwrap_or(&("", 1));
     format!("{}{name}", value / scale)
@@ -201,7 +201,7 @@ impl<V> Range<V> {
         }
     }
 
-    /// In words, for the docs and for whoever gave another value.
+    /// In words, for the docs and for error messages.
     pub(super) fn say<K: Kind<Value = V>>(&self) -> String {
         match self {
             Self::Any if K::words().is_empty() => K::SHAPE.to_owned(),
@@ -233,10 +233,10 @@ pub(super) trait Choice: Copy + PartialEq + 'static {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FlushChoice {
-    /// What was calibrated for this directory, else `o_direct` where direct I/O works, else `fsync`.
+    /// The method measured for this directory, otherwise `o_direct` if direct I/O works, otherwise `fsync`.
     #[default]
     Auto,
-    /// This method; what is in effect is reported when it differs.
+    /// This method; if another one is in effect, that is reported.
     Method(FlushMethod),
 }
 
@@ -268,7 +268,7 @@ impl Choice for FlushChoice {
     }
 }
 
-/// What protects a page against a write that a power loss cuts in two.
+/// The protection of pages against writes torn by a power loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -276,11 +276,11 @@ pub enum TornPages {
     /// Pages are written twice: first to the doublewrite area, then home.
     #[default]
     Doublewrite,
-    /// The device writes whole pages or none; refused where that is not proven.
+    /// The device writes pages atomically; refused unless that is proven.
     Atomic,
-    /// Nothing. Only for data that can be lost.
+    /// No protection. Only for data that may be lost.
     Off,
-    /// `atomic` where it is proven for the file, else `doublewrite`.
+    /// `atomic` if it is proven for the file, otherwise `doublewrite`.
     Auto,
 }
 
@@ -296,7 +296,7 @@ impl Choice for TornPages {
     }
 }
 
-/// In what state log and doublewrite space is made ready.
+/// How log and doublewrite space is prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -304,7 +304,7 @@ pub enum Preallocate {
     /// Written with zeroes: a commit changes no file system metadata.
     #[default]
     Written,
-    /// Not at all: for file systems that copy on write, where written blocks are given away at the first overwrite.
+    /// No preparation: for copy-on-write file systems, which release written blocks at the first overwrite.
     Off,
 }
 
@@ -326,7 +326,7 @@ pub enum ControlSocketChoice {
     /// Through a socket in the database's directory, with the owner's rights.
     #[default]
     On,
-    /// There is no socket.
+    /// Without a socket.
     Off,
 }
 
