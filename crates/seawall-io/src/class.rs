@@ -39,7 +39,7 @@ dimension! {
         Doublewrite = "doublewrite",
         /// The change log (binlog).
         ChangeLog = "change-log",
-        /// Files that are none of the engine's: scratch files of the lab.
+        /// Files that do not belong to the engine: scratch files of the lab.
         Scratch = "scratch",
     }
 }
@@ -58,7 +58,7 @@ dimension! {
         Read = "read",
         /// Positioned write, not durable by itself.
         Write = "write",
-        /// Write that is durable when it returns, however the flush method achieves that.
+        /// Write that is durable when it returns, by any flush method.
         DurableWrite = "durable-write",
         /// `fdatasync` or `fsync`.
         Sync = "sync",
@@ -79,7 +79,7 @@ dimension! {
     /// ```
     /// use seawall_io::{Cause, FileClass, IoStats, Op};
     /// # use std::time::Duration;
-    /// // The same read, told apart by who waits for it.
+    /// // The same read, distinguished by what waits for it.
     /// let stats = IoStats::new();
     /// stats.record(FileClass::Data, Op::Read, Cause::Prefetch, Duration::from_micros(80), 16384);
     /// assert!(stats.snapshot().get(FileClass::Data, Op::Read, Cause::DemandRead).is_none());

@@ -140,8 +140,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The first error of any write-back since the last sync through this handle. It must not be retried.
     fn sync(&self, file: &Handle, how: SyncHow) -> Result<()>;
-    /// What the page cache holds of the first `len` bytes, in whole pages. Where the kernel has no cachestat and the caller may
-    /// not write the file, everything may be reported as resident (mincore tells nothing about the files of others).
+    /// What the page cache holds of the first `len` bytes, in whole pages. Where the kernel has no cachestat
+    /// and the caller may not write the file, everything may be reported as resident (mincore does not answer
+    /// for files of other users).
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -273,7 +274,7 @@ pub enum Allocate {
     WriteZeroes,
 }
 
-/// How a write goes out.
+/// How a write is issued.
 ///
 /// ```
 /// use seawall_io::{Handle, Op, Request, WriteHow};
@@ -286,8 +287,9 @@ pub enum Allocate {
 pub struct WriteHow {
     /// `RWF_DSYNC`: durable when it returns.
     pub dsync: bool,
-    /// `RWF_DONTCACHE` (Linux 6.14): through the page cache, to be dropped from it once written back. A request, not a promise:
-    /// on ext4 of Linux 6.18 the pages of an append go, those of an overwrite in place stay. [`Disk::cached`] tells.
+    /// `RWF_DONTCACHE` (Linux 6.14): through the page cache, to be dropped from it once written back. A
+    /// request, not a promise: on ext4 of Linux 6.18 the pages of an append leave the cache, those of an
+    /// overwrite in place stay. [`Disk::cached`] reports them.
     pub dontcache: bool,
 }
 
@@ -493,7 +495,7 @@ pub struct Request {
     pub file: Handle,
     /// What to do.
     pub kind: RequestKind,
-    /// Where the first byte goes, bytes.
+    /// Offset of the first byte, bytes.
     pub offset: u64,
     /// The memory, in order.
     pub bufs: Vec<IoBuf>,
@@ -563,9 +565,9 @@ impl Request {
         }
     }
 
-    /// Takes in the kernel's answer to one attempt (bytes, or a negative errno) and says what comes next: `None` when another
-    /// attempt is needed for the rest, `Some` when the request is finished. Every backend decides through this function, so
-    /// that short transfers, interruptions and cancelled submitters are treated alike.
+    /// Processes the kernel's answer to one attempt (bytes, or a negative errno): returns `None` when another
+    /// attempt is needed for the rest, `Some` when the request is finished. Every backend calls this
+    /// function, so that all treat short transfers, interruptions and cancelled submitters alike.
     ///
     /// ```
     /// use seawall_io::{AlignedBuf, Handle, IoErrorKind, Request};
@@ -589,7 +591,8 @@ impl Request {
         if AGAIN.contains(&answer) {
             return None;
         }
-        // A direct read stops inside a block only at the end of the file, and some file systems refuse to go on from there.
+        // A direct read stops inside a block only at the end of the file, and some file systems refuse to
+        // continue there.
         if answer == -i64::from(libc::EINVAL)
             && self.kind == RequestKind::Read
             && self.done % crate::BUFFER_ALIGN != 0
@@ -634,7 +637,7 @@ impl Request {
 pub struct Completion {
     /// Whether all bytes were transferred.
     pub result: Result<()>,
-    /// The request's buffers, given back.
+    /// The request's buffers, returned.
     pub bufs: Vec<IoBuf>,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! - [`Disk`] is the seam: one trait, implemented by [`OsDisk`] (io_uring, a thread pool, or plain synchronous calls, picked by
 //!   trial) and by the simulated disk of `seawall-sim`.
-//! - [`File`] is a file of a class ([`FileClass`]) opened by a [`FlushMethod`]; it completes short transfers, makes writes durable
-//!   the way the method says, and counts everything in [`IoStats`].
-//! - [`Fill`] makes files ready ahead of need; [`probe::probe`] finds out what a path really offers.
+//! - [`File`] is a file of a class ([`FileClass`]) opened by a [`FlushMethod`]; it completes short transfers,
+//!   makes writes durable by that method, and counts everything in [`IoStats`].
+//! - [`Fill`] prepares files ahead of need; [`probe::probe`] finds out what a path really offers.
 //!
 //! `unsafe` is denied in this crate except in the modules `buf`, `os::sys` and `os::uring`, where every block
 //! says why it is sound.

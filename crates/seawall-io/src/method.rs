@@ -121,7 +121,7 @@ impl FromStr for FlushMethod {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EffectiveMode {
-    /// The method asked for.
+    /// The requested method.
     pub requested: FlushMethod,
     /// Whether the file is open with `O_DIRECT`.
     pub direct: bool,

@@ -18,7 +18,7 @@ pub(crate) enum Mood {
     Whole(u64),
     /// Each unit of each write persists independently, with this percentage.
     Torn(u64),
-    /// Each write is decided by a kind of its own.
+    /// Each write gets its own random kind of outcome.
     Mixed,
 }
 

@@ -52,7 +52,7 @@ pub struct DamagedRead {
     pub number: u64,
     /// Where, bytes of the file.
     pub offset: u64,
-    /// The bytes, as far as they lie in the damaged range.
+    /// The part of the bytes in the damaged range.
     pub bytes: Vec<u8>,
 }
 

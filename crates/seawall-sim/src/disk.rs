@@ -94,7 +94,7 @@ impl SimDisk {
         })
     }
 
-    /// The seed it was made with.
+    /// Its seed.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
@@ -324,7 +324,7 @@ impl SimDisk {
         self.state().trace.clone()
     }
 
-    /// Virtual time since the disk was made.
+    /// Virtual time since the disk was created.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.state().now

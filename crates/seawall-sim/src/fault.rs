@@ -44,7 +44,7 @@ pub enum FaultKind {
     /// units behind. A sync that fails loses at least one page of what was pending (of a directory: one change of a name), marks
     /// all of it clean, and the next sync succeeds, as on Linux.
     Errno(i32),
-    /// Legal, on reads and writes: fewer bytes are transferred than asked for.
+    /// Legal, on reads and writes: fewer bytes are transferred than requested.
     Short,
     /// Legal, on asynchronous requests: one attempt is answered `ECANCELED`, as when the submitting thread ended.
     Cancelled,

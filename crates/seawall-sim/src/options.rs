@@ -1,4 +1,4 @@
-//! How a simulated disk is made.
+//! Settings of a simulated disk.
 
 use crate::clock::Latency;
 use crate::fault::FaultPlan;

@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub enum Limit {
     /// After this time.
     For(Duration),
-    /// After so many operations of all threads together.
+    /// After this many operations of all threads together.
     Ops(u64),
     /// When every thread has returned [`Outcome::Finished`]; `ops` is the expected number, for the progress
     /// display.
@@ -42,7 +42,7 @@ pub enum Limit {
 /// The result of one call of a thread's operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// So many operations were done.
+    /// This many operations were done.
     Done(u64),
     /// Conflict with another transaction: repeat the same operation.
     Conflict,

@@ -305,7 +305,8 @@ struct Beside {
 }
 
 impl Beside {
-    /// Runs `work` while backups of `store` are taken into `to`, one after the other. A run in which none read anything has measured nothing.
+    /// Runs `work` while one backup of `store` after the other is written into `to`. It is an error if no
+    /// backup read anything meanwhile.
     fn drive(&mut self, store: &dyn Store, to: &Path, work: impl FnOnce() -> Driven) -> Driven {
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The backend asked for.
+/// The requested backend.
 ///
 /// ```
 /// use seawall_io::Backend;
@@ -69,7 +69,7 @@ impl fmt::Display for UnknownBackend {
 
 impl std::error::Error for UnknownBackend {}
 
-/// A backend asked for by name does not work here.
+/// A backend requested by name does not work here.
 ///
 /// ```
 /// use seawall_io::{Backend, OsDisk};

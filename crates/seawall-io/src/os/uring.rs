@@ -6,7 +6,8 @@
 //! ```
 //!
 //! 1. A request in flight lives in a `Box` whose address is the entry's `user_data`; it comes back exactly once, from the
-//!    completion that carries that address. Its buffers and its iovec array are inside or behind the box: the kernel's pointers stay good.
+//!    completion that carries that address. Its buffers and its iovec array are inside or behind the box, so
+//!    the kernel's pointers stay valid.
 //! 2. The submission queue is touched only under `submitting`; the completion queue only by the thread whose turn it is
 //!    (`waiting`). Nothing else touches the ring.
 //! 3. At most [`CAPACITY`] requests are in flight, so the completion queue cannot overflow. A request in

@@ -62,7 +62,7 @@ impl<T: fmt::Display> fmt::Display for Finding<T> {
     }
 }
 
-/// The drive's volatile write cache, as the kernel was told of it.
+/// The drive's volatile write cache, as reported to the kernel.
 ///
 /// ```
 /// use seawall_io::probe::{Finding, WriteCache};
@@ -146,7 +146,7 @@ pub struct BlockDevice {
     pub volume: String,
     /// Vendor's model string.
     pub model: Finding<String>,
-    /// Whether it is a spinning disk, as the kernel was told.
+    /// Whether it is a spinning disk, as reported to the kernel.
     pub rotational: Finding<bool>,
     /// Volatile write cache.
     pub write_cache: Finding<WriteCache>,

@@ -67,7 +67,7 @@ pub fn probe(path: &Path) -> Result<Probe> {
     })
 }
 
-/// What statx says about direct I/O on an open file.
+/// What statx reports about direct I/O on an open file.
 pub(crate) fn direct_align(file: &Handle) -> Option<DirectAlign> {
     let stat = rustix::fs::statx(file.fd(Op::Inspect).ok()?, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     (stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && stat.stx_dio_offset_align > 0)
@@ -80,7 +80,7 @@ pub(crate) enum DirectSupport {
     Aligned(u32),
     /// The kernel accepted the flag but ignores it; the reason.
     Ignored(&'static str),
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     Unknown,
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn direct_support(file: &Handle) -> DirectSupport {
     }
 }
 
-/// What statx says about untorn writes to an open file.
+/// What statx reports about untorn writes to an open file.
 fn atomic_writes(file: &Handle) -> Finding<AtomicWrites> {
     let Ok(fd) = file.fd(Op::Inspect) else { return Finding::unknown("not a file of the operating system") };
     let flags = StatxFlags::from_bits_retain(sys::STATX_WRITE_ATOMIC);

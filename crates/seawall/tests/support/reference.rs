@@ -810,7 +810,6 @@ pub(crate) fn build(tx: &mut Transaction, name: &str, rows: &[(Vec<u8>, std::syn
     Ok(tree)
 }
 
-/// Deletes the first or last row that it sees; returns its key, and whether it still existed.
 /// The naive engine keeps every lock.
 pub(crate) fn give_back(_tx: &Transaction, _tree: &Tree, _key: &[u8]) -> bool {
     false
@@ -838,6 +837,7 @@ impl Interrupt {
     }
 }
 
+/// Deletes the first or last row that it sees; returns its key, and whether it still existed.
 pub(crate) fn pop(tx: &mut Transaction, tree: &Tree, front: bool) -> Result<Option<(Vec<u8>, Result<bool>)>> {
     let mut range = tx.range::<Vec<u8>>(tree, ..);
     let Some(found) = (if front { range.next() } else { range.next_back() }) else { return Ok(None) };
