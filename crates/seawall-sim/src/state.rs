@@ -594,8 +594,7 @@ impl State {
         }
     }
 
-    // --- copies and inspection
-    // --------------------------------------------------------------------------------------------
+    // --- copies and inspection ------------------------------------------------------------------------------------------
 
     /// The same disk as another process would find it after this one died, with a seed of its own.
     pub(crate) fn fork(&mut self, seed: u64) -> Self {
