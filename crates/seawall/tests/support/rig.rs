@@ -1,17 +1,20 @@
 //! One seed: a disk, a configuration, and rounds of work, crash, recovery and judgement.
 //!
-//! 1. A seed determines everything; the rig runs on one thread, and background work happens only when it asks for a step.
-//! 2. What an operation answered counts even if the process died meanwhile: an acknowledgement is a promise.
-//! 3. After an opening, everything that was found has been made durable: a later crash may not take it back.
-//! 4. Every answer that is not right is a failure, and so is every error that nothing explains.
+//! 1. A seed determines everything; the rig runs on one thread, and background work runs only when the rig
+//!    calls a step.
+//! 2. The answer of an operation counts even if the process died meanwhile: an acknowledgement is a promise.
+//! 3. After an opening, everything found has been made durable: a later crash may not lose it.
+//! 4. Every wrong answer is a failure, and so is every unexplained error.
 //!
 //! ```text
 //!   open ──(crash: again, at most 3 times)──> judge: a permitted prefix of the commits? ──> work ──> crash, kill, close, or poisoned ──> open
 //! ```
 //!
-//! A disk that breaks its promise ([`Mode::Rot`], [`Mode::Wild`]) must be *named* by an error of the engine or be *harmless*: then every answer is held to
-//! the same as in the other modes. Neither is only accepted (*undetectable*) for what follows from what was done to the disk, byte by byte
-//! (`damage`): a page was read that is old and valid, or the log ends at the damage and nothing behind it proves that more was flushed.
+//! Damage by a disk that breaks its promise ([`Mode::Rot`], [`Mode::Wild`]) must be *reported* by an error of
+//! the engine or be *harmless*: then every answer is judged as in the other modes. Damage that is neither
+//! (*undetectable*) is accepted only if the recorded faults of the disk explain it, byte by byte (`damage`):
+//! an old but valid page was read, or the log ends at the damage and nothing after it proves that more was
+//! flushed.
 
 use crate::api::{
     Background, Database, Durability, Env, Error, Isolation, Options, OwnedCursor, Savepoint, Transaction, Tree,
@@ -33,7 +36,7 @@ pub(crate) const DIR: &str = "/db";
 pub(crate) const LOG_DIR: &str = "/log";
 const OPS_KEPT: usize = 60;
 
-/// What a seed may do to the disk.
+/// The faults that a seed may inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Crashes only.
@@ -43,7 +46,7 @@ pub(crate) enum Mode {
     /// Bits of flushed writes flip on the medium, during work and while the database is closed.
     #[allow(dead_code)] // the rig's own tests have honest disks
     Rot,
-    /// Writes are acknowledged, flushed, and were lost, or went to another place of their file.
+    /// Writes are acknowledged and flushed, but are lost or reach another place of their file.
     #[allow(dead_code)]
     Wild,
 }
@@ -61,17 +64,17 @@ pub(crate) enum Stop {
     Dead,
     /// The engine gave up after an I/O error, as it must.
     Poisoned,
-    /// Damage was named, as it must be.
+    /// The engine reported damage, as it must.
     Named(String),
-    /// Damage that nothing can find has shown itself.
+    /// Undetectable damage had a visible effect.
     Undetectable(Undetectable),
     Failed(String),
 }
 
-/// Why damage could not be named.
+/// Why damage could not be reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Undetectable {
-    /// A page was read that is old and valid.
+    /// An old but valid page was read.
     OldPage,
     /// The log ends early, at the damage, and nothing proves that it was longer.
     EndOfLog,
@@ -83,7 +86,7 @@ pub(crate) fn fail<T>(why: impl Into<String>) -> Step<T> {
     Err(Stop::Failed(why.into()))
 }
 
-/// Which errors an operation may answer with.
+/// The errors that an operation may answer with.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct May {
     pub(crate) lock: bool,
@@ -91,20 +94,20 @@ pub(crate) struct May {
     pub(crate) no_tree: bool,
 }
 
-/// An open transaction and what is known of it.
+/// An open transaction and its state in the model.
 pub(crate) struct Open {
     pub(crate) number: u64,
     pub(crate) tx: Option<Transaction>,
     pub(crate) options: TxOptions,
-    /// Repeatable read: once it has read without a lock.
+    /// Repeatable read: set by the first read without a lock.
     pub(crate) snapshot: Option<Seq>,
     pub(crate) own: Changes,
     pub(crate) savepoints: Vec<(Savepoint, Changes)>,
-    /// What a serializable transaction has read.
+    /// The ranges read by a serializable transaction.
     pub(crate) ranges: Vec<(Uid, Bound<Key>, Bound<Key>)>,
     /// Rows locked by reads; whether exclusively.
     pub(crate) points: Vec<(Uid, Key, bool)>,
-    /// Trees it wrote to or locked rows of.
+    /// Trees in which it wrote or locked rows.
     pub(crate) used: BTreeSet<Uid>,
 }
 
@@ -114,18 +117,18 @@ pub(crate) struct Live {
     pub(crate) txs: Vec<Open>,
     /// Prepared in place, and neither committed nor rolled back.
     pub(crate) in_place: Vec<InPlace>,
-    /// So many events are durable, as callbacks have told.
+    /// The numbers of events that callbacks reported as durable.
     pub(crate) told: Arc<Mutex<Vec<Seq>>>,
-    /// A backup is under way.
+    /// A backup is in progress.
     pub(crate) copies: bool,
-    /// They outlive transactions; with the tree and the key they stand on.
+    /// They outlive transactions; each with its tree and current key.
     pub(crate) cursors: Vec<(OwnedCursor, Option<(Uid, Key)>)>,
     pub(crate) trees: BTreeMap<Uid, Tree>,
-    /// Those that were built from rows: an older snapshot refuses them.
+    /// Trees built from rows: an older snapshot refuses them.
     pub(crate) built: BTreeSet<Uid>,
     /// Transactions that never ended may still be waiting for their rollback, and hold their locks.
     pub(crate) losers: bool,
-    /// Rows were written again by transactions of a shrinking: snapshots that are older conflict with them.
+    /// Transactions of a shrinking have written rows again: older snapshots conflict with them.
     pub(crate) rewritten: bool,
     pub(crate) db: Database,
 }
@@ -142,7 +145,7 @@ pub(crate) struct Rig {
     pub(crate) faulty: bool,
     /// The disk is so small that it fills up.
     pub(crate) full: bool,
-    /// Fixed when the database is made.
+    /// Fixed when the database is created.
     pub(crate) fixed: Vec<(&'static str, String)>,
     pub(crate) base: Options,
     pub(crate) page_bytes: u64,
@@ -158,53 +161,54 @@ pub(crate) struct Rig {
     steps: u64,
     pub(crate) compactions: u64,
     pub(crate) bursts: u64,
-    /// How often rows are taken from an end of a tree, beside other operations.
+    /// The weight of taking rows from an end of a tree among the operations.
     pub(crate) pops: u64,
     pub(crate) kept: bool,
     pub(crate) newer: bool,
-    /// An interrupt is pending for the transaction that is being used.
+    /// An interrupt is pending for the current transaction.
     pub(crate) interrupted: bool,
-    /// What the outside log has, durably: these are to be committed.
+    /// The transactions durably in the outside log: they must be committed.
     pub(crate) decided: BTreeSet<Vec<u8>>,
-    /// Backups that were ended, and what they hold.
+    /// Finished backups and their contents.
     pub(crate) copied: Vec<Copied>,
     pub(crate) copies: u64,
-    /// What was added to the rig after seeds were kept is drawn from this.
+    /// Additions to the rig draw from this generator, so that kept seeds stay unchanged.
     pub(crate) beside: Dice,
     /// Operations of the disk before and after the last opening.
     pub(crate) opening: (u64, u64),
-    /// Where the log ended last time it was asked.
+    /// The end of the log when it was last queried.
     pub(crate) head: u64,
-    /// A bit flips after so many steps.
+    /// A bit flips after this many steps.
     rots_after: Option<u64>,
-    /// What of the log was not as it was written when it was opened, by position, since the last judgement.
+    /// The ranges of the log, by position, that differed from what was written when it was opened, since the
+    /// last judgement.
     pub(crate) log_damage: Vec<Range<u64>>,
 }
 
-/// From this seed on rows are taken from the ends of trees. It leaves the seeds before it as they were.
+/// From this seed on rows are taken from the ends of trees. Earlier seeds stay unchanged.
 const POPS_FROM: u64 = 100_000;
 
-/// How much one seed does.
+/// The amount of work of one seed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) rounds: u64,
     pub(crate) steps: u64,
-    /// How often a tree is compacted, beside other operations. 0 leaves the seeds of before compactions as they were.
+    /// The weight of compactions among the operations. 0 keeps seeds older than compactions unchanged.
     pub(crate) compactions: u64,
-    /// How often a burst of deferred commits comes, with single steps of background work between them, beside other operations. 0 leaves the
-    /// seeds of before bursts as they were.
+    /// The weight of bursts of deferred commits, with single steps of background work between them, among the
+    /// operations. 0 keeps seeds older than bursts unchanged.
     pub(crate) bursts: u64,
-    /// A seed that was kept: no write is cut in two by a crash, and no second fault is injected.
+    /// A kept seed: a crash tears no write, and no second fault is injected.
     pub(crate) kept: bool,
-    /// Whether transactions are interrupted, backups are incremental, and also taken on a disk that fills up. False leaves the seeds of before as
-    /// they were.
+    /// Whether transactions are interrupted, and whether backups are incremental and also run on a disk that
+    /// fills up. False keeps older seeds unchanged.
     pub(crate) newer: bool,
 }
 
-/// Runs one seed. Returns what it did, and a hash of everything that was asked of the disk and answered.
+/// Runs one seed. Returns its counts, and a hash of all disk operations and their answers.
 ///
 /// # Errors
-/// What went wrong, and what was done last.
+/// What went wrong, and the last operations.
 pub(crate) fn run(seed: u64, mode: Mode, size: Size, base: &Options, aloud: bool) -> Result<(Tally, u64), String> {
     let mut rig = Rig::new(seed, mode, size, base, aloud);
     let done = rig.rounds();
@@ -235,7 +239,7 @@ impl Rig {
         let mut page_bytes = dice.pick(&[4096, 4096, 8192, 16384]);
         let mut segment_bytes: u64 = dice.pick(&[64 << 10, 128 << 10, 256 << 10]);
         if size.bursts > 0 {
-            // Segments end as often as can be.
+            // Segments end as often as possible.
             (page_bytes, segment_bytes) = (4096, 64 << 10);
         }
         let fixed = vec![
@@ -319,7 +323,7 @@ impl Rig {
             ("data_growth_step", dice.pick(&["1M", "2M"]).to_string()),
             ("data_flush_method", dice.pick(&METHODS).to_string()),
             ("log_flush_method", dice.pick(&METHODS).to_string()),
-            // A simulated file does not say its alignment, and so direct I/O is made in blocks of 4 KiB.
+            // A simulated file does not report its alignment, so direct I/O uses blocks of 4 KiB.
             ("log_block_bytes", (4096 << dice.below(3)).to_string()),
             ("log_capacity", ((1 << 20) + self.segment_bytes * dice.pick(&[1, 2, 4, 12])).to_string()),
             ("log_buffer_size", "1M".into()),
@@ -362,7 +366,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Opens, through crashes while it opens. `None`: damage was named.
+    /// Opens the database, with crashes during the opening. `None`: damage was reported.
     fn open(&mut self, last: bool) -> Result<Option<Live>, String> {
         for attempt in 0.. {
             if self.sim.has_lost_names() {
@@ -418,7 +422,7 @@ impl Rig {
                     self.named();
                     return Ok(None);
                 }
-                // A disk that is full may have no room for a database; it has for one that is there.
+                // A full disk may have no space for a new database, but has it for an existing one.
                 Err(Error::NoSpace { .. } | Error::Io(_)) if self.mode == Mode::Faults && self.model_is_empty() => {
                     return Ok(None);
                 }
@@ -444,7 +448,8 @@ impl Rig {
         self.powerless |= how == End::PowerCut;
     }
 
-    /// Reads everything and compares it with what may be there; then the model is what was found.
+    /// Reads everything and compares it with the permitted contents; then the model takes over what was
+    /// found.
     fn judge_opening(&mut self, live: &mut Live) -> Step {
         let found = self.read_all(live)?;
         let least = self.model.least(self.powerless, self.window());
@@ -470,13 +475,14 @@ impl Rig {
         self.restore_all(live)
     }
 
-    /// What unflushed commits may be lost by age: the interval, and as much again for the flush itself and what the disk took for it.
+    /// The age up to which unflushed commits may be lost: the interval, and as much again for the flush
+    /// itself and the disk.
     fn window(&self) -> Duration {
         2 * self.flush_interval + Duration::from_secs(1)
     }
 
     pub(crate) fn check(&mut self, live: &Live) -> Step {
-        // A page that the disk did not give just now is found to be unreadable, and rightly.
+        // A page that the disk temporarily cannot read is rightly reported as unreadable.
         let refused = |finding: &String| self.mode == Mode::Faults && finding.contains("(os error ");
         let found = crate::api::check(&live.db);
         match found.map(|all| all.into_iter().filter(|one| !refused(one)).collect::<Vec<_>>()) {
@@ -525,20 +531,21 @@ impl Rig {
         Ok(state)
     }
 
-    /// The answer, or why the round ends, or that nothing explains the error.
+    /// The answer; or why the round ends; or that the error is unexplained.
     pub(crate) fn answer<T>(&mut self, live: &Live, answer: Result<T, Error>, may: May) -> Step<T> {
         match answer {
             Ok(answer) => Ok(answer),
             Err(error) => {
                 let text = format!("{error}");
                 self.explained(live, Some(error), may)?;
-                // The operation failed, for a reason: the caller asked for an answer and gets none, but the run goes on elsewhere.
+                // The operation failed for a known reason: the caller needs an answer and gets none, but the
+                // run continues elsewhere.
                 Err(if self.faulty || self.full { Stop::Poisoned } else { Stop::Failed(format!("unexpected: {text}")) })
             }
         }
     }
 
-    /// Whether an error is one that may be. `Ok`: the operation failed, legally, and life goes on.
+    /// Whether an error is permitted. `Ok`: the operation failed legally, and the run continues.
     pub(crate) fn explained(&mut self, live: &Live, error: Option<Error>, may: May) -> Step {
         let Some(error) = error else { return self.alive(live) };
         if live.process.is_dead() {
@@ -561,20 +568,23 @@ impl Rig {
                 self.tally.conflicts += 1;
                 Ok(())
             }
-            // Too new: built by a transaction that was prepared, found by an opening, and committed after the snapshot was taken.
+            // Too new: built by a transaction that was prepared, found by an opening, and committed after the
+            // snapshot was taken.
             Error::TreeDropped { .. } | Error::NoSuchTree { .. } | Error::TreeTooNew { .. } if may.no_tree => Ok(()),
             Error::Poisoned { .. } | Error::OutcomeUnknown { .. } if self.faulty => Err(Stop::Poisoned),
             Error::NoSpace { .. } | Error::ReadOnly { .. } if self.faulty || self.full => Ok(()),
-            // For want of room a change was neither done nor taken back.
+            // For lack of space a change was neither done nor undone.
             Error::TransactionEnded { .. } if self.faulty || self.full => Ok(()),
-            // A disk that was full during the backup may have room again when its next step says so.
+            // A disk that was full during the backup may have space again when its next step reports the
+            // error.
             Error::BackupTooSlow { disk_full: true, .. } if self.mode == Mode::Faults => Ok(()),
             Error::Io(_) if self.faulty => Ok(()),
             error => fail(format!("unexpected error: {error} ({error:?})")),
         }
     }
 
-    /// Commits, or whatever else adds an event: files the answer under what was promised. False: it failed and changed nothing.
+    /// Commits or adds another event: records the answer with its promise. False: it failed and changed
+    /// nothing.
     pub(crate) fn file(
         &mut self,
         live: &Live,
@@ -616,7 +626,7 @@ impl Rig {
         }
         self.faulty = self.mode == Mode::Faults && self.dice.percent(70);
         if self.mode == Mode::Faults && !self.kept && self.beside.percent(50) {
-            // A flush of the log that fails: rare among all operations, and what a database must get right.
+            // A failed flush of the log: rare among all operations, and essential for a database to handle.
             let file = self.beside.pick(&["redo.????????????????", "redo.????????????????", "data", "doublewrite"]);
             let nth = self.beside.log_uniform(60);
             self.say(|| format!("  the {nth}th flush of {file} will fail"));
@@ -654,8 +664,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Rolls back a transaction of its own, of which the model need not know, and dies of the write that takes this to the log: what a rollback
-    /// logs is one step after the other, and the log may end after any of them.
+    /// Rolls back a transaction of its own, which the model need not know, and dies during the write of its
+    /// log: a rollback logs one step after the other, and the log may end after any of them.
     fn dies_undoing(&mut self, live: &mut Live) -> Step {
         let free: Vec<Uid> = live.trees.keys().copied().collect();
         if free.is_empty() {
@@ -668,13 +678,13 @@ impl Rig {
         let begun = live.db.begin_with(TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() });
         let Ok(mut tx) = begun else { return self.alive(live) };
         for row in 0..rows {
-            // The tree may be gone, or locked by another transaction.
+            // The tree may have been dropped, or be locked by another transaction.
             if tx.insert(&live.trees[&uid], format!("~{row}").as_bytes(), &value(row, len)).is_err() {
                 break;
             }
         }
         if self.beside.percent(50) {
-            // So that the rollback is all that the next group holds.
+            // So that the next group contains only the rollback.
             let flushed = live.db.checkpoint();
             self.explained(live, flushed.err(), May::default())?;
         }
@@ -685,7 +695,7 @@ impl Rig {
         self.explained(live, written.err(), May::default())
     }
 
-    /// Ends a life. False: the seed is over.
+    /// Ends a life of the engine. False: the seed is over.
     fn end(&mut self, mut live: Live, stop: Option<Stop>, last: bool) -> Result<bool, String> {
         self.sim.clear_faults();
         self.faulty = false;
@@ -704,7 +714,7 @@ impl Rig {
             Some(Stop::Poisoned) => {
                 self.say(|| "  poisoned: closed and opened again".into());
                 self.tally.poisoned += 1;
-                // What was written and not flushed may be gone, as after a power cut.
+                // Unflushed writes may be lost, as after a power cut.
                 self.powerless = true;
                 live.txs.clear();
                 live.in_place.clear();
@@ -752,7 +762,7 @@ impl Rig {
         if goes_on {
             self.crashed_of(&live.process);
         }
-        // The dead engine cleans up on a disk that answers nothing; it must not panic.
+        // The dead engine cleans up on a disk that fails every call; it must not panic.
         live.process.dies_now();
         live.txs.clear();
         live.in_place.clear();
@@ -775,7 +785,7 @@ impl Rig {
         let percent = match (self.mode, self.is_damaged()) {
             (Mode::Rot, false) => 80,
             (Mode::Rot, true) => 30,
-            // The write that was to be lost has not come.
+            // The write chosen for loss has not happened.
             (Mode::Wild, false) => 30,
             _ => 0,
         };
@@ -786,13 +796,13 @@ impl Rig {
 }
 
 impl Promise {
-    /// After a clean end all that was acknowledged is flushed.
+    /// After a clean end all acknowledged commits are flushed.
     fn kept(self) -> Self {
         if self == Self::Nothing { self } else { Self::Flushed }
     }
 }
 
-/// A value that says what it is: a stamp, and the rest follows from stamp and length.
+/// A value that identifies itself: a stamp, and the rest follows from stamp and length.
 pub(crate) fn value(stamp: u64, len: usize) -> Value {
     let mut bytes = Vec::with_capacity(len + 8);
     let mut word = stamp;

@@ -1,9 +1,11 @@
-//! What a life of the engine consists of: one random operation after another, each judged by the model.
+//! The work of one life of the engine: one random operation after another, each judged by the model.
 //!
-//! 1. What must fail is known exactly: writing over another's uncommitted row, into what a serializable transaction has read, over what a
-//!    snapshot does not see. An operation that succeeds all the same is a failure of the engine.
-//! 2. What may fail is known roughly: locks may be coarser than rows, so a lock error needs another open transaction and no more.
-//! 3. A tree under an uncommitted change of its name is left alone by all others.
+//! 1. It is known exactly what must fail: writing over another transaction's uncommitted row, into a range
+//!    read by a serializable transaction, over a version that a snapshot does not see. If such an operation
+//!    succeeds, the engine has failed.
+//! 2. It is known roughly what may fail: locks may be coarser than rows, so any other open transaction
+//!    excuses a lock error.
+//! 3. Other transactions do not touch a tree under an uncommitted change of its name.
 
 pub(crate) mod outside;
 mod rows;
@@ -62,7 +64,7 @@ impl Open {
             self.snapshot.get_or_insert(now);
         }
     }
-    /// Whether what was committed at `seq` came after the snapshot that a change of it would conflict with.
+    /// Whether a commit at `seq` came after the snapshot, so that a change of the row would conflict.
     fn misses(&self, seq: Seq) -> bool {
         self.strict() && self.snapshot.is_some_and(|snapshot| seq > snapshot)
     }
@@ -151,7 +153,7 @@ impl Rig {
             (1, Do::Check),
             (self.compactions, Do::Compact),
             (self.bursts, Do::Burst),
-            // Seeds that were kept are what they were.
+            // Kept seeds stay unchanged.
             (if self.kept { 0 } else { 8 }, Do::Outside),
             (u64::from(self.may_copy(live)), Do::Backup),
             (if self.kept { 0 } else { 2 }, Do::InsertMany),
@@ -217,13 +219,13 @@ impl Rig {
                         Ok(())
                     }
                     Do::DeleteRange => self.delete_range(live, at, uid),
-                    // What a serializable one looks for it locks: the other operations have that.
+                    // A serializable transaction locks the rows it searches: other operations cover that.
                     Do::Pop if live.txs[at].serializable() => self.delete_range(live, at, uid),
                     Do::Pop => self.pop(live, at, uid),
                     Do::Get => self.get(live, at, uid),
                     Do::InsertMany => self.insert_many(live, at, uid),
                     Do::Look => self.look(live, at, uid),
-                    // What a serializable one comes to it locks: scans have that.
+                    // A serializable transaction locks the rows it reaches: scans cover that.
                     Do::Walk if live.txs[at].serializable() => self.scan(live, at, uid),
                     Do::Walk => self.walk(live, at, uid),
                     Do::Interrupt => self.interrupt(live, at, uid),
@@ -234,13 +236,13 @@ impl Rig {
         }
     }
 
-    // --- what others have ----------------------------------------------------------------------------------------------------
+    // --- other transactions --------------------------------------------------------------------------------------------------
 
     fn others(live: &Live, me: u64) -> impl Iterator<Item = &Open> {
         live.txs.iter().filter(move |open| open.number != me)
     }
 
-    /// Whether anybody else may hold a lock.
+    /// Whether another transaction may hold a lock.
     fn company(&self, live: &Live, me: u64) -> bool {
         live.losers
             || self.faulty
@@ -255,7 +257,8 @@ impl Rig {
             || self.model.prepared.values().any(|changes| changes.rows.contains_key(&row))
     }
 
-    /// Whether another has locked the row by reading it; `exclusively`: in a way that keeps readers for share out.
+    /// Whether another transaction has locked the row by reading it; `exclusively`: with a lock that excludes
+    /// shared readers.
     fn read_by_other(live: &Live, me: u64, uid: Uid, key: &[u8], exclusively: bool) -> bool {
         Self::others(live, me).any(|open| {
             let point =
@@ -265,13 +268,13 @@ impl Rig {
         })
     }
 
-    /// Trees whose name is being changed by somebody else.
+    /// Trees whose name another transaction is changing.
     fn in_change(&self, live: &Live, me: u64) -> BTreeSet<Uid> {
         let open = Self::others(live, me).flat_map(|open| open.own.names.keys());
         open.chain(self.model.prepared.values().flat_map(|changes| changes.names.keys())).copied().collect()
     }
 
-    /// A tree that this transaction may use: there now, or in its snapshot, or made by itself.
+    /// A tree that this transaction may use: a current one, or one in its snapshot, or one it created.
     fn some_tree(&mut self, live: &Live, at: usize) -> Option<Uid> {
         let me = &live.txs[at];
         let taken = self.in_change(live, me.number);
@@ -283,9 +286,9 @@ impl Rig {
                 None => usable.remove(uid),
             };
         }
-        // A built tree is refused to a snapshot that is older.
+        // A built tree is refused to an older snapshot.
         let seen: BTreeSet<Uid> = self.model.names(me.sees(self.model.seq())).into_values().collect();
-        // Not one that it has made itself, which has no name for others yet; one that it has renamed has.
+        // Except one that it created itself, which has no name for others yet; one that it renamed has.
         let named: BTreeSet<Uid> = self.model.names(self.model.seq()).into_values().collect();
         let refused = |uid: &Uid| live.built.contains(uid) && !seen.contains(uid) && named.contains(uid);
         let usable: Vec<Uid> = usable
@@ -322,7 +325,8 @@ impl Rig {
         rows
     }
 
-    /// Whether the tree is there now (or made by this transaction), and whether it is in what this transaction sees.
+    /// Whether the tree exists now (or was created by this transaction), and whether it is in what this
+    /// transaction sees.
     fn there(&self, open: &Open, uid: Uid) -> (bool, bool) {
         let named = |seq: Seq| self.model.names(seq).values().any(|known| *known == uid);
         let own = open.own.names.get(&uid).is_some_and(Option::is_some);
@@ -339,7 +343,7 @@ impl Rig {
             0 => key.extend(std::iter::repeat_n(b'x', longest - key.len())),
             1 => key.extend(std::iter::repeat_n(0xff, (number as usize * 7) % (longest - 8))),
             2 => key.insert(0, 0),
-            // Alike but for their ends: fences and separators are as long.
+            // Alike except at their ends: fences and separators are as long as the keys.
             4 => key.splice(0..0, std::iter::repeat_n(b'p', longest - 3)).for_each(drop),
             3 if number < 5 => key.clear(),
             _ => {}
@@ -357,7 +361,8 @@ impl Rig {
             10..=129 => self.dice.below(100),
             130..=179 => self.dice.below(2000),
             180..=191 => self.dice.below(20_000),
-            // Around the longest rows that stay in their leaf (most keys have three bytes), and the longest values of one page.
+            // Around the longest rows that stay in their leaf (most keys have three bytes), and the longest
+            // values of one page.
             192..=195 => self.page_bytes / 2 - 20 + self.dice.below(10),
             196..=197 => self.page_bytes - 42 + self.dice.below(5),
             198 => self.dice.below(60_000),

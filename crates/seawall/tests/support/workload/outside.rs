@@ -1,11 +1,16 @@
-//! Beside an outside log, and beside a backup: what a server does with a transaction that is decided elsewhere, and with a database that it copies.
+//! Work with an outside log and with backups: as a server handles a transaction that is decided elsewhere,
+//! and copies a database.
 //!
-//! 1. The outside log is the rig's own and loses nothing: [`Rig::decided`]. A transaction is put into it only once its preparation is durable; from
-//!    then on it is there after every crash, prepared or committed, and what is prepared is committed at the next opening.
-//! 2. A commit in order promises nothing by itself. What was flushed behind it, or told to be durable, is promised.
-//! 3. The process can die between any two steps of this, as in every operation of the disk.
-//! 4. A backup holds what was committed and prepared when its end was asked for, whatever happens afterwards; so does what is restored from it.
-//! 5. Where a backup fails, as on a disk that fills up, the database goes on, and nothing can be restored; but if only its end failed it may be whole.
+//! 1. The outside log belongs to the rig and loses nothing: [`Rig::decided`]. A transaction is added only
+//!    when its preparation is durable. From then on it is there after every crash, prepared or committed, and
+//!    the next opening commits it if it is prepared.
+//! 2. An ordered commit promises nothing by itself. A later flush, or a report that it is durable, is a
+//!    promise.
+//! 3. The process can die between any two steps, and in every operation of the disk.
+//! 4. A backup contains everything committed and prepared when its end was requested, whatever happens
+//!    afterwards; so does a database restored from it.
+//! 5. If a backup fails, as on a disk that fills up, the database continues, and nothing can be restored. If
+//!    only its end failed, the backup may be complete.
 
 use super::*;
 use crate::api::{Env, Options, Transaction};
@@ -20,7 +25,7 @@ pub(crate) struct InPlace {
     number: u64,
     tx: Transaction,
     options: TxOptions,
-    /// Where its preparation ends in the engine's log, and in the model's.
+    /// The end of its preparation in the engine's log, and in the model's.
     position: u64,
     seq: Seq,
 }
@@ -31,12 +36,12 @@ impl InPlace {
     }
 }
 
-/// A backup that was ended.
+/// A finished backup.
 pub(crate) struct Copied {
-    /// The full one, and the increments up to this.
+    /// The full backup, and the increments up to this one.
     chain: Vec<String>,
     holds: State,
-    /// So many times it was restored.
+    /// How often it was restored.
     restored: u64,
 }
 
@@ -70,12 +75,12 @@ impl Rig {
             0..=6 => self.decide(live, at),
             7 => self.end_in_place(live, at, false),
             8 => self.let_go(live, at),
-            // Nothing decides it, so it may be lost as far as its preparation may be.
+            // The outside log does not have it, so it may be lost whenever its preparation may be.
             _ => self.commit_ordered(live, at),
         }
     }
 
-    /// Takes what callbacks have told.
+    /// Collects the reports of callbacks.
     pub(crate) fn hear(&mut self, live: &Live) {
         let told = std::mem::take(&mut *live.told.lock().expect("no panic under the lock"));
         self.tally.told += told.len() as u64;
@@ -109,7 +114,7 @@ impl Rig {
             Err(error) => (0, Err(error)),
         };
         if !self.file(live, Event::Prepare(xid.clone(), open.own.clone()), level, asked, answer)? {
-            // It is as it was.
+            // It is unchanged.
             open.tx = Some(tx);
             live.txs.push(open);
             return Ok(());
@@ -120,7 +125,7 @@ impl Rig {
         self.may_die(live, 3)
     }
 
-    /// Has it in the outside log.
+    /// Adds it to the outside log.
     fn decide(&mut self, live: &Live, at: usize) -> Step {
         let InPlace { ref xid, position, seq, number, .. } = live.in_place[at];
         if self.model.log[seq - 1].promise != Promise::Flushed {
@@ -151,7 +156,7 @@ impl Rig {
                 let now = self.sim.now();
                 self.model.push(Event::CommitPrepared(xid), Promise::Nothing, asked, now);
             }
-            // Else it stays prepared.
+            // Otherwise it stays prepared.
             return self.explained(live, Some(error), May::default());
         }
         self.tally.ordered += 1;
@@ -160,13 +165,13 @@ impl Rig {
         self.note_head(live);
         self.alive(live)?;
         self.open_missing(live, &known)?;
-        // The object is a new transaction.
+        // The object is now a new transaction.
         self.begun_anew(live, tx, options);
         self.may_die(live, 5)?;
         if self.dice.percent(30) { self.flush_log(live) } else { Ok(()) }
     }
 
-    /// Ends it as any transaction ends.
+    /// Ends it like any other transaction.
     fn end_in_place(&mut self, live: &mut Live, at: usize, commit: bool) -> Step {
         let InPlace { xid, number, tx, .. } = live.in_place.swap_remove(at);
         let level = if commit { Durability::Flushed } else { Durability::Deferred };
@@ -178,13 +183,13 @@ impl Rig {
         if self.file(live, event.clone(), level, asked, answer)? {
             return self.open_missing(live, &known);
         }
-        // It failed for want of room: the next opening tells what became of it.
+        // It failed for lack of space: the next opening shows the outcome.
         let now = self.sim.now();
         self.model.push(event, Promise::Nothing, asked, now);
         Err(Stop::Poisoned)
     }
 
-    /// A connection goes: what it had prepared stays prepared.
+    /// A connection closes: its prepared transaction stays prepared.
     fn let_go(&mut self, live: &mut Live, at: usize) -> Step {
         let InPlace { xid, number, tx, .. } = live.in_place.swap_remove(at);
         drop(tx);
@@ -212,7 +217,7 @@ impl Rig {
         self.explained(live, asked.err(), May::default())
     }
 
-    /// After an opening: what the outside log has is committed.
+    /// After an opening: commits the transactions in the outside log.
     pub(crate) fn decide_again(&mut self, live: &mut Live) -> Step {
         let late: Vec<Vec<u8>> =
             self.model.prepared.keys().filter(|xid| self.decided.contains(*xid)).cloned().collect();
@@ -226,7 +231,7 @@ impl Rig {
 
     // --- backups -------------------------------------------------------------------------------------------------------------
 
-    /// A disk that lies may lie to the backup, and is named by it: that is `tests/backup.rs`.
+    /// A lying disk could also lie to the backup, which reports it: `tests/backup.rs` tests that.
     pub(super) fn may_copy(&self, live: &Live) -> bool {
         let room = self.newer || !self.full;
         !self.kept && !live.copies && self.copies < COPIES_MAX && room && !self.mode.is_illegal()
@@ -276,7 +281,7 @@ impl Rig {
         if self.dice.percent(50) { self.restore(live, self.copied.len() - 1) } else { Ok(()) }
     }
 
-    /// After a backup that failed (5). `holds`: what it holds if it is whole all the same.
+    /// After a backup that failed (5). `holds`: its contents if it is complete anyway.
     fn no_backup(&mut self, live: &mut Live, chain: &[String], error: Error, holds: Option<State>) -> Step {
         self.tally.failed_backups += 1;
         self.explained(live, Some(error), May::default())?;
@@ -301,14 +306,14 @@ impl Rig {
     fn remove(&mut self, live: &Live, dir: &str) -> Step {
         for path in live.process.list(dir.as_ref()).unwrap_or_default() {
             if live.process.remove(&path).is_err() {
-                // The disk refuses it, or the process is dead: it stays.
+                // The disk fails the removal, or the process is dead: the file stays.
                 break;
             }
         }
         self.alive(live)
     }
 
-    /// After an opening: what was ended before is there, and holds what it held.
+    /// After an opening: every finished backup is there, with the same contents.
     pub(crate) fn restore_all(&mut self, live: &Live) -> Step {
         for at in 0..self.copied.len() {
             if self.copied[at].restored < 2 {
@@ -326,7 +331,7 @@ impl Rig {
         self.say(|| format!("restore {chain:?} to {to}"));
         let env = self.restoring(live);
         match crate::api::restore(&env, &chain, &to) {
-            // The disk has no room for another database.
+            // The disk has no space for another database.
             Err(error @ Error::NoSpace { .. }) if self.full => self.explained(live, Some(error), May::default())?,
             answer => {
                 self.answer(live, answer, May::default())?;
@@ -349,7 +354,7 @@ impl Rig {
         }
     }
 
-    /// Opens what was restored to `to`: it must hold exactly this.
+    /// Opens the database restored to `to`: it must have exactly these contents.
     fn compare(&mut self, live: &Live, env: Env, chain: &[String], to: &str, holds: &State) -> Step {
         let mut options: Options = self.base.clone();
         for (name, value) in &self.fixed {

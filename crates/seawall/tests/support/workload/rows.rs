@@ -10,7 +10,7 @@ impl Rig {
         }
     }
 
-    /// One change of one row. `Some`: it was refused, as it had to be or may be.
+    /// One change of one row. `Some`: it was refused, as required or permitted.
     pub(super) fn write_one(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step<Option<()>> {
         let kind = self.dice.weighted(&[(3, Write::Insert), (8, Write::Put), (3, Write::Update), (3, Write::Delete)]);
         let (key, new) = (self.key(), self.new_value());
@@ -58,7 +58,7 @@ impl Rig {
                     return fail(format!("it says the key was there: {found}, and it was: {there}"));
                 }
                 if !effective && live.txs[at].strict() {
-                    // What it tells is a read.
+                    // Its answer reveals the row: that is a read.
                     live.txs[at].reads(now);
                 }
                 if effective {
@@ -77,7 +77,8 @@ impl Rig {
         }
     }
 
-    /// Takes rows from an end of a tree, each found from there anew, by a cursor that deletes what it stands on.
+    /// Takes rows from an end of a tree, searched anew each time, with a cursor that deletes its current
+    /// entry.
     pub(super) fn pop(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
         let front = self.dice.percent(70);
         for _ in 0..self.dice.log_uniform(30) {
@@ -87,7 +88,7 @@ impl Rig {
             let me = open.number;
             let seen = self.expected_rows(open, uid, &Bound::Unbounded, &Bound::Unbounded, open.sees(now));
             let key = if front { seen.into_keys().next() } else { seen.into_keys().next_back() };
-            // What is removed is the latest version.
+            // The latest version is removed.
             let there = key.as_ref().is_some_and(|key| self.expected(open, uid, key, now).is_some());
             let blocked = key.as_ref().is_some_and(|key| {
                 self.written_by_other(live, me, uid, key) || (there && Self::read_by_other(live, me, uid, key, false))
@@ -137,7 +138,7 @@ impl Rig {
             }
             self.alive(live)?;
             if !there {
-                // The same row would be met again.
+                // It would find the same row again.
                 return Ok(());
             }
         }
@@ -151,7 +152,7 @@ impl Rig {
         let open = &live.txs[at];
         let me = open.number;
         let (tree_there, tree_seen) = self.there(open, uid);
-        // The rows that are found are those it sees; what is removed is their latest version.
+        // It finds the rows that it sees; it removes their latest versions.
         let seen = self.expected_rows(open, uid, &from, &to, open.sees(now));
         let gone: Vec<Key> = seen.into_keys().filter(|key| self.expected(open, uid, key, now).is_some()).collect();
         let blocked = gone
@@ -197,7 +198,7 @@ impl Rig {
         }
     }
 
-    /// What a read may answer with when it fails.
+    /// The errors that a failing read may answer with.
     pub(super) fn may_read(&self, live: &Live, at: usize, uid: Uid) -> May {
         let open = &live.txs[at];
         let (there, seen) = self.there(open, uid);
@@ -336,7 +337,7 @@ impl Rig {
         self.alive(live)
     }
 
-    /// Goes some entries with a cursor that outlives transactions: from where it stood, or from a seek.
+    /// Moves over some entries with a cursor that outlives transactions: from its position, or from a seek.
     pub(super) fn walk(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
         if live.cursors.len() < CURSORS_MAX {
             live.cursors.push((crate::api::OwnedCursor::new(), None));
@@ -348,7 +349,7 @@ impl Rig {
         let rows = self.expected_rows(open, uid, &Bound::Unbounded, &Bound::Unbounded, open.sees(now));
         let (me, repeatable, may) = (open.number, open.repeatable(), self.may_read(live, at, uid));
         let (mut cursor, stood) = live.cursors.swap_remove(nth);
-        // At read committed it goes on in the view of its seek, if that is the same transaction's.
+        // At read committed it continues in the view of its seek, if that belongs to the same transaction.
         let mut from = stood.filter(|(of, _)| *of == uid && repeatable).map(|(_, key)| key);
         let steps = self.dice.log_uniform(30);
         self.say(|| {
@@ -398,14 +399,14 @@ impl Rig {
         self.alive(live)
     }
 
-    /// Many rows in one call, in an order of their own; some may be there.
+    /// Many rows in one call, in random order; some may exist.
     pub(super) fn insert_many(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
         let count = self.dice.log_uniform(60);
         let rows: Vec<(Key, Value)> = (0..count).map(|_| (self.key(), self.new_value())).collect();
         let open = &live.txs[at];
         let me = open.number;
         let now = self.model.seq();
-        // Up to the first one that is there, in the tree or among those before it.
+        // Up to the first existing one, in the tree or among the earlier rows.
         let mut made: BTreeMap<Key, Value> = BTreeMap::new();
         let mut duplicate = None;
         for (index, (key, value)) in rows.iter().enumerate() {
@@ -424,7 +425,7 @@ impl Rig {
             !open.own.rows.contains_key(&(uid, key.clone())) && open.misses(self.model.row_newest(uid, key))
         };
         let stale = made.keys().chain(there).any(newer);
-        // The row that is there may be newer than its snapshot.
+        // The existing row may be newer than its snapshot.
         let may_conflict = stale || rows.iter().any(|(key, _)| newer(key));
         let (tree_there, tree_seen) = self.there(open, uid);
         let company = self.company(live, me);
@@ -439,7 +440,7 @@ impl Rig {
                 let may =
                     May { lock: company, conflict: may_conflict || !tree_seen, no_tree: !tree_there || !tree_seen };
                 self.explained(live, Some(error), may)?;
-                // Some rows may be there.
+                // Some rows may have been inserted.
                 let back = live.txs[at].tx.as_mut().expect("it is open").rollback_to(&savepoint);
                 if let Err(error) = back {
                     self.explained(live, Some(error), May::default())?;
@@ -456,7 +457,7 @@ impl Rig {
         }
         self.tally.many += 1;
         if duplicate.is_some() && live.txs[at].strict() {
-            // What it tells is a read.
+            // Its answer reveals the rows: that is a read.
             live.txs[at].reads(now);
         }
         live.txs[at].own.rows.extend(made.into_iter().map(|(key, value)| ((uid, key), Some(value))));
@@ -464,7 +465,7 @@ impl Rig {
         self.alive(live)
     }
 
-    /// A semi-consistent read: locks the row, or sees what is committed of it.
+    /// A semi-consistent read: locks the row, or sees its committed version.
     pub(super) fn look(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
         let key = self.key();
         let open = &live.txs[at];
@@ -534,7 +535,8 @@ impl Rig {
                     let found = found.map(Value::from);
                     return fail(format!("{} is {}, and must be {}", show(&key), shown(&found), shown(&expected)));
                 }
-                // Some are given back at once, where the engine says that the lock was new. (No throw of the dice: seeds that are kept stay what they are.)
+                // Some locks are released at once, if the engine says that the lock was new. (Without a
+                // random number: kept seeds stay unchanged.)
                 let is_held = live.txs[at].points.iter().any(|(of, held, _)| *of == uid && *held == key);
                 if key.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)) % 3 == 0 {
                     let tx = live.txs[at].tx.as_ref().expect("it is open");

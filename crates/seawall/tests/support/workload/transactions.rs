@@ -28,7 +28,7 @@ impl Rig {
         };
         live.txs.push(Open::new(number, tx, options));
         if number % 3 == 0 || self.compactions == 0 {
-            // Not with its first read, as the others. The seeds of before compactions stay as they were.
+            // Unlike the others, not at its first read. Seeds older than compactions stay unchanged.
             let (now, open) = (self.model.seq(), live.txs.last_mut().expect("it was just pushed"));
             let taken = open.tx.as_ref().expect("it is open").take_snapshot();
             open.reads(now);
@@ -37,7 +37,7 @@ impl Rig {
         self.alive(live)
     }
 
-    /// A transaction object that has ended in place is a new transaction.
+    /// A transaction object that was ended in place is a new transaction.
     pub(super) fn begun_anew(&mut self, live: &mut Live, tx: Transaction, options: TxOptions) {
         self.stamps += 1;
         let number = self.stamps;
@@ -109,14 +109,14 @@ impl Rig {
             self.tally.restarts += 1;
             self.begun_anew(live, tx, open.options);
         } else {
-            // Not committed, and it goes on as before.
+            // Not committed: it continues unchanged.
             open.tx = Some(tx);
             live.txs.push(open);
         }
         Ok(())
     }
 
-    /// Rolls back, and begins anew with other options or the same.
+    /// Rolls back, and restarts with other options or the same.
     fn restart(&mut self, live: &mut Live, at: usize) -> Step {
         let mut open = live.txs.swap_remove(at);
         let mut tx = open.tx.take().expect("it is open");
@@ -129,7 +129,7 @@ impl Rig {
         };
         self.say(|| format!("T{} rollback in place of {} rows: {}", open.number, open.own.rows.len(), answer.is_ok()));
         if answer.is_err() {
-            // It begins anew all the same; what it had is rolled back later, and locked until then.
+            // It restarts anyway; its changes are rolled back later, and locked until then.
             live.losers = true;
         }
         self.explained(live, answer.err(), May::default())?;
@@ -161,8 +161,9 @@ impl Rig {
         }
     }
 
-    /// Deferred commits one after the other, with single steps of background work between them: groups that are larger than what is left of
-    /// their segment are cut there, and for as long as no other step follows the flush has ended inside an entry. Sometimes it dies just then.
+    /// Deferred commits one after the other, with single steps of background work between them: groups larger
+    /// than the rest of their segment are cut there, and until the next step the flush has ended inside an
+    /// entry. Sometimes the process dies just then.
     pub(super) fn burst(&mut self, live: &mut Live) -> Step {
         let mut names: Vec<Uid> = self.model.names(self.model.seq()).into_values().collect();
         let taken = self.in_change(live, 0);
@@ -201,11 +202,11 @@ impl Rig {
         Ok(())
     }
 
-    /// After an error that left the transaction as it was: roll back, or go on.
-    /// Goes on with the transaction while an interrupt is pending: a call succeeds, or is interrupted and has changed nothing.
+    /// Continues with the transaction while an interrupt is pending: a call succeeds, or is interrupted and
+    /// has changed nothing.
     pub(super) fn interrupt(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
         let number = live.txs[at].number;
-        // A read that is interrupted may have taken the snapshot, or not.
+        // An interrupted read may have taken the snapshot, or not.
         let taken = live.txs[at].tx.as_ref().expect("it is open").take_snapshot();
         if taken.is_err() {
             return self.explained(live, taken.err(), May::default());
@@ -218,7 +219,7 @@ impl Rig {
         self.interrupted = true;
         let mut done = Ok(());
         for _ in 0..self.dice.log_uniform(4) {
-            // It may have ended, and stand elsewhere.
+            // It may have ended, or have moved in the list.
             let Some(at) = live.txs.iter().position(|open| open.number == number) else { break };
             done = match self.dice.below(11) {
                 0..3 => self.write(live, at, uid),
@@ -246,6 +247,7 @@ impl Rig {
         done
     }
 
+    /// After an error that left the transaction unchanged: rolls back, or continues.
     pub(super) fn after_refusal(&mut self, live: &mut Live, at: usize) -> Step {
         if self.dice.percent(40) { self.roll_back(live, at) } else { Ok(()) }
     }
@@ -266,7 +268,7 @@ impl Rig {
     }
 
     pub(super) fn end_prepared(&mut self, live: &mut Live) -> Step {
-        // Those that are open are not for others to end.
+        // Transactions held open cannot be ended by others.
         let held: BTreeSet<&[u8]> = live.in_place.iter().map(outside::InPlace::xid).collect();
         let known = self.model.prepared.keys().filter(|xid| !held.contains(xid.as_slice()));
         let known: BTreeSet<Vec<u8>> = known.cloned().collect();
@@ -283,11 +285,12 @@ impl Rig {
         self.end_one(live, xid, commit)
     }
 
-    /// Ends a transaction that is prepared, and open nowhere.
+    /// Ends a prepared transaction that is not held open.
     pub(super) fn end_one(&mut self, live: &mut Live, xid: Vec<u8>, commit: bool) -> Step {
         let asked = self.sim.now();
         self.say(|| format!("{} {}", if commit { "commit" } else { "rollback" }, show(&xid)));
-        // The end of a rollback is not waited for: the coordinator presumes that what it does not know was rolled back.
+        // The coordinator does not wait for the end of a rollback: it presumes that an unknown transaction
+        // was rolled back.
         let level = if commit { Durability::Flushed } else { Durability::Deferred };
         let (event, answer) = if commit {
             (Event::CommitPrepared(xid.clone()), live.db.commit_prepared(&Xid(xid)))
@@ -298,13 +301,13 @@ impl Rig {
         if self.file(live, event.clone(), level, asked, answer)? {
             return self.open_missing(live, &known);
         }
-        // It failed for want of room: the next opening tells what became of it.
+        // It failed for lack of space: the next opening shows the outcome.
         let now = self.sim.now();
         self.model.push(event, Promise::Nothing, asked, now);
         Err(Stop::Poisoned)
     }
 
-    /// Handles of trees that a prepared transaction made.
+    /// Opens handles of the trees that a prepared transaction created.
     pub(super) fn open_missing(&mut self, live: &mut Live, of: &[Changes]) -> Step {
         let made: Vec<Uid> = of.iter().flat_map(|changes| changes.names.keys().copied()).collect();
         for (name, uid) in self.model.names(self.model.seq()) {
@@ -312,7 +315,7 @@ impl Rig {
                 let tree = live.db.open_tree(&name);
                 let tree = self.answer(live, tree, May::default())?;
                 live.trees.insert(uid, tree);
-                // Maybe from rows, before the opening.
+                // It may have been built from rows, before the opening.
                 live.built.insert(uid);
             }
         }
@@ -344,7 +347,8 @@ impl Rig {
             return self.roll_back(live, at);
         }
         let open = &mut live.txs[at];
-        // Declared: a row that it had written is locked by that alone, and so the lock goes with the write.
+        // Documented: a row that the transaction had written has no other lock, so the lock goes with the
+        // write.
         let gone = |uid: Uid, key: &Key| {
             let row = (uid, key.clone());
             open.own.rows.contains_key(&row) && !own.rows.contains_key(&row)

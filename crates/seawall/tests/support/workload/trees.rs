@@ -1,4 +1,4 @@
-//! Trees come, change their names, are compacted and go; background work; options.
+//! Trees are created, renamed, compacted and dropped; background work; options.
 
 use super::*;
 
@@ -40,7 +40,7 @@ impl Rig {
         done.map(drop)
     }
 
-    /// Trees that nobody else uses.
+    /// Trees that no other transaction uses.
     pub(super) fn idle_tree(&mut self, live: &Live, me: u64) -> Option<(String, Uid)> {
         let taken = self.in_change(live, me);
         let used = |uid: &Uid| {
@@ -57,11 +57,11 @@ impl Rig {
         let company = self.company(live, 0);
         let asked = self.sim.now();
         match self.dice.below(4) {
-            // Drawn from no dice: seeds that were kept are what they were.
+            // Drawn without a random number: kept seeds stay unchanged.
             0 | 1 if trees < TREES_MAX && !self.kept && self.names % 3 == 1 => self.index(live),
             0 | 1 if trees < TREES_MAX => self.make_tree(live),
             0 => {
-                // A tree that is there is opened, not made.
+                // An existing tree is opened, not created.
                 let Some((name, uid)) = self.idle_tree(live, 0) else { return Ok(()) };
                 let answer = live.db.create_tree(&name);
                 match answer {
@@ -89,7 +89,7 @@ impl Rig {
         }
     }
 
-    /// An index over a tree: one with the same rows.
+    /// Builds an index over a tree: one with the same rows.
     fn index(&mut self, live: &mut Live) -> Step {
         let Some((base, of)) = self.idle_tree(live, 0) else { return self.make_tree(live) };
         let name = self.new_name();
@@ -98,9 +98,9 @@ impl Rig {
         let (answer, wrong) = self.index_beside_writes(live, of, &name);
         let rows = self.model.rows(of, Bound::Unbounded, Bound::Unbounded, self.model.seq());
         if let Some(error) = wrong {
-            // What could not be done is not undone, maybe.
+            // A failed build may not be undone yet.
             live.losers |= self.faulty || self.full;
-            // The base is locked at the end; and a transaction that never ended may have it.
+            // The base is locked at the end; and a transaction that never ended may hold it.
             self.explained(live, Some(error), May { lock: true, ..May::default() })?;
         }
         let uid = self.model.new_uid();
@@ -112,7 +112,8 @@ impl Rig {
         self.ddl(live, company, changes, asked, answer.map(|tree| Some((uid, tree))))
     }
 
-    /// Builds the index; others change rows of the base meanwhile, and commit. Why one of them was refused, if one was.
+    /// Builds the index while other transactions change rows of the base, and commit. Returns why one of them
+    /// was refused, if any was.
     fn index_beside_writes(
         &mut self,
         live: &Live,
@@ -178,14 +179,14 @@ impl Rig {
     pub(super) fn tree_inside(&mut self, live: &mut Live, at: usize) -> Step {
         let me = live.txs[at].number;
         let company = self.company(live, me);
-        // Its snapshot may not know the names as they are now.
+        // Its snapshot may not know the current names.
         let old = live.txs[at].sees(self.model.seq()) < self.model.seq();
         let may = May { lock: company, conflict: old, no_tree: old };
         let pick = self.idle_tree(live, me).filter(|(_, uid)| !live.txs[at].own.names.contains_key(uid));
         let trees = self.model.names(self.model.seq()).len();
         let fresh = self.new_name();
         let what = self.dice.below(3);
-        // Drawn from no dice: seeds that were kept are what they were.
+        // Drawn without a random number: kept seeds stay unchanged.
         let built = !self.kept && self.names % 2 == 0;
         let mut rows = Vec::new();
         for at in 0..if built { self.names * 37 % 400 } else { 0 } {
@@ -247,7 +248,7 @@ impl Rig {
         }
     }
 
-    // --- the engine's own business ---------------------------------------------------------------------------------------------
+    // --- background work -------------------------------------------------------------------------------------------------------
 
     pub(super) fn background(&mut self, live: &mut Live) -> Step {
         for _ in 0..self.dice.log_uniform(8) {
@@ -267,13 +268,14 @@ impl Rig {
         Ok(())
     }
 
-    /// Compacts a tree, or shrinks the data file, to the end or for some steps; rows, locks and snapshots do not notice.
+    /// Compacts a tree, or shrinks the data file, completely or for some steps; rows, locks and snapshots
+    /// stay the same.
     pub(super) fn compact(&mut self, live: &mut Live) -> Step {
         if self.dice.percent(30) {
             return self.shrink(live);
         }
         let names: Vec<(String, Uid)> = self.model.names(self.model.seq()).into_iter().collect();
-        // Sometimes a tree of which only old snapshots know, or one that is being made.
+        // Sometimes a tree that only old snapshots know, or one that is being created.
         let uid = if self.dice.percent(90) && !names.is_empty() {
             self.dice.pick(&names).1
         } else {
@@ -289,7 +291,8 @@ impl Rig {
         let mut calls = if self.dice.percent(50) { u64::MAX } else { 1 + self.dice.log_uniform(30) };
         let mut dice = self.dice.split();
         self.say(|| format!("compact tree {uid} to {fill_percent}%, at most {calls} calls"));
-        // Between two steps pages are written, what was deleted is purged, the checkpoint moves: and there it may crash.
+        // Between two steps pages are written, deleted rows are purged, the checkpoint moves: and it may
+        // crash there.
         let answer = crate::api::compact(&live.db, tree, fill_percent, || {
             calls -= 1;
             for _ in 0..dice.below(3) {
@@ -349,7 +352,7 @@ impl Rig {
         };
         self.say(|| format!("set {name} = {value}"));
         match crate::api::set(&live.db, name, &value) {
-            // No more than four times what it was at the opening.
+            // At most four times its size at the opening.
             Err(Error::InvalidOption { .. }) if name == "pool_size" => self.alive(live),
             answer => self.explained(live, answer.err(), May::default()),
         }
