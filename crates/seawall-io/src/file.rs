@@ -46,7 +46,7 @@ pub struct FileOptions {
     /// Counters to add to.
     pub stats: Arc<IoStats>,
     /// The caller knows that every block below the end is written (it filled and synced the file, and
-    /// remembers so). If false, `o_direct_no_fsync` skips no barrier.
+    /// remembers so). If false, `o_direct_no_fsync` skips no barrier before [`File::declare_written`].
     pub known_written: bool,
     /// The device's cache is proven non-volatile, so that `o_direct_no_fsync` may skip even the checkpoint's sync.
     pub cache_is_stable: bool,

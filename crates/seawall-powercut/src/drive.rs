@@ -106,7 +106,7 @@ struct Driver<'a> {
     lines: Vec<String>,
 }
 
-/// The disks of a database: their names. Each is mounted beside the recorder's directory.
+/// The disks of a database: their names, and those of their mount points beside the recorder's directory.
 pub(crate) const DISKS: [&str; 2] = ["a", "b"];
 const METHODS: [&str; 5] = ["fsync", "o_dsync", "o_direct", "o_direct_no_fsync", "o_direct_dsync"];
 /// A process that takes longer is considered hung.

@@ -195,7 +195,7 @@ impl Runner<'_> {
             if round % 2 == 0 {
                 inner.shuffle(&mut Pcg64Mcg::seed_from_u64(self.seed.wrapping_add(u64::from(round))));
             } else {
-                // Reverses the order in each round.
+                // Reverses the order of the previous round.
                 inner.reverse();
             }
             outer.iter().for_each(|cell| add(format!("{} {round} before", group.id), cell));
