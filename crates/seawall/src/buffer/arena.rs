@@ -9,7 +9,11 @@
 
 use super::frame::{Dirt, Frame, RETIRED};
 use crate::error::{Error, Result};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+#[cfg(miri)]
+use allocated::{advise, map, unmap};
+use rustix::mm::Advice;
+#[cfg(not(miri))]
+use rustix::mm::{madvise as advise, munmap as unmap};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -18,7 +22,42 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 /// The pool size from which huge pages help: a pool of several.
 const HUGE_FROM_BYTES: usize = 64 << 20;
 
-/// Zeroed memory that the system allocates when it is touched.
+#[cfg(not(miri))]
+fn map(len: usize) -> rustix::io::Result<*mut c_void> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+    unsafe { mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }
+}
+
+/// The same from the allocator: Miri does not know `NORESERVE`.
+#[cfg(miri)]
+mod allocated {
+    use rustix::io::Result;
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::ffi::c_void;
+
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len, 4096).expect("a length that can be allocated")
+    }
+
+    pub(super) fn map(len: usize) -> Result<*mut c_void> {
+        // SAFETY: `len` is not 0.
+        Ok(unsafe { alloc_zeroed(layout(len)) }.cast())
+    }
+
+    pub(super) unsafe fn unmap(base: *mut c_void, len: usize) -> Result<()> {
+        // SAFETY: as the caller of munmap says: `base` and `len` are those of `map`.
+        unsafe { dealloc(base.cast(), layout(len)) };
+        Ok(())
+    }
+
+    pub(super) unsafe fn advise(_: *mut c_void, _: usize, _: rustix::mm::Advice) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Zeroed memory that is there when it is touched.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
@@ -34,10 +73,8 @@ impl Mapping {
     /// Reserves `len` bytes.
     pub(super) fn reserve(len: usize, option: &'static str) -> Result<Self> {
         let refused = |why: String| Error::InvalidOption { name: option.into(), value: len.to_string(), why };
-        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), len.max(1), prot, flags) }
-            .map_err(|e| refused(format!("the system does not give as much address space: {e}")))?;
+        let base =
+            map(len.max(1)).map_err(|e| refused(format!("the system does not give as much address space: {e}")))?;
         let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| refused("the system gave address zero".into()))?;
         Ok(Self { base, len: len.max(1) })
     }
@@ -50,9 +87,8 @@ impl Mapping {
         assert!(offset + len <= self.len, "inside the mapping");
         // SAFETY: inside the mapping, as just checked.
         let start = unsafe { self.base.as_ptr().add(offset) };
-        // SAFETY: the range is this mapping's; the advice given here changes no contents but an owned
-        // frame's.
-        let advised = unsafe { madvise(start.cast::<c_void>(), len, advice) };
+        // SAFETY: the range is this mapping's; the advice given here changes nobody's contents but an owned frame's.
+        let advised = unsafe { advise(start.cast::<c_void>(), len, advice) };
         // A kernel that does not take the advice (no huge pages, say) costs memory or speed, nothing else.
         advised.unwrap_or(());
     }
@@ -60,8 +96,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `reserve` with this length; a value that is dropped has no borrows.
-        let unmapped = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len) };
+        // SAFETY: mapped by `reserve` with this length; nothing borrows from a value that is dropped.
+        let unmapped = unsafe { unmap(self.base.as_ptr().cast::<c_void>(), self.len) };
         debug_assert!(unmapped.is_ok(), "a mapping is unmapped once");
     }
 }

@@ -187,3 +187,66 @@ impl MemoryDisk {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::MemoryDisk;
+    use crate::db::open::Env;
+    use crate::{Background, Database, Error, Options, TornPages};
+    use seawall_io::SystemClock;
+    use std::sync::Arc;
+
+    /// Small enough for Miri, which watches every access to memory (`make miri`): splits, evictions, two writers of the same rows, and reopening.
+    #[test]
+    fn a_small_database_with_two_writers() {
+        let disk = Arc::new(MemoryDisk::new());
+        let open = || {
+            let env = Env {
+                disk: disk.clone(),
+                clock: Arc::new(SystemClock::default()),
+                seed: 1,
+                background: Background::Steps,
+            };
+            let options = Options::default()
+                .with_page_size(4096)
+                .with_pool_size(256 << 10)
+                .with_data_initial_size(1 << 20)
+                .with_data_growth_step(1 << 20)
+                .with_log_segment_size(64 << 10)
+                .with_log_capacity(2 << 20)
+                .with_log_buffer_size(1 << 20)
+                .with_torn_page_protection(TornPages::Off);
+            Database::open_in(env, "db", options).unwrap()
+        };
+        let db = open();
+        let tree = db.create_tree("t").unwrap();
+        std::thread::scope(|scope| {
+            for writer in 0..2u8 {
+                let (db, tree) = (&db, &tree);
+                scope.spawn(move || {
+                    for i in 0..12u8 {
+                        let value = vec![writer; 100 * usize::from(i)];
+                        db.transact(|tx| {
+                            tx.get_for_update(tree, &[i % 4])?;
+                            tx.put(tree, &[i % 4], &value)?;
+                            tx.put(tree, &[writer, i], &value)
+                        })
+                        .unwrap();
+                        drop(db.transact(|tx| {
+                            tx.delete(tree, &[writer, i / 2])?;
+                            Err::<(), _>(Error::Usage("taken back".into()))
+                        }));
+                    }
+                });
+            }
+        });
+        while db.step().unwrap() {}
+        assert_eq!(db.begin().unwrap().iter(&tree).count(), 28);
+        drop(tree);
+        db.close().unwrap();
+        let db = open();
+        let tree = db.open_tree("t").unwrap();
+        assert_eq!(db.begin().unwrap().iter(&tree).count(), 28);
+        assert_eq!(db.check().unwrap(), []);
+    }
+}
