@@ -21,11 +21,11 @@ mod support {
 mod api {
     pub(crate) use seawall::{
         Background, Database, Durability, Env, Error, Isolation, LockWait, OnConflict, Options, OwnedCursor, Savepoint,
-        Task, Transaction, Tree, TxOptions, Xid,
+        Task, TemporarySavepoint, TemporaryTree, Transaction, Tree, TxOptions, Xid,
     };
     use seawall::{
         Backup, BackupOptions, BuildOptions, CompactOptions, CursorOptions, IndexEntries, IndexOptions,
-        InterruptHandle, LockOrCommitted, LogPosition, Seek,
+        InterruptHandle, LockOrCommitted, LogPosition, Seek, TemporaryOptions,
     };
     use std::ops::ControlFlow;
 
@@ -203,6 +203,17 @@ mod api {
         pub(crate) fn clear(&self) {
             self.0.clear();
         }
+    }
+
+    pub(crate) fn temporary_tree(db: &Database, memory_bytes: u64) -> Result<TemporaryTree, Error> {
+        db.temporary_tree(TemporaryOptions { memory_bytes })
+    }
+
+    /// All rows of a temporary tree that is whole.
+    pub(crate) fn temporary_rows(tree: &TemporaryTree) -> Result<Vec<seawall::KeyValue>, Error> {
+        let wrong = tree.check()?;
+        assert!(wrong.is_empty(), "a temporary tree is damaged: {wrong:?}");
+        tree.range(..)?.collect()
     }
 
     /// Closes it while another handle exists, which is then unusable.

@@ -9,7 +9,7 @@
 
 use seawall::{
     Access, Asked, Background, BackupOptions, CursorOptions, Database, Env, Error, Isolation, Options, RangeOrder,
-    Seek, Task, Transaction, Tree, TxOptions, Xid,
+    Seek, Task, TemporaryOptions, Transaction, Tree, TxOptions, Xid,
 };
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -254,6 +254,34 @@ fn a_forked_process_may_use_no_handle_and_touches_nothing() {
 }
 
 /// Forks at random moments of other threads' work, with their locks held.
+#[test]
+fn a_forked_process_may_not_use_a_temporary_tree() {
+    let _alone = alone();
+    let dir = dir();
+    let db = Database::open_with(dir.path().join("db"), options()).unwrap();
+    let mut tree = db.temporary_tree(TemporaryOptions { memory_bytes: 128 << 10 }).unwrap();
+    for i in 0..2000u32 {
+        tree.put(&i.to_be_bytes(), &[1; 200]).unwrap();
+    }
+    let savepoint = tree.savepoint().unwrap();
+    let mut handles = Some(tree);
+    in_child(dir.path(), &mut handles, |mut tree| {
+        is_refused("temporary_tree", db.temporary_tree(TemporaryOptions::default()));
+        is_refused("get", tree.get("k"));
+        is_refused("put", tree.put("k", b"v"));
+        is_refused("delete", tree.delete("k"));
+        is_refused("clear", tree.clear());
+        is_refused("range", tree.range(..));
+        is_refused("savepoint", tree.savepoint());
+        is_refused("rollback_to", tree.rollback_to(&savepoint));
+        is_refused("len", tree.len());
+        drop(tree);
+    });
+    let tree = handles.unwrap();
+    assert_eq!(tree.check().unwrap(), Vec::<String>::new());
+    assert_eq!(tree.range(..).unwrap().map(Result::unwrap).count(), 2000);
+}
+
 #[test]
 fn forks_beside_threads_that_commit_lose_nothing() {
     const THREADS: u64 = 3;

@@ -164,7 +164,7 @@ impl Tree {
 
 /// Whether two neighbours fit into one page and leave a quarter of it free. An empty leaf, or a branch with
 /// one child, is merged whenever it fits.
-fn are_mergeable(left: &Node<'_>, right: &Node<'_>) -> Result<bool, Damaged> {
+pub(super) fn are_mergeable(left: &Node<'_>, right: &Node<'_>) -> Result<bool, Damaged> {
     let prefix_len = prefix_between(left.lower(), right.upper());
     let mut bytes = left.lower().len() + right.upper().map_or(0, <[u8]>::len);
     for node in [left, right] {

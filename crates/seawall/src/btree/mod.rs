@@ -35,6 +35,7 @@ mod sample;
 mod search;
 mod seek;
 mod split;
+mod temporary;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -59,6 +60,7 @@ pub use reach::Reach;
 pub use redo::{Insert, Patch, Remove, Replace, redo};
 pub use relocate::Children;
 pub use seek::Seek;
+pub use temporary::{Found as TemporaryFound, Rows as TemporaryRows, Temporary};
 pub use verify::Verify;
 
 use crate::error::{Corruption, Error, Stop};

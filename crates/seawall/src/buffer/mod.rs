@@ -5,6 +5,7 @@
 //!   the guards on it.
 //! - `read`, `evict`: pages into memory and out of it. `ahead`, `stream`: prefetching. `mtr`: changes.
 //! - `dirty`, `clean`, `doublewrite`, `checkpoint`, `control`: pages and positions onto the disk.
+//! - `spill`: pages that are in no pool and no data file, of temporary trees.
 //!
 //! 1. Latched code never does I/O: it returns what it needs ([`crate::Stop`]), releases its latches, and
 //!    starts over ([`Pool::retry`]).
@@ -29,6 +30,7 @@ mod mtr;
 mod pool;
 mod read;
 pub(crate) mod role;
+mod spill;
 mod stats;
 mod stream;
 mod sync;
@@ -44,6 +46,7 @@ pub use guard::{KeptPin, PageRead, PageWrite, Pin};
 pub use mtr::{Held, MTR_BYTES_SMALL, Mtr, MtrSize};
 pub use pool::{DATA_FILE, FRAMES_MIN, Pool, PoolConfig};
 pub use read::{Warm, lend};
+pub use spill::{Spill, SpillPlace, is_spilled, remove_leftovers};
 pub use stats::PoolStats;
 pub use stream::Stream;
 

@@ -12,6 +12,7 @@ use super::outside::Teller;
 use super::publish::Publisher;
 use super::shutdown::{Handle, Shutdown};
 use super::stats::{Counts, Prepared};
+use super::temporary::Temporaries;
 use super::transaction::Transaction;
 use crate::counted::Mutex;
 use crate::error::{Error, Result};
@@ -105,6 +106,7 @@ pub(super) struct Inner {
     socket: Mutex<Option<ControlSocket>>,
     in_use: Mutex<Option<InUse>>,
     closed: AtomicBool,
+    pub temporaries: Arc<Temporaries>,
     pub shutdown: Shutdown,
     /// Counts the waits before a retry: seeds the random length of the next wait.
     backed_off: AtomicU64,
@@ -150,6 +152,7 @@ impl Inner {
             socket: Mutex::default(),
             in_use: Mutex::new(Some(in_use)),
             closed: AtomicBool::new(false),
+            temporaries: Arc::new(Temporaries::new()),
             shutdown: Shutdown::default(),
             backed_off: AtomicU64::new(0),
         }
@@ -250,6 +253,7 @@ impl Inner {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
+        self.temporaries.close();
         // First, so that a backup requested by another process does not delay closing.
         let socket = self.socket.lock().take();
         if let Some(socket) = socket {

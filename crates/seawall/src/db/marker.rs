@@ -13,7 +13,7 @@
 //!    removes it.
 
 use super::backup;
-use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, DOUBLEWRITE_FILE};
+use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, DOUBLEWRITE_FILE, is_spilled};
 use crate::error::{Error, Result};
 use crate::format::Lsn;
 use seawall_io::{Create, Disk, Handle, IoError, IoErrorKind, IoStats, OpenHow, SyncHow, WriteHow};
@@ -27,10 +27,10 @@ const MARKER: &str = "creating";
 const PATH_BYTES_MAX: usize = 4096;
 
 /// The state of a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A database.
-    Whole,
+    /// A database, and files of temporary trees whose names a power cut has brought back.
+    Whole { leftovers: Vec<PathBuf> },
     /// No database, or one whose creation was interrupted or is in progress.
     Unmade,
 }
@@ -43,8 +43,9 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
     let names = disk.list(dir)?;
     let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
     backup::refuse(dir, has)?;
+    let whole = || Found::Whole { leftovers: names.iter().filter(|path| is_spilled(path)).cloned().collect() };
     match (has(CONTROL_FILE), has(MARKER)) {
-        (true, false) => Ok(Found::Whole),
+        (true, false) => Ok(whole()),
         (false, false) if has(DATA_FILE) => {
             let why = format!("it has a file {DATA_FILE:?} but no {CONTROL_FILE:?}: restore that one from a backup");
             Err(Error::NotADatabase { path: dir.into(), why })
@@ -52,7 +53,7 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
         (true, true) if is_whole(disk, dir)? => {
             disk.remove(&dir.join(MARKER))?;
             disk.sync_dir(dir)?;
-            Ok(Found::Whole)
+            Ok(whole())
         }
         _ => Ok(Found::Unmade),
     }
@@ -125,7 +126,7 @@ impl Marker {
             _ => Error::Io(error),
         })?;
         // Between the first look and the lock, another process may have completed the creation.
-        if look(disk, dir)? == Found::Whole || !disk.list(dir)?.contains(&path) {
+        if matches!(look(disk, dir)?, Found::Whole { .. }) || !disk.list(dir)?.contains(&path) {
             return Ok(None);
         }
         let mut named = [0; PATH_BYTES_MAX];

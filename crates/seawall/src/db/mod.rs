@@ -33,6 +33,7 @@ mod shrink;
 mod shutdown;
 mod small;
 pub mod stats;
+mod temporary;
 mod transaction;
 
 pub use background::{Background, Task};
@@ -57,4 +58,5 @@ pub use owned_cursor::OwnedCursor;
 pub use publish::Published;
 pub use ranges::{RangeEstimate, RangeOrder, Ranges};
 pub use shrink::{ShrinkProgress, Shrunk};
+pub use temporary::{TemporaryOptions, TemporaryRange, TemporarySavepoint, TemporaryTree};
 pub use transaction::{Commit, Savepoint, Transaction};

@@ -18,7 +18,7 @@ use super::memory::MemoryDisk;
 use super::options::{ControlSocketChoice, FlushChoice, MemoryLimit, Options, TornPages};
 use super::stats::Counts;
 use crate::btree::Tree as Btree;
-use crate::buffer::{CONTROL_FILE, Control, Mtr, MtrSize, Pool, PoolConfig};
+use crate::buffer::{CONTROL_FILE, Control, Mtr, MtrSize, Pool, PoolConfig, remove_leftovers};
 use crate::counted::Mutex;
 use crate::error::{Corruption, Error, Health, Result, while_locked};
 use crate::format::control::{ControlBlock, Torn};
@@ -32,7 +32,7 @@ use seawall_io::InUse;
 use seawall_io::probe::{self, BlockDevice, Finding};
 use seawall_io::{Clock, Disk, FlushMethod, IoStats, OsDisk, SystemClock};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
@@ -166,8 +166,8 @@ impl Database {
         let in_use = InUse::new().ok_or_else(forked_in_use)?;
         let clock = env.clock.clone();
         loop {
-            if while_locked(&*clock, || marker::look(&env.disk, path))? == Found::Whole {
-                return Opening::existing(env, path, &mut options, memory)?.finish(options, in_use);
+            if let Found::Whole { leftovers } = while_locked(&*clock, || marker::look(&env.disk, path))? {
+                return Opening::existing(env, path, &mut options, memory, &leftovers)?.finish(options, in_use);
             }
             options.settle(memory)?;
             if let Some(marker) = while_locked(&*clock, || Marker::take(&env.disk, path, &options.log_dir_of(path)))? {
@@ -304,11 +304,19 @@ impl Opening {
         }
     }
 
-    fn existing(env: Env, path: &Path, options: &mut Options, memory: &MemoryLimit) -> Result<Self> {
+    fn existing(
+        env: Env,
+        path: &Path,
+        options: &mut Options,
+        memory: &MemoryLimit,
+        leftovers: &[PathBuf],
+    ) -> Result<Self> {
         let disk = env.disk.clone();
         let stats = Arc::new(IoStats::new());
         let health = Arc::new(Health::default());
         let control = while_locked(&*env.clock, || Control::open(disk.clone(), &path.join(CONTROL_FILE), &stats))?;
+        // With the control file locked nobody else makes any.
+        remove_leftovers(&*disk, leftovers);
         let made = control.current();
         options.adopt(u64::from(made.page_bytes), made.segment_bytes)?;
         options.settle(memory)?;

@@ -16,6 +16,7 @@
 //!    is being written.
 //! 4. The rest of a block that is written before it is full is zeroes, in a copy: other threads may be
 //!    filling those bytes in the ring.
+//!
 //! Happens-before: the group's write is over before `written` is stored (releases). A thread that promises
 //! bytes of the freed room has loaded it (acquires). If another thread claims a place that needs that room,
 //! then the promising thread has claimed earlier (otherwise the place would lie lower), and a claim's

@@ -964,6 +964,44 @@ fn copy(disk: &dyn Disk, from: &Handle, bytes: u64, dir: &str) -> Result<()> {
     Ok(disk.sync_dir(Path::new(dir))?)
 }
 
+/// Rows of its owner's own, and what they were at the last savepoint.
+#[derive(Default)]
+pub(crate) struct TemporaryTree(BTreeMap<Vec<u8>, Vec<u8>>, BTreeMap<Vec<u8>, Vec<u8>>);
+
+pub(crate) struct TemporarySavepoint;
+
+impl TemporaryTree {
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        Ok(self.0.insert(key.into(), value.into()).is_some())
+    }
+
+    pub(crate) fn delete(&mut self, key: &[u8]) -> Result<bool> {
+        Ok(self.0.remove(key).is_some())
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.0.get(key).cloned())
+    }
+
+    pub(crate) fn savepoint(&mut self) -> Result<TemporarySavepoint> {
+        self.1.clone_from(&self.0);
+        Ok(TemporarySavepoint)
+    }
+
+    pub(crate) fn rollback_to(&mut self, _: &TemporarySavepoint) -> Result<()> {
+        self.0.clone_from(&self.1);
+        Ok(())
+    }
+}
+
+pub(crate) fn temporary_tree(_db: &Database, _memory_bytes: u64) -> Result<TemporaryTree> {
+    Ok(TemporaryTree::default())
+}
+
+pub(crate) fn temporary_rows(tree: &TemporaryTree) -> Result<Vec<seawall::KeyValue>> {
+    Ok(tree.0.clone().into_iter().collect())
+}
+
 pub(crate) fn shut_down(db: &Database) -> Result<()> {
     db.clone().close()
 }

@@ -25,7 +25,8 @@ use crate::support::doomed::{DiskClock, Doomed, End};
 use crate::support::model::{Changes, Event, Key, Model, Promise, Seq, State, Uid, Value, show};
 use crate::support::tally::Tally;
 use crate::support::workload::outside::{Copied, InPlace};
-use seawall_io::Op;
+use crate::support::workload::temporary::Temporary;
+use seawall_io::{Disk as _, Op};
 use seawall_sim::{Fault, SimDisk, SimOptions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Bound, Range};
@@ -123,6 +124,8 @@ pub(crate) struct Live {
     pub(crate) copies: bool,
     /// They outlive transactions; each with its tree and current key.
     pub(crate) cursors: Vec<(OwnedCursor, Option<(Uid, Key)>)>,
+    /// They know nothing of transactions.
+    pub(crate) temporaries: Vec<Temporary>,
     pub(crate) trees: BTreeMap<Uid, Tree>,
     /// Trees built from rows: an older snapshot refuses them.
     pub(crate) built: BTreeSet<Uid>,
@@ -167,6 +170,8 @@ pub(crate) struct Rig {
     pub(crate) newer: bool,
     /// An interrupt is pending for the current transaction.
     pub(crate) interrupted: bool,
+    /// Temporary trees are used beside everything else.
+    pub(crate) temporaries: bool,
     /// The transactions durably in the outside log: they must be committed.
     pub(crate) decided: BTreeSet<Vec<u8>>,
     /// Finished backups and their contents.
@@ -187,6 +192,9 @@ pub(crate) struct Rig {
 
 /// From this seed on rows are taken from the ends of trees. Earlier seeds stay unchanged.
 const POPS_FROM: u64 = 100_000;
+
+/// A third of the seeds has temporary trees; none of those that were kept before there were any.
+const TEMPORARIES_AT: u64 = 2;
 
 /// The amount of work of one seed.
 #[derive(Debug, Clone, Copy)]
@@ -279,6 +287,7 @@ impl Rig {
             kept,
             newer,
             interrupted: false,
+            temporaries: !kept && !mode.is_illegal() && seed % 3 == TEMPORARIES_AT,
             decided: BTreeSet::new(),
             copied: Vec::new(),
             copies: 0,
@@ -398,6 +407,7 @@ impl Rig {
             self.opening.1 = self.operations();
             match opened {
                 Ok(db) => {
+                    self.nothing_temporary_is_left()?;
                     return Ok(Some(Live {
                         process,
                         txs: Vec::new(),
@@ -406,6 +416,7 @@ impl Rig {
                         told: Arc::default(),
                         copies: false,
                         cursors: Vec::new(),
+                        temporaries: Vec::new(),
                         trees: BTreeMap::new(),
                         built: BTreeSet::new(),
                         losers: true,
@@ -647,6 +658,18 @@ impl Rig {
         };
         self.say(|| format!("  faults from now on: {fault:?}"));
         self.sim.inject(fault);
+    }
+
+    /// No opening leaves files of temporary trees, whose names a power cut may have brought back.
+    fn nothing_temporary_is_left(&self) -> Result<(), String> {
+        if !self.temporaries || self.mode != Mode::Crashes {
+            return Ok(());
+        }
+        let names = self.sim.list(DIR.as_ref()).map_err(|error| error.to_string())?;
+        match names.iter().find(|name| name.to_string_lossy().contains("temporary")) {
+            Some(name) => Err(format!("{} was left by the opening", name.display())),
+            None => Ok(()),
+        }
     }
 
     fn work(&mut self, live: &mut Live) -> Step {

@@ -56,6 +56,8 @@ pub(crate) struct Tally {
     pub(crate) shutdowns: u64,
     /// Entries reached by cursors that outlive their transaction.
     pub(crate) kept_cursors: u64,
+    /// Operations on temporary trees.
+    pub(crate) temporary: u64,
     /// Seeds whose disk may break its promise, and those of them without an effect.
     pub(crate) illegal: u64,
     pub(crate) illegal_idle: u64,
@@ -100,6 +102,7 @@ impl Tally {
         self.index_writes += other.index_writes;
         self.shutdowns += other.shutdowns;
         self.kept_cursors += other.kept_cursors;
+        self.temporary += other.temporary;
         self.illegal += other.illegal;
         self.illegal_idle += other.illegal_idle;
         for class in Class::ALL {

@@ -9,6 +9,7 @@
 
 pub(crate) mod outside;
 mod rows;
+pub(crate) mod temporary;
 mod transactions;
 mod trees;
 
@@ -91,6 +92,9 @@ fn contains(from: &Bound<Key>, to: &Bound<Key>, key: &[u8]) -> bool {
 impl Rig {
     pub(crate) fn step(&mut self, live: &mut Live) -> Step {
         self.hear(live);
+        if self.temporaries && self.beside.percent(8) {
+            self.temporary(live)?;
+        }
         #[derive(Clone, Copy)]
         enum Do {
             Begin,

@@ -378,6 +378,7 @@ impl Rig {
             told: Arc::default(),
             copies: true,
             cursors: Vec::new(),
+            temporaries: Vec::new(),
             trees: BTreeMap::new(),
             built: BTreeSet::new(),
             losers: true,
