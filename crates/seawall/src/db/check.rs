@@ -89,7 +89,7 @@ impl fmt::Display for Finding {
 pub(super) fn advice(part: Part) -> &'static str {
     match part {
         Part::Page => {
-            "Restore the database from a backup; what can still be read `seawall dump --skip-damaged` saves. Then look at the disk"
+            "Restore the database from a backup; `seawall dump --skip-damaged` saves everything that can still be read. Then check the disk"
         }
         Part::Tree => {
             "Restore the database from a backup, or dump it (--skip-damaged) and load it into a new one. Please report it"
@@ -136,7 +136,7 @@ impl Database {
             }
         }
         Err(Error::Usage(format!(
-            "the database was changed during each of {LOOKS_MAX} checks, so nothing can be said: check it when nobody writes"
+            "the database was changed during each of {LOOKS_MAX} checks, so the check has no result: run it while there are no writes"
         )))
     }
 }
@@ -338,7 +338,7 @@ impl Look<'_> {
             _ => {}
         });
         if let Err(error) = visited {
-            let what = format!("not all records can be read, so that lost pages cannot be told: {error}");
+            let what = format!("not all records can be read, so lost pages cannot be found: {error}");
             self.unclear.insert(TreeId::UNDO);
             self.find(Part::Undo, PageId::NONE, None, what);
         }

@@ -195,8 +195,8 @@ fn modes(s: &Stats) -> Vec<Finding> {
             let severity = if buffered { Severity::Warning } else { Severity::Note };
             one(true, "mode-degraded", severity, || {
                 (
-                    format!("{} files are not open as asked for: {}.", file.class, file.mode),
-                    "`seawall probe` tells what the path offers. Ask for a method that works here, or use another \
+                    format!("{} files are not open as requested: {}.", file.class, file.mode),
+                    "`seawall probe` shows what the path supports. Choose a method that works here, or use another \
                      file system."
                         .into(),
                 )
@@ -233,7 +233,7 @@ fn checkpoint_waits(s: &Stats) -> Vec<Finding> {
                 bytes(l.checkpoint_age_bytes),
                 bytes(l.capacity_bytes)
             ),
-            "Writes are paced by the log's size: raise log_capacity if bursts are to be absorbed.".into(),
+            "Writes are paced by the log's size: raise log_capacity to absorb bursts.".into(),
         )
     })
 }
@@ -278,7 +278,7 @@ fn frames_not_ready(s: &Stats) -> Vec<Finding> {
     one(often >= WAITS_A_SECOND_MIN, "no-free-frames", Severity::Warning, || {
         (
             format!(
-                "Somebody waited {} times, {often:.1} times a second, for a free frame; {} of {} frames are dirty.",
+                "Threads waited {} times, {often:.1} times a second, for a free frame; {} of {} frames are dirty.",
                 p.evict_waits, p.frames_dirty, p.frames
             ),
             "The cleaner does not keep up: raise io_capacity and io_capacity_burst to what `seawall lab` measured, \
@@ -294,7 +294,7 @@ fn dirty_at_ceiling(s: &Stats) -> Vec<Finding> {
     one(full, "dirty-at-ceiling", Severity::Warning, || {
         (
             format!(
-                "{} frames are changed and not written; at most {} of {} may \
+                "{} frames are dirty; at most {} of {} may \
                  be.",
                 p.frames_dirty, p.frames_dirty_max, p.frames
             ),
@@ -326,7 +326,7 @@ fn log_flushes(s: &Stats) -> Vec<Finding> {
             (
             format!("{waiters:.1} transactions waited for the log at a time, yet a write of the log carried \
                      {group:.1} commits."),
-            "They wait for something else than each other's flush: look at flush latency below, and at CPU. Please \
+            "They do not wait for each other's flush: check the flush latency below, and the CPU. Please \
              report it with these statistics.".into(),
         )
         });
@@ -380,7 +380,7 @@ fn purge(s: &Stats) -> Vec<Finding> {
     let slow = one(behind && !old, "purge-behind", Severity::Warning, || {
         (
             format!("{kept}, though no snapshot is older than a minute; that of {} was purged.", p.purged),
-            "Purge does not keep up: it needs the pages of what was deleted. Raise pool_size or io_capacity, or \
+            "Purge does not keep up: it needs the pages of the deleted rows. Raise pool_size or io_capacity, or \
              delete in smaller portions."
                 .into(),
         )
@@ -400,7 +400,7 @@ fn locks(s: &Stats) -> Vec<Finding> {
                 l.waits,
                 time(l.wait_ns / l.waits)
             ),
-            "Make transactions shorter, touch rows that all want last, and commit before waiting for anything outside."
+            "Make transactions shorter, change contended rows last, and commit before waiting for anything outside."
                 .into(),
         )
     });
@@ -408,7 +408,7 @@ fn locks(s: &Stats) -> Vec<Finding> {
     let lost = one(ended >= 10 && percent(ended, s.txn.begun) >= 1.0, "deadlocks", Severity::Warning, || {
         (
             format!("{} deadlocks and {} lock time-outs in {} transactions.", l.deadlocks, l.timeouts, s.txn.begun),
-            "Take rows in the same order everywhere; run a victim again.".into(),
+            "Lock rows in the same order everywhere; run a victim again.".into(),
         )
     });
     [waits, lost].concat()
@@ -426,7 +426,7 @@ fn growth(s: &Stats) -> Vec<Finding> {
                 bytes(p.free_bytes),
                 bytes(p.data_bytes)
             ),
-            "Raise data_growth_step (it can be changed while running), or make space in quiet hours: `seawall grow`."
+            "Raise data_growth_step (it can be changed while running), or grow the file in quiet hours: `seawall grow`."
                 .into(),
         )
     })
@@ -440,7 +440,7 @@ fn reclaimable(s: &Stats) -> Vec<Finding> {
     let much = p.free_bytes > FREE_BYTES_PLENTY && p.free_bytes > p.data_bytes / 4;
     one(much, "space-reclaimable", Severity::Note, || {
         let what = format!("{} of the data file's {} are free.", bytes(p.free_bytes), bytes(p.data_bytes));
-        (what, "It is used before the file grows. To give it back to the file system: `seawall compact`.".into())
+        (what, "It is used before the file grows. To return it to the file system: `seawall compact`.".into())
     })
 }
 
@@ -461,7 +461,7 @@ fn doublewrite(s: &Stats) -> Vec<Finding> {
                 bytes(all),
                 percent(twice, all)
             ),
-            "That is the price of pages that a power loss cannot tear. Where `seawall probe` shows untorn writes of \
+            "That is the cost of protection against torn pages. Where `seawall probe` shows untorn writes of \
              a page, torn_page_protection = auto saves it; a larger log_capacity writes each page less \
              often."
                 .into(),

@@ -38,8 +38,8 @@ pub struct IndexOptions {
     /// The last round starts, with the base locked, when at most this many rows have changed since the
     /// previous round, or when further rounds do not help.
     pub last_round_rows: usize,
-    /// How much of their rate those who change the base keep meanwhile, percent, at most 95: the build pauses for them as far as it still catches up with
-    /// their changes. 0: it does not pause.
+    /// The share of their rate that writers of the base keep during the build, percent, at most 95. The build
+    /// pauses for them, as long as it still catches up with their changes. 0: it does not pause.
     pub keep_percent: u32,
 }
 
@@ -138,7 +138,7 @@ impl Database {
         }
         let watching = self.begin()?.txn().watch(&base.state)?;
         let engine = self.inner.engine();
-        // Where one thread does everything in turn, nobody is waited for.
+        // With `Background::Steps` there are no pauses.
         let keep_percent = if engine.may_wait { options.keep_percent } else { 0 };
         let mut build = Build {
             db: self,

@@ -455,7 +455,7 @@ fn refuse_small_blocks(block_bytes: u64, device: &BlockDevice) -> Result<()> {
     match device.physical_block_bytes {
         Finding::Known(physical) if block_bytes < u64::from(physical) => {
             let why = format!(
-                "the log's device {} has physical sectors of {physical} bytes: at least that much, else a power cut can tear log that was durable",
+                "the log's device {} has physical sectors of {physical} bytes: use at least that much, otherwise a power cut can tear durable log",
                 device.name
             );
             Err(Error::InvalidOption { name: "log_block_bytes".into(), value: block_bytes.to_string(), why })

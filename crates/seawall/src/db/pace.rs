@@ -1,4 +1,4 @@
-//! Pauses of long work beside writers, so that these keep most of their rate.
+//! Pauses in long work, so that concurrent writers keep most of their rate.
 //!
 //! 1. The writers' rate is measured while the work runs and while it pauses. A pause is long enough for the mean rate to reach the requested share of the
 //!    rate in a pause.
@@ -9,27 +9,27 @@
 use seawall_io::Clock;
 use std::time::Duration;
 
-/// Steps between two looks at the clock.
+/// Steps between two readings of the clock.
 const STEPS: u32 = 256;
-/// What is worked between two pauses.
+/// The working time between two pauses.
 const SLICE: Duration = Duration::from_millis(2);
-/// The longest pause beside the work before it.
+/// The longest pause, as a multiple of the work before it.
 const PAUSE_FACTOR: f64 = 9.0;
 /// Slices after which there is a short pause even if none is due: to measure the writers' rate.
 const PROBE_EVERY: u32 = 16;
-/// What a new measurement counts beside those before it.
+/// The weight of a new measurement against the earlier ones.
 const WEIGHT: f64 = 0.25;
 
 /// Paces the work of one thread.
 pub(super) struct Pace<'p> {
     clock: &'p dyn Clock,
-    /// Changes that others have made so far.
+    /// The number of changes by writers so far.
     changes: Box<dyn Fn() -> u64 + 'p>,
-    /// The share of their rate that the others keep; 0: there are no pauses.
+    /// The share of their rate that writers keep; 0: no pauses.
     keep: f64,
-    /// Steps since the last look at the clock.
+    /// Steps since the last reading of the clock.
     steps: u32,
-    /// Changes that it has caught up with since the last pause.
+    /// Changes processed since the last pause.
     worth: f64,
     began: Duration,
     changes_then: u64,
@@ -39,7 +39,8 @@ pub(super) struct Pace<'p> {
     slices: u32,
 }
 
-/// How long a pause behind `worked` seconds is, where others change so much a second meanwhile and in a pause.
+/// The length of the pause after `worked` seconds, s; `working` and `pausing` are the writers' rates during
+/// work and during a pause.
 fn pause_for(worked: f64, working: f64, pausing: f64, keep: f64) -> f64 {
     let due = worked * (keep * pausing - working) / (pausing * (1.0 - keep)).max(1e-9);
     due.clamp(0.0, PAUSE_FACTOR * worked)
@@ -50,7 +51,7 @@ fn mean(before: Option<f64>, now: f64) -> Option<f64> {
 }
 
 impl<'p> Pace<'p> {
-    /// Of work beside which others keep `keep_percent` of their rate, at most 95.
+    /// Paces work so that writers keep `keep_percent` of their rate, at most 95.
     pub(super) fn new(clock: &'p dyn Clock, keep_percent: u32, changes: impl Fn() -> u64 + 'p) -> Self {
         let (began, changes_then) = (clock.now(), changes());
         Self {
@@ -67,7 +68,7 @@ impl<'p> Pace<'p> {
         }
     }
 
-    /// One small step is done.
+    /// Counts one small step as done.
     #[inline]
     pub(super) fn step(&mut self) {
         self.steps += 1;
@@ -77,7 +78,7 @@ impl<'p> Pace<'p> {
         }
     }
 
-    /// A part of what it takes to catch up with one change is done: `part` of 1.
+    /// Counts `part`, between 0 and 1, of the work for one change as done.
     pub(super) fn caught_up(&mut self, part: f64) {
         self.worth += part;
         self.steps += 1;
@@ -100,7 +101,7 @@ impl<'p> Pace<'p> {
         self.working = mean(self.working, changes.saturating_sub(self.changes_then) as f64 / seconds);
         let mut pause = match (self.working, self.pausing) {
             (Some(working), Some(pausing)) => pause_for(seconds, working, pausing, self.keep),
-            // Nothing is known of the writers, if there are any.
+            // The writers' rate is not known yet, or there are none.
             _ => 0.0,
         };
         self.slices += 1;
@@ -130,7 +131,8 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    /// Others change so much a second while the clock is slept on, and `beside` of it while the work goes on.
+    /// Simulated writers: their rate of changes while the work sleeps, and the share `beside` of it while it
+    /// runs.
     #[derive(Debug)]
     struct Others {
         /// Time, and changes.

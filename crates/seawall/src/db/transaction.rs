@@ -403,7 +403,7 @@ impl Transaction {
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         self.txn.here()?;
         if savepoint.of != self.number {
-            return Err(Error::Usage("the savepoint is of another transaction".into()));
+            return Err(Error::Usage("the savepoint belongs to another transaction".into()));
         }
         self.txn.roll_back_to(savepoint.at)
     }

@@ -86,7 +86,7 @@ impl Database {
     /// ```
     pub fn dump<W: Write>(&self, out: W) -> Result<Dumped, DumpError> {
         let done = self.dump_with(out, &DumpOptions::default(), |_| ControlFlow::Continue(()))?;
-        done.ok_or_else(|| DumpError::Misuse("a dump that is not broken off has an end".into()))
+        done.ok_or_else(|| DumpError::Misuse("a dump that is not stopped has an end".into()))
     }
 
     /// As [`Database::dump`], with options. `go_on` is called after each entry with the totals so far:

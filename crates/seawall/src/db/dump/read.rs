@@ -191,7 +191,7 @@ impl<R: Read> DumpReader<R> {
                 let counted = self.tree;
                 if self.payload() != counted.encode() {
                     let why = format!(
-                        "tree {:?} is said to hold another number of entries or bytes than the {} entries found",
+                        "tree {:?} states another number of entries or bytes than the {} entries found",
                         self.name, counted.entries
                     );
                     return Err(self.damaged(self.block_at, why));
@@ -209,7 +209,7 @@ impl<R: Read> DumpReader<R> {
                 };
                 Err(self.damaged(
                     self.block_at,
-                    format!("a block of kind {kind} with {payload_bytes} bytes makes no sense {place}"),
+                    format!("a block of kind {kind} with {payload_bytes} bytes is invalid {place}"),
                 ))
             }
         }
@@ -298,7 +298,7 @@ impl<R: Read> DumpReader<R> {
         let totals = self.all.encode();
         if self.payload().len() != totals.len() + 4 || self.payload()[..totals.len()] != totals {
             let why = format!(
-                "the dump is said to hold other counts than the {} trees and {} entries found",
+                "the dump states other counts than the {} trees and {} entries found",
                 self.all.trees, self.all.entries
             );
             return Err(self.damaged(self.block_at, why));

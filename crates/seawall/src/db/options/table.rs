@@ -171,7 +171,7 @@ options! {
     data_initial_size, with_data_initial_size: u64 as Size = 16 * MIB,
         Range::Between(MIB, TIB), Creation, "bytes", [],
         "The size of the data file of a new database.",
-        "Space that is there before the first write needs no growth.";
+        "Existing space needs no growth later.";
 
     data_growth_step, with_data_growth_step: u64 as Size = 64 * MIB,
         Range::Between(MIB, 16 * GIB), Running, "bytes", [],
@@ -182,7 +182,7 @@ options! {
     data_flush_method, with_data_flush_method: FlushChoice as Word<FlushChoice> = FlushChoice::Auto,
         Range::Any, Opening, "", [],
         "How the data file and the doublewrite area are written and flushed.",
-        "The methods of docs/io.md. What is in effect is reported where it differs.";
+        "The methods of docs/io.md. If another method is in effect, that is reported.";
 
     log_flush_method, with_log_flush_method: FlushChoice as Word<FlushChoice> = FlushChoice::Auto,
         Range::Any, Running, "", [],
@@ -192,29 +192,28 @@ options! {
     log_dir, with_log_dir: PathBuf as Place = PathBuf::new(),
         Range::Any, Opening, "path", [],
         "Where the log is; empty for the directory of the database.",
-        "On a device of its own the log does not wait behind the data file. Move its files along when it is changed.";
+        "On a device of its own the log does not wait behind the data file. Move its files when you change it.";
 
     log_block_bytes, with_log_block_bytes: u64 as Size = 4 * KIB,
         Range::PowerOfTwo(512, 64 * KIB), Opening, "bytes", ["log_block_size"],
         "The unit in which the log is written.",
-        "At least the device's physical block, else each commit makes the device read a block to complete it.";
+        "Use at least the device's physical block, otherwise the device must read a block for each commit to complete it.";
 
     log_segment_size, with_log_segment_size: u64 as Size = 16 * MIB,
         Range::PowerOfTwo(64 * KIB, GIB), Creation, "bytes", [],
         "The size of a log file.",
-        "The log grows and shrinks by whole files, filled ahead of need.";
+        "The log grows and shrinks by whole files, filled in advance.";
 
     log_capacity, with_log_capacity: u64 as Size = 512 * MIB,
         Range::Between(MIB + 64 * KIB, TIB), Running, "bytes", ["redo_capacity", "redo_log_capacity"],
-        "The most log that is kept: how far changed pages may lag behind it.",
-        "More of it merges more changes of a page into one write, and makes start-up after a crash longer. At least \
+        "The most log that is kept: how far dirty pages may lag behind it.",
+        "A larger log merges more changes of a page into one write, and makes start-up after a crash longer. At least \
          three log files.";
 
     log_space_reserve, with_log_space_reserve: u64 as Size = 64 * MIB,
         Range::Between(0, TIB), Running, "bytes", [],
         "Free space on the log's file system that the log does not take.",
-        "The log stops growing there and goes round in the files it has. The first three files may use it: without them \
-         nothing can be changed, and nothing deleted.";
+        "The log stops growing there and reuses its files. The first three files may use the reserve: without them no change and no delete is possible.";
 
     log_buffer_size, with_log_buffer_size: u64 as Size = 16 * MIB,
         Range::PowerOfTwo(MIB, GIB), Opening, "bytes", [],
@@ -234,70 +233,69 @@ options! {
 
     torn_page_protection, with_torn_page_protection: TornPages as Word<TornPages> = TornPages::Doublewrite,
         Range::Any, Opening, "", [],
-        "What protects pages against writes that a power loss cuts in two.",
-        "`doublewrite` writes pages twice; `atomic` is refused where the device does not promise it; `auto` uses it \
-         where proven for the file, else doublewrite; `off` risks the database.";
+        "The protection of pages against writes torn by a power loss.",
+        "`doublewrite` writes pages twice; `atomic` is refused unless the device guarantees it; `auto` uses it if it is proven for the file, otherwise doublewrite; `off` risks the database.";
 
     preallocate, with_preallocate: Preallocate as Word<Preallocate> = Preallocate::Written,
         Range::Any, Opening, "", [],
-        "How log and doublewrite space is made ready.",
-        "`written`: with zeroes, so that a commit changes no metadata; `off` for file systems that copy on write.";
+        "How log and doublewrite space is prepared.",
+        "`written`: with zeroes, so that a commit changes no metadata; `off` for copy-on-write file systems.";
 
     io_backend, with_io_backend: Backend as Word<Backend> = Backend::Auto,
         Range::Any, Opening, "", [],
         "How requests reach the kernel.",
-        "`auto` takes io_uring where it works, else threads; the choice and its reason are reported.";
+        "`auto` uses io_uring if it works, otherwise threads; the choice and its reason are reported.";
 
     io_capacity, with_io_capacity: u32 as Count = 2000,
         Range::Between(10, 10_000_000), Running, "pages a second", [],
-        "The most pages a second that background work writes while nothing presses.",
-        "A ceiling: the cleaner paces itself below it by what the device does and how far the checkpoint lags.";
+        "The most pages a second that background work writes in normal operation.",
+        "A ceiling: the cleaner adapts its rate below it to the device and to the checkpoint's lag.";
 
     io_capacity_burst, with_io_capacity_burst: u32 as Count = 20_000,
         Range::Between(10, 10_000_000), Running, "pages \
         a second", ["io_capacity_max"],
-        "The most pages a second that background work writes when log or free frames run short.",
+        "The most pages a second that background work writes when log space or free frames run short.",
         "A ceiling too. Follows `io_capacity` when it is not set: at least twice that.";
 
     max_dirty_percent, with_max_dirty_percent: u32 as Percent = 90,
         Range::Between(1, 99), Running, "percent", ["max_dirty_pages_pct"],
-        "The most of the pool that may be changed and not yet written.",
+        "The largest share of the pool that may be dirty.",
         "A ceiling: at it, background work writes at `io_capacity_burst`.";
 
     prefetch_depth, with_prefetch_depth: u32 as Count = 32,
         Range::Between(0, 1024), Running, "reads", [],
-        "The most reads that one scan has in flight; 0 for none ahead.",
-        "A scan begins with few and takes more when it had to wait.";
+        "The most reads that one scan has in flight; 0 for no prefetch.",
+        "A scan begins with few and increases their number when it has to wait.";
 
     prefetch_depth_total, with_prefetch_depth_total: u32 as Count = 256,
         Range::Between(0, 65_536), Running, "reads", [],
-        "The most reads ahead that all scans together have in flight.",
-        "Leaves the device room for reads that somebody waits for. Follows `prefetch_depth` when it is not set: at \
+        "The most prefetch reads that all scans together have in flight.",
+        "Leaves device capacity for reads that a thread waits for. Follows `prefetch_depth` when it is not set: at \
          least that.";
 
     prefetch_window, with_prefetch_window: u32 as Count = 0,
         Range::Between(0, 8192), Running, "pages", [],
-        "The pages that a scan keeps asked for ahead, always; 0 for as many as it finds that it needs.",
-        "For measuring what a window is worth, as `seawall lab --full` does. Reads in flight stay below `prefetch_depth`.";
+        "A fixed number of pages that a scan keeps prefetched; 0 for an adaptive number.",
+        "For measuring the effect of a window, as `seawall lab --full` does. Reads in flight stay below `prefetch_depth`.";
 
     lock_wait_timeout, with_lock_wait_timeout: Duration as Time = Duration::from_secs(50),
         Range::Between(Duration::ZERO, Duration::from_secs(7 * 24 * 3600)), Running, "time", [],
         "How long a transaction waits for a lock; 0 for not at all.",
-        "Then the statement fails and the transaction may go on. Deadlocks are found at once, whatever this is.";
+        "Then the statement fails and the transaction may go on. Deadlocks are found at once, independent of this option.";
 
     lock_memory_per_transaction, with_lock_memory_per_transaction: u64 as Size = 32 * MIB,
         Range::Between(64 * KIB, TIB), Running, "bytes", [],
         "The most memory that one transaction uses for locks on keys; a lock counts as 256 bytes.",
         "Rows that it has written need no lock. Beyond it a read committed transaction is refused further locks (`TooManyLocks`) and keeps \
-         those it has; at the other levels its locks on the keys of one tree become one range, which locks what lies between them, too.";
+         those it has; at the other levels its locks on the keys of one tree become one range, which also locks the keys between them.";
 
     stats_interval, with_stats_interval: Duration as Time = Duration::from_secs(1),
         Range::Between(Duration::ZERO, Duration::from_secs(3600)), Running, "time", [],
-        "How often the statistics are written where `seawall stat` and `seawall doctor` find them; 0 for not before the end.",
+        "How often the statistics are written for `seawall stat` and `seawall doctor`; 0 for only when the database is closed.",
         "About a millisecond of processor time each.";
 
     control_socket, with_control_socket: ControlSocketChoice as Word<ControlSocketChoice> = ControlSocketChoice::On,
         Range::Any, Opening, "", [],
-        "Whether `seawall backup` can ask this process for a backup while it has the database open: `on` or `off`.",
+        "Whether `seawall backup` can request a backup from this process while it has the database open: `on` or `off`.",
         "Through the socket `control.socket` in the directory, for the process's own user and root. Costs a thread that sleeps and two descriptors.";
 }
