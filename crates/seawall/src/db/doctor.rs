@@ -321,15 +321,17 @@ fn log_flushes(s: &Stats) -> Vec<Finding> {
         return Vec::new();
     }
     let group = l.commits as f64 / l.groups as f64;
-    let alone =
-        one(waiters >= 4.0 && group < 1.5, "commits-not-grouped", Severity::Warning, || {
-            (
-            format!("{waiters:.1} transactions waited for the log at a time, yet a write of the log carried \
-                     {group:.1} commits."),
+    let alone = one(waiters >= 4.0 && group < 1.5, "commits-not-grouped", Severity::Warning, || {
+        (
+            format!(
+                "{waiters:.1} transactions waited for the log at a time, yet a write of the log carried \
+                     {group:.1} commits."
+            ),
             "They do not wait for each other's flush: check the flush latency below, and the CPU. Please \
-             report it with these statistics.".into(),
+             report it with these statistics."
+                .into(),
         )
-        });
+    });
     // One waiter at all times: a thread that commits in a loop only waits for the log.
     let dominates = one(waiters >= 0.8, "log-flush-dominates", Severity::Note, || {
         let flush = flush_mean_ns(s).map_or_else(String::new, |ns| format!(", a flush takes {}", time(ns)));

@@ -70,7 +70,8 @@ impl Database {
             }
             "lock_memory_per_transaction" => engine.locks.set_point_bytes(changed.lock_memory_per_transaction()),
             _ => {
-                let why = "this version uses it only when the database is opened: put it into seawall.toml and open it again";
+                let why =
+                    "this version uses it only when the database is opened: put it into seawall.toml and open it again";
                 return Err(Error::InvalidOption { name: name.into(), value: value.into(), why: why.into() });
             }
         }
