@@ -27,10 +27,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a database has for its temporary trees.
+/// The shared state of a database's temporary trees.
 #[derive(Debug)]
 pub(super) struct Temporaries {
-    /// Closed with the database.
+    /// Closes with the database.
     gate: ProcessGate,
     made: AtomicU64,
 }
@@ -56,11 +56,11 @@ impl Temporaries {
     }
 }
 
-/// How a temporary tree is kept.
+/// The options of a temporary tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemporaryOptions {
-    /// Memory for its pages, bytes; at least 32 pages. It is allocated as it is needed. Pages that do not fit are in a file in the database's
-    /// directory; the file has no name and ends with the tree.
+    /// Memory for its pages, bytes; at least 32 pages. It is allocated on demand. Pages that do not fit are
+    /// in a file in the database's directory; the file has no name and ends with the tree.
     pub memory_bytes: u64,
 }
 
@@ -89,10 +89,11 @@ impl Database {
     /// Makes a temporary tree: an ordered map that belongs to the owner of the handle. It is not logged, not durable and not locked, can be
     /// larger than memory, and is gone when the handle is dropped, the database is closed, or the process ends.
     ///
-    /// It is no part of a transaction, and stays across those of its owner; its changes can be taken back to a savepoint of its own.
+    /// It is independent of transactions, and stays across those of its owner; it can be rolled back to
+    /// savepoints of its own.
     ///
     /// # Errors
-    /// [`Error::ShutDown`]; [`Error::ReadOnly`]: a database that was opened read-only has no place for its file.
+    /// [`Error::ShutDown`]; [`Error::ReadOnly`]: a database that was opened read-only cannot create its file.
     ///
     /// ```
     /// use seawall::TemporaryOptions;
@@ -117,13 +118,14 @@ impl Database {
         let of = self.inner.temporaries.clone();
         let number = of.made.fetch_add(1, Ordering::Relaxed);
         let config = pool.config();
-        // Nothing is flushed; what matters is whether the page cache gets it, which is as for the data file.
+        // The file is never flushed; the method only decides whether writes use the page cache, as for the
+        // data file.
         let method = if config.method.is_direct() { FlushMethod::ODirect } else { FlushMethod::Fsync };
         let (disk, dir, stats) = (pool.disk().clone(), config.dir.clone(), config.stats.clone());
-        // A file of a disk in memory is no relief.
+        // A file on a disk in memory saves no memory.
         let memory_bytes = if disk.backend().name == "memory" { u64::MAX } else { options.memory_bytes };
         let place = SpillPlace { disk, dir, number, method, stats };
-        // From the end of the ids, which no tree of the catalogue reaches.
+        // From the end of the id range, which no tree of the catalogue reaches.
         let id = TreeId(u32::MAX - (number % (1 << 30)) as u32);
         let tree = Mutex::new(Temporary::new(id, place, pool.page_bytes(), memory_bytes)?);
         Ok(TemporaryTree { of, tree })
@@ -141,13 +143,13 @@ impl TemporaryTree {
         look(&mut self.tree.lock())
     }
 
-    /// Its id: of no other tree that is there. For messages.
+    /// Its id, which no other existing tree has. For messages.
     #[must_use]
     pub fn id(&self) -> TreeId {
         self.look(|tree| Ok(tree.id())).unwrap_or(TreeId::FREE)
     }
 
-    /// Rows.
+    /// The number of rows.
     ///
     /// # Errors
     /// [`Error::ShutDown`].
@@ -163,7 +165,7 @@ impl TemporaryTree {
         Ok(self.len()? == 0)
     }
 
-    /// Bytes that it takes in memory and in its file.
+    /// The bytes that it uses in memory and in its file.
     ///
     /// # Errors
     /// [`Error::ShutDown`].
@@ -182,7 +184,7 @@ impl TemporaryTree {
         })
     }
 
-    /// Whether `key` is there.
+    /// Whether `key` exists.
     ///
     /// # Errors
     /// As [`TemporaryTree::get`].
@@ -190,7 +192,7 @@ impl TemporaryTree {
         self.look(|tree| Ok(tree.get(key.as_ref())?.is_some()))
     }
 
-    /// Inserts or overwrites; whether `key` was there.
+    /// Inserts or overwrites; true if `key` existed.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NoSpace`] for its file, [`Error::Io`], [`Error::ShutDown`]: the row is
@@ -203,7 +205,7 @@ impl TemporaryTree {
         self.here()?.put(key.as_ref(), value)
     }
 
-    /// Inserts.
+    /// Inserts a row.
     ///
     /// # Errors
     /// [`Error::KeyExists`]; as [`TemporaryTree::put`].
@@ -215,23 +217,23 @@ impl TemporaryTree {
         self.put(key, value).map(drop)
     }
 
-    /// Removes a row; whether it was there.
+    /// Deletes a row; true if it existed.
     ///
     /// # Errors
-    /// As [`TemporaryTree::get`]: the row is as it was.
+    /// As [`TemporaryTree::get`]: the row is unchanged.
     pub fn delete(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool> {
         self.here()?.delete(key.as_ref())
     }
 
-    /// Removes all rows: at once when there is no savepoint, else one by one.
+    /// Deletes all rows: at once without a savepoint, otherwise one by one.
     ///
     /// # Errors
-    /// As [`TemporaryTree::delete`]: rows that were not removed are as they were.
+    /// As [`TemporaryTree::delete`]: rows that were not deleted are unchanged.
     pub fn clear(&mut self) -> Result<()> {
         self.here()?.clear()
     }
 
-    /// The rows of a range, in the order of their keys from either end.
+    /// Iterates over the rows of a range in key order, from either end.
     ///
     /// # Errors
     /// [`Error::ShutDown`].
@@ -263,7 +265,8 @@ impl TemporaryTree {
         self.range(..)?.next_back().transpose()
     }
 
-    /// Takes a savepoint. While there is one, what each change replaces is kept in memory: the key, and a value that is not long.
+    /// Takes a savepoint. While one exists, the old data of each change is kept in memory: the key, and the
+    /// value unless it is long.
     ///
     /// # Errors
     /// [`Error::ShutDown`].
@@ -279,17 +282,17 @@ impl TemporaryTree {
         Ok(savepoint.number)
     }
 
-    /// Undoes what was changed since the savepoint. It stays, later ones are gone.
+    /// Undoes the changes made after the savepoint. The savepoint stays valid; later ones become invalid.
     ///
     /// # Errors
-    /// [`Error::Unknown`] when it is gone; [`Error::Usage`] when it is another tree's. [`Error::Io`], [`Error::NoSpace`]: a part is undone;
-    /// another call undoes the rest.
+    /// [`Error::Unknown`] if it is invalid; [`Error::Usage`] if it belongs to another tree. [`Error::Io`],
+    /// [`Error::NoSpace`]: a part is undone; another call undoes the rest.
     pub fn rollback_to(&mut self, savepoint: &TemporarySavepoint) -> Result<()> {
         let number = self.number(savepoint)?;
         self.here()?.rollback_to(number)
     }
 
-    /// Forgets the savepoint and later ones: what was changed since stays. Without a savepoint nothing is kept for undoing.
+    /// Discards the savepoint and later ones; the changes stay. Without a savepoint no old data is kept.
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::Usage`], as [`TemporaryTree::rollback_to`].
@@ -298,7 +301,8 @@ impl TemporaryTree {
         self.here()?.release(number)
     }
 
-    /// Compares all of it with itself: what is wrong, which is nothing unless memory or its file was damaged.
+    /// Verifies the consistency of the whole tree. Returns the damage found: none, unless memory or its file
+    /// was damaged.
     ///
     /// # Errors
     /// As [`TemporaryTree::get`].
@@ -311,11 +315,11 @@ impl TemporaryTree {
 #[derive(Debug)]
 pub struct TemporaryRange<'t> {
     tree: &'t TemporaryTree,
-    /// What no leaf was asked for yet.
+    /// The part of the range for which no leaf has been requested.
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
     done: bool,
-    /// Rows of the last leaves that were asked for, from either end.
+    /// Rows of the last requested leaves, from either end.
     front: VecDeque<(Vec<u8>, TemporaryFound)>,
     back: VecDeque<(Vec<u8>, TemporaryFound)>,
 }
@@ -335,7 +339,7 @@ impl TemporaryRange<'_> {
         above && below
     }
 
-    /// Whether nothing lies between the bounds.
+    /// Whether the remaining range is empty.
     fn is_passed(&self) -> bool {
         match (&self.lower, &self.upper) {
             (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
@@ -346,7 +350,7 @@ impl TemporaryRange<'_> {
         }
     }
 
-    /// Asks for the next leaf from the front.
+    /// Requests the next leaf from the front.
     fn fill_front(&mut self) -> Result<()> {
         let key = match &self.lower {
             Bound::Included(key) | Bound::Excluded(key) => Some(&key[..]),
@@ -363,9 +367,9 @@ impl TemporaryRange<'_> {
         Ok(())
     }
 
-    /// Asks for the next leaf from the back.
+    /// Requests the next leaf from the back.
     fn fill_back(&mut self) -> Result<()> {
-        // The leaf just below an included key is not the one that has it.
+        // The leaf just below an included key does not contain that key.
         let beyond = match &self.upper {
             Bound::Included(key) => Some([&key[..], &[0]].concat()),
             Bound::Excluded(key) => Some(key.clone()),
