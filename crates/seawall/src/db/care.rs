@@ -132,8 +132,10 @@ impl Database {
 
     /// Verifies one tree while others read and change it: order in and across its nodes, fences, long values.
     /// Returns an empty list if it finds no damage, and at most 100 findings. Uses the memory of a few pages,
-    /// whatever the tree's size; reads all of it. [`Database::check`] finds more: pages that the tree owns
-    /// and that cannot be reached, and damage on the disk of pages that are in memory.
+    /// whatever the tree's size; reads all of it.
+    ///
+    /// [`Database::check`] finds more: pages that the tree owns and that cannot be reached, and damage on the
+    /// disk of pages that are in memory.
     ///
     /// # Errors
     /// [`Error::TreeDropped`], also if it is dropped meanwhile; [`Error::Poisoned`]. Damage is a finding, not

@@ -86,9 +86,10 @@ impl Database {
     }
 
     /// Brings the leaves of a tree into key order in the file and fills them, while others read and write the
-    /// tree. Leaves that are in order and full stay. Long values and branch pages are not moved. The file
-    /// grows by at most the amount moved, because consecutive leaves do not fit into single free pages; freed
-    /// pages can be used afterwards. Every moved leaf is logged once.
+    /// tree. Leaves that are in order and full stay. Long values and branch pages are not moved.
+    ///
+    /// The file grows by at most the amount moved, because consecutive leaves do not fit into single free
+    /// pages; freed pages can be used afterwards. Every moved leaf is logged once.
     ///
     /// # Errors
     /// [`Error::NoSuchTree`] if the tree's creation is not committed; [`Error::TreeDropped`], also if it is

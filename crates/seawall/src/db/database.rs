@@ -297,7 +297,7 @@ impl Drop for Inner {
             txn.keep();
         }
         if self.close().is_err() {
-            // Nothing is lost: what is committed is in the log, and the next opening recovers.
+            // Nothing is lost: all commits are in the log, and the next opening recovers them.
         }
     }
 }

@@ -71,12 +71,15 @@ impl IndexEntries {
 impl Database {
     /// Builds an index, a new tree, over `base`, while others read and change `base`. `entries` returns the
     /// entries of a row; it must depend on the row alone. The index is complete and up to date when it
-    /// becomes visible. When the index is nearly complete, `switch` is called once, with the transaction that
-    /// makes the index visible: it must notify the writers of the base, or block them until this call
-    /// returns. Then the base is locked, the last changes are applied, and the transaction commits. **From
-    /// then on every writer that changes the base must change the index too.** A writer must not decide that
-    /// there is no index and then wait for the base. So before its first change it reads, with a lock, the
-    /// row that `switch` writes (see the example), or `switch` takes a lock of the program that writers hold.
+    /// becomes visible.
+    ///
+    /// When the index is nearly complete, `switch` is called once, with the transaction that makes the index
+    /// visible: it must notify the writers of the base, or block them until this call returns. Then the base
+    /// is locked, the last changes are applied, and the transaction commits. **From then on every writer that
+    /// changes the base must change the index too.** A writer must not decide that there is no index and then
+    /// wait for the base. So before its first change it reads, with a lock, the row that `switch` writes (see
+    /// the example), or `switch` takes a lock of the program that writers hold.
+    ///
     /// Until then each change of a writer copies a key; the log of changed keys uses about 100 bytes of
     /// memory for each. The build holds back purge like any long reader. A transaction whose snapshot is
     /// older cannot use the index ([`Error::TreeTooNew`]).
@@ -92,7 +95,7 @@ impl Database {
     ///
     /// /// Users, and their index by city if there is one: the writers' side.
     /// fn put_user(tx: &mut Transaction, users: &Tree, indexes: &Tree, name: &str, city: &str) -> Result<()> {
-    ///     // Locked: an index that is being made visible is waited for.
+    ///     // The lock waits for an index that is becoming visible.
     ///     if let Some(index) = tx.get_for_share(indexes, b"users")? {
     ///         let by_city = tx.open_tree(std::str::from_utf8(&index).unwrap())?;
     ///         if let Some(old) = tx.get_for_update(users, name.as_bytes())? {

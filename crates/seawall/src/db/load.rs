@@ -31,6 +31,7 @@ const BYTES_AT_ONCE: usize = 1 << 20;
 impl Transaction {
     /// Makes a tree of rows that are sorted by key, as bytes. Much faster than inserts: each page is written
     /// once, full; rows have no headers, and one undo record undoes all of them. Long values are allowed.
+    ///
     /// Only this transaction can use the tree until it commits. A transaction whose snapshot is older than
     /// that commit gets [`Error::TreeTooNew`].
     ///

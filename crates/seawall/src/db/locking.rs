@@ -146,7 +146,7 @@ impl Transaction {
     /// let mut other = db.begin()?;
     /// other.put(&jobs, b"1", b"again")?;
     /// let tx = db.begin_with(TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() })?;
-    /// // Locked by `other`; what is committed says that there is nothing to do.
+    /// // Locked by `other`; the committed value shows that there is nothing to do.
     /// assert_eq!(tx.lock_or_committed(&jobs, b"1")?, LockOrCommitted::Committed(Some(b"done".to_vec())));
     /// # Ok::<(), seawall::Error>(())
     /// ```

@@ -9,10 +9,13 @@ use crate::txn::{OwnedScan, Seek};
 
 /// A cursor that borrows nothing: each call takes the transaction as an argument. So it can live beside the
 /// transaction, across statements and transactions, and move to another thread. It keeps its memory: a reset
-/// and a seek allocate nothing. It sees what the transaction sees, including the transaction's own changes,
-/// and keeps its position whatever the transaction changes. After a restart of the transaction, a seek takes
-/// the new view; without a seek, `next` and `prev` continue from its key in that view. At read committed a
-/// seek sees the data committed at that moment, or the view of the open statement
+/// and a seek allocate nothing.
+///
+/// It sees what the transaction sees, including the transaction's own changes, and keeps its position
+/// whatever the transaction changes. After a restart of the transaction, a seek takes the new view; without a
+/// seek, `next` and `prev` continue from its key in that view.
+///
+/// At read committed a seek sees the data committed at that moment, or the view of the open statement
 /// ([`Transaction::begin_statement`]). The entries that follow come from the same view.
 ///
 /// ```
@@ -38,7 +41,7 @@ use crate::txn::{OwnedScan, Seek};
 ///     }
 ///     there = outer.next(&tx)?;
 /// }
-/// tx.commit_in_place()?; // both can be used on
+/// tx.commit_in_place()?; // both stay usable
 /// assert_eq!(found, [&b"tea"[..], b"milk", b"sugar"]);
 /// assert!(inner.seek(&tx, Seek::Last)?);
 /// assert_eq!(inner.entry(&tx)?, (&b"2/a"[..], &b"sugar"[..]));

@@ -100,9 +100,10 @@ impl Database {
     /// Closes the database although other handles exist. No new transaction begins, the call waits for open
     /// transactions, all dirty pages are written, and every later call on any handle fails with
     /// [`Error::ShutDown`]. The next opening has nothing to recover. Prepared transactions whose objects are
-    /// gone stay prepared. The files stay locked until the last handle is dropped. Waits as long as a
-    /// transaction is open; see [`Database::shutdown_within`]. Does nothing if the database is already shut
-    /// down.
+    /// gone stay prepared. The files stay locked until the last handle is dropped.
+    ///
+    /// Waits as long as a transaction is open; see [`Database::shutdown_within`]. Does nothing if the
+    /// database is already shut down.
     ///
     /// # Errors
     /// The error that stopped closing: the database is shut down, no committed change is lost, and the next

@@ -46,8 +46,10 @@ macro_rules! options {
        $range:expr, $change:ident, $unit:literal, [$($alias:literal),*],
        $help:literal, $effect:literal;)+) => {
         /// The options of creating, opening and running a database. docs/options.md lists each option, its
-        /// default and its range. A value has a source: a value set here overrides `seawall.toml` in the
-        /// database's directory, which overrides the default.
+        /// default and its range.
+        ///
+        /// A value has a source: a value set here overrides `seawall.toml` in the database's directory, which
+        /// overrides the default.
         ///
         /// ```
         /// use seawall::{Durability, Options};
