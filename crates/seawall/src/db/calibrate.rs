@@ -79,7 +79,8 @@ fn measure(disk: &dyn Disk, dir: &Path) -> Result<FlushMethod, IoError> {
     }
     flushed.sort_unstable();
     dsync.sort_unstable();
-    // A tenth is noise on a shared machine; without a clear winner the plain flush covers more.
+    // A difference of a tenth is noise on a shared machine; without a clear winner the plain flush is the
+    // safer choice.
     let clear = dsync[dsync.len() / 2] * 10 < flushed[flushed.len() / 2] * 9;
     Ok(if clear { FlushMethod::ODirectDsync } else { FlushMethod::ODirect })
 }

@@ -122,7 +122,7 @@ impl Names for Mutex<BTreeMap<Xid, Option<Txn>>> {
     }
 }
 
-/// How often [`Database::transact`] runs a transaction, at most.
+/// The limit of attempts of [`Database::transact`].
 const ATTEMPTS_MAX: u32 = 1000;
 /// The longest wait before the second attempt, us; doubled for each further attempt, ...
 const BACK_OFF_US: u64 = 50;
@@ -248,7 +248,7 @@ impl Inner {
         self.close_after(|| {})
     }
 
-    /// Closes; `last` is called when background work has stopped.
+    /// Closes the database; `last` is called when background work has stopped.
     pub(super) fn close_after(&self, last: impl FnOnce()) -> Result<()> {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());

@@ -2,7 +2,7 @@
 //!
 //! 1. Pure: a function of statistics. Nothing is measured here, nothing is changed.
 //! 2. A finding names the numbers that it is based on. Without enough activity to judge, there is no finding.
-//! 3. Each finding has an id, a line in docs/diagnose.md, and a test each way.
+//! 3. Each finding has an id, a line in docs/diagnose.md, and a test with and without the finding.
 
 use super::metrics::Stats;
 use super::stats::read_wait_ns;

@@ -14,8 +14,9 @@
 //! 3. Before the last round the base is locked, so no other transaction has an unended change there. The
 //!    commit that makes the index visible also releases the lock, so no change of the base comes in between.
 //! 4. Until the base is locked, the build pauses for the writers ([`Pace`]); afterwards it never pauses.
-//! 5. All of it is one transaction's (the index, what `switch` does, the lock) and one scratch transaction's (sorted runs that do not fit the memory), which
-//!    is always rolled back. A crash before the commit leaves nothing.
+//! 5. One transaction makes the index, the changes of `switch` and the lock. One scratch transaction holds
+//!    sorted runs that do not fit in memory; it is always rolled back. A crash before the commit leaves
+//!    nothing.
 
 use super::database::{Database, Tree};
 use super::load::BuildOptions;

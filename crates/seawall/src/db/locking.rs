@@ -97,7 +97,7 @@ impl Transaction {
     /// let wait = LockWait::For(Duration::from_millis(100));
     /// let row = tx.lock_row(&stock, b"apples", LockMode::Exclusive, Some(wait))?;
     /// if row.value.as_deref() == Some(b"0") && row.newly_locked {
-    ///     // Not wanted after all: others need not wait for it.
+    ///     // Not needed: release the lock for others.
     ///     assert!(tx.unlock_row(&stock, b"apples")?);
     /// }
     /// # Ok::<(), seawall::Error>(())

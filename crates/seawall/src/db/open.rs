@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   empty ──marker──> being made ──control, log, pool, system pages, checkpoint──> whole ──marker removed──> open
-//!   being made ──(crash)──> found with its marker: removed and made again; nobody had it open yet
+//!   being made ──(crash)──> found with its marker: removed and made again; it was never open
 //!   made ──locks, incarnation, log's end, torn pages, redo, undo──> open
 //! ```
 //!
 //! 1. `marker` tells the state of a directory, and which process may create a database there.
 //! 2. Recovery's order is in `recovery`.
-//! 3. An opening that writes nothing is in `read_only`.
+//! 3. `read_only` has the opening that writes nothing.
 
 use super::background::{Background, Threads, Work, nanos};
 use super::calibrate;
@@ -51,7 +51,8 @@ pub struct Env {
 }
 
 impl Env {
-    /// The operating system's disk with this backend, the system's clock, and background threads: what [`Database::open`] runs on.
+    /// The environment of [`Database::open`]: the operating system's disk with this backend, the system's
+    /// clock, and background threads.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if the backend does not work here.
@@ -140,7 +141,7 @@ impl Database {
         Self::open_settled(env, path.as_ref(), options, &MemoryLimit::unknown())
     }
 
-    /// A database in memory, which ends with its last handle: for tests and scratch data.
+    /// A database in memory, which exists until its last handle is dropped: for tests and scratch data.
     ///
     /// # Errors
     /// Only errors of too little memory.

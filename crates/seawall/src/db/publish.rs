@@ -83,7 +83,7 @@ impl Published {
         }
     }
 
-    /// How old it is, by the clocks of both processes' machine.
+    /// Its age, by the machine's clock.
     #[must_use]
     pub fn age(&self) -> Duration {
         Duration::from_millis(unix_ms().saturating_sub(self.at_unix_ms))

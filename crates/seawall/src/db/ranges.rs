@@ -16,7 +16,7 @@ use crate::format::PageId;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-/// In which order the ranges of [`Transaction::scan_ranges`] come.
+/// The order of the ranges in [`Transaction::scan_ranges`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RangeOrder {
     /// By their first keys.

@@ -153,7 +153,7 @@ mod tests {
         let mut holder = db.begin().unwrap();
         holder.put(&tree, b"k", b"1").unwrap();
         let mut other = db.begin().unwrap();
-        // With the default this would take most of a minute.
+        // With the default time-out this would take most of a minute.
         assert!(matches!(other.put(&tree, b"k", b"2"), Err(Error::LockTimeout { .. })));
     }
 

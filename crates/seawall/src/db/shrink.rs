@@ -1,14 +1,14 @@
 //! Shrinking the data file while others work.
 //!
 //! ```text
-//!   fence ─► nodes above it are moved ─► rows with long values above it are written again ─► undo streams go on below ─► purge
-//!     ─► the free end is cut off, checkpointed, given back
+//!   fence ─► nodes above it are moved ─► rows with long values above it are written again ─► undo streams continue below ─► purge
+//!     ─► the free end is cut off, checkpointed, truncated
 //! ```
 //!
 //! 1. Each step is bounded and crash-safe by itself: moved pages stay moved, and the file is never shorter
 //!    than the header says (`space/shrink.rs`). Between two steps it holds no latch, no lock and no view.
-//! 2. Nodes are moved under the rules of a compaction (`db/compact.rs`, 2). Roots, and the pages of the undo directory, stay: the file is no shorter than
-//!    the highest of them.
+//! 2. Nodes are moved under the rules of a compaction (`db/compact.rs`, 2). Roots and the pages of the undo
+//!    directory stay: the file is no shorter than the highest of them.
 //! 3. A long value is read without its leaf, so it cannot be moved under its readers: a separate transaction
 //!    writes its row again. If another transaction holds the row, this one gives up. Purge frees the old
 //!    value when no view needs it.

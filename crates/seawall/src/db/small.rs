@@ -8,7 +8,7 @@ use super::transaction::Transaction;
 use crate::error::Result;
 use crate::txn::Seek;
 
-/// Counting, the ends of a tree, and deleting by a condition.
+/// Counts, first and last entries, and deletion by a condition.
 impl Transaction {
     /// The number of entries in `range`. Reads no values; [`Transaction::estimate_range`] estimates the
     /// number without a scan.

@@ -41,7 +41,7 @@ pub struct Transaction {
     pub(super) number: u64,
 }
 
-/// A point that a transaction can be rolled back to.
+/// A point to which a transaction can be rolled back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Savepoint {
     /// [`Transaction::number`].

@@ -236,7 +236,7 @@ impl<R: Read> DumpReader<R> {
 
     fn entry(&mut self) -> Result<Found, DumpError> {
         let at = self.block_at + (BLOCK_HEAD_BYTES + self.next_entry) as u64;
-        // Taken out while the entry is copied from it.
+        // Moved out of `self` while the entry is copied from it.
         let block = std::mem::take(&mut self.block);
         let end = BLOCK_HEAD_BYTES + self.payload_bytes;
         let mut reader = Reader::new(&block[BLOCK_HEAD_BYTES + self.next_entry..end]);
@@ -349,7 +349,7 @@ impl<R: Read> DumpReader<R> {
             let why = format!("block {} has checksum {stored:#010x} where {computed:#010x} was computed", self.ordinal);
             return Err(self.damaged(self.block_at, why));
         }
-        // The last block holds the chain over all before it, not over itself.
+        // The last block holds the checksum over all blocks before it, not over itself.
         if head[0] != kind::END {
             self.chain = crc32c::crc32c_append(self.chain, &stored.to_le_bytes());
         }

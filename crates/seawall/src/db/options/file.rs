@@ -2,7 +2,7 @@
 //!
 //! 1. Every line is checked, also one that a stronger source overrides: a typo is never silent.
 //! 2. `[log] dir` is the option `log_dir`; the same option twice is an error.
-//! 3. What is written is read back as the same options.
+//! 3. A written file is read back as the same options.
 //! 4. A build without the feature `toml` refuses a directory whose file sets options: options are never
 //!    ignored.
 

@@ -1,7 +1,7 @@
 //! Every option, defined once: from this table come the getters, the builder, `set`, `seawall.toml`, command-line
 //! flags, and docs/options.md.
 //!
-//! 1. An option is added by one entry here and nothing else; rules between options are in `rules.rs`.
+//! 1. Adding an option takes only one entry here; rules between options are in `rules.rs`.
 //! 2. A default is always inside its range.
 //! 3. Names agree with the `seawall.toml` that `seawall lab` writes: `[log] flush_method` there is `log_flush_method`
 //!    here.

@@ -63,7 +63,7 @@ struct Document<'a> {
     headers: HashSet<Vec<String>>,
     /// The path of the current table header.
     table: Vec<String>,
-    /// Keys since the last header, or in inline tables; each level of those ends the keys that it began.
+    /// Keys since the last header, or in inline tables; the end of an inline table removes its keys.
     keys: Vec<String>,
     /// How many keys there were when each inline table began.
     inline: Vec<usize>,

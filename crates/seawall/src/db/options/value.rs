@@ -1,6 +1,6 @@
 //! The kinds of option values: how each is parsed, printed, and checked against its range.
 //!
-//! 1. What [`Kind::print`] writes, [`Kind::parse`] reads back as the same value.
+//! 1. [`Kind::parse`] reads the output of [`Kind::print`] back as the same value.
 //! 2. A value that does not fit its type is refused with a message, never rounded or truncated.
 
 use crate::log::Durability;
@@ -154,7 +154,7 @@ impl<T: Choice> Kind for Word<T> {
     }
 }
 
-/// A number with one of these units, `None` unless it is whole in the smallest of them.
+/// A number with one of these units; `None` unless it is an integer in the smallest unit.
 fn quantity(text: &str, units: &[(&str, u128)]) -> Option<u128> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -223,7 +223,7 @@ pub(super) trait Choice: Copy + PartialEq + 'static {
     }
 }
 
-/// How a class of files is flushed: by a stated method, or by the one that suits the directory.
+/// How a class of files is flushed: by a given method, or by the one that suits the directory.
 ///
 /// ```
 /// use seawall::options::FlushChoice;

@@ -1,4 +1,4 @@
-//! A strict parser of the exposition format, and what it finds in ours.
+//! A strict parser of the exposition format, run on our output.
 
 use super::*;
 use crate::db::metrics::FileState;
