@@ -316,7 +316,7 @@ impl Opening {
         let stats = Arc::new(IoStats::new());
         let health = Arc::new(Health::default());
         let control = while_locked(&*env.clock, || Control::open(disk.clone(), &path.join(CONTROL_FILE), &stats))?;
-        // With the control file locked nobody else makes any.
+        // While the control file is locked, no other opening creates any.
         remove_leftovers(&*disk, leftovers);
         let made = control.current();
         options.adopt(u64::from(made.page_bytes), made.segment_bytes)?;
