@@ -9,9 +9,9 @@
 //!
 //! 1. The final name exists only when every byte is written and synced, so a crash leaves a `.filling` file (removed by [`sweep`])
 //!    or a whole one.
-//! 2. All blocks are allocated before the first zero is written, and the reserve is checked before that: a
-//!    3. The zeroes are direct writes at the stated rate; the page cache holds none of them, and no sync
-//!       finds a backlog (an unsynced buffered fill stalls the first commit by hundreds of milliseconds).
+//! 2. All blocks are allocated before the first zero is written, and the reserve is checked before that: a full disk is found
+//!    here and not on the commit path.
+//! 3. The zeroes are direct writes at the stated rate; the page cache holds none of them, and no sync finds a backlog
 //!    (an unsynced buffered fill stalls the first commit by hundreds of milliseconds).
 //! 4. Filling is a sequence of steps: a thread drives it in production ([`Fill::run`]), a simulator one step at a time.
 

@@ -2,34 +2,30 @@
 //!
 //! Modules import leftward only: `format <- log <- buffer <- space <- btree <- txn <- recovery <- db`; `error` and `mutants` are below them all.
 
+#![allow(unreachable_pub, reason = "`pub` in an internal module is what a layer shows to the others")]
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-#[doc(hidden)]
-pub mod btree;
-#[doc(hidden)]
-pub mod buffer;
+mod btree;
+mod buffer;
 mod counted;
 mod db;
 mod error;
-#[doc(hidden)]
-pub mod format;
-#[doc(hidden)]
-pub mod log;
+mod format;
+mod log;
 #[cfg(not(feature = "mutants"))]
 mod mutants;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub mod mutants;
-#[doc(hidden)]
-pub mod recovery;
-#[doc(hidden)]
-pub mod space;
-#[doc(hidden)]
-pub mod txn;
+mod recovery;
+mod space;
+mod txn;
 
 pub use btree::Fragmentation;
+pub use buffer::{CONTROL_FILE, DATA_FILE};
 #[cfg(feature = "contention")]
 #[doc(hidden)]
 pub use counted::locks_taken;
@@ -41,3 +37,24 @@ pub use txn::{
     Access, DeadlockInfo, Isolation, LockOrCommitted, LockWait, LockedRow, OnConflict, Party, Readable, Seek,
     TransactionInfo, TxOptions, WaitInfo, Wanted,
 };
+
+/// What this crate's own tests and the fuzz targets look at. No part of the interface.
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals {
+    pub mod btree {
+        pub use crate::btree::{Node, redo};
+    }
+    pub mod format {
+        pub use crate::format::{Lsn, control, page, tag};
+    }
+    pub mod log {
+        pub use crate::log::{LogConfig, LogReader, Record, Records, push_record};
+    }
+    pub mod space {
+        pub use crate::space::{read_page, redo};
+    }
+    pub mod undo {
+        pub use crate::txn::undo::{UndoRecord, begun, read_page, redo};
+    }
+}

@@ -1,9 +1,9 @@
 //! A dump of a damaged database contains every readable entry, and names the missing ranges: leaves,
 //! branches, roots, pages of long values.
 
-use seawall::btree::Node;
 use seawall::dump::{DumpError, DumpOptions, DumpReader, Dumped, Item, Skipped};
-use seawall::format::page::{self, PageKind};
+use seawall::internals::btree::Node;
+use seawall::internals::format::page::{self, PageKind};
 use seawall::{Database, Error, Options, PageId, TreeId};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -112,12 +112,6 @@ impl Cursor {
         self.key.extend_from_slice(key);
     }
 
-    /// The tree it is in.
-    #[must_use]
-    pub fn tree(&self) -> Tree {
-        self.tree
-    }
-
     /// Its look-ahead, which also bounds it: it goes to no leaf beyond the bounds set there.
     pub fn look_ahead(&mut self) -> &mut LookAhead {
         &mut self.ahead
@@ -157,12 +151,6 @@ impl Cursor {
             Some(slot) => self.settle_down(pool, slot),
             None => Ok(false),
         }
-    }
-
-    /// Whether it is on an entry.
-    #[must_use]
-    pub fn is_on_entry(&self) -> bool {
-        self.slot.is_some()
     }
 
     /// Its slot in the leaf it last copied.

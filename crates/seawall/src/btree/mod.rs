@@ -47,18 +47,16 @@ pub use compact::{Compaction, Moved};
 pub use cursor::Cursor;
 pub use dismantle::Dismantling;
 pub use entry::{DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, OVERFLOW, OverflowRef, inline_value_max};
-pub use estimate::{Estimate, Level1};
+pub use estimate::Estimate;
 pub use fragmentation::Fragmentation;
 pub use hint::LeafHints;
 pub use lookahead::LookAhead;
-pub use node::{Node, Position, SLOT_BYTES, entry_bytes_max, key_bytes_max};
+pub use node::{Node, entry_bytes_max, key_bytes_max};
 pub use overflow::{
-    OVERFLOW_VALUE_BYTES_MAX, OverflowWriter, free_overflow_body, free_overflow_head, free_overflow_some,
-    one_page_value_max, read_overflow, read_overflow_into, read_overflow_many, write_one_page,
+    OverflowWriter, free_overflow_body, one_page_value_max, read_overflow_into, read_overflow_many, write_one_page,
 };
 pub use reach::Reach;
 pub use redo::{Insert, Patch, Remove, Replace, redo};
-pub use relocate::Children;
 pub use seek::Seek;
 pub use temporary::{Found as TemporaryFound, Rows as TemporaryRows, Temporary};
 pub use verify::Verify;

@@ -42,12 +42,11 @@ mod unfinished;
 pub use clean::Progress;
 pub use control::{CONTROL_FILE, Control};
 pub use doublewrite::DOUBLEWRITE_FILE;
-pub use guard::{KeptPin, PageRead, PageWrite, Pin};
+pub use guard::{KeptPin, PageRead};
 pub use mtr::{Held, MTR_BYTES_SMALL, Mtr, MtrSize};
-pub use pool::{DATA_FILE, FRAMES_MIN, Pool, PoolConfig};
-pub use read::{Warm, lend};
+pub use pool::{DATA_FILE, Pool, PoolConfig};
+pub use read::lend;
 pub use spill::{Spill, SpillPlace, is_spilled, remove_leftovers};
-pub use stats::PoolStats;
 pub use stream::Stream;
 
 /// A change of one page that can be replayed.

@@ -50,9 +50,10 @@ mod writer;
 
 pub use hold::LogHold;
 pub use reader::{Frame, LogReader, LogTail};
-pub use record::{Record, Records, push_record};
+#[cfg(feature = "internals")]
+pub use record::Record;
+pub use record::{Records, push_record};
 pub use stats::LogStats;
-pub use watch::OnDurable;
 
 use crate::error::{Error, Health, Result};
 use crate::format::Lsn;

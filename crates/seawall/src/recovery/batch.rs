@@ -12,13 +12,13 @@ use crate::txn::undo;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes of bodies in a batch, about.
-const BATCH_BYTES: usize = 16 << 20;
+/// Bytes of a batch, about. Two exist at a time, and the sort takes up to half of one more.
+const BATCH_BYTES: usize = 12 << 20;
 /// Pages asked for ahead of the one that is redone.
 const READ_AHEAD: usize = 64;
 
 /// Records copied out of the log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Batch {
     bodies: Vec<u8>,
     records: Vec<Redo>,
@@ -36,6 +36,12 @@ struct Redo {
 }
 
 impl Batch {
+    /// An empty one. Its memory is reserved at once, and used as far as it is filled: a list that grows by doubling takes up to twice as much.
+    pub(super) fn new() -> Self {
+        let records = Vec::with_capacity(BATCH_BYTES / size_of::<Redo>());
+        Self { bodies: Vec::with_capacity(BATCH_BYTES), records, mini_transactions: 0, last_txn: 0 }
+    }
+
     /// Takes what fits of the log up to `end`; whether there was anything. To be empty before.
     pub(super) fn fill(&mut self, reader: &mut LogReader, end: Lsn) -> Result<bool> {
         // Behind `end` this opening writes already.

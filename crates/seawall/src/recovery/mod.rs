@@ -46,7 +46,7 @@ pub struct Redone {
 pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize) -> Result<Redone> {
     let mut done = Redone::default();
     if threads <= 1 {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new();
         while batch.fill(reader, end)? {
             batch.apply(pool, threads, &mut done)?;
         }
@@ -56,7 +56,7 @@ pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize) -> Re
         let (filled, next) = mpsc::sync_channel::<Batch>(0);
         let (applied, spare) = mpsc::channel();
         for _ in 0..2 {
-            applied.send(Batch::default()).expect("its other end is below");
+            applied.send(Batch::new()).expect("its other end is below");
         }
         let read = scope.spawn(move || -> Result<()> {
             // Ends with the log, or with whoever applies it.

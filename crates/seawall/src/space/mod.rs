@@ -32,9 +32,9 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Check, Finding};
+pub use check::Check;
 pub use reserve::{Purpose, Reserved, TAKEN_AT_ONCE_MAX};
-pub use shrink::{Cut, Fence, FileHold};
+pub use shrink::{Fence, FileHold};
 
 use crate::buffer::role::Role;
 use crate::buffer::{Held, Mtr, Pool, Redo, Stream};
@@ -100,6 +100,7 @@ pub fn redo(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
 /// # Errors
 /// The first inconsistency.
 #[doc(hidden)]
+#[cfg(feature = "internals")]
 pub fn read_page(page: &[u8]) -> Result<usize, String> {
     if map::verify(page).is_ok() {
         let pages = Shape::of(page.len()).group_pages as u16;

@@ -28,7 +28,6 @@ pub struct Instance {
 
 impl Instance {
     /// A new opening.
-    #[expect(clippy::new_without_default, reason = "each is another")]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let process = Process::current();

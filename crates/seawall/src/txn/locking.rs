@@ -1,6 +1,6 @@
 //! Row locks: which owner blocks a row, and the wait for it.
 
-use super::locks::{Converted, Interrupt, Mode, Request, WaitPolicy};
+use super::locks::{Converted, Interrupt, Mode, Request};
 use super::transaction::{Isolation, LockWait, OnConflict, Txn};
 use super::trees::TreeState;
 use crate::btree::Entry;
@@ -108,9 +108,8 @@ impl Txn {
     }
 
     fn wait(&self, request: &Request<'_>, wait: LockWait) -> Result<()> {
-        let policy = WaitPolicy::WaitFor(self.longest_wait(wait));
         let interrupt = self.interrupt.get().map(|interrupt| &**interrupt);
-        let waited = self.engine.locks.wait_or_interrupt(&self.owner, request, policy, interrupt);
+        let waited = self.engine.locks.wait(&self.owner, request, self.longest_wait(wait), interrupt);
         waited.map_err(|error| self.note(error))
     }
 

@@ -24,21 +24,18 @@ pub mod views;
 mod write;
 
 pub use crate::btree::Seek;
-pub use crate::counted::{Ref, Refs};
+pub use crate::counted::Refs;
 pub use build::Building;
-pub use catalog::TREE_NAME_BYTES_MAX;
 pub use engine::{Engine, Instance};
-pub use locks::{
-    DeadlockInfo, Interrupt, LockConfig, LockTable, Mode, OnWait, Party, TransactionInfo, WaitInfo, Wanted,
-};
+pub use locks::{DeadlockInfo, Interrupt, LockConfig, LockTable, Mode, Party, TransactionInfo, WaitInfo, Wanted};
 pub use owned::OwnedScan;
 pub use prepared::Names;
 pub use purge::Purge;
 pub use read::{LockOrCommitted, LockedRow};
-pub use rowlog::{Noted, RowLog, Watching};
+pub use rowlog::Watching;
 pub use scan::{Scan, ScanLock};
-pub use transaction::{Access, Committing, Isolation, LockWait, OnConflict, SavepointAt, TxOptions, Txn, Unfinished};
+pub use transaction::{Access, Committing, Isolation, LockWait, OnConflict, SavepointAt, TxOptions, Txn};
 pub use trees::{CatalogRow, Readable, TreeState, Trees};
 pub use undo::{OpenState, OpenStream, UndoStore};
 pub use views::ActiveSet;
-pub use write::{Change, VALUE_BYTES_MAX};
+pub use write::Change;

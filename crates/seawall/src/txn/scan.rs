@@ -273,7 +273,6 @@ impl<T: Deref<Target = Txn>> Scan<T> {
     ///
     /// # Errors
     /// As [`Scan::seek`].
-    #[expect(clippy::should_implement_trait, reason = "its entries borrow from it")]
     pub fn next(&mut self) -> Result<bool> {
         self.admitted()?;
         self.place.step(By { txn: &self.txn, view: &self.view }, true)

@@ -121,12 +121,14 @@ impl View {
 
     /// The first id it cannot see because it was not assigned yet.
     #[must_use]
+    #[cfg(test)]
     pub fn next(&self) -> TxnId {
         TxnId(self.next)
     }
 
     /// The view sees every id below.
     #[must_use]
+    #[cfg(test)]
     pub fn low(&self) -> TxnId {
         TxnId(self.low)
     }
@@ -166,6 +168,7 @@ impl OldestView {
 
     /// Every view sees every id below.
     #[must_use]
+    #[cfg(test)]
     pub fn low(&self) -> TxnId {
         TxnId(self.low)
     }

@@ -15,8 +15,9 @@
 use crate::api::Error;
 use crate::support::model::{Promise, State};
 use crate::support::rig::{DIR, LOG_DIR, Live, Rig, Stop, Undetectable};
-use seawall::format::control::{ControlBlock, SLOT_BYTES, SLOT_STRIDE, SLOTS};
-use seawall::format::{Lsn, PageId, page};
+use seawall::PageId;
+use seawall::internals::format::control::{ControlBlock, SLOT_BYTES, SLOT_STRIDE, SLOTS};
+use seawall::internals::format::{Lsn, page};
 use seawall_io::{Disk, Op};
 use seawall_sim::{Damage, Fault, FaultKind};
 use std::collections::BTreeSet;

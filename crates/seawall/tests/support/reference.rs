@@ -11,8 +11,8 @@
 
 pub(crate) use seawall::{Error, LockedOn, Result};
 
-use seawall::format::{TreeId, TxnId};
-pub(crate) use seawall::log::Durability;
+pub(crate) use seawall::Durability;
+use seawall::{TreeId, TxnId};
 use seawall_io::{Clock, Create, Disk, Handle, OpenHow, SyncHow, WriteHow};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

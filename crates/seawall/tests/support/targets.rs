@@ -5,15 +5,15 @@
 //! 2. A checksum that a fuzzer cannot guess is corrected first: the test is about the code behind it.
 //! 3. Valid inputs must do more than not panic: accepted data reads back the same.
 
-use seawall::btree::Node;
 use seawall::dump::{DumpReader, DumpWriter, Item};
-use seawall::format::control::{ControlBlock, SLOT_BYTES, SLOT_STRIDE};
-use seawall::format::tag::{self, Layer};
-use seawall::format::{Lsn, PageId, page};
+use seawall::internals::btree::{self, Node};
+use seawall::internals::format::control::{ControlBlock, SLOT_BYTES, SLOT_STRIDE};
+use seawall::internals::format::tag::{self, Layer};
+use seawall::internals::format::{Lsn, page};
+use seawall::internals::log::{LogConfig, LogReader, Record, Records, push_record};
+use seawall::internals::{space, undo};
 use seawall::keys::{DecodeKey, Key};
-use seawall::log::{LogConfig, LogReader, Record, Records};
-use seawall::txn::undo;
-use seawall::{Background, Database, Env, FlushChoice, Options, Task, TxOptions, btree, space};
+use seawall::{Background, Database, Env, FlushChoice, Options, PageId, Task, TxOptions};
 use seawall_io::{Clock, Create, Disk, FlushMethod, OpenHow};
 use seawall_sim::{Latency, SimDisk, SimOptions};
 use std::io::IoSlice;
@@ -422,7 +422,7 @@ fn redo_seeds(data: &[u8]) -> Vec<Vec<u8>> {
     while let Ok(Some(frame)) = reader.next() {
         for record in Records::new(frame.body).flatten() {
             let mut one = vec![0];
-            seawall::log::push_record(&mut one, record.tag, record.page, |body| body.extend_from_slice(record.body));
+            push_record(&mut one, record.tag, record.page, |body| body.extend_from_slice(record.body));
             let page = data.get(record.page.0 as usize * PAGE_BYTES..).and_then(|rest| rest.get(..PAGE_BYTES));
             if let Some(page) = page.filter(|_| !tag::initialises(record.tag)) {
                 one[0] = 1;

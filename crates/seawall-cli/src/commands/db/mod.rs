@@ -83,7 +83,7 @@ pub(crate) struct Place {
 
 /// Whether there is a database in `dir`.
 pub(crate) fn is_database(dir: &Path) -> bool {
-    dir.join(seawall::buffer::CONTROL_FILE).exists()
+    dir.join(seawall::CONTROL_FILE).exists()
 }
 
 /// Refuses a directory without a database, before any file is created in it.
@@ -92,7 +92,7 @@ pub(crate) fn must_be_database(dir: &Path) -> seawall::Result<()> {
         return Ok(());
     }
     let why = if dir.exists() {
-        format!("it has no file {:?}. `seawall init` makes a database", seawall::buffer::CONTROL_FILE)
+        format!("it has no file {:?}. `seawall init` makes a database", seawall::CONTROL_FILE)
     } else {
         "there is nothing. `seawall init` makes a database".to_owned()
     };

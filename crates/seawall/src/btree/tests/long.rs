@@ -1,9 +1,10 @@
 //! Values in overflow pages.
 
+use super::super::overflow::{free_overflow_head, read_overflow};
 use super::rig::{Model, Rig};
 use crate::btree::{
-    Entry, OVERFLOW, OverflowRef, OverflowWriter, check_overflow, free_overflow_body, free_overflow_head,
-    one_page_value_max, read_overflow, read_overflow_into, read_overflow_many, write_one_page,
+    Entry, OVERFLOW, OverflowRef, OverflowWriter, check_overflow, free_overflow_body, one_page_value_max,
+    read_overflow_into, read_overflow_many, write_one_page,
 };
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::Error;

@@ -1,6 +1,7 @@
 //! A tree on a pool on a simulated disk, changed the way transactions change it.
 
-use crate::btree::{Cursor, Finding, Insert, Node, Position, Remove, Replace, Seek, Tree, check};
+use super::super::node::Position;
+use crate::btree::{Cursor, Finding, Insert, Node, Remove, Replace, Seek, Tree, check};
 use crate::buffer::{CONTROL_FILE, Control, Mtr, MtrSize, Pool, PoolConfig};
 use crate::error::{Health, Result};
 use crate::format::control::{ControlBlock, Torn};

@@ -42,11 +42,10 @@ use std::cell::Cell;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
 pub use interrupt::Interrupt;
 pub use owner::LockOwner;
-pub use report::{DeadlockInfo, OnWait, Party, TransactionInfo, WaitInfo, Wanted};
+pub use report::{DeadlockInfo, Party, TransactionInfo, WaitInfo, Wanted};
 
 /// The synchronization primitives of `cell` and `interrupt`.
 mod sync {
@@ -80,19 +79,6 @@ impl Mode {
     fn excludes(self, other: Self) -> bool {
         self == Self::Exclusive || other == Self::Exclusive
     }
-}
-
-/// What to do about a conflict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitPolicy {
-    /// Wait, at most the table's time-out.
-    Wait,
-    /// Wait, at most this long.
-    WaitFor(Duration),
-    /// Fail at once.
-    NoWait,
-    /// Skip the row: the caller acts on the [`Conflict`] itself. [`LockTable::wait`] treats it as `NoWait`.
-    SkipLocked,
 }
 
 thread_local! {
@@ -183,7 +169,7 @@ enum For {
 #[derive(Debug, Clone)]
 pub enum Converted {
     /// The writer holds the row explicitly now: wait for it.
-    Held(Conflict),
+    Held(#[cfg_attr(not(test), expect(dead_code, reason = "what tests look at"))] Conflict),
     /// The writer is ending: read the row again.
     Gone,
 }
@@ -191,8 +177,6 @@ pub enum Converted {
 /// How the table behaves.
 #[derive(Debug, Clone)]
 pub struct LockConfig {
-    /// The longest wait.
-    pub timeout: Duration,
     /// Points of one owner before they become a range, or before it is refused more. The database sets it
     /// from a size in bytes ([`LockTable::set_point_bytes`]).
     pub point_max: usize,
@@ -208,7 +192,7 @@ impl LockConfig {
     /// 50 s, 4096 points, 128 ranges, blocking.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { timeout: Duration::from_secs(50), point_max: 4096, range_max: 128, clock, blocking: true }
+        Self { point_max: 4096, range_max: 128, clock, blocking: true }
     }
 }
 
@@ -309,6 +293,7 @@ impl LockTable {
 
     /// A new owner, without locks. Costs the table nothing until it asks for one.
     #[must_use]
+    #[cfg(test)]
     pub fn owner(&self) -> Arc<LockOwner> {
         self.tagged_owner(0)
     }

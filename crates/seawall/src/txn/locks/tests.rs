@@ -12,8 +12,11 @@ use Mode::{Exclusive as X, Shared as S};
 use seawall_io::SystemClock;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 const TREE: TreeId = TreeId(16);
+/// No wait of a test takes this long unless a wake-up is lost.
+const LONG: Duration = Duration::from_secs(100);
 
 fn table() -> Arc<LockTable> {
     table_with(|_| ())
@@ -55,9 +58,7 @@ fn wait_point(table: &Arc<LockTable>, owner: &Arc<LockOwner>, key: &'static str,
     let before = table.graph.lock().len();
     let handle = {
         let table = table.clone();
-        thread::spawn(move || {
-            table.wait(&owner, &Request::Point { tree: TREE, key: key.as_bytes(), mode }, WaitPolicy::Wait)
-        })
+        thread::spawn(move || table.wait(&owner, &Request::Point { tree: TREE, key: key.as_bytes(), mode }, LONG, None))
     };
     table.until_waiting(before + 1);
     handle
@@ -70,7 +71,7 @@ fn wait_range(table: &Arc<LockTable>, owner: &Arc<LockOwner>, lo: &'static str, 
         let table = table.clone();
         thread::spawn(move || {
             let (lo, hi) = (Included(lo.as_bytes()), Excluded(hi.as_bytes()));
-            table.wait(&owner, &Request::Range { tree: TREE, lo, hi, mode }, WaitPolicy::Wait)
+            table.wait(&owner, &Request::Range { tree: TREE, lo, hi, mode }, LONG, None)
         })
     };
     table.until_waiting(before + 1);
@@ -193,7 +194,7 @@ fn ranges_queue_too() {
     range(&table, &owners[0], "a", "m", S).expect("free");
     let write = {
         let (table, owner) = (table.clone(), owners[1].clone());
-        thread::spawn(move || table.wait(&owner, &Request::Write { tree: TREE, key: b"k" }, WaitPolicy::Wait))
+        thread::spawn(move || table.wait(&owner, &Request::Write { tree: TREE, key: b"k" }, LONG, None))
     };
     table.until_waiting(1);
     assert!(range(&table, &owners[2], "j", "z", S).is_err(), "no range overtakes the write");
@@ -220,14 +221,14 @@ fn a_tree_is_locked_when_nobody_else_uses_it() {
     let whole = Request::Range { tree: TREE, lo: Unbounded, hi: Unbounded, mode: X };
     assert!(table.add_range(&dropper, TREE, Unbounded, Unbounded, X).is_err_and(|by| by.holder() == TxnId(1)));
     assert!(matches!(
-        table.wait(&dropper, &whole, WaitPolicy::NoWait),
+        table.wait(&dropper, &whole, Duration::ZERO, None),
         Err(Error::LockTimeout { holder: TxnId(1), waited_ms: 0, .. })
     ));
     let drop_tree = {
         let (table, owner) = (table.clone(), dropper.clone());
         thread::spawn(move || {
             let whole = Request::Range { tree: TREE, lo: Unbounded, hi: Unbounded, mode: X };
-            table.wait(&owner, &whole, WaitPolicy::Wait)
+            table.wait(&owner, &whole, LONG, None)
         })
     };
     table.until_waiting(1);
@@ -256,7 +257,7 @@ fn a_refused_newcomer_does_not_keep_a_tree_from_being_locked() {
             let table = table.clone();
             thread::spawn(move || {
                 let whole = Request::Range { tree: TREE, lo: Unbounded, hi: Unbounded, mode: X };
-                table.wait(&owner, &whole, WaitPolicy::Wait)
+                table.wait(&owner, &whole, LONG, None)
             })
         };
         table.until_waiting(1);
@@ -279,7 +280,7 @@ fn two_that_share_a_key_and_both_want_it_alone() {
         table.try_point(owner, TREE, b"k", S).expect("shared");
     }
     let first = wait_point(&table, &a, "k", X);
-    let error = table.wait(&b, &Request::Write { tree: TREE, key: b"k" }, WaitPolicy::Wait).expect_err("a deadlock");
+    let error = table.wait(&b, &Request::Write { tree: TREE, key: b"k" }, LONG, None).expect_err("a deadlock");
     let on = LockedOn { tree: TREE, key: b"k".to_vec() };
     assert!(
         matches!(&error, Error::Deadlock { victim: TxnId(2), waits_for: TxnId(1), on: at } if *at == on),
@@ -305,9 +306,7 @@ fn the_one_who_has_done_least_gives_way() {
     let victim = wait_point(&table, &light, "two", S);
     let winner = {
         let (table, heavy) = (table.clone(), heavy.clone());
-        thread::spawn(move || {
-            table.wait(&heavy, &Request::Point { tree: TREE, key: b"one", mode: S }, WaitPolicy::Wait)
-        })
+        thread::spawn(move || table.wait(&heavy, &Request::Point { tree: TREE, key: b"one", mode: S }, LONG, None))
     };
     let error = ended(victim).expect_err("it gives way though it waited first");
     assert_eq!(
@@ -332,13 +331,13 @@ fn three_in_a_circle_of_points_ranges_and_implicit_locks() {
     table.check_write(&c, TREE, b"x").expect("free: c has written x");
     let first = {
         let (table, owner) = (table.clone(), a.clone());
-        thread::spawn(move || table.wait(&owner, &Request::Write { tree: TREE, key: b"bb" }, WaitPolicy::Wait))
+        thread::spawn(move || table.wait(&owner, &Request::Write { tree: TREE, key: b"bb" }, LONG, None))
     };
     table.until_waiting(1);
     assert!(matches!(table.convert(TxnId(3), TREE, b"x"), Converted::Held(by) if by.holder() == TxnId(3)));
     let second = wait_point(&table, &b, "x", S);
     let error = table
-        .wait(&c, &Request::Point { tree: TREE, key: b"a", mode: S }, WaitPolicy::Wait)
+        .wait(&c, &Request::Point { tree: TREE, key: b"a", mode: S }, LONG, None)
         .expect_err("c waits for a, which waits for b, which waits for c");
     assert!(matches!(error, Error::Deadlock { victim: TxnId(3), waits_for: TxnId(1), .. }), "{error}");
     table.release_all(&c);
@@ -357,8 +356,8 @@ fn a_wait_that_ends_late_lets_the_others_go_on() {
     let hopeless = {
         let (table, writer) = (table.clone(), writer.clone());
         thread::spawn(move || {
-            let policy = WaitPolicy::WaitFor(Duration::from_millis(200));
-            table.wait(&writer, &Request::Write { tree: TREE, key: b"k" }, policy)
+            let policy = Duration::from_millis(200);
+            table.wait(&writer, &Request::Write { tree: TREE, key: b"k" }, policy, None)
         })
     };
     table.until_waiting(1);
@@ -380,18 +379,16 @@ fn nothing_waits_where_waiting_is_off() {
         let (a, b) = (table.txn(1), table.txn(2));
         table.try_point(&a, TREE, b"k", X).expect("free");
         range(&table, &a, "m", "n", S).expect("free");
-        let policies = if blocking { vec![WaitPolicy::NoWait, WaitPolicy::SkipLocked] } else { vec![WaitPolicy::Wait] };
-        for policy in policies {
-            for request in [
-                Request::Point { tree: TREE, key: b"k", mode: S },
-                Request::Write { tree: TREE, key: b"mm" },
-                Request::Range { tree: TREE, lo: Included(b"m"), hi: Unbounded, mode: X },
-            ] {
-                let error = table.wait(&b, &request, policy).expect_err("held");
-                assert!(matches!(error, Error::LockTimeout { holder: TxnId(1), waited_ms: 0, .. }), "{error}");
-            }
-            table.wait(&b, &Request::Write { tree: TREE, key: b"z" }, policy).expect("nothing to wait for");
+        let longest = if blocking { Duration::ZERO } else { LONG };
+        for request in [
+            Request::Point { tree: TREE, key: b"k", mode: S },
+            Request::Write { tree: TREE, key: b"mm" },
+            Request::Range { tree: TREE, lo: Included(b"m"), hi: Unbounded, mode: X },
+        ] {
+            let error = table.wait(&b, &request, longest, None).expect_err("held");
+            assert!(matches!(error, Error::LockTimeout { holder: TxnId(1), waited_ms: 0, .. }), "{error}");
         }
+        table.wait(&b, &Request::Write { tree: TREE, key: b"z" }, longest, None).expect("nothing to wait for");
         assert_eq!(table.stats().points, 1, "asking took nothing");
         table.release_all(&a);
         table.release_all(&b);
@@ -424,8 +421,8 @@ fn a_shared_lock_is_raised_by_the_change_that_it_lets_through() {
     let hopeless = {
         let (table, b) = (table.clone(), b.clone());
         thread::spawn(move || {
-            let policy = WaitPolicy::WaitFor(Duration::from_millis(50));
-            table.wait(&b, &Request::Write { tree: TREE, key: b"k" }, policy)
+            let policy = Duration::from_millis(50);
+            table.wait(&b, &Request::Write { tree: TREE, key: b"k" }, policy, None)
         })
     };
     table.until_waiting(1);
@@ -602,9 +599,7 @@ fn a_circle_that_a_third_closes_is_found() {
     assert!(matches!(table.convert(TxnId(4), TREE, b"changed"), Converted::Held(_)));
     let third = {
         let (table, c) = (table.clone(), c.clone());
-        thread::spawn(move || {
-            table.wait(&c, &Request::Point { tree: TREE, key: b"changed", mode: S }, WaitPolicy::Wait)
-        })
+        thread::spawn(move || table.wait(&c, &Request::Point { tree: TREE, key: b"changed", mode: S }, LONG, None))
     };
     let error = ended(victim).expect_err("it waits for the writer now, which waits for it");
     assert!(matches!(error, Error::Deadlock { victim: TxnId(2), waits_for: TxnId(4), .. }), "{error}");
@@ -626,13 +621,13 @@ fn who_grows_over_a_waiter_is_waited_for() {
     b.add_weight(1);
     let waits = {
         let (table, b) = (table.clone(), b.clone());
-        thread::spawn(move || table.wait(&b, &Request::Write { tree: TREE, key: b"b" }, WaitPolicy::Wait))
+        thread::spawn(move || table.wait(&b, &Request::Write { tree: TREE, key: b"b" }, LONG, None))
     };
     table.until_waiting(1);
     range(&table, &a, "a", "aa", S).expect("free");
     range(&table, &a, "c", "cc", S).expect("free");
     assert!(table.check_write(&c, TREE, b"b").is_err(), "the two were joined over it");
-    let error = table.wait(&a, &Request::Point { tree: TREE, key: b"x", mode: S }, WaitPolicy::Wait);
+    let error = table.wait(&a, &Request::Point { tree: TREE, key: b"x", mode: S }, LONG, None);
     assert!(matches!(error, Err(Error::Deadlock { victim: TxnId(1), waits_for: TxnId(2), .. })), "{error:?}");
     table.release_all(&a);
     table.release_all(&c);

@@ -14,7 +14,7 @@ use super::cell::{Outcome, WaitCell};
 use super::owner::LockOwner;
 use super::range::Ask;
 use super::span::{Span, Want};
-use super::{Interrupt, LockTable, Mode, Request, WaitPolicy, sync::Instant};
+use super::{Interrupt, LockTable, Mode, Request, sync::Instant};
 use crate::error::{Error, LockedOn, Result};
 use crate::format::{TreeId, TxnId};
 use std::sync::Arc;
@@ -97,37 +97,24 @@ impl Drop for Begun<'_> {
 }
 
 impl LockTable {
-    /// Waits until `request` can be granted; returns at once if it can be now. The caller holds no latch.
+    /// Waits until `request` can be granted, at most for `longest`; returns at once if it can be now. The caller holds no latch. An interrupt of the
+    /// owner's transaction ends the wait.
     ///
     /// After `Ok` the caller *checks again*: it latches the page anew, reads the row's writer, and requests
     /// the lock as if for the first time. If this call waited, it holds the lock by then, so that no other
     /// owner takes it in between.
     ///
     /// # Errors
-    /// [`Error::LockTimeout`] after the time that `policy` allows, or at once if `policy` or the table does
-    /// not wait; [`Error::Deadlock`] if this owner is the victim: it has to be rolled back, and waits for
-    /// nothing more.
-    pub fn wait(&self, owner: &Arc<LockOwner>, request: &Request<'_>, policy: WaitPolicy) -> Result<()> {
-        self.wait_or_interrupt(owner, request, policy, None)
-    }
-
-    /// Like [`Self::wait`]; an interrupt of the owner's transaction also ends the wait.
-    ///
-    /// # Errors
-    /// As [`Self::wait`]; [`Error::Interrupted`].
-    pub fn wait_or_interrupt(
+    /// [`Error::LockTimeout`] after `longest`, or at once if that is zero or the table does not wait; [`Error::Interrupted`];
+    /// [`Error::Deadlock`] if this owner is the victim: it has to be rolled back, and waits for nothing more.
+    pub fn wait(
         &self,
         owner: &Arc<LockOwner>,
         request: &Request<'_>,
-        policy: WaitPolicy,
+        longest: Duration,
         interrupt: Option<&Interrupt>,
     ) -> Result<()> {
-        let allowed = match policy {
-            WaitPolicy::Wait => self.config.timeout,
-            WaitPolicy::WaitFor(most) => most,
-            WaitPolicy::NoWait | WaitPolicy::SkipLocked => Duration::ZERO,
-        };
-        if allowed.is_zero() || !self.config.blocking {
+        if longest.is_zero() || !self.config.blocking {
             return match self.check(owner, request) {
                 Ok(()) => Ok(()),
                 Err(conflict) => {
@@ -138,7 +125,7 @@ impl LockTable {
             };
         }
         // The thread sleeps in real time, whatever the table's clock is.
-        let deadline = Instant::now() + allowed.min(LONGEST);
+        let deadline = Instant::now() + longest.min(LONGEST);
         let waiter = {
             let mut graph = self.graph.lock();
             let Some(waiter) = self.enqueue(owner, request) else { return Ok(()) };

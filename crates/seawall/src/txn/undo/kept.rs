@@ -99,6 +99,7 @@ impl UndoStore {
     }
 
     /// The number of commits that are kept ready now.
+    #[cfg(test)]
     pub fn kept(&self) -> u32 {
         self.kept.load(Relaxed)
     }

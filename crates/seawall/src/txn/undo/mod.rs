@@ -32,8 +32,8 @@ mod visit;
 
 pub use kept::KeptCommit;
 pub use purge::Unpurged;
-pub use record::{OwnedRecord, Previous, UndoRecord, XID_BYTES_MAX};
-pub use store::{OpenState, OpenStream, STREAMS_MAX, UndoStore};
+pub use record::{Previous, UndoRecord};
+pub use store::{OpenState, OpenStream, UndoStore};
 pub use stream::Stream;
 
 use crate::buffer::Redo;
@@ -79,6 +79,7 @@ pub fn begun(tag: u8, body: &[u8]) -> Option<TxnId> {
 /// # Errors
 /// The first inconsistency.
 #[doc(hidden)]
+#[cfg(feature = "internals")]
 pub fn read_page(page: &[u8]) -> Result<usize, Malformed> {
     if crate::format::page::kind(page) != Some(crate::format::page::PageKind::Undo) {
         directory::verify(page)?;

@@ -40,6 +40,7 @@ impl UndoStore {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`], [`Error::Poisoned`].
+    #[cfg(test)]
     pub fn head(&self, stream: u32) -> Result<Option<Unpurged>> {
         Ok(self.heads(stream, 1, |_| true)?.pop())
     }

@@ -40,6 +40,7 @@ impl Stream {
 
     /// Its number.
     #[must_use]
+    #[cfg(test)]
     pub fn number(&self) -> u32 {
         self.number
     }
