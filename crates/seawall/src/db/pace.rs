@@ -182,11 +182,15 @@ mod tests {
         changes / (time.as_secs_f64() * others.rate)
     }
 
+    fn step(pace: &mut Pace<'_>) {
+        pace.step();
+    }
+
     #[test]
     fn others_keep_the_share_that_is_asked_for() {
         for (beside, keep) in [(0.5, 85), (0.3, 80), (0.7, 90)] {
             let others = Others::new(30_000.0, beside);
-            let kept = kept(&others, keep, Pace::step);
+            let kept = kept(&others, keep, step);
             let asked = f64::from(keep) / 100.0;
             assert!((asked - 0.03..asked + 0.05).contains(&kept), "{kept} of {asked}, {beside} without pauses");
         }
@@ -195,13 +199,13 @@ mod tests {
     #[test]
     fn it_waits_only_for_others_that_lose_work() {
         let idle = Others::new(0.0, 0.0);
-        kept(&idle, 85, Pace::step);
+        kept(&idle, 85, step);
         assert_eq!(*idle.slept.lock().unwrap(), Duration::ZERO);
         let unhurt = Others::new(30_000.0, 1.0);
-        kept(&unhurt, 85, Pace::step);
+        kept(&unhurt, 85, step);
         assert!(*unhurt.slept.lock().unwrap() < Duration::from_millis(300), "probes alone: {unhurt:?}");
         let asked_for_none = Others::new(30_000.0, 0.2);
-        kept(&asked_for_none, 0, Pace::step);
+        kept(&asked_for_none, 0, step);
         assert_eq!(*asked_for_none.slept.lock().unwrap(), Duration::ZERO);
     }
 

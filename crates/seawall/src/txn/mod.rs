@@ -38,4 +38,4 @@ pub use transaction::{Access, Committing, Isolation, LockWait, OnConflict, Savep
 pub use trees::{CatalogRow, Readable, TreeState, Trees};
 pub use undo::{OpenState, OpenStream, UndoStore};
 pub use views::ActiveSet;
-pub use write::Change;
+pub use write::{Change, VALUE_BYTES_MAX};
