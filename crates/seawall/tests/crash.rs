@@ -474,13 +474,14 @@ fn seeds_that_failed_once_pass() {
         one(seed, 0, false).unwrap_or_else(|why| panic!("{why}\nCOMPACTIONS=0 {}", replay(seed)));
     }
     // With everything that the rig did before interrupts and increments.
-    const LATER: [(u64, Mode); 6] = [
+    const LATER: [(u64, Mode); 7] = [
         (500_104, Mode::Faults),
         (500_127, Mode::Faults),
         (502_177, Mode::Faults),
         (505_077, Mode::Faults),
         (2_026_112_203_698, Mode::Rot),
         (2_026_112_220_102, Mode::Crashes),
+        (1_420_148, Mode::Rot),
     ];
     for (seed, mode) in LATER {
         let size = Size { newer: false, ..size(seed, compactions(seed)) };

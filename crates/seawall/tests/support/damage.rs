@@ -223,7 +223,9 @@ impl Rig {
             return false;
         }
         let gone = &self.model.log[seq..];
-        let Some(first) = damage.iter().map(|range| range.start).filter(|start| *start < gone[0].end).min() else {
+        // That of an event whose end is not known lies before that of the next.
+        let end = gone.iter().map(|event| event.end).find(|end| *end > 0).unwrap_or(self.head);
+        let Some(first) = damage.iter().map(|range| range.start).filter(|start| *start < end).min() else {
             return false;
         };
         let mut start = if seq == 0 { 0 } else { self.model.log[seq - 1].end };

@@ -129,7 +129,7 @@ impl Rig {
         }
         let every = self.dice.log_uniform(40);
         let (mut calls, mut refused) = (0, None);
-        let mut done = Vec::new();
+        let (mut done, illegal) = (Vec::new(), self.mode.is_illegal());
         let base = &live.trees[&of];
         let during = || {
             calls += 1;
@@ -159,7 +159,8 @@ impl Rig {
                     if there && (committed.is_ok() || unknown) {
                         let rows = BTreeMap::from([((of, key), value)]);
                         let changes = Changes { rows, ..Changes::default() };
-                        done.push((changes, promise, asked, self.sim.now()));
+                        let end = if illegal { crate::api::head(&live.db) } else { 0 };
+                        done.push((changes, promise, asked, self.sim.now(), end));
                     }
                     refused = committed.err();
                 }
@@ -168,9 +169,10 @@ impl Rig {
         };
         let answer = crate::api::index(&live.db, base, name, during);
         self.say(|| format!("  {} changes of its base were committed meanwhile, refused: {refused:?}", done.len()));
-        for (changes, promise, asked, acknowledged) in done {
+        for (changes, promise, asked, acknowledged, end) in done {
             self.tally.index_writes += 1;
             self.model.push(Event::Commit(changes), promise, asked, acknowledged);
+            self.model.log.last_mut().expect("just added").end = end;
         }
         (answer, refused)
     }
