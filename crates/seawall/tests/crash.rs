@@ -488,6 +488,12 @@ fn seeds_that_failed_once_pass() {
         run(seed, mode, size, &Options::default(), false)
             .unwrap_or_else(|why| panic!("{why}\nNEWER=0 MODE={mode:?} {}", replay(seed)));
     }
+    // With everything that the rig does now.
+    const NEWER: [(u64, Mode); 1] = [(2_026_112_239_729, Mode::Wild)];
+    for (seed, mode) in NEWER {
+        run(seed, mode, size(seed, compactions(seed)), &Options::default(), false)
+            .unwrap_or_else(|why| panic!("{why}\nMODE={mode:?} {}", replay(seed)));
+    }
 }
 
 /// Runs again in this process, on a thread with another number: a run depends neither on earlier work of the

@@ -362,7 +362,7 @@ impl Tree {
         held.truncate(taken);
         let layout = self.lay_out(&mtr, parent, first, before, &olds, &held, ask)?;
         let (lasts, count) = (self.open_child(mtr.page(held[taken - 1]), olds[taken - 1], 0)?, layout.leaves.len());
-        let (next, ahead) = (lasts.upper().map(<[u8]>::to_vec), is_ahead(&lasts));
+        let (next, ahead) = (lasts.upper_above(ask.at)?.map(<[u8]>::to_vec), is_ahead(&lasts));
         let above_prefix = {
             let above = Node::open(mtr.page(parent))?;
             above.check_heap()?;

@@ -95,7 +95,7 @@ impl Tree {
         let beyond = if from_high {
             Some(node.lower()).filter(|&lower| lower > low)
         } else {
-            node.upper().filter(|upper| !is_empty_range(upper, high))
+            node.upper_above(low)?.filter(|upper| !is_empty_range(upper, high))
         };
         Ok(Level1 { children, beyond: beyond.map(<[u8]>::to_vec) })
     }

@@ -248,6 +248,17 @@ impl<'a> Node<'a> {
         self.has_upper().then(|| &self.page[at..at + len])
     }
 
+    /// The upper fence of a node that `key` has led to. What goes on from there to the next node comes to an end because the fence is above the key.
+    ///
+    /// # Errors
+    /// [`Damaged`] where it is not: the page is valid but old, on a disk that lost a write.
+    pub fn upper_above(&self, key: &[u8]) -> Result<Option<&'a [u8]>, Damaged> {
+        match self.upper() {
+            Some(upper) if upper <= key => Err(self.damaged("it ends at or below the key that led to it")),
+            upper => Ok(upper),
+        }
+    }
+
     /// Whether `key` belongs here.
     #[must_use]
     pub fn covers(&self, key: &[u8]) -> bool {

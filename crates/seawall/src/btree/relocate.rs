@@ -39,7 +39,7 @@ impl Tree {
             for slot in 0..node.count() {
                 children.nodes.push((node.child_lower(slot)?, node.child(slot)?));
             }
-            children.beyond = node.upper().map(<[u8]>::to_vec);
+            children.beyond = node.upper_above(key)?.map(<[u8]>::to_vec);
             Ok(Some(children))
         })
     }
