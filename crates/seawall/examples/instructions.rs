@@ -29,12 +29,12 @@ const BATCH: u64 = 1_000;
 /// The measured operations, with the instruction limit of each: a few percent above the count when the limit
 /// was set.
 const KINDS: [(&str, &str, u64); 8] = [
-    ("empty", "begin and commit of a transaction that does nothing", 2_100),
+    ("empty", "begin and commit of a transaction that does nothing", 1_000),
     ("read", "point read", 2_300),
     ("probe", "seek of a kept cursor and its row, as the inner side of a join does", 3_600),
     ("range", "range of 10 rows by a kept cursor and transaction", 10_700),
-    ("update", "one-row update and commit, flushed", 15_200),
-    ("locked-update", "locked read of a row, its update, and commit", 20_000),
+    ("update", "one-row update and commit, flushed", 13_900),
+    ("locked-update", "locked read of a row, its update, and commit", 18_900),
     ("locked-scan", "row of a scan that locks", 3_600),
     ("append", "insertion in key order, 1000 a transaction", 6_300),
 ];
