@@ -122,7 +122,7 @@ impl LogConfig {
     /// The defaults for a log in `dir`, for the first opening of a database.
     ///
     /// ```
-    /// use seawall::log::LogConfig;
+    /// use seawall::internals::log::LogConfig;
     /// let config = LogConfig::new("/srv/db", [7; 16]);
     /// assert_eq!((config.segment_bytes, config.capacity_bytes), (16 << 20, 1 << 30));
     /// ```

@@ -23,8 +23,8 @@ const SHORT: usize = 1;
 /// Appends a record; `body` appends its bytes.
 ///
 /// ```
-/// use seawall::format::PageId;
-/// use seawall::log::{Record, Records, push_record};
+/// use seawall::PageId;
+/// use seawall::internals::log::{Record, Records, push_record};
 /// let mut out = Vec::new();
 /// push_record(&mut out, 0x21, PageId(7), |out| out.extend_from_slice(b"change"));
 /// let record = Records::new(&out).next().unwrap().unwrap();
