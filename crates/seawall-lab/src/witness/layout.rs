@@ -37,8 +37,7 @@ const PREPARED_BYTES_MAX: u64 = 64 << 30;
 ///     seed: 1, boot_id: None, method: WriteMethod::default(), block_bytes: 16384, threads: 4, slots: 256,
 ///     append_blocks: 4096, control: true, dir: "/srv/db/scratch".into(),
 /// };
-/// // The witness keeps it as JSON; after the cut the verifier needs nothing else to know what was written
-/// where.
+/// // The witness keeps it as JSON; after the cut the verifier needs nothing else.
 /// let kept = serde_json::to_vec(&what)?;
 /// assert_eq!(serde_json::from_slice::<Description>(&kept)?, what);
 /// # Ok::<(), serde_json::Error>(())

@@ -52,7 +52,7 @@ impl Seek<'_> {
     /// backward.
     ///
     /// # Errors
-    /// [`super::Damaged`], as an error.
+    /// `Damaged`, as an error.
     pub fn slot(&self, node: &Node<'_>) -> Result<usize> {
         Ok(match *self {
             Self::First => 0,
