@@ -461,3 +461,22 @@ fn its_owner_is_who_has_the_handle() {
         }
     });
 }
+
+/// The last leaf has no upper fence and so no common prefix: what its left sibling holds may not fit into a merged leaf, and it stays empty.
+#[test]
+fn it_is_cleared_under_a_savepoint_though_its_last_leaf_cannot_be_merged() {
+    let sim = SimDisk::new(SimOptions::default());
+    let (_process, db) = open(&sim);
+    let mut tree = db.temporary_tree(SMALL).unwrap();
+    let key = |i: u32| [&[b'p'; 600][..], &i.to_be_bytes()].concat();
+    for i in 0..2000 {
+        tree.put(&key(i), b"").unwrap();
+    }
+    let before = tree.savepoint().unwrap();
+    tree.clear().unwrap();
+    assert!(tree.is_empty().unwrap());
+    assert_eq!(tree.check().unwrap(), Vec::<String>::new());
+    tree.rollback_to(&before).unwrap();
+    assert_eq!(tree.len().unwrap(), 2000);
+    assert_eq!(tree.check().unwrap(), Vec::<String>::new());
+}

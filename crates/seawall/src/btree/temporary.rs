@@ -246,12 +246,18 @@ impl Temporary {
             self.rows = 0;
             return Ok(());
         }
-        while self.rows > 0 {
-            for (key, _) in self.rows_at(None, true)?.rows {
+        let mut below = None;
+        loop {
+            let Rows { rows, lower, .. } = self.rows_at(below.as_deref(), true)?;
+            for (key, _) in rows {
                 self.delete(&key)?;
             }
+            if lower.is_empty() {
+                return Ok(());
+            }
+            // The leaf may stay, empty, where its sibling has no room for a merge.
+            below = Some(lower);
         }
-        Ok(())
     }
 
     fn check_key(&self, key: &[u8]) -> Result<()> {

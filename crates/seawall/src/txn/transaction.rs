@@ -545,12 +545,14 @@ impl Txn {
     /// # Errors
     /// Poisoned, or no room in the log: nothing of the commit is in the log, and the transaction is rolled
     /// back.
-    pub fn commit_start(mut self, mut level: Durability) -> Result<Committing> {
-        if self.engine.health().has(Mutant::EarlyAcknowledgement) {
-            level = level.min(Durability::Written);
-        }
-        let end = self.log_commit()?;
+    pub fn commit_start(mut self, level: Durability) -> Result<Committing> {
+        let (end, level) = (self.log_commit()?, self.awaited(level));
         Ok(Committing { txn: self, end, level })
+    }
+
+    /// What a commit at this level waits for.
+    fn awaited(&self, level: Durability) -> Durability {
+        if self.engine.health().has(Mutant::EarlyAcknowledgement) { level.min(Durability::Written) } else { level }
     }
 
     /// Commits, and waits until the commit is durable at `level`.
@@ -559,13 +561,10 @@ impl Txn {
     /// Poisoned, or no room in the log: it is not committed, and open as before. [`Error::OutcomeUnknown`]:
     /// it has ended, and the next opening finds out the outcome. Nothing of it becomes visible, nothing is
     /// undone.
-    pub fn commit(&mut self, mut level: Durability) -> Result<()> {
-        if self.engine.health().has(Mutant::EarlyAcknowledgement) {
-            level = level.min(Durability::Written);
-        }
+    pub fn commit(&mut self, level: Durability) -> Result<()> {
         let end = self.log_commit()?;
         if end != Lsn::ZERO {
-            if let Err(cause) = self.engine.log().wait(end, level) {
+            if let Err(cause) = self.engine.log().wait(end, self.awaited(level)) {
                 self.ended = true;
                 return Err(Error::OutcomeUnknown { cause: Arc::new(cause) });
             }
