@@ -158,7 +158,7 @@ fn suite(disk: &Arc<dyn Disk>, dir: &Path) -> Vec<String> {
     r.went("share it", d.lock_shared(&three));
     r.went("lock what is shared", d.lock(&two));
     drop(three);
-    r.went("lock it when nobody shares it", d.lock(&two));
+    r.went("lock it when it is not shared", d.lock(&two));
 
     // Requests in flight.
     let file = r.went("create", d.open(&at("requests"), new)).unwrap();

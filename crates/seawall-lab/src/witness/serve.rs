@@ -320,7 +320,7 @@ impl Witness {
                 wire.send(&Message::Done).map_err(text)
             }
             Message::Auth { .. } => {
-                // The connection ends either way; the client may or may not receive the refusal.
+                // The connection ends even if the client does not receive the refusal.
                 drop(wire.send(&refuse(Refusal::WrongToken, "wrong token")));
                 Err("wrong token".into())
             }

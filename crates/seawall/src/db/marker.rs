@@ -77,7 +77,7 @@ pub(super) fn look_only(disk: &dyn Disk, dir: &Path) -> Result<()> {
     }
 }
 
-/// Whether the control block says that the creation is complete.
+/// Whether the creation is complete, by the control block.
 fn is_whole(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
     match Control::open(disk.clone(), &dir.join(CONTROL_FILE), &Arc::new(IoStats::new())) {
         Ok(control) if control.current().checkpoint > Lsn::ZERO => {

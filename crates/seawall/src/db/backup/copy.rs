@@ -45,7 +45,7 @@ pub(super) struct Subject {
     ends: Option<Ends>,
 }
 
-/// Says that the backup is not wanted any more.
+/// Whether the backup has been cancelled.
 pub(super) type Ends = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl std::fmt::Debug for Subject {

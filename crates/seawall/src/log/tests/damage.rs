@@ -25,7 +25,7 @@ fn a_bit_that_flips_in_flushed_log_is_named() {
     let bodies: Vec<_> = (0..12).map(|i| body(i, 900 * i)).collect();
     for k in 0..40 {
         let (machine, ends) = with_commits(&bodies);
-        // Anywhere before the last frame: only that one says that the others were flushed.
+        // Anywhere before the last frame, which alone proves that the others were flushed.
         let last = ends[ends.len() - 2].0;
         let at = FIRST_LSN.0 + (last - FIRST_LSN.0) * k / 40;
         machine
