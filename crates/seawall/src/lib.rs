@@ -1,12 +1,14 @@
-//! An embedded, ordered, multi-writer, MVCC, crash-safe key-value store. docs/engine.md says how it works.
+#![doc = include_str!("../README.md")]
+//! # For those who change the crate
 //!
 //! Modules import leftward only: `format <- log <- buffer <- space <- btree <- txn <- recovery <- db`; `error` and `mutants` are below them all.
+//! `docs/engine.md` says how the engine works.
 
 #![allow(unreachable_pub, reason = "`pub` in an internal module is what a layer shows to the others")]
 
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("../cookbook.md")]
+pub mod cookbook {}
 
 mod btree;
 mod buffer;
