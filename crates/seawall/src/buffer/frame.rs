@@ -20,7 +20,7 @@
 //!    and is read again.
 //! 2. Under a shared latch and after check (1) the page's bytes may be read; under an exclusive latch and
 //!    after check (1) they may be changed. "Latched shared" includes reading beside the latch of a biased
-//!    frame (`bias.rs`).
+//!    frame (`bravo.rs`).
 //! 3. An owned frame belongs to one thread, latched or not: it holds no page, so by (1) no other thread
 //!    touches its bytes.
 //! 4. A pin is taken under a latch after check (1), or by the owner before it publishes. It may be released
@@ -35,7 +35,7 @@
 
 #![allow(unsafe_code)]
 
-use super::bias::Bias;
+use super::bravo::VisibleReaders;
 use super::sync::{AtomicU32, AtomicU64, Latch, Ordering};
 
 /// Used since the clock hand last passed.
@@ -43,15 +43,15 @@ pub(super) const REFERENCED: u32 = 1;
 /// Prefetched and not used since.
 pub(super) const COLD: u32 = 2;
 /// Made by [`super::Mtr::fresh`] and not yet initialised: the page is dropped when its latch is released.
-pub(super) const UNBORN: u32 = 4;
+pub(super) const UNINITIALISED: u32 = 4;
 /// The log since the checkpoint initialises the whole page, so its next write home may tear.
 pub(super) const REMADE: u32 = 8;
 /// The log since the checkpoint can hold no change of the page: the page is in memory for the first time
 /// since the database was opened.
-pub(super) const VIRGIN: u32 = 32;
+pub(super) const NEVER_LOGGED: u32 = 32;
 /// No longer part of the pool, which shrank.
 pub(super) const RETIRED: u32 = 16;
-/// Read beside the latch (`bias.rs`).
+/// Read beside the latch (`bravo.rs`).
 pub(super) const BIASED: u32 = 64;
 /// A frame becomes biased after this many shared latches since its last exclusive latch.
 const READS_TO_BIAS: u32 = 32;
@@ -207,24 +207,24 @@ impl Frame {
 
     /// Revokes the bias, under the exclusive latch; returns whether there was one.
     #[inline]
-    pub(super) fn take_bias(&self) -> bool {
+    pub(super) fn revoke_bias(&self) -> bool {
         self.reads.store(0, Ordering::Relaxed);
         self.is_biased() && self.flags.fetch_and(!BIASED, Ordering::SeqCst) & BIASED != 0
     }
 
     /// Restores the bias, under the exclusive latch that revoked it and met a reader.
-    pub(super) fn give_bias_back(&self) {
+    pub(super) fn restore_bias(&self) {
         self.flags.fetch_or(BIASED, Ordering::SeqCst);
     }
 
     /// Takes the exclusive latch of a frame if its page is unused (5); returns the page.
-    pub(super) fn claim(&self, dirt: &Dirt, bias: &Bias, frame: u32) -> Option<u32> {
+    pub(super) fn claim(&self, dirt: &Dirt, readers: &VisibleReaders, frame: u32) -> Option<u32> {
         // Checked without the latch first: this rejects most frames cheaply.
         if self.is_pinned() || !dirt.is_clean() || self.page().is_none() || !self.latch.try_lock_exclusive() {
             return None;
         }
         match self.page() {
-            Some(page) if bias.nobody_reads(frame, self) && !self.is_pinned() && dirt.is_clean() => Some(page),
+            Some(page) if bias.has_no_readers(frame, self) && !self.is_pinned() && dirt.is_clean() => Some(page),
             _ => {
                 // SAFETY: taken above.
                 unsafe { self.latch.unlock_exclusive() };
@@ -263,7 +263,7 @@ impl Frame {
             self.page.store(0, Ordering::Release);
             return false;
         };
-        self.flags.store(if never_seen { UNBORN | VIRGIN } else { UNBORN }, Ordering::Relaxed);
+        self.flags.store(if never_seen { UNINITIALISED | NEVER_LOGGED } else { UNINITIALISED }, Ordering::Relaxed);
         true
     }
 }

@@ -7,8 +7,8 @@
 //! 3. A page that was made and never initialised is dropped with its latch: no other thread ever sees it.
 #![allow(unsafe_code)]
 
-use super::bias::Place;
-use super::frame::{COLD, REMADE, UNBORN, VIRGIN, Where};
+use super::bravo::ReaderSlot;
+use super::frame::{COLD, NEVER_LOGGED, REMADE, UNINITIALISED, Where};
 use super::pool::Pool;
 use super::stats::count;
 use crate::error::Stop;
@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct PageRead<'p> {
     pool: &'p Pool,
     frame: u32,
-    /// Set if the page is read beside the latch (`bias.rs`).
-    place: Option<Place>,
+    /// Set if the page is read beside the latch (`bravo.rs`).
+    slot: Option<ReaderSlot>,
 }
 
 /// A page under an exclusive latch. It is changed only through an [`super::Mtr`], or by recovery.
@@ -95,15 +95,15 @@ impl Pool {
         loop {
             let Where::In(frame) = self.map.get(page) else { return Err(Stop::Load(page)) };
             let known = self.frames.get(frame);
-            let place = if known.is_biased() { self.bias.enter(ROW.with(|row| *row), frame, known) } else { None };
-            if place.is_none() {
+            let slot = if known.is_biased() { self.readers.enter(ROW.with(|row| *row), frame, known) } else { None };
+            if slot.is_none() {
                 known.latch.lock_shared();
             }
             // Releases the latch if the frame has changed hands meanwhile.
-            let read = PageRead { pool: self, frame, place };
+            let read = PageRead { pool: self, frame, slot };
             if known.holds(page.0) {
                 known.touch();
-                if read.place.is_none() && read[page::KIND] == PageKind::Branch as u8 {
+                if read.slot.is_none() && read[page::KIND] == PageKind::Branch as u8 {
                     known.lean();
                 }
                 return Ok(read);
@@ -124,7 +124,7 @@ impl Pool {
             true
         };
         let frame = find_untouched(self, page, lock, |frame| self.unlock_shared(frame))?;
-        frame.map(|frame| PageRead { pool: self, frame, place: None })
+        frame.map(|frame| PageRead { pool: self, frame, slot: None })
     }
 
     /// The same without waiting for anything; `None` when it is latched exclusively.
@@ -135,7 +135,7 @@ impl Pool {
     pub fn try_shared(&self, page: PageId) -> Result<Option<PageRead<'_>>, Stop> {
         let lock = |frame| self.frames.get(frame).latch.try_lock_shared();
         match find(self, page, lock, |frame| self.unlock_shared(frame)) {
-            Some(frame) => Ok(frame.map(|frame| PageRead { pool: self, frame, place: None })),
+            Some(frame) => Ok(frame.map(|frame| PageRead { pool: self, frame, slot: None })),
             None => Err(Stop::Load(page)),
         }
     }
@@ -149,7 +149,7 @@ impl Pool {
         let lock = |frame| {
             let known = self.frames.get(frame);
             known.latch.lock_exclusive();
-            self.bias.wait_for_readers(frame, known);
+            self.readers.wait_for_readers(frame, known);
             true
         };
         match find(self, page, lock, |frame| self.unlock_exclusive(frame)) {
@@ -167,7 +167,7 @@ impl Pool {
         let lock = |frame| {
             let known = self.frames.get(frame);
             let free = known.latch.try_lock_exclusive();
-            if free && !self.bias.nobody_reads(frame, known) {
+            if free && !self.readers.has_no_readers(frame, known) {
                 self.unlock_exclusive(frame);
                 return false;
             }
@@ -192,13 +192,13 @@ impl Pool {
             self.unlock_shared(frame);
             return None;
         }
-        Some(PageRead { pool: self, frame, place: None })
+        Some(PageRead { pool: self, frame, slot: None })
     }
 
     /// Evicts an unused page; the caller owns its frame.
     pub(super) fn claim(&self, frame: u32) -> Option<Owned<'_>> {
         let known = self.frames.get(frame);
-        let page = known.claim(self.frames.dirt(frame), &self.bias, frame)?;
+        let page = known.claim(self.frames.dirt(frame), &self.readers, frame)?;
         if known.flags.load(Ordering::Relaxed) & COLD != 0 {
             count(&self.counters.prefetch_wasted, 1);
         }
@@ -258,8 +258,8 @@ impl Deref for PageRead<'_> {
 impl Drop for PageRead<'_> {
     #[inline]
     fn drop(&mut self) {
-        match self.place {
-            Some(place) => self.pool.bias.leave(place),
+        match self.slot {
+            Some(slot) => self.pool.readers.leave(slot),
             // SAFETY: self holds the latch, and is gone after this.
             None => unsafe { self.pool.frames.get(self.frame).latch.unlock_shared() },
         }
@@ -300,9 +300,9 @@ impl<'p> PageWrite<'p> {
         page::set_u64(self.bytes_mut(), page::LSN, end.0);
         let known = self.pool.frames.get(self.frame);
         let flags = known.flags.load(Ordering::Relaxed);
-        if flags & UNBORN != 0 {
-            known.flags.fetch_and(!(UNBORN | VIRGIN), Ordering::Relaxed);
-            if remade && flags & VIRGIN != 0 {
+        if flags & UNINITIALISED != 0 {
+            known.flags.fetch_and(!(UNINITIALISED | NEVER_LOGGED), Ordering::Relaxed);
+            if remade && flags & NEVER_LOGGED != 0 {
                 known.flags.fetch_or(REMADE, Ordering::Relaxed);
             }
         }
@@ -333,7 +333,7 @@ impl Drop for PageWrite<'_> {
     #[inline]
     fn drop(&mut self) {
         let known = self.pool.frames.get(self.frame);
-        if known.flags.load(Ordering::Relaxed) & UNBORN == 0 {
+        if known.flags.load(Ordering::Relaxed) & UNINITIALISED == 0 {
             // SAFETY: self holds the latch, and is gone after this.
             unsafe { known.latch.unlock_exclusive() };
             return;

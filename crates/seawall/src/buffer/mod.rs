@@ -15,7 +15,7 @@
 
 mod ahead;
 mod arena;
-mod bias;
+mod bravo;
 mod checkpoint;
 mod clean;
 mod control;

@@ -72,8 +72,8 @@ mod sync {
 }
 
 #[allow(dead_code, clippy::duplicate_mod)]
-#[path = "bias.rs"]
-mod bias;
+#[path = "bravo.rs"]
+mod bravo;
 #[allow(dead_code, clippy::duplicate_mod)]
 #[path = "dirty.rs"]
 mod dirty;
@@ -81,7 +81,7 @@ mod dirty;
 #[path = "frame.rs"]
 mod frame;
 
-use bias::Bias;
+use bravo::VisibleReaders;
 use dirty::{Ordered, Stripes};
 use frame::{BIASED, Dirt, Entry, Frame, Where};
 use loom::cell::UnsafeCell;
@@ -100,7 +100,7 @@ fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 /// for page 1.
 struct Pool {
     frame: Frame,
-    bias: Bias,
+    readers: VisibleReaders,
     dirt: Dirt,
     /// One stripe: threads on different stripes do not interact.
     stripes: Stripes,
@@ -119,7 +119,7 @@ impl Pool {
     fn new() -> Arc<Self> {
         let pool = Self {
             frame: Frame::new(),
-            bias: Bias::new(),
+            readers: VisibleReaders::new(),
             dirt: Dirt::new(),
             stripes: Stripes::with(1),
             ordered: loom::sync::Mutex::new(Ordered::default()),
@@ -157,11 +157,11 @@ impl Pool {
     fn read_biased(&self, row: usize, page: u32) -> Option<u64> {
         loop {
             let Where::In(0) = self.entries[page as usize].get() else { return None };
-            let place = if self.frame.is_biased() { self.bias.enter(row, 0, &self.frame) } else { None };
-            let Some(place) = place else { return self.read(page, false) };
+            let slot = if self.frame.is_biased() { self.readers.enter(row, 0, &self.frame) } else { None };
+            let Some(slot) = slot else { return self.read(page, false) };
             // SAFETY: beside the shared latch, and the frame holds the page; loom checks.
             let found = self.frame.holds(page).then(|| self.bytes.with(|bytes| unsafe { *bytes }));
-            self.bias.leave(place);
+            self.readers.leave(slot);
             if found.is_some() {
                 return found;
             }
@@ -178,7 +178,7 @@ impl Pool {
 
     /// Drops the page in the frame and puts `page` there, unless another thread prevents it.
     fn replace_by(&self, page: u32) {
-        let Some(old) = self.frame.claim(&self.dirt, &self.bias, 0) else { return };
+        let Some(old) = self.frame.claim(&self.dirt, &self.readers, 0) else { return };
         // SAFETY: claimed, so latched.
         unsafe { self.frame.vacate(&self.entries[old as usize]) };
         // Owned from here on. (A real pool would free the frame; here no other thread needs one.)
@@ -225,7 +225,7 @@ fn a_biased_reader_and_a_writer_never_meet() {
             move || pool.lean()
         });
         pool.frame.latch.lock_exclusive();
-        pool.bias.wait_for_readers(0, &pool.frame);
+        pool.readers.wait_for_readers(0, &pool.frame);
         // SAFETY: under the exclusive latch, and no thread reads beside it; loom checks.
         pool.bytes.with_mut(|bytes| unsafe { *bytes = 20 });
         // SAFETY: as above.
@@ -311,7 +311,7 @@ fn a_read_ahead_that_nobody_waits_for_is_finished_once() {
         let asker = loom::thread::spawn({
             let (pool, list) = (pool.clone(), list.clone());
             move || {
-                let Some(old) = pool.frame.claim(&pool.dirt, &pool.bias, 0) else { return };
+                let Some(old) = pool.frame.claim(&pool.dirt, &pool.readers, 0) else { return };
                 // SAFETY: claimed, so latched.
                 unsafe { pool.frame.vacate(&pool.entries[old as usize]) };
                 assert!(pool.entries[1].begin_load());

@@ -6,7 +6,7 @@
 //! 3. The pool can change its size while in use; it gives memory back, but never address space.
 
 use super::arena::Frames;
-use super::bias::Bias;
+use super::bravo::VisibleReaders;
 use super::clean::Cleaner;
 use super::control::Control;
 use super::dirty::Stripes;
@@ -75,7 +75,7 @@ pub struct PoolConfig {
 pub struct Pool {
     pub(super) frames: Frames,
     pub(super) map: Translation,
-    pub(super) bias: Bias,
+    pub(super) readers: VisibleReaders,
     pub(super) loads: Loads,
     pub(super) turn: Turn,
     pub(super) counters: Counters,
@@ -204,7 +204,7 @@ impl Pool {
         }
         let block = control.current();
         Ok(Self {
-            bias: Bias::new(),
+            readers: VisibleReaders::new(),
             loads: Loads::new(page_bytes, max),
             cleaner: Cleaner::new(page_bytes, max),
             turn: Turn::default(),

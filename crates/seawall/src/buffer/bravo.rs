@@ -2,11 +2,11 @@
 //! change: the branches of trees. After Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks"
 //! (ATC 2019).
 //!
-//! 1. While a frame is biased, a reader publishes the frame's number in a place of its own thread's row and
+//! 1. While a frame is biased, a reader publishes the frame's number in a slot of its own thread's row and
 //!    checks the bias again. If the frame is still biased, the reader has the shared latch. Otherwise it
-//!    clears the place and takes the latch itself.
-//! 2. A thread that takes the latch exclusively revokes the bias and then waits until no place names the
-//!    frame. A reader publishes the number before its second check, and the bias is revoked before the places
+//!    clears the slot and takes the latch itself.
+//! 2. A thread that takes the latch exclusively revokes the bias and then waits until no slot names the
+//!    frame. A reader publishes the number before its second check, and the bias is revoked before the slots
 //!    are scanned, all in one order (`SeqCst`): the reader sees the bias gone, or the scan sees the reader.
 //! 3. A thread that only tries the latch does not wait for readers: it revokes the bias and, if it finds a
 //!    reader, restores the bias and then releases the latch. So a frame with a reader by (1) is biased except
@@ -25,64 +25,64 @@ const ROWS: usize = 64;
 const ROWS: usize = 2;
 /// Places in a row: the latches a thread holds at a time, and some for a thread that shares the row.
 #[cfg(not(test))]
-const PLACES: usize = 16;
+const SLOTS: usize = 16;
 #[cfg(test)]
-const PLACES: usize = 2;
+const SLOTS: usize = 2;
 
-/// The places of one thread; a cache line.
+/// The slots of one thread; a cache line.
 #[repr(align(64))]
-struct Row([AtomicU32; PLACES]);
+struct Row([AtomicU32; SLOTS]);
 
 /// The table of readers that hold no latch.
-pub(super) struct Bias(Box<[Row]>);
+pub(super) struct VisibleReaders(Box<[Row]>);
 
 /// Where a reader has published a frame's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(u16);
+pub(super) struct ReaderSlot(u16);
 
-impl Bias {
+impl VisibleReaders {
     pub(super) fn new() -> Self {
         Self((0..ROWS).map(|_| Row(std::array::from_fn(|_| AtomicU32::new(0)))).collect())
     }
 
-    fn at(&self, place: Place) -> &AtomicU32 {
-        &self.0[usize::from(place.0) / PLACES].0[usize::from(place.0) % PLACES]
+    fn at(&self, slot: ReaderSlot) -> &AtomicU32 {
+        &self.0[usize::from(slot.0) / SLOTS].0[usize::from(slot.0) % SLOTS]
     }
 
     /// Takes the frame's latch shared if the frame is biased and the thread's row (any number) has a free
-    /// place.
+    /// slot.
     #[inline]
-    pub(super) fn enter(&self, row: usize, frame: u32, known: &Frame) -> Option<Place> {
+    pub(super) fn enter(&self, row: usize, frame: u32, known: &Frame) -> Option<ReaderSlot> {
         let row = row % ROWS;
-        let places = &self.0[row].0;
-        let free = places.iter().position(|place| {
-            place.load(Ordering::Relaxed) == 0
-                && place.compare_exchange(0, frame + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        let slots = &self.0[row].0;
+        let free = slots.iter().position(|slot| {
+            slot.load(Ordering::Relaxed) == 0
+                && slot.compare_exchange(0, frame + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
         })?;
-        let place = Place((row * PLACES + free) as u16);
+        let slot = ReaderSlot((row * SLOTS + free) as u16);
         one_order();
         if known.flags.load(Ordering::SeqCst) & BIASED != 0 {
-            return Some(place);
+            return Some(slot);
         }
-        self.leave(place);
+        self.leave(slot);
         None
     }
 
     /// Gives the shared latch up.
     #[inline]
-    pub(super) fn leave(&self, place: Place) {
-        self.at(place).store(0, Ordering::Release);
+    pub(super) fn leave(&self, slot: ReaderSlot) {
+        self.at(slot).store(0, Ordering::Release);
     }
 
     fn is_read(&self, frame: u32) -> bool {
         one_order();
-        self.0.iter().any(|row| row.0.iter().any(|place| place.load(Ordering::SeqCst) == frame + 1))
+        self.0.iter().any(|row| row.0.iter().any(|slot| slot.load(Ordering::SeqCst) == frame + 1))
     }
 
     /// Called with the exclusive latch: revokes the bias and waits for the readers beside the latch.
     #[inline]
     pub(super) fn wait_for_readers(&self, frame: u32, known: &Frame) {
-        if known.take_bias() {
+        if known.revoke_bias() {
             for turn in 0u32.. {
                 if !self.is_read(frame) {
                     break;
@@ -95,13 +95,13 @@ impl Bias {
     /// Called with an exclusive latch that was only tried: whether no thread reads beside it. If `false`,
     /// release the latch at once (3).
     #[inline]
-    pub(super) fn nobody_reads(&self, frame: u32, known: &Frame) -> bool {
-        if !known.take_bias() {
+    pub(super) fn has_no_readers(&self, frame: u32, known: &Frame) -> bool {
+        if !known.revoke_bias() {
             return true;
         }
         let read = self.is_read(frame);
         if read {
-            known.give_bias_back();
+            known.restore_bias();
         }
         !read
     }
