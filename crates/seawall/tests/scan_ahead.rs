@@ -327,7 +327,7 @@ fn reads_that_fail_are_errors_of_those_who_need_them_alone() {
     }
     assert!(good > 0 && failed > 0, "{good} good, {failed} failed");
     assert!(db.stats().pool.prefetch_failed > 0);
-    let logged = LOGGED.lock().unwrap().iter().filter(|line| line.contains("could not be read ahead")).count();
+    let logged = LOGGED.lock().unwrap().iter().filter(|line| line.contains("could not be prefetched")).count();
     let failures = u64::from(u64::BITS - db.stats().pool.prefetch_failed.leading_zeros());
     assert!(logged as u64 >= failures, "{logged} lines about {failures} doublings");
     sim.clear_faults();

@@ -8,7 +8,7 @@
 use super::Tree;
 use super::entry::OverflowRef;
 use super::overflow;
-use crate::buffer::{Pool, Stream};
+use crate::buffer::{Pool, Prefetcher};
 use crate::error::{Error, Result, Stop};
 use crate::format::page::{self, PageKind};
 use crate::format::{PageId, TreeId};
@@ -49,15 +49,15 @@ struct Walk<'a, F> {
     findings: Vec<Finding>,
     page: Vec<u8>,
     /// The next nodes, for prefetching.
-    stream: Stream,
+    prefetcher: Prefetcher,
 }
 
 /// Checks every page of a tree: order in and across nodes, fences, levels, owners, long values. Calls
 /// `reached` for each page. The tree must not change meanwhile; no latch may be held. Returns no findings if
 /// the tree is whole.
 pub fn check(tree: Tree, pool: &Pool, reached: impl FnMut(PageId, PageKind)) -> Vec<Finding> {
-    let (seen, findings, page, stream) = (HashSet::new(), Vec::new(), Vec::new(), Stream::default().sure());
-    let mut walk = Walk { tree, pool, reached, seen, findings, page, stream };
+    let (seen, findings, page, prefetcher) = (HashSet::new(), Vec::new(), Vec::new(), Prefetcher::default().sure());
+    let mut walk = Walk { tree, pool, reached, seen, findings, page, prefetcher };
     let mut todo = vec![Todo { id: tree.root, level: None, lower: Vec::new(), upper: None }];
     while let Some(next) = todo.pop() {
         if let Err(why) = walk.node(&next, &mut todo) {
@@ -93,14 +93,14 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
 
     fn node(&mut self, expected: &Todo, todo: &mut Vec<Todo>) -> Result<()> {
         let (pool, copy, id) = (self.pool, &mut self.page, expected.id);
-        self.stream.next_is_due(pool, usize::MAX);
+        self.prefetcher.next_is_due(pool, usize::MAX);
         pool.retry(|| {
             let held = pool.shared(id)?;
             copy.resize(held.len(), 0);
             copy.copy_from_slice(&held);
             Ok::<_, Stop>(())
         })?;
-        self.stream.came_to(id);
+        self.prefetcher.came_to(id);
         let copy = std::mem::take(&mut self.page);
         let result = self.node_copy(&copy, expected, todo);
         self.page = copy;
@@ -145,9 +145,9 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
         // Taken from the end, so in key order, and prefetched in that order.
         todo[first..].reverse();
         if node.level() == 1 {
-            self.stream.name(todo[first..].iter().rev().map(|child| child.id));
+            self.prefetcher.name(todo[first..].iter().rev().map(|child| child.id));
             // After them, the branch that names the next ones.
-            self.stream.name(todo[..first].last().map(|sibling| sibling.id));
+            self.prefetcher.name(todo[..first].last().map(|sibling| sibling.id));
         }
         Ok(())
     }
@@ -172,7 +172,7 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
                     if !self.reach(id, PageKind::Overflow) {
                         return;
                     }
-                    let mut ahead = Stream::of(pages.iter().chain(&next).copied());
+                    let mut ahead = Prefetcher::of(pages.iter().chain(&next).copied());
                     for page_id in pages {
                         ahead.next_is_due(self.pool, usize::MAX);
                         ahead.came_to(page_id);

@@ -32,7 +32,7 @@ use super::redo::{Append, Build, Insert, Remove, Replace};
 use super::repack::{Piece, Rows};
 use super::split::CHILD_BYTES;
 use super::{Damaged, Tree};
-use crate::buffer::{Held, Mtr, MtrSize, Pool, Stream};
+use crate::buffer::{Held, Mtr, MtrSize, Pool, Prefetcher};
 use crate::error::{Result, Stop};
 use crate::format::{PageId, TxnId};
 use crate::log::MTR_BYTES_MAX;
@@ -112,7 +112,7 @@ pub struct Compaction<'s> {
     /// The pages for the next leaves.
     run: Option<Reserved<'s>>,
     run_end: PageId,
-    ahead: Stream,
+    ahead: Prefetcher,
     moved: Moved,
 }
 
@@ -160,7 +160,7 @@ impl<'s> Compaction<'s> {
             tail: false,
             run: None,
             run_end: PageId::NONE,
-            ahead: Stream::default(),
+            ahead: Prefetcher::default(),
             moved: Moved::default(),
         }
     }
@@ -209,7 +209,7 @@ impl<'s> Compaction<'s> {
             let stays = self.stays(&leaves, horizon)?;
             self.moved.looked += stays as u64;
             let left = leaves.len() - stays;
-            self.ahead = Stream::of(leaves.drain(..).skip(stays));
+            self.ahead = Prefetcher::of(leaves.drain(..).skip(stays));
             self.state = State::Moving { end, left };
             return Ok(());
         }

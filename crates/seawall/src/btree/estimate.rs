@@ -10,7 +10,7 @@
 use super::Tree;
 use super::node::Node;
 use super::search::Toward;
-use crate::buffer::{Pool, Stream};
+use crate::buffer::{Pool, Prefetcher};
 use crate::error::{Error, Result, Stop};
 use crate::format::PageId;
 use std::ops::Bound;
@@ -193,13 +193,13 @@ impl Tree {
             return Ok(());
         }
         let wanted: Vec<PageId> = spread(inside.len().min(SAMPLES_MIN)).collect();
-        let mut stream = Stream::of(wanted.iter().copied());
+        let mut prefetcher = Prefetcher::of(wanted.iter().copied());
         for page in wanted {
-            stream.next_is_due(pool, usize::MAX);
+            prefetcher.next_is_due(pool, usize::MAX);
             let held = pool.retry(|| pool.shared(page))?;
             // The page may be another tree's by now: then it is ignored.
             samples.extend(self.open_child(&held, page, 0).ok().map(|node| node.count()));
-            stream.came_to(page);
+            prefetcher.came_to(page);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 use super::edit::elidable_bytes;
 use super::node::{Node, capacity};
 use super::{Damaged, Tree};
-use crate::buffer::{Pool, Stream};
+use crate::buffer::{Pool, Prefetcher};
 use crate::error::Result;
 use crate::format::{PageId, TxnId};
 use std::ops::Bound;
@@ -131,15 +131,15 @@ impl Tree {
     /// leaves of this tree are left out.
     pub(super) fn fill_of(&self, pool: &Pool, leaves: &[PageId], horizon: TxnId) -> Result<Fill> {
         let mut fill = Fill::default();
-        let mut stream = Stream::of(leaves.iter().copied());
+        let mut prefetcher = Prefetcher::of(leaves.iter().copied());
         for &leaf in leaves {
-            stream.next_is_due(pool, usize::MAX);
+            prefetcher.next_is_due(pool, usize::MAX);
             let looked = pool.retry(|| {
                 let page = pool.shared(leaf)?;
                 let Ok(node) = self.open_child(&page, leaf, 0) else { return Ok(None) };
                 Ok(Some((used(&node, horizon)?, node.count())))
             })?;
-            stream.came_to(leaf);
+            prefetcher.came_to(leaf);
             if let Some((used, entries)) = looked {
                 fill.leaves += 1;
                 fill.used_bytes += used;

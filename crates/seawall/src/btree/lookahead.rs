@@ -17,7 +17,7 @@ use super::bound::KeyBound;
 use super::node::Node;
 use super::seek::Seek;
 use super::{Damaged, Tree};
-use crate::buffer::{Pool, Stream};
+use crate::buffer::{Pool, Prefetcher};
 use crate::error::Stop;
 use crate::format::PageId;
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ const LEAF_ROWS: usize = 32;
 /// The look-ahead of a scan.
 #[derive(Debug)]
 pub struct LookAhead {
-    stream: Stream,
+    prefetcher: Prefetcher,
     /// Ranges still to be named, in the scan's order.
     plan: VecDeque<Span>,
     /// The scan's bounds: from this key, included, ...
@@ -56,7 +56,7 @@ pub struct LookAhead {
 impl Default for LookAhead {
     fn default() -> Self {
         Self {
-            stream: Stream::default(),
+            prefetcher: Prefetcher::default(),
             plan: VecDeque::new(),
             low: Vec::new(),
             high: KeyBound::default(),
@@ -99,7 +99,7 @@ impl LookAhead {
         self.low.clear();
         self.high.set(Bound::Unbounded);
         if std::mem::take(&mut self.long) {
-            self.stream = Stream::default();
+            self.prefetcher = Prefetcher::default();
         }
         (self.forward, self.rows_left, self.leaf_rows, self.at) = (true, None, LEAF_ROWS, PageId::NONE);
     }
@@ -128,7 +128,7 @@ impl LookAhead {
     /// The caller will scan all or most of the range: begins at once.
     pub fn long(&mut self) {
         self.long = true;
-        self.stream = std::mem::take(&mut self.stream).sure();
+        self.prefetcher = std::mem::take(&mut self.prefetcher).sure();
     }
 
     /// Adds this range after the planned ones: the caller scans several, upward and one after the other, and
@@ -167,7 +167,7 @@ impl LookAhead {
         }
         if self.running && self.long {
             // The scan itself reads the branches on the way to the first leaf next.
-            if self.stream.is_short() && !self.plan.is_empty() {
+            if self.prefetcher.is_short() && !self.plan.is_empty() {
                 self.name_more(pool, tree, true);
             }
             self.ask(pool, tree);
@@ -180,7 +180,7 @@ impl LookAhead {
             return;
         }
         self.at = leaf;
-        let expected = self.stream.came_to(leaf);
+        let expected = self.prefetcher.came_to(leaf);
         if !expected && !self.long {
             self.stop();
         }
@@ -208,7 +208,7 @@ impl LookAhead {
             }
             self.start(if forward { Bound::Included(fence) } else { Bound::Excluded(fence) }, forward);
             if has_end {
-                self.stream.is_likely();
+                self.prefetcher.is_likely();
             }
         }
         self.ask(pool, tree);
@@ -218,23 +218,23 @@ impl LookAhead {
     pub fn came_to(&mut self, pool: &Pool, leaf: PageId) {
         pool.note_scanned(self.at, leaf);
         self.at = leaf;
-        if self.running && !self.stream.came_to(leaf) {
+        if self.running && !self.prefetcher.came_to(leaf) {
             // The tree has changed: the named leaves may no longer be the next ones.
-            self.stream.clear();
+            self.prefetcher.clear();
             self.plan.clear();
             self.running = false;
         }
     }
 
     fn stop(&mut self) {
-        self.stream.clear();
+        self.prefetcher.clear();
         self.plan.clear();
         (self.running, self.leaves) = (false, 0);
     }
 
     fn start(&mut self, from: Bound<&[u8]>, forward: bool) {
         (self.running, self.forward) = (true, forward);
-        self.stream.clear();
+        self.prefetcher.clear();
         self.plan.clear();
         let low = &self.low;
         self.plan.push_back(if forward {
@@ -250,7 +250,7 @@ impl LookAhead {
     }
 
     fn ask(&mut self, pool: &Pool, tree: &Tree) {
-        while self.stream.is_short() && !self.plan.is_empty() {
+        while self.prefetcher.is_short() && !self.plan.is_empty() {
             if !self.name_more(pool, tree, false) {
                 break;
             }
@@ -259,7 +259,7 @@ impl LookAhead {
             Some(rows) => usize::try_from(rows.div_ceil(self.leaf_rows.max(1) as u64)).unwrap_or(usize::MAX),
             None => usize::MAX,
         };
-        self.stream.next_is_due(pool, most);
+        self.prefetcher.next_is_due(pool, most);
     }
 
     /// Names the leaves of one more branch; `false` if it has to wait for the branch and `wait` is not set.
@@ -274,9 +274,9 @@ impl LookAhead {
         match named {
             Ok(level1) => {
                 if self.forward {
-                    self.stream.name(level1.children);
+                    self.prefetcher.name(level1.children);
                 } else {
-                    self.stream.name(level1.children.into_iter().rev());
+                    self.prefetcher.name(level1.children.into_iter().rev());
                 }
                 match level1.beyond {
                     Some(beyond) if self.forward => *low = beyond,

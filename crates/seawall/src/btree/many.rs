@@ -7,7 +7,7 @@
 use super::Tree;
 use super::node::Node;
 use super::search::Toward;
-use crate::buffer::{Pool, Stream};
+use crate::buffer::{Pool, Prefetcher};
 use crate::error::{Error, Result, Stop};
 use crate::format::PageId;
 
@@ -27,11 +27,11 @@ impl Tree {
             if missing.is_empty() {
                 break;
             }
-            let mut stream = Stream::of(missing.iter().copied());
+            let mut prefetcher = Prefetcher::of(missing.iter().copied());
             for branch in missing {
-                stream.next_is_due(pool, usize::MAX);
+                prefetcher.next_is_due(pool, usize::MAX);
                 drop(pool.load(branch)?);
-                stream.came_to(branch);
+                prefetcher.came_to(branch);
             }
         }
         Ok(leaves)

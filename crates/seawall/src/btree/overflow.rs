@@ -15,7 +15,7 @@
 
 use super::entry::OverflowRef;
 use super::redo::{TryApply, redo_record, rest, slot};
-use crate::buffer::{Held, MTR_BYTES_SMALL, Mtr, MtrSize, PageRead, Pool, Redo, Stream};
+use crate::buffer::{Held, MTR_BYTES_SMALL, Mtr, MtrSize, PageRead, Pool, Prefetcher, Redo};
 use crate::error::{Error, Result, Stop};
 use crate::format::page::{self, HEADER_BYTES, PageKind, set_u32, u32_at};
 use crate::format::tag::INITIALISES;
@@ -330,25 +330,25 @@ pub fn read_overflow(
         let _done_either_way = piece(bytes);
     };
     let Some(list) = read_head(pool, tree, reference, only)? else { return Ok(()) };
-    let mut stream = Stream::default().sure();
-    name_list(&mut stream, &list);
-    read_from(pool, tree, reference, list, &mut stream, &mut piece)
+    let mut prefetcher = Prefetcher::default().sure();
+    name_list(&mut prefetcher, &list);
+    read_from(pool, tree, reference, list, &mut prefetcher, &mut piece)
 }
 
 /// The pages that a list names, and the next list.
 type ListRead = (Vec<PageId>, Option<PageId>);
 
-fn name_list(stream: &mut Stream, (pages, next): &ListRead) {
-    stream.name(pages.iter().chain(next).copied());
+fn name_list(prefetcher: &mut Prefetcher, (pages, next): &ListRead) {
+    prefetcher.name(pages.iter().chain(next).copied());
 }
 
-/// Reads a value whose head has been read; `stream` already names its first pages.
+/// Reads a value whose head has been read; `prefetcher` already names its first pages.
 fn read_from(
     pool: &Pool,
     tree: TreeId,
     reference: OverflowRef,
     mut list: ListRead,
-    stream: &mut Stream,
+    prefetcher: &mut Prefetcher,
     piece: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
 ) -> Result<()> {
     let mut left = reference.len as usize;
@@ -359,9 +359,9 @@ fn read_from(
             if left == 0 {
                 return Ok(());
             }
-            stream.next_is_due(pool, usize::MAX);
+            prefetcher.next_is_due(pool, usize::MAX);
             let held: PageRead<'_> = pool.retry(|| pool.shared(page_id))?;
-            stream.came_to(page_id);
+            prefetcher.came_to(page_id);
             let bytes = data(&held, page_id, tree)?;
             if bytes.is_empty() || bytes.len() > left {
                 return Err(Error::bad_page(page_id, "a piece of a long value of the wrong length"));
@@ -376,10 +376,10 @@ fn read_from(
             Some(next) => next,
             None => return Err(Error::bad_page(list_id, format!("a long value ends {left} bytes early"))),
         };
-        stream.next_is_due(pool, usize::MAX);
+        prefetcher.next_is_due(pool, usize::MAX);
         list = read_list(pool, tree, list_id)?;
-        stream.came_to(list_id);
-        name_list(stream, &list);
+        prefetcher.came_to(list_id);
+        name_list(prefetcher, &list);
     }
 }
 
@@ -394,10 +394,10 @@ pub fn read_overflow_many(
     references: &[OverflowRef],
     mut value: impl FnMut(Vec<u8>),
 ) -> Result<()> {
-    let mut heads = Stream::of(references.iter().map(|reference| reference.head));
+    let mut heads = Prefetcher::of(references.iter().map(|reference| reference.head));
     // Few enough that their lists do not evict each other from a small pool before they are used.
     for some in references.chunks(TOGETHER) {
-        let mut pages = Stream::default().sure();
+        let mut pages = Prefetcher::default().sure();
         let mut lists = Vec::with_capacity(some.len());
         for reference in some {
             heads.next_is_due(pool, usize::MAX);

@@ -11,7 +11,7 @@
 
 use super::Tree;
 use super::node::Node;
-use crate::buffer::{Pool, Stream};
+use crate::buffer::{Pool, Prefetcher};
 use crate::error::{Result, Stop};
 use crate::format::PageId;
 use std::ops::Bound;
@@ -39,17 +39,17 @@ impl Tree {
             first.1 += if same { later.1 } else { 0.0 };
             same
         });
-        let mut stream = Stream::of(picked.iter().map(|&(leaf, _)| leaf));
+        let mut prefetcher = Prefetcher::of(picked.iter().map(|&(leaf, _)| leaf));
         let mut copy = Vec::new();
         for &(leaf, weight) in &picked {
-            stream.next_is_due(pool, usize::MAX);
+            prefetcher.next_is_due(pool, usize::MAX);
             let is_ours = pool.retry(|| {
                 let page = pool.shared(leaf)?;
                 copy.clear();
                 copy.extend_from_slice(&page);
                 Ok(self.open_child(&page, leaf, 0).is_ok())
             })?;
-            stream.came_to(leaf);
+            prefetcher.came_to(leaf);
             if is_ours {
                 visit(&Node::open(&copy)?, weight)?;
             }

@@ -58,8 +58,8 @@ impl Pool {
 
     /// Streams that share the device.
     #[cfg(test)]
-    pub(crate) fn streams(&self) -> u32 {
-        self.loads.ahead.streams.load(Ordering::Acquire)
+    pub(crate) fn prefetchers(&self) -> u32 {
+        self.loads.prefetches.prefetchers.load(Ordering::Acquire)
     }
 
     /// A frame, if one is available without I/O; latched code may call this.

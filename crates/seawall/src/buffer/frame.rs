@@ -224,7 +224,7 @@ impl Frame {
             return None;
         }
         match self.page() {
-            Some(page) if bias.has_no_readers(frame, self) && !self.is_pinned() && dirt.is_clean() => Some(page),
+            Some(page) if readers.has_no_readers(frame, self) && !self.is_pinned() && dirt.is_clean() => Some(page),
             _ => {
                 // SAFETY: taken above.
                 unsafe { self.latch.unlock_exclusive() };

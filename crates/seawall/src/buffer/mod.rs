@@ -3,7 +3,7 @@
 //!
 //! - `frame`: the protocol by which frames change hands. `arena`, `translate`, `guard`: its memory, its map,
 //!   the guards on it.
-//! - `read`, `evict`: pages into memory and out of it. `ahead`, `stream`: prefetching. `mtr`: changes.
+//! - `read`, `evict`: pages into memory and out of it. `prefetch`, `prefetcher`: pages before they are needed. `mtr`: changes.
 //! - `dirty`, `clean`, `doublewrite`, `checkpoint`, `control`: pages and positions onto the disk.
 //! - `spill`: pages that are in no pool and no data file, of temporary trees.
 //!
@@ -13,7 +13,6 @@
 //!    not written.
 //! 3. A failed read is the reader's error. A failed write concerns every thread: it poisons the database.
 
-mod ahead;
 mod arena;
 mod bravo;
 mod checkpoint;
@@ -28,11 +27,12 @@ mod guard;
 mod model;
 mod mtr;
 mod pool;
+mod prefetch;
+mod prefetcher;
 mod read;
 pub(crate) mod role;
 mod spill;
 mod stats;
-mod stream;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -45,9 +45,9 @@ pub use doublewrite::DOUBLEWRITE_FILE;
 pub use guard::{KeptPin, PageRead};
 pub use mtr::{Held, MTR_BYTES_SMALL, Mtr, MtrSize};
 pub use pool::{DATA_FILE, Pool, PoolConfig};
+pub use prefetcher::Prefetcher;
 pub use read::lend;
 pub use spill::{Spill, SpillPlace, is_spilled, remove_leftovers};
-pub use stream::Stream;
 
 /// A change of one page that can be replayed.
 ///

@@ -299,7 +299,7 @@ fn two_evictors_never_own_one_frame() {
     });
 }
 
-/// A read ahead whose requester has gone is finished by exactly one other thread, and its frame becomes
+/// A prefetch whose requester has gone is finished by exactly one other thread, and its frame becomes
 /// usable.
 #[test]
 fn a_read_ahead_that_nobody_waits_for_is_finished_once() {

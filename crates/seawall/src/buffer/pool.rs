@@ -63,9 +63,9 @@ pub struct PoolConfig {
     /// How far the checkpoint may fall behind the log's head, bytes, before cleaning hurries; well below the log's
     /// capacity.
     pub checkpoint_age_max: u64,
-    /// The most reads ahead that one [`Pool::prefetch`] begins.
+    /// The most prefetches that one [`Pool::prefetch`] begins.
     pub prefetch_depth: u32,
-    /// The most reads ahead in flight at one time.
+    /// The most prefetches in flight at one time.
     pub prefetch_depth_total: u32,
     /// How long to wait for a frame while all are pinned. Zero where no other thread could release one.
     pub patience: Duration,
@@ -384,13 +384,13 @@ impl Pool {
         self.max_dirty_percent.load(Ordering::Relaxed)
     }
 
-    /// The most reads ahead that one [`Pool::prefetch`] begins, and that are in flight at one time.
+    /// The most prefetches that one [`Pool::prefetch`] begins, and that are in flight at one time.
     pub fn set_prefetch_depths(&self, each: u32, total: u32) {
         self.prefetch_depth.store(each, Ordering::Relaxed);
         self.prefetch_depth_total.store(total, Ordering::Relaxed);
     }
 
-    /// The number of pages that a stream keeps requested ahead; 0, the initial value: each stream adapts
+    /// The number of pages that a prefetcher keeps requested ahead; 0, the initial value: each prefetcher adapts
     /// its own number.
     pub fn set_prefetch_window(&self, pages: u32) {
         self.prefetch_window.store(pages, Ordering::Relaxed);

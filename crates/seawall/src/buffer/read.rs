@@ -11,10 +11,10 @@
 //!    wait for the turn hold no gathered pins, so its holder always gets what it needs, however small the
 //!    pool.
 
-use super::ahead::Ahead;
 use super::frame::{REFERENCED, Where};
 use super::guard::{Owned, PageWrite, Pin};
 use super::pool::{Patience, Pool};
+use super::prefetch::Prefetches;
 use super::role::{Role, RoleGuard};
 use super::stats::count;
 use crate::counted::Mutex;
@@ -41,8 +41,8 @@ pub(super) struct Loads {
     waiting: Vec<(Mutex<()>, Condvar)>,
     /// Demand reads in flight: a thread has waited for each since it began.
     demanded: AtomicU32,
-    /// Reads ahead in flight.
-    pub(super) ahead: Ahead,
+    /// Prefetches in flight.
+    pub(super) prefetches: Prefetches,
 }
 
 /// Counts a demand read for as long as it lasts.
@@ -96,7 +96,7 @@ impl Loads {
         Self {
             waiting: (0..SHARDS).map(|_| Default::default()).collect(),
             demanded: AtomicU32::new(0),
-            ahead: Ahead::new(page_bytes, frames_max),
+            prefetches: Prefetches::new(page_bytes, frames_max),
         }
     }
 
@@ -424,9 +424,9 @@ impl Pool {
             }
             // Under the shard's mutex, so that a prefetch that joins the list after this check wakes this
             // thread.
-            if let Some(ahead) = self.take_ahead(page) {
+            if let Some(prefetch) = self.take_prefetch(page) {
                 drop(waiting);
-                self.finish(ahead);
+                self.finish(prefetch);
                 continue;
             }
             changed.wait(&mut waiting);

@@ -49,12 +49,12 @@ counters! {
     prefetch_failed,
     /// Of these, those evicted before their first use.
     prefetch_wasted,
-    /// Reads ahead; one reads up to half a mebibyte of contiguous pages.
+    /// Prefetches; one reads up to half a mebibyte of contiguous pages.
     prefetch_reads,
-    /// Sum over all reads ahead of the number in flight when each began, itself included. Divided by their
+    /// Sum over all prefetches of the number in flight when each began, itself included. Divided by their
     /// number it is the depth that was reached.
     prefetch_depth_sum,
-    /// Times a reader needed a page whose read ahead was still in flight.
+    /// Times a reader needed a page whose prefetch was still in flight.
     prefetch_waits,
     /// Leaves that scans reached from the leaf before.
     scan_leaves,

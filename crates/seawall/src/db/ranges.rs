@@ -10,7 +10,7 @@ use super::cursor::{KeyValue, Range, is_empty};
 use super::database::Tree;
 use super::transaction::Transaction;
 use crate::btree::LookAhead;
-use crate::buffer::Stream;
+use crate::buffer::Prefetcher;
 use crate::error::Result;
 use crate::format::PageId;
 use std::collections::VecDeque;
@@ -74,7 +74,7 @@ pub struct Ranges<'t> {
     /// By key: goes from range to range.
     ahead: LookAhead,
     /// By arrival: the first leaves.
-    first_leaves: Stream,
+    first_leaves: Prefetcher,
     /// An error before the first entry.
     failed: Option<crate::Error>,
 }
@@ -102,7 +102,7 @@ impl<'t> Ranges<'t> {
             coming: coming.into(),
             current: None,
             ahead: LookAhead::default(),
-            first_leaves: Stream::default(),
+            first_leaves: Prefetcher::default(),
             failed: None,
         };
         ranges.failed = tx.txn().admit(&tree.state).err();
@@ -124,7 +124,7 @@ impl<'t> Ranges<'t> {
         for (range, &leaf) in self.coming.iter_mut().zip(&leaves) {
             range.first_leaf = leaf;
         }
-        self.first_leaves = Stream::of(leaves.into_iter().filter(|&leaf| leaf != PageId::NONE));
+        self.first_leaves = Prefetcher::of(leaves.into_iter().filter(|&leaf| leaf != PageId::NONE));
         Ok(())
     }
 

@@ -37,7 +37,7 @@ pub use reserve::{Purpose, Reserved, TAKEN_AT_ONCE_MAX};
 pub use shrink::{Fence, FileHold};
 
 use crate::buffer::role::Role;
-use crate::buffer::{Held, Mtr, Pool, Redo, Stream};
+use crate::buffer::{Held, Mtr, Pool, Prefetcher, Redo};
 use crate::counted::Mutex;
 use crate::error::{Error, Result, Stop};
 use crate::format::{Malformed, PageId, TreeId};
@@ -49,7 +49,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Maps that are named together to the stream that prefetches them while the index is built.
+/// Maps that are named together to the prefetcher that prefetches them while the index is built.
 const MAPS_NAMED: u32 = 4096;
 
 /// Bytes of maps that are read before the database is open.
@@ -145,7 +145,7 @@ impl Space {
         // The file grows in the last group: its map is read now.
         let last = (groups - 1).max(early);
         for some in [0..early, last..groups] {
-            let mut ahead = Stream::default().sure();
+            let mut ahead = Prefetcher::default().sure();
             for group in some.clone() {
                 if (group - some.start) % MAPS_NAMED == 0 {
                     let named = group..some.end.min(group + MAPS_NAMED);
@@ -183,7 +183,7 @@ impl Space {
         if some.is_empty() {
             return Ok(false);
         }
-        let mut ahead = Stream::default().sure();
+        let mut ahead = Prefetcher::default().sure();
         ahead.name(some.clone().map(|group| self.shape.map_of_group(group)));
         for group in some {
             ahead.next_is_due(&self.pool, usize::MAX);

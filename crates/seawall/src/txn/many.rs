@@ -10,7 +10,7 @@ use super::trees::{Readable, TreeState};
 use super::version::{Reader, Stored};
 use super::write::Change;
 use crate::btree::{Estimate, OverflowRef, read_overflow_many};
-use crate::buffer::{Pool, Stream};
+use crate::buffer::{Pool, Prefetcher};
 use crate::error::{Error, Result};
 use crate::format::PageId;
 use std::ops::Bound;
@@ -35,7 +35,7 @@ impl Txn {
         let engine = self.engine.clone();
         let pool = engine.pool();
         let leaves = self.leaves_of(tree, &sorted)?;
-        let mut stream = Stream::of(leaves.iter().copied().filter(|&leaf| leaf != PageId::NONE));
+        let mut prefetcher = Prefetcher::of(leaves.iter().copied().filter(|&leaf| leaf != PageId::NONE));
         let rows: Vec<(&[u8], &[u8])> = order.iter().map(|&i| (rows[i].0.as_ref(), rows[i].1.as_ref())).collect();
         let (mut at, mut last) = (0, PageId::NONE);
         while at < rows.len() {
@@ -43,16 +43,16 @@ impl Txn {
             let is_new = leaf != last && leaf != PageId::NONE;
             if is_new {
                 self.go_on(MANY_ROWS)?;
-                stream.next_is_due(pool, usize::MAX);
+                prefetcher.next_is_due(pool, usize::MAX);
             }
             let done = self.put_run(tree, &rows[at..])?;
             if done == 0 {
                 self.change(tree, rows[at].0, rows[at].1, Change::Put)?;
             }
-            // The stream has passed every leaf that was expected for the run.
+            // The prefetcher has passed every leaf that was expected for the run.
             for &passed in &leaves[at..at + done.max(1)] {
                 if passed != last && passed != PageId::NONE {
-                    stream.came_to(passed);
+                    prefetcher.came_to(passed);
                     last = passed;
                 }
             }
@@ -137,7 +137,7 @@ impl Txn {
         let pool = self.engine.pool();
         // The leaf of a single key is not prefetched.
         let leaves = if keys.len() > 1 { tree.at.leaves_of(pool, &sorted)? } else { vec![PageId::NONE; keys.len()] };
-        let mut stream = Stream::of(leaves.iter().copied().filter(|&leaf| leaf != PageId::NONE));
+        let mut prefetcher = Prefetcher::of(leaves.iter().copied().filter(|&leaf| leaf != PageId::NONE));
         let mut values = vec![None; keys.len()];
         let mut long: Vec<(usize, OverflowRef)> = Vec::new();
         let mut last = PageId::NONE;
@@ -145,7 +145,7 @@ impl Txn {
             let is_new = leaf != last && leaf != PageId::NONE;
             if is_new {
                 self.go_on(MANY_ROWS)?;
-                stream.next_is_due(pool, usize::MAX);
+                prefetcher.next_is_due(pool, usize::MAX);
             }
             if self.options.isolation == Isolation::Serializable {
                 values[i] = self.lock_row(tree, key, Mode::Shared)?;
@@ -157,7 +157,7 @@ impl Txn {
                 }
             }
             if is_new {
-                stream.came_to(leaf);
+                prefetcher.came_to(leaf);
                 last = leaf;
             }
         }

@@ -72,7 +72,7 @@ fn a_cold_scan_keeps_many_reads_in_flight_and_waits_for_few() {
     assert!(sum > 8 * began, "a depth of {:.1}", sum as f64 / began as f64);
     assert!(stats.misses - before.1.misses < 20, "nearly all pages came ahead: {} did not", stats.misses);
     assert_eq!((stats.prefetch_wasted, stats.prefetch_failed), (0, 0));
-    assert_eq!(rig.pool.streams(), 0);
+    assert_eq!(rig.pool.prefetchers(), 0);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_limit_that_ends_in_the_next_leaf_asks_for_nothing_ahead() {
     while cursor.leaf_page() == first {
         assert!(cursor.next(&rig.pool).unwrap());
     }
-    assert_eq!((rig.pool.stats().prefetched, rig.pool.streams()), (before, 0));
+    assert_eq!((rig.pool.stats().prefetched, rig.pool.prefetchers()), (before, 0));
     // More than a leaf: asked for.
     let mut cursor = Cursor::new(rig.tree);
     cursor.look_ahead().limit(1000);
@@ -167,7 +167,7 @@ fn a_scan_that_is_dropped_gives_everything_back() {
     let asked = rig.pool.stats().prefetched;
     assert!((20..=64).contains(&asked), "{asked} pages at once, as it was hinted");
     drop(cursor);
-    assert_eq!(rig.pool.streams(), 0);
+    assert_eq!(rig.pool.prefetchers(), 0);
     rig.pool.finish_prefetches(true);
     rig.pool.chill();
     let stats = rig.pool.stats();
@@ -340,6 +340,6 @@ proptest! {
             prop_assert_eq!(found, expected);
         }
         prop_assert_eq!(rig.check().0, []);
-        prop_assert_eq!(rig.pool.streams(), 0);
+        prop_assert_eq!(rig.pool.prefetchers(), 0);
     }
 }

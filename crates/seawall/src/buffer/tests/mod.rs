@@ -8,7 +8,7 @@ mod faults;
 mod hook;
 mod panics;
 mod prefetch;
-mod stream;
+mod prefetcher;
 mod threads;
 
 use super::*;

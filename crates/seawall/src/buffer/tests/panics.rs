@@ -97,7 +97,7 @@ fn pages_whose_prefetcher_panicked_are_read_by_those_who_need_them() {
     hook.before(At::SubmitRead, || panic!("planted"));
     let ahead: Vec<PageId> = [3, 4, 5, 11].map(PageId).into();
     assert_eq!(panic_of(|| db.prefetch(&ahead)), "planted");
-    assert_eq!(db.loads.ahead.pages(), 0, "none is on its way");
+    assert_eq!(db.loads.prefetches.pages(), 0, "none is on its way");
     for number in 0..20 {
         assert_eq!(db.get(number, 0), made(number, 1));
     }

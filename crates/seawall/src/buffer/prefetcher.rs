@@ -1,7 +1,7 @@
 //! Prefetches a reader's pages, in the order in which it will need them.
 //!
 //! ```text
-//!   named ──ask──> ahead (in flight, or resident) ──the reader comes to it──> gone
+//!   named ──begin_prefetch──> ahead (in flight, or resident) ──the reader comes to it──> gone
 //! ```
 //!
 //! 1. A page named wrongly, or changed since, costs a wasted read and never a wrong result: the reader reads
@@ -9,15 +9,15 @@
 //! 2. *The window*, the most pages ahead, doubles whenever the reader has to wait for a page, and shrinks
 //!    slowly while pages arrive long before they are needed. Until the reader has come to some pages, the
 //!    window is small.
-//! 3. *The device is shared*: a stream has at most `prefetch_depth` reads in flight. While there are many
-//!    reads ahead, it has at most its even part of `prefetch_depth_total`, or half of the unused rest, if
-//!    that is more. One read is always permitted. While a demand read is in flight, a stream keeps
+//! 3. *The device is shared*: a prefetcher has at most `prefetch_depth` reads in flight. While there are many
+//!    prefetches, it has at most its even part of `prefetch_depth_total`, or half of the unused rest, if
+//!    that is more. One read is always permitted. While a demand read is in flight, a prefetcher keeps
 //!    to a quarter of this, because that read would queue behind all of them.
 //! 4. Pages are requested in batches of a quarter of the window, so that those that can be read together are.
 //!    Contiguous pages are requested in batches of the largest read, with a window of several of these.
 //! 5. A window fixed by [`Pool::set_prefetch_window`] stays: neither shares nor memory nor the reader's
 //!    progress change it.
-//! 6. Dropping the stream stops it. Reads in flight still bring their pages into memory, cold.
+//! 6. Dropping the prefetcher stops it. Reads in flight still bring their pages into memory, cold.
 
 use super::pool::Pool;
 use super::stats::count;
@@ -38,7 +38,7 @@ const WINDOW_READS: usize = 8;
 
 /// Pages a reader is about to need.
 #[derive(Debug)]
-pub struct Stream {
+pub struct Prefetcher {
     /// Not yet requested.
     named: VecDeque<PageId>,
     /// Requested or found in memory, and not yet reached by the reader.
@@ -52,18 +52,18 @@ pub struct Stream {
     sure: bool,
     /// Reads of its own in flight; `None` before the first.
     in_flight: Option<Arc<AtomicU32>>,
-    /// Its entry among the sharing streams, once it has requested something.
+    /// Its entry among the sharing prefetchers, once it has requested something.
     sharing: Option<Sharing>,
 }
 
-/// While a demand read is in flight, a stream has this many times fewer reads.
+/// While a demand read is in flight, a prefetcher has this many times fewer reads.
 const YIELDS: usize = 4;
 /// The largest window at any depth, pages.
 const WINDOW_MAX: usize = 1 << 13;
 /// Window for contiguous pages, as a multiple of the largest read.
 const WINDOW_RUNS: usize = 4;
 
-/// Counts one stream that shares the device.
+/// Counts one prefetcher that shares the device.
 #[derive(Debug)]
 struct Sharing(Arc<AtomicU32>);
 
@@ -73,7 +73,7 @@ impl Drop for Sharing {
     }
 }
 
-impl Default for Stream {
+impl Default for Prefetcher {
     fn default() -> Self {
         Self {
             named: VecDeque::new(),
@@ -88,7 +88,7 @@ impl Default for Stream {
     }
 }
 
-impl Stream {
+impl Prefetcher {
     /// For a reader that needs every page it names: begins with a large window.
     #[must_use]
     pub fn sure(self) -> Self {
@@ -101,11 +101,11 @@ impl Stream {
         self.seen = self.seen.max(WINDOW_LIKELY / 2);
     }
 
-    /// A stream of these pages, all of which the reader needs.
+    /// A prefetcher of these pages, all of which the reader needs.
     pub fn of(pages: impl IntoIterator<Item = PageId>) -> Self {
-        let mut stream = Self::default().sure();
-        stream.name(pages);
-        stream
+        let mut prefetcher = Self::default().sure();
+        prefetcher.name(pages);
+        prefetcher
     }
 
     /// Adds pages after those named before. A page that repeats the last one is left out.
@@ -147,7 +147,7 @@ impl Stream {
     }
 
     fn adapt(&mut self, pool: &Pool, next: PageId) {
-        if pool.is_on_its_way(next) {
+        if pool.is_in_flight(next) {
             count(&pool.counters.prefetch_waits, 1);
             self.window = (2 * self.window).min(WINDOW_MAX);
             self.calm = 0;
@@ -168,15 +168,15 @@ impl Stream {
             return;
         }
         let total = pool.prefetch_depth_total.load(Ordering::Relaxed) as usize;
-        let sharers = pool.loads.ahead.streams.load(Ordering::Acquire).max(1) as usize;
+        let sharers = pool.loads.prefetches.prefetchers.load(Ordering::Acquire).max(1) as usize;
         let part = |all: usize, used: usize| (all / sharers).max(all.saturating_sub(used) / 2).max(1);
-        let mut reads_max = depth.min(part(total, pool.loads.ahead.reads()));
+        let mut reads_max = depth.min(part(total, pool.loads.prefetches.reads()));
         if pool.loads.are_demanded() {
             reads_max = reads_max.div_ceil(YIELDS);
         }
         let in_memory_max = (pool.bytes() as usize / pool.page_bytes() / 8 / sharers).max(1);
         let contiguous = self.named.len() > 1 && self.named[0].0.abs_diff(self.named[1].0) == 1;
-        let run = pool.loads.ahead.run_pages();
+        let run = pool.loads.prefetches.run_pages();
         if contiguous {
             self.window = self.window.max(WINDOW_RUNS * run);
         }
@@ -199,26 +199,26 @@ impl Stream {
             return;
         }
         let in_flight = self.in_flight.get_or_insert_default();
-        if 2 * pool.loads.ahead.pages() > pool.ahead_pages_max() {
+        if 2 * pool.loads.prefetches.pages() > pool.prefetch_pages_max() {
             // Completed reads count as in flight until they are finished, and the next ones need the room.
             pool.finish_prefetches(false);
         }
         let flying = (in_flight.load(Ordering::Acquire) as usize).saturating_sub(pool.arrived_of(in_flight));
-        // A stream that had the device for itself before others came keeps more than its part until its reads
+        // A prefetcher that had the device for itself before others came keeps more than its part until its reads
         // have completed.
-        let left_over = total.saturating_sub(pool.loads.ahead.reads()).max(usize::from(flying == 0));
+        let left_over = total.saturating_sub(pool.loads.prefetches.reads()).max(usize::from(flying == 0));
         let reads = reads_max.saturating_sub(flying).min(left_over);
         if reads == 0 || (reads < reads_max / 4 && !self.ahead.is_empty()) {
             return;
         }
         if self.sharing.is_none() {
-            let streams = pool.loads.ahead.streams.clone();
-            streams.fetch_add(1, Ordering::AcqRel);
-            self.sharing = Some(Sharing(streams));
+            let prefetchers = pool.loads.prefetches.prefetchers.clone();
+            prefetchers.fetch_add(1, Ordering::AcqRel);
+            self.sharing = Some(Sharing(prefetchers));
         }
-        let pages_max = part(pool.ahead_pages_max(), pool.loads.ahead.pages());
+        let pages_max = part(pool.prefetch_pages_max(), pool.loads.prefetches.pages());
         let next = self.named.iter().copied().take(room);
-        let done = pool.ask(next, reads, pages_max, Some(in_flight));
+        let done = pool.begin_prefetch(next, reads, pages_max, Some(in_flight));
         self.ahead.extend(self.named.drain(..done));
     }
 

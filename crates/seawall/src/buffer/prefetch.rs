@@ -1,24 +1,24 @@
-//! Reads ahead: brings pages into memory before a thread needs them.
+//! Prefetching: brings pages into memory before a thread needs them.
 //!
 //! ```text
-//!   nowhere ──ask: frame set aside and lent, submitted──> on the list ──taken by the first finisher──> published, cold
+//!   nowhere ──begin_prefetch: frame set aside and lent, submitted──> on the list ──taken by the first finisher──> published, cold
 //!                                                                                └── could not be read ──> nowhere
 //! ```
 //!
-//! 1. Any thread may finish a read ahead, and the first one does: a thread that needs one of its pages, needs
+//! 1. Any thread may finish a prefetch, and the first one does: a thread that needs one of its pages, needs
 //!    a frame, or requests more reads, or background work. It never depends on the thread that requested it
 //!    (trap 8).
-//! 2. A failed read ahead is counted and logged, and no caller gets an error. A thread that needs the page
+//! 2. A failed prefetch is counted and logged, and no caller gets an error. A thread that needs the page
 //!    reads it again and gets the error itself.
 //! 3. Pages that are contiguous in the file, upward or downward, and consecutive in the request are one read
 //!    of at most [`RUN_BYTES`]. Reads are submitted a few at a time, so that the device works on the first
 //!    while the others are prepared.
-//! 4. Reads ahead take only frames that are available without I/O, and never more than an eighth of the pool,
+//! 4. Prefetches take only frames that are available without I/O, and never more than an eighth of the pool,
 //!    so that a demand read always finds a frame.
 //! 5. A read goes directly into the frame that was set aside. No thread touches the frame before the read has
 //!    ended and given its memory back. If a panic leaves that unknown, the frame is never used again; the
 //!    page is nowhere again ([`Abandon`], [`Run`]).
-//! 6. No read ahead outlives the pool: one in flight keeps the data file open, and so locked.
+//! 6. No prefetch outlives the pool: one in flight keeps the data file open, and so locked.
 //! 7. A page arrives cold: its first use makes it no warmer than others. A page evicted without a use was
 //!    wasted work, and is counted.
 #![allow(unsafe_code)]
@@ -40,11 +40,11 @@ const READS_AT_ONCE: usize = 4;
 /// The largest read, bytes.
 const RUN_BYTES: usize = 512 << 10;
 
-/// Reads ahead in flight, and what they need.
+/// Prefetches in flight, and what they need.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(super) struct Prefetches {
     /// Reads that no thread has begun to finish.
-    list: Mutex<Vec<Flight>>,
+    list: Mutex<Vec<PrefetchRead>>,
     /// Length of the list, so that no thread takes the mutex only to find it empty.
     count: AtomicUsize,
     /// Pages in flight.
@@ -53,13 +53,13 @@ pub(super) struct Ahead {
     pages_max: usize,
     /// Most pages of one read.
     run_pages: usize,
-    /// Streams that have requested something and are not at their end.
-    pub(super) streams: Arc<AtomicU32>,
+    /// Prefetchers that have requested something and are not at their end.
+    pub(super) prefetchers: Arc<AtomicU32>,
 }
 
 /// A read of contiguous pages in flight.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct PrefetchRead {
     first: PageId,
     /// The frames set aside for them.
     frames: Vec<Parked>,
@@ -96,7 +96,7 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Pages being loaded ahead whose publication is not certain. If a panic drops it with frames in it, their
+/// Pages being prefetched whose publication is not certain. If a panic drops it with frames in it, their
 /// pages are nowhere again, and the threads that wait for them try for themselves.
 struct Abandon<'p> {
     pool: &'p Pool,
@@ -119,7 +119,7 @@ impl Drop for Abandon<'_> {
     fn drop(&mut self) {
         self.release_owner();
         let frames = std::mem::take(&mut self.frames);
-        self.pool.loads.ahead.pages.fetch_sub(frames.len(), Ordering::AcqRel);
+        self.pool.loads.prefetches.pages.fetch_sub(frames.len(), Ordering::AcqRel);
         for (i, frame) in frames.into_iter().enumerate() {
             let page = PageId(self.first.0 + i as u32);
             if !self.lent {
@@ -146,7 +146,7 @@ impl Run<'_> {
     }
 }
 
-impl Ahead {
+impl Prefetches {
     pub(super) fn new(page_bytes: usize, frames_max: u32) -> Self {
         let pages_max = (frames_max / 8).clamp(1, PAGES_MAX) as usize;
         Self {
@@ -155,7 +155,7 @@ impl Ahead {
             pages: AtomicUsize::new(0),
             pages_max,
             run_pages: (RUN_BYTES / page_bytes).clamp(1, pages_max.div_ceil(4)),
-            streams: Arc::default(),
+            prefetchers: Arc::default(),
         }
     }
 
@@ -175,7 +175,7 @@ impl Ahead {
     }
 
     /// Takes all that fit off the list. The caller must finish them.
-    fn take_all(&self, fits: impl Fn(&Flight) -> bool) -> Vec<Flight> {
+    fn take_all(&self, fits: impl Fn(&PrefetchRead) -> bool) -> Vec<PrefetchRead> {
         let mut list = self.list.lock();
         let mut taken = Vec::new();
         let mut at = 0;
@@ -207,7 +207,7 @@ impl Drop for Room<'_> {
     }
 }
 
-impl Flight {
+impl PrefetchRead {
     fn holds(&self, page: PageId) -> bool {
         (self.first.0..self.first.0 + self.frames.len() as u32).contains(&page.0)
     }
@@ -215,8 +215,8 @@ impl Flight {
 
 impl Pool {
     /// Most pages that may be in flight at one time.
-    pub(super) fn ahead_pages_max(&self) -> usize {
-        self.loads.ahead.pages_max.min(self.frames.limit() as usize / 8).max(1)
+    pub(super) fn prefetch_pages_max(&self) -> usize {
+        self.loads.prefetches.pages_max.min(self.frames.limit() as usize / 8).max(1)
     }
 
     /// Requests pages that will be needed soon, as far as there is room. Never fails, never waits for the
@@ -225,22 +225,22 @@ impl Pool {
         self.finish_prefetches(false);
         let depth = self.prefetch_depth.load(Ordering::Relaxed) as usize;
         let total = self.prefetch_depth_total.load(Ordering::Relaxed) as usize;
-        let room = depth.min(total.saturating_sub(self.loads.ahead.reads()));
-        self.ask(pages.iter().copied(), room, self.ahead_pages_max(), None);
+        let room = depth.min(total.saturating_sub(self.loads.prefetches.reads()));
+        self.begin_prefetch(pages.iter().copied(), room, self.prefetch_pages_max(), None);
     }
 
     /// Begins at most `reads_max` reads of at most `pages_max` of these pages. Returns how many of them are
     /// dealt with: requested, already in memory or being loaded, or beyond the file. Counts the reads in
     /// `owner`.
-    pub(super) fn ask(
+    pub(super) fn begin_prefetch(
         &self,
         pages: impl IntoIterator<Item = PageId>,
         reads_max: usize,
         pages_max: usize,
         owner: Option<&Arc<AtomicU32>>,
     ) -> usize {
-        let ahead = &self.loads.ahead;
-        let all_max = self.ahead_pages_max();
+        let prefetches = &self.loads.prefetches;
+        let all_max = self.prefetch_pages_max();
         let (file_pages, mut runs) = (self.file_pages(), Vec::<Run<'_>>::new());
         let (mut asked, mut begun, mut done) = (0, 0, 0);
         for page in pages {
@@ -251,7 +251,7 @@ impl Pool {
             if asked >= pages_max {
                 break;
             }
-            let short = runs.last().filter(|run| run.frames.len() < ahead.run_pages);
+            let short = runs.last().filter(|run| run.frames.len() < prefetches.run_pages);
             let joins = short.and_then(|run| run.goes_on_to(page));
             if joins.is_none() {
                 if begun + runs.len() >= reads_max {
@@ -262,7 +262,7 @@ impl Pool {
                     self.submit_runs(std::mem::take(&mut runs), owner);
                 }
             }
-            let Some(room) = Room::take(&ahead.pages, all_max) else { break };
+            let Some(room) = Room::take(&prefetches.pages, all_max) else { break };
             let Some(owned) = self.frame_at_once() else { break };
             if !self.map.entry(page).begin_load() {
                 // Another thread has just begun to load it.
@@ -290,7 +290,7 @@ impl Pool {
     }
 
     fn submit_runs(&self, runs: Vec<Run<'_>>, owner: Option<&Arc<AtomicU32>>) {
-        let ahead = &self.loads.ahead;
+        let prefetches = &self.loads.prefetches;
         let pages = runs.iter().map(|run| run.frames.len()).sum();
         count(&self.counters.prefetched, pages);
         let (mut requests, mut parts) = (Vec::with_capacity(runs.len()), Vec::with_capacity(runs.len()));
@@ -313,14 +313,14 @@ impl Pool {
                 if let Some(owner) = owner {
                     owner.fetch_add(reads as u32, Ordering::AcqRel);
                 }
-                let mut list = ahead.list.lock();
-                list.extend(parts.into_iter().zip(pending).map(|(mut part, pending)| Flight {
+                let mut list = prefetches.list.lock();
+                list.extend(parts.into_iter().zip(pending).map(|(mut part, pending)| PrefetchRead {
                     first: part.first,
                     frames: std::mem::take(&mut part.frames),
                     pending,
                     owner: owner.cloned(),
                 }));
-                ahead.count.store(list.len(), Ordering::Release);
+                prefetches.count.store(list.len(), Ordering::Release);
                 // Reads that are done but not finished no longer occupy the device.
                 let now = list.iter().filter(|flight| !flight.pending.is_done()).count().max(reads);
                 drop(list);
@@ -341,42 +341,42 @@ impl Pool {
     }
 
     /// Takes the read that brings `page` off the list, if there is one. The caller must finish it.
-    pub(super) fn take_ahead(&self, page: PageId) -> Option<Flight> {
-        let ahead = &self.loads.ahead;
-        if ahead.reads() == 0 {
+    pub(super) fn take_prefetch(&self, page: PageId) -> Option<PrefetchRead> {
+        let prefetches = &self.loads.prefetches;
+        if prefetches.reads() == 0 {
             return None;
         }
-        let mut list = ahead.list.lock();
+        let mut list = prefetches.list.lock();
         let at = list.iter().position(|flight| flight.holds(page))?;
         let taken = list.swap_remove(at);
-        ahead.count.store(list.len(), Ordering::Release);
+        prefetches.count.store(list.len(), Ordering::Release);
         Some(taken)
     }
 
     /// Collects completions from the device without finishing any read.
     pub(super) fn fetch_completions(&self) {
-        if self.loads.ahead.reads() > 0 {
+        if self.loads.prefetches.reads() > 0 {
             self.disk.drive(false);
         }
     }
 
     /// Reads of this owner that are done and not yet finished.
     pub(super) fn arrived_of(&self, owner: &Arc<AtomicU32>) -> usize {
-        if self.loads.ahead.reads() == 0 {
+        if self.loads.prefetches.reads() == 0 {
             return 0;
         }
-        let own = |flight: &&Flight| flight.owner.as_ref().is_some_and(|of| Arc::ptr_eq(of, owner));
-        self.loads.ahead.list.lock().iter().filter(own).filter(|flight| flight.pending.is_done()).count()
+        let own = |flight: &&PrefetchRead| flight.owner.as_ref().is_some_and(|of| Arc::ptr_eq(of, owner));
+        self.loads.prefetches.list.lock().iter().filter(own).filter(|flight| flight.pending.is_done()).count()
     }
 
-    /// Finishes reads ahead that are done, or with `wait` all of them; returns how many.
+    /// Finishes prefetches that are done, or with `wait` all of them; returns how many.
     pub(crate) fn finish_prefetches(&self, wait: bool) -> usize {
-        let ahead = &self.loads.ahead;
-        if ahead.reads() == 0 {
+        let prefetches = &self.loads.prefetches;
+        if prefetches.reads() == 0 {
             return 0;
         }
         self.disk.drive(false);
-        let taken = ahead.take_all(|flight| wait || flight.pending.is_done());
+        let taken = prefetches.take_all(|flight| wait || flight.pending.is_done());
         let finished = taken.len();
         for flight in taken {
             self.finish(flight);
@@ -384,8 +384,8 @@ impl Pool {
         finished
     }
 
-    pub(super) fn finish(&self, flight: Flight) {
-        let Flight { first, frames, pending, owner } = flight;
+    pub(super) fn finish(&self, flight: PrefetchRead) {
+        let PrefetchRead { first, frames, pending, owner } = flight;
         let mut part = Abandon { pool: self, first, frames, lent: true, owner };
         let bufs = self.data.wait(pending);
         part.release_owner();
@@ -422,16 +422,16 @@ impl Pool {
             }
             self.loads.wake(page);
         }
-        self.loads.ahead.pages.fetch_sub(pages, Ordering::AcqRel);
+        self.loads.prefetches.pages.fetch_sub(pages, Ordering::AcqRel);
     }
 
-    /// Counts a page that could not be read ahead. Logs the first, the second, the fourth and so on, so that
+    /// Counts a page that could not be prefetched. Logs the first, the second, the fourth and so on, so that
     /// a bad disk does not flood the log.
     fn note_failed(&self, page: PageId, why: &str) {
         let failed = self.counters.prefetch_failed.fetch_add(1, Ordering::Relaxed) + 1;
         if failed.is_power_of_two() {
             ::log::warn!(
-                "page {page} could not be read ahead ({failed} pages since the opening): {why}. A thread that needs it reads it again"
+                "page {page} could not be prefetched ({failed} pages since the opening): {why}. A thread that needs it reads it again"
             );
         }
     }
@@ -442,8 +442,8 @@ impl Pool {
     }
 
     /// Whether the page is being loaded and its read is not known to be done.
-    pub(super) fn is_on_its_way(&self, page: PageId) -> bool {
+    pub(super) fn is_in_flight(&self, page: PageId) -> bool {
         self.map.get(page) == Where::Loading
-            && !self.loads.ahead.list.lock().iter().any(|flight| flight.holds(page) && flight.pending.is_done())
+            && !self.loads.prefetches.list.lock().iter().any(|flight| flight.holds(page) && flight.pending.is_done())
     }
 }

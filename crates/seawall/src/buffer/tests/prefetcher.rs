@@ -1,7 +1,7 @@
 //! Streams of pages: how much they request, and how they share.
 
 use super::*;
-use crate::buffer::Stream;
+use crate::buffer::Prefetcher;
 use seawall_io::Op;
 use seawall_sim::Fault;
 use std::time::Duration;
@@ -22,10 +22,10 @@ fn apart(first: u32, pages: u32) -> Vec<PageId> {
     (0..pages).step_by(7).map(|i| PageId(first + i)).collect()
 }
 
-fn read(db: &Db, stream: &mut Stream, page: PageId) {
-    stream.next_is_due(&db.pool, usize::MAX);
+fn read(db: &Db, prefetcher: &mut Prefetcher, page: PageId) {
+    prefetcher.next_is_due(&db.pool, usize::MAX);
     assert_eq!(db.get(page.0, 0), made(page.0, 1));
-    stream.came_to(page);
+    prefetcher.came_to(page);
 }
 
 #[test]
@@ -33,31 +33,31 @@ fn the_window_opens_while_the_reader_waits_and_closes_when_it_need_not() {
     let (machine, db) = cold(1024, 1400);
     machine.disk.inject(Fault::slow(Duration::from_millis(2)).on(Op::Read));
     let pages = apart(0, 1400);
-    let mut stream = Stream::default();
-    stream.name(pages.iter().copied());
+    let mut prefetcher = Prefetcher::default();
+    prefetcher.name(pages.iter().copied());
     for &page in &pages[..6] {
-        read(&db, &mut stream, page);
+        read(&db, &mut prefetcher, page);
     }
     assert!(db.stats().prefetched <= 6 + 12, "it has not shown that it goes on: {}", db.stats().prefetched);
     for &page in &pages[6..] {
-        read(&db, &mut stream, page);
+        read(&db, &mut prefetcher, page);
     }
     let stats = db.stats();
     assert_eq!(stats.prefetched + stats.misses, 200);
     assert!(stats.prefetch_depth_sum > 8 * stats.prefetch_reads, "{stats:?}");
     assert!(stats.prefetch_waits > 5, "{stats:?}");
-    assert_eq!(db.streams(), 0, "at its end it shares no more");
+    assert_eq!(db.prefetchers(), 0, "at its end it shares no more");
 }
 
 #[test]
 fn no_more_is_asked_for_than_the_reader_wants() {
     let (_machine, db) = cold(1024, 1400);
-    let mut stream = Stream::of(apart(0, 1400));
-    stream.next_is_due(&db.pool, 3);
+    let mut prefetcher = Prefetcher::of(apart(0, 1400));
+    prefetcher.next_is_due(&db.pool, 3);
     assert_eq!(db.stats().prefetched, 3);
-    stream.next_is_due(&db.pool, 0);
+    prefetcher.next_is_due(&db.pool, 0);
     assert_eq!(db.stats().prefetched, 3);
-    drop(stream);
+    drop(prefetcher);
     db.finish_prefetches(true);
     db.drop_all();
     assert_eq!(db.stats().prefetch_wasted, 3);
@@ -69,14 +69,14 @@ fn a_depth_of_none_asks_for_nothing_and_a_depth_of_one_for_one() {
     machine.disk.inject(Fault::slow(Duration::from_millis(2)).on(Op::Read));
     db.pool.set_prefetch_depths(0, 0);
     let pages = apart(0, 1400);
-    let mut stream = Stream::of(pages.iter().copied());
+    let mut prefetcher = Prefetcher::of(pages.iter().copied());
     for &page in &pages[..20] {
-        read(&db, &mut stream, page);
+        read(&db, &mut prefetcher, page);
     }
     assert_eq!((db.stats().prefetched, db.stats().misses), (0, 20));
     db.pool.set_prefetch_depths(1, 1);
     for &page in &pages[20..] {
-        read(&db, &mut stream, page);
+        read(&db, &mut prefetcher, page);
     }
     let stats = db.stats();
     assert!(stats.prefetched > 0);
@@ -92,12 +92,12 @@ fn a_window_that_is_fixed_stays() {
         db.drop_all();
         db.pool.set_prefetch_window(window);
         let before = db.stats();
-        let mut stream = Stream::default();
-        stream.name(pages.iter().copied());
-        stream.next_is_due(&db.pool, usize::MAX);
+        let mut prefetcher = Prefetcher::default();
+        prefetcher.name(pages.iter().copied());
+        prefetcher.next_is_due(&db.pool, usize::MAX);
         assert_eq!(db.stats().prefetched - before.prefetched, u64::from(window), "from the first page on");
         for (n, &page) in pages.iter().enumerate() {
-            read(&db, &mut stream, page);
+            read(&db, &mut prefetcher, page);
             let ahead = db.stats().prefetched - before.prefetched;
             assert!(ahead <= n as u64 + 1 + u64::from(window), "{ahead} pages asked for at page {n}");
         }
@@ -111,27 +111,27 @@ fn streams_share_the_depth_evenly() {
     let (machine, db) = cold(4096, 2000);
     machine.disk.inject(Fault::slow(Duration::from_secs(1)).on(Op::Read));
     db.pool.set_prefetch_depths(16, 16);
-    let mut streams: Vec<Stream> = (0..4).map(|i| Stream::of(apart(i, 1900))).collect();
+    let mut prefetchers: Vec<Prefetcher> = (0..4).map(|i| Prefetcher::of(apart(i, 1900))).collect();
     let mut flying = Vec::new();
-    for stream in &mut streams {
+    for prefetcher in &mut prefetchers {
         let before = db.stats().prefetch_reads;
-        stream.next_is_due(&db.pool, usize::MAX);
+        prefetcher.next_is_due(&db.pool, usize::MAX);
         flying.push(db.stats().prefetch_reads - before);
     }
     assert_eq!(flying, [16, 1, 1, 1], "the first was alone; the later ones have at least one");
     db.finish_prefetches(true);
     let mut asked = [0; 4];
     for round in 0..40 {
-        for (i, stream) in streams.iter_mut().enumerate() {
+        for (i, prefetcher) in prefetchers.iter_mut().enumerate() {
             let before = db.stats().prefetch_reads;
-            stream.next_is_due(&db.pool, usize::MAX);
-            stream.came_to(PageId(i as u32 + 7 * round));
+            prefetcher.next_is_due(&db.pool, usize::MAX);
+            prefetcher.came_to(PageId(i as u32 + 7 * round));
             asked[i] += db.stats().prefetch_reads - before;
         }
         db.finish_prefetches(true);
     }
     let (least, most) = (asked.iter().min().unwrap(), asked.iter().max().unwrap());
-    assert!(*least > 30 && *most <= 3 * least, "no stream gets less than a third of another: {asked:?}");
+    assert!(*least > 30 && *most <= 3 * least, "no prefetcher gets less than a third of another: {asked:?}");
 }
 
 #[test]
