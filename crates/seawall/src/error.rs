@@ -224,7 +224,7 @@ pub enum Error {
         /// Whether the disk was full, and writers needed the files.
         disk_full: bool,
     },
-    /// More transactions are writing at once than there are undo streams.
+    /// More transactions are writing at once than there are undo logs.
     TooManyTransactions {
         /// The most at one time.
         max: usize,
@@ -648,7 +648,8 @@ impl Health {
     }
 
     /// # Errors
-    /// [`Error::Poisoned`] with the first failure, if there was one; [`Error::ShutDown`] after a shutdown; [`Error::ReadOnly`].
+    /// [`Error::Poisoned`] with the first failure, if there was one; [`Error::ShutDown`] after a shutdown;
+    /// [`Error::ReadOnly`].
     pub fn check(&self) -> Result<()> {
         self.first.get().map_or(Ok(()), |first| Err(Self::stopped(first)))
     }

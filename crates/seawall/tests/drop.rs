@@ -106,7 +106,7 @@ fn a_drop_goes_on_after_a_crash_at_any_operation() {
                 let db = open(Doomed::new(&sim, End::PowerCut, None), options());
                 load(&db, "t", 1500, long_one_in);
                 let kept = load(&db, "kept", 100, 7);
-                // Older versions that only undo records refer to, in another undo stream than the drop's.
+                // Older versions that only undo records refer to, in another undo log than the drop's.
                 let t = db.open_tree("t").unwrap();
                 let snapshot = db.begin().unwrap();
                 let seen = snapshot.get(&kept, &0u32.to_be_bytes()).unwrap().is_some();

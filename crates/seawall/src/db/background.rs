@@ -338,8 +338,8 @@ mod tests {
     use seawall_sim::{SimDisk, SimOptions};
     use std::sync::Arc;
 
-    /// While a snapshot holds back all undo, repeated purge steps find without reading any stream that there
-    /// is nothing to do.
+    /// While a snapshot holds back all undo, repeated purge steps find without reading any undo log that
+    /// there is nothing to do.
     #[test]
     fn purge_looks_at_no_stream_while_every_view_sees_what_it_saw() {
         let disk = SimDisk::new(SimOptions { seed: 3, ..SimOptions::default() });
@@ -348,7 +348,7 @@ mod tests {
         let small = Options::default().with_pool_size(1 << 20).with_data_initial_size(1 << 20);
         let db = Database::open_in(env, "/db", small).unwrap();
         let tree = db.create_tree("t").unwrap();
-        // Several streams.
+        // Several undo logs.
         let mut open: Vec<_> = (0..20).map(|_| db.begin().unwrap()).collect();
         for (tx, n) in open.iter_mut().zip(0u32..) {
             tx.put(&tree, &n.to_be_bytes(), b"v").unwrap();

@@ -1,6 +1,6 @@
 //! Verifies the whole database.
 //!
-//! 1. It verifies pages on the disk (checksums), trees (order, fences, long values), undo streams, and the
+//! 1. It verifies pages on the disk (checksums), trees (order, fences, long values), undo logs, and the
 //!    owner of each page against the references to it. It continues after a finding.
 //! 2. It writes dirty pages home and otherwise changes nothing. Purge, rollback and compactions are blocked
 //!    meanwhile; user transactions may run, but a concurrent change may look like damage: then it starts
@@ -43,7 +43,7 @@ pub enum Part {
     Page,
     /// A tree: order, fences, long values.
     Tree,
-    /// An undo stream.
+    /// An undo log.
     Undo,
     /// The owners of pages.
     Space,
@@ -312,7 +312,7 @@ impl Look<'_> {
         }
     }
 
-    /// The streams themselves, and the pages that their records still reference.
+    /// The undo logs themselves, and the pages that their records still reference.
     fn undo(&mut self, check: &mut Check) -> Result<()> {
         let engine = self.engine;
         let before = check.findings().len();

@@ -27,7 +27,7 @@ use crate::log::{Log, LogConfig, LogReader};
 use crate::mutants::{Mutant, Planted};
 use crate::recovery;
 use crate::space::{Purpose, Space};
-use crate::txn::{ActiveSet, Engine, Instance, LockConfig, LockTable, OpenState, OpenStream, Trees, Txn, UndoStore};
+use crate::txn::{ActiveSet, Engine, Instance, LockConfig, LockTable, OpenState, OpenUndoLog, Trees, Txn, UndoStore};
 use seawall_io::InUse;
 use seawall_io::probe::{self, BlockDevice, Finding};
 use seawall_io::{Clock, Disk, FlushMethod, IoStats, OsDisk, SystemClock};
@@ -185,7 +185,7 @@ pub(super) struct Opening {
     pub(super) space: Arc<Space>,
     pub(super) undo: UndoStore,
     pub(super) next_txn: TxnId,
-    pub(super) open: Vec<OpenStream>,
+    pub(super) open: Vec<OpenUndoLog>,
 }
 
 impl Opening {
@@ -364,10 +364,11 @@ impl Opening {
     pub(super) fn finish(self, options: Options, in_use: InUse) -> Result<Database> {
         let Self { env, path, space, undo, next_txn, open } = self;
         let active = ActiveSet::new(env.clock.clone());
-        let forgotten = |stream: &&OpenStream| {
-            matches!(stream.state, OpenState::Active) && space.pool().health().has(Mutant::LosersStay)
+        let forgotten = |undo_log: &&OpenUndoLog| {
+            matches!(undo_log.state, OpenState::Active) && space.pool().health().has(Mutant::LosersStay)
         };
-        let ids: Vec<TxnId> = open.iter().filter(|stream| !forgotten(stream)).map(|stream| stream.txn).collect();
+        let ids: Vec<TxnId> =
+            open.iter().filter(|undo_log| !forgotten(undo_log)).map(|undo_log| undo_log.txn).collect();
         active.restore(next_txn, &ids);
         space.pool().note_next_txn(next_txn.0);
         let may_wait = env.background == Background::Threads;
@@ -394,12 +395,12 @@ impl Opening {
             may_wait,
         });
         let (mut losers, mut prepared) = (Vec::new(), BTreeMap::new());
-        for OpenStream { stream, txn, state } in open {
+        for OpenUndoLog { undo_log, txn, state } in open {
             match state {
                 OpenState::Active if engine.health().has(Mutant::LosersStay) => {}
-                OpenState::Active => losers.push(Txn::resume(engine.clone(), txn, stream)),
+                OpenState::Active => losers.push(Txn::resume(engine.clone(), txn, undo_log)),
                 OpenState::Prepared { xid } => {
-                    let resumed = Txn::resume_prepared(engine.clone(), txn, stream)?;
+                    let resumed = Txn::resume_prepared(engine.clone(), txn, undo_log)?;
                     prepared.insert(Xid(xid), Some(resumed));
                 }
             }

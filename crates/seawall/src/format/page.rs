@@ -1,7 +1,7 @@
 //! The first 32 bytes of every page, and its checksum.
 //!
-//! 1. The checksum covers the page number the page belongs at and everything after the checksum itself: a page written to the wrong
-//!    place never passes at that place.
+//! 1. The checksum covers the page number the page belongs at and everything after the checksum itself: a
+//!    page written to the wrong place never passes at that place.
 //! 2. It is computed on the copy that is written ([`seal`]) and checked on every read from disk ([`verify`]).
 //! 3. A page of nothing but zeroes was never written; it passes no check.
 
@@ -42,9 +42,9 @@ pub enum PageKind {
     Leaf = 4,
     /// A piece of a long value, or a list of its pieces.
     Overflow = 5,
-    /// Where the undo streams begin.
+    /// Where the undo logs begin.
     UndoDirectory = 6,
-    /// A piece of an undo stream.
+    /// A piece of an undo log.
     Undo = 7,
     /// Was part of something that no longer exists.
     Freed = 8,
@@ -148,7 +148,8 @@ pub fn seal(page: &mut [u8], number: PageId) {
 /// Checks the bytes read from `path` as page `number`.
 ///
 /// # Errors
-/// [`Corruption::Misdirected`] when another page's intact contents are there, else [`Corruption::ChecksumMismatch`].
+/// [`Corruption::Misdirected`] when another page's intact contents are there, else
+/// [`Corruption::ChecksumMismatch`].
 pub fn verify(page: &[u8], number: PageId, path: &Path) -> Result<(), Corruption> {
     let found = u32_at(page, CRC);
     let expected = checksum(page, number);

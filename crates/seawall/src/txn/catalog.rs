@@ -180,10 +180,10 @@ impl Txn {
     pub(super) fn log_undo(&mut self, record: UndoRecord<'_>) -> Result<()> {
         let engine = self.engine.clone();
         let writing = self.writing.as_mut().expect("started");
-        engine.undo.ensure_room(&mut writing.stream, record.room_max())?;
+        engine.undo.ensure_room(&mut writing.undo_log, record.room_max())?;
         engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
-            engine.undo.append(&mut writing.stream, &mut mtr, &record)?;
+            engine.undo.append(&mut writing.undo_log, &mut mtr, &record)?;
             mtr.commit();
             Ok(())
         })

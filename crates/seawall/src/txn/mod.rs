@@ -36,6 +36,6 @@ pub use rowlog::Watching;
 pub use scan::{Scan, ScanLock};
 pub use transaction::{Access, Committing, Isolation, LockWait, OnConflict, SavepointAt, TxOptions, Txn};
 pub use trees::{CatalogRow, Readable, TreeState, Trees};
-pub use undo::{OpenState, OpenStream, UndoStore};
+pub use undo::{OpenState, OpenUndoLog, UndoStore};
 pub use views::ActiveSet;
 pub use write::{Change, VALUE_BYTES_MAX};

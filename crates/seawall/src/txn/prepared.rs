@@ -85,11 +85,11 @@ impl Txn {
         }
         let writing = self.writing.as_mut().expect("started");
         let engine = &self.engine;
-        engine.undo.ensure_room(&mut writing.stream, UndoRecord::Prepared { xid }.room_max())?;
-        let commit = engine.undo.keep_commit(&writing.stream)?;
+        engine.undo.ensure_room(&mut writing.undo_log, UndoRecord::Prepared { xid }.room_max())?;
+        let commit = engine.undo.keep_commit(&writing.undo_log)?;
         let prepared = engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
-            engine.undo.prepare(&mut writing.stream, &mut mtr, xid)?;
+            engine.undo.prepare(&mut writing.undo_log, &mut mtr, xid)?;
             Ok(mtr.commit())
         });
         let end = match prepared {
@@ -132,7 +132,7 @@ impl Txn {
         };
         let InPlace { xid, commit, names } = *place;
         let writing = self.writing.as_mut().expect("what is prepared has begun to write");
-        let logged = self.engine.undo.commit_kept(&mut writing.stream, commit);
+        let logged = self.engine.undo.commit_kept(&mut writing.undo_log, commit);
         if logged.is_err() {
             // Its page is damaged: it stays prepared, and can be ended by name.
             self.hand_over(&xid, &*names);

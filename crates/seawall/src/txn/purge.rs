@@ -13,7 +13,7 @@
 //!    shows it. Long values that only such a record refers to are freed with it: the owner of the head shows
 //!    whether they were freed with the tree.
 //! 6. A drop is a record that takes many steps (`btree/dismantle.rs`); the root is freed by the
-//!    mini-transaction that moves past it. The other streams are purged between two steps.
+//!    mini-transaction that moves past it. The other undo logs are purged between two steps.
 
 use super::engine::Engine;
 use super::undo::{UndoRecord, Unpurged};
@@ -27,22 +27,23 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// The state of purge: it visits one stream after the other.
+/// The state of purge: it visits one undo log after the other.
 #[derive(Debug, Default)]
 pub struct Purge {
-    next_stream: u32,
+    next_undo_log: u32,
     /// Dropped trees that are being freed.
     drops: HashMap<TreeId, Dismantling>,
     /// What every view saw, and how many tails had been moved, when nothing was left to purge. As long as
-    /// neither changes, nothing is: a transaction ends after all of its undo is in its stream.
+    /// neither changes, nothing is: a transaction ends after all of its undo is in its undo log.
     done_for: Option<(OldestView, u64)>,
-    /// Streams visited.
+    /// Undo logs visited.
     #[cfg(test)]
     pub looked: u64,
 }
 
 impl Purge {
-    /// Purges up to `records` records of the next stream that has some; false when nothing can be purged now.
+    /// Purges up to `records` records of the next undo log that has some; false when nothing can be purged
+    /// now.
     ///
     /// # Errors
     /// The error that stopped it.
@@ -53,19 +54,19 @@ impl Purge {
             return Ok(false);
         }
         self.done_for = None;
-        let streams = engine.undo.streams();
-        for _ in 0..streams {
-            let stream = self.next_stream % streams;
-            self.next_stream = (stream + 1) % streams;
+        let undo_logs = engine.undo.undo_logs();
+        for _ in 0..undo_logs {
+            let undo_log = self.next_undo_log % undo_logs;
+            self.next_undo_log = (undo_log + 1) % undo_logs;
             #[cfg(test)]
             {
                 self.looked += 1;
             }
-            if engine.undo.pass(stream, is_idle, |txn| oldest.sees(txn))? {
+            if engine.undo.pass(undo_log, is_idle, |txn| oldest.sees(txn))? {
                 return Ok(true);
             }
             let early = Cell::new(None);
-            let found = engine.undo.heads(stream, records, |txn| {
+            let found = engine.undo.heads(undo_log, records, |txn| {
                 oldest.sees(txn)
                     || (engine.health().has(Mutant::PurgeEarly) && early.get().is_none_or(|first| first == txn) && {
                         early.set(Some(txn));
@@ -83,7 +84,7 @@ impl Purge {
 }
 
 impl Engine {
-    /// Purges records of one page of a stream, in order.
+    /// Purges records of one page of an undo log, in order.
     fn purge_records(&self, records: &[Unpurged], drops: &mut HashMap<TreeId, Dismantling>) -> Result<()> {
         let mut rest = records;
         while let Some(first) = rest.first() {

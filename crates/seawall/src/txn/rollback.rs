@@ -1,6 +1,6 @@
 //! Rollback: undoing changes, last first.
 //!
-//! 1. One record is undone and cut off the stream in one mini-transaction: a crash between the two cannot
+//! 1. One record is undone and cut off the undo log in one mini-transaction: a crash between the two cannot
 //!    undo it twice (trap 13).
 //! 2. Work of many steps (freeing a long value, a tree) is resumable, and its record is cut only after the
 //!    last step.
@@ -11,7 +11,7 @@ use super::engine::Engine;
 use super::locks::Mode;
 use super::prepared::Halted;
 use super::transaction::{Isolation, SavepointAt, Txn, Writing};
-use super::undo::{Stream, UndoRecord};
+use super::undo::{UndoLog, UndoRecord};
 use crate::btree::{
     DELETED, Dismantling, ENTRY_HEADER_BYTES, Entry, HEADER, Node, Patch, Remove, Replace, Tree, free_overflow_body,
 };
@@ -134,17 +134,17 @@ impl Txn {
 
     fn undo_last(&mut self, savepoint: SavepointAt, rows: Rows) -> Result<bool> {
         let engine = self.engine.clone();
-        let Some(Writing { id, stream, .. }) = &mut self.writing else { return Ok(false) };
+        let Some(Writing { id, undo_log, .. }) = &mut self.writing else { return Ok(false) };
         // Rows that it had deleted come back.
         for tree in self.dead_in.get_mut().drain(..) {
             tree.dead.forget(*id);
         }
         // Even at the very beginning there may be pages to free before the transaction can end.
-        if stream.last() == savepoint.last && savepoint != SavepointAt::BEGIN {
+        if undo_log.last() == savepoint.last && savepoint != SavepointAt::BEGIN {
             return Ok(false);
         }
         engine.health().check()?;
-        let Some((at, record)) = engine.undo.last_record(stream)? else { return Ok(false) };
+        let Some((at, record)) = engine.undo.last_record(undo_log)? else { return Ok(false) };
         self.changes += 1;
         self.undone += 1;
         self.changed.fill(self.changes);
@@ -166,7 +166,7 @@ impl Txn {
                 }
             }
         }
-        engine.undo_record(*id, stream, at, record.get())?;
+        engine.undo_record(*id, undo_log, at, record.get())?;
         Ok(true)
     }
 }
@@ -179,7 +179,7 @@ enum Rows {
 }
 
 impl Engine {
-    fn undo_record(&self, me: TxnId, stream: &mut Stream, at: UndoPtr, record: UndoRecord<'_>) -> Result<()> {
+    fn undo_record(&self, me: TxnId, undo_log: &mut UndoLog, at: UndoPtr, record: UndoRecord<'_>) -> Result<()> {
         match record {
             UndoRecord::Insert { tree, root, key } => {
                 let tree = Tree { id: tree, root };
@@ -192,13 +192,13 @@ impl Engine {
                         mtr.commit();
                         return Ok(());
                     }
-                    self.undo.cut(stream, &mut mtr)?;
+                    self.undo.cut(undo_log, &mut mtr)?;
                     mtr.run(leaf, &Remove::new(slot));
                     mtr.commit();
                     Ok(())
                 })?;
                 if apart {
-                    self.cut(stream)?;
+                    self.cut(undo_log)?;
                 }
                 self.tidy(tree, key)
             }
@@ -219,7 +219,7 @@ impl Engine {
                         if !purged && !Node::open(mtr.page(leaf))?.fits_replace(slot, payload.len())? {
                             return Ok(None);
                         }
-                        self.undo.cut(stream, &mut mtr)?;
+                        self.undo.cut(undo_log, &mut mtr)?;
                         if purged {
                             mtr.run(leaf, &Remove::new(slot));
                         } else {
@@ -237,7 +237,7 @@ impl Engine {
             UndoRecord::Delete { tree, root, key, previous, .. } => self.pool().retry(|| {
                 let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
                 let (leaf, slot) = self.own_entry(&mut mtr, Tree { id: tree, root }, key, me, at)?;
-                self.undo.cut(stream, &mut mtr)?;
+                self.undo.cut(undo_log, &mut mtr)?;
                 // The entry keeps its length. A header that it did not have before stays: it says that every
                 // view sees the entry.
                 let head = Entry::header_bytes(previous.flags | HEADER, previous.writer, previous.undo);
@@ -252,7 +252,7 @@ impl Engine {
                     let held = mtr.latch(head)?;
                     mtr.latch(at.page())?;
                     self.space.free(&mut mtr, held)?;
-                    self.undo.cut(stream, &mut mtr)?;
+                    self.undo.cut(undo_log, &mut mtr)?;
                     mtr.commit();
                     Ok(())
                 })
@@ -273,19 +273,19 @@ impl Engine {
                     if there {
                         self.space.free_many(&mut mtr, tree.id, &[root])?;
                     }
-                    self.undo.cut(stream, &mut mtr)?;
+                    self.undo.cut(undo_log, &mut mtr)?;
                     mtr.commit();
                     Ok(())
                 })
             }
             UndoRecord::DropTree { tree, .. } => {
-                self.cut(stream)?;
+                self.cut(undo_log)?;
                 if let Some(state) = self.trees.known(tree) {
                     state.reopen();
                 }
                 Ok(())
             }
-            UndoRecord::Prepared { .. } => self.cut(stream),
+            UndoRecord::Prepared { .. } => self.cut(undo_log),
             UndoRecord::Begin { .. } | UndoRecord::Commit { .. } => {
                 let why = format!("offset {}: a rollback met the edge of its transaction", at.offset());
                 Err(Error::bad_page(at.page(), why))
@@ -303,10 +303,10 @@ impl Engine {
         tree.make_room(&self.space, key, payload_bytes, purpose, self.active.horizon())
     }
 
-    fn cut(&self, stream: &mut Stream) -> Result<()> {
+    fn cut(&self, undo_log: &mut UndoLog) -> Result<()> {
         self.pool().retry(|| {
             let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
-            self.undo.cut(stream, &mut mtr)?;
+            self.undo.cut(undo_log, &mut mtr)?;
             mtr.commit();
             Ok(())
         })

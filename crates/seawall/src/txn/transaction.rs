@@ -1,10 +1,10 @@
 //! A transaction: its state, its beginning and its end.
 //!
-//! 1. It gets an id, an undo stream and a place in the active set at its first write. It gives them up only
+//! 1. It gets an id, an undo log and a place in the active set at its first write. It gives them up only
 //!    when its commit is durable at the requested level, or its rollback is complete. Until then no other
 //!    transaction sees what it wrote, or can overwrite it (trap 9).
-//! 2. The order at the end is: log durable; out of the active set; locks released; stream released. A waiter
-//!    that is granted a lock finds the row's writer ended.
+//! 2. The order at the end is: log durable; out of the active set; locks released; undo log released. A
+//!    waiter that is granted a lock finds the row's writer ended.
 //! 3. If the log fails under a commit, the outcome is unknown and nothing is given up: the database is
 //!    poisoned, and what is in memory stays invisible.
 //!
@@ -19,7 +19,7 @@ use super::locks::{Conflict, Interrupt, LockOwner, Mode};
 use super::prepared::Halted;
 use super::rollback::Gone;
 use super::trees::{CatalogRow, TreeState};
-use super::undo::{Stream, UndoRecord};
+use super::undo::{UndoLog, UndoRecord};
 use super::version::Reader;
 use super::views::View;
 use crate::btree::{Entry, LeafHints};
@@ -170,7 +170,7 @@ pub(super) struct Lent {
 #[derive(Debug)]
 pub(super) struct Writing {
     pub id: TxnId,
-    pub stream: Stream,
+    pub undo_log: UndoLog,
     /// Taken over from an earlier opening: its changed trees are not known yet.
     pub resumed: bool,
     /// The last record when the lookup of its trees began, and the next record to read.
@@ -192,23 +192,23 @@ thread_local! {
 }
 
 impl Writing {
-    fn new(id: TxnId, stream: Stream, resumed: bool) -> Self {
+    fn new(id: TxnId, undo_log: UndoLog, resumed: bool) -> Self {
         let (mut payload, mut old) = SPARE.take();
         if payload.capacity() == 0 {
             payload.reserve_exact(SPARE_BYTES_MIN);
             old.reserve_exact(SPARE_BYTES_MIN);
         }
-        Self { id, stream, resumed, learning: None, payload, old }
+        Self { id, undo_log, resumed, learning: None, payload, old }
     }
 
-    /// Its stream. The thread keeps the buffers for its next transaction, unless they have become large.
-    fn into_stream(mut self) -> Stream {
+    /// Its undo log. The thread keeps the buffers for its next transaction, unless they have become large.
+    fn into_undo_log(mut self) -> UndoLog {
         if self.payload.capacity().max(self.old.capacity()) <= SPARE_BYTES_MAX {
             self.payload.clear();
             self.old.clear();
             SPARE.set((self.payload, self.old));
         }
-        self.stream
+        self.undo_log
     }
 }
 
@@ -272,11 +272,11 @@ impl Txn {
     }
 
     /// Takes over a transaction that was open when the last process ended.
-    pub fn resume(engine: impl Into<Ref<Engine>>, id: TxnId, stream: Stream) -> Self {
+    pub fn resume(engine: impl Into<Ref<Engine>>, id: TxnId, undo_log: UndoLog) -> Self {
         let mut txn = Self::begin(engine, TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() });
         txn.engine.locks.register(&txn.owner, id);
         txn.engine.resumed.fetch_add(1, Ordering::SeqCst);
-        txn.writing = Some(Writing::new(id, stream, true));
+        txn.writing = Some(Writing::new(id, undo_log, true));
         // If the open fails from here on, the next one finds the transaction unchanged.
         txn.kept = true;
         txn
@@ -290,7 +290,7 @@ impl Txn {
     /// Reading errors. Its trees stay unknown until it has ended.
     pub fn learn_trees(&mut self, records: usize) -> Result<bool> {
         let Some(writing) = self.writing.as_mut().filter(|writing| writing.resumed) else { return Ok(false) };
-        let last = writing.stream.last();
+        let last = writing.undo_log.last();
         // A rollback since the lookup began may have removed the record to go on from.
         let mut at = writing.learning.filter(|(begun_at, _)| *begun_at == last).map_or(last, |(_, next)| next);
         let mut known: Option<TreeId> = None;
@@ -316,7 +316,7 @@ impl Txn {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn resume_prepared(engine: impl Into<Ref<Engine>>, id: TxnId, stream: Stream) -> Result<Self> {
+    pub fn resume_prepared(engine: impl Into<Ref<Engine>>, id: TxnId, undo_log: UndoLog) -> Result<Self> {
         let mut txn = Self::begin(engine, TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() });
         txn.kept = true;
         let engine = txn.engine.clone();
@@ -327,7 +327,7 @@ impl Txn {
             let why = format!("prepared {id} and {} have changed and dropped one tree", other.holder());
             Error::bad_page(engine.catalog_root, why)
         };
-        engine.undo.for_each_of(&stream, |record| {
+        engine.undo.for_each_of(&undo_log, |record| {
             match record {
                 UndoRecord::DropTree { tree, root } => {
                     let whole = (Bound::Unbounded, Bound::Unbounded);
@@ -355,7 +355,7 @@ impl Txn {
             }
             Ok(())
         })?;
-        txn.writing = Some(Writing::new(id, stream, false));
+        txn.writing = Some(Writing::new(id, undo_log, false));
         Ok(txn)
     }
 
@@ -422,7 +422,8 @@ impl Txn {
     /// Whether the tree may be used with this transaction, in this process.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a tree of another database or opening, and in a forked process. [`Error::TreeTooNew`].
+    /// [`Error::Usage`] for a tree of another database or opening, and in a forked process.
+    /// [`Error::TreeTooNew`].
     #[inline]
     pub fn admit(&self, tree: &TreeState) -> Result<()> {
         self.engine.admit(tree)?;
@@ -485,7 +486,7 @@ impl Txn {
         self.changed[tree.0 as usize % CHANGED]
     }
 
-    /// Starts writing: gets an id and an undo stream, unless the transaction has them.
+    /// Starts writing: gets an id and an undo log, unless the transaction has them.
     ///
     /// # Errors
     /// Read-only, poisoned, or too many writers.
@@ -497,12 +498,12 @@ impl Txn {
             return Err(Error::ReadOnly { why: "the transaction was begun read-only".into() });
         }
         self.engine.health().check()?;
-        let stream = self.engine.undo.acquire()?;
+        let undo_log = self.engine.undo.acquire()?;
         let id = self.engine.active.begin();
         self.engine.pool().note_next_txn(id.0 + 1);
         self.engine.locks.register(&self.owner, id);
-        let mut writing = Writing::new(id, stream, false);
-        self.engine.undo.begin(&mut writing.stream, id)?;
+        let mut writing = Writing::new(id, undo_log, false);
+        self.engine.undo.begin(&mut writing.undo_log, id)?;
         self.writing = Some(writing);
         if id.0 % HELP_EVERY == 0 && self.engine.help_purge().is_err() {
             // Not this transaction's error: background work meets it again, and a failed write has poisoned
@@ -530,7 +531,7 @@ impl Txn {
 
     /// A savepoint for a change of several steps, which does not give it to the user.
     pub(super) fn savepoint_within(&self) -> SavepointAt {
-        let last = self.writing.as_ref().map_or(UndoPtr::NONE, |w| w.stream.last());
+        let last = self.writing.as_ref().map_or(UndoPtr::NONE, |w| w.undo_log.last());
         SavepointAt { last, changes: self.gone.label(self.changes) }
     }
 
@@ -594,12 +595,12 @@ impl Txn {
         if self.halted.is_some() {
             return self.log_prepared_commit();
         }
-        if !writing.stream.has_begun() {
+        if !writing.undo_log.has_begun() {
             return Ok(Lsn::ZERO);
         }
         engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Bytes(COMMIT_BYTES))?;
-            engine.undo.commit(&mut writing.stream, &mut mtr)?;
+            engine.undo.commit(&mut writing.undo_log, &mut mtr)?;
             Ok(mtr.commit())
         })
     }
@@ -612,10 +613,10 @@ impl Txn {
         self.start()?;
         let writing = self.writing.as_mut().expect("started");
         let engine = &self.engine;
-        engine.undo.ensure_room(&mut writing.stream, UndoRecord::Prepared { xid }.room_max())?;
+        engine.undo.ensure_room(&mut writing.undo_log, UndoRecord::Prepared { xid }.room_max())?;
         let end = engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
-            engine.undo.prepare(&mut writing.stream, &mut mtr, xid)?;
+            engine.undo.prepare(&mut writing.undo_log, &mut mtr, xid)?;
             Ok(mtr.commit())
         })?;
         // Flushed, not only written: the coordinator relies on the record.
@@ -653,10 +654,10 @@ impl Txn {
         while self.undo_one(SavepointAt::BEGIN)? {}
         if let Some(writing) = &mut self.writing {
             let engine = &self.engine;
-            if writing.stream.has_begun() {
+            if writing.undo_log.has_begun() {
                 engine.pool().retry(|| {
                     let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
-                    engine.undo.finish_rollback(&mut writing.stream, &mut mtr)?;
+                    engine.undo.finish_rollback(&mut writing.undo_log, &mut mtr)?;
                     Ok(mtr.commit())
                 })?;
             }
@@ -679,7 +680,7 @@ impl Txn {
                 self.engine.resumed.fetch_sub(1, Ordering::SeqCst);
             }
             self.engine.locks.release_all(&self.owner);
-            let released = self.engine.undo.release(writing.into_stream());
+            let released = self.engine.undo.release(writing.into_undo_log());
             debug_assert!(released.is_ok(), "its transaction has ended");
         } else {
             self.engine.locks.release_all(&self.owner);

@@ -1,7 +1,7 @@
 //! Changing rows.
 //!
 //! One change is one mini-transaction: it latches the leaf, checks locks, appends the undo record to the
-//! stream, and changes the leaf. So after every crash the row and its undo record are either both there or
+//! undo log, and changes the leaf. So after every crash the row and its undo record are either both there or
 //! both not. What cannot be done under the latch (waiting for a lock, splitting the leaf, making room for
 //! undo, reading a page) is done with no latch held, and the change is tried again from the beginning.
 //!
@@ -93,8 +93,8 @@ impl Txn {
     /// Changes the row of `key`; returns whether it was there before.
     ///
     /// # Errors
-    /// [`Error::KeyExists`], [`Error::KeyTooLong`], [`Error::ValueTooLong`], lock errors, [`Error::WriteConflict`],
-    /// [`Error::NoSpace`], [`Error::Poisoned`].
+    /// [`Error::KeyExists`], [`Error::KeyTooLong`], [`Error::ValueTooLong`], lock errors,
+    /// [`Error::WriteConflict`], [`Error::NoSpace`], [`Error::Poisoned`].
     pub fn change(&mut self, tree: &Arc<TreeState>, key: &[u8], value: &[u8], change: Change) -> Result<bool> {
         self.check_lengths(key, value)?;
         let page_bytes = self.engine.pool().page_bytes();
@@ -203,12 +203,12 @@ impl Txn {
 
     /// Makes room for undo. If that logs, the wait for room in the log can be interrupted.
     fn ensure_undo_room(&mut self, engine: &Engine, bytes: usize) -> Result<()> {
-        let stream = &self.writing.as_ref().expect("started").stream;
-        if engine.undo.has_room(stream, bytes) {
+        let undo_log = &self.writing.as_ref().expect("started").undo_log;
+        if engine.undo.has_room(undo_log, bytes) {
             return Ok(());
         }
         self.wait_for_log_room(MtrSize::Small)?;
-        engine.undo.ensure_room(&mut self.writing.as_mut().expect("started").stream, bytes)
+        engine.undo.ensure_room(&mut self.writing.as_mut().expect("started").undo_log, bytes)
     }
 
     /// Puts those of `rows`, in key order, that belong to the first one's leaf, as far as that needs no wait.
@@ -364,9 +364,9 @@ impl Txn {
                 }
                 let prefix_len = node.prefix_len();
                 tree.rows.changed(self.id(), key);
-                let Writing { id, stream, payload, .. } = self.writing.as_mut().expect("started");
+                let Writing { id, undo_log, payload, .. } = self.writing.as_mut().expect("started");
                 let record = UndoRecord::Insert { tree: tree.at.id, root: tree.at.root, key };
-                let undo = engine.undo.append(stream, mtr, &record)?;
+                let undo = engine.undo.append(undo_log, mtr, &record)?;
                 new.encode(*id, undo, payload);
                 mtr.run(leaf, &Insert::new(slot, prefix_len, key, payload));
                 if has_point {
@@ -413,7 +413,7 @@ impl Txn {
             return Ok(Attempt::NoRoom(ENTRY_HEADER_BYTES + entry.value.len()));
         }
         let previous = Previous { flags: entry.flags, writer: entry.writer, undo: entry.undo };
-        let Writing { id, stream, payload, old, .. } = self.writing.as_mut().expect("started");
+        let Writing { id, undo_log, payload, old, .. } = self.writing.as_mut().expect("started");
         let is_long = previous.flags & OVERFLOW != 0;
         old.clear();
         if is_long || !headed {
@@ -421,7 +421,7 @@ impl Txn {
         }
         let overflow: &[u8] = if is_long { old } else { &[] };
         let record = UndoRecord::Delete { tree: tree.at.id, root: tree.at.root, key, previous, overflow };
-        let undo = self.engine.undo.append(stream, mtr, &record)?;
+        let undo = self.engine.undo.append(undo_log, mtr, &record)?;
         let flags = previous.flags | DELETED | HEADER;
         if headed {
             let head = Entry::header_bytes(flags, *id, undo);
@@ -447,11 +447,11 @@ impl Txn {
         let node = Node::open(mtr.page(leaf))?;
         let entry = node.entry(slot)?;
         let previous = Previous { flags: entry.flags, writer: entry.writer, undo: entry.undo };
-        let Writing { id, stream, payload, old, .. } = self.writing.as_mut().expect("started");
+        let Writing { id, undo_log, payload, old, .. } = self.writing.as_mut().expect("started");
         old.clear();
         old.extend_from_slice(entry.value);
         let record = UndoRecord::Update { tree: tree.at.id, root: tree.at.root, key, previous, value: old };
-        let undo = self.engine.undo.append(stream, mtr, &record)?;
+        let undo = self.engine.undo.append(undo_log, mtr, &record)?;
         new.encode(*id, undo, payload);
         mtr.run(leaf, &Replace::new(slot, payload));
         Ok(Attempt::Done { was_there: there })
@@ -464,23 +464,23 @@ impl Txn {
         let writing = self.writing.as_mut().expect("started");
         let id = tree.at.id;
         let record = |head| UndoRecord::OverflowWritten { tree: id, head };
-        engine.undo.ensure_room(&mut writing.stream, record(PageId::NONE).room_max())?;
+        engine.undo.ensure_room(&mut writing.undo_log, record(PageId::NONE).room_max())?;
         let mut reserved = space.reserve(id, PageId::NONE, 1, Purpose::Grow)?;
         if value.len() <= one_page_value_max(engine.pool().page_bytes()) {
             return engine.pool().retry(|| {
                 let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
-                engine.undo.latch_tail(&writing.stream, &mut mtr)?;
+                engine.undo.latch_tail(&writing.undo_log, &mut mtr)?;
                 let reference = write_one_page(id, &mut mtr, &mut reserved, value)?;
-                engine.undo.append(&mut writing.stream, &mut mtr, &record(reference.head))?;
+                engine.undo.append(&mut writing.undo_log, &mut mtr, &record(reference.head))?;
                 mtr.commit();
                 Ok(reference)
             });
         }
         let mut writer = engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
-            engine.undo.latch_tail(&writing.stream, &mut mtr)?;
+            engine.undo.latch_tail(&writing.undo_log, &mut mtr)?;
             let writer = OverflowWriter::begin(id, &mut mtr, &mut reserved)?;
-            engine.undo.append(&mut writing.stream, &mut mtr, &record(writer.head()))?;
+            engine.undo.append(&mut writing.undo_log, &mut mtr, &record(writer.head()))?;
             mtr.commit();
             Ok(writer)
         })?;

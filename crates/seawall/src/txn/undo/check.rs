@@ -1,4 +1,4 @@
-//! A check of all streams: links, records, and the pages they reach.
+//! A check of all undo logs: links, records, and the pages they reach.
 
 use super::page::{self, State, TailState};
 use super::record::{UndoRecord, kind};
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::{PageId, TreeId, UndoPtr};
 use crate::space::Check;
 
-/// The state that is carried from page to page of a stream.
+/// The state that is carried from page to page of an undo log.
 #[derive(Default)]
 struct Walk {
     /// The last record so far.
@@ -21,7 +21,7 @@ struct Walk {
 }
 
 impl UndoStore {
-    /// Walks every stream and reports the findings and the pages it reaches. No transaction may write
+    /// Walks every undo log and reports the findings and the pages it reaches. No transaction may write
     /// meanwhile.
     ///
     /// # Errors
@@ -30,18 +30,18 @@ impl UndoStore {
         for number in self.directory_pages() {
             check.reach(number, TreeId::UNDO);
         }
-        for stream in 0..self.streams() {
-            self.check_stream(stream, check)?;
+        for undo_log in 0..self.undo_logs() {
+            self.check_undo_log(undo_log, check)?;
         }
         Ok(())
     }
 
-    fn check_stream(&self, stream: u32, check: &mut Check) -> Result<()> {
-        let number = self.directory_page(stream);
+    fn check_undo_log(&self, undo_log: u32, check: &mut Check) -> Result<()> {
+        let number = self.directory_page(undo_log);
         let ends = self.space.pool().retry(|| {
             let bytes = self.space.pool().shared(number)?;
             directory::verify(&bytes).map_err(|why| undo_page::bad(number, why))?;
-            Ok(directory::slot(&bytes, stream % directory::slots(bytes.len())))
+            Ok(directory::slot(&bytes, undo_log % directory::slots(bytes.len())))
         });
         let (head, tail) = match ends {
             Ok(ends) => ends,
@@ -58,13 +58,13 @@ impl UndoStore {
                 Ok(bytes) => bytes,
                 Err(error) => return collect(check, page, error),
             };
-            for what in walk.page(&bytes, stream, before, page == head) {
-                check.find(page, format!("undo stream {stream}: {what}"));
+            for what in walk.page(&bytes, undo_log, before, page == head) {
+                check.find(page, format!("undo log {undo_log}: {what}"));
             }
             (before, page) = (page, page::next(&bytes));
             if page == PageId::NONE {
                 for what in walk.tail(&bytes, before == tail) {
-                    check.find(before, format!("undo stream {stream}: {what}"));
+                    check.find(before, format!("undo log {undo_log}: {what}"));
                 }
             }
         }
@@ -83,11 +83,11 @@ fn collect(check: &mut Check, page: PageId, error: Error) -> Result<()> {
 
 impl Walk {
     /// Checks one page.
-    fn page(&mut self, bytes: &[u8], stream: u32, before: PageId, is_head: bool) -> Vec<String> {
+    fn page(&mut self, bytes: &[u8], undo_log: u32, before: PageId, is_head: bool) -> Vec<String> {
         let mut found = Vec::new();
         let number = crate::format::page::number(bytes);
-        if page::stream(bytes) != stream || page::prev(bytes) != before {
-            found.push(format!("it says stream {} behind page {}", page::stream(bytes), page::prev(bytes)));
+        if page::undo_log(bytes) != undo_log || page::prev(bytes) != before {
+            found.push(format!("it says undo log {} behind page {}", page::undo_log(bytes), page::prev(bytes)));
         }
         if is_head {
             self.purged = page::purged(bytes);

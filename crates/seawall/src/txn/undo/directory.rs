@@ -1,8 +1,8 @@
-//! The undo directory: the first and the last page of each stream.
+//! The undo directory: the first and the last page of each undo log.
 //!
-//! 1. Slot `n` of the chain of directory pages is stream `n`. Streams are created in order and never removed,
-//!    so the first empty slot is the end.
-//! 2. A slot changes only when a page is linked to the end of its stream or freed at its beginning or end:
+//! 1. Slot `n` of the chain of directory pages is undo log `n`. Undo logs are created in order and never
+//!    removed, so the first empty slot is the end.
+//! 2. A slot changes only when a page is linked to the end of its undo log or freed at its beginning or end:
 //!    not with every transaction.
 
 use crate::buffer::Redo;
@@ -23,7 +23,7 @@ pub(super) fn next(page: &[u8]) -> PageId {
     PageId(u32_at(page, NEXT))
 }
 
-/// First and last page of the stream at `index`; zero if there is none.
+/// First and last page of the undo log at `index`; zero if there is none.
 pub(super) fn slot(page: &[u8], index: u32) -> (PageId, PageId) {
     let at = SLOTS + index as usize * SLOT_BYTES;
     (PageId(u32_at(page, at)), PageId(u32_at(page, at + 4)))
@@ -37,7 +37,7 @@ pub(super) fn verify(page: &[u8]) -> Result<(), Malformed> {
     Err(Malformed("it is no page of the undo directory"))
 }
 
-/// Initializes a directory page without streams.
+/// Initializes a directory page without undo logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct InitDirectory {
     pub(super) number: PageId,
@@ -61,7 +61,7 @@ impl InitDirectory {
     }
 }
 
-/// Sets the first and the last page of a stream.
+/// Sets the first and the last page of an undo log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SetSlot {
     pub(super) index: u32,

@@ -1,14 +1,14 @@
 //! The resources of a commit are kept ready, so that it can be logged later without a wait, without I/O, and
 //! even if the log has no other room then.
 //!
-//! 1. A commit changes one page, the last one of its stream, and logs one record: the page is pinned, and the
-//!    record's room in the log is reserved. The page has room for the record from the first undo record on
-//!    ([`UndoStore::ensure_room`]).
+//! 1. A commit changes one page, the last one of its undo log, and logs one record: the page is pinned, and
+//!    the record's room in the log is reserved. The page has room for the record from the first undo record
+//!    on ([`UndoStore::ensure_room`]).
 //! 2. Others cannot use kept room and pinned pages, so they are limited ([`UndoStore::kept_max`]): to a share
 //!    of the pool, and to [`KEPT_MAX`] x [`COMMIT_BYTES`] of the log, less than one large mini-transaction.
 
 use super::store::UndoStore;
-use super::stream::Stream;
+use super::undo_log::UndoLog;
 use crate::buffer::{KeptPin, Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
 use crate::format::Lsn;
@@ -42,13 +42,13 @@ impl UndoStore {
         usize::try_from(share).unwrap_or(KEPT_MAX).clamp(1, KEPT_MAX)
     }
 
-    /// Keeps what the commit of the stream's transaction needs. Until that is returned, only the commit is
-    /// logged in the stream. No latch may be held.
+    /// Keeps what the commit of the undo log's transaction needs. Until that is returned, only the commit is
+    /// logged in the undo log. No latch may be held.
     ///
     /// # Errors
     /// [`Error::TooManyPrepared`]; [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`] if there is no room
     /// in the log.
-    pub fn keep_commit(&self, stream: &Stream) -> Result<KeptCommit> {
+    pub fn keep_commit(&self, undo_log: &UndoLog) -> Result<KeptCommit> {
         let max = self.kept_max();
         let one_more = |kept: u32| ((kept as usize) < max).then_some(kept + 1);
         if self.kept.fetch_update(Relaxed, Relaxed, one_more).is_err() {
@@ -56,7 +56,7 @@ impl UndoStore {
         }
         let pool = self.space.pool();
         let kept = || {
-            let pin = pool.retry(|| Ok(pool.shared(stream.tail)?.pin().keep()))?;
+            let pin = pool.retry(|| Ok(pool.shared(undo_log.tail)?.pin().keep()))?;
             match Mtr::begin(pool, MtrSize::Bytes(COMMIT_BYTES)) {
                 Ok(mtr) => Ok(KeptCommit { room: mtr.keep_room(), pin }),
                 Err(error) => {
@@ -75,17 +75,17 @@ impl UndoStore {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the page is inconsistent; nothing is changed then.
-    pub fn commit_kept(&self, stream: &mut Stream, kept: KeptCommit) -> Result<Lsn> {
+    pub fn commit_kept(&self, undo_log: &mut UndoLog, kept: KeptCommit) -> Result<Lsn> {
         let KeptCommit { room, pin } = kept;
         let pool = self.space.pool();
         let pin = pool.unkeep(pin);
-        debug_assert_eq!(pin.id(), stream.tail, "nothing was written to the stream since");
+        debug_assert_eq!(pin.id(), undo_log.tail, "nothing was written to the undo log since");
         let mut mtr = Mtr::begin_kept(pool, MtrSize::Bytes(COMMIT_BYTES), room);
         self.kept.fetch_sub(1, Relaxed);
-        match self.commit(stream, &mut mtr) {
+        match self.commit(undo_log, &mut mtr) {
             Ok(()) => Ok(mtr.commit()),
             Err(Stop::Fail(error)) => Err(error),
-            Err(stop) => Err(Error::bad_page(stream.tail, format!("a pinned page is not there: {stop:?}"))),
+            Err(stop) => Err(Error::bad_page(undo_log.tail, format!("a pinned page is not there: {stop:?}"))),
         }
     }
 

@@ -1,15 +1,15 @@
-//! Undo streams. See docs/engine.md, "Transactions".
+//! Undo logs. See docs/engine.md, "Transactions".
 //!
-//! 1. A stream is a chain of undo pages. It belongs to one transaction at a time, from [`UndoStore::acquire`]
-//!    to [`UndoStore::release`], and holds `begin record* commit` of one after the other. Purge follows at
-//!    its head.
+//! 1. An undo log is a chain of undo pages. It belongs to one transaction at a time, from
+//!    [`UndoStore::acquire`] to [`UndoStore::release`], and holds `begin record* commit` of one after the
+//!    other. Purge follows at its head.
 //! 2. A record is appended, and cut, in the mini-transaction that makes or undoes its change (trap 13).
-//! 3. The whole state of a transaction is in its stream's last page: what [`UndoStore::open`] reads there is
-//!    valid, whatever a crash interrupted.
+//! 3. The whole state of a transaction is in its undo log's last page: what [`UndoStore::open`] reads there
+//!    is valid, whatever a crash interrupted.
 //! 4. Every page keeps room for a `Commit`, so neither commit nor rollback ever needs space (trap 14).
-//! 5. Latches: leaf, then undo pages of one stream from older to newer, then directory page, then those of
+//! 5. Latches: leaf, then undo pages of one undo log from older to newer, then directory page, then those of
 //!    space.
-//! 6. Each stream has one purger at a time. It meets the stream's transaction only in pages, under their
+//! 6. Each undo log has one purger at a time. It meets the undo log's transaction only in pages, under their
 //!    latches.
 //!
 //! ```text
@@ -25,16 +25,16 @@ mod page;
 mod purge;
 mod record;
 mod store;
-mod stream;
 #[cfg(test)]
 mod tests;
+mod undo_log;
 mod visit;
 
 pub use kept::KeptCommit;
 pub use purge::Unpurged;
 pub use record::{Previous, UndoRecord};
-pub use store::{OpenState, OpenStream, UndoStore};
-pub use stream::Stream;
+pub use store::{OpenState, OpenUndoLog, UndoStore};
+pub use undo_log::UndoLog;
 
 use crate::buffer::Redo;
 use crate::format::{Malformed, TxnId};
@@ -73,8 +73,8 @@ pub fn begun(tag: u8, body: &[u8]) -> Option<TxnId> {
     }
 }
 
-/// Decodes an undo page, or a page of the undo directory; returns its number of records or streams. For tests
-/// that pass damaged pages.
+/// Decodes an undo page, or a page of the undo directory; returns its number of records or undo logs. For
+/// tests that pass damaged pages.
 ///
 /// # Errors
 /// The first inconsistency.

@@ -2,9 +2,9 @@
 //!
 //! 1. Records grow upward from [`RECORDS`] to `end`, without gaps. They are cut only from the top, and only
 //!    those of the transaction that has not ended.
-//! 2. The header of the stream's last page, its *tail*, has the state of the stream's transaction. In other
-//!    pages those fields are what they were when the next page was linked, and mean nothing.
-//! 3. The header of the stream's first page, its *head*, has the purge position. Purge never passes the
+//! 2. The header of the undo log's last page, its *tail*, has the state of the undo log's transaction. In
+//!    other pages those fields are what they were when the next page was linked, and mean nothing.
+//! 3. The header of the undo log's first page, its *head*, has the purge position. Purge never passes the
 //!    beginning of a transaction that has not ended, so `purged_to` never exceeds `end`.
 
 use super::record::{END_RECORD, RECORD_HEAD, UndoRecord, kind};
@@ -16,7 +16,7 @@ use crate::format::{Malformed, PageId, Reader, TreeId, TxnId, UndoPtr, put_u48, 
 
 const NEXT: usize = HEADER_BYTES;
 const PREV: usize = 36;
-const STREAM: usize = 40;
+const UNDO_LOG: usize = 40;
 const END: usize = 44;
 const PURGED_TO: usize = 46;
 const STATE: usize = 48;
@@ -42,7 +42,7 @@ const _: () = {
     }
 };
 
-/// The state of a stream's transaction.
+/// The state of an undo log's transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub(super) enum State {
@@ -65,7 +65,7 @@ pub(super) struct TailState {
     pub(super) begin: UndoPtr,
     /// Its last.
     pub(super) last: UndoPtr,
-    /// Transactions that were committed in this stream.
+    /// Transactions that were committed in this undo log.
     pub(super) commits: u64,
 }
 
@@ -112,17 +112,17 @@ fn state(byte: u8) -> Result<State, Malformed> {
     known.ok_or(Malformed("an undo page in no known state"))
 }
 
-/// The next page of its stream.
+/// The next page of its undo log.
 pub(super) fn next(page: &[u8]) -> PageId {
     PageId(u32_at(page, NEXT))
 }
-/// The previous page of its stream.
+/// The previous page of its undo log.
 pub(super) fn prev(page: &[u8]) -> PageId {
     PageId(u32_at(page, PREV))
 }
-/// Its stream.
-pub(super) fn stream(page: &[u8]) -> u32 {
-    u32_at(page, STREAM)
+/// Its undo log.
+pub(super) fn undo_log(page: &[u8]) -> u32 {
+    u32_at(page, UNDO_LOG)
 }
 /// The end of its records.
 pub(super) fn end(page: &[u8]) -> u16 {
@@ -184,11 +184,11 @@ pub(super) fn record_at(page: &[u8], offset: u16) -> Result<Raw<'_>, Malformed> 
     Ok(Raw { kind, prev, body: &page[from + RECORD_HEAD..from + len], next: (from + len) as u16 })
 }
 
-/// Initializes an undo page at the end of a stream.
+/// Initializes an undo page at the end of an undo log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct InitUndo {
     pub(super) number: PageId,
-    pub(super) stream: u32,
+    pub(super) undo_log: u32,
     pub(super) prev: PageId,
     pub(super) tail: TailState,
 }
@@ -197,7 +197,7 @@ impl Redo for InitUndo {
     const TAG: u8 = tag::INITIALISES | 0x43;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        for number in [self.number.0, self.stream, self.prev.0] {
+        for number in [self.number.0, self.undo_log, self.prev.0] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         self.tail.encode(out);
@@ -205,7 +205,7 @@ impl Redo for InitUndo {
 
     fn apply(&self, page: &mut [u8]) {
         page::init(page, self.number, TreeId::UNDO, PageKind::Undo, 0);
-        set_u32(page, STREAM, self.stream);
+        set_u32(page, UNDO_LOG, self.undo_log);
         set_u32(page, PREV, self.prev.0);
         set_u16(page, END, RECORDS as u16);
         set_u16(page, PURGED_TO, RECORDS as u16);
@@ -216,8 +216,8 @@ impl Redo for InitUndo {
 impl InitUndo {
     pub(super) fn decode(body: &[u8]) -> Result<Self, Malformed> {
         let mut body = Reader::new(body);
-        let (number, stream, prev) = (PageId(body.u32()?), body.u32()?, PageId(body.u32()?));
-        Ok(Self { number, stream, prev, tail: TailState::decode(&mut body)? })
+        let (number, undo_log, prev) = (PageId(body.u32()?), body.u32()?, PageId(body.u32()?));
+        Ok(Self { number, undo_log, prev, tail: TailState::decode(&mut body)? })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Purge of the streams, from their heads.
+//! Purge of the undo logs, from their heads.
 //!
 //! 1. Only records of transactions that have ended by commit are returned. The caller checks, by the
 //!    transaction's id, whether that commit is durable and visible to all.
@@ -15,11 +15,11 @@ use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TxnId, UndoPtr};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// The next record of a stream for purge.
+/// The next record of an undo log for purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unpurged {
-    /// The stream.
-    pub stream: u32,
+    /// The undo log.
+    pub undo_log: u32,
     /// The position of the record.
     pub ptr: UndoPtr,
     /// Its transaction; committed.
@@ -35,14 +35,14 @@ enum Found {
 }
 
 impl UndoStore {
-    /// The next record for purge; [`None`] at the stream's end, or at a transaction that has not ended. Frees
-    /// finished pages. No latch may be held.
+    /// The next record for purge; [`None`] at the undo log's end, or at a transaction that has not ended.
+    /// Frees finished pages. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`], [`Error::Poisoned`].
     #[cfg(test)]
-    pub fn head(&self, stream: u32) -> Result<Option<Unpurged>> {
-        Ok(self.heads(stream, 1, |_| true)?.pop())
+    pub fn head(&self, undo_log: u32) -> Result<Option<Unpurged>> {
+        Ok(self.heads(undo_log, 1, |_| true)?.pop())
     }
 
     /// The next records, in order: at least one if there is any, at most `upto`, all in one page, and all of
@@ -51,16 +51,16 @@ impl UndoStore {
     ///
     /// # Errors
     /// As [`UndoStore::head`].
-    pub fn heads(&self, stream: u32, upto: usize, sees: impl Fn(TxnId) -> bool) -> Result<Vec<Unpurged>> {
-        let slot = self.slot(stream)?;
+    pub fn heads(&self, undo_log: u32, upto: usize, sees: impl Fn(TxnId) -> bool) -> Result<Vec<Unpurged>> {
+        let slot = self.slot(undo_log)?;
         loop {
             let head = slot.head();
             if slot.waiting.load(Relaxed) == 0 && slot.tail.load(Acquire) == head.0 {
                 return Ok(Vec::new());
             }
-            match self.space.pool().retry(|| self.look(&slot, stream, head, upto, &sees))? {
+            match self.space.pool().retry(|| self.look(&slot, undo_log, head, upto, &sees))? {
                 Found::Records(records) => return Ok(records),
-                Found::Done(next) => self.free_head(&slot, stream, head, next)?,
+                Found::Done(next) => self.free_head(&slot, undo_log, head, next)?,
             }
         }
     }
@@ -68,7 +68,7 @@ impl UndoStore {
     fn look(
         &self,
         slot: &Slot,
-        stream: u32,
+        undo_log: u32,
         head: PageId,
         upto: usize,
         sees: &impl Fn(TxnId) -> bool,
@@ -92,13 +92,13 @@ impl UndoStore {
                 }
                 txn = new;
             }
-            records.push(Unpurged { stream, ptr: UndoPtr::new(head, at), txn, record });
+            records.push(Unpurged { undo_log, ptr: UndoPtr::new(head, at), txn, record });
             at = raw.next;
         }
         Ok(Found::Records(records))
     }
 
-    /// Moves purge past the records at the head of the stream that need no work, in one page and one
+    /// Moves purge past the records at the head of the undo log that need no work, in one page and one
     /// mini-transaction: those for which `is_idle` is true, of transactions for which `sees` is true. Returns
     /// `false` if the first record is not one of them, or there is none. No latch may be held.
     ///
@@ -106,11 +106,11 @@ impl UndoStore {
     /// As [`UndoStore::head`].
     pub fn pass(
         &self,
-        stream: u32,
+        undo_log: u32,
         is_idle: impl Fn(&UndoRecord<'_>) -> bool,
         sees: impl Fn(TxnId) -> bool,
     ) -> Result<bool> {
-        let slot = self.slot(stream)?;
+        let slot = self.slot(undo_log)?;
         if slot.waiting.load(Relaxed) == 0 && slot.tail.load(Acquire) == slot.head().0 {
             return Ok(false);
         }
@@ -152,7 +152,7 @@ impl UndoStore {
             let held = mtr.latch(head)?;
             let advance = Advance::check(mtr.page(held), records).map_err(|why| page::bad(head, why))?;
             if page::purged_to(mtr.page(held)) != from {
-                return Err(Error::Usage(format!("purge of undo stream {stream} is done by two at a time")).into());
+                return Err(Error::Usage(format!("purge of undo log {undo_log} is done by two at a time")).into());
             }
             mtr.run(held, &advance);
             mtr.commit();
@@ -169,11 +169,11 @@ impl UndoStore {
     /// # Errors
     /// [`Stop::Load`]; [`Error::Usage`] if purge is at another record. Nothing is changed then.
     pub fn advance(&self, mtr: &mut Mtr<'_>, record: &Unpurged) -> Result<(), Stop> {
-        let slot = self.slot(record.stream)?;
+        let slot = self.slot(record.undo_log)?;
         let held = mtr.latch(record.ptr.page())?;
         let advance = Advance::check(mtr.page(held), 1).map_err(|why| page::bad(record.ptr.page(), why))?;
         if slot.head() != record.ptr.page() || page::purged_to(mtr.page(held)) != record.ptr.offset() {
-            return Err(Error::Usage(format!("purge of undo stream {} is not at that record", record.stream)).into());
+            return Err(Error::Usage(format!("purge of undo log {} is not at that record", record.undo_log)).into());
         }
         mtr.run(held, &advance);
         if record.record.get().kind() == kind::COMMIT {
@@ -183,13 +183,13 @@ impl UndoStore {
     }
 
     /// Frees a head page that purge has finished, unless it has become the last page.
-    fn free_head(&self, slot: &Slot, stream: u32, head: PageId, next: PageId) -> Result<()> {
-        let directory = self.directory_page(stream);
+    fn free_head(&self, slot: &Slot, undo_log: u32, head: PageId, next: PageId) -> Result<()> {
+        let directory = self.directory_page(undo_log);
         let freed = self.space.pool().retry(|| {
             let mut mtr = Mtr::begin(self.space.pool(), MtrSize::Small)?;
             let old = mtr.latch(head)?;
             page::verify(mtr.page(old)).map_err(|why| page::bad(head, why))?;
-            // The stream's owner may have trimmed the next page since.
+            // The undo log's owner may have trimmed the next page since.
             if page::next(mtr.page(old)) != next || page::purged_to(mtr.page(old)) != page::end(mtr.page(old)) {
                 return Ok(false);
             }
@@ -197,14 +197,14 @@ impl UndoStore {
                 BecomeHead { purge_txn: page::purge_txn(mtr.page(old)), purged: page::purged(mtr.page(old)) };
             let new = mtr.latch(next)?;
             page::verify(mtr.page(new)).map_err(|why| page::bad(next, why))?;
-            if page::prev(mtr.page(new)) != head || page::stream(mtr.page(new)) != stream {
-                let why = format!("it is linked behind page {head} in undo stream {stream}, but does not say so");
+            if page::prev(mtr.page(new)) != head || page::undo_log(mtr.page(new)) != undo_log {
+                let why = format!("it is linked behind page {head} in undo log {undo_log}, but does not say so");
                 return Err(Error::bad_page(next, why).into());
             }
             let slots = mtr.latch(directory)?;
             self.space.free(&mut mtr, old)?;
             mtr.run(new, &become_head);
-            let end = self.set_end(mtr.page(slots), stream, Some(next), None);
+            let end = self.set_end(mtr.page(slots), undo_log, Some(next), None);
             mtr.run(slots, &end);
             mtr.commit();
             Ok(true)

@@ -1,16 +1,16 @@
-//! All streams: creating them, finding them at open, and assigning them.
+//! All undo logs: creating them, finding them at open, and assigning them.
 //!
-//! 1. Idle streams are assigned last in, first out: few of them stay warm, and old ones are left to purge. A
-//!    thread first gets those that it released itself: the stream's pages are warm in its processor's cache,
-//!    and no other thread writes them meanwhile. Then it gets those that were found at open, then other
-//!    threads'.
-//! 2. Creating a stream is rare (there are as many as transactions ever wrote at once); one thread creates
+//! 1. Idle undo logs are assigned last in, first out: few of them stay warm, and old ones are left to purge.
+//!    A thread first gets those that it released itself: the undo log's pages are warm in its processor's
+//!    cache, and no other thread writes them meanwhile. Then it gets those that were found at open, then
+//!    other threads'.
+//! 2. Creating an undo log is rare (there are as many as transactions ever wrote at once); one thread creates
 //!    one at a time.
 
 use super::directory::{self, InitDirectory, SetDirectoryNext, SetSlot};
 use super::page::{self, InitUndo, State, TailState};
 use super::record::UndoRecord;
-use super::stream::Stream;
+use super::undo_log::UndoLog;
 use crate::buffer::role::Role;
 use crate::buffer::{Mtr, MtrSize};
 use crate::counted::{Mutex, Padded, RwLock, thread_number};
@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Most transactions that can write at one time.
-pub const STREAMS_MAX: usize = 8192;
+pub const UNDO_LOGS_MAX: usize = 8192;
 
-/// Lists of idle streams, besides the one of those found at open.
+/// Lists of idle undo logs, besides the one of those found at open.
 const STRIPES: usize = 32;
 
-/// The in-memory state that purge and the stream's owner share. The pages agree with it, once their latches
+/// The in-memory state that purge and the undo log's owner share. The pages agree with it, once their latches
 /// are released.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -61,15 +61,15 @@ impl Slot {
     }
 }
 
-/// The undo streams of a database.
+/// The undo logs of a database.
 #[derive(Debug)]
 pub struct UndoStore {
     pub(super) space: Arc<Space>,
     /// The directory's pages, in order.
     directory: RwLock<Vec<PageId>>,
     slots: RwLock<Vec<Arc<Slot>>>,
-    /// Idle streams: by the thread that released them, and in the last list those found at open.
-    idle: Vec<Padded<Mutex<Vec<Stream>>>>,
+    /// Idle undo logs: by the thread that released them, and in the last list those found at open.
+    idle: Vec<Padded<Mutex<Vec<UndoLog>>>>,
     making: Role,
     /// Tails that shrinking has moved to another page. Purge then has their old pages to free.
     moved: AtomicU64,
@@ -77,7 +77,7 @@ pub struct UndoStore {
     pub(super) kept: AtomicU32,
 }
 
-/// First and last page of a stream.
+/// First and last page of an undo log.
 type Ends = (PageId, PageId);
 
 /// The state of a transaction found at open.
@@ -94,9 +94,9 @@ pub enum OpenState {
 
 /// A transaction found at open.
 #[derive(Debug)]
-pub struct OpenStream {
-    /// Its stream, as if it had been acquired.
-    pub stream: Stream,
+pub struct OpenUndoLog {
+    /// Its undo log, as if it had been acquired.
+    pub undo_log: UndoLog,
     /// The transaction.
     pub txn: TxnId,
     /// Its state.
@@ -135,12 +135,12 @@ impl UndoStore {
         }
     }
 
-    /// Reads the ends of all streams, and the state of their last transactions. Returns the transactions that
-    /// have not ended, and the highest transaction id that any stream has.
+    /// Reads the ends of all undo logs, and the state of their last transactions. Returns the transactions
+    /// that have not ended, and the highest transaction id that any undo log has.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn open(space: Arc<Space>) -> Result<(Self, Vec<OpenStream>, TxnId)> {
+    pub fn open(space: Arc<Space>) -> Result<(Self, Vec<OpenUndoLog>, TxnId)> {
         let (directory, ends) = Self::read_directory(&space)?;
         let store = Self::of(space, directory);
         let pages: Vec<_> = ends.iter().flat_map(|&(head, tail)| [head, tail]).collect();
@@ -152,7 +152,10 @@ impl UndoStore {
             let purged = store.read_page(head, number, |page| Ok(page::purged(page)))?;
             let (end, state) = store.read_page(tail, number, |page| {
                 if page::next(page) != PageId::NONE {
-                    return Err(page::bad(tail, crate::format::Malformed("the last page of a stream has a next one")));
+                    return Err(page::bad(
+                        tail,
+                        crate::format::Malformed("the last page of an undo log has a next one"),
+                    ));
                 }
                 Ok((page::end(page), TailState::of(page).map_err(|why| page::bad(tail, why))?))
             })?;
@@ -160,17 +163,17 @@ impl UndoStore {
             let active = if state.state == State::Idle { TxnId::NONE } else { state.txn };
             let slot = Slot::new(head, tail, active, state.commits.saturating_sub(purged));
             store.slots.write().push(slot.clone());
-            let stream = Stream::found(number, slot, tail, end, state);
+            let undo_log = UndoLog::found(number, slot, tail, end, state);
             match state.state {
-                State::Idle => idle.push(stream),
-                State::Active => open.push(OpenStream { stream, txn: active, state: OpenState::Active }),
+                State::Idle => idle.push(undo_log),
+                State::Active => open.push(OpenUndoLog { undo_log, txn: active, state: OpenState::Active }),
                 State::Prepared => {
                     let xid = store.read_now(state.last, |record| match record {
                         UndoRecord::Prepared { xid } => Some(xid.to_vec()),
                         _ => None,
                     })?;
                     let xid = xid.ok_or_else(|| Error::bad_page(tail, "a prepared transaction has no XID"))?;
-                    open.push(OpenStream { stream, txn: active, state: OpenState::Prepared { xid } });
+                    open.push(OpenUndoLog { undo_log, txn: active, state: OpenState::Prepared { xid } });
                 }
             }
         }
@@ -203,12 +206,13 @@ impl UndoStore {
         Ok((directory, ends))
     }
 
-    fn read_page<T>(&self, number: PageId, stream: u32, read: impl Fn(&[u8]) -> Result<T>) -> Result<T> {
+    fn read_page<T>(&self, number: PageId, undo_log: u32, read: impl Fn(&[u8]) -> Result<T>) -> Result<T> {
         self.space.pool().retry(|| {
             let bytes = self.space.pool().shared(number)?;
             page::verify(&bytes).map_err(|why| page::bad(number, why))?;
-            if page::stream(&bytes) != stream {
-                let why = format!("stream {stream} has it, but it says it is stream {}'s", page::stream(&bytes));
+            if page::undo_log(&bytes) != undo_log {
+                let why =
+                    format!("undo log {undo_log} has it, but it says it is undo log {}'s", page::undo_log(&bytes));
                 return Err(Error::bad_page(number, why).into());
             }
             Ok(read(&bytes)?)
@@ -218,56 +222,57 @@ impl UndoStore {
     // --- handing out
     // -----------------------------------------------------------------------------------------------------
 
-    /// Acquires a stream for one transaction. No latch may be held.
+    /// Acquires an undo log for one transaction. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::TooManyTransactions`]; [`Error::NoSpace`], [`Error::Io`] if a stream has to be created.
-    pub fn acquire(&self) -> Result<Stream> {
-        if let Some(stream) = self.pop_idle() {
-            return Ok(stream);
+    /// [`Error::TooManyTransactions`]; [`Error::NoSpace`], [`Error::Io`] if an undo log has to be created.
+    pub fn acquire(&self) -> Result<UndoLog> {
+        if let Some(undo_log) = self.pop_idle() {
+            return Ok(undo_log);
         }
         let _role = self.making.take();
         // Another thread may have released one while this one waited for the role.
         self.pop_idle().map_or_else(|| self.make(), Ok)
     }
 
-    fn pop_idle(&self) -> Option<Stream> {
+    fn pop_idle(&self) -> Option<UndoLog> {
         let own = thread_number() % STRIPES;
         let others = (0..STRIPES).filter(|&stripe| stripe != own);
         [own, STRIPES].into_iter().chain(others).find_map(|stripe| self.idle[stripe].0.lock().pop())
     }
 
-    /// Releases a stream whose transaction has ended. A committed transaction is durable by then: what is
-    /// written next into the stream relies on that.
+    /// Releases an undo log whose transaction has ended. A committed transaction is durable by then: what is
+    /// written next into the undo log relies on that.
     ///
     /// # Errors
-    /// [`Error::Usage`] when its transaction has not ended; the stream is then lost until the database is opened again.
-    pub fn release(&self, mut stream: Stream) -> Result<()> {
-        stream.disown_unused();
-        if stream.txn() != TxnId::NONE {
-            return Err(Error::Usage(format!("the stream of {} is given back before it has ended", stream.txn())));
+    /// [`Error::Usage`] when its transaction has not ended; the undo log is then lost until the database is
+    /// opened again.
+    pub fn release(&self, mut undo_log: UndoLog) -> Result<()> {
+        undo_log.disown_unused();
+        if undo_log.txn() != TxnId::NONE {
+            return Err(Error::Usage(format!("the undo log of {} is given back before it has ended", undo_log.txn())));
         }
-        self.idle[thread_number() % STRIPES].0.lock().push(stream);
+        self.idle[thread_number() % STRIPES].0.lock().push(undo_log);
         Ok(())
     }
 
-    /// Links a new last page to each idle stream whose last page lies at `fence` or after it; purge frees the
-    /// old one. Returns how many it moved. No latch may be held.
+    /// Links a new last page to each idle undo log whose last page lies at `fence` or after it; purge frees
+    /// the old one. Returns how many it moved. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`]; each stream is unchanged, or moved.
+    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`]; each undo log is unchanged, or moved.
     pub fn move_idle_tails(&self, fence: PageId) -> Result<u32> {
         let mut moved = 0;
-        for _ in 0..self.streams() {
+        for _ in 0..self.undo_logs() {
             let found = self.idle.iter().enumerate().find_map(|(stripe, idle)| {
                 let mut idle = idle.0.lock();
-                let at = idle.iter().position(|stream| stream.tail >= fence)?;
+                let at = idle.iter().position(|undo_log| undo_log.tail >= fence)?;
                 Some((stripe, idle.remove(at)))
             });
-            let Some((stripe, mut stream)) = found else { break };
-            let linked = self.link_tail(&mut stream);
-            let still_there = stream.tail >= fence;
-            self.idle[stripe].0.lock().push(stream);
+            let Some((stripe, mut undo_log)) = found else { break };
+            let linked = self.link_tail(&mut undo_log);
+            let still_there = undo_log.tail >= fence;
+            self.idle[stripe].0.lock().push(undo_log);
             linked?;
             moved += 1;
             self.moved.fetch_add(1, Release);
@@ -284,11 +289,11 @@ impl UndoStore {
         self.moved.load(Acquire)
     }
 
-    /// Creates a stream of one empty page.
-    fn make(&self) -> Result<Stream> {
+    /// Creates an undo log of one empty page.
+    fn make(&self) -> Result<UndoLog> {
         let number = self.slots.read().len() as u32;
-        if number as usize >= STREAMS_MAX {
-            return Err(Error::TooManyTransactions { max: STREAMS_MAX });
+        if number as usize >= UNDO_LOGS_MAX {
+            return Err(Error::TooManyTransactions { max: UNDO_LOGS_MAX });
         }
         let per_page = directory::slots(self.space.pool().page_bytes());
         if (number / per_page) as usize == self.directory.read().len() {
@@ -300,7 +305,7 @@ impl UndoStore {
             let mut mtr = Mtr::begin(self.space.pool(), MtrSize::Small)?;
             let slots = mtr.latch(directory)?;
             let (page, held) = reserved.take(&mut mtr)?;
-            let init = InitUndo { number: page, stream: number, prev: PageId::NONE, tail: TailState::default() };
+            let init = InitUndo { number: page, undo_log: number, prev: PageId::NONE, tail: TailState::default() };
             mtr.run(held, &init);
             mtr.run(slots, &SetSlot { index: number % per_page, head: page, tail: page });
             mtr.commit();
@@ -308,7 +313,7 @@ impl UndoStore {
         })?;
         let slot = Slot::new(page, page, TxnId::NONE, 0);
         self.slots.write().push(slot.clone());
-        Ok(Stream::found(number, slot, page, page::RECORDS as u16, TailState::default()))
+        Ok(UndoLog::found(number, slot, page, page::RECORDS as u16, TailState::default()))
     }
 
     fn lengthen_directory(&self) -> Result<()> {
@@ -327,9 +332,9 @@ impl UndoStore {
         Ok(())
     }
 
-    /// The directory page of a stream.
-    pub(super) fn directory_page(&self, stream: u32) -> PageId {
-        self.directory.read()[(stream / directory::slots(self.space.pool().page_bytes())) as usize]
+    /// The directory page of an undo log.
+    pub(super) fn directory_page(&self, undo_log: u32) -> PageId {
+        self.directory.read()[(undo_log / directory::slots(self.space.pool().page_bytes())) as usize]
     }
 
     /// The directory's pages, in order.
@@ -337,9 +342,9 @@ impl UndoStore {
         self.directory.read().clone()
     }
 
-    /// A change of one end of a stream, for the directory page that the caller has latched.
-    pub(super) fn set_end(&self, page: &[u8], stream: u32, head: Option<PageId>, tail: Option<PageId>) -> SetSlot {
-        let index = stream % directory::slots(page.len());
+    /// A change of one end of an undo log, for the directory page that the caller has latched.
+    pub(super) fn set_end(&self, page: &[u8], undo_log: u32, head: Option<PageId>, tail: Option<PageId>) -> SetSlot {
+        let index = undo_log % directory::slots(page.len());
         let (old_head, old_tail) = directory::slot(page, index);
         SetSlot { index, head: head.unwrap_or(old_head), tail: tail.unwrap_or(old_tail) }
     }
@@ -347,14 +352,14 @@ impl UndoStore {
     // --- looking
     // ---------------------------------------------------------------------------------------------------------
 
-    /// The number of streams; they are numbered from 0.
-    pub fn streams(&self) -> u32 {
+    /// The number of undo logs; they are numbered from 0.
+    pub fn undo_logs(&self) -> u32 {
         self.slots.read().len() as u32
     }
 
-    pub(super) fn slot(&self, stream: u32) -> Result<Arc<Slot>> {
-        let slot = self.slots.read().get(stream as usize).cloned();
-        slot.ok_or_else(|| Error::Usage(format!("there is no undo stream {stream}")))
+    pub(super) fn slot(&self, undo_log: u32) -> Result<Arc<Slot>> {
+        let slot = self.slots.read().get(undo_log as usize).cloned();
+        slot.ok_or_else(|| Error::Usage(format!("there is no undo log {undo_log}")))
     }
 
     /// Committed transactions that purge has not finished.

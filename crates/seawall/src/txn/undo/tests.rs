@@ -35,7 +35,7 @@ proptest! {
     ) {
         let mut page = vec![0xee; page_bytes];
         let number = PageId(0xfedc_ba98);
-        let init = InitUndo { number, stream: 7, prev: PageId(3), tail: TailState::default() };
+        let init = InitUndo { number, undo_log: 7, prev: PageId(3), tail: TailState::default() };
         apply(&init, &mut page);
         prop_assert_eq!(page::verify(&page), Ok(()));
         append(&mut page, &UndoRecord::Begin { txn: TxnId(5) });
@@ -135,13 +135,13 @@ fn redo_all(tag: u8, body: &[u8], page: &mut [u8]) {
     }
 }
 
-/// The records of each stream that purge has not passed, as text: empty streams are left out.
+/// The records of each undo log that purge has not passed, as text: empty undo logs are left out.
 type Contents = BTreeMap<u32, Vec<String>>;
 
 fn contents(store: &UndoStore) -> Contents {
     let mut all = Contents::new();
-    for stream in 0..store.streams() {
-        let mut next = store.slot(stream).expect("it is there").head();
+    for undo_log in 0..store.undo_logs() {
+        let mut next = store.slot(undo_log).expect("it is there").head();
         let mut records = Vec::new();
         while next != PageId::NONE {
             let bytes = store.space.pool().retry(|| Ok(store.space.pool().shared(next)?.to_vec())).expect("readable");
@@ -154,7 +154,7 @@ fn contents(store: &UndoStore) -> Contents {
             next = page::next(&bytes);
         }
         if !records.is_empty() {
-            all.insert(stream, records);
+            all.insert(undo_log, records);
         }
     }
     all
@@ -176,14 +176,14 @@ fn in_mtr<T>(space: &Space, mut change: impl FnMut(&mut Mtr<'_>) -> Result<T, St
     done.expect("the disk is well")
 }
 
-/// A run of random transactions, and the records that every stream must have after each of its
+/// A run of random transactions, and the records that every undo log must have after each of its
 /// mini-transactions.
 struct Run {
     running: Running,
     space: Arc<Space>,
     store: UndoStore,
     dice: Dice,
-    open: Vec<Stream>,
+    open: Vec<UndoLog>,
     next_txn: u64,
     model: Contents,
     states: Vec<Contents>,
@@ -229,14 +229,14 @@ impl Run {
             2 => UndoRecord::Delete { tree, root, key: &key, previous, overflow: &[] },
             _ => UndoRecord::OverflowWritten { tree, head: root },
         };
-        let (stream, store) = (&mut self.open[at], &self.store);
-        store.ensure_room(stream, record.room_max()).expect("room");
-        let first = !stream.has_begun();
-        let ptr = in_mtr(&self.space, |mtr| store.append(stream, mtr, &record));
-        assert_eq!(stream.last(), ptr);
+        let (undo_log, store) = (&mut self.open[at], &self.store);
+        store.ensure_room(undo_log, record.room_max()).expect("room");
+        let first = !undo_log.has_begun();
+        let ptr = in_mtr(&self.space, |mtr| store.append(undo_log, mtr, &record));
+        assert_eq!(undo_log.last(), ptr);
         let read = store.read_now(ptr, |found| found == record);
         assert!(read.expect("it is there"), "what was appended is read back");
-        let (number, txn) = (stream.number(), stream.txn());
+        let (number, txn) = (undo_log.number(), undo_log.txn());
         let records = self.model.entry(number).or_default();
         if first {
             records.push(format!("{:?}", UndoRecord::Begin { txn }));
@@ -247,16 +247,16 @@ impl Run {
 
     /// Cuts records down to `savepoint`, or the whole transaction if there is none.
     fn roll_back(&mut self, at: usize, savepoint: UndoPtr) {
-        let (stream, store) = (&mut self.open[at], &self.store);
-        let number = stream.number();
+        let (undo_log, store) = (&mut self.open[at], &self.store);
+        let number = undo_log.number();
         loop {
-            let last = store.last_record(stream).expect("readable");
-            if stream.last() == savepoint {
+            let last = store.last_record(undo_log).expect("readable");
+            if undo_log.last() == savepoint {
                 break;
             }
             let (ptr, record) = last.expect("the savepoint is before");
-            assert_eq!(ptr, stream.last());
-            in_mtr(&self.space, |mtr| store.cut(stream, mtr));
+            assert_eq!(ptr, undo_log.last());
+            in_mtr(&self.space, |mtr| store.cut(undo_log, mtr));
             let cut = self.model.get_mut(&number).and_then(Vec::pop);
             assert_eq!(cut, Some(format!("{:?}", record.get())));
             self.model.retain(|_, records| !records.is_empty());
@@ -269,30 +269,30 @@ impl Run {
         if !commit {
             self.roll_back(at, UndoPtr::NONE);
         }
-        let (stream, store) = (&mut self.open[at], &self.store);
-        let (number, txn, begun) = (stream.number(), stream.txn(), stream.has_begun());
+        let (undo_log, store) = (&mut self.open[at], &self.store);
+        let (number, txn, begun) = (undo_log.number(), undo_log.txn(), undo_log.has_begun());
         if commit {
-            in_mtr(&self.space, |mtr| store.commit(stream, mtr));
+            in_mtr(&self.space, |mtr| store.commit(undo_log, mtr));
             if begun {
                 self.model.entry(number).or_default().push(format!("{:?}", UndoRecord::Commit { txn }));
             }
         } else {
-            in_mtr(&self.space, |mtr| store.finish_rollback(stream, mtr));
+            in_mtr(&self.space, |mtr| store.finish_rollback(undo_log, mtr));
             if begun {
                 self.model.get_mut(&number).and_then(Vec::pop).expect("its Begin");
             }
         }
         self.note();
-        let stream = self.open.swap_remove(at);
-        self.store.release(stream).expect("it has ended");
+        let undo_log = self.open.swap_remove(at);
+        self.store.release(undo_log).expect("it has ended");
     }
 
-    fn purge(&mut self, stream: u32, most: usize) -> usize {
-        let records = self.store.heads(stream, most, |_| true).expect("readable");
+    fn purge(&mut self, undo_log: u32, most: usize) -> usize {
+        let records = self.store.heads(undo_log, most, |_| true).expect("readable");
         for unpurged in &records {
             assert!(self.open.iter().all(|open| open.txn() != unpurged.txn), "only what has ended is purged");
             in_mtr(&self.space, |mtr| self.store.advance(mtr, unpurged));
-            let purged = self.model.get_mut(&stream).expect("it has records").remove(0);
+            let purged = self.model.get_mut(&undo_log).expect("it has records").remove(0);
             assert_eq!(purged, format!("{:?}", unpurged.record.get()));
             self.note();
         }
@@ -302,18 +302,18 @@ impl Run {
     fn step(&mut self) {
         match self.dice.random_range(0..20) {
             0..=1 if self.open.len() < 4 => {
-                let mut stream = self.store.acquire().expect("a stream");
-                self.store.begin(&mut stream, TxnId(self.next_txn)).expect("it is idle");
+                let mut undo_log = self.store.acquire().expect("an undo log");
+                self.store.begin(&mut undo_log, TxnId(self.next_txn)).expect("it is idle");
                 self.next_txn += 1;
-                self.open.push(stream);
+                self.open.push(undo_log);
             }
             2 if !self.open.is_empty() => {
                 let at = self.dice.random_range(0..self.open.len());
                 self.end(at);
             }
-            3..=5 if self.store.streams() > 0 => {
-                let stream = self.dice.random_range(0..self.store.streams());
-                self.purge(stream, 3);
+            3..=5 if self.store.undo_logs() > 0 => {
+                let undo_log = self.dice.random_range(0..self.store.undo_logs());
+                self.purge(undo_log, 3);
             }
             6 if !self.open.is_empty() => {
                 // A statement that fails.
@@ -357,26 +357,26 @@ fn recover(machine: &Machine, allowed: &[Contents], next_txn: u64) {
     assert_sound(&store, &space);
     let unfinished = found.values().filter(|records| !records.last().is_some_and(|last| last.starts_with("Commit")));
     assert_eq!(open.len(), unfinished.count());
-    for OpenStream { mut stream, txn, state } in open {
-        assert_eq!((stream.txn(), state), (txn, OpenState::Active));
-        while store.last_record(&mut stream).expect("readable").is_some() {
-            in_mtr(&space, |mtr| store.cut(&mut stream, mtr));
+    for OpenUndoLog { mut undo_log, txn, state } in open {
+        assert_eq!((undo_log.txn(), state), (txn, OpenState::Active));
+        while store.last_record(&mut undo_log).expect("readable").is_some() {
+            in_mtr(&space, |mtr| store.cut(&mut undo_log, mtr));
         }
-        in_mtr(&space, |mtr| store.finish_rollback(&mut stream, mtr));
-        store.release(stream).expect("it has ended");
+        in_mtr(&space, |mtr| store.finish_rollback(&mut undo_log, mtr));
+        store.release(undo_log).expect("it has ended");
     }
-    for stream in 0..store.streams() {
-        while let Some(unpurged) = store.head(stream).expect("readable") {
+    for undo_log in 0..store.undo_logs() {
+        while let Some(unpurged) = store.head(undo_log).expect("readable") {
             in_mtr(&space, |mtr| store.advance(mtr, &unpurged));
         }
     }
     assert_eq!((contents(&store), store.history_length()), (Contents::new(), 0));
     assert_sound(&store, &space);
-    assert_eq!(space.pages_of(TreeId::UNDO), store.streams() + 1, "every stream has one page left");
+    assert_eq!(space.pages_of(TreeId::UNDO), store.undo_logs() + 1, "every undo log has one page left");
 }
 
 #[test]
-fn streams_are_what_the_model_says_and_so_after_a_crash() {
+fn undo_logs_equal_the_model_also_after_a_crash() {
     for seed in 0..8 {
         let machine = Machine::new(seed, 64);
         let mut run = Run::new(&machine, seed);
@@ -405,12 +405,12 @@ fn prepared_survives_and_can_go_either_way() {
         let running = machine.create();
         let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
         let store = UndoStore::create(space.clone()).expect("room");
-        let mut stream = store.acquire().expect("a stream");
-        store.begin(&mut stream, TxnId(41)).expect("it is idle");
+        let mut undo_log = store.acquire().expect("an undo log");
+        store.begin(&mut undo_log, TxnId(41)).expect("it is idle");
         let record = UndoRecord::Insert { tree: TreeId(16), root: PageId(9), key: b"key" };
-        in_mtr(&space, |mtr| store.append(&mut stream, mtr, &record));
-        store.ensure_room(&mut stream, UndoRecord::Prepared { xid: b"xid 7" }.room_max()).expect("room");
-        in_mtr(&space, |mtr| store.prepare(&mut stream, mtr, b"xid 7"));
+        in_mtr(&space, |mtr| store.append(&mut undo_log, mtr, &record));
+        store.ensure_room(&mut undo_log, UndoRecord::Prepared { xid: b"xid 7" }.room_max()).expect("room");
+        in_mtr(&space, |mtr| store.prepare(&mut undo_log, mtr, b"xid 7"));
         running.flush_log();
         running.process.dies_of(SimDisk::power_cut);
 
@@ -418,27 +418,27 @@ fn prepared_survives_and_can_go_either_way() {
         let space = Arc::new(Space::open(running.pool.clone()).expect("it opens"));
         let (store, mut open, txn_max) = UndoStore::open(space.clone()).expect("it opens");
         assert_eq!(txn_max, TxnId(41));
-        let OpenStream { mut stream, txn, state } = open.pop().expect("it is prepared");
+        let OpenUndoLog { mut undo_log, txn, state } = open.pop().expect("it is prepared");
         assert_eq!((txn, state), (TxnId(41), OpenState::Prepared { xid: b"xid 7".to_vec() }));
-        assert_eq!(store.head(stream.number()).expect("readable"), None, "it is not over");
+        assert_eq!(store.head(undo_log.number()).expect("readable"), None, "it is not over");
         if commit {
-            in_mtr(&space, |mtr| store.commit(&mut stream, mtr));
-            let heads = store.heads(stream.number(), 10, |_| true).expect("readable");
+            in_mtr(&space, |mtr| store.commit(&mut undo_log, mtr));
+            let heads = store.heads(undo_log.number(), 10, |_| true).expect("readable");
             assert_eq!(heads.len(), 4);
             assert!(heads.iter().all(|unpurged| unpurged.txn == TxnId(41)));
             // A mini-transaction may pass several.
             in_mtr(&space, |mtr| heads.iter().try_for_each(|unpurged| store.advance(mtr, unpurged)));
             assert_eq!(store.history_length(), 0);
         } else {
-            let (_, record) = store.last_record(&mut stream).expect("readable").expect("a record");
+            let (_, record) = store.last_record(&mut undo_log).expect("readable").expect("a record");
             assert_eq!(record.get(), UndoRecord::Prepared { xid: b"xid 7" });
-            in_mtr(&space, |mtr| store.cut(&mut stream, mtr));
-            assert!(store.last_record(&mut stream).expect("readable").is_some());
-            in_mtr(&space, |mtr| store.cut(&mut stream, mtr));
-            assert_eq!(store.last_record(&mut stream).expect("readable"), None);
-            in_mtr(&space, |mtr| store.finish_rollback(&mut stream, mtr));
+            in_mtr(&space, |mtr| store.cut(&mut undo_log, mtr));
+            assert!(store.last_record(&mut undo_log).expect("readable").is_some());
+            in_mtr(&space, |mtr| store.cut(&mut undo_log, mtr));
+            assert_eq!(store.last_record(&mut undo_log).expect("readable"), None);
+            in_mtr(&space, |mtr| store.finish_rollback(&mut undo_log, mtr));
         }
-        store.release(stream).expect("it has ended");
+        store.release(undo_log).expect("it has ended");
         assert_sound(&store, &space);
     }
 }
@@ -450,19 +450,19 @@ fn rollback_and_commit_need_no_space() {
     let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
     let store = UndoStore::create(space.clone()).expect("room");
     machine.fill_disk();
-    let mut streams = [1, 2].map(|txn| {
-        let mut stream = store.acquire().expect("a stream");
-        store.begin(&mut stream, TxnId(txn)).expect("it is idle");
-        stream
+    let mut undo_logs = [1, 2].map(|txn| {
+        let mut undo_log = store.acquire().expect("an undo log");
+        store.begin(&mut undo_log, TxnId(txn)).expect("it is idle");
+        undo_log
     });
     let record = UndoRecord::Insert { tree: TreeId(16), root: PageId(9), key: &[7; 700] };
     let mut count = 0;
     let error = loop {
-        let stream = &mut streams[count % 2];
-        if let Err(error) = store.ensure_room(stream, record.room_max()) {
+        let undo_log = &mut undo_logs[count % 2];
+        if let Err(error) = store.ensure_room(undo_log, record.room_max()) {
             break error;
         }
-        in_mtr(&space, |mtr| store.append(stream, mtr, &record));
+        in_mtr(&space, |mtr| store.append(undo_log, mtr, &record));
         count += 1;
         assert!(count < 20_000, "the disk is full some time");
     };
@@ -470,7 +470,7 @@ fn rollback_and_commit_need_no_space() {
     // Not even the reserve.
     let all = space.reserve(TreeId(16), PageId(0), space.free_pages() as usize, crate::space::Purpose::Undo);
     let all = all.expect("it is free");
-    let [mut first, mut second] = streams;
+    let [mut first, mut second] = undo_logs;
     while store.last_record(&mut first).expect("readable").is_some() {
         in_mtr(&space, |mtr| store.cut(&mut first, mtr));
     }
@@ -483,23 +483,23 @@ fn rollback_and_commit_need_no_space() {
 }
 
 #[test]
-fn streams_go_on_to_further_directory_pages_and_come_back_last_first() {
+fn undo_logs_go_on_to_further_directory_pages_and_come_back_last_first() {
     let machine = Machine::new(4, 64);
     let running = machine.create();
     let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
     let store = UndoStore::create(space.clone()).expect("room");
     let per_page = directory::slots(4096);
-    let streams: Vec<_> = (0..per_page + 3).map(|_| store.acquire().expect("a stream")).collect();
+    let undo_logs: Vec<_> = (0..per_page + 3).map(|_| store.acquire().expect("an undo log")).collect();
     assert_eq!(store.directory_pages().len(), 2);
-    streams.into_iter().for_each(|stream| store.release(stream).expect("it is idle"));
-    assert_eq!(store.acquire().expect("a stream").number(), per_page + 2);
+    undo_logs.into_iter().for_each(|undo_log| store.release(undo_log).expect("it is idle"));
+    assert_eq!(store.acquire().expect("an undo log").number(), per_page + 2);
     running.flush_log();
     running.process.dies_of(SimDisk::power_cut);
     let running = machine.recover(redo_all).expect("it is recovered");
     let space = Arc::new(Space::open(running.pool.clone()).expect("it opens"));
     let (store, open, txn_max) = UndoStore::open(space.clone()).expect("it opens");
-    assert_eq!((open.len(), txn_max, store.streams()), (0, TxnId::NONE, per_page + 3));
-    assert_eq!(store.acquire().expect("a stream").number(), 0);
+    assert_eq!((open.len(), txn_max, store.undo_logs()), (0, TxnId::NONE, per_page + 3));
+    assert_eq!(store.acquire().expect("an undo log").number(), 0);
     assert_sound(&store, &space);
 }
 
@@ -509,26 +509,26 @@ fn misuse_is_an_error_that_changes_nothing() {
     let running = machine.create();
     let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
     let store = UndoStore::create(space.clone()).expect("room");
-    let mut stream = store.acquire().expect("a stream");
+    let mut undo_log = store.acquire().expect("an undo log");
     let mut mtr = Mtr::begin(space.pool(), MtrSize::Small).expect("room");
     let record = UndoRecord::CreateTree { tree: TreeId(16), root: PageId(9) };
-    assert!(store.append(&mut stream, &mut mtr, &record).is_err(), "no transaction");
-    store.begin(&mut stream, TxnId(1)).expect("it is idle");
-    assert!(store.begin(&mut stream, TxnId(2)).is_err(), "it has one");
-    assert!(store.append(&mut stream, &mut mtr, &UndoRecord::Commit { txn: TxnId(1) }).is_err());
-    assert!(store.cut(&mut stream, &mut mtr).is_err(), "nothing to cut");
-    assert!(store.prepare(&mut stream, &mut mtr, &[0; 1000]).is_err(), "a long XID");
-    assert!(store.ensure_room(&mut stream, 4000).is_err(), "more than a page");
+    assert!(store.append(&mut undo_log, &mut mtr, &record).is_err(), "no transaction");
+    store.begin(&mut undo_log, TxnId(1)).expect("it is idle");
+    assert!(store.begin(&mut undo_log, TxnId(2)).is_err(), "it has one");
+    assert!(store.append(&mut undo_log, &mut mtr, &UndoRecord::Commit { txn: TxnId(1) }).is_err());
+    assert!(store.cut(&mut undo_log, &mut mtr).is_err(), "nothing to cut");
+    assert!(store.prepare(&mut undo_log, &mut mtr, &[0; 1000]).is_err(), "a long XID");
+    assert!(store.ensure_room(&mut undo_log, 4000).is_err(), "more than a page");
     assert!(matches!(store.read(UndoPtr::new(PageId(1), 200), |_| ()), Err(Stop::Fail(_))), "no undo page");
     drop(mtr);
-    in_mtr(&space, |mtr| store.append(&mut stream, mtr, &record));
+    in_mtr(&space, |mtr| store.append(&mut undo_log, mtr, &record));
     in_mtr(&space, |mtr| {
-        assert!(store.finish_rollback(&mut stream, mtr).is_err(), "records are left");
+        assert!(store.finish_rollback(&mut undo_log, mtr).is_err(), "records are left");
         Ok(())
     });
-    assert!(store.head(7).is_err(), "no such stream");
-    assert_eq!(store.head(stream.number()).expect("readable"), None);
-    assert!(store.release(stream).is_err(), "it has not ended");
+    assert!(store.head(7).is_err(), "no such undo log");
+    assert_eq!(store.head(undo_log.number()).expect("readable"), None);
+    assert!(store.release(undo_log).is_err(), "it has not ended");
     assert!(space.pool().health().check().is_ok());
     assert_sound(&store, &space);
 }
@@ -547,25 +547,25 @@ fn writers_and_purge_meet_in_pages_only() {
                 scope.spawn(move || {
                     let (mut dice, mut committed) = (Dice::seed_from_u64(worker), 0);
                     for i in 0..30 {
-                        let mut stream = store.acquire().expect("a stream");
-                        store.begin(&mut stream, TxnId(1 + worker + writers * i)).expect("it is idle");
+                        let mut undo_log = store.acquire().expect("an undo log");
+                        store.begin(&mut undo_log, TxnId(1 + worker + writers * i)).expect("it is idle");
                         let key = vec![worker as u8; dice.random_range(0..800)];
                         for _ in 0..dice.random_range(0..10) {
                             let record = UndoRecord::Insert { tree: TreeId(16), root: PageId(9), key: &key };
-                            store.ensure_room(&mut stream, record.room_max()).expect("room");
-                            let ptr = in_mtr(space, |mtr| store.append(&mut stream, mtr, &record));
+                            store.ensure_room(&mut undo_log, record.room_max()).expect("room");
+                            let ptr = in_mtr(space, |mtr| store.append(&mut undo_log, mtr, &record));
                             assert!(store.read_now(ptr, |found| found == record).expect("it is there"));
                         }
                         if dice.random_bool(0.6) {
-                            committed += u64::from(stream.has_begun());
-                            in_mtr(space, |mtr| store.commit(&mut stream, mtr));
+                            committed += u64::from(undo_log.has_begun());
+                            in_mtr(space, |mtr| store.commit(&mut undo_log, mtr));
                         } else {
-                            while store.last_record(&mut stream).expect("readable").is_some() {
-                                in_mtr(space, |mtr| store.cut(&mut stream, mtr));
+                            while store.last_record(&mut undo_log).expect("readable").is_some() {
+                                in_mtr(space, |mtr| store.cut(&mut undo_log, mtr));
                             }
-                            in_mtr(space, |mtr| store.finish_rollback(&mut stream, mtr));
+                            in_mtr(space, |mtr| store.finish_rollback(&mut undo_log, mtr));
                         }
-                        store.release(stream).expect("it has ended");
+                        store.release(undo_log).expect("it has ended");
                     }
                     committed
                 })
@@ -574,8 +574,8 @@ fn writers_and_purge_meet_in_pages_only() {
         let mut purged = 0;
         loop {
             let last_round = workers.iter().all(std::thread::ScopedJoinHandle::is_finished);
-            for stream in 0..store.streams() {
-                for unpurged in store.heads(stream, 5, |_| true).expect("readable") {
+            for undo_log in 0..store.undo_logs() {
+                for unpurged in store.heads(undo_log, 5, |_| true).expect("readable") {
                     in_mtr(space, |mtr| store.advance(mtr, &unpurged));
                     purged += u64::from(matches!(unpurged.record.get(), UndoRecord::Commit { .. }));
                 }

@@ -4,18 +4,18 @@
 use super::page;
 use super::record::{OwnedRecord, UndoRecord, kind};
 use super::store::UndoStore;
-use super::stream::Stream;
+use super::undo_log::UndoLog;
 use crate::error::{Error, Result};
 use crate::format::{Malformed, PageId, TxnId, UndoPtr};
 
 impl UndoStore {
-    /// Calls `visit` with the records of the stream's transaction, last first, without its `Begin`. No latch
-    /// may be held; none is held while `visit` runs.
+    /// Calls `visit` with the records of the undo log's transaction, last first, without its `Begin`. No
+    /// latch may be held; none is held while `visit` runs.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]; that of `visit`.
-    pub fn for_each_of(&self, stream: &Stream, mut visit: impl FnMut(UndoRecord<'_>) -> Result<()>) -> Result<()> {
-        let mut at = stream.last();
+    pub fn for_each_of(&self, undo_log: &UndoLog, mut visit: impl FnMut(UndoRecord<'_>) -> Result<()>) -> Result<()> {
+        let mut at = undo_log.last();
         while let Some((record, before)) = self.record_of(at)? {
             visit(record.get())?;
             at = before;
@@ -48,16 +48,17 @@ impl UndoStore {
         Ok(Some((record, before)))
     }
 
-    /// Calls `visit` with every record that purge has not finished, and its transaction: stream by stream, in
-    /// order. No transaction may write meanwhile. No latch may be held; none is held while `visit` runs.
+    /// Calls `visit` with every record that purge has not finished, and its transaction: undo log by undo
+    /// log, in order. No transaction may write meanwhile. No latch may be held; none is held while `visit`
+    /// runs.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn for_each_record(&self, mut visit: impl FnMut(TxnId, UndoRecord<'_>)) -> Result<()> {
         // Bounds the loop, in case a transaction writes nevertheless.
         let most = self.space.pages();
-        for stream in 0..self.streams() {
-            let mut at = self.slot(stream)?.head();
+        for undo_log in 0..self.undo_logs() {
+            let mut at = self.slot(undo_log)?.head();
             let (mut txn, mut pages) = (TxnId::NONE, 0);
             while at != PageId::NONE {
                 let bytes = self.space.pool().retry(|| {
@@ -82,7 +83,7 @@ impl UndoStore {
                 }
                 pages += 1;
                 if pages > most {
-                    return Err(Error::bad_page(at, format!("undo stream {stream} runs in a circle")));
+                    return Err(Error::bad_page(at, format!("undo log {undo_log} runs in a circle")));
                 }
                 at = page::next(&bytes);
             }
