@@ -27,7 +27,7 @@ pub enum Mutant {
     CheckpointTooNew,
     /// A checkpoint is written before the data file is flushed.
     CheckpointUnflushed,
-    /// The frame after the end of the log is accepted by its header alone.
+    /// The entry after the end of the log is accepted by its header alone.
     EndTooFar,
     /// Transactions that were open at a crash are not rolled back.
     LosersStay,
@@ -47,7 +47,7 @@ pub enum Mutant {
     GhostTail,
     /// A page that is read is not verified.
     PageUnchecked,
-    /// The log ends at its first broken frame, though a later one proves that it was flushed.
+    /// The log ends at its first broken entry, though a later one proves that it was flushed.
     UnprovenEnd,
 }
 

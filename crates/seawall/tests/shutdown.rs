@@ -72,7 +72,7 @@ fn every_later_call_is_refused_and_nothing_is_to_be_recovered() {
         drop((db, tree));
         let process = Arc::new(Process::new(&sim));
         let db = open(&process, Background::Steps);
-        assert!(db.stats().log.checkpoint_age_bytes < 100, "but the frame of this opening");
+        assert!(db.stats().log.checkpoint_age_bytes < 100, "but the entry of this opening");
         let tree = db.open_tree("t").unwrap();
         assert_eq!(db.begin().unwrap().iter(&tree).count(), 200);
         assert_eq!(db.prepared(), [Xid(b"x".to_vec())]);

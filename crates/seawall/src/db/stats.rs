@@ -200,7 +200,7 @@ impl Counts {
         let (head, durable) = (log.head().0, log.durable().0);
         LogStats {
             groups: stats.groups,
-            frames: stats.frames,
+            entries: stats.entries,
             bytes: stats.bytes,
             written_bytes: stats.bytes_written,
             flushes: stats.flushes,

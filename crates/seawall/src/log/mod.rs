@@ -1,4 +1,4 @@
-//! The log: an endless stream of frames, made durable in groups. See docs/engine.md, "Log".
+//! The log: an endless stream of entries, made durable in groups. See docs/engine.md, "Log".
 //!
 //! 1. *Admit, reserve, publish, wait.* Room is promised before any latch is taken ([`Log::try_admit`]); a
 //!    position is taken while all pages are latched ([`Log::reserve`]); the publishing thread copies the
@@ -6,19 +6,19 @@
 //!    ([`Log::wait`]).
 //! 2. `durable_whole <= durable <= written <= oldest_unpublished <= head`, each only growing. Reads of the
 //!    files see the log up to `written`; `durable` is what was written and then flushed by a call that
-//!    succeeded; `durable_whole` is the end of the last frame before it.
+//!    succeeded; `durable_whole` is the end of the last entry before it.
 //! 3. The first failed write or flush poisons the database; nothing is written after it, and every waiter
 //!    gets that error.
 //! 4. Log acknowledged below `Flushed` is durable, or became part of the log less than the flush interval
 //!    ago: [`Log::fresh_since_ns`](Log) bounds the age of the oldest byte that is not durable from above, and
 //!    commits wait when it reaches the interval.
-//! 5. An opening of the database begins with an empty frame of its own incarnation, durable before anything
-//!    else is done: from then on no frame that an earlier opening left after the end can be taken for the
+//! 5. An opening of the database begins with an empty entry of its own incarnation, durable before anything
+//!    else is done: from then on no entry that an earlier opening left after the end can be taken for the
 //!    next one (trap 1).
 //!
 //! | file | holds |
 //! |---|---|
-//! | `frame`, `record` | the format |
+//! | `entry`, `record` | the format |
 //! | `slots` | which mini-transaction owns which bytes (lock-free), and up to where all is published |
 //! | `ring` | the bytes in memory |
 //! | `waiters` | the group-commit leader and the threads that wait |
@@ -29,7 +29,7 @@
 //! | `hold` | which of them a backup still needs |
 //! | `reader` | reading it back |
 
-mod frame;
+mod entry;
 mod hold;
 #[cfg(test)]
 mod model;
@@ -49,7 +49,7 @@ mod watch;
 mod writer;
 
 pub use hold::LogHold;
-pub use reader::{Frame, LogReader, LogTail};
+pub use reader::{LogEntry, LogReader, LogTail};
 #[cfg(feature = "internals")]
 pub use record::Record;
 pub use record::{Records, push_record};
@@ -58,8 +58,8 @@ pub use stats::LogStats;
 use crate::error::{Error, Health, Result};
 use crate::format::Lsn;
 use crate::mutants::Mutant;
-use frame::{HEADER_BYTES, Seal};
-use ring::{Full, Place, Promise, Ring};
+use entry::{HEADER_BYTES, Seal};
+use ring::{EntrySlot, Full, Promise, Ring};
 use seawall_io::{Clock, Disk, EffectiveMode, FlushMethod, IoStats, SystemClock};
 use segments::{How, SEGMENTS_MIN, Segments};
 use shelf::Shelf;
@@ -72,7 +72,7 @@ use std::time::Duration;
 use sync::Padded;
 use waiters::Waiters;
 use watch::Watch;
-use writer::{Blank, Pen, Wanted};
+use writer::{Blank, LeaderState, Wanted};
 
 /// What a commit waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -82,7 +82,8 @@ pub enum Durability {
     /// 0: only that the oldest unflushed commit is younger than the flush interval. Loses at most the
     /// interval.
     Deferred,
-    /// 2: the log is written. Survives the death of the process; loses at most the flush interval on power loss.
+    /// 2: the log is written. Survives the death of the process; loses at most the flush interval on power
+    /// loss.
     Written,
     /// 1: the log is flushed. Survives power loss.
     #[default]
@@ -192,7 +193,7 @@ pub struct Log {
     health: Arc<Health>,
     ring: Ring,
     led: Padded<Led>,
-    waiters: Waiters<Box<Pen>, Wanted>,
+    waiters: Waiters<Box<LeaderState>, Wanted>,
     segments: Segments,
     watch: Watch,
 }
@@ -202,7 +203,7 @@ pub struct Log {
 #[repr(C)]
 struct Led {
     durable: AtomicU64,
-    /// The end of the last whole frame before `durable`.
+    /// The end of the last whole entry before `durable`.
     durable_whole: AtomicU64,
     /// Every byte that is not durable was reserved at this time (of the clock, ns) or later.
     fresh_since_ns: AtomicU64,
@@ -211,7 +212,8 @@ struct Led {
     counters: Counters,
 }
 
-/// Room in the log for one mini-transaction. Given back when dropped, or when the mini-transaction is published.
+/// Room in the log for one mini-transaction. Given back when dropped, or when the mini-transaction is
+/// published.
 #[derive(Debug)]
 pub struct Credit<'l> {
     log: &'l Log,
@@ -236,12 +238,12 @@ impl Credit<'_> {
 /// Dropped unpublished it poisons the database: the log can never be written past it.
 #[derive(Debug)]
 pub struct Reservation<'l> {
-    /// Where its frame begins.
+    /// Where its entry begins.
     pub start: Lsn,
-    /// Where its frame ends: the LSN of its pages.
+    /// Where its entry ends: the LSN of its pages.
     pub end: Lsn,
     log: &'l Log,
-    place: Option<Place<'l>>,
+    place: Option<EntrySlot<'l>>,
 }
 
 impl Reservation<'_> {
@@ -252,7 +254,7 @@ impl Reservation<'_> {
     pub fn publish(mut self, body: &[u8]) {
         let log = self.log;
         let place = self.place.take().expect("a reservation is published once");
-        // Everything durable now lies before this frame, which is not published yet.
+        // Everything durable now lies before this entry, which is not published yet.
         let durable = log.led.0.durable.load(Ordering::Acquire);
         let header = log.seal.encode(place.start(), log.config.incarnation, durable, body);
         place.publish(&header, body);
@@ -316,11 +318,11 @@ impl Log {
     /// Continues the log of an existing database where `tail` ends, in a new incarnation, which must be
     /// durable in the control block before. Makes everything before `tail.end` durable; assumes that the log
     /// before the `from` of `tail` is not needed. [`Log::head`] is then a little beyond `tail.end`: the
-    /// opening has a frame of its own, without records.
+    /// opening has an entry of its own, without records.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`], [`Error::Usage`] when `config.incarnation` is not above every one in the log,
-    /// [`Error::NoSpace`], [`Error::Io`].
+    /// [`Error::InvalidOption`], [`Error::Usage`] when `config.incarnation` is not above every one in the
+    /// log, [`Error::NoSpace`], [`Error::Io`].
     pub fn open(disk: Arc<dyn Disk>, config: LogConfig, health: Arc<Health>, tail: LogTail) -> Result<Self> {
         config.check()?;
         let ghosts = health.has(Mutant::GhostTail);
@@ -365,7 +367,7 @@ impl Log {
         (shelf, numbers): (Arc<Shelf>, BTreeSet<u64>),
         blank: Option<Blank>,
     ) -> Self {
-        let (ring, scribe) = Ring::new(config.buffer_bytes, config.block_bytes, at, prefix);
+        let (ring, reader) = Ring::new(config.buffer_bytes, config.block_bytes, at, prefix);
         let segments = Segments::new(disk, &config, health.clone(), (checkpoint, at), shelf, numbers);
         let now = ns(config.clock.now());
         Self {
@@ -379,7 +381,7 @@ impl Log {
                 committers: AtomicU32::new(0),
                 counters: Counters::default(),
             }),
-            waiters: Waiters::new(Box::new(Pen::new(scribe, blank))),
+            waiters: Waiters::new(Box::new(LeaderState::new(reader, blank))),
             segments,
             watch: Watch::default(),
             config,
@@ -457,7 +459,8 @@ impl Log {
     /// When `bytes` is more than was admitted.
     pub fn reserve<'l>(&'l self, credit: Credit<'l>, bytes: usize) -> Reservation<'l> {
         debug_assert!(std::ptr::eq(self, credit.log), "a credit is of one log");
-        // The first frame after everything was durable: nothing that is not durable is older than this moment.
+        // The first entry after everything was durable: nothing that is not durable is older than this
+        // moment.
         let head = self.ring.head();
         let now = (self.led.0.durable.load(Ordering::Relaxed) == head).then(|| self.now_ns());
         let place = self.ring.place(credit.promise, (HEADER_BYTES + bytes) as u64);
@@ -488,7 +491,7 @@ impl Log {
     }
 
     /// The end of the last mini-transaction that is durable as a whole. [`Log::durable`] can lie inside the
-    /// next one, where a segment ends; recovery never ends inside a frame.
+    /// next one, where a segment ends; recovery never ends inside an entry.
     pub fn durable_whole(&self) -> Lsn {
         Lsn(self.led.0.durable_whole.load(Ordering::Acquire))
     }
@@ -503,8 +506,8 @@ impl Log {
     /// held.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] when the log could not be written or flushed, now or before: whether `lsn` is durable is
-    /// then unknown. [`Error::Usage`] when `lsn` lies beyond the log.
+    /// [`Error::Poisoned`] when the log could not be written or flushed, now or before: whether `lsn` is
+    /// durable is then unknown. [`Error::Usage`] when `lsn` lies beyond the log.
     pub fn wait(&self, lsn: Lsn, level: Durability) -> Result<()> {
         if self.reached(lsn, level) {
             return Ok(());
@@ -584,7 +587,7 @@ impl Log {
     /// need.
     pub fn set_method(&self, method: FlushMethod) -> Result<()> {
         self.health.check()?;
-        self.while_nobody_writes(|| self.segments.set_method(method))
+        self.while_no_thread_writes(|| self.segments.set_method(method))
     }
 
     /// The mode in effect for the segment being written, beside the requested one.

@@ -42,7 +42,7 @@ use loom::sync::atomic::{AtomicU8, AtomicU64};
 use slots::Slots;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use waiters::{Turn, Waiter, Waiters};
+use waiters::{Entered, Waiter, Waiters};
 
 /// With this bound, a model still covers every bug that needs few preemptions, which is nearly all.
 fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
@@ -62,7 +62,7 @@ impl Stream {
         Self { slots: Slots::new(0), bytes: (0..len).map(|_| AtomicU8::new(0)).collect() }
     }
 
-    fn write_frame(&self, len: u64) {
+    fn write_entry(&self, len: u64) {
         let claim = self.slots.claim(len);
         for at in claim.start..claim.end {
             self.bytes[at as usize].store(1, Ordering::Relaxed);
@@ -88,7 +88,7 @@ fn nothing_counts_as_published_before_it_is() {
         let writers: Vec<_> = [1, 2]
             .map(|len| {
                 let stream = stream.clone();
-                loom::thread::spawn(move || stream.write_frame(len))
+                loom::thread::spawn(move || stream.write_entry(len))
             })
             .into();
         let seen = stream.check(0);
@@ -107,11 +107,11 @@ fn a_slot_that_is_taken_again_hides_nothing() {
         let writer = loom::thread::spawn({
             let stream = stream.clone();
             move || {
-                stream.write_frame(1);
-                stream.write_frame(1);
+                stream.write_entry(1);
+                stream.write_entry(1);
             }
         });
-        stream.write_frame(1);
+        stream.write_entry(1);
         stream.check(0);
         writer.join().unwrap();
         assert_eq!(stream.check(0), 3);
@@ -119,26 +119,26 @@ fn a_slot_that_is_taken_again_hides_nothing() {
 }
 
 #[derive(Debug)]
-struct Pen;
+struct LeaderState;
 
 /// Leaders make durable everything that was published when they began; every thread returns, in any order.
 fn commits(threads: u64) {
     let durable = Arc::new(AtomicU64::new(0));
     let published = Arc::new(AtomicU64::new(0));
-    let waiters = Arc::new(Waiters::new(Pen));
+    let waiters = Arc::new(Waiters::new(LeaderState));
     let commit = move |lsn: u64| {
         let waiter = Waiter::new();
         published.fetch_max(lsn, Ordering::AcqRel);
         let done = |lsn: u64| durable.load(Ordering::Acquire) >= lsn;
         while !done(lsn) {
             match waiters.enter(lsn, &waiter, || done(lsn)) {
-                Turn::Look => {}
-                Turn::Lead(pen) => {
+                Entered::Recheck => {}
+                Entered::Lead(state) => {
                     // Called too late: another thread led first.
                     if !done(lsn) {
                         durable.store(published.load(Ordering::Acquire), Ordering::Release);
                     }
-                    waiters.leave(pen, done);
+                    waiters.leave(state, done);
                 }
             }
         }
@@ -171,7 +171,7 @@ fn no_wake_up_is_lost_between_three() {
 fn whoever_gives_up_waiting_passes_the_call_on() {
     explore(2, || {
         let failed = Arc::new(AtomicU64::new(0));
-        let waiters = Arc::new(Waiters::new(Pen));
+        let waiters = Arc::new(Waiters::new(LeaderState));
         let leading = waiters.try_lead();
         let wait = {
             let (failed, waiters) = (failed.clone(), waiters.clone());
@@ -179,9 +179,9 @@ fn whoever_gives_up_waiting_passes_the_call_on() {
                 let waiter = Waiter::new();
                 let over = || failed.load(Ordering::Acquire) == 1;
                 while !over() {
-                    if let Turn::Lead(pen) = waiters.enter((), &waiter, over) {
+                    if let Entered::Lead(state) = waiters.enter((), &waiter, over) {
                         failed.store(1, Ordering::Release);
-                        waiters.leave(pen, |()| over());
+                        waiters.leave(state, |()| over());
                     }
                 }
             }

@@ -1,24 +1,24 @@
 //! Reading the log back, at an opening.
 //!
-//! 1. A frame is accepted if its CRC holds at its LSN and its incarnation is not below its predecessor's nor
-//!    above the control block's. The first refused frame ends the log: log that was never acknowledged may be
+//! 1. An entry is accepted if its CRC holds at its LSN and its incarnation is not below its predecessor's nor
+//!    above the control block's. The first refused entry ends the log: log that was never acknowledged may be
 //!    torn or missing in any way.
-//! 2. Except if it was durable: a whole frame beyond the break that says that the refused frame was durable
+//! 2. Except if it was durable: a whole entry beyond the break that says that the refused entry was durable
 //!    to its end proves that flushed log is damaged (writer.rs, 5 bounds how far to search). That is an error
 //!    with its place, never an end.
-//! 3. Whole frames beyond the break that prove nothing are *ghosts*: parts of groups of which something
+//! 3. Whole entries beyond the break that prove nothing are *ghosts*: parts of groups of which something
 //!    before them did not persist. They are reported, for the next opening to erase.
 //! 4. What was read may not be durable: it may be in a cache that a failed flush has given up. Only what a
-//!    later frame says was flushed is known to be durable; the rest is written again at the next opening.
+//!    later entry says was flushed is known to be durable; the rest is written again at the next opening.
 //! 5. Each segment is locked for a moment before anything is read: a killed process's last writes have
 //!    completed, and none comes later (trap 7).
-//! 6. What the disk cannot read is taken for zeroes, and remembered. If the log ends in a frame with such a
-//!    piece, the disk's error is returned: that frame may have been acknowledged. Beyond that frame the piece
+//! 6. What the disk cannot read is taken for zeroes, and remembered. If the log ends in an entry with such a
+//!    piece, the disk's error is returned: that entry may have been acknowledged. Beyond that entry the piece
 //!    is stale, from an older pass through the segments or from a write that a crash cut (trap 26).
 //! 7. A missing segment after the last one is how a log ends. One that is missing before, or has another
 //!    length, is an error that names it.
 
-use super::frame::{FRAME_BYTES_MAX, HEADER_BYTES, Header, INCARNATION_END, Seal};
+use super::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Header, INCARNATION_END, Seal};
 use super::read_ahead::{ReadAhead, Stream};
 use super::segments::{self, How};
 use super::shelf::Shelf;
@@ -36,18 +36,18 @@ const READ_BYTES: usize = 1 << 20;
 const WINDOW_BYTES: usize = 2 * READ_BYTES;
 /// Bytes that are checked for zeroes at once.
 const ZEROES_STRIDE: usize = 256;
-const _: () = assert!(FRAME_BYTES_MAX + 2 * BUFFER_ALIGN + READ_BYTES <= WINDOW_BYTES, "a frame fits beside a read");
+const _: () = assert!(ENTRY_BYTES_MAX + 2 * BUFFER_ALIGN + READ_BYTES <= WINDOW_BYTES, "an entry fits beside a read");
 
 /// A mini-transaction, as read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub struct LogEntry<'a> {
     /// Where it begins.
     pub start: Lsn,
     /// Where it ends: the LSN of its pages.
     pub end: Lsn,
     /// The opening that wrote it.
     pub incarnation: u32,
-    /// Its records ([`super::Records`]); none in the frame that begins an opening.
+    /// Its records ([`super::Records`]); none in the entry that begins an opening.
     pub body: &'a [u8],
 }
 
@@ -58,7 +58,7 @@ pub struct LogTail {
     pub from: Lsn,
     /// Where the next mini-transaction will begin.
     pub end: Lsn,
-    /// Incarnation of the last frame; 0 when there was none.
+    /// Incarnation of the last entry; 0 when there was none.
     pub last_incarnation: u32,
     /// Everything before this is known to be durable.
     pub(super) durable: u64,
@@ -70,7 +70,7 @@ pub struct LogTail {
     pub(super) numbers: BTreeSet<u64>,
 }
 
-/// Reads frames in order.
+/// Reads entries in order.
 #[derive(Debug)]
 pub struct LogReader {
     shelf: Arc<Shelf>,
@@ -80,13 +80,13 @@ pub struct LogReader {
     block_bytes: usize,
     search_bytes: u64,
     from: u64,
-    /// The lowest incarnation a frame can have.
+    /// The lowest incarnation an entry can have.
     incarnation_min: u32,
     incarnation_max: u32,
     last_incarnation: u32,
-    /// The next frame begins here.
+    /// The next entry begins here.
     at: u64,
-    /// Everything before this was durable, according to a frame or the checkpoint.
+    /// Everything before this was durable, according to an entry or the checkpoint.
     durable: u64,
     /// The first position that no segment holds.
     files_end: u64,
@@ -116,12 +116,12 @@ struct Window {
 }
 
 impl LogReader {
-    /// Reads from `from` on (the checkpoint). Accepts no frame of an incarnation above `incarnation_max` (the
+    /// Reads from `from` on (the checkpoint). Accepts no entry of an incarnation above `incarnation_max` (the
     /// control block's).
     ///
     /// # Errors
-    /// [`Corruption::File`] for a segment that is missing or has another length; [`crate::Error::Locked`] when another
-    /// process has the log open; [`crate::Error::InvalidOption`]; [`crate::Error::Io`].
+    /// [`Corruption::File`] for a segment that is missing or has another length; [`crate::Error::Locked`]
+    /// when another process has the log open; [`crate::Error::InvalidOption`]; [`crate::Error::Io`].
     #[allow(clippy::needless_pass_by_value)] // as everywhere: a disk is handed over
     pub fn open(disk: Arc<dyn Disk>, config: &LogConfig, from: Lsn, incarnation_max: u32) -> Result<Self> {
         config.check()?;
@@ -171,7 +171,7 @@ impl LogReader {
         })
     }
 
-    /// What the control block says of the log from the checkpoint on: no frame has an earlier incarnation
+    /// What the control block says of the log from the checkpoint on: no entry has an earlier incarnation
     /// than `incarnation`, and none was written through a larger buffer than `buffer_bytes`, or than this
     /// opening's own.
     pub fn written_by(&mut self, incarnation: u32, buffer_bytes: u64) {
@@ -216,12 +216,12 @@ impl LogReader {
     ///
     /// # Errors
     /// [`Corruption::Log`] when flushed log is damaged; [`crate::Error::Io`].
-    #[allow(clippy::should_implement_trait)] // a frame borrows the reader
-    pub fn next(&mut self) -> Result<Option<Frame<'_>>> {
+    #[allow(clippy::should_implement_trait)] // an entry borrows the reader
+    pub fn next(&mut self) -> Result<Option<LogEntry<'_>>> {
         if self.tail.is_some() {
             return Ok(None);
         }
-        let mut found = self.frame_at(self.at, self.last_incarnation.max(self.incarnation_min))?;
+        let mut found = self.entry_at(self.at, self.last_incarnation.max(self.incarnation_min))?;
         if found.is_none() && self.planted.has(Mutant::EndTooFar) {
             found = self.header_at(self.at)?;
         }
@@ -230,11 +230,11 @@ impl LogReader {
             return Ok(None);
         };
         let start = self.at;
-        self.at += header.frame_bytes();
+        self.at += header.entry_bytes();
         self.last_incarnation = header.incarnation;
         self.durable = header.durable_then(start).map_or(self.durable, |durable| durable.max(self.durable));
         let body = self.window.get(start + HEADER_BYTES as u64, header.len as usize);
-        Ok(Some(Frame { start: Lsn(start), end: Lsn(self.at), incarnation: header.incarnation, body }))
+        Ok(Some(LogEntry { start: Lsn(start), end: Lsn(self.at), incarnation: header.incarnation, body }))
     }
 
     /// Reads to the end, if it was not reached yet, and returns it.
@@ -265,9 +265,9 @@ impl LogReader {
         })
     }
 
-    /// The header of the frame at `lsn`, if there is a whole one of an incarnation from `least` on. Its bytes
+    /// The header of the entry at `lsn`, if there is a whole one of an incarnation from `least` on. Its bytes
     /// are then in the window.
-    fn frame_at(&mut self, lsn: u64, least: u32) -> Result<Option<Header>> {
+    fn entry_at(&mut self, lsn: u64, least: u32) -> Result<Option<Header>> {
         let body_at = lsn + HEADER_BYTES as u64;
         if !self.load_from(lsn, body_at)? {
             return Ok(None);
@@ -275,21 +275,21 @@ impl LogReader {
         let mut bytes = [0; HEADER_BYTES];
         bytes.copy_from_slice(self.window.get(lsn, HEADER_BYTES));
         let Some(header) = Header::decode(&bytes, &(least..=self.incarnation_max)) else { return Ok(None) };
-        if !self.load_from(lsn, lsn + header.frame_bytes())? {
+        if !self.load_from(lsn, lsn + header.entry_bytes())? {
             return Ok(None);
         }
         let body = self.window.get(body_at, header.len as usize);
         Ok(self.seal.holds(lsn, &header, body).then_some(header))
     }
 
-    /// The end of the refused frame at `lsn` as its header says, if that bears its mark. A flush can end
-    /// inside a frame, where a segment ends; such a flush proves nothing about the frame as a whole.
+    /// The end of the refused entry at `lsn` as its header says, if that bears its mark. A flush can end
+    /// inside an entry, where a segment ends; such a flush proves nothing about the entry as a whole.
     fn refused_end(&mut self, lsn: u64) -> Result<u64> {
         let header = self.header_at(lsn)?;
-        Ok(lsn + header.map_or(HEADER_BYTES as u64, |header| header.frame_bytes()))
+        Ok(lsn + header.map_or(HEADER_BYTES as u64, |header| header.entry_bytes()))
     }
 
-    /// The header of the frame at `lsn`, whole or not, if it bears its mark. The header's bytes are then in
+    /// The header of the entry at `lsn`, whole or not, if it bears its mark. The header's bytes are then in
     /// the window.
     fn header_at(&mut self, lsn: u64) -> Result<Option<Header>> {
         if !self.load_from(lsn, lsn + HEADER_BYTES as u64)? {
@@ -301,7 +301,7 @@ impl LogReader {
         Ok(header.filter(|header| self.seal.marked(lsn, header)))
     }
 
-    /// Searches beyond the first refused frame for proof of damage and for ghosts.
+    /// Searches beyond the first refused entry for proof of damage and for ghosts.
     fn look_beyond(&mut self) -> Result<()> {
         let end = self.at;
         let whole_at = self.refused_end(end)?;
@@ -330,7 +330,7 @@ impl LogReader {
                     continue;
                 }
             };
-            let Some(header) = self.frame_at(at, 1)? else {
+            let Some(header) = self.entry_at(at, 1)? else {
                 at += 1;
                 continue;
             };
@@ -341,7 +341,7 @@ impl LogReader {
                 );
                 return Err(Corruption::Log { at: Lsn(end), why }.into());
             }
-            at += header.frame_bytes();
+            at += header.entry_bytes();
             ghosts_end = at;
         }
         self.tail = Some(Tail { ghosts_end });
@@ -386,9 +386,9 @@ impl LogReader {
 }
 
 /// How far beyond the end a buffer of this size can have written something: half a buffer unflushed, a buffer
-/// not yet written, a frame (writer.rs, 5) and a block.
+/// not yet written, an entry (writer.rs, 5) and a block.
 fn search_bytes(buffer_bytes: u64) -> u64 {
-    buffer_bytes / 2 + buffer_bytes + FRAME_BYTES_MAX as u64 + BLOCK_BYTES_MAX
+    buffer_bytes / 2 + buffer_bytes + ENTRY_BYTES_MAX as u64 + BLOCK_BYTES_MAX
 }
 
 /// Fills `into` from `offset` of `file`, where the stream is at `lsn`; unreadable pieces become zeroes (6).
@@ -460,4 +460,4 @@ impl Window {
     }
 }
 
-const _: () = assert!(MTR_BYTES_MAX < READ_BYTES, "a frame never spans more than two reads");
+const _: () = assert!(MTR_BYTES_MAX < READ_BYTES, "an entry never spans more than two reads");

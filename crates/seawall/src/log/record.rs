@@ -1,6 +1,6 @@
-//! Redo records: the body of a frame.
+//! Redo records: the body of an entry.
 //!
-//! A body is a sequence of records: `tag u8, page u32, len varint, len bytes`. A frame with an empty body
+//! A body is a sequence of records: `tag u8, page u32, len varint, len bytes`. An entry with an empty body
 //! marks the beginning of an opening of the database. The layer that owns the tag (`format::tag`) defines the
 //! bytes.
 

@@ -7,13 +7,13 @@
 //! ```
 //!
 //! 1. `head + everything promised and not yet placed <= promised <= floor(written) + bytes`, where `floor`
-//!    rounds down to a block: a [`Place`] never overlaps bytes that are still to be written, nor the
+//!    rounds down to a block: a [`EntrySlot`] never overlaps bytes that are still to be written, nor the
 //!    beginning of the block that the next group writes again.
-//! 2. A byte at or beyond `head` has no owner. Between `written` and `head`, its one [`Place`] owns it until
-//!    that is published, and the one [`Scribe`] from then on. From `floor(written)` to `written`, the
-//!    `Scribe` owns it.
-//! 3. A ring has one [`Scribe`], made with it. A [`Group`] borrows it, so `written` cannot move while a group
-//!    is being written.
+//! 2. A byte at or beyond `head` has no owner. Between `written` and `head`, its one [`EntrySlot`] owns it
+//!    until that is published, and the one [`GroupReader`] from then on. From `floor(written)` to `written`,
+//!    the `GroupReader` owns it.
+//! 3. A ring has one [`GroupReader`], made with it. A [`Group`] borrows it, so `written` cannot move while a
+//!    group is being written.
 //! 4. The rest of a block that is written before it is full is zeroes, in a copy: other threads may be
 //!    filling those bytes in the ring.
 //!
@@ -35,7 +35,7 @@
 //! This is one of the modules in which `unsafe` is allowed.
 #![allow(unsafe_code)]
 
-use super::frame::{HEADER_BYTES, Header};
+use super::entry::{HEADER_BYTES, Header};
 use super::slots::{Claim, Slots};
 use super::sync::{AtomicU32, Mutex, Padded};
 use crate::counted::thread_number;
@@ -106,9 +106,9 @@ pub(super) enum Full {
     Limit(u64),
 }
 
-/// Bytes of the stream that belong to one frame until it is published.
+/// Bytes of the stream that belong to one entry until it is published.
 #[derive(Debug)]
-pub(super) struct Place<'r> {
+pub(super) struct EntrySlot<'r> {
     ring: &'r Ring,
     claim: Claim,
 }
@@ -126,24 +126,24 @@ const TAILS: usize = 16;
 
 /// The right to take published bytes out of a ring. Each ring has one.
 #[derive(Debug)]
-pub(super) struct Scribe {
+pub(super) struct GroupReader {
     /// Identifies its ring by the address of the ring's memory.
     ring: NonNull<u8>,
     /// By the stripe of the writing thread, so that no leader takes the cache lines of another's copy.
     tails: Box<[Option<Tail>]>,
     /// Published and handed out up to here.
     taken: u64,
-    /// The end of the last frame that lies wholly before `taken`: a group that is cut at the end of its
-    /// segment can end inside a frame.
+    /// The end of the last entry that lies wholly before `taken`: a group that is cut at the end of its
+    /// segment can end inside an entry.
     whole: u64,
-    /// The end of the frame after that one; `whole` itself if everything published was taken.
+    /// The end of the entry after that one; `whole` itself if everything published was taken.
     next: u64,
 }
 
 // SAFETY: the pointer is compared, never followed.
-unsafe impl Send for Scribe {}
+unsafe impl Send for GroupReader {}
 // SAFETY: as above.
-unsafe impl Sync for Scribe {}
+unsafe impl Sync for GroupReader {}
 
 /// Published bytes, in whole blocks.
 #[derive(Debug)]
@@ -161,7 +161,7 @@ impl Ring {
     ///
     /// # Panics
     /// When the sizes are not powers of two that fit each other, or `prefix` is not as long as `at` requires.
-    pub(super) fn new(bytes: usize, block: usize, at: u64, prefix: &[u8]) -> (Self, Scribe) {
+    pub(super) fn new(bytes: usize, block: usize, at: u64, prefix: &[u8]) -> (Self, GroupReader) {
         assert!(bytes.is_power_of_two() && block.is_power_of_two() && bytes >= block && bytes >= BUFFER_ALIGN);
         let mut owner = AlignedBuf::zeroed(bytes);
         let floor = at & !(block as u64 - 1);
@@ -169,7 +169,8 @@ impl Ring {
         let offset = floor as usize & (bytes - 1);
         owner[offset..offset + prefix.len()].copy_from_slice(prefix);
         let memory = NonNull::new(owner.as_mut_ptr()).expect("an allocation is not at address zero");
-        let scribe = Scribe { ring: memory, tails: (0..TAILS).map(|_| None).collect(), taken: at, whole: at, next: at };
+        let reader =
+            GroupReader { ring: memory, tails: (0..TAILS).map(|_| None).collect(), taken: at, whole: at, next: at };
         let ring = Self {
             memory,
             _owner: owner,
@@ -183,7 +184,7 @@ impl Ring {
             written: Padded(AtomicU64::new(at)),
             room: Room::default(),
         };
-        (ring, scribe)
+        (ring, reader)
     }
 
     fn floor(&self, lsn: u64) -> u64 {
@@ -277,8 +278,8 @@ impl Ring {
         }
     }
 
-    /// Returns at once if there is room for `bytes` or something to write. Otherwise sleeps until room is given
-    /// back, at most [`ROOM_PATIENCE`].
+    /// Returns at once if there is room for `bytes` or something to write. Otherwise sleeps until room is
+    /// given back, at most [`ROOM_PATIENCE`].
     pub(super) fn wait_for_room(&self, bytes: u64) {
         self.room.waiting.0.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.room.mutex.lock();
@@ -301,18 +302,18 @@ impl Ring {
         }
     }
 
-    /// The place of a frame of `bytes`.
+    /// The place of an entry of `bytes`.
     ///
     /// # Panics
     /// When `bytes` is more than was promised: the ring would overflow.
-    pub(super) fn place<'r>(&'r self, promise: Promise<'r>, bytes: u64) -> Place<'r> {
-        assert!(bytes <= promise.bytes, "a frame of {bytes} bytes where {} were promised", promise.bytes);
+    pub(super) fn place<'r>(&'r self, promise: Promise<'r>, bytes: u64) -> EntrySlot<'r> {
+        assert!(bytes <= promise.bytes, "an entry of {bytes} bytes where {} were promised", promise.bytes);
         assert!(std::ptr::eq(self, promise.ring), "a promise is kept by the ring that made it");
         let claim = self.slots.claim(bytes);
         // Only the unused part: the rest of the promise is in `head` now.
         let promised = std::mem::ManuallyDrop::new(promise).bytes;
         self.put_back(promised - bytes);
-        Place { ring: self, claim }
+        EntrySlot { ring: self, claim }
     }
 
     pub(super) fn head(&self) -> u64 {
@@ -360,7 +361,7 @@ impl Ring {
     /// Bytes of the stream that do not wrap around the ring's end.
     ///
     /// # Safety
-    /// They belong to the scribe (rule 2), for as long as the result lives.
+    /// They belong to the reader (rule 2), for as long as the result lives.
     unsafe fn get(&self, from: u64, len: u64) -> &[u8] {
         let offset = self.at(from);
         debug_assert!(offset as u64 + len <= self.bytes);
@@ -375,9 +376,9 @@ impl Ring {
     /// the tail block. `None` when there is nothing.
     ///
     /// # Panics
-    /// When the scribe came with another ring.
-    pub(super) fn group<'s>(&'s self, scribe: &'s mut Scribe, cut: u64) -> Option<Group<'s>> {
-        assert_eq!(scribe.ring, self.memory, "a scribe belongs to one ring");
+    /// When the reader came with another ring.
+    pub(super) fn group<'s>(&'s self, reader: &'s mut GroupReader, cut: u64) -> Option<Group<'s>> {
+        assert_eq!(reader.ring, self.memory, "a reader belongs to one ring");
         debug_assert_eq!(cut % self.block, 0);
         let written = self.written();
         let published = self.oldest_unpublished();
@@ -385,14 +386,14 @@ impl Ring {
         if end <= written {
             return None;
         }
-        scribe.taken = end;
+        reader.taken = end;
         if end == published {
             // No place begins before it and ends after it (slots.rs, 3).
-            (scribe.whole, scribe.next) = (end, end);
+            (reader.whole, reader.next) = (end, end);
         } else {
-            while scribe.next <= end {
-                scribe.whole = scribe.next;
-                scribe.next += self.frame_bytes_at(scribe.next);
+            while reader.next <= end {
+                reader.whole = reader.next;
+                reader.next += self.entry_bytes_at(reader.next);
             }
         }
         let from = self.floor(written);
@@ -400,10 +401,10 @@ impl Ring {
         // The tail block, if the group does not fill it: a copy, because other threads own the rest of it.
         let rest = (end - whole_end) as usize;
         let block = self.block as usize;
-        let tail = scribe.tails[thread_number() % TAILS]
+        let tail = reader.tails[thread_number() % TAILS]
             .get_or_insert_with(|| Tail { bytes: AlignedBuf::zeroed(block), filled: 0 });
         if rest > 0 {
-            // SAFETY: everything up to `end` is published and so the scribe's, and a block never wraps around
+            // SAFETY: everything up to `end` is published and so the reader's, and a block never wraps around
             // the ring's end.
             let bytes = unsafe { self.get(whole_end, rest as u64) };
             tail.bytes[..rest].copy_from_slice(bytes);
@@ -414,8 +415,8 @@ impl Ring {
         }
         let whole = whole_end - from;
         let first = whole.min(self.bytes - self.at(from) as u64);
-        // SAFETY: `from..end` is published and not released (rule 1): `written` moves only in `advance`, which needs
-        // the scribe that the result borrows.
+        // SAFETY: `from..end` is published and not released (rule 1): `written` moves only in `advance`,
+        // which needs the reader that the result borrows.
         let one = unsafe { self.get(from, first) };
         // SAFETY: as above.
         let two = unsafe { self.get(from + first, whole - first) };
@@ -423,25 +424,25 @@ impl Ring {
         Some(Group { from, end, parts: [one, two, three] })
     }
 
-    /// Bytes of the frame that begins at `lsn`, which is published and not released.
-    fn frame_bytes_at(&self, lsn: u64) -> u64 {
+    /// Bytes of the entry that begins at `lsn`, which is published and not released.
+    fn entry_bytes_at(&self, lsn: u64) -> u64 {
         debug_assert!((self.written()..self.oldest_unpublished()).contains(&lsn));
-        // SAFETY: published and not released, so it belongs to the scribe, for which this is called; one byte
+        // SAFETY: published and not released, so it belongs to the reader, for which this is called; one byte
         // never wraps around the ring's end.
         let first = std::array::from_fn(|i| unsafe { self.get(lsn + i as u64, 1) }[0]);
-        Header::frame_bytes_of(first)
+        Header::entry_bytes_of(first)
     }
 
     /// The last group is written: its room can be reused.
-    pub(super) fn advance(&self, scribe: &mut Scribe) {
-        assert_eq!(scribe.ring, self.memory, "a scribe belongs to one ring");
-        self.written.0.store(scribe.taken, Ordering::SeqCst);
+    pub(super) fn advance(&self, reader: &mut GroupReader) {
+        assert_eq!(reader.ring, self.memory, "a reader belongs to one ring");
+        self.written.0.store(reader.taken, Ordering::SeqCst);
         self.wake_waiting();
     }
 }
 
-impl Scribe {
-    /// The end of the last frame that lies wholly before the end of the last group.
+impl GroupReader {
+    /// The end of the last entry that lies wholly before the end of the last group.
     pub(super) fn whole(&self) -> u64 {
         self.whole
     }
@@ -460,7 +461,7 @@ impl Drop for Promise<'_> {
     }
 }
 
-impl Place<'_> {
+impl EntrySlot<'_> {
     pub(super) fn start(&self) -> u64 {
         self.claim.start
     }
@@ -469,13 +470,13 @@ impl Place<'_> {
         self.claim.end
     }
 
-    /// Fills the place and hands it to the scribe.
+    /// Fills the place and hands it to the reader.
     ///
     /// # Panics
     /// When header and body are not as long as the place.
     pub(super) fn publish(self, header: &[u8; HEADER_BYTES], body: &[u8]) {
         let start = self.claim.start;
-        assert_eq!((HEADER_BYTES + body.len()) as u64, self.claim.end - start, "a frame fills its place");
+        assert_eq!((HEADER_BYTES + body.len()) as u64, self.claim.end - start, "an entry fills its place");
         // SAFETY: the place belongs to this alone until it is published (rule 2), it is as long as both parts
         // (asserted), and shorter than the ring (rule 1).
         unsafe { self.ring.put(start, header) };
@@ -505,13 +506,13 @@ mod tests {
         ) {
             let block = 512;
             let prefix: Vec<u8> = vec![0xee; (at % block) as usize];
-            let (ring, mut scribe) = Ring::new(4096, block as usize, at, &prefix);
+            let (ring, mut reader) = Ring::new(4096, block as usize, at, &prefix);
             let limit = AtomicU64::new(u64::MAX);
             let mut stream = prefix;
             let mut disk: Vec<u8> = Vec::new();
             let base = at - at % block;
             let mut write = |stream: &Vec<u8>| {
-                let Some(group) = ring.group(&mut scribe, !(block - 1)) else { return };
+                let Some(group) = ring.group(&mut reader, !(block - 1)) else { return };
                 assert_eq!(group.from % block, 0);
                 disk.truncate((group.from - base) as usize);
                 disk.extend(group.parts.concat());
@@ -519,7 +520,7 @@ mod tests {
                 let bytes = (group.end - base) as usize;
                 assert_eq!(&disk[..bytes], &stream[..bytes]);
                 assert!(disk[bytes..].iter().all(|&b| b == 0));
-                ring.advance(&mut scribe);
+                ring.advance(&mut reader);
             };
             for (i, (len, write_now)) in steps.iter().enumerate() {
                 if ring.promise(*len as u64 + 40, &limit).is_err() {
@@ -540,22 +541,22 @@ mod tests {
     }
 
     proptest! {
-        /// Groups cut at every kind of position: `whole` is the end of the last frame before the cut.
+        /// Groups cut at every kind of position: `whole` is the end of the last entry before the cut.
         #[test]
-        fn a_cut_group_knows_its_last_whole_frame(
+        fn a_cut_group_knows_its_last_whole_entry(
             steps in proptest::collection::vec((16usize..3000, 0u8..3), 1..80), at in 0u64..100_000,
         ) {
             const BLOCK: u64 = 512;
             const SEGMENT: u64 = 2048;
-            let (ring, mut scribe) = Ring::new(1 << 14, BLOCK as usize, at, &vec![0xee; (at % BLOCK) as usize]);
+            let (ring, mut reader) = Ring::new(1 << 14, BLOCK as usize, at, &vec![0xee; (at % BLOCK) as usize]);
             let limit = AtomicU64::new(u64::MAX);
-            let seal = crate::log::frame::Seal::new(&[7; 16]);
+            let seal = crate::log::entry::Seal::new(&[7; 16]);
             let mut ends = vec![at];
             let mut write = |ends: &Vec<u64>| {
                 let cut = (ring.written() / SEGMENT + 1) * SEGMENT;
-                let Some(end) = ring.group(&mut scribe, cut).map(|group| group.end) else { return false };
-                assert_eq!(scribe.whole(), *ends.iter().rev().find(|frame| **frame <= end).unwrap());
-                ring.advance(&mut scribe);
+                let Some(end) = ring.group(&mut reader, cut).map(|group| group.end) else { return false };
+                assert_eq!(reader.whole(), *ends.iter().rev().find(|entry| **entry <= end).unwrap());
+                ring.advance(&mut reader);
                 true
             };
             for (len, writes) in steps {
@@ -592,15 +593,15 @@ mod tests {
     #[test]
     fn threads_fill_their_places_while_groups_leave() {
         const THREADS: u64 = 4;
-        const FRAMES: u64 = 400;
-        let (ring, mut scribe) = Ring::new(1 << 14, 512, 0, &[]);
+        const ENTRIES: u64 = 400;
+        let (ring, mut reader) = Ring::new(1 << 14, 512, 0, &[]);
         let limit = AtomicU64::new(u64::MAX);
         let mut stream = Vec::new();
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
                 let (ring, limit) = (&ring, &limit);
                 scope.spawn(move || {
-                    for i in 0..FRAMES {
+                    for i in 0..ENTRIES {
                         let body = [(thread * 50 + i % 50) as u8; 90];
                         let promise = loop {
                             match ring.promise(200, limit) {
@@ -612,19 +613,19 @@ mod tests {
                     }
                 });
             }
-            while (stream.len() as u64) < THREADS * FRAMES * 106 {
-                let Some(group) = ring.group(&mut scribe, !511) else {
+            while (stream.len() as u64) < THREADS * ENTRIES * 106 {
+                let Some(group) = ring.group(&mut reader, !511) else {
                     std::thread::yield_now();
                     continue;
                 };
                 stream.truncate(group.from as usize);
                 stream.extend(group.parts.concat());
                 stream.truncate(group.end as usize);
-                ring.advance(&mut scribe);
+                ring.advance(&mut reader);
             }
         });
-        for frame in stream.chunks(106) {
-            assert!(frame.iter().all(|&b| b == frame[0]), "no frame is torn");
+        for entry in stream.chunks(106) {
+            assert!(entry.iter().all(|&b| b == entry[0]), "no entry is torn");
         }
     }
 }

@@ -20,7 +20,7 @@
 //!    something stored later in that slot, which means that the place was published.
 //! 2. A thread that reads that a place is published sees its bytes: publishing releases, the scan acquires,
 //!    and a thread that takes the slot again acquires before it releases.
-//! 3. Every bound is a value that `head` had, so it is the boundary of two frames.
+//! 3. Every bound is a value that `head` had, so it is the boundary of two entries.
 //! 4. A thread waits here only for a free slot. A slot is held only from reservation to publication, without
 //!    I/O in between.
 //!

@@ -16,13 +16,13 @@ macro_rules! counters {
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct LogStats {
             /// Mini-transactions published.
-            pub frames: u64,
+            pub entries: u64,
             $($(#[$meta])* pub $name: u64),+
         }
 
         impl Counters {
-            pub(super) fn snapshot(&self, frames: u64) -> LogStats {
-                LogStats { frames, $($name: self.$name.load(Ordering::Relaxed)),+ }
+            pub(super) fn snapshot(&self, entries: u64) -> LogStats {
+                LogStats { entries, $($name: self.$name.load(Ordering::Relaxed)),+ }
             }
         }
     };
@@ -39,7 +39,8 @@ counters! {
     bytes_written,
     /// Waits in which the waiting thread wrote the group itself.
     led,
-    /// Waits that another thread's group ended. `(led + followed) / groups` is how many commits share a write.
+    /// Waits that another thread's group ended. `(led + followed) / groups` is how many commits share a
+    /// write.
     followed,
     /// Admissions refused because the buffer was full.
     waits_for_buffer,

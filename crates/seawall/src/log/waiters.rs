@@ -1,21 +1,21 @@
 //! Which thread writes the log, and how the others wait.
 //!
-//! The right to write is an object, the *pen* `P`. The thread that has it is the group-commit leader; while a
-//! thread has it, the desk is empty.
+//! The right to write is an object, the leader's state `L`. The thread that has it is the group-commit
+//! leader; it is in [`Waiters`] only while no thread leads.
 //!
 //! ```text
-//!   enter ──pen on the desk──> leads ──leave──> pen on the desk; finished waiters woken, one of the rest called
-//!      └────desk empty──────> queued ──woken: done──────────> returns
-//!                                └────woken: called──> enter again
+//!   enter ──no leader──> leads ──leave──> no leader; finished waiters woken, one of the rest called
+//!      └────a leader────> queued ──woken: done──────────> returns
+//!                            └────woken: called──> enter again
 //! ```
 //!
-//! 1. The mutex guards desk and queue and is never held across I/O, parking or waking.
-//! 2. *No wake-up is lost:* when the pen is on the desk and the queue is not empty, a thread has been called
-//!    and has not arrived yet. A thread queues under the mutex and only while the desk is empty, so the
-//!    leader sees the queue when it puts the pen back. A called thread takes the pen if it is there, even if
-//!    it has nothing left to wait for. It then puts the pen back like any leader, which calls the next.
-//! 3. A called waiter may find that a running thread took the pen first: that thread's `leave` serves the
-//!    queue. So the log is not idle while a sleeper wakes up.
+//! 1. The mutex guards state and queue and is never held across I/O, parking or waking.
+//! 2. *No wake-up is lost:* when no thread leads and the queue is not empty, a thread has been called and has
+//!    not arrived yet. A thread queues under the mutex and only while there is a leader, so the leader sees
+//!    the queue when it puts the state back. A called thread takes the state if it is there, even if it has
+//!    nothing left to wait for. It then puts the state back like any leader, which calls the next.
+//! 3. A called waiter may find that a running thread became the leader first: that thread's `leave` serves
+//!    the queue. So the log is not idle while a sleeper wakes up.
 //! 4. The called thread is woken first: the next group begins while the others are still being woken.
 
 use super::sync::{Arc, AtomicU32, Mutex, Ordering, Thread, current, park};
@@ -24,7 +24,7 @@ use super::sync::{Arc, AtomicU32, Mutex, Ordering, Thread, current, park};
 const QUEUED: u32 = 0;
 /// Its condition may hold now.
 const DONE: u32 = 1;
-/// Called to take the pen.
+/// Called to lead.
 const CALLED: u32 = 2;
 
 /// A thread's parking state. It belongs to one thread and is in one queue at a time.
@@ -60,11 +60,11 @@ impl Waiter {
 
 /// How a wait ended.
 #[derive(Debug)]
-pub(super) enum Turn<P> {
-    /// The caller leads, and gives the pen to [`Waiters::leave`] afterwards.
-    Lead(P),
+pub(super) enum Entered<L> {
+    /// The caller leads, and gives the state to [`Waiters::leave`] afterwards.
+    Lead(L),
     /// Another thread led: check again.
-    Look,
+    Recheck,
 }
 
 /// The waiters that a leader found when it left.
@@ -77,69 +77,70 @@ pub(super) struct Left {
 }
 
 #[derive(Debug)]
-struct Desk<P, W> {
-    pen: Option<P>,
-    queue: Vec<(W, Arc<Waiter>)>,
+struct Queue<L, W> {
+    /// The state, while no thread leads.
+    leader: Option<L>,
+    waiting: Vec<(W, Arc<Waiter>)>,
 }
 
-/// The desk and the queue, on one cache line. `W` is what a thread waits for.
+/// The state and the queue, on one cache line. `W` is what a thread waits for.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Waiters<P, W> {
-    desk: Mutex<Desk<P, W>>,
+pub(super) struct Waiters<L, W> {
+    queue: Mutex<Queue<L, W>>,
 }
 
-impl<P, W: Copy> Waiters<P, W> {
-    pub(super) fn new(pen: P) -> Self {
-        Self { desk: Mutex::new(Desk { pen: Some(pen), queue: Vec::new() }) }
+impl<L, W: Copy> Waiters<L, W> {
+    pub(super) fn new(leader: L) -> Self {
+        Self { queue: Mutex::new(Queue { leader: Some(leader), waiting: Vec::new() }) }
     }
 
-    /// Takes the pen, if it is on the desk. Return it by [`Waiters::leave`].
-    pub(super) fn try_lead(&self) -> Option<P> {
-        self.desk.lock().pen.take()
+    /// Leads, if no thread does. Return the state by [`Waiters::leave`].
+    pub(super) fn try_lead(&self) -> Option<L> {
+        self.queue.lock().leader.take()
     }
 
-    /// Leads if no thread does. Otherwise sleeps until a leader finds `wanted` done. If the pen is taken,
+    /// Leads if no thread does. Otherwise sleeps until a leader finds `wanted` done. If a thread leads,
     /// `done` checks this first: a called thread may come too late.
-    pub(super) fn enter(&self, wanted: W, waiter: &Arc<Waiter>, done: impl Fn() -> bool) -> Turn<P> {
+    pub(super) fn enter(&self, wanted: W, waiter: &Arc<Waiter>, done: impl Fn() -> bool) -> Entered<L> {
         loop {
             {
-                let mut desk = self.desk.lock();
-                if let Some(pen) = desk.pen.take() {
-                    return Turn::Lead(pen);
+                let mut queue = self.queue.lock();
+                if let Some(leader) = queue.leader.take() {
+                    return Entered::Lead(leader);
                 }
                 if done() {
-                    return Turn::Look;
+                    return Entered::Recheck;
                 }
                 waiter.state.store(QUEUED, Ordering::Relaxed);
-                desk.queue.push((wanted, waiter.clone()));
+                queue.waiting.push((wanted, waiter.clone()));
             }
             if waiter.sleep() == DONE {
-                return Turn::Look;
+                return Entered::Recheck;
             }
         }
     }
 
     /// Threads asleep in the queue.
     pub(super) fn waiting(&self) -> usize {
-        self.desk.lock().queue.len()
+        self.queue.lock().waiting.len()
     }
 
-    /// Puts the pen back, wakes the waiters that are `done`, and calls one of the rest.
-    pub(super) fn leave(&self, pen: P, done: impl Fn(W) -> bool) -> Left {
+    /// Puts the state back, wakes the waiters that are `done`, and calls one of the rest.
+    pub(super) fn leave(&self, leader: L, done: impl Fn(W) -> bool) -> Left {
         let mut woken: smallvec::SmallVec<[Arc<Waiter>; 32]> = smallvec::SmallVec::new();
         let (called, rest) = {
-            let mut desk = self.desk.lock();
-            desk.pen = Some(pen);
-            desk.queue.retain(|(wanted, waiter)| {
+            let mut queue = self.queue.lock();
+            queue.leader = Some(leader);
+            queue.waiting.retain(|(wanted, waiter)| {
                 let is_done = done(*wanted);
                 if is_done {
                     woken.push(waiter.clone());
                 }
                 !is_done
             });
-            let rest = desk.queue.len();
-            (if rest == 0 { None } else { Some(desk.queue.remove(0).1) }, rest)
+            let rest = queue.waiting.len();
+            (if rest == 0 { None } else { Some(queue.waiting.remove(0).1) }, rest)
         };
         if let Some(called) = called {
             called.wake(CALLED);

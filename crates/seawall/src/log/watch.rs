@@ -55,7 +55,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// After each group, by its leader, which has put the pen back by then.
+    /// After each group, by its leader, which has put its state back by then.
     #[inline]
     pub(super) fn look(&self, durable: u64, poisoned: bool) {
         if self.lowest.load(Ordering::SeqCst) <= durable || poisoned {

@@ -1,13 +1,13 @@
 //! Groups: everything published is written in one contiguous write of whole blocks, followed by one flush if
 //! a waiter needs it.
 //!
-//! 1. Only the thread with the [`Pen`] writes to the segments, erases or flushes them: two writes never
-//!    overlap, and the tail block is never in flight twice.
+//! 1. Only the thread that has the [`LeaderState`] writes to the segments, erases or flushes them: two writes
+//!    never overlap, and the tail block is never in flight twice.
 //! 2. A group is cut at the end of its segment; the next one follows at once if a thread waits for it.
-//!    `written` and `durable` then lie inside a frame, so recovery trusts only [`Log::durable_whole`] (trap
+//!    `written` and `durable` then lie inside an entry, so recovery trusts only [`Log::durable_whole`] (trap
 //!    23).
 //! 3. The tail block is written whole from memory, with the prefix it had before: a write torn at a sector
-//!    leaves every earlier frame in it intact (trap 6), and the device is never read (trap 19).
+//!    leaves every earlier entry in it intact (trap 6), and the device is never read (trap 19).
 //! 4. `durable` advances only after a flush that covers everything before it: segments written without a
 //!    flush are remembered, and synced with the next one (a durable write by `RWF_DSYNC` covers itself only).
 //! 5. After at most half a buffer of unflushed log a group is flushed even if no thread asks: so a reader can
@@ -17,13 +17,12 @@
 //!    always comes just too late, and each waits for two writes. If the write is slow, the leader waits for
 //!    only a share of its time: a thread that has not come by then waits for a lock of one that has. If
 //!    threads do other work between two commits and do not come, the leader does not wait ([`Gathering`]).
-//! 7. The pen is always put back; a leader that panics poisons the database first. If the thread was already
-//!    unwinding before it led, that panic does not count.
-//!    panicked here.
+//! 7. The state is always put back; a leader that panics poisons the database first. If the thread was
+//!    already unwinding before it led, that panic does not count.
 
-use super::ring::Scribe;
+use super::ring::GroupReader;
 use super::stats::count;
-use super::waiters::{Turn, Waiter};
+use super::waiters::{Entered, Waiter};
 use super::{Durability, Log};
 use crate::error::{Error, Result};
 use crate::mutants::Mutant;
@@ -88,8 +87,8 @@ impl Blank {
 
 /// The right to write the log, and the writer's state between groups.
 #[derive(Debug)]
-pub(super) struct Pen {
-    scribe: Scribe,
+pub(super) struct LeaderState {
+    reader: GroupReader,
     /// The segment being written, with its number; only while it is not full.
     file: Option<(u64, Arc<File>)>,
     /// Segments with unflushed writes.
@@ -103,10 +102,10 @@ pub(super) struct Pen {
     gathering: Gathering,
 }
 
-impl Pen {
-    pub(super) fn new(scribe: Scribe, blank: Option<Blank>) -> Self {
+impl LeaderState {
+    pub(super) fn new(reader: GroupReader, blank: Option<Blank>) -> Self {
         Self {
-            scribe,
+            reader,
             file: None,
             dirty: Vec::new(),
             sample: None,
@@ -139,28 +138,28 @@ impl Progress {
     }
 }
 
-/// A leader, from taking the pen to putting it back.
+/// A leader, from taking the state to putting it back.
 struct Leading<'l> {
     log: &'l Log,
-    pen: Option<Box<Pen>>,
+    state: Option<Box<LeaderState>>,
     /// The thread was unwinding before it led, because a `Drop` waits for a commit or rolls a transaction
     /// back. That panic is not the leader's.
     unwinding: bool,
 }
 
 impl<'l> Leading<'l> {
-    fn new(log: &'l Log, pen: Box<Pen>) -> Self {
-        Self { log, pen: Some(pen), unwinding: std::thread::panicking() }
+    fn new(log: &'l Log, state: Box<LeaderState>) -> Self {
+        Self { log, state: Some(state), unwinding: std::thread::panicking() }
     }
 
-    fn pen(&mut self) -> &mut Pen {
-        self.pen.as_mut().expect("the pen is there until the leader is dropped")
+    fn state(&mut self) -> &mut LeaderState {
+        self.state.as_mut().expect("the state is there until the leader is dropped")
     }
 }
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
-        let Some(pen) = self.pen.take() else { return };
+        let Some(state) = self.state.take() else { return };
         if std::thread::panicking() && !self.unwinding {
             drop(
                 self.log
@@ -171,7 +170,7 @@ impl Drop for Leading<'_> {
         // Only this thread could have moved the positions. A waiter that is woken as done checks for itself.
         let progress = self.log.progress();
         let young = std::cell::LazyCell::new(|| self.log.is_younger_than(self.log.interval_ns()));
-        let left = self.log.waiters.leave(pen, |wanted| progress.is_over(wanted, || *young));
+        let left = self.log.waiters.leave(state, |wanted| progress.is_over(wanted, || *young));
         self.log.led.0.committers.store((1 + left.done + left.rest) as u32, Ordering::Relaxed);
         count(&self.log.led.0.counters.followed, left.done as u64);
         self.log.watch.look(progress.durable, progress.poisoned);
@@ -223,10 +222,10 @@ impl Log {
         loop {
             let over = || self.is_done(wanted) || self.is_poisoned();
             match WAITER.with(|waiter| self.waiters.enter(wanted, waiter, over)) {
-                Turn::Look => {}
-                Turn::Lead(pen) => {
-                    let mut leading = Leading::new(self, pen);
-                    self.lead(leading.pen(), wanted)?;
+                Entered::Recheck => {}
+                Entered::Lead(state) => {
+                    let mut leading = Leading::new(self, state);
+                    self.lead(leading.state(), wanted)?;
                     count(&self.led.0.counters.led, 1);
                 }
             }
@@ -238,30 +237,30 @@ impl Log {
     }
 
     /// Writes groups until `wanted` is done.
-    fn lead(&self, pen: &mut Pen, wanted: Wanted) -> Result<()> {
+    fn lead(&self, state: &mut LeaderState, wanted: Wanted) -> Result<()> {
         while !self.is_done(wanted) {
             self.until_published(wanted.lsn)?;
             let flush = wanted.level == Durability::Flushed || !self.is_younger_than(self.interval_ns());
-            self.gather(pen);
-            self.write_one(pen, flush)?;
+            self.gather(state);
+            self.write_one(state, flush)?;
         }
         Ok(())
     }
 
     /// Waits for the threads of the last group that are about to commit again (6).
-    fn gather(&self, pen: &mut Pen) {
+    fn gather(&self, state: &mut LeaderState) {
         let expected = self.led.0.committers.load(Ordering::Relaxed) as usize;
-        if expected < 2 || !pen.gathering.is_worth_it() {
+        if expected < 2 || !state.gathering.is_worth_it() {
             return;
         }
-        let patience = pen.write_ns.min(GATHER_NS.max(pen.write_ns / GATHER_SHARE));
+        let patience = state.write_ns.min(GATHER_NS.max(state.write_ns / GATHER_SHARE));
         let (before, until) = (self.waiters.waiting(), self.now_ns() + patience);
         let mut now = before;
         while now + 1 < expected && self.now_ns() < until {
             std::thread::yield_now();
             now = self.waiters.waiting();
         }
-        pen.gathering.note(now + 1 >= expected || now > before);
+        state.gathering.note(now + 1 >= expected || now > before);
     }
 
     /// Waits for the threads whose places lie before `lsn`: they are copying bytes, without I/O.
@@ -287,25 +286,26 @@ impl Log {
     /// # Errors
     /// [`Error::Poisoned`].
     pub fn write_group(&self, flush: bool) -> Result<bool> {
-        let Some(pen) = self.waiters.try_lead() else { return Ok(false) };
-        let mut leading = Leading::new(self, pen);
-        self.write_one(leading.pen(), flush)
+        let Some(state) = self.waiters.try_lead() else { return Ok(false) };
+        let mut leading = Leading::new(self, state);
+        self.write_one(leading.state(), flush)
     }
 
     /// Runs `work` while no thread writes; waits for the current leader.
-    pub(super) fn while_nobody_writes<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        // This is never done: only being called, or finding the pen, ends the wait.
+    pub(super) fn while_no_thread_writes<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        // This is never done: only being called, or finding the state, ends the wait.
         let never = Wanted { lsn: u64::MAX, level: Durability::Flushed };
         loop {
-            if let Turn::Lead(pen) = WAITER.with(|waiter| self.waiters.enter(never, waiter, || self.is_poisoned())) {
-                let _leading = Leading::new(self, pen);
+            if let Entered::Lead(state) = WAITER.with(|waiter| self.waiters.enter(never, waiter, || self.is_poisoned()))
+            {
+                let _leading = Leading::new(self, state);
                 return work();
             }
             self.health.check()?;
         }
     }
 
-    fn write_one(&self, pen: &mut Pen, flush: bool) -> Result<bool> {
+    fn write_one(&self, state: &mut LeaderState, flush: bool) -> Result<bool> {
         self.health.check()?;
         // The time first: everything reserved at or beyond this head was reserved later.
         let now = self.now_ns();
@@ -314,10 +314,10 @@ impl Log {
         let written = self.ring.written();
         let cut = (written / self.config.segment_bytes + 1) * self.config.segment_bytes;
         let poisoned = |e: seawall_io::IoError| self.health.poison(e.into());
-        let end = match self.ring.group(&mut pen.scribe, cut) {
+        let end = match self.ring.group(&mut state.reader, cut) {
             None if !flush || durable == written => return Ok(false),
             None => {
-                self.sync_all(&mut pen.dirty).map_err(poisoned)?;
+                self.sync_all(&mut state.dirty).map_err(poisoned)?;
                 written
             }
             Some(group) => {
@@ -325,31 +325,31 @@ impl Log {
                 // A segment with unflushed writes stays open, so their number is bounded.
                 let flush = flush
                     || end - durable > self.config.buffer_bytes as u64 / 2
-                    || pen.dirty.len() + 1 >= DIRTY_SEGMENTS_MAX;
+                    || state.dirty.len() + 1 >= DIRTY_SEGMENTS_MAX;
                 let number = group.from / self.config.segment_bytes;
-                if pen.file.as_ref().is_none_or(|(known, _)| *known != number) {
-                    pen.file = Some((number, self.segments.file_at(group.from)));
+                if state.file.as_ref().is_none_or(|(known, _)| *known != number) {
+                    state.file = Some((number, self.segments.file_at(group.from)));
                 }
-                let (_, file) = pen.file.as_ref().expect("just opened");
+                let (_, file) = state.file.as_ref().expect("just opened");
                 let offset = group.from % self.config.segment_bytes;
                 let bytes: usize = group.parts.iter().map(|part| part.len()).sum();
                 let filled = group.parts.iter().filter(|part| !part.is_empty());
                 let parts: smallvec::SmallVec<[&[u8]; 3]> = filled.copied().collect();
-                if flush && pen.dirty.is_empty() {
+                if flush && state.dirty.is_empty() {
                     let done = file.write_durable_vectored_at(offset, &parts, Cause::Commit);
                     self.or_again(done, || file.sync(Cause::Commit)).map_err(poisoned)?;
                 } else {
                     file.write_vectored_at(offset, &parts, Cause::Commit).map_err(poisoned)?;
-                    mark_dirty(&mut pen.dirty, file);
+                    mark_dirty(&mut state.dirty, file);
                     if flush {
-                        self.sync_all(&mut pen.dirty).map_err(poisoned)?;
+                        self.sync_all(&mut state.dirty).map_err(poisoned)?;
                     }
                 }
                 drop(parts);
-                pen.write_ns = self.now_ns().saturating_sub(now);
-                self.ring.advance(&mut pen.scribe);
+                state.write_ns = self.now_ns().saturating_sub(now);
+                self.ring.advance(&mut state.reader);
                 if end == cut {
-                    pen.file = None;
+                    state.file = None;
                     self.segments.written_to(end);
                 }
                 count(&self.led.0.counters.groups, 1);
@@ -362,10 +362,10 @@ impl Log {
             }
         };
         count(&self.led.0.counters.flushes, 1);
-        // First: a thread that reads `end` from `durable` also finds the last whole frame before it.
-        self.led.0.durable_whole.store(pen.scribe.whole(), Ordering::Release);
+        // First: a thread that reads `end` from `durable` also finds the last whole entry before it.
+        self.led.0.durable_whole.store(state.reader.whole(), Ordering::Release);
         self.led.0.durable.store(end, Ordering::Release);
-        self.note_age(pen, end, (now, head));
+        self.note_age(state, end, (now, head));
         Ok(true)
     }
 
@@ -388,15 +388,15 @@ impl Log {
     }
 
     /// Everything before `end` is durable: bounds the age of the rest.
-    fn note_age(&self, pen: &mut Pen, end: u64, sample: (u64, u64)) {
+    fn note_age(&self, state: &mut LeaderState, end: u64, sample: (u64, u64)) {
         let covered = |sample: &(u64, u64)| sample.1 <= end;
         let since = if covered(&sample) {
-            pen.sample = None;
+            state.sample = None;
             sample.0
         } else {
             // Something was published behind an unpublished place. The older sample will be covered first.
-            let before = pen.sample.take_if(|before| covered(before));
-            pen.sample.get_or_insert(sample);
+            let before = state.sample.take_if(|before| covered(before));
+            state.sample.get_or_insert(sample);
             let Some(before) = before else { return };
             before.0
         };
@@ -416,14 +416,14 @@ impl Log {
         if self.ring.oldest_unpublished().saturating_sub(self.ring.written()) > self.config.buffer_bytes as u64 / 4 {
             return self.write_group(false);
         }
-        let Some(pen) = self.waiters.try_lead() else { return Ok(false) };
-        let mut leading = Leading::new(self, pen);
-        self.whiten(leading.pen())
+        let Some(state) = self.waiters.try_lead() else { return Ok(false) };
+        let mut leading = Leading::new(self, state);
+        self.whiten(leading.state())
     }
 
     /// Writes zeroes over a part of the first segment that lies ahead of the log (`segments.rs`, 4).
-    fn whiten(&self, pen: &mut Pen) -> Result<bool> {
-        let Some(blank) = &mut pen.blank else { return Ok(false) };
+    fn whiten(&self, state: &mut LeaderState) -> Result<bool> {
+        let Some(blank) = &mut state.blank else { return Ok(false) };
         let block = self.config.block_bytes as u64;
         // Everything up to the end of the tail block has been written by groups.
         let from = blank.next.max(self.ring.written().next_multiple_of(block)).min(blank.end);
@@ -444,7 +444,7 @@ impl Log {
         }
         blank.next = to;
         if to == blank.end {
-            pen.blank = None;
+            state.blank = None;
         }
         Ok(true)
     }

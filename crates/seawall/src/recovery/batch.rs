@@ -6,7 +6,7 @@ use crate::buffer::Pool;
 use crate::error::{Corruption, Error, Result};
 use crate::format::tag::{self, Layer};
 use crate::format::{Lsn, Malformed, PageId, page};
-use crate::log::{Frame, LogReader, Records};
+use crate::log::{LogEntry, LogReader, Records};
 use crate::space;
 use crate::txn::undo;
 use std::ops::Range;
@@ -36,7 +36,8 @@ struct Redo {
 }
 
 impl Batch {
-    /// An empty one. Its memory is reserved at once, and used as far as it is filled: a list that grows by doubling takes up to twice as much.
+    /// An empty one. Its memory is reserved at once, and used as far as it is filled: a list that grows by
+    /// doubling takes up to twice as much.
     pub(super) fn new() -> Self {
         let records = Vec::with_capacity(BATCH_BYTES / size_of::<Redo>());
         Self { bodies: Vec::with_capacity(BATCH_BYTES), records, mini_transactions: 0, last_txn: 0 }
@@ -46,21 +47,21 @@ impl Batch {
     pub(super) fn fill(&mut self, reader: &mut LogReader, end: Lsn) -> Result<bool> {
         // Behind `end` this opening writes already.
         while !self.is_full() && reader.at() < end {
-            let Some(frame) = reader.next()? else {
+            let Some(entry) = reader.next()? else {
                 let why = format!("it was whole up to {end} a moment ago, when its end was looked for");
                 return Err(Corruption::Log { at: reader.at(), why }.into());
             };
             self.mini_transactions += 1;
-            self.add(&frame)?;
+            self.add(&entry)?;
         }
         // Stable: the records of one page stay in the order of the log.
         self.records.sort_by_key(|record| record.page);
         Ok(self.mini_transactions > 0)
     }
 
-    fn add(&mut self, frame: &Frame<'_>) -> Result<()> {
-        for record in Records::new(frame.body) {
-            let record = record.map_err(|why| damaged(frame.start, &why.to_string()))?;
+    fn add(&mut self, entry: &LogEntry<'_>) -> Result<()> {
+        for record in Records::new(entry.body) {
+            let record = record.map_err(|why| damaged(entry.start, &why.to_string()))?;
             if let Some(txn) = undo::begun(record.tag, record.body) {
                 self.last_txn = self.last_txn.max(txn.0);
             }
@@ -68,7 +69,7 @@ impl Batch {
             self.bodies.extend_from_slice(record.body);
             let body = from..self.bodies.len();
             let (page, tag) = (record.page, record.tag);
-            self.records.push(Redo { page, tag, start: frame.start, end: frame.end, body });
+            self.records.push(Redo { page, tag, start: entry.start, end: entry.end, body });
         }
         Ok(())
     }

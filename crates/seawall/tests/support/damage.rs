@@ -8,9 +8,10 @@
 //!    bring the page up to date, and must do so.
 //! 3. A shorter log is excused only if it ends at a damaged range of the log, and if the missing flushed
 //!    events that lie wholly beyond the damage can be those of one flush: they were written together with the
-//!    damaged part. The next flush's frames prove that the log before them was flushed; an opening that finds
-//!    them must not accept the shorter log.
-//! 4. Nothing excuses damage to the control file or to the doublewrite file, and nothing excuses a value that was never written.
+//!    damaged part. The next flush's entries prove that the log before them was flushed; an opening that
+//!    finds them must not accept the shorter log.
+//! 4. Nothing excuses damage to the control file or to the doublewrite file, and nothing excuses a value that
+//!    was never written.
 
 use crate::api::Error;
 use crate::support::model::{Promise, State};
@@ -158,7 +159,8 @@ impl Rig {
         }
     }
 
-    // --- the judgement -------------------------------------------------------------------------------------------------------
+    // --- the judgement
+    // -------------------------------------------------------------------------------------------------------
 
     pub(crate) fn is_damaged(&self) -> bool {
         self.mode.is_illegal() && self.sim.damages() > 0
@@ -264,7 +266,8 @@ impl Rig {
         }
     }
 
-    // --- the tally -----------------------------------------------------------------------------------------------------------
+    // --- the tally
+    // -----------------------------------------------------------------------------------------------------------
 
     /// The class of the last damaged file.
     fn last_damaged(&self) -> Option<Class> {

@@ -1,7 +1,8 @@
 //! Fuzz targets: functions of arbitrary bytes that must not panic, loop, or take memory out of proportion to
 //! the input.
 //!
-//! 1. One list, used twice: by the fuzz targets in `fuzz/`, and by `cargo test` with seeded random and mutated-valid inputs.
+//! 1. One list, used twice: by the fuzz targets in `fuzz/`, and by `cargo test` with seeded random and
+//!    mutated-valid inputs.
 //! 2. A checksum that a fuzzer cannot guess is corrected first: the test is about the code behind it.
 //! 3. Valid inputs must do more than not panic: accepted data reads back the same.
 
@@ -131,10 +132,10 @@ pub(crate) fn log(data: &[u8]) {
     drop(file);
     let Ok(mut reader) = LogReader::open(sim, &log_config(), LOG_BEGIN, 3) else { return };
     let mut end = LOG_BEGIN;
-    while let Ok(Some(frame)) = reader.next() {
-        assert!(frame.start >= end && frame.end > frame.start, "frames follow one another");
-        end = frame.end;
-        for record in Records::new(frame.body) {
+    while let Ok(Some(entry)) = reader.next() {
+        assert!(entry.start >= end && entry.end > entry.start, "entries follow one another");
+        end = entry.end;
+        for record in Records::new(entry.body) {
             let _tag = record.map(|record| record.tag);
         }
     }
@@ -419,8 +420,8 @@ pub(crate) fn seeds(target: &str) -> Vec<Vec<u8>> {
 fn redo_seeds(data: &[u8]) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     let Ok(mut reader) = LogReader::open(example().logged.fork(5), &log_config(), LOG_BEGIN, 3) else { return out };
-    while let Ok(Some(frame)) = reader.next() {
-        for record in Records::new(frame.body).flatten() {
+    while let Ok(Some(entry)) = reader.next() {
+        for record in Records::new(entry.body).flatten() {
             let mut one = vec![0];
             push_record(&mut one, record.tag, record.page, |body| body.extend_from_slice(record.body));
             let page = data.get(record.page.0 as usize * PAGE_BYTES..).and_then(|rest| rest.get(..PAGE_BYTES));

@@ -1,7 +1,7 @@
 //! The public statistics of the engine.
 //!
-//! 1. A number is defined once, below, with its kind and help: the typed statistics and the Prometheus text come from
-//!    there.
+//! 1. A number is defined once, below, with its kind and help: the typed statistics and the Prometheus text
+//!    come from there.
 //! 2. *Counters* only grow while the database is open; *gauges* are current values. [`Stats::since`]
 //!    subtracts counters and keeps gauges.
 //! 3. There is no field for a number that is not counted: a value that is always 0 would be misread. Pool
@@ -103,7 +103,7 @@ numbers! {
     /// The log.
     LogStats, "log" {
         groups Counter "Writes of the log, each for all waiting commits.",
-        frames Counter "Mini-transactions in them.",
+        entries Counter "Log entries in them, one a mini-transaction.",
         bytes Counter "Bytes of log made by mini-transactions.",
         written_bytes Counter "Bytes written, including rewrites of the last block.",
         flushes Counter "Times the log was made durable.",

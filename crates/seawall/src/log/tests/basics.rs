@@ -69,7 +69,7 @@ fn goes_round(method: FlushMethod) {
     }
     let stats = log.stats();
     assert!(stats.segments_recycled > 15, "{stats:?}");
-    assert_eq!((stats.waits_for_segment, stats.frames), (0, 700));
+    assert_eq!((stats.waits_for_segment, stats.entries), (0, 700));
     let (spares, files) = log.segments.numbers();
     assert_eq!(machine.disk.list(DIR.as_ref()).unwrap().len(), spares.len() + files.len());
     assert!((spares.len() + files.len()) as u64 <= log.capacity() / log.config().segment_bytes);

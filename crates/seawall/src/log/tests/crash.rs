@@ -24,8 +24,8 @@ struct Run {
 }
 
 impl Run {
-    /// A little of everything: groups of several frames, all levels, background steps, a checkpoint, a crossing of
-    /// segments.
+    /// A little of everything: groups of several entries, all levels, background steps, a checkpoint, a
+    /// crossing of segments.
     fn go(&mut self, log: &Log) -> Result<()> {
         let levels = [Durability::Flushed, Durability::Written, Durability::Flushed, Durability::Deferred];
         for i in 0..14 {
@@ -68,7 +68,7 @@ impl Run {
         }
         if let Some(lost) = expected[bodies.len()..].iter().find(|sent| must(sent)) {
             panic!(
-                "{about}: {} of {} frames, {:?} at {} is lost",
+                "{about}: {} of {} entries, {:?} at {} is lost",
                 bodies.len(),
                 expected.len(),
                 lost.acknowledged,
@@ -86,8 +86,8 @@ impl Run {
     }
 }
 
-/// Runs to the failure of operation `at_op` (or to the end), then loses power or the process in several ways. Returns
-/// the number of operations of the run.
+/// Runs to the failure of operation `at_op` (or to the end), then loses power or the process in several ways.
+/// Returns the number of operations of the run.
 fn crash_at(method: FlushMethod, at_op: u64, forks: u64) -> u64 {
     let machine = Machine { method, ..Machine::new(at_op) };
     machine.disk.inject(Fault::eio().at_op(at_op));
@@ -162,7 +162,7 @@ fn durable_means_stable_under_every_method() {
             let stable = machine.on(machine.disk.clone_stable());
             let (bodies, _) = stable.read(stable.disk.clone(), FIRST_LSN, 1).unwrap();
             let durable = sent.iter().filter(|(end, _)| *end <= log.durable()).count();
-            assert!(bodies.len() >= durable, "{method}: {} of {durable} durable frames are stable", bodies.len());
+            assert!(bodies.len() >= durable, "{method}: {} of {durable} durable entries are stable", bodies.len());
             assert!(bodies.iter().zip(&sent).all(|(found, (_, body))| found == body));
         }
     }
@@ -208,7 +208,7 @@ fn a_ghost_of_an_earlier_opening_is_refused_and_erased() {
     let machine = Machine::new(8);
     let segment = machine.segment_bytes;
     let (process, log) = machine.create();
-    // Frames that end exactly at the ends of blocks: three of them, in one group.
+    // Entries that end exactly at the ends of blocks: three of them, in one group.
     let of = |tag: u8, bytes: u64| {
         let mut body = vec![tag; bytes as usize - HEADER_BYTES];
         body[1..5].fill(0);
@@ -224,10 +224,10 @@ fn a_ghost_of_an_earlier_opening_is_refused_and_erased() {
     let ghost = block(&machine.disk, Lsn(first + 2 * 4096), segment, None);
     block(&machine.disk, Lsn(first + 4096), segment, Some(&[0; 4096]));
 
-    // If it was not durable, no frame claims so, and the log ends before the gap.
+    // If it was not durable, no entry claims so, and the log ends before the gap.
     let (process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
     assert_eq!(bodies, [of(1, 4096)]);
-    assert_eq!(log.head().0, first + 4096 + HEADER_BYTES as u64, "the opening's own frame");
+    assert_eq!(log.head().0, first + 4096 + HEADER_BYTES as u64, "the opening's own entry");
     let erased = block(&machine.disk, Lsn(first + 2 * 4096), segment, None);
     assert!(erased.iter().all(|&b| b == 0), "what lay behind the gap is gone before anything is appended");
 
@@ -285,7 +285,7 @@ fn search_bytes_of(buffer_bytes: usize) -> u64 {
     (buffer_bytes + buffer_bytes / 2 + MTR_BYTES_MAX + (64 << 10)) as u64
 }
 
-/// The first frame after a checkpoint has no predecessor that bounds its incarnation: the control block does.
+/// The first entry after a checkpoint has no predecessor that bounds its incarnation: the control block does.
 #[test]
 fn a_ghost_at_the_checkpoint_is_refused_by_its_incarnation() {
     let machine = Machine::new(22);

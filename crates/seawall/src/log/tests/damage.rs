@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use seawall_io::{OpenHow, SyncHow, WriteHow};
 use std::io::IoSlice;
 
-/// A machine whose log has these frames, each flushed by itself, and is closed.
+/// A machine whose log has these entries, each flushed by itself, and is closed.
 fn with_commits(commits: &[Vec<u8>]) -> (Machine, Vec<Lsn>) {
     let machine = Machine::new(11);
     let (process, log) = machine.create();
@@ -25,7 +25,7 @@ fn a_bit_that_flips_in_flushed_log_is_named() {
     let bodies: Vec<_> = (0..12).map(|i| body(i, 900 * i)).collect();
     for k in 0..40 {
         let (machine, ends) = with_commits(&bodies);
-        // Anywhere before the last frame, which alone proves that the others were flushed.
+        // Anywhere before the last entry, which alone proves that the others were flushed.
         let last = ends[ends.len() - 2].0;
         let at = FIRST_LSN.0 + (last - FIRST_LSN.0) * k / 40;
         machine
@@ -39,7 +39,7 @@ fn a_bit_that_flips_in_flushed_log_is_named() {
         let broken = ends.iter().copied().find(|end| end.0 > at).unwrap();
         match machine.read(machine.disk.clone(), FIRST_LSN, 1) {
             Err(Error::Corrupt(corruption)) => match *corruption {
-                Corruption::Log { at, .. } => assert!(at < broken, "flip {k}: the frame that is broken is named"),
+                Corruption::Log { at, .. } => assert!(at < broken, "flip {k}: the entry that is broken is named"),
                 other => panic!("flip {k}: {other}"),
             },
             other => panic!("flip {k}: {:?}", other.map(|(bodies, _)| bodies.len())),
@@ -157,10 +157,10 @@ fn options_out_of_range_are_refused_with_a_reason() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
-    /// Whatever lies in the segments, the reader ends normally or with an error, and returns only frames that
-    /// were once written there.
+    /// Whatever lies in the segments, the reader ends normally or with an error, and returns only entries
+    /// that were once written there.
     #[test]
-    fn garbage_never_makes_a_frame(
+    fn garbage_never_makes_a_entry(
         at in 0u64..200_000,
         garbage in proptest::collection::vec(prop_oneof![3 => Just(0u8), 1 => any::<u8>()], 1..2000),
     ) {
@@ -175,7 +175,7 @@ proptest! {
         match machine.read(machine.disk.clone(), FIRST_LSN, 1) {
             Ok((found, _)) => {
                 prop_assert!(bodies.starts_with(&found));
-                // A whole frame after the garbage would have revealed it.
+                // A whole entry after the garbage would have revealed it.
                 let garbage_end = at - at % segment + offset + garbage.len() as u64;
                 let starts = std::iter::once(FIRST_LSN).chain(ends.iter().copied()).take(bodies.len());
                 let whole_behind = starts.filter(|start| start.0 >= garbage_end).count();

@@ -91,11 +91,11 @@ impl Machine {
         let mut reader = LogReader::open(disk, &self.config(incarnation_max + 1), from, incarnation_max)?;
         let mut bodies = Vec::new();
         let mut at = from;
-        while let Some(frame) = reader.next()? {
-            assert_eq!(frame.start, at);
-            at = frame.end;
-            if !frame.body.is_empty() {
-                bodies.push(frame.body.to_vec());
+        while let Some(entry) = reader.next()? {
+            assert_eq!(entry.start, at);
+            at = entry.end;
+            if !entry.body.is_empty() {
+                bodies.push(entry.body.to_vec());
             }
         }
         let tail = reader.finish()?;

@@ -62,8 +62,8 @@ fn all_that_threads_commit_is_there_in_the_order_of_its_positions() {
     let (process, log) = machine.create();
     let committed = hammer(&log);
     let stats = log.stats();
-    assert_eq!(stats.frames, (THREADS * COMMITS) as u64);
-    assert!(stats.groups <= stats.frames, "{stats:?}");
+    assert_eq!(stats.entries, (THREADS * COMMITS) as u64);
+    assert!(stats.groups <= stats.entries, "{stats:?}");
     assert_eq!(stats.bytes, log.head().0 - FIRST_LSN.0);
     process.dies_of(SimDisk::power_cut);
     let (_, _, found) = machine.reopen(FIRST_LSN, 2).unwrap();
@@ -87,9 +87,9 @@ fn a_real_directory_does_the_same() {
         let config = LogConfig { incarnation, ..config.clone() };
         let mut reader = LogReader::open(disk.clone(), &config, FIRST_LSN, incarnation - 1).unwrap();
         let mut found = Vec::new();
-        while let Some(frame) = reader.next().unwrap() {
-            if !frame.body.is_empty() {
-                found.push(frame.body.to_vec());
+        while let Some(entry) = reader.next().unwrap() {
+            if !entry.body.is_empty() {
+                found.push(entry.body.to_vec());
             }
         }
         assert_eq!(found, all);

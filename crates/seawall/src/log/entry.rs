@@ -1,20 +1,20 @@
-//! The frame: one mini-transaction in the log's stream of bytes.
+//! The entry: one mini-transaction in the log's stream of bytes.
 //!
-//! 1. A frame is its header and its body, nothing between two frames, at any byte of the stream.
-//! 2. The CRC covers the database's identity and the frame's LSN beside header and body: bytes of another
-//!    database, of another place or of an older pass through the segments are never taken for a frame.
-//! 3. Every frame carries the incarnation that wrote it, at least 1: a stretch of zeroes is no frame.
+//! 1. An entry is its header and its body, nothing between two entries, at any byte of the stream.
+//! 2. The CRC covers the database's identity and the entry's LSN beside header and body: bytes of another
+//!    database, of another place or of an older pass through the segments are never taken for an entry.
+//! 3. Every entry carries the incarnation that wrote it, at least 1: a stretch of zeroes is no entry.
 //! 4. A header carries a mark of its own, bound to its position. After the end of a log every byte is checked
-//!    as the start of a frame, and in what older passes left every few bytes look like a length and an
+//!    as the start of an entry, and in what older passes left every few bytes look like a length and an
 //!    incarnation. Only one in 4096 of them also bears the mark, and has its body checked.
-//! 5. `behind` is the distance from the frame's LSN back to what was durable when it was made.
+//! 5. `behind` is the distance from the entry's LSN back to what was durable when it was made.
 //!    [`BEHIND_UNKNOWN`] proves nothing.
 
 use super::MTR_BYTES_MAX;
 
 /// Offsets in the header, bytes. Little-endian. The length has the header's mark in its high bits.
 const LEN: usize = 0;
-const _: () = assert!(LEN == 0, "a header begins with its length: `Header::frame_bytes_of`");
+const _: () = assert!(LEN == 0, "a header begins with its length: `Header::entry_bytes_of`");
 const CRC: usize = 4;
 const INCARNATION: usize = 8;
 /// Where the incarnation, which is never 0, ends.
@@ -27,10 +27,10 @@ const _: () = assert!(BEHIND + size_of::<u32>() == HEADER_BYTES, "the header end
 const LEN_BITS: u32 = 20;
 const _: () = assert!(MTR_BYTES_MAX < 1 << LEN_BITS, "a length fits its field");
 
-/// The most bytes a frame has.
-pub(super) const FRAME_BYTES_MAX: usize = HEADER_BYTES + MTR_BYTES_MAX;
+/// The most bytes an entry has.
+pub(super) const ENTRY_BYTES_MAX: usize = HEADER_BYTES + MTR_BYTES_MAX;
 
-/// The distance does not fit the field: the frame does not say what was durable.
+/// The distance does not fit the field: the entry does not say what was durable.
 pub(super) const BEHIND_UNKNOWN: u32 = u32::MAX;
 
 /// The part of every CRC that never changes in a database.
@@ -52,7 +52,7 @@ impl Seal {
         crc32c::crc32c_append(self.0, &fixed)
     }
 
-    /// The header of a frame at `lsn`.
+    /// The header of an entry at `lsn`.
     pub(super) fn encode(self, lsn: u64, incarnation: u32, durable: u64, body: &[u8]) -> [u8; HEADER_BYTES] {
         debug_assert!(body.len() <= MTR_BYTES_MAX && incarnation > 0 && durable <= lsn);
         let behind = u32::try_from(lsn - durable).unwrap_or(BEHIND_UNKNOWN);
@@ -72,7 +72,7 @@ impl Seal {
         mark(self.header_crc(lsn, header)) == header.mark
     }
 
-    /// Whether `header` and `body` are a frame at `lsn` of this database.
+    /// Whether `header` and `body` are an entry at `lsn` of this database.
     pub(super) fn holds(self, lsn: u64, header: &Header, body: &[u8]) -> bool {
         let of_header = self.header_crc(lsn, header);
         header.len as usize == body.len()
@@ -99,7 +99,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Decodes the fields; `None` for what no frame has: a body that is too long, an incarnation outside
+    /// Decodes the fields; `None` for what no entry has: a body that is too long, an incarnation outside
     /// `incarnations`.
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES], incarnations: &std::ops::RangeInclusive<u32>) -> Option<Self> {
         let field = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -114,17 +114,18 @@ impl Header {
         plausible.then_some(header)
     }
 
-    /// Bytes of the whole frame whose header begins with `first`. Only for frames of this process: nothing is checked.
-    pub(super) fn frame_bytes_of(first: [u8; 4]) -> u64 {
+    /// Bytes of the whole entry whose header begins with `first`. Only for entries of this process: nothing
+    /// is checked.
+    pub(super) fn entry_bytes_of(first: [u8; 4]) -> u64 {
         HEADER_BYTES as u64 + u64::from(u32::from_le_bytes(first) & ((1 << LEN_BITS) - 1))
     }
 
-    /// Bytes of the whole frame.
-    pub(super) fn frame_bytes(&self) -> u64 {
+    /// Bytes of the whole entry.
+    pub(super) fn entry_bytes(&self) -> u64 {
         HEADER_BYTES as u64 + u64::from(self.len)
     }
 
-    /// The position before which everything was durable when the frame at `lsn` was made, if the frame says
+    /// The position before which everything was durable when the entry at `lsn` was made, if the entry says
     /// so.
     pub(super) fn durable_then(&self, lsn: u64) -> Option<u64> {
         (self.behind != BEHIND_UNKNOWN).then(|| lsn.saturating_sub(u64::from(self.behind)))
@@ -138,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_frame_holds_only_where_and_as_it_was_made(
+        fn an_entry_holds_only_where_and_as_it_was_made(
             lsn in 1u64..1 << 48, back in 0u64..1 << 20, incarnation in 1u32..,
             body in proptest::collection::vec(any::<u8>(), 0..300), bit in any::<prop::sample::Index>(),
         ) {
