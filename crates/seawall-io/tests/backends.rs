@@ -364,7 +364,7 @@ fn empty_and_overfull_requests_end_at_once() {
 }
 
 #[test]
-fn a_file_of_another_disk_is_refused_and_nobody_is_left_waiting() {
+fn a_file_of_another_disk_is_refused_and_no_thread_is_left_waiting() {
     for backend in backends() {
         let dir = dir();
         let disk = OsDisk::new(backend, None).unwrap();
@@ -423,7 +423,7 @@ fn waiting_twice_panics_with_the_trait_s_own_wait_too() {
 
 /// Many threads wait, each for one request, repeatedly: a lost wake-up hangs this test.
 #[test]
-fn nobody_is_forgotten_asleep() {
+fn no_waiter_is_left_asleep() {
     for backend in backends() {
         let dir = dir();
         let path = dir.path().join("f");

@@ -56,7 +56,7 @@ fn extents(path: &Path) -> Option<Vec<(String, String)>> {
 }
 
 #[test]
-fn a_filled_file_is_written_synced_and_in_nobody_s_cache() {
+fn a_filled_file_is_written_synced_and_in_no_cache() {
     let dir = dir();
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::synchronous());
     for write_zeroes in [true, false] {

@@ -103,7 +103,7 @@ fn run_until(disk: &Arc<SimDisk>, options: &RunOptions, operations: u64, how: im
     thread::scope(|scope| {
         let running = scope.spawn(|| run(&mortal, DIR.as_ref(), options, &AtomicBool::new(false), &|_| ()));
         wait_for_operations(disk, operations, || running.is_finished());
-        mortal.dies_of(how);
+        mortal.crash_by(how);
         running.join().unwrap().expect_err("nobody asked it to stop")
     })
 }
@@ -277,7 +277,7 @@ fn the_death_of_the_process_proves_nothing_and_says_so() {
     let ((), events) = serving(&records, &any_port(), |addr| {
         let disk = sim(11);
         let options = small(addr, 11);
-        run_until(&disk, &options, 300, SimDisk::process_death);
+        run_until(&disk, &options, 300, SimDisk::process_crash);
         let found = check(&*disk, addr, options.run, "before").unwrap();
         assert_eq!(found.main.broken() + found.control.unwrap().broken(), 0, "{}", found.text());
         assert_eq!(found.verdict(), Verdict::ProvesNothing(NoProof::SameBoot));

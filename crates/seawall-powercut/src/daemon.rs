@@ -1,4 +1,5 @@
-//! The process that serves the disks: one directory of FUSE, each file in it a recorded disk for a loop device.
+//! The process that serves the disks: one directory of FUSE, each file in it a recorded disk for a loop
+//! device.
 //!
 //! 1. It is a process of its own and touches no file below the mounts on its disks, so that it never waits
 //!    for itself.
@@ -35,7 +36,7 @@ use std::time::{Duration, Instant};
 
 /// A delayed answer.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct DelayedReply {
     node: u64,
     id: u64,
     /// Bytes of a write, `None` for a flush.
@@ -59,7 +60,7 @@ struct Daemon {
     disks: HashMap<u64, Disk>,
     names: HashMap<String, u64>,
     last_node: u64,
-    held: BTreeMap<(Instant, u64), Held>,
+    held: BTreeMap<(Instant, u64), DelayedReply>,
     /// The longest delay of an answer.
     pace: Duration,
     dice: Dice,
@@ -151,7 +152,8 @@ impl Daemon {
         }
     }
 
-    // --- the kernel ------------------------------------------------------------------------------------------------------
+    // --- the kernel
+    // ------------------------------------------------------------------------------------------------------
 
     fn answer(&self, id: u64, errno: i32, body: &[u8]) {
         // An error means that the kernel no longer waits for the answer.
@@ -193,14 +195,14 @@ impl Daemon {
             What::Write { offset, data } => match self.alive(node, offset, data.len()) {
                 Some(disk) => {
                     disk.write(id, offset, data);
-                    self.hold(Held { node, id, written: Some(data.len()) });
+                    self.hold(DelayedReply { node, id, written: Some(data.len()) });
                 }
                 None => self.answer(id, fuse::EIO, &[]),
             },
             What::Sync => match self.alive(node, 0, 0) {
                 Some(disk) => {
                     disk.flush_began(id);
-                    self.hold(Held { node, id, written: None });
+                    self.hold(DelayedReply { node, id, written: None });
                 }
                 None => self.answer(id, fuse::EIO, &[]),
             },
@@ -214,7 +216,7 @@ impl Daemon {
         self.disks.get_mut(&node).filter(|disk| !disk.dead && disk.image().contains(offset, len))
     }
 
-    fn hold(&mut self, held: Held) {
+    fn hold(&mut self, held: DelayedReply) {
         let micros = self.pace.as_micros() as u64;
         // Most answers are immediate; a few are late, so that others overtake them.
         if micros == 0 || self.dice.below(4) != 0 {
@@ -224,7 +226,7 @@ impl Daemon {
         self.held.insert((due, held.id), held);
     }
 
-    fn complete(&mut self, held: Held) {
+    fn complete(&mut self, held: DelayedReply) {
         let Some(disk) = self.alive(held.node, 0, 0) else { return self.answer(held.id, fuse::EIO, &[]) };
         match held.written {
             Some(len) => {
@@ -238,7 +240,8 @@ impl Daemon {
         }
     }
 
-    // --- the driver ------------------------------------------------------------------------------------------------------
+    // --- the driver
+    // ------------------------------------------------------------------------------------------------------
 
     /// Counts a request of a disk whose power is to be cut; true when the cut is due.
     fn count_down(&mut self, node: u64) -> bool {

@@ -110,7 +110,8 @@ impl SimDisk {
         state
     }
 
-    // --- crashes ---------------------------------------------------------------------------------------------------------
+    // --- crashes
+    // ---------------------------------------------------------------------------------------------------------
 
     /// Cuts the power and restarts the machine. Of everything not stable any subset persists, torn at
     /// physical sectors; this includes names. Handles and requests in flight answer `ENXIO` from now on.
@@ -159,17 +160,17 @@ impl SimDisk {
     /// disk.lock(&file)?;
     /// let write = Request::write(&file, 0, vec![AlignedBuf::copy_of(&[7; 4096]).into()], WriteHow::default());
     /// let ticket = disk.submit(vec![write]).remove(0);
-    /// disk.process_death();
+    /// disk.process_crash();
     /// assert!(disk.wait(&ticket).result.is_err());
     /// let successor = disk.open("/log".as_ref(), how)?;
     /// disk.lock(&successor)?;
     /// assert_eq!(disk.late_writes(), 0); // each has landed, or never will
     /// # Ok(()) }
     /// ```
-    pub fn process_death(&self) {
+    pub fn process_crash(&self) {
         let ready = {
             let mut state = self.state();
-            state.process_death();
+            state.process_crash();
             std::mem::take(&mut state.queue.ready)
         };
         deliver(ready);
@@ -235,7 +236,8 @@ impl SimDisk {
         Self::of(copy)
     }
 
-    // --- faults ----------------------------------------------------------------------------------------------------------
+    // --- faults
+    // ----------------------------------------------------------------------------------------------------------
 
     /// Adds a fault to those of [`SimOptions::faults`].
     ///
@@ -315,7 +317,8 @@ impl SimDisk {
         self.state().damage.len()
     }
 
-    // --- inspection -----------------------------------------------------------------------------------------------------
+    // --- inspection
+    // -----------------------------------------------------------------------------------------------------
 
     /// A copy of the record of operations.
     #[must_use]
@@ -392,7 +395,8 @@ impl SimDisk {
         any
     }
 
-    // --- helpers of the trait ----------------------------------------------------------------------------------------------
+    // --- helpers of the trait
+    // ----------------------------------------------------------------------------------------------
 
     fn on_path<T>(
         &self,

@@ -29,7 +29,7 @@
 //!
 //! | legal: survive it | illegal: detect it |
 //! |---|---|
-//! | power cut, process death with late writes | lying flush ([`SimDisk::lying_flush`]) |
+//! | power cut, process crash with late writes | lying flush ([`SimDisk::lying_flush`]) |
 //! | [`FaultKind::Errno`] (`EIO` and the fsync that lies the second time, `ENOSPC`, ...) | [`FaultKind::LostWrite`] |
 //! | [`FaultKind::Short`], [`FaultKind::Cancelled`] | [`FaultKind::MisdirectedWrite`] |
 //! | [`FaultKind::Slow`] | [`FaultKind::BitRot`] |

@@ -3,7 +3,7 @@
 //! - A [`SimDisk`] remains usable after a power cut, as a machine does after its restart. The code under test
 //!   must not continue: a thread between a rename and the sync of its directory would sync the restarted
 //!   machine's directory and take the success for its own.
-//! - So a test gives that code a [`Process`], and every operation of the process after its death fails with
+//! - So a test gives that code a [`Process`], and every operation of the process after its crash fails with
 //!   `ENXIO`.
 //! - No operation is in progress while the process dies: the crash falls between two operations, or hits
 //!   requests in flight.
@@ -26,7 +26,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// let process = Process::new(&disk);
 /// let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
 /// process.open("/db/data".as_ref(), how)?;
-/// process.dies_of(SimDisk::power_cut);
+/// process.crash_by(SimDisk::power_cut);
 /// assert!(process.sync_dir("/db".as_ref()).is_err(), "the dead make nothing durable");
 /// assert!(disk.sync_dir("/db".as_ref()).is_ok(), "the machine is up again");
 /// # Ok::<(), seawall_io::IoError>(())
@@ -45,7 +45,7 @@ impl Process {
     /// # use seawall_sim::{Process, SimDisk, SimOptions};
     /// // After a crash the next process begins on the same disk.
     /// let disk = SimDisk::new(SimOptions::default());
-    /// Process::new(&disk).dies_of(SimDisk::process_death);
+    /// Process::new(&disk).crash_by(SimDisk::process_crash);
     /// assert!(Process::new(&disk).list("/".as_ref())?.is_empty());
     /// # Ok::<(), seawall_io::IoError>(())
     /// ```
@@ -54,8 +54,8 @@ impl Process {
         Self { disk: disk.clone(), dead: RwLock::new(false) }
     }
 
-    /// Ends the process. `how` crashes the disk: [`SimDisk::power_cut`] or [`SimDisk::process_death`].
-    pub fn dies_of(&self, how: impl FnOnce(&SimDisk)) {
+    /// Ends the process. `how` crashes the disk: [`SimDisk::power_cut`] or [`SimDisk::process_crash`].
+    pub fn crash_by(&self, how: impl FnOnce(&SimDisk)) {
         let mut dead = self.dead.write().unwrap_or_else(PoisonError::into_inner);
         how(&self.disk);
         *dead = true;

@@ -6,7 +6,7 @@
 //!    or a rule holds for both.
 //! 3. A failed operation changes nothing, except where a fault says so.
 
-mod death;
+mod crash;
 
 use crate::damage::Damage;
 use crate::dice::Dice;
@@ -113,7 +113,8 @@ impl State {
         }
     }
 
-    // --- one operation ---------------------------------------------------------------------------------------------------
+    // --- one operation
+    // ---------------------------------------------------------------------------------------------------
 
     /// Runs one synchronous operation.
     pub(crate) fn perform<T>(
@@ -195,7 +196,8 @@ impl State {
         u64::from(self.options.physical_sector_bytes)
     }
 
-    // --- names -----------------------------------------------------------------------------------------------------------
+    // --- names
+    // -----------------------------------------------------------------------------------------------------------
 
     pub(crate) fn open(&mut self, id: u64, path: &Path, how: OpenHow) -> Answer<((), u64)> {
         let path = normal(path);
@@ -299,7 +301,8 @@ impl State {
         (self.options.capacity_bytes / BLOCK).saturating_sub(used) * BLOCK
     }
 
-    // --- an open file ----------------------------------------------------------------------------------------------------
+    // --- an open file
+    // ----------------------------------------------------------------------------------------------------
 
     fn opened(&self, id: u64) -> Answer<&OpenFile> {
         self.open.get(&id).ok_or(Errno(libc::ENXIO))
@@ -521,7 +524,8 @@ impl State {
         (1 + self.dice.below(units - 1)) as usize * unit
     }
 
-    // --- requests --------------------------------------------------------------------------------------------------------
+    // --- requests
+    // --------------------------------------------------------------------------------------------------------
 
     pub(crate) fn submit(&mut self, one: InFlight) {
         let call = request_call(&one.request);
@@ -539,7 +543,8 @@ impl State {
         }
     }
 
-    /// Moves the clock to the next request and lets one attempt of it take effect; false when nothing is in flight.
+    /// Moves the clock to the next request and lets one attempt of it take effect; false when nothing is in
+    /// flight.
     pub(crate) fn run_next(&mut self) -> bool {
         let Some(due) = self.queue.next_due() else { return false };
         self.now = self.now.max(due);
@@ -594,7 +599,8 @@ impl State {
         }
     }
 
-    // --- copies and inspection ------------------------------------------------------------------------------------------
+    // --- copies and inspection
+    // ------------------------------------------------------------------------------------------
 
     /// The same disk as another process would find it after this one died, with a seed of its own.
     pub(crate) fn fork(&mut self, seed: u64) -> Self {

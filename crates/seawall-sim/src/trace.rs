@@ -1,6 +1,7 @@
 //! The record of operations, so that a test can check "no commit extends a file" or "the log is never read".
 //!
-//! 1. Every operation is hashed in order with its outcome and, for writes, its bytes: equal hashes mean equal runs.
+//! 1. Every operation is hashed in order with its outcome and, for writes, its bytes: equal hashes mean equal
+//!    runs.
 //! 2. Tallies cover the whole run; details only the last [`crate::SimOptions::trace_entries_max`] operations.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,7 +36,7 @@ pub enum Call {
     /// A write of a killed process landed.
     LateWrite,
     PowerCut,
-    ProcessDeath,
+    ProcessCrash,
 }
 
 impl Call {
@@ -52,7 +53,7 @@ impl Call {
             Self::Write => Op::Write,
             Self::DurableWrite => Op::DurableWrite,
             Self::Sync | Self::SyncDir => Op::Sync,
-            Self::LateWrite | Self::PowerCut | Self::ProcessDeath => return None,
+            Self::LateWrite | Self::PowerCut | Self::ProcessCrash => return None,
         })
     }
 }
@@ -215,7 +216,8 @@ impl Trace {
         self.entries.iter()
     }
 
-    /// The operations after the first `number` ones ([`Trace::len`] of an earlier trace), as far as details are kept.
+    /// The operations after the first `number` ones ([`Trace::len`] of an earlier trace), as far as details
+    /// are kept.
     pub fn since(&self, number: u64) -> impl Iterator<Item = &TraceEntry> {
         self.entries.iter().filter(move |entry| entry.number > number)
     }

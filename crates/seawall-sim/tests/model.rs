@@ -132,8 +132,8 @@ proptest! {
     fn without_crashes_the_disk_is_a_map_of_vectors(seed: u64, steps in prop::collection::vec(step(), 1..40)) {
         let disk = SimDisk::new(SimOptions { seed, ..SimOptions::default() });
         let model = run(&disk, &steps);
-        // A process death changes nothing that was complete, and a power cut leaves exactly what was synced.
-        disk.process_death();
+        // A process crash changes nothing that was complete, and a power cut leaves exactly what was synced.
+        disk.process_crash();
         for path in model.keys() {
             let file = disk.open(path, RW).unwrap();
             disk.sync(&file, SyncHow::All).unwrap();

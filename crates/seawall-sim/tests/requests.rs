@@ -85,7 +85,7 @@ fn polling_makes_progress_and_time_alone_completes() {
     let ticket = disk.submit(vec![write_request(&file, 0, &[2; 10], PLAIN)]).remove(0);
     disk.advance(Duration::from_secs(1));
     assert_eq!(disk.seen("/f"), Some(vec![2; 10]), "it took effect");
-    assert!(!ticket.is_done(), "but nobody has looked");
+    assert!(!ticket.is_done(), "but no thread has looked");
     assert_eq!(disk.drive(false), 1);
     assert!(ticket.take().unwrap().result.is_ok());
     assert_eq!(disk.drive(true), 0, "nothing in flight");

@@ -269,7 +269,7 @@ fn seed(seed: u64) {
     };
     restored(&disk, "live");
     // A backup that was reported as finished is durable, one without an end is refused.
-    process.dies_of(if seed % 2 == 0 { SimDisk::power_cut } else { SimDisk::process_death });
+    process.crash_by(if seed % 2 == 0 { SimDisk::power_cut } else { SimDisk::process_crash });
     let disk: Arc<dyn Disk> = Arc::new(Process::new(&sim));
     restored(&disk, "dead");
     for result in [
@@ -296,7 +296,8 @@ fn a_backup_under_load_restores_to_what_was_committed_at_its_end() {
     }
 }
 
-// --- pages caught half-written ---------------------------------------------------------------------------------------------
+// --- pages caught half-written
+// ---------------------------------------------------------------------------------------------
 
 /// A disk on which some reads of a data page return a part of the next version.
 #[derive(Debug)]
@@ -446,7 +447,8 @@ fn a_damaged_page_is_named_and_a_free_one_is_not_needed() {
     assert!(error.to_string().contains(&format!("page {used} ")), "{error}");
 }
 
-// --- what is held ------------------------------------------------------------------------------------------------------------
+// --- what is held
+// ------------------------------------------------------------------------------------------------------------
 
 fn write_much(db: &Database, rounds: u32) {
     let tree = db.create_tree("much").unwrap();
@@ -538,7 +540,8 @@ fn the_file_does_not_become_shorter_under_a_backup() {
     assert!(after <= before * 3 / 4, "afterwards it does: {before} bytes, then {after}");
 }
 
-// --- a target that fails, is full, or lies ---------------------------------------------------------------------------------
+// --- a target that fails, is full, or lies
+// ---------------------------------------------------------------------------------
 
 /// Runs backups on a disk that fails one operation on the target after the other, or all from one on: each
 /// failure is typed, the source is unchanged, and the remains cannot be restored. If only the last step
@@ -636,7 +639,7 @@ fn a_target_that_lies_is_named_or_restores_to_the_same() {
                 let taken = db.backup_to("/copy", &if incremental { since("/base") } else { unlimited() });
                 sim.clear_faults();
                 // Only what was flushed counts from here on.
-                process.dies_of(SimDisk::power_cut);
+                process.crash_by(SimDisk::power_cut);
                 drop((tree, db));
                 let disk: Arc<dyn Disk> = Arc::new(Process::new(&sim));
                 let chain = [&["/base".into()][..usize::from(incremental)], &[PathBuf::from("/copy")]].concat();
@@ -668,7 +671,8 @@ fn a_target_that_lies_is_named_or_restores_to_the_same() {
     assert!(named > 10 && same > 0, "{named} are named, {same} are of no matter");
 }
 
-// --- what is refused ---------------------------------------------------------------------------------------------------------
+// --- what is refused
+// ---------------------------------------------------------------------------------------------------------
 
 #[test]
 fn chains_and_places_that_do_not_fit_are_refused() {
@@ -732,7 +736,8 @@ fn a_backup_that_is_damaged_is_not_restored() {
         let bytes = sim.seen(&file).unwrap();
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let places: Vec<u64> = match name.as_str() {
-            // The first page, the log's last entry, the manifest's first lines. One slot of a control file may be bad.
+            // The first page, the log's last entry, the manifest's first lines. One slot of a control file
+            // may be bad.
             "data" | "pages" => vec![100, 4096 - 1],
             "backup" => vec![3, 60, 100, bytes.len() as u64 - 3],
             "control" => continue,

@@ -271,7 +271,7 @@ fn damaged_log_is_told_from_its_end() {
     let db = Database::open_in(env, "/db", small()).unwrap();
     put(&db, 1, b"a value to be looked for").unwrap();
     put(&db, 2, b"behind it").unwrap();
-    process.dies_of(SimDisk::process_death);
+    process.crash_by(SimDisk::process_crash);
     drop(db);
     let names = seawall_io::Disk::list(&*sim, "/db/log".as_ref()).unwrap();
     let (path, at) = names

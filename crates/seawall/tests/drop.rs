@@ -98,7 +98,7 @@ fn a_step_of_purge_frees_a_bounded_piece() {
 #[test]
 fn a_drop_goes_on_after_a_crash_at_any_operation() {
     for long_one_in in [u32::MAX, 7] {
-        let mut deaths = 0;
+        let mut crashes = 0;
         let mut after = 3;
         loop {
             let sim = SimDisk::new(SimOptions { seed: after, trace_entries_max: 0, ..SimOptions::default() });
@@ -136,17 +136,17 @@ fn a_drop_goes_on_after_a_crash_at_any_operation() {
             let died = doomed.is_dead();
             doomed.dies_now();
             let db = open(Doomed::new(&sim, End::PowerCut, None), options());
-            assert_eq!(db.check().unwrap(), [], "death at {after}, and nothing done since");
+            assert_eq!(db.check().unwrap(), [], "crash at {after}, and nothing done since");
             tend(&db);
-            assert_eq!(db.check().unwrap(), [], "death at {after}");
+            assert_eq!(db.check().unwrap(), [], "crash at {after}");
             assert_eq!(db.stats().purge.history, 0);
             assert_eq!(db.begin().unwrap().iter(&db.open_tree("kept").unwrap()).count(), 101);
-            deaths += u32::from(died);
+            crashes += u32::from(died);
             if !died {
                 break;
             }
             after += 1 + after / 4;
         }
-        assert!(deaths > 10, "{deaths}");
+        assert!(crashes > 10, "{crashes}");
     }
 }

@@ -235,7 +235,7 @@ impl Saboteur {
         let cut = self.before(asked, op, path, false);
         let done = work(&self.process);
         if cut {
-            self.process.dies_of(SimDisk::power_cut);
+            self.process.crash_by(SimDisk::power_cut);
         }
         done
     }
@@ -306,7 +306,7 @@ impl Disk for Saboteur {
             while self.sim.in_flight() > 0 {
                 self.process.drive(true);
             }
-            self.process.dies_of(SimDisk::power_cut);
+            self.process.crash_by(SimDisk::power_cut);
         }
         tickets
     }
@@ -588,7 +588,7 @@ fn finish(
             assert_sticky(db, what);
         }
     }
-    disk.process.dies_of(SimDisk::power_cut);
+    disk.process.crash_by(SimDisk::power_cut);
     drop(db);
     outcomes.extend(judge(sim, model, target.kind == Kind::Rot, what));
     if outcomes.is_empty() {
@@ -654,7 +654,7 @@ fn worked() -> (Arc<SimDisk>, Model) {
         model.insert(key, vec![Some(value)]);
     }
     // A page being written back, so that the opening has a page to restore.
-    disk.process.dies_of(SimDisk::power_cut);
+    disk.process.crash_by(SimDisk::power_cut);
     drop(db);
     (sim, model)
 }

@@ -99,7 +99,7 @@ fn a_power_cut_keeps_what_was_committed() {
         for i in 0..100u32 {
             loser.put(&tree, &(1_000_000 + i).to_be_bytes(), b"lost").unwrap();
         }
-        process.dies_of(SimDisk::power_cut);
+        process.crash_by(SimDisk::power_cut);
         drop(loser);
     }
     let db = open(&Arc::new(Process::new(&sim)));

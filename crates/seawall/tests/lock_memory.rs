@@ -42,7 +42,7 @@ fn insert_unique(tx: &mut Transaction, tree: &Tree, column: u32, row: u32) -> se
 }
 
 #[test]
-fn many_unique_inserts_keep_nobody_else_out() {
+fn many_unique_inserts_keep_no_other_transaction_out() {
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
         let db = database(&[]);
         let tree = db.create_tree("index").unwrap();

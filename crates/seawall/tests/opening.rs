@@ -66,7 +66,7 @@ fn a_crash_at_any_operation_of_the_making_leaves_a_place_where_it_can_be_made() 
         sim.clear_faults();
         let made = first.is_ok();
         drop(first);
-        process.dies_of(SimDisk::power_cut);
+        process.crash_by(SimDisk::power_cut);
         let db = open(&Arc::new(Process::new(&sim))).unwrap_or_else(|e| panic!("operation {operations}: {e}"));
         db.create_tree("t").unwrap();
         drop(db);
@@ -85,7 +85,7 @@ fn one_rotten_control_slot_loses_no_commit() {
             let db = open(&process).unwrap();
             let tree = db.create_tree("t").unwrap();
             db.transact(|tx| tx.put(&tree, &[round], b"kept")).unwrap();
-            process.dies_of(SimDisk::power_cut);
+            process.crash_by(SimDisk::power_cut);
         }
         sim.flip_bit("/db/control", slot * (16 << 10) + 100, 3).unwrap();
         let db = open(&Arc::new(Process::new(&sim))).unwrap();

@@ -230,7 +230,7 @@ fn a_database_that_was_not_closed_is_refused_and_left_alone() {
     let sim = SimDisk::new(SimOptions { trace_entries_max: 1 << 20, ..SimOptions::default() });
     let (process, db) = open(&sim);
     fill(&db);
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     drop(db);
     let before = sim.trace().len();
     let refused = open_read_only(&sim).unwrap_err();
@@ -307,7 +307,7 @@ fn transactions_that_have_not_ended_are_not_seen_and_stay() {
     loser.put(&tree, &2u32.to_be_bytes(), b"lost").unwrap();
     loser.delete(&tree, &3u32.to_be_bytes()).unwrap();
     db.flush_log().unwrap();
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     drop((loser, tree, db));
     // The next opening closes before it rolls the loser back.
     open(&sim).1.close().unwrap();

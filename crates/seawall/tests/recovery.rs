@@ -194,7 +194,7 @@ fn crashed_with(rows: usize, tasks: &[Task]) -> Arc<SimDisk> {
             }
         }
     }
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     sim
 }
 
@@ -306,7 +306,7 @@ fn a_rollback_of_a_prepared_transaction_that_cannot_be_logged_has_an_unknown_out
         let error = db.rollback_prepared(&Xid(b"x".to_vec())).unwrap_err();
         assert!(matches!(error, Error::OutcomeUnknown { .. }), "seed {seed}: {error}");
         sim.clear_faults();
-        process.dies_of(SimDisk::power_cut);
+        process.crash_by(SimDisk::power_cut);
         drop(db);
         let db = try_open(&sim, Arc::new(Process::new(&sim)), small()).unwrap();
         match db.prepared().pop() {
@@ -522,11 +522,11 @@ fn the_name_of_a_new_database_and_of_its_log_is_durable() {
             sim.inject(Fault::eio().at_op(seed % 40));
             drop(open(&killed));
             sim.clear_faults();
-            killed.dies_of(SimDisk::process_death);
+            killed.crash_by(SimDisk::process_crash);
         }
         let db = open(&process).unwrap();
         put(&db, 0, Durability::Flushed);
-        process.dies_of(SimDisk::power_cut);
+        process.crash_by(SimDisk::power_cut);
         let db = open(&Arc::new(Process::new(&sim))).unwrap();
         assert_rows(&db, 1, "found by its name");
     }

@@ -192,7 +192,7 @@ fn a_commit_of_unknown_outcome_is_left_behind() {
         assert!(matches!(tx.put(&tree, b"other", b"x"), Err(Error::Poisoned { .. })));
         tx.rollback_in_place().unwrap();
         drop(tx);
-        process.dies_of(SimDisk::power_cut);
+        process.crash_by(SimDisk::power_cut);
         drop(db);
         let (_process, db) = open(&sim);
         let found = db.get(&db.open_tree("t").unwrap(), b"k").unwrap().unwrap();
@@ -219,7 +219,7 @@ fn a_commit_that_is_refused_leaves_the_transaction_open() {
     assert!(tx.rollback_in_place().is_err(), "nor can it be rolled back");
     assert_eq!(get(&tx, &tree, b"k").unwrap(), b"before");
     drop(tx);
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     drop(db);
     let (_process, db) = open(&sim);
     assert_eq!(db.get(&db.open_tree("t").unwrap(), b"k").unwrap().unwrap(), b"before");

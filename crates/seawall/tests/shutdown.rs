@@ -68,7 +68,7 @@ fn every_later_call_is_refused_and_nothing_is_to_be_recovered() {
         is_refused("step", other.step());
         is_refused("close", other.close());
         // Everything needed is stable, and nothing is to be redone.
-        process.dies_of(SimDisk::power_cut);
+        process.crash_by(SimDisk::power_cut);
         drop((db, tree));
         let process = Arc::new(Process::new(&sim));
         let db = open(&process, Background::Steps);
@@ -142,7 +142,7 @@ fn writers_end_with_what_they_were_told() {
             }
             db.shutdown().unwrap();
         });
-        process.dies_of(SimDisk::power_cut);
+        process.crash_by(SimDisk::power_cut);
         drop((db, tree));
         let process = Arc::new(Process::new(&sim));
         let db = open(&process, Background::Steps);

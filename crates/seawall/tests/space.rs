@@ -164,7 +164,7 @@ fn a_crash_at_any_operation_of_shrinking_loses_nothing() {
     tend(&db);
     db.close().unwrap();
     let before = base.seen("/db/data").unwrap().len();
-    let (mut shrunk, mut deaths) = (0, 0);
+    let (mut shrunk, mut crashes) = (0, 0);
     for how in [End::PowerCut, End::Killed] {
         // Returns whether it died at that operation.
         let mut dies_at = |after: u64| {
@@ -196,7 +196,7 @@ fn a_crash_at_any_operation_of_shrinking_loses_nothing() {
             db.shrink().unwrap();
             holds(&db, &trees, &models);
             assert_eq!(db.check().unwrap(), [], "{how:?} at {after}, shrunk again");
-            deaths += u32::from(died);
+            crashes += u32::from(died);
             died
         };
         let (mut dead, mut alive) = (0, 1);
@@ -212,7 +212,7 @@ fn a_crash_at_any_operation_of_shrinking_loses_nothing() {
             assert!(dies_at(after));
         }
     }
-    assert!(shrunk > 2 && deaths > 40, "{shrunk} were shrunk, {deaths} died");
+    assert!(shrunk > 2 && crashes > 40, "{shrunk} were shrunk, {crashes} died");
     drop(trees);
 }
 

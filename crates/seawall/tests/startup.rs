@@ -53,7 +53,7 @@ fn made(closed: bool) -> Arc<SimDisk> {
     if closed {
         db.close().unwrap();
     } else {
-        process.dies_of(SimDisk::power_cut);
+        process.crash_by(SimDisk::power_cut);
     }
     sim
 }

@@ -1,4 +1,5 @@
-//! Temporary trees: what a plain map says, with savepoints, larger than memory, on a disk that fails; and that nothing of them is left.
+//! Temporary trees: what a plain map says, with savepoints, larger than memory, on a disk that fails; and
+//! that nothing of them is left.
 
 mod support {
     #[allow(dead_code)]
@@ -85,7 +86,8 @@ struct Pair {
     tree: TemporaryTree,
     map: Map,
     savepoints: Vec<(TemporarySavepoint, Map)>,
-    /// A savepoint to which a rollback has begun and failed: nothing but another one says what the tree holds.
+    /// A savepoint to which a rollback has begun and failed: nothing but another one says what the tree
+    /// holds.
     half_way: Option<usize>,
 }
 
@@ -213,7 +215,8 @@ impl Pair {
     }
 }
 
-/// Many operations on a tree that is larger than its memory; `fails`: on a disk that refuses some of what its file is asked for.
+/// Many operations on a tree that is larger than its memory; `fails`: on a disk that refuses some of what its
+/// file is asked for.
 fn run(seed: u64, operations: usize, fails: bool) -> (usize, u64) {
     let sim = SimDisk::new(SimOptions { seed, ..SimOptions::default() });
     let (_process, db) = open(&sim);
@@ -339,7 +342,7 @@ fn a_power_cut_leaves_nothing_of_it() {
                 tree.put(&i.to_be_bytes(), &[1; 200]).unwrap();
             }
         }
-        process.dies_of(if seed % 2 == 0 { SimDisk::power_cut } else { SimDisk::process_death });
+        process.crash_by(if seed % 2 == 0 { SimDisk::power_cut } else { SimDisk::process_crash });
         drop((trees, db));
         came_back += names(&sim).len();
         let (_process, db) = open(&sim);
@@ -355,7 +358,8 @@ fn a_power_cut_leaves_nothing_of_it() {
     assert!(came_back > 0, "the disk never brings a name back");
 }
 
-/// A name that cannot be removed does not keep the database from being opened, nor the next tree from having a file.
+/// A name that cannot be removed does not keep the database from being opened, nor the next tree from having
+/// a file.
 #[test]
 fn a_name_that_cannot_be_removed_is_passed_over() {
     let sim = SimDisk::new(SimOptions::default());
@@ -462,7 +466,8 @@ fn its_owner_is_who_has_the_handle() {
     });
 }
 
-/// The last leaf has no upper fence and so no common prefix: what its left sibling holds may not fit into a merged leaf, and it stays empty.
+/// The last leaf has no upper fence and so no common prefix: what its left sibling holds may not fit into a
+/// merged leaf, and it stays empty.
 #[test]
 fn it_is_cleared_under_a_savepoint_though_its_last_leaf_cannot_be_merged() {
     let sim = SimDisk::new(SimOptions::default());

@@ -5,20 +5,21 @@
 //!                                                                         └──> Completer::complete
 //! ```
 //!
-//! 1. A request in flight lives in a `Box` whose address is the entry's `user_data`; it comes back exactly once, from the
-//!    completion that carries that address. Its buffers and its iovec array are inside or behind the box, so
-//!    the kernel's pointers stay valid.
-//! 2. The submission queue is touched only under `submitting`; the completion queue only by the thread whose turn it is
-//!    (`waiting`). Nothing else touches the ring.
+//! 1. A request in flight lives in a `Box` whose address is the entry's `user_data`; it comes back exactly
+//!    once, from the completion that carries that address. Its buffers and its iovec array are inside or
+//!    behind the box, so the kernel's pointers stay valid.
+//! 2. The submission queue is touched only under `submitting`; the completion queue only by the thread whose
+//!    turn it is (`waiting`). Nothing else touches the ring.
 //! 3. At most [`CAPACITY`] requests are in flight, so the completion queue cannot overflow. A request in
 //!    flight is in the kernel, in the submission queue of a thread that is about to enter, or about to be
 //!    submitted again: it will complete.
 //! 4. Dropping the ring first waits for everything in flight: the kernel may still be writing to the buffers.
-//! 5. A request that ends with `ECANCELED` because its submitter ended is submitted again by the thread that fetched it.
+//! 5. A request that ends with `ECANCELED` because its submitter ended is submitted again by the thread that
+//!    fetched it.
 #![allow(unsafe_code)]
 
 use super::raw;
-use super::waiting::{Turn, Waiting};
+use super::waiting::{NextStep, Waiting};
 use crate::buf::{Arena, IoBuf};
 use crate::class::Op;
 use crate::disk::{Completer, Completion, Request, RequestKind, SyncHow, Ticket};
@@ -60,12 +61,14 @@ struct InFlight {
     iovecs: Vec<libc::iovec>,
 }
 
-// SAFETY: the raw pointers in `iovecs` point into the buffers that `request` owns and are used by the kernel alone.
+// SAFETY: the raw pointers in `iovecs` point into the buffers that `request` owns and are used by the kernel
+// alone.
 unsafe impl Send for InFlight {}
 
 impl Uring {
-    /// A ring that has proven itself with one no-op, with `arena` registered if the kernel allows (else why not). With `cooperative`
-    /// (Linux 5.19) completions wait until the submitting thread enters the kernel, instead of interrupting it.
+    /// A ring that has proven itself with one no-op, with `arena` registered if the kernel allows (else why
+    /// not). With `cooperative` (Linux 5.19) completions wait until the submitting thread enters the kernel,
+    /// instead of interrupting it.
     pub(super) fn new(arena: Option<Arc<Arena>>, cooperative: bool) -> std::io::Result<(Self, Result<(), String>)> {
         let build = |cooperative: bool| {
             let mut builder = IoUring::builder();
@@ -157,9 +160,11 @@ impl Uring {
     fn push(&self, mut flight: Box<InFlight>, guard: &MutexGuard<'_, ()>) {
         let entry = entry(&mut flight, self.arena.as_deref()).user_data(Box::into_raw(flight) as u64);
         loop {
-            // SAFETY: `guard` shows that this thread holds `submitting`, the only way to the submission queue (invariant 2).
+            // SAFETY: `guard` shows that this thread holds `submitting`, the only way to the submission queue
+            // (invariant 2).
             let mut queue = unsafe { self.ring.submission_shared() };
-            // SAFETY: the entry's memory is owned by the box that was just leaked into `user_data` (invariant 1).
+            // SAFETY: the entry's memory is owned by the box that was just leaked into `user_data` (invariant
+            // 1).
             let pushed = unsafe { queue.push(&entry) };
             drop(queue);
             if pushed.is_ok() {
@@ -184,14 +189,15 @@ impl Uring {
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR)) => {}
                 // The kernel is short of memory or of completion slots: completions make room.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) => {
-                    if self.waiting.try_turn() {
+                    if self.waiting.try_fetch() {
                         let again = self.fetch(false).1;
                         self.waiting.fetched();
                         self.push_all(again, guard);
                     }
                     std::thread::yield_now();
                 }
-                // EBADF, EFAULT, EINVAL, EOPNOTSUPP, ENXIO: the ring itself is unusable, which is our own mistake.
+                // EBADF, EFAULT, EINVAL, EOPNOTSUPP, ENXIO: the ring itself is unusable, which is our own
+                // mistake.
                 Err(e) => panic!("io_uring_enter refused a ring that it had accepted: {e}"),
             }
         }
@@ -212,7 +218,8 @@ impl Uring {
             // SAFETY: the caller has the turn to fetch, the only way to the completion queue (invariant 2).
             let queue = unsafe { self.ring.completion_shared() };
             for entry in queue {
-                // SAFETY: every entry's user_data is a box leaked by `push`, and each comes back once (invariant 1).
+                // SAFETY: every entry's user_data is a box leaked by `push`, and each comes back once
+                // (invariant 1).
                 let mut flight = unsafe { Box::from_raw(entry.user_data() as *mut InFlight) };
                 match flight.request.attempt_ended(i64::from(entry.result())) {
                     None => again.push(flight),
@@ -245,7 +252,7 @@ impl Uring {
     }
 
     /// One turn: fetch, end the turn, submit short requests again.
-    fn take_turn(&self, block: bool) -> usize {
+    fn fetch_once(&self, block: bool) -> usize {
         let (completed, again) = self.fetch(block);
         self.waiting.fetched();
         if !again.is_empty() {
@@ -258,20 +265,20 @@ impl Uring {
 
     pub(super) fn drive(&self, block: bool) -> usize {
         if !block {
-            return if self.waiting.try_turn() { self.take_turn(false) } else { 0 };
+            return if self.waiting.try_fetch() { self.fetch_once(false) } else { 0 };
         }
-        match self.waiting.turn(true, || self.in_flight.load(Ordering::Acquire) == 0) {
-            Turn::Satisfied => 0,
-            Turn::Fetch => self.take_turn(true),
+        match self.waiting.wait_or_fetch(true, || self.in_flight.load(Ordering::Acquire) == 0) {
+            NextStep::Satisfied => 0,
+            NextStep::Fetch => self.fetch_once(true),
         }
     }
 
     pub(super) fn wait(&self, ticket: &Ticket) -> Completion {
         loop {
-            match self.waiting.turn(false, || ticket.is_done()) {
-                Turn::Satisfied => return ticket.take().expect("a completion is taken once"),
-                Turn::Fetch => {
-                    self.take_turn(!ticket.is_done());
+            match self.waiting.wait_or_fetch(false, || ticket.is_done()) {
+                NextStep::Satisfied => return ticket.take().expect("a completion is taken once"),
+                NextStep::Fetch => {
+                    self.fetch_once(!ticket.is_done());
                 }
             }
         }
@@ -296,7 +303,8 @@ fn register(ring: &IoUring, arena: &Arena) -> Result<(), String> {
             iov_len: (len - at).min(REGISTERED_BYTES_MAX),
         })
         .collect();
-    // SAFETY: the memory belongs to the arena, which the ring's owner keeps alive (`Uring::arena`) until the ring is closed.
+    // SAFETY: the memory belongs to the arena, which the ring's owner keeps alive (`Uring::arena`) until the
+    // ring is closed.
     unsafe { ring.submitter().register_buffers(&iovecs) }.map_err(|e| match e.raw_os_error() {
         Some(libc::ENOMEM) => format!("{len} bytes exceed RLIMIT_MEMLOCK (ulimit -l)"),
         _ => e.to_string(),

@@ -20,7 +20,7 @@ struct State {
 }
 
 /// What a thread that waits for a completion does next.
-pub(super) enum Turn {
+pub(super) enum NextStep {
     /// What it waited for has happened.
     Satisfied,
     /// This thread fetches now; it must call [`Waiting::fetched`].
@@ -34,16 +34,16 @@ impl Waiting {
 
     /// Sleeps until `satisfied`, or until it is this thread's turn to fetch. With `any`, it also returns when
     /// another thread has fetched.
-    pub(super) fn turn(&self, any: bool, satisfied: impl Fn() -> bool) -> Turn {
+    pub(super) fn wait_or_fetch(&self, any: bool, satisfied: impl Fn() -> bool) -> NextStep {
         let mut state = self.state();
         let epoch = state.epoch;
         loop {
             if satisfied() || (any && state.epoch != epoch) {
-                return Turn::Satisfied;
+                return NextStep::Satisfied;
             }
             if !state.fetching {
                 state.fetching = true;
-                return Turn::Fetch;
+                return NextStep::Fetch;
             }
             state.sleepers += 1;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ impl Waiting {
     }
 
     /// Takes the turn to fetch if it is free.
-    pub(super) fn try_turn(&self) -> bool {
+    pub(super) fn try_fetch(&self) -> bool {
         let mut state = self.state();
         !std::mem::replace(&mut state.fetching, true)
     }

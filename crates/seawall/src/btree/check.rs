@@ -17,7 +17,7 @@ use std::fmt;
 
 /// A defect of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct TreeDefect {
     /// The tree.
     pub tree: TreeId,
     /// The page.
@@ -26,7 +26,7 @@ pub struct Finding {
     pub why: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for TreeDefect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "tree {}, page {}: {}", self.tree, self.page, self.why)
     }
@@ -46,7 +46,7 @@ struct Walk<'a, F> {
     pool: &'a Pool,
     reached: F,
     seen: HashSet<PageId>,
-    findings: Vec<Finding>,
+    findings: Vec<TreeDefect>,
     page: Vec<u8>,
     /// The next nodes, for prefetching.
     prefetcher: Prefetcher,
@@ -55,7 +55,7 @@ struct Walk<'a, F> {
 /// Checks every page of a tree: order in and across nodes, fences, levels, owners, long values. Calls
 /// `reached` for each page. The tree must not change meanwhile; no latch may be held. Returns no findings if
 /// the tree is whole.
-pub fn check(tree: Tree, pool: &Pool, reached: impl FnMut(PageId, PageKind)) -> Vec<Finding> {
+pub fn check(tree: Tree, pool: &Pool, reached: impl FnMut(PageId, PageKind)) -> Vec<TreeDefect> {
     let (seen, findings, page, prefetcher) = (HashSet::new(), Vec::new(), Vec::new(), Prefetcher::default().sure());
     let mut walk = Walk { tree, pool, reached, seen, findings, page, prefetcher };
     let mut todo = vec![Todo { id: tree.root, level: None, lower: Vec::new(), upper: None }];
@@ -77,7 +77,7 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
             },
             other => other.to_string(),
         };
-        self.findings.push(Finding { tree: self.tree.id, page, why });
+        self.findings.push(TreeDefect { tree: self.tree.id, page, why });
     }
 
     /// Reports a page; `false` if it was reached before.

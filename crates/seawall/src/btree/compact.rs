@@ -32,7 +32,7 @@ use super::redo::{Append, Build, Insert, Remove, Replace};
 use super::repack::{Piece, Rows};
 use super::split::CHILD_BYTES;
 use super::{Damaged, Tree};
-use crate::buffer::{Held, Mtr, MtrSize, Pool, Prefetcher};
+use crate::buffer::{LatchedPage, Mtr, MtrSize, Pool, Prefetcher};
 use crate::error::{Result, Stop};
 use crate::format::{PageId, TxnId};
 use crate::log::MTR_BYTES_MAX;
@@ -406,7 +406,7 @@ impl Tree {
     }
 
     /// How many of these latched leaves can be moved together, at least one; checks them.
-    fn whole_group(&self, mtr: &Mtr<'_>, ids: &[PageId], held: &[Held]) -> Result<usize, Stop> {
+    fn whole_group(&self, mtr: &Mtr<'_>, ids: &[PageId], held: &[LatchedPage]) -> Result<usize, Stop> {
         let mut fence: Option<&[u8]> = None;
         for (at, (&id, &leaf)) in ids.iter().zip(held).enumerate() {
             let node = self.open_child(mtr.page(leaf), id, 0)?;
@@ -428,11 +428,11 @@ impl Tree {
     fn lay_out(
         &self,
         mtr: &Mtr<'_>,
-        parent: Held,
+        parent: LatchedPage,
         first: usize,
-        before: Option<(PageId, Held)>,
+        before: Option<(PageId, LatchedPage)>,
         ids: &[PageId],
-        held: &[Held],
+        held: &[LatchedPage],
         ask: &Ask<'_>,
     ) -> Result<Layout, Stop> {
         let nodes: Vec<Node<'_>> = ids
@@ -499,7 +499,7 @@ fn packed_each(rows: &Rows<'_>, pieces: Vec<Piece>) -> Vec<(Piece, Packed)> {
 }
 
 /// Whether the fences of the new leaves fit into the parent once `count` slots from `first` on are removed.
-fn fits(mtr: &Mtr<'_>, parent: Held, first: usize, count: usize, leaves: &[Piece]) -> Result<bool, Damaged> {
+fn fits(mtr: &Mtr<'_>, parent: LatchedPage, first: usize, count: usize, leaves: &[Piece]) -> Result<bool, Damaged> {
     let above = Node::open(mtr.page(parent))?;
     let mut room = above.free_bytes();
     for slot in first..first + count {

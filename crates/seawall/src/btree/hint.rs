@@ -15,7 +15,7 @@
 
 use super::Tree;
 use super::node::Node;
-use crate::buffer::{Held, Mtr, PageRead};
+use crate::buffer::{LatchedPage, Mtr, PageRead};
 use crate::error::Stop;
 use crate::format::page::{self, PageKind};
 use crate::format::{PageId, TreeId};
@@ -109,7 +109,7 @@ impl Tree {
         mtr: &mut Mtr<'_>,
         key: &[u8],
         hints: &LeafHints,
-    ) -> Result<Held, Stop> {
+    ) -> Result<LatchedPage, Stop> {
         if let Some(hint) = hints.likely(self.id, LIKELY) {
             if let Ok(held) = mtr.latch(hint.page) {
                 if hint.leads_to(space, mtr.page(held), key) {

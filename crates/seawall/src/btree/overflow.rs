@@ -15,7 +15,7 @@
 
 use super::entry::OverflowRef;
 use super::redo::{TryApply, redo_record, rest, slot};
-use crate::buffer::{Held, MTR_BYTES_SMALL, Mtr, MtrSize, PageRead, Pool, Prefetcher, Redo};
+use crate::buffer::{LatchedPage, MTR_BYTES_SMALL, Mtr, MtrSize, PageRead, Pool, Prefetcher, Redo};
 use crate::error::{Error, Result, Stop};
 use crate::format::page::{self, HEADER_BYTES, PageKind, set_u32, u32_at};
 use crate::format::tag::INITIALISES;
@@ -74,7 +74,8 @@ fn init(bytes: &mut [u8], id: PageId, tree: TreeId, level: u8) {
     page::set_u64(bytes, page::LSN, lsn.0);
 }
 
-// --- redo ----------------------------------------------------------------------------------------------------------------
+// --- redo
+// ----------------------------------------------------------------------------------------------------------------
 
 /// An empty list page.
 #[derive(Debug)]
@@ -203,7 +204,8 @@ impl TryApply<'_> for SetNext {
     }
 }
 
-// --- reading -------------------------------------------------------------------------------------------------------------
+// --- reading
+// -------------------------------------------------------------------------------------------------------------
 
 /// A page read as a list.
 #[derive(Debug, Clone, Copy)]
@@ -446,7 +448,8 @@ pub(super) fn read_list(pool: &Pool, tree: TreeId, id: PageId) -> Result<(Vec<Pa
     })
 }
 
-// --- writing -------------------------------------------------------------------------------------------------------------
+// --- writing
+// -------------------------------------------------------------------------------------------------------------
 
 /// Writes a value of at most [`one_page_value_max`] bytes into a page of its own, in a mini-transaction of
 /// the caller that also records the page for the cleanup after a crash.
@@ -591,18 +594,19 @@ impl OverflowWriter {
         Ok(())
     }
 
-    fn latch_list(&self, mtr: &mut Mtr<'_>, id: PageId) -> Result<Held, Stop> {
+    fn latch_list(&self, mtr: &mut Mtr<'_>, id: PageId) -> Result<LatchedPage, Stop> {
         latch_list(mtr, self.tree, id)
     }
 }
 
-fn latch_list(mtr: &mut Mtr<'_>, tree: TreeId, id: PageId) -> Result<Held, Stop> {
+fn latch_list(mtr: &mut Mtr<'_>, tree: TreeId, id: PageId) -> Result<LatchedPage, Stop> {
     let held = mtr.latch(id)?;
     List::of(mtr.page(held), id, tree)?;
     Ok(held)
 }
 
-// --- freeing -------------------------------------------------------------------------------------------------------------
+// --- freeing
+// -------------------------------------------------------------------------------------------------------------
 
 /// Frees everything of a long value of `tree` except its head, in mini-transactions of its own. May be called
 /// again, also after a crash: it does what is left. No latch may be held.

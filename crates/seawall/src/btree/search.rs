@@ -9,7 +9,7 @@
 use super::node::Node;
 use super::redo::{Build, Retire};
 use super::{Damaged, Tree};
-use crate::buffer::{Held, Mtr, PageRead, Pool};
+use crate::buffer::{LatchedPage, Mtr, PageRead, Pool};
 use crate::error::{Error, Stop};
 use crate::format::page::{self, PageKind};
 use crate::format::{PageId, TreeId};
@@ -142,19 +142,20 @@ impl Tree {
     ///
     /// # Errors
     /// [`Stop::Load`], with nothing changed; [`Error::TreeDropped`]; [`Error::Corrupt`].
-    pub fn leaf_for_change(&self, pool: &Pool, mtr: &mut Mtr<'_>, key: &[u8]) -> Result<Held, Stop> {
+    pub fn leaf_for_change(&self, pool: &Pool, mtr: &mut Mtr<'_>, key: &[u8]) -> Result<LatchedPage, Stop> {
         let held = self.latch_on_path(pool, mtr, key, 0)?;
         Ok(held.expect("every tree is at least one level high"))
     }
 
-    /// The node of `level` on the way to `key`, latched exclusively by `mtr`. `None` when the tree is not that high.
+    /// The node of `level` on the way to `key`, latched exclusively by `mtr`. `None` when the tree is not
+    /// that high.
     pub(super) fn latch_on_path(
         &self,
         pool: &Pool,
         mtr: &mut Mtr<'_>,
         key: &[u8],
         level: u8,
-    ) -> Result<Option<Held>, Stop> {
+    ) -> Result<Option<LatchedPage>, Stop> {
         loop {
             if let Some(parent) = self.descend(pool, Toward::Key(key), level + 1, |_, _| ())? {
                 let node = Node::open(&parent)?;

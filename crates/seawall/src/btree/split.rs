@@ -1,7 +1,8 @@
 //! Makes room for an entry: by eliding headers, or by a split.
 //!
-//! 1. One mini-transaction splits one node: the right half goes to a new page, and its lower fence into the parent. A parent without
-//!    room for it is split first, in the same way; a root without room first moves its contents into a child.
+//! 1. One mini-transaction splits one node: the right half goes to a new page, and its lower fence into the
+//!    parent. A parent without room for it is split first, in the same way; a root without room first moves
+//!    its contents into a child.
 //! 2. Any split point between two entries leaves room in both halves for what they hold: a separator is no
 //!    longer than what its neighbours give up, and the halves' prefixes are no shorter. Splits at an end,
 //!    which depend on the new key, are measured.
@@ -44,7 +45,7 @@ use super::edit::{Packed, elidable_bytes, prefix_between};
 use super::entry::ENTRY_HEADER_BYTES;
 use super::node::{Node, SLOT_BYTES, capacity, common_prefix, entry_bytes_max, key_bytes_max, separator};
 use super::redo::{Build, Elide, Insert, Truncate};
-use crate::buffer::{Held, Mtr, MtrSize, Pool};
+use crate::buffer::{LatchedPage, Mtr, MtrSize, Pool};
 use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TxnId};
 use crate::log::MTR_BYTES_MAX;
@@ -113,7 +114,8 @@ impl Tree {
     /// caller checks again, and calls again if need be. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; [`Error::Usage`] when the entry is larger than [`entry_bytes_max`]; those of reading.
+    /// [`Error::NoSpace`]; [`Error::Usage`] when the entry is larger than [`entry_bytes_max`]; those of
+    /// reading.
     pub fn make_room(
         &self,
         space: &Space,
@@ -180,7 +182,8 @@ impl Tree {
         }
     }
 
-    /// Makes room for a separator of `bytes` bytes in the branch just above the leaf of `key`. No latch may be held.
+    /// Makes room for a separator of `bytes` bytes in the branch just above the leaf of `key`. No latch may
+    /// be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; those of reading.
@@ -245,7 +248,8 @@ impl Tree {
         Ok(Outcome::Changed)
     }
 
-    /// Moves the root's contents into a child of its own, if the root is the node of `level` and the need is not met.
+    /// Moves the root's contents into a child of its own, if the root is the node of `level` and the need is
+    /// not met.
     fn grow_root(
         &self,
         pool: &Pool,
@@ -275,7 +279,7 @@ impl Tree {
     }
 
     /// Makes a page the only node of its level.
-    pub(super) fn build_whole(&self, mtr: &mut Mtr<'_>, held: Held, level: u8, count: usize, entries: &[u8]) {
+    pub(super) fn build_whole(&self, mtr: &mut Mtr<'_>, held: LatchedPage, level: u8, count: usize, entries: &[u8]) {
         let id = mtr.id(held);
         mtr.run(held, &Build { id, tree: self.id, level, lower: &[], upper: None, count, entries });
     }

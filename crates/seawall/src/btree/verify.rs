@@ -10,7 +10,7 @@
 //! 5. It cannot see pages that belong to the tree and are not reached, nor pages that are sound in memory and
 //!    damaged on the disk. The check of the whole database finds those.
 
-use super::check::Finding;
+use super::check::TreeDefect;
 use super::node::Node;
 use super::overflow::read_overflow;
 use super::{OverflowRef, Tree};
@@ -30,7 +30,7 @@ pub struct Verify {
     at: Vec<u8>,
     done: bool,
     leaves: u64,
-    findings: Vec<Finding>,
+    findings: Vec<TreeDefect>,
     /// Branches on the last path, already checked with these LSNs.
     way: Vec<(PageId, Lsn)>,
     copy: Vec<u8>,
@@ -53,7 +53,7 @@ impl Verify {
 
     /// The findings, and the number of leaves checked.
     #[must_use]
-    pub fn into_findings(self) -> (Vec<Finding>, u64) {
+    pub fn into_findings(self) -> (Vec<TreeDefect>, u64) {
         (self.findings, self.leaves)
     }
 
@@ -88,10 +88,10 @@ impl Verify {
                     Corruption::Page { why, .. } => why.clone(),
                     other => other.to_string(),
                 };
-                self.findings.push(Finding { tree: self.tree.id, page: here.page, why });
+                self.findings.push(TreeDefect { tree: self.tree.id, page: here.page, why });
             }
             Err(error @ Error::Io(_)) => {
-                self.findings.push(Finding { tree: self.tree.id, page: here.page, why: error.to_string() });
+                self.findings.push(TreeDefect { tree: self.tree.id, page: here.page, why: error.to_string() });
             }
             Err(error) => return Err(error),
         }

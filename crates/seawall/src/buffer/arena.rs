@@ -87,7 +87,7 @@ impl Mapping {
         assert!(offset + len <= self.len, "inside the mapping");
         // SAFETY: inside the mapping, as just checked.
         let start = unsafe { self.base.as_ptr().add(offset) };
-        // SAFETY: the range is this mapping's; the advice given here changes nobody's contents but an owned frame's.
+        // SAFETY: the range is this mapping's; the advice given here changes no contents but those of an owned frame's.
         let advised = unsafe { advise(start.cast::<c_void>(), len, advice) };
         // A kernel that does not take the advice (no huge pages, say) costs memory or speed, nothing else.
         advised.unwrap_or(());

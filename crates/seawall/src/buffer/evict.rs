@@ -1,12 +1,12 @@
 //! Finding a frame for a page: the clock with second chance.
 //!
-//! 1. Eviction takes clean, unpinned, unlatched pages only ([`super::frame::Frame::claim`]) and does no I/O, so latched
-//!    code may call it.
+//! 1. Eviction takes clean, unpinned, unlatched pages only ([`super::frame::Frame::claim`]) and does no I/O,
+//!    so latched code may call it.
 //! 2. A page used since the hand last passed is passed over once. A prefetched page enters without that mark
 //!    and its first use does not set it: a scan goes through the pool without displacing pages that are used
 //!    twice.
 //! 3. Several threads evict at once: each takes a different stretch of the clock.
-//! 4. While one thread has the turn (see [`super::read`]), only that thread gets frames.
+//! 4. While one thread has the allocation token (see [`super::read`]), only that thread gets frames.
 
 use super::frame::REFERENCED;
 use super::guard::Owned;
@@ -64,7 +64,7 @@ impl Pool {
 
     /// A frame, if one is available without I/O; latched code may call this.
     pub(super) fn frame_at_once(&self) -> Option<Owned<'_>> {
-        if !self.turn.may_take() {
+        if !self.token.may_take() {
             return None;
         }
         self.pop_free().or_else(|| {
@@ -73,8 +73,8 @@ impl Pool {
         })
     }
 
-    /// A frame for a page that is about to be read; `None` when all are pinned, latched, or kept for another thread. No
-    /// latch may be held.
+    /// A frame for a page that is about to be read; `None` when all are pinned, latched, or kept for another
+    /// thread. No latch may be held.
     ///
     /// # Errors
     /// A failed write of a dirty page, which poisons.
@@ -83,7 +83,7 @@ impl Pool {
         // Other threads may take what this one frees. Then they make progress, but this thread must not try
         // for ever.
         for round in 0..64 {
-            if !self.turn.may_take() {
+            if !self.token.may_take() {
                 return Ok(None);
             }
             if let Some(owned) = self.pop_free() {

@@ -1,9 +1,10 @@
-//! The buffer pool. docs/engine.md, "Buffer", says how it works; docs/concurrency.md has its numbered rules of
-//! latching.
+//! The buffer pool. docs/engine.md, "Buffer", says how it works; docs/concurrency.md has its numbered rules
+//! of latching.
 //!
 //! - `frame`: the protocol by which frames change hands. `arena`, `translate`, `guard`: its memory, its map,
 //!   the guards on it.
-//! - `read`, `evict`: pages into memory and out of it. `prefetch`, `prefetcher`: pages before they are needed. `mtr`: changes.
+//! - `read`, `evict`: pages into memory and out of it. `prefetch`, `prefetcher`: pages before they are
+//!   needed. `mtr`: changes.
 //! - `dirty`, `clean`, `doublewrite`, `checkpoint`, `control`: pages and positions onto the disk.
 //! - `spill`: pages that are in no pool and no data file, of temporary trees.
 //!
@@ -43,7 +44,7 @@ pub use clean::Progress;
 pub use control::{CONTROL_FILE, Control};
 pub use doublewrite::DOUBLEWRITE_FILE;
 pub use guard::{KeptPin, PageRead};
-pub use mtr::{Held, MTR_BYTES_SMALL, Mtr, MtrSize};
+pub use mtr::{LatchedPage, MTR_BYTES_SMALL, Mtr, MtrSize};
 pub use pool::{DATA_FILE, Pool, PoolConfig};
 pub use prefetcher::Prefetcher;
 pub use read::lend;

@@ -302,7 +302,7 @@ fn two_evictors_never_own_one_frame() {
 /// A prefetch whose requester has gone is finished by exactly one other thread, and its frame becomes
 /// usable.
 #[test]
-fn a_read_ahead_that_nobody_waits_for_is_finished_once() {
+fn a_prefetch_that_no_thread_waits_for_is_finished_once() {
     explore(3, || {
         let pool = Pool::new();
         // Requested, and not yet taken off the list.

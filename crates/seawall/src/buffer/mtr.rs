@@ -54,7 +54,7 @@ impl MtrSize {
 
 /// A page latched by an [`Mtr`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held(pub(crate) u8);
+pub struct LatchedPage(pub(crate) u8);
 
 /// A mini-transaction: pages under exclusive latches, and the redo records that change them.
 ///
@@ -137,23 +137,23 @@ impl<'p> Mtr<'p> {
         self.credit.take().expect("it is not committed").keep()
     }
 
-    fn hold(&mut self, page: PageWrite<'p>, fresh: bool) -> Held {
-        let held = Held(u8::try_from(self.pages.len()).expect("a mini-transaction has at most 256 pages"));
+    fn hold(&mut self, page: PageWrite<'p>, fresh: bool) -> LatchedPage {
+        let held = LatchedPage(u8::try_from(self.pages.len()).expect("a mini-transaction has at most 256 pages"));
         self.pages.push(Slot { page: Some(page), fresh, changed: false, remade: false });
         held
     }
 
     /// The page, if this mini-transaction has latched it already.
-    fn find(&self, page: PageId) -> Option<Held> {
+    fn find(&self, page: PageId) -> Option<LatchedPage> {
         let at = self.pages.iter().position(|slot| slot.page.as_ref().is_some_and(|held| held.id() == page))?;
-        Some(Held(at as u8))
+        Some(LatchedPage(at as u8))
     }
 
     /// Latches a resident page, unless this mini-transaction has latched it already.
     ///
     /// # Errors
     /// [`Stop::Load`] when it is not resident.
-    pub fn latch(&mut self, page: PageId) -> Result<Held, Stop> {
+    pub fn latch(&mut self, page: PageId) -> Result<LatchedPage, Stop> {
         if let Some(held) = self.find(page) {
             return Ok(held);
         }
@@ -162,15 +162,15 @@ impl<'p> Mtr<'p> {
     }
 
     /// Takes over a page latched elsewhere.
-    pub fn adopt(&mut self, page: PageWrite<'p>) -> Held {
+    pub fn adopt(&mut self, page: PageWrite<'p>) -> LatchedPage {
         self.hold(page, false)
     }
 
-    /// Releases a page that was not changed. Its `Held` must not be used again.
+    /// Releases a page that was not changed. Its `LatchedPage` must not be used again.
     ///
     /// # Panics
     /// When it was changed: it stays latched until its change is logged.
-    pub fn release(&mut self, page: Held) {
+    pub fn release(&mut self, page: LatchedPage) {
         let slot = &mut self.pages[usize::from(page.0)];
         assert!(!slot.changed, "a changed page stays latched until its change is logged");
         slot.page = None;
@@ -181,7 +181,7 @@ impl<'p> Mtr<'p> {
     ///
     /// # Errors
     /// [`Stop::Frames`] when no frame is free.
-    pub fn fresh(&mut self, page: PageId) -> Result<Held, Stop> {
+    pub fn fresh(&mut self, page: PageId) -> Result<LatchedPage, Stop> {
         if let Some(held) = self.find(page) {
             self.pages[usize::from(held.0)].fresh = true;
             return Ok(held);
@@ -190,19 +190,19 @@ impl<'p> Mtr<'p> {
         Ok(self.hold(latched, true))
     }
 
-    fn slot(&self, page: Held) -> &PageWrite<'p> {
+    fn slot(&self, page: LatchedPage) -> &PageWrite<'p> {
         self.pages[usize::from(page.0)].page.as_ref().expect("a released page is not used again")
     }
 
     /// The page as changed so far.
     #[must_use]
-    pub fn page(&self, page: Held) -> &[u8] {
+    pub fn page(&self, page: LatchedPage) -> &[u8] {
         self.slot(page)
     }
 
     /// Its number.
     #[must_use]
-    pub fn id(&self, page: Held) -> PageId {
+    pub fn id(&self, page: LatchedPage) -> PageId {
         self.slot(page).id()
     }
 
@@ -219,7 +219,7 @@ impl<'p> Mtr<'p> {
     }
 
     /// Changes a page and logs the change.
-    pub fn run<R: Redo>(&mut self, page: Held, change: &R) {
+    pub fn run<R: Redo>(&mut self, page: LatchedPage, change: &R) {
         let slot = &mut self.pages[usize::from(page.0)];
         let latched = slot.page.as_mut().expect("a released page is not used again");
         if std::mem::take(&mut slot.fresh) {

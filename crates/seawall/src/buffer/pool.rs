@@ -11,7 +11,7 @@ use super::clean::Cleaner;
 use super::control::Control;
 use super::dirty::Stripes;
 use super::doublewrite::Doublewrite;
-use super::read::{Loads, Turn};
+use super::read::{AllocationToken, Loads};
 use super::role::Role;
 use super::stats::Counters;
 use super::translate::Translation;
@@ -60,8 +60,8 @@ pub struct PoolConfig {
     pub io_capacity: u32,
     /// The most of the pool that may be dirty, percent, before cleaning hurries.
     pub max_dirty_percent: u8,
-    /// How far the checkpoint may fall behind the log's head, bytes, before cleaning hurries; well below the log's
-    /// capacity.
+    /// How far the checkpoint may fall behind the log's head, bytes, before cleaning hurries; well below the
+    /// log's capacity.
     pub checkpoint_age_max: u64,
     /// The most prefetches that one [`Pool::prefetch`] begins.
     pub prefetch_depth: u32,
@@ -77,7 +77,7 @@ pub struct Pool {
     pub(super) map: Translation,
     pub(super) readers: VisibleReaders,
     pub(super) loads: Loads,
-    pub(super) turn: Turn,
+    pub(super) token: AllocationToken,
     pub(super) counters: Counters,
     /// What became dirty, and how many writes of such pages have ended.
     pub(super) dirtied: Stripes,
@@ -207,7 +207,7 @@ impl Pool {
             readers: VisibleReaders::new(),
             loads: Loads::new(page_bytes, max),
             cleaner: Cleaner::new(page_bytes, max),
-            turn: Turn::default(),
+            token: AllocationToken::default(),
             counters: Counters::default(),
             dirtied: Stripes::new(),
             cleaned: AtomicU64::new(0),
@@ -283,8 +283,8 @@ impl Pool {
     /// Makes the data file `pages` pages long, durably; never shorter. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when the disk is full: nothing has changed. The disk's refusal; a failed flush poisons the
-    /// database.
+    /// [`Error::NoSpace`] when the disk is full: nothing has changed. The disk's refusal; a failed flush
+    /// poisons the database.
     pub fn grow_file(&self, pages: u32) -> Result<()> {
         self.health.check()?;
         let (before, len) = (self.data.len(), u64::from(pages) * self.page_bytes as u64);
@@ -338,8 +338,8 @@ impl Pool {
         u64::from(self.frames.limit()) * self.page_bytes as u64
     }
 
-    /// Changes the size of the pool while it is used. Growing is done at once; shrinking writes and drops the pages of
-    /// the frames that go. No latch may be held.
+    /// Changes the size of the pool while it is used. Growing is done at once; shrinking writes and drops the
+    /// pages of the frames that go. No latch may be held.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when `bytes` is too small or beyond what was reserved, or when pages beyond
@@ -390,8 +390,8 @@ impl Pool {
         self.prefetch_depth_total.store(total, Ordering::Relaxed);
     }
 
-    /// The number of pages that a prefetcher keeps requested ahead; 0, the initial value: each prefetcher adapts
-    /// its own number.
+    /// The number of pages that a prefetcher keeps requested ahead; 0, the initial value: each prefetcher
+    /// adapts its own number.
     pub fn set_prefetch_window(&self, pages: u32) {
         self.prefetch_window.store(pages, Ordering::Relaxed);
     }

@@ -7,9 +7,9 @@
 //! 3. A page is checked after it is read: checksum, page number, and that its log exists (a page newer than
 //!    the log's head means that flushed log was lost).
 //! 4. A thread that finds no frame, or that loads more pages than it can keep pinned, drops the pins it has
-//!    gathered and takes the *turn*. Until it gives the turn up, only this thread gets frames. Threads that
-//!    wait for the turn hold no gathered pins, so its holder always gets what it needs, however small the
-//!    pool.
+//!    gathered and takes the *allocation token*. Until it gives the token up, only this thread gets frames.
+//!    Threads that wait for the token hold no gathered pins, so its holder always gets what it needs, however
+//!    small the pool.
 
 use super::frame::{REFERENCED, Where};
 use super::guard::{Owned, PageWrite, Pin};
@@ -29,10 +29,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Shards of the waiting threads, by page number.
 const SHARDS: usize = 64;
-/// Pages that may be gathered without the turn before the oldest pin is dropped; also bounded by the pool's
+/// Pages that may be gathered without the token before the oldest pin is dropped; also bounded by the pool's
 /// size.
 const WARM_PAGES: usize = 64;
-/// Pages that may be loaded without the turn, as a multiple of those that may be gathered.
+/// Pages that may be loaded without the token, as a multiple of those that may be gathered.
 const LOADED_MAX: usize = 4;
 
 /// Reads under way.
@@ -121,58 +121,59 @@ impl Loads {
 
 /// Decides which thread gets frames while they are short.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct AllocationToken {
     role: Role,
-    /// The token of the thread that has it; 0 when none has.
+    /// The number of the thread that has it; 0 when none has.
     holder: AtomicU64,
 }
 
-/// The turn is held as long as this exists.
+/// The token is held as long as this exists.
 #[derive(Debug)]
-struct TurnGuard<'p> {
-    turn: &'p Turn,
+struct TokenGuard<'p> {
+    token: &'p AllocationToken,
     _role: RoleGuard<'p>,
 }
 
 /// A number unique to this thread, never 0.
-fn thread_token() -> u64 {
+fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local!(static TOKEN: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
-    TOKEN.with(|token| *token)
+    thread_local!(static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
+    NUMBER.with(|number| *number)
 }
 
-impl Turn {
+impl AllocationToken {
     /// Whether this thread may take a frame.
     pub(super) fn may_take(&self) -> bool {
         match self.holder.load(Ordering::Acquire) {
             0 => true,
-            holder => holder == thread_token(),
+            holder => holder == thread_number(),
         }
     }
 
-    /// Waits for the turn; `None` when the thread has it already.
-    fn take(&self) -> Option<TurnGuard<'_>> {
-        if self.holder.load(Ordering::Acquire) == thread_token() {
+    /// Waits for the token; `None` when the thread has it already.
+    fn take(&self) -> Option<TokenGuard<'_>> {
+        if self.holder.load(Ordering::Acquire) == thread_number() {
             return None;
         }
         let role = self.role.take();
-        self.holder.store(thread_token(), Ordering::Release);
-        Some(TurnGuard { turn: self, _role: role })
+        self.holder.store(thread_number(), Ordering::Release);
+        Some(TokenGuard { token: self, _role: role })
     }
 }
 
-impl Drop for TurnGuard<'_> {
+impl Drop for TokenGuard<'_> {
     fn drop(&mut self) {
-        self.turn.holder.store(0, Ordering::Release);
+        self.token.holder.store(0, Ordering::Release);
     }
 }
 
-/// Pages gathered for latched code that starts over until it finds all it needs: [`Pool::retry`] step by step.
+/// Pages gathered for latched code that starts over until it finds all it needs: [`Pool::retry`] step by
+/// step.
 #[derive(Debug)]
 pub struct Warm<'p> {
     pool: &'p Pool,
     pins: SmallVec<[Pin<'p>; 8]>,
-    turn: Option<TurnGuard<'p>>,
+    token: Option<TokenGuard<'p>>,
     /// How often frames were requested.
     frames_asked: u32,
     /// Pages that were loaded.
@@ -200,9 +201,9 @@ impl<'p> Warm<'p> {
         let pool = self.pool;
         let most = WARM_PAGES.min(pool.frames.limit() as usize / 4);
         // A thread that loads so many pages needs more at once than it may keep, and would reread what it
-        // dropped. With the turn it keeps all.
+        // dropped. With the token it keeps all.
         self.loaded += 1;
-        if self.turn.is_none() && pool.turn.may_take() && self.loaded <= LOADED_MAX * most {
+        if self.token.is_none() && pool.token.may_take() && self.loaded <= LOADED_MAX * most {
             if self.pins.len() >= most {
                 self.pins.remove(0);
             }
@@ -225,7 +226,7 @@ impl<'p> Warm<'p> {
         // The requested page may be in flight.
         pool.finish_prefetches(true);
         let mut owned: Vec<Owned<'_>> = Vec::with_capacity(wanted);
-        if self.turn.is_none() && pool.turn.may_take() && self.frames_asked <= 4 {
+        if self.token.is_none() && pool.token.may_take() && self.frames_asked <= 4 {
             while owned.len() < wanted {
                 let Some(one) = pool.obtain_frame()? else { break };
                 owned.push(one);
@@ -249,11 +250,11 @@ impl<'p> Warm<'p> {
     }
 
     fn take_turn(&mut self) {
-        if self.turn.is_none() {
+        if self.token.is_none() {
             count(&self.pool.counters.frame_waits, 1);
-            // The pins first: the holder of the turn may need their frames.
+            // The pins first: the holder of the token may need their frames.
             self.pins.clear();
-            self.turn = self.pool.turn.take();
+            self.token = self.pool.token.take();
         }
     }
 }
@@ -321,7 +322,7 @@ impl Pool {
 
     /// Lets the caller do step by step what [`Pool::retry`] does.
     pub fn warm(&self) -> Warm<'_> {
-        Warm { pool: self, pins: SmallVec::new(), turn: None, frames_asked: 0, loaded: 0 }
+        Warm { pool: self, pins: SmallVec::new(), token: None, frames_asked: 0, loaded: 0 }
     }
 
     /// Makes a page resident, reading it if need be. No latch may be held.
@@ -335,11 +336,11 @@ impl Pool {
             return Ok(pin);
         }
         count(&self.counters.frame_waits, 1);
-        let _turn = self.turn.take();
+        let _token = self.token.take();
         self.load_patiently(page)
     }
 
-    /// With the turn: loads a page as soon as a frame becomes free.
+    /// With the token: loads a page as soon as a frame becomes free.
     fn load_patiently(&self, page: PageId) -> Result<Pin<'_>> {
         let patience = Patience::new(self);
         loop {

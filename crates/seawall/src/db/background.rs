@@ -68,7 +68,7 @@ pub(super) struct Work {
 
 /// While this exists, purge, rollback and compactions are blocked.
 #[derive(Debug)]
-pub(super) struct Held<'w> {
+pub(super) struct WorkBlocked<'w> {
     _purge: MutexGuard<'w, Purge>,
     _losers: MutexGuard<'w, Vec<Txn>>,
     _compacting: MutexGuard<'w, ()>,
@@ -156,9 +156,9 @@ impl Work {
 
     /// Blocks purge, rollback and compactions until the result is dropped: then only user transactions change
     /// the database.
-    pub(super) fn hold(&self) -> Held<'_> {
+    pub(super) fn hold(&self) -> WorkBlocked<'_> {
         let (purge, losers) = (self.engine.purge.lock(), self.losers.lock());
-        Held { _purge: purge, _losers: losers, _compacting: self.engine.compacting.lock() }
+        WorkBlocked { _purge: purge, _losers: losers, _compacting: self.engine.compacting.lock() }
     }
 
     pub(super) fn step(&self, task: Task) -> Result<bool> {

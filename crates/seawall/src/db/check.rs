@@ -63,7 +63,7 @@ impl fmt::Display for Part {
 /// Damage that a check has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Finding {
+pub struct Damage {
     /// The part of the database.
     pub part: Part,
     /// The page.
@@ -76,7 +76,7 @@ pub struct Finding {
     pub advice: &'static str,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: page {}", self.part, self.page)?;
         if let Some(tree) = &self.tree {
@@ -116,7 +116,7 @@ impl Database {
     /// assert!(db.check()?.is_empty());
     /// # Ok::<(), seawall::Error>(())
     /// ```
-    pub fn check(&self) -> Result<Vec<Finding>> {
+    pub fn check(&self) -> Result<Vec<Damage>> {
         self.here()?;
         let work = &*self.inner.work;
         for look in 1..=LOOKS_MAX {
@@ -148,7 +148,7 @@ impl Database {
 /// # Errors
 /// [`Error::Locked`] if it is open; [`Error::NotADatabase`], [`Error::OtherFormat`], [`Error::Corrupt`] if
 /// its control file cannot be read; [`Error::Io`].
-pub fn check_pages(dir: &Path) -> Result<Vec<Finding>> {
+pub fn check_pages(dir: &Path) -> Result<Vec<Damage>> {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::synchronous());
     let stats = Arc::new(IoStats::new());
     let control = Control::open(disk.clone(), &dir.join(CONTROL_FILE), &stats)?;
@@ -166,7 +166,7 @@ pub fn check_pages(dir: &Path) -> Result<Vec<Finding>> {
             Ok(Err(corruption)) => on_disk(corruption),
             Err(error) => error.to_string(),
         };
-        found.push(Finding { part: Part::Page, page: number, tree: None, what, advice: advice(Part::Page) });
+        found.push(Damage { part: Part::Page, page: number, tree: None, what, advice: advice(Part::Page) });
     }
     Ok(found)
 }
@@ -185,7 +185,7 @@ fn on_disk(corruption: Corruption) -> String {
 }
 
 struct Found {
-    findings: Vec<Finding>,
+    findings: Vec<Damage>,
     /// There was a concurrent change.
     unquiet: bool,
 }
@@ -228,7 +228,7 @@ fn all(work: &Work, last: bool) -> Result<Found> {
 struct Look<'e> {
     engine: &'e Engine,
     names: BTreeMap<TreeId, String>,
-    found: Vec<Finding>,
+    found: Vec<Damage>,
     /// Pages of long values that were reached.
     values: HashSet<PageId>,
     /// Trees whose pages may be unreferenced: dropped and not yet purged, or damaged so that the path to them
@@ -240,7 +240,7 @@ impl Look<'_> {
     fn find(&mut self, part: Part, page: PageId, tree: Option<TreeId>, what: String) {
         self.unclear.extend(tree.filter(|_| part != Part::Space));
         let tree = tree.map(|id| self.names.get(&id).cloned().unwrap_or_else(|| format!("#{id}")));
-        self.found.push(Finding { part, page, tree, what, advice: advice(part) });
+        self.found.push(Damage { part, page, tree, what, advice: advice(part) });
     }
 
     /// All trees that may still be visible to a transaction, deleted names included.

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn how_often_is_an_option_and_whoever_reads_knows_it() {
+    fn the_interval_is_an_option_and_a_reader_knows_it() {
         let dir = tempfile::tempdir().unwrap();
         let small = Options::default().with_log_capacity(4 << 20).with_data_initial_size(1 << 20);
         let db = Database::open_with(dir.path(), small.with_stats_interval(Duration::ZERO)).unwrap();

@@ -168,7 +168,7 @@ fn no_wake_up_is_lost_between_three() {
 /// A called waiter that no longer needs anything, because the database failed elsewhere in the meantime,
 /// still passes the call on.
 #[test]
-fn whoever_gives_up_waiting_passes_the_call_on() {
+fn a_waiter_that_gives_up_passes_the_call_on() {
     explore(2, || {
         let failed = Arc::new(AtomicU64::new(0));
         let waiters = Arc::new(Waiters::new(LeaderState));
@@ -188,7 +188,7 @@ fn whoever_gives_up_waiting_passes_the_call_on() {
         };
         let others = [(); 2].map(|()| loom::thread::spawn(wait.clone()));
         // Leaves while nothing has failed, so that only one of the others is called.
-        waiters.leave(leading.expect("nobody leads yet"), |()| false);
+        waiters.leave(leading.expect("no thread leads yet"), |()| false);
         failed.store(1, Ordering::Release);
         for other in others {
             other.join().unwrap();

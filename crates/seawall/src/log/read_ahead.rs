@@ -1,8 +1,8 @@
 //! Reads the log in order and ahead of need, so that recovery keeps the disk and the processor busy at the
 //! same time.
 //!
-//! 1. Reads are of whole chunks between multiples of the chunk's size; the first of a sequence may be shorter.
-//!    No read crosses a segment's end.
+//! 1. Reads are of whole chunks between multiples of the chunk's size; the first of a sequence may be
+//!    shorter. No read crosses a segment's end.
 //! 2. A read at any other than the next position begins a new sequence. Reads ahead of the old one are
 //!    dropped.
 //! 3. No read outlives this: one in flight keeps its segment open, and so locked, even if the database was
@@ -19,7 +19,7 @@ const DEPTH: usize = 4;
 
 /// A read in flight.
 #[derive(Debug)]
-struct Ahead {
+struct ReadInFlight {
     at: u64,
     len: usize,
     file: Arc<File>,
@@ -29,14 +29,14 @@ struct Ahead {
 /// The reads in flight, in order and without gaps.
 #[derive(Debug, Default)]
 pub(super) struct ReadAhead {
-    queue: VecDeque<Ahead>,
+    queue: VecDeque<ReadInFlight>,
     /// Buffers of a whole chunk each.
     spare: Vec<IoBuf>,
 }
 
-/// The segments of the stream.
+/// The segments of the segments.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stream<'a> {
+pub(super) struct LogSegments<'a> {
     pub(super) shelf: &'a Shelf,
     pub(super) segment_bytes: u64,
     /// No segment holds anything from here on.
@@ -45,7 +45,7 @@ pub(super) struct Stream<'a> {
     pub(super) chunk: u64,
 }
 
-impl Stream<'_> {
+impl LogSegments<'_> {
     /// Length of a read at `at`.
     pub(super) fn len_at(&self, at: u64) -> usize {
         let chunk = self.chunk.min(self.segment_bytes);
@@ -54,20 +54,20 @@ impl Stream<'_> {
 }
 
 impl ReadAhead {
-    /// Reads the bytes from `at` on, [`Stream::len_at`] of them, into the front of `into`.
+    /// Reads the bytes from `at` on, [`LogSegments::len_at`] of them, into the front of `into`.
     ///
     /// # Errors
     /// The disk's refusal.
-    pub(super) fn read(&mut self, stream: Stream<'_>, at: u64, into: &mut [u8]) -> Result<usize> {
+    pub(super) fn read(&mut self, segments: LogSegments<'_>, at: u64, into: &mut [u8]) -> Result<usize> {
         if self.queue.front().is_none_or(|ahead| ahead.at != at) {
             self.forget();
         }
-        self.ask(stream, at)?;
-        let Some(Ahead { len, file, pending, .. }) = self.queue.pop_front() else { return Ok(0) };
+        self.ask(segments, at)?;
+        let Some(ReadInFlight { len, file, pending, .. }) = self.queue.pop_front() else { return Ok(0) };
         let mut bufs = file.wait(pending)?;
         if let Some(buf) = bufs.pop() {
             into[..len].copy_from_slice(&buf);
-            if len as u64 == stream.chunk.min(stream.segment_bytes) {
+            if len as u64 == segments.chunk.min(segments.segment_bytes) {
                 self.spare.push(buf);
             }
         }
@@ -76,25 +76,25 @@ impl ReadAhead {
 
     /// Waits for the reads that are no longer needed.
     fn forget(&mut self) {
-        for Ahead { file, pending, .. } in self.queue.drain(..) {
+        for ReadInFlight { file, pending, .. } in self.queue.drain(..) {
             // The result does not matter.
             drop(file.wait(pending));
         }
     }
 
     /// Fills the queue, which begins at `at`.
-    fn ask(&mut self, stream: Stream<'_>, at: u64) -> Result<()> {
+    fn ask(&mut self, segments: LogSegments<'_>, at: u64) -> Result<()> {
         let mut next = self.queue.back().map_or(at, |last| last.at + last.len as u64);
-        while self.queue.len() < DEPTH && next < stream.end {
-            let len = stream.len_at(next);
-            let whole = len as u64 == stream.chunk.min(stream.segment_bytes);
+        while self.queue.len() < DEPTH && next < segments.end {
+            let len = segments.len_at(next);
+            let whole = len as u64 == segments.chunk.min(segments.segment_bytes);
             let buf = if whole { self.spare.pop() } else { None };
             let buf = buf.unwrap_or_else(|| AlignedBuf::zeroed(len).into());
-            let file = stream.shelf.get(next / stream.segment_bytes)?;
-            let offset = next % stream.segment_bytes;
+            let file = segments.shelf.get(next / segments.segment_bytes)?;
+            let offset = next % segments.segment_bytes;
             let request = FileRequest { write: false, offset, bufs: vec![buf], cause: Cause::Recovery };
             let pending = file.submit(vec![request])?.pop().expect("one for each request");
-            self.queue.push_back(Ahead { at: next, len, file, pending });
+            self.queue.push_back(ReadInFlight { at: next, len, file, pending });
             next += len as u64;
         }
         Ok(())

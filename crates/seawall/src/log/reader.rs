@@ -19,7 +19,7 @@
 //!    length, is an error that names it.
 
 use super::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Header, INCARNATION_END, Seal};
-use super::read_ahead::{ReadAhead, Stream};
+use super::read_ahead::{LogSegments, ReadAhead};
 use super::segments::{self, How};
 use super::shelf::Shelf;
 use super::{BLOCK_BYTES_MAX, LogConfig, MTR_BYTES_MAX};
@@ -363,7 +363,7 @@ impl LogReader {
     /// Reads on until the window ends at `upto` or later.
     fn load(&mut self, upto: u64) -> Result<()> {
         while self.window.end() < upto {
-            let stream = Stream {
+            let segments = LogSegments {
                 shelf: &self.shelf,
                 segment_bytes: self.segment_bytes,
                 end: self.files_end,
@@ -371,9 +371,9 @@ impl LogReader {
             };
             let at = self.window.base + self.window.len as u64;
             let into = &mut self.window.buf[self.window.len..];
-            self.window.len += match self.ahead.read(stream, at, into) {
+            self.window.len += match self.ahead.read(segments, at, into) {
                 Err(Error::Io(e)) if e.is_unreadable() => {
-                    let len = stream.len_at(at);
+                    let len = segments.len_at(at);
                     let file = self.shelf.get(at / self.segment_bytes)?;
                     read_in_pieces(&file, at, at % self.segment_bytes, &mut into[..len], &mut self.unreadable)?;
                     len

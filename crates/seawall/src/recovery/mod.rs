@@ -59,7 +59,7 @@ pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize) -> Re
             applied.send(Batch::new()).expect("its other end is below");
         }
         let read = scope.spawn(move || -> Result<()> {
-            // Ends with the log, or with whoever applies it.
+            // Ends with the log, or with the thread that applies it.
             while let Ok(mut batch) = spare.recv() {
                 if !batch.fill(reader, end)? || filled.send(batch).is_err() {
                     break;
@@ -70,7 +70,7 @@ pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize) -> Re
         for mut batch in next {
             batch.apply(pool, threads, &mut done)?;
             if applied.send(batch).is_err() {
-                // The log has ended, and nobody waits for it.
+                // The log has ended, and no thread waits for it.
             }
         }
         match read.join() {

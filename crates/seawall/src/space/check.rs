@@ -15,14 +15,14 @@ use std::fmt;
 
 /// An inconsistency that a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct SpaceDefect {
     /// The page.
     pub page: PageId,
     /// The inconsistency.
     pub what: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for SpaceDefect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "page {}: {}", self.page, self.what)
     }
@@ -36,7 +36,7 @@ pub struct Check<'s> {
     pages: u32,
     /// A bit for each page that something refers to.
     reached: Vec<u64>,
-    findings: Vec<Finding>,
+    findings: Vec<SpaceDefect>,
     /// Groups whose maps could not be read, each a finding: their pages are not checked.
     unread: Vec<u32>,
     /// The owners of the pages of the last group that was read; empty if its map cannot be read.
@@ -51,13 +51,13 @@ fn place(page: PageId) -> (usize, u64) {
 impl Check<'_> {
     /// What was found so far.
     #[must_use]
-    pub fn findings(&self) -> &[Finding] {
+    pub fn findings(&self) -> &[SpaceDefect] {
         &self.findings
     }
 
     /// Adds a finding.
     pub fn find(&mut self, page: PageId, what: impl Into<String>) {
-        self.findings.push(Finding { page, what: what.into() });
+        self.findings.push(SpaceDefect { page, what: what.into() });
     }
 
     /// Adds a read error as a finding.
@@ -117,7 +117,7 @@ impl Check<'_> {
     /// Ends the check: a page that is owned and was not reached is lost. `dropped` are the trees whose pages
     /// are still to be freed.
     #[must_use]
-    pub fn finish(mut self, dropped: &[TreeId]) -> Vec<Finding> {
+    pub fn finish(mut self, dropped: &[TreeId]) -> Vec<SpaceDefect> {
         for group in 0..self.space.shape.groups(self.pages) {
             self.read(group);
             let owners = std::mem::take(&mut self.owners.1);

@@ -10,7 +10,7 @@
 
 use super::Space;
 use super::map::{self, MarkFreed, SetOwner};
-use crate::buffer::{Held, Mtr, MtrSize};
+use crate::buffer::{LatchedPage, Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId};
 use std::sync::atomic::Ordering;
@@ -38,7 +38,7 @@ impl Space {
     ///
     /// # Errors
     /// [`Stop::Load`], or [`Error::Corrupt`] when the page has no owner; nothing is changed then.
-    pub fn free(&self, mtr: &mut Mtr<'_>, held: Held) -> Result<(), Stop> {
+    pub fn free(&self, mtr: &mut Mtr<'_>, held: LatchedPage) -> Result<(), Stop> {
         let page = mtr.id(held);
         self.latch_maps(mtr, std::iter::once(page))?;
         self.disown(mtr, &[page], None)?;

@@ -35,7 +35,7 @@ struct Extent {
 struct Owner(u32);
 
 impl Owner {
-    const NOBODY: Self = Self(0);
+    const NONE: Self = Self(0);
     const SHARED: Self = Self(u32::MAX);
 }
 
@@ -115,7 +115,7 @@ impl Index {
     pub(super) fn add_unread(&mut self, extents: u32) {
         let first = self.extents();
         self.unread = first..first + extents;
-        self.extents.resize(self.unread.end as usize, Extent { owner: Owner::NOBODY, free: 0 });
+        self.extents.resize(self.unread.end as usize, Extent { owner: Owner::NONE, free: 0 });
     }
 
     /// Enters the owners of the pages of the next unread extents. The caller holds a latch of their map.
@@ -136,7 +136,7 @@ impl Index {
 
     /// Counts the pages of an extent.
     fn look(&mut self, owners: impl Iterator<Item = TreeId>) -> Extent {
-        let mut extent = Extent { owner: Owner::NOBODY, free: 0 };
+        let mut extent = Extent { owner: Owner::NONE, free: 0 };
         let (mut last, mut run) = (TreeId::FREE, 0);
         for owner in owners {
             if owner == TreeId::FREE {
@@ -152,7 +152,7 @@ impl Index {
                 continue;
             }
             extent.owner = match extent.owner {
-                Owner::NOBODY => Owner(owner.0),
+                Owner::NONE => Owner(owner.0),
                 same if same == Owner(owner.0) => same,
                 _ => Owner::SHARED,
             };
@@ -172,7 +172,7 @@ impl Index {
     pub(super) fn settle(&mut self, extents: Range<u32>) {
         for number in extents {
             let mut owner = self.extents[number as usize].owner;
-            if owner != Owner::NOBODY && owner != Owner::SHARED {
+            if owner != Owner::NONE && owner != Owner::SHARED {
                 let large = self.trees.get(&TreeId(owner.0)).is_some_and(|t| t.pages > SMALL_TREE_PAGES);
                 if !large {
                     owner = Owner::SHARED;
@@ -283,7 +283,7 @@ impl Index {
         let &Extent { owner, free } = self.extents.get(number as usize)?;
         let count = free.min(pages);
         let small = self.pages_of(tree) + u32::from(count) <= SMALL_TREE_PAGES;
-        let mine = owner == Owner::NOBODY || owner == Owner(tree.0) || (owner == Owner::SHARED && small);
+        let mine = owner == Owner::NONE || owner == Owner(tree.0) || (owner == Owner::SHARED && small);
         if count == 0 || !mine || number >= self.fence || self.free < u64::from(count) + keep {
             return None;
         }
@@ -322,7 +322,7 @@ impl Index {
         own.pages += u32::from(count);
         let large = own.pages > SMALL_TREE_PAGES;
         let extent = &mut self.extents[number as usize];
-        if extent.owner == Owner::NOBODY {
+        if extent.owner == Owner::NONE {
             extent.owner = if large { Owner(tree.0) } else { Owner::SHARED };
         }
         extent.free -= count;
@@ -334,12 +334,12 @@ impl Index {
     fn file(&mut self, number: u32) {
         let extent = &mut self.extents[number as usize];
         if u32::from(extent.free) == self.shape.usable(number) {
-            extent.owner = Owner::NOBODY;
+            extent.owner = Owner::NONE;
         }
         if extent.free == 0 {
             return;
         }
-        if extent.owner == Owner::NOBODY {
+        if extent.owner == Owner::NONE {
             if self.shape.has_map(number) { &mut self.headed } else { &mut self.whole }.insert(number);
             return;
         }
@@ -356,7 +356,7 @@ impl Index {
     /// Removes an extent from its set, before it changes.
     fn unfile(&mut self, number: u32) {
         match self.extents[number as usize].owner {
-            Owner::NOBODY => self.whole.remove(&number) || self.headed.remove(&number),
+            Owner::NONE => self.whole.remove(&number) || self.headed.remove(&number),
             Owner::SHARED => self.shared.remove(&number),
             Owner(tree) => self.trees.get_mut(&TreeId(tree)).is_some_and(|t| t.partial.remove(&number)),
         };
@@ -498,8 +498,8 @@ impl Comparison {
         }
         let filed = match extent.owner {
             _ if count == 0 => return,
-            Owner::NOBODY if index.shape.has_map(number) => (0, index.headed.contains(&number)),
-            Owner::NOBODY => (1, index.whole.contains(&number)),
+            Owner::NONE if index.shape.has_map(number) => (0, index.headed.contains(&number)),
+            Owner::NONE => (1, index.whole.contains(&number)),
             Owner::SHARED => (2, index.shared.contains(&number)),
             Owner(tree) if index.trees.get(&TreeId(tree)).is_some_and(|t| t.partial.contains(&number)) => return,
             Owner(tree) => {

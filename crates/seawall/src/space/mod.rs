@@ -37,7 +37,7 @@ pub use reserve::{Purpose, Reserved, TAKEN_AT_ONCE_MAX};
 pub use shrink::{Fence, FileHold};
 
 use crate::buffer::role::Role;
-use crate::buffer::{Held, Mtr, Pool, Prefetcher, Redo};
+use crate::buffer::{LatchedPage, Mtr, Pool, Prefetcher, Redo};
 use crate::counted::Mutex;
 use crate::error::{Error, Result, Stop};
 use crate::format::{Malformed, PageId, TreeId};
@@ -255,7 +255,8 @@ impl Space {
         self.index.lock().free()
     }
 
-    /// Pages a tree owns or has set aside, as far as the maps have been read. Takes a short mutex, reads nothing.
+    /// Pages a tree owns or has set aside, as far as the maps have been read. Takes a short mutex, reads
+    /// nothing.
     pub fn pages_of(&self, tree: TreeId) -> u32 {
         self.index.lock().pages_of(tree)
     }
@@ -322,7 +323,7 @@ impl Space {
         self.pool.retry(|| Ok(field.get(&self.pool.shared(header::PAGE)?)))
     }
 
-    fn latch_header(&self, mtr: &mut Mtr<'_>) -> Result<Held, Stop> {
+    fn latch_header(&self, mtr: &mut Mtr<'_>) -> Result<LatchedPage, Stop> {
         mtr.latch(header::PAGE)
     }
 
@@ -407,7 +408,7 @@ impl Space {
         Ok(())
     }
 
-    fn latch_map(&self, mtr: &mut Mtr<'_>, page: PageId) -> Result<Held, Stop> {
+    fn latch_map(&self, mtr: &mut Mtr<'_>, page: PageId) -> Result<LatchedPage, Stop> {
         self.known(page)?;
         let number = self.shape.map_of(page);
         let held = mtr.latch(number)?;

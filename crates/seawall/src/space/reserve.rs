@@ -8,7 +8,7 @@
 use super::index::{Claims, Reach};
 use super::map::{self, SetOwner};
 use super::{Space, header};
-use crate::buffer::{Held, Mtr};
+use crate::buffer::{LatchedPage, Mtr};
 use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId};
 use std::collections::VecDeque;
@@ -36,10 +36,12 @@ pub struct Reserved<'s> {
 }
 
 impl Space {
-    /// Sets `pages` pages aside for `tree`, close to `near` when possible; may grow the file. No latch may be held.
+    /// Sets `pages` pages aside for `tree`, close to `near` when possible; may grow the file. No latch may be
+    /// held.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; [`Error::Io`] and [`Error::Corrupt`] when a map cannot be read. Nothing is set aside then.
+    /// [`Error::NoSpace`]; [`Error::Io`] and [`Error::Corrupt`] when a map cannot be read. Nothing is set
+    /// aside then.
     pub fn reserve(&self, tree: TreeId, near: PageId, pages: usize, purpose: Purpose) -> Result<Reserved<'_>> {
         let mut reserved = Reserved { space: self, tree, pages: VecDeque::with_capacity(pages) };
         let claims = self.claim(tree, near, pages, purpose)?;
@@ -134,7 +136,7 @@ impl Reserved<'_> {
     ///
     /// # Errors
     /// [`Stop::Load`] and [`Stop::Frames`], with nothing changed. [`Error::Usage`] when all are taken.
-    pub fn take(&mut self, mtr: &mut Mtr<'_>) -> Result<(PageId, Held), Stop> {
+    pub fn take(&mut self, mtr: &mut Mtr<'_>) -> Result<(PageId, LatchedPage), Stop> {
         let held = self.make_ready(mtr, self.pages.len().min(TAKEN_AT_ONCE_MAX))?;
         let page = self.pages.pop_front();
         let page = page.ok_or_else(|| Error::Usage("more pages are taken than were reserved".into()))?;
@@ -147,7 +149,7 @@ impl Reserved<'_> {
     ///
     /// # Errors
     /// As [`Reserved::take`].
-    pub fn take_many(&mut self, mtr: &mut Mtr<'_>, count: usize) -> Result<Vec<(PageId, Held)>, Stop> {
+    pub fn take_many(&mut self, mtr: &mut Mtr<'_>, count: usize) -> Result<Vec<(PageId, LatchedPage)>, Stop> {
         if count > self.pages.len().min(TAKEN_AT_ONCE_MAX) {
             return Err(Error::Usage(format!("{count} pages are taken of {} reserved", self.pages.len())).into());
         }
@@ -162,7 +164,7 @@ impl Reserved<'_> {
     }
 
     /// Takes what can stop: the latches of the header and of the maps, and frames.
-    fn make_ready(&self, mtr: &mut Mtr<'_>, count: usize) -> Result<Vec<Held>, Stop> {
+    fn make_ready(&self, mtr: &mut Mtr<'_>, count: usize) -> Result<Vec<LatchedPage>, Stop> {
         let pages = || self.pages.iter().copied().take(count);
         self.space.latch_maps(mtr, pages())?;
         pages().map(|page| mtr.fresh(page)).collect()

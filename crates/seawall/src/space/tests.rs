@@ -319,7 +319,7 @@ fn after_a_crash_the_owners_are_those_of_a_moment_not_before_the_last_flush() {
         assert_sound(&space);
         assert_eq!(owned(&space), model, "seed {seed}");
         running.pool.flush_all().expect("the disk is well");
-        running.process.dies_of(SimDisk::power_cut);
+        running.process.crash_by(SimDisk::power_cut);
         let again = machine.recover(redo_stamped).expect("it is recovered");
         let space = Space::open(again.pool.clone()).expect("it opens");
         assert_sound(&space);
@@ -388,7 +388,7 @@ fn a_check_that_cannot_read_maps_says_so_and_nothing_else() {
         take(&space, TreeId(16), near, 8, Purpose::Grow).expect("there is room");
     }
     running.pool.flush_all().expect("the disk is well");
-    running.process.dies_of(SimDisk::power_cut);
+    running.process.crash_by(SimDisk::power_cut);
     let again = machine.recover(redo_stamped).expect("it is recovered");
     let space = Space::open_reading(again.pool.clone(), 1).expect("it opens");
     machine.disk.inject(Fault::eio().on(Op::Read));
@@ -429,7 +429,7 @@ fn a_dropped_tree_is_freed_in_pieces_whatever_comes_between() {
     }
     assert_eq!(space.free_pages(), free_before + 250);
     running.flush_log();
-    running.process.dies_of(SimDisk::power_cut);
+    running.process.crash_by(SimDisk::power_cut);
     let again = machine.recover(redo_stamped).expect("it is recovered");
     let space = Space::open(again.pool.clone()).expect("it opens");
     let mut steps = 0;
@@ -539,7 +539,7 @@ fn tree_ids_are_given_once_and_fields_are_kept() {
     assert_eq!(new(&space, true).expect("an id"), TreeId::FIRST_USER);
     assert_eq!(new(&space, true).expect("an id"), TreeId(17));
     running.flush_log();
-    running.process.dies_of(SimDisk::power_cut);
+    running.process.crash_by(SimDisk::power_cut);
     let again = machine.recover(redo_stamped).expect("it is recovered");
     let space = Space::open(again.pool.clone()).expect("it opens");
     assert_eq!(new(&space, true).expect("an id"), TreeId(18));
@@ -605,7 +605,7 @@ fn a_crash_between_growing_and_saying_so_loses_nothing() {
     let pages = space.pages();
     running.flush_log();
     running.pool.grow_file(pages + 3 * space.shape.extent_pages).expect("room");
-    running.process.dies_of(SimDisk::power_cut);
+    running.process.crash_by(SimDisk::power_cut);
     let again = machine.recover(redo_stamped).expect("it is recovered");
     let space = Space::open(again.pool.clone()).expect("it opens");
     assert_eq!(space.pages(), pages);
@@ -616,7 +616,7 @@ fn a_crash_between_growing_and_saying_so_loses_nothing() {
     assert_eq!(taken.iter().collect::<BTreeSet<_>>().len(), 600);
     assert_sound(&space);
     again.flush_log();
-    again.process.dies_of(SimDisk::power_cut);
+    again.process.crash_by(SimDisk::power_cut);
     let last = machine.recover(redo_stamped).expect("it is recovered");
     let space = Space::open(last.pool.clone()).expect("it opens");
     assert_eq!(owned(&space).len(), 600);

@@ -38,30 +38,30 @@ pub(super) enum Writer {
     /// Another active one, and the request does not wait: its lock was not made explicit.
     Busy(TxnId),
     /// No active transaction.
-    Nobody,
+    None,
 }
 
 impl Txn {
     /// The writer of an entry, which holds the row by having written it. Called under the latch of its leaf.
     pub(super) fn writer_of(&self, tree: &TreeState, key: &[u8], entry: &Entry<'_>, wait: LockWait) -> Writer {
         if !entry.has_header() || entry.writer == TxnId::NONE {
-            return Writer::Nobody;
+            return Writer::None;
         }
         if entry.writer == self.id() {
             return Writer::Me;
         }
         if !self.engine.active.is_active(entry.writer) {
-            return Writer::Nobody;
+            return Writer::None;
         }
         if !self.waits(wait) {
             let busy = self.engine.locks.is_held_by(entry.writer);
-            return if busy { Writer::Busy(entry.writer) } else { Writer::Nobody };
+            return if busy { Writer::Busy(entry.writer) } else { Writer::None };
         }
         match self.engine.locks.convert(entry.writer, tree.at.id, key) {
             Converted::Held(_) => Writer::Other,
             // It left the active set before it began to release: its outcome is decided, and the entry shows
             // it.
-            Converted::Gone => Writer::Nobody,
+            Converted::Gone => Writer::None,
         }
     }
 

@@ -6,7 +6,7 @@ mod dead;
 mod engine;
 mod locking;
 pub mod locks;
-mod many;
+mod multi_row;
 mod owned;
 mod prepared;
 mod purge;

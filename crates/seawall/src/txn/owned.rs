@@ -3,13 +3,13 @@
 //! 1. A seek binds it to one life of one transaction ([`Txn::life`]). In any other life it continues by key,
 //!    in that life's view; no value that it read before is returned there.
 //! 2. It has no view of its own. At repeatable read it uses the transaction's at each call. At read committed
-//!    its seek leaves one in a place that the transaction empties when it or its statement ends, so that an
+//!    its seek leaves one in a slot that the transaction empties when it or its statement ends, so that an
 //!    idle cursor holds back nothing. A cursor that locks needs none between calls: what it has locked cannot
 //!    be dropped.
 //! 3. It stands on no entry outside its range, whatever the seek.
 
 use super::locks::Mode;
-use super::scan::{By, Place, ScanLock, is_beyond};
+use super::scan::{By, ScanLock, ScanState, is_beyond};
 use super::transaction::{Isolation, LentView, LockWait, Txn};
 use super::trees::TreeState;
 use crate::btree::{KeyBound, LookAhead, Seek};
@@ -22,14 +22,14 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub struct OwnedScan {
     /// `None` before the first reset.
-    place: Option<Place>,
+    state: Option<ScanState>,
     bounds: (KeyBound, KeyBound),
     /// The requested lock, and how to wait.
     lock: Option<Mode>,
     wait: Option<LockWait>,
     /// The life that its position belongs to; 0 for none.
     life: u64,
-    /// Read committed: the place of its view. Made once.
+    /// Read committed: the slot of its view. Made once.
     view: Option<Arc<LentView>>,
 }
 
@@ -101,14 +101,14 @@ impl OwnedScan {
         (start, end): (Bound<&[u8]>, Bound<&[u8]>),
     ) {
         self.give_up_view();
-        let place = match &mut self.place {
-            Some(place) => {
-                place.reset(tree);
-                place
+        let state = match &mut self.state {
+            Some(state) => {
+                state.reset(tree);
+                state
             }
-            None => self.place.insert(Place::new(tree, ScanLock::None, LockWait::Wait)),
+            None => self.state.insert(ScanState::new(tree, ScanLock::None, LockWait::Wait)),
         };
-        place.keep_to(start, end);
+        state.keep_to(start, end);
         self.bounds.0.set(start);
         self.bounds.1.set(end);
         (self.lock, self.wait, self.life) = (lock, wait, 0);
@@ -117,8 +117,8 @@ impl OwnedScan {
     /// Gives up its position and its view until the next seek.
     pub fn release(&mut self) {
         self.give_up_view();
-        if let Some(place) = &mut self.place {
-            place.leave();
+        if let Some(state) = &mut self.state {
+            state.leave();
         }
     }
 
@@ -131,47 +131,47 @@ impl OwnedScan {
 
     /// Its prefetch; `None` before the first reset.
     pub fn look_ahead(&mut self) -> Option<&mut LookAhead> {
-        self.place.as_mut().map(Place::look_ahead)
+        self.state.as_mut().map(ScanState::look_ahead)
     }
 
     /// The tree's id, and the number of its opening; `None` before the first reset.
     #[must_use]
     pub fn tree(&self) -> Option<(TreeId, u64)> {
-        self.place.as_ref().map(Place::tree)
+        self.state.as_ref().map(ScanState::tree)
     }
 
     /// Whether it stands on an entry.
     #[must_use]
     pub fn is_on_entry(&self) -> bool {
-        self.place.as_ref().is_some_and(Place::is_on_entry)
+        self.state.as_ref().is_some_and(ScanState::is_on_entry)
     }
 
     /// Whether it has newly locked the row it stands on, by itself.
     #[must_use]
     pub fn newly_locked(&self) -> bool {
-        self.place.as_ref().is_some_and(Place::newly_locked)
+        self.state.as_ref().is_some_and(ScanState::newly_locked)
     }
 
     /// The key it stands on, or stood on last.
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        self.place.as_ref().map_or(&[], Place::key)
+        self.state.as_ref().map_or(&[], ScanState::key)
     }
 
     /// Calls `f` with the view of the scan in the transaction.
-    fn with<T>(&mut self, txn: &Txn, anew: bool, f: impl FnOnce(&mut Place, By<'_>) -> Result<T>) -> Result<T> {
-        let place = self.place.as_mut().ok_or_else(no_tree)?;
-        txn.admit(place.state())?;
+    fn with<T>(&mut self, txn: &Txn, anew: bool, f: impl FnOnce(&mut ScanState, By<'_>) -> Result<T>) -> Result<T> {
+        let state = self.state.as_mut().ok_or_else(no_tree)?;
+        txn.admit(state.tree_state())?;
         let mut anew = anew;
         if std::mem::replace(&mut self.life, txn.life()) != txn.life() {
-            place.is_outdated();
+            state.is_outdated();
             anew = true;
         }
         if anew {
             let lock = self.lock.map_or(ScanLock::None, ScanLock::Rows);
-            place.set_lock(lock.of(txn, self.wait));
+            state.set_lock(lock.of(txn, self.wait));
         }
-        match (place.lock(), txn.options.isolation) {
+        match (state.lock(), txn.options.isolation) {
             (ScanLock::None, Isolation::RepeatableRead) => {
                 let mut view = txn.view.borrow();
                 if view.is_none() {
@@ -180,22 +180,22 @@ impl OwnedScan {
                     view = txn.view.borrow();
                 }
                 let view = view.as_ref().expect("it was taken just now");
-                f(place, By { txn, view })
+                f(state, By { txn, view })
             }
             (ScanLock::None, _) => {
                 let mut lent = txn.lend(&mut self.view).lock();
                 if lent.view.is_none() {
-                    place.is_outdated();
+                    state.is_outdated();
                 }
                 if anew || lent.view.is_none() {
                     lent.view = Some(txn.pin());
                 }
                 let view = lent.view.as_ref().expect("it was put there just now");
-                f(place, By { txn, view })
+                f(state, By { txn, view })
             }
             (ScanLock::Rows(_), _) => {
                 let view = txn.pin();
-                f(place, By { txn, view: &view })
+                f(state, By { txn, view: &view })
             }
         }
     }
@@ -203,14 +203,15 @@ impl OwnedScan {
     /// Moves to an entry of the range; returns whether there is one.
     ///
     /// # Errors
-    /// [`Error::Usage`] before the first reset, and for a tree of another database; otherwise as [`super::Scan::seek`].
+    /// [`Error::Usage`] before the first reset, and for a tree of another database; otherwise as
+    /// [`super::Scan::seek`].
     pub fn seek(&mut self, txn: &Txn, to: Seek<'_>) -> Result<bool> {
         // Taken out, because the scan is borrowed mutably.
         let bounds = std::mem::take(&mut self.bounds);
         let (to, forward) = (inside(to, bounds.0.get(), bounds.1.get()), to.is_forward());
-        let sought = self.with(txn, true, |place, by| {
-            place.leave();
-            Ok(!is_past(to, bounds.0.get(), bounds.1.get()) && place.seek(by, to)?)
+        let sought = self.with(txn, true, |state, by| {
+            state.leave();
+            Ok(!is_past(to, bounds.0.get(), bounds.1.get()) && state.seek(by, to)?)
         });
         self.bounds = bounds;
         Ok(sought? && self.is_inside(forward))
@@ -222,15 +223,15 @@ impl OwnedScan {
     /// # Errors
     /// As [`OwnedScan::seek`].
     pub fn step(&mut self, txn: &Txn, forward: bool) -> Result<bool> {
-        Ok(self.with(txn, false, |place, by| place.step(by, forward))? && self.is_inside(forward))
+        Ok(self.with(txn, false, |state, by| state.step(by, forward))? && self.is_inside(forward))
     }
 
     /// Whether it has reached an entry of its range. Leaves an entry outside the range.
     fn is_inside(&mut self, forward: bool) -> bool {
         let limit = if forward { self.bounds.1.get() } else { self.bounds.0.get() };
         let inside = !is_beyond(self.key(), limit, forward);
-        if let Some(place) = self.place.as_mut().filter(|_| !inside) {
-            place.leave();
+        if let Some(state) = self.state.as_mut().filter(|_| !inside) {
+            state.leave();
         }
         inside
     }
@@ -241,27 +242,27 @@ impl OwnedScan {
     /// [`Error::Usage`] if it stands on none, if the entry was read in another transaction or in one that has
     /// ended, and if a rollback to a savepoint has undone its long value; reading errors.
     pub fn entry(&mut self, txn: &Txn) -> Result<(&[u8], &[u8])> {
-        let place = self.place.as_mut().ok_or_else(no_tree)?;
-        txn.admit(place.state())?;
+        let state = self.state.as_mut().ok_or_else(no_tree)?;
+        txn.admit(state.tree_state())?;
         if self.life != txn.life() {
             return Err(gone());
         }
-        let lock = place.lock();
+        let lock = state.lock();
         // At read committed the view may have been taken away since the cursor came here.
         if lock == ScanLock::None && txn.options.isolation != Isolation::RepeatableRead {
             if let Some(lent) = &self.view {
                 let lent = lent.lock();
                 return match &lent.view {
-                    Some(view) => place.entry(By { txn, view }),
+                    Some(view) => state.entry(By { txn, view }),
                     None => Err(gone()),
                 };
             }
         }
-        if place.has_value() {
-            return place.lend();
+        if state.has_value() {
+            return state.lend();
         }
         let view = if lock == ScanLock::None { txn.view() } else { txn.pin() };
-        place.entry(By { txn, view: &view })
+        state.entry(By { txn, view: &view })
     }
 
     /// Deletes the entry it stands on; as [`super::Scan::delete`].
@@ -269,26 +270,26 @@ impl OwnedScan {
     /// # Errors
     /// As [`OwnedScan::entry`], and as [`Txn::change`].
     pub fn delete(&mut self, txn: &mut Txn) -> Result<bool> {
-        let place = self.place.as_mut().ok_or_else(no_tree)?;
-        txn.admit(place.state())?;
+        let state = self.state.as_mut().ok_or_else(no_tree)?;
+        txn.admit(state.tree_state())?;
         if self.life != txn.life() {
             let why = "the cursor was moved by another transaction, or by one that has ended: seek again";
             return Err(Error::Usage(why.into()));
         }
-        place.delete(txn)
+        state.delete(txn)
     }
 }
 
 impl Txn {
-    /// The place where a cursor keeps its view. This transaction empties it at its end.
-    fn lend<'c>(&self, place: &'c mut Option<Arc<LentView>>) -> &'c Arc<LentView> {
-        let to = place.as_ref().map_or(0, |lent| lent.lock().to);
+    /// The slot where a cursor keeps its view. This transaction empties it at its end.
+    fn lend<'c>(&self, slot: &'c mut Option<Arc<LentView>>) -> &'c Arc<LentView> {
+        let to = slot.as_ref().map_or(0, |lent| lent.lock().to);
         if to != self.life() {
             if to != 0 {
                 // It is another transaction's, which continues without it.
-                *place = None;
+                *slot = None;
             }
-            let lent = place.get_or_insert_with(Arc::default);
+            let lent = slot.get_or_insert_with(Arc::default);
             lent.lock().to = self.life();
             let mut list = self.lent.borrow_mut();
             if list.len() == list.capacity() {
@@ -299,6 +300,6 @@ impl Txn {
             }
             list.push(lent.clone());
         }
-        place.get_or_insert_with(Arc::default)
+        slot.get_or_insert_with(Arc::default)
     }
 }

@@ -258,20 +258,20 @@ impl Txn {
             let at = node.search_inside(key)?;
             let entry = if at.found { Some(node.entry(at.slot)?) } else { None };
             let there = entry.as_ref().is_some_and(|entry| !entry.is_deleted());
-            let writer = entry.as_ref().map_or(Writer::Nobody, |entry| self.writer_of(tree, key, entry, wait));
+            let writer = entry.as_ref().map_or(Writer::None, |entry| self.writer_of(tree, key, entry, wait));
             let (locks, id) = (&engine.locks, tree.at.id);
             let locked = match writer {
                 Writer::Me => Ok(false),
                 Writer::Other => return Ok((Latest::Blocked, false)),
                 Writer::Busy(writer) => return Ok((Latest::Busy(writer), false)),
-                Writer::Nobody if how == RowLock::Point || (how == RowLock::IfThere && there) => {
+                Writer::None if how == RowLock::Point || (how == RowLock::IfThere && there) => {
                     locks.room(&self.owner, id, key)?;
                     match again {
                         false => locks.try_new_point(&self.owner, id, key, mode),
                         true => locks.try_point_again(&self.owner, id, key, mode),
                     }
                 }
-                Writer::Nobody => locks.check_point(&self.owner, id, key, mode).map(|()| false),
+                Writer::None => locks.check_point(&self.owner, id, key, mode).map(|()| false),
             };
             let Ok(new) = locked else { return Ok((Latest::Blocked, false)) };
             tree.is_there(self.id(), &engine.active)?;

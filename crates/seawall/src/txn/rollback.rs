@@ -320,7 +320,7 @@ impl Engine {
         key: &[u8],
         me: TxnId,
         undo: UndoPtr,
-    ) -> Result<(crate::buffer::Held, usize), Stop> {
+    ) -> Result<(crate::buffer::LatchedPage, usize), Stop> {
         let leaf = tree.leaf_for_change(self.pool(), mtr, key)?;
         let node = Node::open(mtr.page(leaf))?;
         let at = node.search(key)?;

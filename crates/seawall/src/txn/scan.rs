@@ -76,7 +76,7 @@ pub struct Scan<T> {
     view: ViewRef,
     /// Why it cannot be moved: its tree belongs to another database, or the process is another.
     refused: Option<Box<Error>>,
-    place: Place,
+    state: ScanState,
 }
 
 /// The transaction that moves a scan, and its view. The same from one seek to the next.
@@ -88,7 +88,7 @@ pub(super) struct By<'a> {
 
 /// The position and the settings of a scan: all of it but the transaction.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ScanState {
     tree: Arc<TreeState>,
     lock: ScanLock,
     wait: LockWait,
@@ -182,18 +182,18 @@ impl<T: Deref<Target = Txn>> Scan<T> {
             ScanLock::None => txn.view(),
             ScanLock::Rows(_) => txn.pin(),
         };
-        Self { place: Place::new(tree, lock, wait), view, refused, txn }
+        Self { state: ScanState::new(tree, lock, wait), view, refused, txn }
     }
 
     /// Limits the scan to these bounds: the caller requests nothing outside.
     pub fn within(mut self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Self {
-        self.place.keep_to(start, end);
+        self.state.keep_to(start, end);
         self
     }
 
     /// Its prefetch.
     pub fn look_ahead(&mut self) -> &mut LookAhead {
-        self.place.look_ahead()
+        self.state.look_ahead()
     }
 
     /// Uses the view of `other`.
@@ -204,7 +204,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
 
     /// Sets the policy for locks of others, instead of the transaction's.
     pub fn waiting(mut self, wait: LockWait) -> Self {
-        self.place.wait = wait;
+        self.state.wait = wait;
         self
     }
 
@@ -217,22 +217,22 @@ impl<T: Deref<Target = Txn>> Scan<T> {
 
     /// The tree's id, and the number of its opening.
     pub fn tree(&self) -> (TreeId, u64) {
-        self.place.tree()
+        self.state.tree()
     }
 
     /// Whether it stands on an entry.
     pub fn is_on_entry(&self) -> bool {
-        self.place.on_entry
+        self.state.on_entry
     }
 
     /// Whether it has newly locked the row it stands on, by itself.
     pub fn newly_locked(&self) -> bool {
-        self.place.newly_locked()
+        self.state.newly_locked()
     }
 
     /// The key it stands on, or stood on last.
     pub fn key(&self) -> &[u8] {
-        self.place.key()
+        self.state.key()
     }
 
     /// The value of the entry it stands on.
@@ -249,7 +249,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
     /// As [`Scan::value`].
     pub fn entry(&mut self) -> Result<(&[u8], &[u8])> {
         self.admitted()?;
-        self.place.entry(By { txn: &self.txn, view: &self.view })
+        self.state.entry(By { txn: &self.txn, view: &self.view })
     }
 
     /// Moves to the first entry.
@@ -266,7 +266,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
     /// Reading errors; lock errors when it locks; [`Error::TreeDropped`].
     pub fn seek(&mut self, to: Seek<'_>) -> Result<bool> {
         self.admitted()?;
-        self.place.seek(By { txn: &self.txn, view: &self.view }, to)
+        self.state.seek(By { txn: &self.txn, view: &self.view }, to)
     }
 
     /// Moves to the next entry; returns whether there is one.
@@ -275,7 +275,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
     /// As [`Scan::seek`].
     pub fn next(&mut self) -> Result<bool> {
         self.admitted()?;
-        self.place.step(By { txn: &self.txn, view: &self.view }, true)
+        self.state.step(By { txn: &self.txn, view: &self.view }, true)
     }
 
     /// Moves to the previous entry; returns whether there is one.
@@ -284,7 +284,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
     /// As [`Scan::seek`].
     pub fn prev(&mut self) -> Result<bool> {
         self.admitted()?;
-        self.place.step(By { txn: &self.txn, view: &self.view }, false)
+        self.state.step(By { txn: &self.txn, view: &self.view }, false)
     }
 }
 
@@ -295,11 +295,11 @@ impl Scan<&mut Txn> {
     /// # Errors
     /// [`Error::Usage`] when it stands on none; those of [`Txn::change`]: it still stands on the entry then.
     pub fn delete(&mut self) -> Result<bool> {
-        self.place.delete(self.txn)
+        self.state.delete(self.txn)
     }
 }
 
-impl Place {
+impl ScanState {
     pub(super) fn new(tree: &Arc<TreeState>, lock: ScanLock, wait: LockWait) -> Self {
         Self {
             tree: tree.clone(),
@@ -354,7 +354,7 @@ impl Place {
         self.lock
     }
 
-    pub(super) fn state(&self) -> &Arc<TreeState> {
+    pub(super) fn tree_state(&self) -> &Arc<TreeState> {
         &self.tree
     }
 
@@ -450,7 +450,7 @@ impl Place {
         self.go(by, to)
     }
 
-    /// Like [`Place::seek`], also for a later step of a scan.
+    /// Like [`ScanState::seek`], also for a later step of a scan.
     fn go(&mut self, by: By<'_>, to: Seek<'_>) -> Result<bool> {
         self.tree.usable(by.txn.id(), by.view)?;
         (self.on_entry, self.lost, self.deleted) = (false, None, None);
@@ -511,7 +511,8 @@ impl Place {
         moved
     }
 
-    // --- by snapshot ---------------------------------------------------------------------------------------------------
+    // --- by snapshot
+    // ---------------------------------------------------------------------------------------------------
 
     /// Where a scan from here continues, if it starts among dead rows.
     fn beyond_dead(&self, by: By<'_>, to: Seek<'_>) -> Option<Beyond> {
@@ -614,7 +615,8 @@ impl Place {
         Ok(Met::Row)
     }
 
-    // --- with locks ----------------------------------------------------------------------------------------------------
+    // --- with locks
+    // ----------------------------------------------------------------------------------------------------
 
     /// Whether it locks the intervals between the rows. A scan that skips locked rows does not require that
     /// no others appear between them, and must not wait for rows between them.
@@ -624,8 +626,8 @@ impl Place {
 
     /// Moves to the next row in the leaf of the row it stands on: locks and reads it under one latch, without
     /// an allocation. Returns `false` at the end of the leaf or of the scan, for a long value, if a lock is
-    /// not free, and after an error: then [`Place::step_locked`] does the whole step. The interval up to the
-    /// row may be locked already.
+    /// not free, and after an error: then [`ScanState::step_locked`] does the whole step. The interval up to
+    /// the row may be locked already.
     fn step_in_leaf(&mut self, by: By<'_>, mode: Mode, forward: bool) -> bool {
         let ranges = self.locks_ranges(by);
         let (txn, tree, from, wait) = (by.txn, &self.tree, &self.locked_key[..], self.wait);
@@ -665,8 +667,8 @@ impl Place {
             let newly_locked = match txn.writer_of(tree, key, &entry, wait) {
                 Writer::Me => Ok(false),
                 Writer::Other | Writer::Busy(_) => return Ok(None),
-                Writer::Nobody if ranges => engine.locks.check_point(&txn.owner, id, key, mode).map(|()| false),
-                Writer::Nobody => {
+                Writer::None if ranges => engine.locks.check_point(&txn.owner, id, key, mode).map(|()| false),
+                Writer::None => {
                     engine.locks.room(&txn.owner, id, key)?;
                     engine.locks.try_new_point(&txn.owner, id, key, mode)
                 }

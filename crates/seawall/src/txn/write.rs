@@ -21,7 +21,7 @@ use crate::btree::{
     self, DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, Insert, Node, OVERFLOW, OverflowRef, OverflowWriter, Patch,
     Replace, inline_value_max, one_page_value_max, write_one_page,
 };
-use crate::buffer::{Held, Mtr, MtrSize};
+use crate::buffer::{LatchedPage, Mtr, MtrSize};
 use crate::error::{Error, LockedOn, Result, Stop};
 use crate::format::{PageId, TxnId, UndoPtr};
 use crate::space::Purpose;
@@ -293,7 +293,7 @@ impl Txn {
         &mut self,
         engine: &Engine,
         mtr: &mut Mtr<'_>,
-        leaf: Held,
+        leaf: LatchedPage,
         tree: &TreeState,
         key: &[u8],
         new: &NewValue<'_>,
@@ -313,7 +313,7 @@ impl Txn {
                     Writer::Me => Some(false),
                     Writer::Other => None,
                     Writer::Busy(writer) => return Ok(Attempt::Busy(writer)),
-                    Writer::Nobody => engine.locks.check_write(&self.owner, tree.at.id, key).ok(),
+                    Writer::None => engine.locks.check_write(&self.owner, tree.at.id, key).ok(),
                 };
                 let Some(has_point) = may else { return Ok(Attempt::Blocked) };
                 tree.is_there(self.id(), &engine.active)?;
@@ -386,7 +386,7 @@ impl Txn {
     }
 
     /// Whether this transaction wrote the entry: others that meet the entry wait for this one.
-    fn bears_its_id(&self, mtr: &Mtr<'_>, leaf: Held, slot: usize) -> Result<bool, Stop> {
+    fn bears_its_id(&self, mtr: &Mtr<'_>, leaf: LatchedPage, slot: usize) -> Result<bool, Stop> {
         Ok(Node::open(mtr.page(leaf))?.entry(slot)?.writer == self.id())
     }
 
@@ -401,7 +401,7 @@ impl Txn {
     fn mark_deleted(
         &mut self,
         mtr: &mut Mtr<'_>,
-        leaf: Held,
+        leaf: LatchedPage,
         slot: usize,
         tree: &TreeState,
         key: &[u8],
@@ -437,7 +437,7 @@ impl Txn {
     fn overwrite(
         &mut self,
         mtr: &mut Mtr<'_>,
-        leaf: Held,
+        leaf: LatchedPage,
         slot: usize,
         tree: &TreeState,
         key: &[u8],

@@ -1,6 +1,7 @@
 //! A process on a simulated disk that dies at a given operation, and its clock.
 //!
-//! 1. The crash falls *before* the operation with that number: everything earlier happened, that one and all later ones never do.
+//! 1. The crash falls *before* the operation with that number: everything earlier happened, that one and all
+//!    later ones never do.
 //! 2. If that operation is a write it may also be torn, including its own durability: it is in flight when
 //!    the process dies, and the disk decides each of its sectors, or lets it land late.
 //! 3. Reads of the clock and the collection of completions are not operations.
@@ -77,9 +78,9 @@ impl Doomed {
 
     pub(crate) fn dies_now(&self) {
         if !self.dead.swap(true, Ordering::SeqCst) {
-            self.process.dies_of(match self.how {
+            self.process.crash_by(match self.how {
                 End::PowerCut => SimDisk::power_cut,
-                End::Killed => SimDisk::process_death,
+                End::Killed => SimDisk::process_crash,
             });
         }
     }

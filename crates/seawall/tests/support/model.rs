@@ -47,7 +47,7 @@ pub(crate) enum Promise {
     Nothing,
     /// Can be lost at any crash, but only within the flush window.
     Deferred,
-    /// Survives the death of the process; can be lost with the power, but only within the flush window.
+    /// Survives a crash of the process; can be lost with the power, but only within the flush window.
     Written,
     /// Survives every crash.
     Flushed,

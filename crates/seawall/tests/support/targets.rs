@@ -310,7 +310,7 @@ fn example() -> &'static Example {
         open.put(&tree, b"open", b"value").expect("it works");
         let crashed = || {
             let image = disk.fork(3);
-            image.process_death();
+            image.process_crash();
             image
         };
         // The commit makes the changes of the open transaction durable.

@@ -160,7 +160,7 @@ fn emptied_leaves_are_merged_away_and_branches_with_them() {
 }
 
 #[test]
-fn headers_that_nobody_needs_go_and_others_stay() {
+fn headers_without_use_go_and_others_stay() {
     let rig = Rig::new(4096, 64);
     let mut keys: Vec<u32> = (0..3000).collect();
     keys.shuffle(&mut Pcg64Mcg::seed_from_u64(5));

@@ -1,7 +1,7 @@
 //! A tree on a pool on a simulated disk, changed the way transactions change it.
 
 use super::super::node::Position;
-use crate::btree::{Cursor, Finding, Insert, Node, Remove, Replace, Seek, Tree, check};
+use crate::btree::{Cursor, Insert, Node, Remove, Replace, Seek, Tree, TreeDefect, check};
 use crate::buffer::{CONTROL_FILE, Control, Mtr, MtrSize, Pool, PoolConfig};
 use crate::error::{Health, Result};
 use crate::format::control::{ControlBlock, Torn};
@@ -176,7 +176,7 @@ impl Rig {
         all
     }
 
-    pub(super) fn check(&self) -> (Vec<Finding>, BTreeSet<PageId>) {
+    pub(super) fn check(&self) -> (Vec<TreeDefect>, BTreeSet<PageId>) {
         let mut reached = BTreeSet::new();
         let findings = check(self.tree, &self.pool, |page, _| assert!(reached.insert(page)));
         (findings, reached)

@@ -101,7 +101,7 @@ fn who_appends_or_prepends_leaves_full_pages_behind() {
 }
 
 #[test]
-fn headers_that_nobody_needs_make_room_before_a_leaf_splits() {
+fn headers_without_use_make_room_before_a_leaf_splits() {
     let rig = Rig::new(4096, 64);
     let entry = |i: u64| Entry::written(TxnId(i + 1), UndoPtr(9), b"x");
     let mut payload = Vec::new();

@@ -53,7 +53,7 @@ fn what_was_logged_and_not_written_is_redone() {
         end = db.set(number, 5, 55);
     }
     db.log().flush_to(end).unwrap();
-    db.process.dies_of(SimDisk::power_cut);
+    db.process.crash_by(SimDisk::power_cut);
     drop(db);
     let db = machine.open().unwrap();
     for number in 0..20 {

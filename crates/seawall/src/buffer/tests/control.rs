@@ -70,7 +70,7 @@ fn a_torn_write_leaves_the_block_before_or_the_one_after() {
         }
         let again = control.begin_incarnation(1 << 20).unwrap_err();
         assert!(matches!(again, Error::Io(_)), "which slot is valid is not known: {again}");
-        process.dies_of(SimDisk::power_cut);
+        process.crash_by(SimDisk::power_cut);
         disk.clear_faults();
         drop(control);
         let read = open(&disk).unwrap();

@@ -128,9 +128,9 @@ fn crash_and_recover(seed: u64) -> u64 {
         // It may hit nothing that matters; then nothing fails.
         drop(work(&db, &mut rng, &mut history, 400));
         if rng.random_range(0..3) == 0 {
-            db.process.dies_of(SimDisk::process_death);
+            db.process.crash_by(SimDisk::process_crash);
         } else {
-            db.process.dies_of(SimDisk::power_cut);
+            db.process.crash_by(SimDisk::power_cut);
         }
         machine.disk.clear_faults();
         drop(db);
@@ -180,7 +180,7 @@ fn a_change_during_the_write_is_not_forgotten() {
     assert_eq!(db.stats().dirty, 1, "changed since the copy");
     assert!(db.checkpoint().unwrap() < db.log().head(), "the second change is not home");
     assert_eq!(db.evict(100, true), 0, "nor is the page dropped");
-    db.process.dies_of(SimDisk::power_cut);
+    db.process.crash_by(SimDisk::power_cut);
     drop(db);
     let db = machine.open().unwrap();
     assert_eq!((db.get(0, 0), db.get(0, 1)), (100, 101));
@@ -227,7 +227,7 @@ fn a_small_log_goes_round_without_background_work() {
     let stats = db.stats();
     assert!(db.log().head().0 > 2 * machine.log_bytes, "round it went: {}", db.log().head());
     assert!(stats.log_waits > 0 && stats.checkpoints > 0 && stats.checkpoint_age <= machine.log_bytes, "{stats:?}");
-    db.process.dies_of(SimDisk::power_cut);
+    db.process.crash_by(SimDisk::power_cut);
     drop(db);
     machine.open().unwrap();
 }
@@ -239,7 +239,7 @@ fn a_successor_waits_for_its_predecessors_writes() {
     let machine = Machine::new(4);
     let db = machine.create();
     assert!(matches!(machine.open(), Err(crate::Error::Locked { .. })), "one process at a time");
-    db.process.dies_of(SimDisk::process_death);
+    db.process.crash_by(SimDisk::process_crash);
     drop(db);
     machine.open().unwrap();
     assert_eq!(machine.disk.late_writes(), 0);

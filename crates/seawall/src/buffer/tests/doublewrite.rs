@@ -148,7 +148,7 @@ fn pages_made_anew_need_no_copy_and_survive_every_crash() {
         } else {
             assert_eq!(db.clean_frames(0..64).unwrap(), 10);
         }
-        db.process.dies_of(SimDisk::power_cut);
+        db.process.crash_by(SimDisk::power_cut);
         drop(db);
         let db = machine.open().unwrap();
         for number in 0..20 {
@@ -170,13 +170,13 @@ fn a_stale_copy_is_not_used() {
     db.set(7, 0, 1);
     db.flush_all().unwrap();
     // Written without a copy from now on, so that the copy stays where it is.
-    db.process.dies_of(SimDisk::process_death);
+    db.process.crash_by(SimDisk::process_crash);
     drop(db);
     let off = Machine { torn: Torn::Off, ..Machine::on(machine.disk.clone()) };
     let db = off.open().unwrap();
     db.set(7, 0, 2);
     db.flush_all().unwrap();
-    db.process.dies_of(SimDisk::power_cut);
+    db.process.crash_by(SimDisk::power_cut);
     drop(db);
     put(&machine.disk, &data(), 7 * PAGE_BYTES as u64 + 100, b"rot");
     let db = machine.open().unwrap();

@@ -92,7 +92,7 @@ fn a_failed_page_write_poisons_and_no_checkpoint_passes_it() {
         assert!(matches!(Mtr::begin(&db, MtrSize::Small), Err(Error::Poisoned { .. })));
         assert_eq!(db.checkpoint_lsn(), before);
         assert_eq!(db.get(4, 0), 44, "reading goes on");
-        db.process.dies_of(SimDisk::power_cut);
+        db.process.crash_by(SimDisk::power_cut);
         drop(db);
         assert_eq!(machine.open().unwrap().get(4, 0), 44, "{op} of {}", path.display());
     }
@@ -148,7 +148,7 @@ fn a_change_that_is_dropped_poisons_and_is_never_written() {
     assert!(result.is_err());
     assert!(db.health().check().is_err());
     assert!(db.flush_all().is_err());
-    db.process.dies_of(SimDisk::power_cut);
+    db.process.crash_by(SimDisk::power_cut);
     drop(db);
     let value = machine.open().unwrap().get(1, 0);
     assert!([11, made(1, 1)].contains(&value), "{value}: the change before was never flushed");

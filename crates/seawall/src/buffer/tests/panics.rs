@@ -50,7 +50,7 @@ fn a_panic_while_pages_are_written_poisons() {
         assert!(db.flush_all().is_err() && db.checkpoint().is_err() && db.clean_step().is_err() && db.close().is_err());
         assert_eq!(db.checkpoint_lsn(), before, "{at:?}");
         assert_eq!(db.get(4, 0), 44, "reading goes on");
-        db.process.dies_of(SimDisk::power_cut);
+        db.process.crash_by(SimDisk::power_cut);
         drop(db);
         assert_eq!(machine.open().unwrap().get(4, 0), 44, "{at:?}");
     }

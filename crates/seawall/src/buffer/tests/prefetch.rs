@@ -35,7 +35,7 @@ fn what_was_prefetched_is_not_read_again() {
 }
 
 #[test]
-fn background_work_finishes_what_nobody_came_for() {
+fn background_work_finishes_prefetches_without_a_reader() {
     let machine = Machine::new(2);
     let db = forty_pages(&machine);
     db.prefetch(&pages(0..8));
@@ -61,7 +61,7 @@ fn the_thread_that_asked_may_end() {
 }
 
 #[test]
-fn a_failed_prefetch_is_nobodys_error() {
+fn a_failed_prefetch_is_no_error() {
     let machine = Machine::new(4);
     let db = forty_pages(&machine);
     let free = db.stats().free;

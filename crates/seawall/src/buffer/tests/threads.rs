@@ -91,13 +91,13 @@ fn contents_stay_right_with_ten_times_the_pool() {
     assert!(db.stats().evictions > 500, "{:?}", db.stats());
     let end = db.log().head();
     db.log().flush_to(end).unwrap();
-    db.process.dies_of(SimDisk::power_cut);
+    db.process.crash_by(SimDisk::power_cut);
     drop(db);
     all_right(&machine.open().unwrap(), &model);
 }
 
 #[test]
-fn background_work_gets_in_nobodys_way() {
+fn background_work_blocks_no_thread() {
     let machine = Machine { log_bytes: 1 << 20 | 256 << 10, ..threaded(2, 48, 48) };
     let (db, model) = filled(&machine, 200);
     let done = AtomicBool::new(false);

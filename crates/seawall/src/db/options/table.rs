@@ -1,13 +1,13 @@
-//! Every option, defined once: from this table come the getters, the builder, `set`, `seawall.toml`, command-line
-//! flags, and docs/options.md.
+//! Every option, defined once: from this table come the getters, the builder, `set`, `seawall.toml`,
+//! command-line flags, and docs/options.md.
 //!
 //! 1. Adding an option takes only one entry here; rules between options are in `rules.rs`.
 //! 2. A default is always inside its range.
-//! 3. Names agree with the `seawall.toml` that `seawall lab` writes: `[log] flush_method` there is `log_flush_method`
-//!    here.
+//! 3. Names agree with the `seawall.toml` that `seawall lab` writes: `[log] flush_method` there is
+//!    `log_flush_method` here.
 
 use super::value::{
-    ControlSocketChoice, Count, FlushChoice, Kind, Percent, Place, Preallocate, Range, Size, Time, TornPages, Word,
+    ControlSocketChoice, Count, Directory, FlushChoice, Kind, Percent, Preallocate, Range, Size, Time, TornPages, Word,
 };
 use super::{Change, OptionInfo, Setting, Source, made_with, unknown};
 use crate::error::{Error, Result};
@@ -191,7 +191,7 @@ options! {
         "How the log is written and flushed.",
         "Decides the latency of a commit: `seawall lab` measures which is fastest on this disk.";
 
-    log_dir, with_log_dir: PathBuf as Place = PathBuf::new(),
+    log_dir, with_log_dir: PathBuf as Directory = PathBuf::new(),
         Range::Any, Opening, "path", [],
         "Where the log is; empty for the directory of the database.",
         "On a device of its own the log does not wait behind the data file. Move its files when you change it.";
@@ -225,7 +225,7 @@ options! {
     durability, with_durability: Durability as Word<Durability> = Durability::Flushed,
         Range::Any, Running, "", ["flush_log_at_commit", "flush_log_at_trx_commit"],
         "What a commit waits for: `flushed` (or 1), `written` (or 2), `deferred` (or 0).",
-        "`flushed` survives power loss; `written` survives the death of the process and may lose the last \
+        "`flushed` survives power loss; `written` survives a crash of the process and may lose the last \
          `flush_interval` on power loss; `deferred` may lose it on either. A transaction may ask for another level.";
 
     flush_interval, with_flush_interval: Duration as Time = Duration::from_secs(1),

@@ -35,7 +35,7 @@ pub(super) struct Count;
 /// A share: `90` or `90%`.
 pub(super) struct Percent;
 /// A path; empty for "the database's own directory".
-pub(super) struct Place;
+pub(super) struct Directory;
 /// One of a few words.
 pub(super) struct Word<T>(std::marker::PhantomData<T>);
 
@@ -124,7 +124,7 @@ impl Kind for Percent {
     }
 }
 
-impl Kind for Place {
+impl Kind for Directory {
     type Value = PathBuf;
     const SHAPE: &'static str = "a path";
 

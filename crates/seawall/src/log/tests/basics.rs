@@ -31,7 +31,7 @@ fn what_is_committed_is_read_back_and_gone_on_with() {
                 assert!(log.durable() >= end && log.reached(end, Durability::Flushed));
                 all.push(body);
             }
-            process.dies_of(SimDisk::power_cut);
+            process.crash_by(SimDisk::power_cut);
         }
     }
 }
@@ -117,7 +117,7 @@ fn the_capacity_grows_and_shrinks_while_the_log_is_in_use() {
     assert!(log.set_capacity(3 * (64 << 10)).is_err());
     let end = append(&log, &body(7, 70));
     log.flush_to(end).unwrap();
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     assert_eq!(machine.reopen(from, 2).unwrap().2, [body(7, 70)]);
 }
 
@@ -137,7 +137,7 @@ fn the_flush_method_changes_while_the_log_is_in_use() {
         let stable = machine.on(machine.disk.clone_stable());
         assert_eq!(stable.read(stable.disk.clone(), FIRST_LSN, 1).unwrap().0, all, "{method}");
     }
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2, all);
 }
 

@@ -78,7 +78,7 @@ impl Run {
         // Then it continues: what is committed now survives the next power cut, whatever lay after the end.
         let end = append(&log, &body(99, 5000));
         log.flush_to(end).unwrap();
-        process.dies_of(SimDisk::power_cut);
+        process.crash_by(SimDisk::power_cut);
         let (_, _, again) = machine.reopen(from, 3).unwrap_or_else(|e| panic!("{about}, again: {e}"));
         assert_eq!(again.len(), bodies.len() + 1, "{about}");
         assert_eq!(again[bodies.len()], body(99, 5000), "{about}");
@@ -108,7 +108,7 @@ fn crash_at(method: FlushMethod, at_op: u64, forks: u64) -> u64 {
         if power {
             crashed.disk.power_cut();
         } else {
-            crashed.disk.process_death();
+            crashed.disk.process_crash();
         }
         let must = |sent: &Sent| match sent.acknowledged {
             Some(Durability::Flushed) => true,
@@ -181,7 +181,7 @@ fn a_torn_tail_block_keeps_what_was_in_it() {
         }
         append(&log, &body(200, 1200));
         log.write_group(false).unwrap();
-        process.dies_of(SimDisk::power_cut);
+        process.crash_by(SimDisk::power_cut);
         let (_, _, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
         assert!(bodies.len() >= acknowledged, "seed {seed}: {} of {acknowledged}", bodies.len());
     }
@@ -220,7 +220,7 @@ fn a_ghost_of_an_earlier_opening_is_refused_and_erased() {
     }
     log.write_group(true).unwrap();
     assert_eq!(log.head().0, first + 3 * 4096);
-    process.dies_of(SimDisk::process_death);
+    process.crash_by(SimDisk::process_crash);
     let ghost = block(&machine.disk, Lsn(first + 2 * 4096), segment, None);
     block(&machine.disk, Lsn(first + 4096), segment, Some(&[0; 4096]));
 
@@ -235,7 +235,7 @@ fn a_ghost_of_an_earlier_opening_is_refused_and_erased() {
     append(&log, &of(22, 4096 - HEADER_BYTES as u64));
     log.flush_to(log.head()).unwrap();
     assert_eq!(log.head().0, first + 2 * 4096);
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     block(&machine.disk, Lsn(first + 2 * 4096), segment, Some(&ghost));
     let (_, _, bodies) = machine.reopen(FIRST_LSN, 3).unwrap();
     // ... with its CRC and LSN right, only its incarnation would show that it is old.
@@ -264,7 +264,7 @@ fn ghosts_are_erased_as_far_as_the_buffer_that_wrote_them_reached() {
         assert_eq!(log.durable(), FIRST_LSN);
     }
     let ghost = ends[19];
-    process.dies_of(SimDisk::process_death);
+    process.crash_by(SimDisk::process_crash);
     drop(log);
     // The second block of all was lost.
     block(&machine.disk, Lsn(FIRST_LSN.0 + 4096), machine.segment_bytes, Some(&[0; 4096]));
@@ -292,7 +292,7 @@ fn a_ghost_at_the_checkpoint_is_refused_by_its_incarnation() {
     let (process, log) = machine.create();
     let end = append(&log, &body(1, 500));
     log.flush_to(end).unwrap();
-    process.dies_of(SimDisk::process_death);
+    process.crash_by(SimDisk::process_crash);
     drop(log);
     let read = |least| {
         let mut reader = LogReader::open(machine.disk.clone(), &machine.config(7), FIRST_LSN, 6).unwrap();
@@ -337,9 +337,9 @@ fn half_made_segments_do_no_harm() {
         // the run.
         drop(work().err());
         if at_op % 2 == 0 {
-            process.dies_of(SimDisk::power_cut);
+            process.crash_by(SimDisk::power_cut);
         } else {
-            process.dies_of(SimDisk::process_death);
+            process.crash_by(SimDisk::process_crash);
         }
         drop(log);
         let (_, log, bodies) = machine.reopen(from, 2).unwrap_or_else(|e| panic!("operation {at_op}: {e}"));

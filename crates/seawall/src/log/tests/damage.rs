@@ -16,7 +16,7 @@ fn with_commits(commits: &[Vec<u8>]) -> (Machine, Vec<Lsn>) {
         log.flush_to(end).unwrap();
         ends.push(end);
     }
-    process.dies_of(SimDisk::process_death);
+    process.crash_by(SimDisk::process_crash);
     (machine, ends)
 }
 
@@ -217,7 +217,7 @@ fn a_full_disk_is_met_at_admission_and_the_log_goes_round_in_what_it_has() {
     }
     assert!(refused > 20, "{refused}");
     assert!(machine.disk.list(DIR.as_ref()).unwrap().len() <= 6);
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     // And it opens again on the full disk.
     let (_, log, bodies) = machine.reopen(from, 2).unwrap();
     assert_eq!(bodies.last(), Some(&body(199, 30_000)));

@@ -1,4 +1,5 @@
-//! The files of the log when the system refuses: no descriptor, no directory sync, no space; and how many there are.
+//! The files of the log when the system refuses: no descriptor, no directory sync, no space; and how many
+//! there are.
 
 use super::*;
 use crate::log::segments::RECENT;
@@ -74,7 +75,7 @@ fn an_opening_holds_few_of_many_segments() {
         })
         .collect();
     drop(log);
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     let opens = |machine: &Machine| machine.disk.trace().entries().filter(|entry| entry.call == Call::Open).count();
     let before = opens(&machine);
     let (_process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
@@ -159,7 +160,7 @@ fn fail_directory(machine: &Machine) {
 }
 
 #[test]
-fn a_failed_sync_of_the_directory_poisons_whoever_asked() {
+fn a_failed_sync_of_the_directory_poisons_the_caller() {
     // A new file takes its name.
     let machine = Machine::new(5);
     let (_process, log) = machine.create();
@@ -199,7 +200,7 @@ fn a_name_that_a_failed_sync_lost_is_not_relied_on() {
         machine.disk.clear_faults();
         drop(work(&log, 10, false));
         drop(log);
-        process.dies_of(SimDisk::power_cut);
+        process.crash_by(SimDisk::power_cut);
         let (_, _log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
         assert_eq!(bodies.len(), 4 + kept, "seed {seed}: what was acknowledged is there");
     }

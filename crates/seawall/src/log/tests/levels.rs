@@ -29,9 +29,9 @@ fn lost_at_most_the_interval(level: Durability, power: bool, seed: u64) {
     }
     let died = machine.clock.now();
     if power {
-        process.dies_of(SimDisk::power_cut);
+        process.crash_by(SimDisk::power_cut);
     } else {
-        process.dies_of(SimDisk::process_death);
+        process.crash_by(SimDisk::process_crash);
     }
     let (_, _, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
     for (i, at) in acknowledged.iter().enumerate().skip(bodies.len()) {

@@ -65,7 +65,7 @@ fn all_that_threads_commit_is_there_in_the_order_of_its_positions() {
     assert_eq!(stats.entries, (THREADS * COMMITS) as u64);
     assert!(stats.groups <= stats.entries, "{stats:?}");
     assert_eq!(stats.bytes, log.head().0 - FIRST_LSN.0);
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     let (_, _, found) = machine.reopen(FIRST_LSN, 2).unwrap();
     assert_eq!(found, bodies(&committed));
 }

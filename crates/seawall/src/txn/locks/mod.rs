@@ -32,7 +32,7 @@ use crate::counted::{Mutex, RwLock};
 use crate::error::{Error, LockedOn};
 use crate::format::{TreeId, TxnId};
 use deadlock::Graph;
-use owner::{Held, Owners};
+use owner::{HeldLocks, Owners};
 use point::{KeyMark, Points, Taken};
 use range::{Ask, Ranges};
 use report::Told;
@@ -272,8 +272,8 @@ impl LockTable {
         self.point_max.load(Ordering::Relaxed)
     }
 
-    /// Checks that the owner may lock one more key. Always succeeds for an owner whose points become a range when
-    /// they are too many. Called before [`Self::try_point`].
+    /// Checks that the owner may lock one more key. Always succeeds for an owner whose points become a range
+    /// when they are too many. Called before [`Self::try_point`].
     ///
     /// # Errors
     /// [`Error::TooManyLocks`].
@@ -610,7 +610,7 @@ impl LockTable {
     /// Releases all locks of the owner. Called once, when the owner's transaction has left the active set (or
     /// never had an id).
     pub fn release_all(&self, owner: &Arc<LockOwner>) {
-        let Held { trees, ranged, .. } = owner.take_held();
+        let HeldLocks { trees, ranged, .. } = owner.take_held();
         for points in trees {
             for hash in points.hashes {
                 self.points.release(owner, hash);

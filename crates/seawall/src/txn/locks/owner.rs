@@ -1,8 +1,8 @@
 //! Lock owners, and the lists to find them.
 //!
 //! 1. One thread at a time calls the table for an owner. Other threads access it only to lock a row on its
-//!    behalf (`convert`), which `Held::ended` under its mutex refuses once the owner has begun to release; to
-//!    doom it while it waits; and to read `used`.
+//!    behalf (`convert`), which `HeldLocks::ended` under its mutex refuses once the owner has begun to
+//!    release; to doom it while it waits; and to read `used`.
 //! 2. `used` has every tree in which the owner has, or has just asked for, a point or a change. An owner
 //!    enters a tree *before* it checks the tree for ranges. A range over a whole tree is entered *before* its
 //!    owner checks for users of the tree. So one of the two sees the other. All of these are sequentially
@@ -30,7 +30,7 @@ const USED_SLOTS: usize = 6;
 
 /// Nothing was ever held.
 const UNUSED: u8 = 0;
-/// [`Held`] has what is held.
+/// [`HeldLocks`] has what is held.
 const USED: u8 = 1;
 /// Releasing began before anything was held.
 const ENDED: u8 = 2;
@@ -58,12 +58,12 @@ pub struct LockOwner {
     used: [AtomicU32; USED_SLOTS],
     used_more: Mutex<Vec<TreeId>>,
     phase: AtomicU8,
-    held: Mutex<Held>,
+    held: Mutex<HeldLocks>,
 }
 
 /// What an owner has to release.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HeldLocks {
     /// Releasing has begun: nothing may be added.
     pub(super) ended: bool,
     pub(super) trees: Vec<TreePoints>,
@@ -107,7 +107,7 @@ impl TreePoints {
     }
 }
 
-impl Held {
+impl HeldLocks {
     /// Enters a point; `true` if it is new. Keeps the ends only if points may `grow` into a range.
     pub(super) fn add(&mut self, tree: TreeId, hash: u64, key: &[u8], mode: Mode, grow: bool) -> bool {
         let at = self.trees.iter().position(|points| points.tree == tree).unwrap_or_else(|| {
@@ -160,7 +160,7 @@ impl LockOwner {
     }
 
     /// What it holds, to read or to add to.
-    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
+    pub(super) fn held(&self) -> MutexGuard<'_, HeldLocks> {
         let mut held = self.held.lock();
         let phase = self.phase.compare_exchange(UNUSED, USED, Ordering::AcqRel, Ordering::Acquire);
         held.ended |= phase == Err(ENDED);
@@ -168,11 +168,11 @@ impl LockOwner {
     }
 
     /// Begins to release: takes what is held. Nothing more can be added.
-    pub(super) fn take_held(&self) -> Held {
+    pub(super) fn take_held(&self) -> HeldLocks {
         if self.phase.compare_exchange(UNUSED, ENDED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            return Held::default();
+            return HeldLocks::default();
         }
-        std::mem::replace(&mut *self.held.lock(), Held { ended: true, ..Held::default() })
+        std::mem::replace(&mut *self.held.lock(), HeldLocks { ended: true, ..HeldLocks::default() })
     }
 
     /// Its serial number: no other owner of this table has or had it.

@@ -16,7 +16,7 @@
 
 use super::hash_map::ByHash;
 use super::owner::LockOwner;
-use super::wait::{Place, Waiter};
+use super::wait::{WaitQueue, Waiter};
 use super::{Mode, cell::Outcome};
 use crate::counted::Mutex;
 use crate::format::TreeId;
@@ -41,8 +41,9 @@ struct Holder {
     since: u32,
 }
 
-/// The hash of a key in a tree. XXH3 adds its seed to a constant and combines the sum with a short key by exclusive or, so that seeds near each other
-/// give short keys of different trees the same hash. The tree's id is therefore multiplied by `factor`, an odd number that reaches all bits.
+/// The hash of a key in a tree. XXH3 adds its seed to a constant and combines the sum with a short key by
+/// exclusive or, so that seeds near each other give short keys of different trees the same hash. The tree's
+/// id is therefore multiplied by `factor`, an odd number that reaches all bits.
 pub(super) fn hash(tree: TreeId, key: &[u8], factor: u64) -> u64 {
     xxh3_64_with_seed(key, u64::from(tree.0).wrapping_mul(factor))
 }
@@ -339,7 +340,7 @@ impl Points {
     }
 
     pub(super) fn blockers(&self, waiter: &Arc<Waiter>, into: &mut Vec<Arc<LockOwner>>) {
-        let Place::Point { hash } = waiter.place else { return };
+        let WaitQueue::Point { hash } = waiter.queue else { return };
         let map = self.shard(hash).map.lock();
         if let Some(point) = map.get(&hash) {
             point.blockers(waiter, into);
@@ -354,7 +355,7 @@ impl Points {
     /// Every owner that blocks a waiter, with no short cut.
     #[cfg(test)]
     pub(super) fn all_blockers(&self, waiter: &Arc<Waiter>) -> Vec<u64> {
-        let Place::Point { hash } = waiter.place else { return Vec::new() };
+        let WaitQueue::Point { hash } = waiter.queue else { return Vec::new() };
         let map = self.shard(hash).map.lock();
         let Some(point) = map.get(&hash) else { return Vec::new() };
         let Some(at) = point.queue.iter().position(|one| Arc::ptr_eq(one, waiter)) else { return Vec::new() };

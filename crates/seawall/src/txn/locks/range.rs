@@ -18,7 +18,7 @@ use super::hash_map::ByHash;
 use super::owner::{LockOwner, Owners};
 use super::point::Wakes;
 use super::span::{Span, Spans, Want};
-use super::wait::{Place, Waiter};
+use super::wait::{WaitQueue, Waiter};
 use super::{Mode, cell::Outcome};
 use crate::counted::RwLock;
 use crate::format::TreeId;
@@ -114,7 +114,7 @@ impl TreeRanges {
             if waiter.owner.serial == me || !waiter.cell.is_waiting() {
                 continue;
             }
-            let Place::Tree { span, .. } = &waiter.place else { continue };
+            let WaitQueue::Tree { span, .. } = &waiter.queue else { continue };
             let theirs = Want::Span(span);
             let for_me = own.is_some_and(|own| own.excludes(theirs, waiter.mode))
                 || (ask.uses && waiter.mode == Mode::Exclusive && span.is_whole());
@@ -146,7 +146,7 @@ impl TreeRanges {
                 continue;
             }
             self.queue.remove(at);
-            if let Place::Tree { span, .. } = &waiter.place {
+            if let WaitQueue::Tree { span, .. } = &waiter.queue {
                 if waiter.cell.settle(Outcome::Granted) {
                     self.add(&waiter.owner, span, waiter.mode, range_max);
                     wakes.push(waiter);

@@ -214,7 +214,7 @@ fn ranges_queue_too() {
 }
 
 #[test]
-fn a_tree_is_locked_when_nobody_else_uses_it() {
+fn a_tree_is_locked_when_no_other_owner_uses_it() {
     let table = table();
     let (writer, late, dropper) = (table.txn(1), table.txn(2), table.txn(3));
     table.check_write(&writer, TREE, b"k").expect("free");

@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Which queue a waiter is in.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum WaitQueue {
     Point {
         hash: u64,
     },
@@ -45,7 +45,7 @@ pub(super) struct Waiter {
     /// The key, or the first key of the range.
     pub(super) key: Vec<u8>,
     pub(super) mode: Mode,
-    pub(super) place: Place,
+    pub(super) queue: WaitQueue,
     /// When the wait began, by the table's clock.
     pub(super) since: Duration,
     pub(super) cell: Arc<WaitCell>,
@@ -54,9 +54,9 @@ pub(super) struct Waiter {
 impl Waiter {
     /// The request of a waiter in a tree's queue.
     pub(super) fn ask(&self) -> Option<Ask<'_>> {
-        match &self.place {
-            Place::Point { .. } => None,
-            Place::Tree { span, uses } => {
+        match &self.queue {
+            WaitQueue::Point { .. } => None,
+            WaitQueue::Tree { span, uses } => {
                 let want = Want::Span(span);
                 Some(Ask { owner: &self.owner, tree: self.tree, want, mode: self.mode, uses: *uses })
             }
@@ -97,16 +97,17 @@ impl Drop for Begun<'_> {
 }
 
 impl LockTable {
-    /// Waits until `request` can be granted, at most for `longest`; returns at once if it can be now. The caller holds no latch. An interrupt of the
-    /// owner's transaction ends the wait.
+    /// Waits until `request` can be granted, at most for `longest`; returns at once if it can be now. The
+    /// caller holds no latch. An interrupt of the owner's transaction ends the wait.
     ///
     /// After `Ok` the caller *checks again*: it latches the page anew, reads the row's writer, and requests
     /// the lock as if for the first time. If this call waited, it holds the lock by then, so that no other
     /// owner takes it in between.
     ///
     /// # Errors
-    /// [`Error::LockTimeout`] after `longest`, or at once if that is zero or the table does not wait; [`Error::Interrupted`];
-    /// [`Error::Deadlock`] if this owner is the victim: it has to be rolled back, and waits for nothing more.
+    /// [`Error::LockTimeout`] after `longest`, or at once if that is zero or the table does not wait;
+    /// [`Error::Interrupted`]; [`Error::Deadlock`] if this owner is the victim: it has to be rolled back, and
+    /// waits for nothing more.
     pub fn wait(
         &self,
         owner: &Arc<LockOwner>,
@@ -162,14 +163,14 @@ impl LockTable {
     pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, request: &Request<'_>) -> Option<Arc<Waiter>> {
         let (tree, mode, uses) = (request.tree(), request.mode(), owner.uses(request.tree()));
         let since = self.config.clock.now();
-        let waiter = |key: Vec<u8>, place| {
+        let waiter = |key: Vec<u8>, queue| {
             let cell = Arc::new(WaitCell::new());
-            Arc::new(Waiter { owner: owner.clone(), tree, key, mode, place, since, cell })
+            Arc::new(Waiter { owner: owner.clone(), tree, key, mode, queue, since, cell })
         };
         let span = match *request {
             Request::Point { key, .. } | Request::Write { key, .. } => {
                 let hash = self.hash(tree, key);
-                let at_point = waiter(key.to_vec(), Place::Point { hash });
+                let at_point = waiter(key.to_vec(), WaitQueue::Point { hash });
                 if self.points.enqueue(hash, &at_point) {
                     return Some(at_point);
                 }
@@ -180,32 +181,34 @@ impl LockTable {
         if span.is_empty() {
             return None;
         }
-        let in_tree = waiter(span.lo.clone(), Place::Tree { span, uses });
+        let in_tree = waiter(span.lo.clone(), WaitQueue::Tree { span, uses });
         self.ranges.enqueue(&in_tree, &self.owners).then_some(in_tree)
     }
 
     pub(super) fn dequeue(&self, waiter: &Arc<Waiter>) {
-        match waiter.place {
-            Place::Point { hash } => self.points.dequeue(hash, waiter),
-            Place::Tree { .. } => self.ranges.dequeue(waiter, &self.owners),
+        match waiter.queue {
+            WaitQueue::Point { hash } => self.points.dequeue(hash, waiter),
+            WaitQueue::Tree { .. } => self.ranges.dequeue(waiter, &self.owners),
         }
     }
 
     /// The owners that a waiter waits for, as far as a search for cycles needs them.
     pub(super) fn blockers(&self, waiter: &Arc<Waiter>) -> Vec<Arc<LockOwner>> {
         let mut blockers = Vec::new();
-        match waiter.place {
-            Place::Point { .. } => self.points.blockers(waiter, &mut blockers),
-            Place::Tree { .. } => self.ranges.blockers(waiter, &self.owners, &mut blockers),
+        match waiter.queue {
+            WaitQueue::Point { .. } => self.points.blockers(waiter, &mut blockers),
+            WaitQueue::Tree { .. } => self.ranges.blockers(waiter, &self.owners, &mut blockers),
         }
         blockers
     }
 
     /// Enters a granted request in its owner's list.
     pub(super) fn keep(&self, waiter: &Arc<Waiter>) {
-        match waiter.place {
-            Place::Point { hash } => self.remember_point(&waiter.owner, waiter.tree, hash, &waiter.key, waiter.mode),
-            Place::Tree { .. } => waiter.owner.held().add_ranged(waiter.tree),
+        match waiter.queue {
+            WaitQueue::Point { hash } => {
+                self.remember_point(&waiter.owner, waiter.tree, hash, &waiter.key, waiter.mode)
+            }
+            WaitQueue::Tree { .. } => waiter.owner.held().add_ranged(waiter.tree),
         }
     }
 }

@@ -392,7 +392,7 @@ fn undo_logs_equal_the_model_also_after_a_crash() {
             }
         }
         run.running.flush_log();
-        run.running.process.dies_of(SimDisk::power_cut);
+        run.running.process.crash_by(SimDisk::power_cut);
         let last = run.states.len() - 1;
         recover(&machine, &run.states[last..], run.next_txn);
     }
@@ -412,7 +412,7 @@ fn prepared_survives_and_can_go_either_way() {
         store.ensure_room(&mut undo_log, UndoRecord::Prepared { xid: b"xid 7" }.room_max()).expect("room");
         in_mtr(&space, |mtr| store.prepare(&mut undo_log, mtr, b"xid 7"));
         running.flush_log();
-        running.process.dies_of(SimDisk::power_cut);
+        running.process.crash_by(SimDisk::power_cut);
 
         let running = machine.recover(redo_all).expect("it is recovered");
         let space = Arc::new(Space::open(running.pool.clone()).expect("it opens"));
@@ -494,7 +494,7 @@ fn undo_logs_go_on_to_further_directory_pages_and_come_back_last_first() {
     undo_logs.into_iter().for_each(|undo_log| store.release(undo_log).expect("it is idle"));
     assert_eq!(store.acquire().expect("an undo log").number(), per_page + 2);
     running.flush_log();
-    running.process.dies_of(SimDisk::power_cut);
+    running.process.crash_by(SimDisk::power_cut);
     let running = machine.recover(redo_all).expect("it is recovered");
     let space = Arc::new(Space::open(running.pool.clone()).expect("it opens"));
     let (store, open, txn_max) = UndoStore::open(space.clone()).expect("it opens");

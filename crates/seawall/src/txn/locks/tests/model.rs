@@ -1,7 +1,7 @@
 //! The table against plain lists of what each owner has, one step at a time.
 
 use super::super::cell::Outcome;
-use super::super::wait::{Place, Waiter};
+use super::super::wait::{WaitQueue, Waiter};
 use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -307,9 +307,9 @@ impl Queues {
     /// Every blocker of each waiter.
     fn edges(&self) -> BTreeMap<u64, BTreeSet<u64>> {
         let waiters = self.waiting.iter().flatten();
-        let all = |waiter: &Arc<Waiter>| match waiter.place {
-            Place::Point { .. } => self.table.points.all_blockers(waiter).into_iter().collect(),
-            Place::Tree { .. } => self.table.blockers(waiter).iter().map(|owner| owner.serial).collect(),
+        let all = |waiter: &Arc<Waiter>| match waiter.queue {
+            WaitQueue::Point { .. } => self.table.points.all_blockers(waiter).into_iter().collect(),
+            WaitQueue::Tree { .. } => self.table.blockers(waiter).iter().map(|owner| owner.serial).collect(),
         };
         waiters.map(|waiter| (waiter.owner.serial, all(waiter))).collect()
     }
@@ -321,7 +321,7 @@ proptest! {
     /// After every step each waiter has a blocker, and there is no cycle of waits; when all have ended
     /// nothing is left.
     #[test]
-    fn nobody_waits_for_nothing_or_in_a_circle(
+    fn no_owner_waits_for_nothing_or_in_a_circle(
         steps in prop::collection::vec(queue_step(), 1..80),
         weights in prop::collection::vec(0..3_u64, OWNERS),
         tight in any::<bool>(),

@@ -107,7 +107,7 @@ fn a_prepared_drop_keeps_writers_out_after_a_restart() {
     let mut tx = db.begin().unwrap();
     tx.drop_tree("t").unwrap();
     tx.prepare(&Xid(b"x".to_vec())).unwrap();
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     drop(db);
 
     let (_process, db) = open(&disk);
@@ -134,7 +134,7 @@ fn a_prepared_drop_that_is_rolled_back_after_a_restart_lets_writers_in() {
     let mut tx = db.begin().unwrap();
     tx.drop_tree("t").unwrap();
     tx.prepare(&Xid(b"x".to_vec())).unwrap();
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     drop(db);
 
     let (_process, db) = open(&disk);
@@ -155,7 +155,7 @@ fn a_prepared_transaction_after_a_restart_holds_up_only_its_own_trees() {
     let mut tx = db.begin().unwrap();
     tx.put(&mine, b"k", b"v").unwrap();
     tx.prepare(&Xid(b"x".to_vec())).unwrap();
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     drop(db);
 
     let (_process, db) = open(&disk);
@@ -176,7 +176,7 @@ fn what_was_prepared_and_rolled_back_does_not_come_back() {
     tx.put(&tree, b"k", b"v").unwrap();
     tx.prepare(&Xid(b"x".to_vec())).unwrap();
     db.rollback_prepared(&Xid(b"x".to_vec())).unwrap();
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     drop(db);
     let (_process, db) = open(&disk);
     assert_eq!(db.prepared(), []);
@@ -184,7 +184,7 @@ fn what_was_prepared_and_rolled_back_does_not_come_back() {
 
 /// Another transaction uses the handle of a tree that is not committed yet.
 #[test]
-fn nobody_else_writes_to_a_tree_before_it_is_committed() {
+fn no_other_transaction_writes_to_a_tree_before_it_is_committed() {
     let (_process, db) = open(&disk());
     let mut maker = db.begin().unwrap();
     let tree = maker.create_tree("t").unwrap();

@@ -1,4 +1,4 @@
-//! The death of a process is not a power cut: the page cache stays, and writes in flight may land under the
+//! A crash of the process is not a power cut: the page cache stays, and writes in flight may land under the
 //! successor.
 
 mod common;
@@ -14,7 +14,7 @@ fn completed_writes_stay_visible_and_pending() {
         let file = settled(&disk, "/f", RW, 1, 4096);
         write(&disk, &file, 0, &[2; 4096], PLAIN);
         open(&disk, "/g", RW);
-        disk.process_death();
+        disk.process_crash();
         assert_eq!(disk.len(&file).unwrap_err().errno(), Some(libc::ENXIO));
         assert_eq!(disk.seen("/f"), Some(vec![2; 4096]));
         assert_eq!(disk.seen("/g"), Some(vec![]));
@@ -34,7 +34,7 @@ fn late(seed: u64, before: bool, after: bool, refuses: bool) -> (u8, u8) {
         disk.lock(&file).unwrap();
     }
     drop(disk.submit(vec![write_request(&file, 0, &[2; 512], PLAIN)]));
-    disk.process_death();
+    disk.process_crash();
     let successor = open(&disk, "/f", DIRECT);
     if after {
         while let Err(error) = disk.lock(&successor) {
@@ -73,7 +73,7 @@ fn a_power_cut_ends_late_writes_too() {
     let disk = disk(4);
     let file = settled(&disk, "/f", DIRECT, 1, 512);
     drop(disk.submit(vec![write_request(&file, 0, &[2; 512], PLAIN)]));
-    disk.process_death();
+    disk.process_crash();
     disk.power_cut();
     assert_eq!(disk.late_writes(), 0);
 }

@@ -10,8 +10,8 @@ use crate::crash::Fates;
 
 impl State {
     /// Kills the process: handles and locks are gone, the page cache stays, writes in flight may land later.
-    pub(crate) fn process_death(&mut self) {
-        self.note(Call::ProcessDeath);
+    pub(crate) fn process_crash(&mut self) {
+        self.note(Call::ProcessCrash);
         for late in self.writes_in_flight() {
             if self.dice.percent(75) {
                 let due_op = self.ops + 1 + self.dice.below(self.options.late_within_ops);

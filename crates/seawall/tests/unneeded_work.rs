@@ -84,7 +84,7 @@ fn a_drop_after_a_crash_waits_for_the_losers_of_its_tree() {
     // Long values are another kind of undo.
     two.put(&trees[3], b"long", &[7; 20_000]).unwrap();
     db.transact(|tx| tx.put(&trees[2], b"last", b"v")).unwrap();
-    process.dies_of(SimDisk::power_cut);
+    process.crash_by(SimDisk::power_cut);
     leave(one);
     leave(two);
     drop((trees, db));

@@ -1,6 +1,6 @@
 //! Maintenance of one tree under load: sampled statistics, a check, prefetch, a handle by id.
 
-use super::check::{Finding, Part, advice};
+use super::check::{Damage, Part, advice};
 use super::database::{Database, Tree};
 use super::transaction::Transaction;
 use crate::btree::{Node, Verify};
@@ -148,7 +148,7 @@ impl Database {
     /// assert!(db.check_tree(&tree)?.is_empty());
     /// # Ok::<(), seawall::Error>(())
     /// ```
-    pub fn check_tree(&self, tree: &Tree) -> Result<Vec<Finding>> {
+    pub fn check_tree(&self, tree: &Tree) -> Result<Vec<Damage>> {
         let engine = self.inner.engine();
         engine.admit(&tree.state)?;
         let mut verify = Verify::new(tree.state.at);
@@ -164,7 +164,7 @@ impl Database {
                 }
             }
         }
-        let finding = |found: crate::btree::Finding| Finding {
+        let finding = |found: crate::btree::TreeDefect| Damage {
             part: Part::Tree,
             page: found.page,
             tree: Some(tree.name().to_owned()),
