@@ -1,11 +1,13 @@
 //! Modules import leftward only: `(counted, error, format, mutants) <- log <- buffer <- space <- btree <- txn <- recovery <- db`.
 //!
-//! 1. Every path in code that starts at the crate's root counts, `crate::` and chains of `super::` alike;
-//!    comments, strings and modules under `#[cfg(test)]` at a file's end do not.
+//! 1. Every path in code that starts at the crate's root counts, `crate::` and chains of `super::` alike, in
+//!    arguments of macros `crate::` only; modules under `#[cfg(test)]` do not.
 //! 2. A top-level module without a place in the order fails the test: its author decides where it belongs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Path as FilePath, PathBuf};
+use syn::visit::{self, Visit};
+use syn::{Attribute, ItemMod, ItemUse, Macro, Path, UseName, UseRename, UseTree};
 
 /// The order, lowest first. Modules of one row may import each other.
 const ORDER: [&[&str]; 8] = [
@@ -23,128 +25,76 @@ fn rank(module: &str) -> Option<usize> {
     ORDER.iter().position(|row| row.contains(&module))
 }
 
-/// Rust source without comments, strings and character literals; each is replaced by a space.
-fn bare(source: &str) -> String {
-    let chars: Vec<char> = source.chars().collect();
-    let mut out = String::with_capacity(source.len());
-    let mut at = 0;
-    while at < chars.len() {
-        let rest = &chars[at..];
-        match rest {
-            ['/', '/', ..] => at += rest.iter().position(|&c| c == '\n').unwrap_or(rest.len()),
-            ['/', '*', ..] => {
-                let mut depth = 0;
-                let mut end = 0;
-                while end < rest.len() {
-                    match rest[end..] {
-                        ['/', '*', ..] => (depth, end) = (depth + 1, end + 2),
-                        ['*', '/', ..] => (depth, end) = (depth - 1, end + 2),
-                        _ => end += 1,
-                    }
-                    if depth == 0 {
-                        break;
-                    }
-                }
-                at += end;
-            }
-            ['r', '#' | '"', ..] if !out.ends_with(|c: char| c.is_alphanumeric() || c == '_') => {
-                let hashes = rest[1..].iter().take_while(|&&c| c == '#').count();
-                if rest.get(1 + hashes) != Some(&'"') {
-                    out.push('r');
-                    at += 1;
-                    continue;
-                }
-                let mut end = hashes + 2;
-                while end < rest.len()
-                    && !(rest[end] == '"' && rest[end + 1..].iter().take_while(|&&c| c == '#').count() >= hashes)
-                {
-                    end += 1;
-                }
-                at += end + 1 + hashes;
-            }
-            ['"', ..] => {
-                let mut end = 1;
-                while end < rest.len() && rest[end] != '"' {
-                    end += if rest[end] == '\\' { 2 } else { 1 };
-                }
-                at += end + 1;
-            }
-            ['\'', '\\', ..] => at += 3 + rest[3..].iter().position(|&c| c == '\'').unwrap_or(0),
-            ['\'', _, '\'', ..] => at += 3,
-            _ => {
-                out.push(rest[0]);
-                at += 1;
-                continue;
-            }
-        }
-        out.push(' ');
-    }
-    out
+/// Collects the first segment behind the crate's root of every path: `crate::a::b` gives `a`, `crate::{a::b, c}`
+/// gives `a` and `c`.
+struct Roots {
+    /// Modules between the crate's root and the code that is visited.
+    depth: usize,
+    found: Vec<String>,
 }
 
-/// The first segments of every path from the crate's root: `crate::a::b` gives `a`, `crate::{a::b, c}` gives `a` and `c`.
-fn roots(code: &str, depth: usize) -> Vec<String> {
-    let mut found = Vec::new();
-    let words = tokens(code);
-    let mut at = 0;
-    while at < words.len() {
-        let mut supers = 0;
-        let mut next = at;
-        if words[at] == "crate" && words.get(at + 1).is_some_and(|word| word == "::") {
-            supers = depth;
-            next = at + 2;
-        } else {
-            while words.get(next).is_some_and(|word| word == "super")
-                && words.get(next + 1).is_some_and(|word| word == "::")
-            {
-                (supers, next) = (supers + 1, next + 2);
-            }
-        }
-        if next > at && supers >= depth {
-            if words.get(next).is_some_and(|word| word == "{") {
-                let (mut level, mut begin, mut inside) = (1, true, next + 1);
-                while inside < words.len() && level > 0 {
-                    match words[inside].as_str() {
-                        "{" => level += 1,
-                        "}" => level -= 1,
-                        "," if level == 1 => begin = true,
-                        word if begin => {
-                            found.push(word.to_owned());
-                            begin = false;
-                        }
-                        _ => {}
-                    }
-                    inside += 1;
-                }
-            } else if let Some(word) = words.get(next) {
-                found.push(word.clone());
-            }
-        }
-        at = next.max(at + 1);
+impl Roots {
+    fn path(&mut self, segments: &[String]) {
+        let supers = segments.iter().take_while(|segment| *segment == "super").count();
+        let inside = match segments.first() {
+            Some(first) if first == "crate" => segments.get(1),
+            _ if supers >= self.depth => segments.get(supers),
+            _ => None,
+        };
+        self.found.extend(inside.cloned());
     }
-    found
-}
 
-fn tokens(code: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut chars = code.chars().peekable();
-    while let Some(c) = chars.next() {
-        if c.is_alphanumeric() || c == '_' {
-            let mut word = String::from(c);
-            while let Some(c) = chars.next_if(|c| c.is_alphanumeric() || *c == '_') {
-                word.push(c);
+    fn use_tree(&mut self, tree: &UseTree, mut before: Vec<String>) {
+        match tree {
+            UseTree::Path(path) => {
+                before.push(path.ident.to_string());
+                self.use_tree(&path.tree, before);
             }
-            words.push(word);
-        } else if c == ':' && chars.next_if_eq(&':').is_some() {
-            words.push("::".into());
-        } else if !c.is_whitespace() {
-            words.push(c.into());
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.use_tree(tree, before.clone())),
+            UseTree::Name(UseName { ident, .. }) | UseTree::Rename(UseRename { ident, .. }) => {
+                before.push(ident.to_string());
+                self.path(&before);
+            }
+            _ => self.path(&before),
         }
     }
-    words
 }
 
-fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
+impl<'ast> Visit<'ast> for Roots {
+    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
+        let is_test = |attribute: &Attribute| {
+            attribute.path().is_ident("cfg") && attribute.parse_args::<Path>().is_ok_and(|path| path.is_ident("test"))
+        };
+        if !module.attrs.iter().any(is_test) {
+            self.depth += 1;
+            visit::visit_item_mod(self, module);
+            self.depth -= 1;
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        self.use_tree(&item.tree, Vec::new());
+    }
+
+    fn visit_path(&mut self, path: &'ast Path) {
+        let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.path(&segments);
+        visit::visit_path(self, path);
+    }
+
+    /// The arguments of a macro are tokens, not paths: their text has spaces around `::`, that of a literal has
+    /// none.
+    fn visit_macro(&mut self, called: &'ast Macro) {
+        let text = called.tokens.to_string();
+        for (at, _) in text.match_indices("crate :: ") {
+            let root = text[at + "crate :: ".len()..].split_whitespace().next().unwrap_or_default();
+            self.path(&["crate".to_owned(), root.to_owned()]);
+        }
+        visit::visit_macro(self, called);
+    }
+}
+
+fn sources(dir: &FilePath, into: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     for path in entries {
@@ -157,7 +107,7 @@ fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
 }
 
 /// A file's top-level module and its depth below the root.
-fn place(path: &Path) -> (String, usize) {
+fn place(path: &FilePath) -> (String, usize) {
     let parts: Vec<String> = path
         .with_extension("")
         .components()
@@ -169,14 +119,18 @@ fn place(path: &Path) -> (String, usize) {
 
 fn faults(module: &str, depth: usize, source: &str) -> Vec<String> {
     let own = rank(module).unwrap_or_else(|| panic!("module {module} has no place in the order of layers"));
-    let source = source.find("#[cfg(test)]\nmod ").map_or(source, |end| &source[..end]);
-    let known = |root: &String| rank(root).is_some_and(|rank| rank > own);
-    roots(&bare(source), depth).into_iter().filter(known).collect()
+    let file = syn::parse_file(source).unwrap_or_else(|e| panic!("module {module}: {e}"));
+    let mut roots = Roots { depth, found: Vec::new() };
+    roots.visit_file(&file);
+    roots.found.retain(|root| rank(root).is_some_and(|rank| rank > own));
+    roots.found.sort();
+    roots.found.dedup();
+    roots.found
 }
 
 #[test]
 fn no_module_imports_rightward() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     sources(&root, &mut files);
     assert!(files.len() > 5, "the sources are not where they were");
@@ -202,6 +156,8 @@ fn the_check_sees_every_way_to_import() {
         "use super::super::db::Database;",
         "fn f() -> crate::recovery::Report { todo!() }",
         "use crate::{\n    format::PageId,\n    db,\n};",
+        "fn f() { assert!(crate::txn::is_open(), \"crate::txn\"); }",
+        "mod inner { use super::super::super::db::Database; }",
     ];
     for source in wrong {
         assert_eq!(faults("buffer", 2, source).len(), 1, "{source}");
@@ -215,6 +171,8 @@ fn the_check_sees_every_way_to_import() {
         "const WHY: &str = r#\"\"crate::txn\" is above\"#;",
         "use crate::{log::Log, format::{txn, Lsn}};",
         "const QUOTE: char = '\"'; const OTHER: char = '\\'';",
+        "fn f() { panic!(\"crate::txn is above\"); }",
+        "mod inner { use super::super::txn; }",
         "#[cfg(test)]\nmod tests { use crate::txn::Transaction; }",
     ];
     for source in right {

@@ -1,5 +1,5 @@
 //! The protocol of frames: which thread may touch a frame's page, and how a frame changes hands.
-//! docs/concurrency.md gives the argument for it.
+//! docs/invariants.md gives the argument for it.
 //!
 //! ```text
 //!            pop                    publish

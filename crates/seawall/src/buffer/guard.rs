@@ -1,5 +1,5 @@
 //! What a thread can hold of a frame: each guard's existence is the proof that its bytes may be touched.
-//! docs/concurrency.md, "Latches".
+//! docs/invariants.md, "Latches".
 //!
 //! 1. [`PageRead`]: the page under a shared latch. [`PageWrite`]: under an exclusive latch. [`Pin`]: resident, and
 //!    nothing else.

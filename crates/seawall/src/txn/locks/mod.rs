@@ -1,5 +1,5 @@
 //! Locks between transactions: on keys and on intervals of keys, held to the end of the transaction.
-//! docs/concurrency.md has the rules.
+//! docs/invariants.md has the rules.
 //!
 //! 1. The active writer of a row holds it exclusively without an entry here. A transaction that meets such a
 //!    row makes the lock explicit on the writer's behalf (`convert`) and waits for it.
