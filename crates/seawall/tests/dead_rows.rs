@@ -117,6 +117,82 @@ fn rows_are_popped_by_many_transactions() {
     }
 }
 
+/// Transactions that each pop the rows of several leaves: the dead rows of all leaves become one run. Runs
+/// with gaps between the leaves would be too many to keep, and each pop would visit all leaves again.
+#[test]
+fn rows_are_popped_by_long_transactions() {
+    const ROWS: u32 = 10_000;
+    for level in LEVELS {
+        for front in [true, false] {
+            let db = unpurged();
+            let tree = db.create_tree("t").unwrap();
+            fill(&db, &tree, ROWS);
+            let before = leaves(&db);
+            for batch in 0..ROWS / 1_000 {
+                let mut tx = begin(&db, level);
+                for row in batch * 1_000..(batch + 1) * 1_000 {
+                    let popped = if front { tx.pop_first(&tree) } else { tx.pop_last(&tree) };
+                    let row = if front { row } else { ROWS - 1 - row };
+                    assert_eq!(popped.unwrap().map(|(key, _)| key), key(row), "{level:?} {front}");
+                }
+                tx.commit().unwrap();
+            }
+            let visited = leaves(&db) - before;
+            assert!(visited < 2 * u64::from(ROWS), "{level:?} {front}: {visited} leaves");
+        }
+    }
+}
+
+/// A transaction that has popped a row has locked all keys before it: no row can appear there, although rows
+/// are inserted among the dead ones at the same moment.
+#[test]
+fn nothing_appears_before_a_popped_row() {
+    const ROWS: u32 = 3_000;
+    let db = Database::in_memory().unwrap();
+    let tree = db.create_tree("t").unwrap();
+    fill(&db, &tree, ROWS);
+    std::thread::scope(|scope| {
+        let inserter = scope.spawn(|| {
+            let mut seed = 1u32;
+            let mut inserted = 0;
+            for _ in 0..2_000 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let mut tx = db.begin_with(TxOptions { wait: LockWait::NoWait, ..TxOptions::default() }).unwrap();
+                let first = tx.first(&tree).unwrap().map_or(0, |(key, _)| u32::from_be_bytes(key.try_into().unwrap()));
+                match tx.insert(&tree, &(seed % (first + 1)).to_be_bytes(), b"among the dead") {
+                    Ok(()) => {
+                        tx.commit().unwrap();
+                        inserted += 1;
+                    }
+                    Err(Error::LockTimeout { .. } | Error::KeyExists { .. } | Error::WriteConflict { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            inserted
+        });
+        let level = (Isolation::RepeatableRead, OnConflict::Latest);
+        let mut popped = 0;
+        loop {
+            let mut tx = begin(&db, level);
+            let mut row = None;
+            for _ in 0..5 {
+                row = tx.pop_first(&tree).unwrap();
+                popped += u64::from(row.is_some());
+            }
+            let Some((last, _)) = row else {
+                tx.commit().unwrap();
+                break;
+            };
+            let rest = first(&tx, &tree, Some(LockMode::Exclusive), None);
+            assert!(rest.as_ref().is_none_or(|rest| *rest > last), "{rest:?} appeared before {last:?}");
+            tx.commit().unwrap();
+        }
+        let inserted: u64 = inserter.join().unwrap();
+        let left = db.begin().unwrap().count(&tree, ..).unwrap();
+        assert_eq!(popped + left, u64::from(ROWS) + inserted);
+    });
+}
+
 /// A row inserted among dead rows is found by every transaction that sees it, and by no other.
 #[test]
 fn what_comes_to_lie_among_dead_rows_is_found() {

@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::format::TxnId;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The most runs of a tree.
@@ -119,21 +119,23 @@ impl Run {
     }
 }
 
-/// The interval of dead entries of a leaf around `slot`, which is one of them, and whether one of the
-/// deletions is the transaction's own. `is_dead` returns `None` for an entry that is not dead, otherwise
-/// whether its deletion is the transaction's own.
+/// The interval of the dead entries at `slots` of a leaf, and whether one of the deletions is the
+/// transaction's own. With `grow` it includes the dead entries next to them. `is_dead` returns `None` for an
+/// entry that is not dead, otherwise whether its deletion is the transaction's own.
 pub(super) fn stretch(
     node: &Node<'_>,
-    slot: usize,
+    slots: Range<usize>,
+    grow: bool,
     mut is_dead: impl FnMut(&Entry<'_>) -> Option<bool>,
 ) -> Result<(Vec<u8>, Option<Vec<u8>>, bool)> {
-    let (mut first, mut end, mut own) = (slot, slot, false);
-    while end < node.count() {
+    let (mut first, mut end, mut own) = (slots.start, slots.start, false);
+    let most = if grow { node.count() } else { slots.end };
+    while end < most {
         let Some(mine) = is_dead(&node.entry(end)?) else { break };
         own |= mine;
         end += 1;
     }
-    while first > 0 {
+    while grow && first > 0 {
         let Some(mine) = is_dead(&node.entry(first - 1)?) else { break };
         own |= mine;
         first -= 1;

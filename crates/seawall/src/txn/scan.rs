@@ -14,7 +14,7 @@
 //! 5. A locking scan reads the live tree row by row. It locks the interval up to the next key, checks that
 //!    this still is the next key, and only then locks the row: from then on nothing can appear in the
 //!    interval. Within a leaf it does all of this under one shared latch, which excludes insertions: it need
-//!    not check again (`step_in_leaf`). The next key is the next that is not dead: a row whose deletion is
+//!    not check again (`lock_in_leaf`). The next key is the next that is not dead: a row whose deletion is
 //!    committed is as good as purged, and is not locked by itself. The scan prefetches when it goes from leaf
 //!    to leaf, as a snapshot scan does.
 
@@ -43,11 +43,11 @@ pub enum ScanLock {
 }
 
 /// The bound from which a step to `to` starts.
-fn bound_of(to: Seek<'_>) -> Bound<Vec<u8>> {
+fn bound_of(to: Seek<'_>) -> Bound<&[u8]> {
     match to {
         Seek::First | Seek::Last => Bound::Unbounded,
-        Seek::AtLeast(key) | Seek::AtMost(key) => Bound::Included(key.to_vec()),
-        Seek::After(key) | Seek::Before(key) => Bound::Excluded(key.to_vec()),
+        Seek::AtLeast(key) | Seek::AtMost(key) => Bound::Included(key),
+        Seek::After(key) | Seek::Before(key) => Bound::Excluded(key),
     }
 }
 
@@ -456,7 +456,11 @@ impl ScanState {
         (self.on_entry, self.lost, self.deleted) = (false, None, None);
         self.undone = by.txn.undone;
         if let ScanLock::Rows(mode) = self.lock {
-            return self.step_locked(by, mode, bound_of(to), to.is_forward());
+            let (near, forward) = (bound_of(to), to.is_forward());
+            return match self.lock_in_leaf(by, mode, near, forward) {
+                true => Ok(true),
+                false => self.step_locked(by, mode, near.map(<[u8]>::to_vec), forward),
+            };
         }
         self.changes = by.txn.changes_of(self.tree.at.id);
         let there = match self.beyond_dead(by, to) {
@@ -473,8 +477,15 @@ impl ScanState {
             return Ok(false);
         }
         if let ScanLock::Rows(mode) = self.lock {
-            if self.on_entry && self.step_in_leaf(by, mode, forward) {
-                return Ok(true);
+            if self.on_entry {
+                let from = std::mem::take(&mut self.locked_key);
+                let moved = self.lock_in_leaf(by, mode, Bound::Excluded(&from), forward);
+                // The buffers change places, or stay.
+                if moved {
+                    self.next_key = from;
+                    return Ok(true);
+                }
+                self.locked_key = from;
             }
         }
         let back = self.deleted.is_some_and(|deleted| deleted.forward == Some(!forward));
@@ -516,12 +527,7 @@ impl ScanState {
 
     /// Where a scan from here continues, if it starts among dead rows.
     fn beyond_dead(&self, by: By<'_>, to: Seek<'_>) -> Option<Beyond> {
-        let from = match to {
-            Seek::First | Seek::Last => Bound::Unbounded,
-            Seek::AtLeast(key) | Seek::AtMost(key) => Bound::Included(key),
-            Seek::After(key) | Seek::Before(key) => Bound::Excluded(key),
-        };
-        self.tree.dead.beyond(from, to.is_forward(), sight_of(by))
+        self.tree.dead.beyond(bound_of(to), to.is_forward(), sight_of(by))
     }
 
     fn seek_beyond(&mut self, by: By<'_>, beyond: &Beyond, forward: bool) -> Result<bool> {
@@ -576,7 +582,7 @@ impl ScanState {
         let is_dead = |entry: &Entry<'_>| {
             (entry.is_deleted() && reader.sees_entry(entry)).then_some(me != TxnId::NONE && entry.writer == me)
         };
-        let (lo, hi, own) = stretch(&node, slot, is_dead)?;
+        let (lo, hi, own) = stretch(&node, slot..slot + 1, true, is_dead)?;
         // No page is read for this.
         let Ok(leaf) = pool.shared(page) else { return Ok(()) };
         if page::lsn(&leaf) == lsn {
@@ -624,18 +630,40 @@ impl ScanState {
         by.txn.options.isolation != Isolation::ReadCommitted && self.wait != LockWait::SkipLocked
     }
 
-    /// Moves to the next row in the leaf of the row it stands on: locks and reads it under one latch, without
-    /// an allocation. Returns `false` at the end of the leaf or of the scan, for a long value, if a lock is
-    /// not free, and after an error: then [`ScanState::step_locked`] does the whole step. The interval up to
-    /// the row may be locked already.
-    fn step_in_leaf(&mut self, by: By<'_>, mode: Mode, forward: bool) -> bool {
+    /// Moves to the next row beyond `near`, if it is in the leaf where the search begins: locks and reads it
+    /// under one latch, without an allocation unless dead rows lie between. Returns `false` at the end of the
+    /// leaf or of the scan, for a long value, if a lock is not free, and after an error: then
+    /// [`ScanState::step_locked`] does the whole step. The interval up to the row may be locked already.
+    ///
+    /// Where the search begins beyond a run of dead rows, other leaves lie between: the run is looked up
+    /// again when the interval is locked (rule 2 of [`super::dead`]).
+    fn lock_in_leaf(&mut self, by: By<'_>, mode: Mode, near: Bound<&[u8]>, forward: bool) -> bool {
         let ranges = self.locks_ranges(by);
-        let (txn, tree, from, wait) = (by.txn, &self.tree, &self.locked_key[..], self.wait);
+        let (txn, tree, wait) = (by.txn, &self.tree, self.wait);
         let (engine, id) = (&*txn.engine, tree.at.id);
-        let dead = || tree.dead.beyond(Bound::Excluded(from), forward, txn.locking_sight()).is_some();
-        if tree.usable(txn.id(), by.view).is_err() || dead() {
+        if tree.usable(txn.id(), by.view).is_err() {
             return false;
         }
+        let dead = tree.dead.beyond(near, forward, txn.locking_sight());
+        let (from, after) = match (&dead, near) {
+            (Some(Beyond::End), _) => return false,
+            (Some(Beyond::Key(key)), _) => (&key[..], !forward),
+            (None, Bound::Included(key)) => (key, false),
+            (None, Bound::Excluded(key)) => (key, true),
+            (None, Bound::Unbounded) if forward => (&[][..], false),
+            (None, Bound::Unbounded) => return false,
+        };
+        let still_dead = || match tree.dead.beyond(near, forward, txn.locking_sight()) {
+            Some(Beyond::End) => true,
+            Some(Beyond::Key(key)) => {
+                if forward {
+                    &key[..] >= from
+                } else {
+                    &key[..] <= from
+                }
+            }
+            None => false,
+        };
         let limit = if forward { self.limit.1.get() } else { self.limit.0.get() };
         let mut value = match std::mem::replace(&mut self.value, Value::InLeaf) {
             Value::Bytes(bytes) | Value::Stored(Stored::Inline(bytes)) => bytes,
@@ -646,8 +674,8 @@ impl ScanState {
             let leaf = tree.at.leaf_shared_by(&engine.space, from, &txn.leaves)?;
             let node = Node::open(&leaf)?;
             let at = node.search_inside(from)?;
-            let slot = if forward { at.slot + usize::from(at.found) } else { at.slot };
-            let slot = match (forward, txn.pass_dead(tree, &node, slot, forward)?) {
+            let slot = at.slot + usize::from(at.found && after == forward);
+            let slot = match (forward, txn.pass_dead(tree, &node, slot, (forward, dead.is_some()))?) {
                 (true, slot) if slot < node.count() => slot,
                 (false, slot) if slot > 0 => slot - 1,
                 _ => return Ok(None),
@@ -658,9 +686,10 @@ impl ScanState {
                 return Ok(None);
             }
             if ranges {
-                let (near, far) = (Bound::Excluded(from), Bound::Included(&key[..]));
+                let far = Bound::Included(&key[..]);
                 let (low, high) = if forward { (near, far) } else { (far, near) };
-                if engine.locks.add_range(&txn.owner, id, low, high, mode).is_err() {
+                let locked = engine.locks.add_range(&txn.owner, id, low, high, mode);
+                if locked.is_err() || (dead.is_some() && !still_dead()) {
                     return Ok(None);
                 }
             }
@@ -685,10 +714,15 @@ impl ScanState {
         self.value = Value::Bytes(value);
         // The whole step meets an error again.
         let Ok(Some((leaf, newly_locked))) = locked else { return false };
-        self.cursor.look_ahead().sought(leaf);
+        if dead.is_some() {
+            self.cursor.look_ahead().came_to(engine.pool(), leaf);
+        } else {
+            self.cursor.look_ahead().sought(leaf);
+        }
         self.rows_in_leaf += 1;
         std::mem::swap(&mut self.locked_key, &mut self.next_key);
-        (self.deleted, self.undone, self.newly_locked) = (None, txn.undone, newly_locked);
+        (self.on_entry, self.newly_locked) = (true, newly_locked);
+        (self.deleted, self.undone) = (None, txn.undone);
         true
     }
 
@@ -803,8 +837,15 @@ impl Txn {
     }
 
     /// Skips the entries of a latched leaf that are dead for a locking read. Forward, `slot` is the first
-    /// entry to check; backward, it is the slot after it. Returns such a slot again.
-    fn pass_dead(&self, tree: &Arc<TreeState>, node: &Node<'_>, slot: usize, forward: bool) -> Result<usize> {
+    /// entry to check; backward, it is the slot after it. Returns such a slot again. `joins`: the search began
+    /// at the end of a known run, which is extended.
+    fn pass_dead(
+        &self,
+        tree: &Arc<TreeState>,
+        node: &Node<'_>,
+        slot: usize,
+        (forward, joins): (bool, bool),
+    ) -> Result<usize> {
         let mut at = slot;
         if forward {
             while at < node.count() && self.is_dead(&node.entry(at)?) {
@@ -815,10 +856,13 @@ impl Txn {
                 at -= 1;
             }
         }
-        if at.abs_diff(slot) >= DEAD_MIN {
+        // At the end of a leaf also fewer: a run of every leaf, with a gap before the next leaf, serves nothing.
+        let at_end = if forward { at == node.count() } else { at == 0 };
+        if at.abs_diff(slot) >= DEAD_MIN || (at_end && at != slot) {
             let me = self.id();
             let is_dead = |entry: &Entry<'_>| self.is_dead(entry).then_some(me != TxnId::NONE && entry.writer == me);
-            let (lo, hi, own) = stretch(node, at.min(slot), is_dead)?;
+            let slots = at.min(slot)..at.max(slot);
+            let (lo, hi, own) = stretch(node, slots, !joins, is_dead)?;
             if own {
                 self.note_dead_in(tree);
             }
@@ -874,7 +918,8 @@ impl Txn {
                 let page = to.leaf(&tree.at, pool)?;
                 let node = Node::open(&page)?;
                 let slot = to.slot(&node)?;
-                let slot = if sight.is_some() { self.pass_dead(tree, &node, slot, forward)? } else { slot };
+                let slot =
+                    if sight.is_some() { self.pass_dead(tree, &node, slot, (forward, edge.is_some()))? } else { slot };
                 let met = match (forward, slot) {
                     (true, _) if slot < node.count() => Met::Key(node.key(slot)?),
                     (true, _) => node.upper().map_or(Met::End, |upper| Met::Edge(upper.to_vec())),
