@@ -37,25 +37,27 @@ enum Command {
     /// Prove durability by pulling the plug, with another machine as the witness.
     Witness(commands::witness::WitnessArgs),
     /// Make a database.
-    Init(db::entries::InitArgs),
+    Init(db::trees::InitArgs),
     /// List the trees of a database.
-    Trees(db::entries::TreesArgs),
+    Trees(db::trees::TreesArgs),
     /// Print the value of a key.
-    Get(db::entries::GetArgs),
+    Get(db::rows::GetArgs),
     /// Give a key a value.
-    Put(db::entries::PutArgs),
+    Put(db::rows::PutArgs),
     /// Delete a key, or drop a tree.
-    Del(db::entries::DelArgs),
+    Del(db::rows::DelArgs),
     /// Print the entries of a tree, or of a range of it.
-    Scan(db::entries::ScanArgs),
+    Scan(db::rows::ScanArgs),
+    /// Load rows from text into a tree: TSV, CSV or JSON lines.
+    Import(db::import::ImportArgs),
     /// Write trees into one portable stream.
     Dump(db::dump::DumpArgs),
     /// Load a dump; makes the database when there is none.
-    Load(db::dump::LoadArgs),
+    Load(db::load::LoadArgs),
     /// Make space for data in quiet hours.
-    Grow(db::care::GrowArgs),
+    Grow(db::maintenance::GrowArgs),
     /// Bring the leaves of trees into the order of their keys, and fill them up.
-    Compact(db::care::CompactArgs),
+    Compact(db::maintenance::CompactArgs),
     /// Show live rates and latencies of a database that another process has open.
     Stat(db::stat::StatArgs),
     /// Say where the I/O time of a database goes and what to change.
@@ -65,7 +67,13 @@ enum Command {
     /// Make a database from a backup and the increments on it.
     Restore(db::backup::RestoreArgs),
     /// Verify every page, tree, map and undo record of a database.
-    Check(db::care::CheckArgs),
+    Check(db::maintenance::CheckArgs),
+    /// List the options of a database, each a flag of the commands that open one.
+    Options(db::options::OptionsArgs),
+    /// Print the completion script of a shell.
+    Completions(commands::manual::CompletionsArgs),
+    /// Write the man pages.
+    Man(commands::manual::ManArgs),
     /// Measure workloads on Seawall, on the disk alone, and on other stores.
     Bench(Box<commands::bench::BenchArgs>),
 }
@@ -80,7 +88,8 @@ enum Ended {
     Interrupted,
 }
 
-type Outcome = Result<Ended, Box<dyn std::error::Error>>;
+type Failed = Box<dyn std::error::Error>;
+type Outcome = Result<Ended, Failed>;
 
 /// Set by the first Ctrl-C, SIGTERM or hang-up; the second one ends the process at once.
 fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
@@ -150,28 +159,32 @@ impl log::Log for Warnings {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    log::set_logger(&Warnings).expect("nobody set one before");
+    log::set_logger(&Warnings).expect("no logger was set before");
     log::set_max_level(log::LevelFilter::Warn);
     let outcome = stop_on_signals().map_err(Into::into).and_then(|stop| match cli.command {
         Command::Lab(args) => commands::lab::run(*args, &stop),
         Command::Probe(args) => commands::probe::run(&args),
         Command::Cache(args) => commands::cache::run(&args, &stop),
         Command::Witness(args) => commands::witness::run(args, &stop),
-        Command::Init(args) => db::entries::init(&args),
-        Command::Trees(args) => db::entries::trees(&args),
-        Command::Get(args) => db::entries::get(&args),
-        Command::Put(args) => db::entries::put(&args, &stop),
-        Command::Del(args) => db::entries::del(&args),
-        Command::Scan(args) => db::entries::scan(&args, &stop),
+        Command::Init(args) => db::trees::init(&args),
+        Command::Trees(args) => db::trees::trees(&args),
+        Command::Get(args) => db::rows::get(&args),
+        Command::Put(args) => db::rows::put(&args, &stop),
+        Command::Del(args) => db::rows::del(&args),
+        Command::Scan(args) => db::rows::scan(&args, &stop),
+        Command::Import(args) => db::import::import(&args, &stop),
         Command::Dump(args) => db::dump::dump(&args, &stop),
-        Command::Load(args) => db::dump::load(&args, &stop),
-        Command::Grow(args) => db::care::grow(&args),
-        Command::Compact(args) => db::care::compact(&args, &stop),
+        Command::Load(args) => db::load::load(&args, &stop),
+        Command::Grow(args) => db::maintenance::grow(&args),
+        Command::Compact(args) => db::maintenance::compact(&args, &stop),
         Command::Stat(args) => db::stat::stat(&args, &stop),
         Command::Doctor(args) => db::doctor::doctor(&args, &stop),
         Command::Backup(args) => db::backup::backup(&args, &stop),
         Command::Restore(args) => db::backup::restore(&args),
-        Command::Check(args) => db::care::check(&args),
+        Command::Check(args) => db::maintenance::check(&args),
+        Command::Options(args) => db::options::options(&args),
+        Command::Completions(args) => commands::manual::completions(&args),
+        Command::Man(args) => commands::manual::man(&args),
         Command::Bench(args) => commands::bench::run(*args, &stop),
     });
     match outcome {

@@ -8,6 +8,7 @@ use seawall::{ControlSocketChoice, Database, Options};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 /// Small and quick to create.
 const SMALL: [&str; 10] = [
@@ -212,18 +213,23 @@ fn a_second_process_is_kept_out_and_may_look() {
     drop(tree);
     db.close().unwrap();
     seawall(dir.path(), ["stat", "db"]).exits(0).shows("closed: the last numbers of process");
-    seawall(dir.path(), ["doctor", "db", "--window", "1s"]).exits(2).says("nobody has the database open");
+    seawall(dir.path(), ["doctor", "db", "--window", "1s"]).exits(2).says("no process has the database open");
     let stats = path.join("stats.json");
     let mut old = common::read_json(&stats);
     (old["open"], old["at_unix_ms"]) = (true.into(), 1.into());
     std::fs::write(&stats, old.to_string()).unwrap();
+    seawall(dir.path(), ["stat", "db"]).exits(0).shows("NOT CLOSED").shows("the next opening recovers it");
+    assert_eq!(seawall(dir.path(), ["stat", "db", "--json"]).exits(0).json()["held"], false);
+    let silent = Database::open_with(&path, Options::default().with_stats_interval(Duration::ZERO)).unwrap();
+    std::fs::write(&stats, old.to_string()).unwrap();
     seawall(dir.path(), ["stat", "db"]).exits(0).shows("STALE");
+    silent.close().unwrap();
     std::fs::remove_file(&stats).unwrap();
     seawall(dir.path(), ["stat", "db"]).exits(2).says("has no stats.json");
 }
 
 #[test]
-fn a_dump_is_loaded_whole_or_says_how_far_it_came() {
+fn a_dump_is_loaded_whole_or_not_at_all() {
     let dir = scratch();
     let dir = dir.path();
     {
@@ -249,22 +255,42 @@ fn a_dump_is_loaded_whole_or_says_how_far_it_came() {
     let first = command(dir).args(["dump", "copy"]).output().unwrap();
     assert!(first.status.success());
     assert!(first.stdout == std::fs::read(dir.join("all")).unwrap(), "the same dump from another database");
-    seawall(dir, ["load", "copy", "--in", "all"]).exits(2).says("a tree named \"a\" exists").says("0 entries");
+    seawall(dir, ["load", "copy", "--in", "all"]).exits(2).says("a tree named \"a\" exists").says("Nothing was loaded");
     seawall(dir, ["load", "copy", "--in", "all", "--merge", "--batch", "10K"]).exits(0).says("4001 entries");
+    seawall(dir, ["load", "copy", "--in", "all", "--batch", "10K"]).exits(2).says("--merge");
     seawall(dir, ["load", "one", "b", "--in", "all"]).exits(0).says("1 trees loaded: 2000 entries");
-    seawall(dir, ["load", "none", "c", "--in", "all"]).exits(2).says("no tree named \"c\"");
+    assert_eq!(seawall(dir, ["trees", "one"]).exits(0).out.lines().count(), 1);
 
+    // A load that fails leaves nothing: no database that it made, no tree in one that was there.
     let whole = std::fs::read(dir.join("all")).unwrap();
     std::fs::write(dir.join("cut"), &whole[..whole.len() - 9]).unwrap();
-    let cut =
-        seawall(dir, ["load", "cut.db", "--in", "cut", "--batch", "100K"]).exits(2).says("without being complete");
-    assert!(cut.err.contains("4001 entries") && cut.err.contains("--merge"), "{cut:?}");
     let mut flipped = whole.clone();
     flipped[whole.len() / 2] ^= 4;
     std::fs::write(dir.join("flipped"), flipped).unwrap();
-    let ran =
-        seawall(dir, ["load", "flipped.db", "--in", "flipped", "--batch", "100K"]).exits(2).says("is damaged at byte");
-    assert!(ran.err.contains("are committed, the last of them"), "{ran:?}");
+    seawall(dir, ["init", "filled"]).exits(0);
+    seawall(dir, ["put", "filled", "kept", "k", "v", "--create"]).exits(0);
+    std::fs::create_dir(dir.join("mine")).unwrap();
+    std::fs::write(dir.join("mine/notes"), "kept").unwrap();
+    for (input, tree, said) in [
+        ("cut", "a", "without being complete"),
+        ("flipped", "a", "is damaged at byte"),
+        ("all", "c", "no tree named \"c\""),
+    ] {
+        for (into, left) in [("new.db", None), ("mine", Some(vec!["notes".to_owned()]))] {
+            seawall(dir, ["load", into, tree, "--in", input]).exits(2).says(said).says("Nothing was loaded");
+            assert_eq!(dir.join(into).exists().then(|| common::names(&dir.join(into))), left, "{input}");
+        }
+        seawall(dir, ["load", "filled", tree, "--in", input]).exits(2).says(said);
+        seawall(dir, ["trees", "filled"]).exits(0).shows("kept");
+        assert_eq!(seawall(dir, ["trees", "filled"]).exits(0).out.lines().count(), 1);
+    }
+    // With --merge what was committed stays, and is said.
+    let cut = seawall(dir, ["load", "cut.db", "--in", "cut", "--merge"]).exits(2).says("without being complete");
+    assert!(cut.err.contains("4001 entries") && cut.err.contains("can be loaded over them"), "{cut:?}");
+    let ran = seawall(dir, ["load", "flipped.db", "--in", "flipped", "--merge", "--batch", "100K"])
+        .exits(2)
+        .says("is damaged at byte");
+    assert!(ran.err.contains("are committed, the last batch up to"), "{ran:?}");
     seawall(dir, ["check", "flipped.db"]).exits(0);
     std::fs::write(dir.join("text"), "hello").unwrap();
     seawall(dir, ["load", "text.db", "--in", "text"]).exits(2).says("dump");
@@ -366,7 +392,7 @@ fn a_killed_load_leaves_a_clean_database() {
     let dir = dir.path();
     made(dir);
     let mut load = command(dir);
-    load.args(["load", "db", "--batch", "2K"]).stdin(Stdio::piped());
+    load.args(["load", "db", "--merge", "--batch", "2K"]).stdin(Stdio::piped());
     let mut child = spawn(load);
     let mut dump = seawall::dump::DumpWriter::new(child.stdin.take().unwrap()).unwrap();
     dump.tree("t").unwrap();
@@ -380,8 +406,11 @@ fn a_killed_load_leaves_a_clean_database() {
     feed();
     let data = dir.join("db/data");
     wait_until(&mut child, || data.metadata().is_ok_and(|m| m.len() > 1 << 20));
+    wait_until(&mut child, || dir.join("db/stats.json").exists());
+    seawall(dir, ["stat", "db"]).exits(0).shows("has it open");
     child.kill().unwrap();
     child.wait().unwrap();
+    seawall(dir, ["stat", "db"]).exits(0).shows("has ended without closing it");
     seawall(dir, ["check", "db"]).exits(0).shows("nothing found");
     let count: u32 = seawall(dir, ["scan", "db", "t", "--count"]).exits(0).out.trim().parse().unwrap();
     assert!(count > 0 && count <= fed, "{count} of {fed}");
@@ -400,12 +429,83 @@ fn a_load_that_fills_the_disk_says_how_far_it_came() {
     dump.finish().unwrap();
     let db = mount.path.join("db");
     let db = db.to_str().unwrap();
-    let ran =
-        seawall(dir, [&["load", db, "--in", "all", "--batch", "1M"][..], &SMALL].concat()).exits(2).says("no space");
-    assert!(ran.err.contains("entries") && ran.err.contains("are committed, the last of them"), "{ran:?}");
+    let ran = seawall(dir, [&["load", db, "--in", "all", "--merge", "--batch", "1M"][..], &SMALL].concat())
+        .exits(2)
+        .says("no space");
+    assert!(ran.err.contains("entries") && ran.err.contains("are committed, the last batch up to"), "{ran:?}");
     let count: u32 = seawall(dir, ["scan", db, "t", "--count"]).exits(0).out.trim().parse().unwrap();
     assert!(count > 50 && ran.err.contains(&format!("{count} entries")), "{count}: {ran:?}");
     seawall(dir, ["check", db]).exits(0);
+    std::fs::remove_dir_all(db).unwrap();
+    let whole = seawall(dir, [&["load", db, "--in", "all"][..], &SMALL].concat()).exits(2).says("no space");
+    assert!(whole.err.contains("Nothing was loaded") && !Path::new(db).exists(), "{whole:?}");
+}
+
+/// What `scan` prints, `import` loads: every byte, in every format that both have.
+#[test]
+fn what_is_scanned_can_be_imported() {
+    let dir = scratch();
+    let dir = dir.path();
+    made(dir);
+    let db = Database::open(dir.join("db")).unwrap();
+    let tree = db.create_tree("t").unwrap();
+    let every: Vec<u8> = (0..=255).collect();
+    db.transact(|tx| {
+        tx.put(&tree, &every, b"a\tb\n\\,\"q\"")?;
+        tx.put(&tree, "grüße", &every)?;
+        (0..200u32).try_for_each(|i| tx.put(&tree, &i.to_be_bytes(), &i.to_le_bytes()))
+    })
+    .unwrap();
+    drop(tree);
+    db.close().unwrap();
+    let all = seawall(dir, ["scan", "db", "t", "--hex"]).exits(0).out;
+    for (to, scan, import) in [
+        ("tsv", &["scan", "db", "t"][..], &["--tsv"][..]),
+        ("tsv-hex", &["scan", "db", "t", "--hex"], &["--tsv", "--hex"]),
+        ("jsonl", &["scan", "db", "t", "--json"], &["--jsonl"]),
+    ] {
+        std::fs::write(dir.join("rows"), seawall(dir, scan).exits(0).out).unwrap();
+        seawall(dir, [&["import", "db", to, "--in", "rows"][..], import].concat()).exits(0).says("202 rows imported");
+        assert_eq!(seawall(dir, ["scan", "db", to, "--hex"]).exits(0).out, all, "{to}");
+    }
+    std::fs::write(dir.join("rows"), "name,born\nada,1815\n\"grace, admiral\",\"say \"\"1906\"\"\"\n").unwrap();
+    seawall(dir, ["import", "db", "csv", "--csv", "--header", "--in", "rows"]).exits(0).says("2 rows imported");
+    assert_eq!(seawall(dir, ["get", "db", "csv", "grace, admiral"]).exits(0).out, "say \"1906\"\n");
+}
+
+#[test]
+fn an_import_that_fails_changes_nothing() {
+    let dir = scratch();
+    let dir = dir.path();
+    made(dir);
+    put(dir, "t", "b", "old");
+    for (format, text, said) in [
+        ("--tsv", "a\t1\nb\t2\n", "line 2: the key exists"),
+        ("--tsv", "a\t1\nc\n", "line 2 has 1 columns"),
+        ("--tsv", "a\t1\nc\t1\t2\n", "line 2 has 3 columns"),
+        ("--tsv", "a\t1\nc\\q\t1\n", "backslash"),
+        ("--csv", "a,1\nc,1,2\n", "line 2 has 3 columns"),
+        ("--jsonl", "{\"key\":\"a\",\"value\":\"1\"}\nnot JSON\n", "line 2"),
+        ("--jsonl", "{\"key\":\"a\",\"valeu\":\"1\"}\n", "unknown field"),
+    ] {
+        std::fs::write(dir.join("rows"), text).unwrap();
+        for tree in ["t", "new"] {
+            let ran = seawall(dir, ["import", "db", tree, format, "--in", "rows"]);
+            if tree == "new" && said.contains("exists") {
+                ran.exits(0);
+                seawall(dir, ["del", "db", "new", "--drop-tree"]).exits(0);
+            } else {
+                ran.exits(2).says(said).says("Nothing was imported");
+            }
+        }
+        assert_eq!(seawall(dir, ["scan", "db", "t"]).exits(0).out, "b\told\n", "{text}");
+        assert_eq!(seawall(dir, ["trees", "db"]).exits(0).out.lines().count(), 1, "{text}");
+    }
+    std::fs::write(dir.join("rows"), "a\t1\nb\t2\n").unwrap();
+    seawall(dir, ["import", "db", "t", "--tsv", "--merge", "--in", "rows"]).exits(0);
+    assert_eq!(seawall(dir, ["scan", "db", "t"]).exits(0).out, "a\t1\nb\t2\n");
+    seawall(dir, ["import", "db", "t", "--in", "rows"]).exits(2).says("--tsv");
+    seawall(dir, ["import", "nowhere", "t", "--tsv", "--in", "rows"]).exits(2).says("is not a Seawall database");
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod common;
 
 use common::{scratch, seawall};
 
-const COMMANDS: [&[&str]; 30] = [
+const COMMANDS: [&[&str]; 34] = [
     &[],
     &["lab"],
     &["lab", "diff"],
@@ -32,6 +32,10 @@ const COMMANDS: [&[&str]; 30] = [
     &["backup"],
     &["restore"],
     &["check"],
+    &["import"],
+    &["options"],
+    &["completions"],
+    &["man"],
     &["bench"],
     &["bench", "kv"],
     &["bench", "bulk"],
@@ -84,5 +88,38 @@ fn what_is_no_command_exits_with_2() {
     {
         let ran = seawall(dir.path(), args).exits(2);
         assert!(ran.out.is_empty() && ran.err.contains("Usage: "), "{args:?}: {ran:#?}");
+    }
+}
+
+/// The flags of a command are its help; those of the database are a command away, and work.
+#[test]
+fn the_help_of_a_command_is_about_the_command() {
+    let dir = scratch();
+    for command in ["get", "put", "scan", "init", "load"] {
+        let help = seawall(dir.path(), [command, "--help"]).exits(0).shows("seawall options").out;
+        assert!(!help.contains("--log-capacity") && help.lines().count() < 60, "{command}: {help}");
+    }
+    let all = seawall(dir.path(), ["options"]).exits(0).out;
+    for option in seawall::Options::describe() {
+        assert!(all.contains(&format!("{} VALUE", option.flag())), "{} is missing", option.name);
+    }
+    let one = seawall(dir.path(), ["options", "--", "--log-capacity"]).exits(0).out;
+    assert!(one.contains("--log-capacity") && !one.contains("--pool-size"), "{one}");
+    seawall(dir.path(), ["options", "nothing"]).exits(2).says("no option");
+}
+
+#[test]
+fn completions_and_man_pages_name_every_command() {
+    let dir = scratch();
+    for shell in ["bash", "zsh", "fish"] {
+        seawall(dir.path(), ["completions", shell]).exits(0).shows("fragmentation").shows("skip-damaged");
+    }
+    seawall(dir.path(), ["man", "nowhere"]).exits(2).says("cannot write man pages to nowhere");
+    std::fs::create_dir(dir.path().join("man1")).unwrap();
+    seawall(dir.path(), ["man", "man1"]).exits(0);
+    let pages = common::names(&dir.path().join("man1"));
+    for command in COMMANDS {
+        let name = [&["seawall"], command].concat().join("-") + ".1";
+        assert!(pages.contains(&name), "{name} is missing in {pages:?}");
     }
 }

@@ -10,7 +10,8 @@ use crate::format::{Lsn, PageId, TreeId, TxnId};
 use crate::mutants::{Mutant, Planted};
 use seawall_io::{Clock, IoError};
 use std::fmt;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -181,10 +182,12 @@ pub enum Error {
         /// What the system said.
         why: String,
     },
-    /// Another process has it open.
+    /// Another process has it open, or this one.
     Locked {
         /// The file that is locked.
         path: PathBuf,
+        /// Whether this process has the file open.
+        in_this_process: bool,
     },
     /// The database was not closed, or is incomplete, so that it cannot be opened without writing.
     NeedsRecovery {
@@ -337,7 +340,12 @@ impl fmt::Display for Error {
          the container (pids.max), or give it more memory",
                 path = path.display()
             ),
-            Self::Locked { path } => write!(
+            Self::Locked { path, in_this_process: true } => write!(
+                f,
+                "{path} is open in this process already: use that `Database` (its clones are handles of the same database), or close it first",
+                path = path.display()
+            ),
+            Self::Locked { path, in_this_process: false } => write!(
                 f,
                 "{path} is open in another process: one may have it open, or several that opened it read-only. Close the other first",
                 path = path.display()
@@ -577,9 +585,20 @@ pub(crate) fn while_locked<T>(clock: &dyn Clock, mut attempt: impl FnMut() -> Re
     loop {
         match attempt() {
             Err(Error::Locked { .. }) if clock.now() < until => clock.sleep(LOCKED_STEP),
+            Err(Error::Locked { path, .. }) => {
+                let in_this_process = is_open_here(&path);
+                return Err(Error::Locked { path, in_this_process });
+            }
             done => return done,
         }
     }
+}
+
+/// Whether a descriptor of this process refers to the file.
+fn is_open_here(path: &Path) -> bool {
+    let file = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let descriptors = || std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    file(path).is_some_and(|wanted| descriptors().any(|descriptor| file(&descriptor.path()) == Some(wanted)))
 }
 
 /// Why latched code stopped. The caller releases every latch before it acts on this.

@@ -151,7 +151,7 @@ fn a_second_opener_is_kept_out_and_disturbs_nothing() {
     let db = Database::open_with(dir.path(), small()).unwrap();
     put(&db, 1, b"v").unwrap();
     match Database::open_with(dir.path(), small()) {
-        Err(Error::Locked { path }) => assert!(path.starts_with(dir.path())),
+        Err(Error::Locked { path, .. }) => assert!(path.starts_with(dir.path())),
         other => panic!("{other:?}"),
     }
     put(&db, 2, b"v").unwrap();

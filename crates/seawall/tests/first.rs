@@ -28,7 +28,7 @@ fn what_is_committed_is_there_after_closing() {
         tx.put(&users, b"bob", b"1900").unwrap();
         drop(tx);
         assert_eq!(db.begin().unwrap().get(&users, b"ada").unwrap().as_deref(), Some(&b"1815"[..]));
-        assert!(matches!(Database::open(&path), Err(Error::Locked { .. })));
+        assert!(matches!(Database::open(&path), Err(Error::Locked { in_this_process: true, .. })));
         db.close().unwrap();
     }
     let db = Database::open(&path).unwrap();

@@ -55,7 +55,7 @@ impl Roots {
                 before.push(ident.to_string());
                 self.path(&before);
             }
-            _ => self.path(&before),
+            UseTree::Glob(_) => self.path(&before),
         }
     }
 }

@@ -493,7 +493,7 @@ fn a_lock_that_a_killed_process_still_holds_is_waited_for_and_not_for_ever() {
             let env = Env { disk, clock: clock.clone(), seed: 1, background: Background::Steps };
             match Database::open_in(env, DIR, small()) {
                 Ok(db) if opens => assert_rows(&db, 3, name),
-                Err(Error::Locked { path }) if !opens => {
+                Err(Error::Locked { path, .. }) if !opens => {
                     assert_eq!(path, Path::new(DIR).join(name));
                     let waited = clock.slept.lock().unwrap().0;
                     assert!((1..10).contains(&waited.as_secs()), "{name}: waited for {waited:?}");

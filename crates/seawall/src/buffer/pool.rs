@@ -123,7 +123,7 @@ impl std::fmt::Debug for Pool {
 /// Translates a file's refusal into an error of the engine.
 pub(super) fn open_error(error: seawall_io::IoError) -> Error {
     match error.kind {
-        IoErrorKind::Locked => Error::Locked { path: error.path },
+        IoErrorKind::Locked => Error::Locked { path: error.path, in_this_process: false },
         _ => Error::Io(error),
     }
 }

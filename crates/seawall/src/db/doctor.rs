@@ -5,7 +5,7 @@
 //! 3. Each finding has an id, a line in docs/diagnose.md, and a test with and without the finding.
 
 use super::metrics::Stats;
-use super::stats::read_wait_ns;
+use super::stats::{read_wait_ns, total_ns};
 use seawall_io::{Cause, CellSnapshot, FileClass, Op};
 use std::fmt;
 
@@ -78,7 +78,7 @@ pub fn diagnose(now: &Stats, earlier: Option<&Stats>) -> Vec<Finding> {
 
 type Rule = fn(&Stats) -> Vec<Finding>;
 
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 16] = [
     io_errors,
     disk_space,
     modes,
@@ -86,6 +86,7 @@ const RULES: [Rule; 15] = [
     pool,
     frames_not_ready,
     dirty_at_ceiling,
+    clean_writes,
     log_flushes,
     log_buffer,
     purge,
@@ -301,6 +302,34 @@ fn dirty_at_ceiling(s: &Stats) -> Vec<Finding> {
             "Pages are changed faster than they are written: raise io_capacity_burst if the disk can do more, or \
              raise pool_size."
                 .into(),
+        )
+    })
+}
+
+fn clean_writes(s: &Stats) -> Vec<Finding> {
+    let spent = |of: fn(&CellSnapshot) -> bool| -> u64 {
+        s.io.cells.iter().filter(|cell| of(cell)).map(total_ns).fold(0, u64::saturating_add)
+    };
+    let (cleaning, all) = (spent(|cell| cell.cause == Cause::Clean), spent(|_| true));
+    let (p, l) = (&s.pool, &s.log);
+    let much = p.pages_written >= REQUESTS_MIN && percent(cleaning, all) >= 50.0;
+    one(much, "clean-writes-dominate", Severity::Note, || {
+        let each = p.pages_written as f64 / l.commits.max(1) as f64;
+        (
+            format!(
+                "{:.0}% of the I/O time ({} of {}) went to writing {} changed pages home, {each:.2} for each commit.",
+                percent(cleaning, all),
+                time(cleaning),
+                time(all),
+                p.pages_written
+            ),
+            format!(
+                "The writes are in the background: act only if reads or commits are slow. A page is written once for \
+                 all its changes since the last time: a larger log_capacity (now {}) and pool_size (now {}) collect \
+                 more of them, and so do changes in key order.",
+                bytes(l.capacity_bytes),
+                bytes(p.frames.saturating_mul(p.page_bytes))
+            ),
         )
     })
 }

@@ -122,7 +122,7 @@ impl Marker {
         let how = OpenHow { write: true, create: Create::IfMissing, ..OpenHow::default() };
         let marker = disk.open(&path, how)?;
         disk.lock(&marker).map_err(|error| match error.kind {
-            IoErrorKind::Locked => Error::Locked { path: dir.into() },
+            IoErrorKind::Locked => Error::Locked { path: dir.into(), in_this_process: false },
             _ => Error::Io(error),
         })?;
         // Between the first look and the lock, another process may have completed the creation.

@@ -139,7 +139,7 @@ pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path, how: &How, written: bool) 
 
 fn lock(file: &File) -> Result<()> {
     file.lock().map_err(|e| match e.kind {
-        IoErrorKind::Locked => Error::Locked { path: file.path().into() },
+        IoErrorKind::Locked => Error::Locked { path: file.path().into(), in_this_process: false },
         _ => e.into(),
     })
 }

@@ -3,7 +3,7 @@
 //! A process that has the database open makes the backup itself, on request through its control socket. A
 //! closed database is opened here.
 
-use super::{Place, must_be_database};
+use super::{DatabaseArgs, must_be_database};
 use crate::{Ended, Outcome, note, print, units};
 use clap::Args;
 use seawall::{Asked, BackupOptions, BackupProgress, Database, Error};
@@ -18,7 +18,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
     /// Where to: a new or empty directory
     to: PathBuf,
     /// Bytes a second that are read at most; 0 is as many as the disk gives
@@ -41,7 +41,7 @@ fn rate(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn backup(args: &BackupArgs, stop: &AtomicBool) -> Outcome {
-    must_be_database(&args.place.dir)?;
+    must_be_database(&args.database.dir)?;
     let options = BackupOptions {
         rate: args.rate,
         held_log_max: args.held_log_max,
@@ -56,11 +56,11 @@ pub(crate) fn backup(args: &BackupArgs, stop: &AtomicBool) -> Outcome {
         }
         if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let done = match Database::ask_for_backup(&args.place.dir, &args.to, &options, &mut go_on)? {
+    let done = match Database::ask_for_backup(&args.database.dir, &args.to, &options, &mut go_on)? {
         Asked::Done(report) => Some(report),
         Asked::BrokenOff => None,
-        Asked::NotHeard => match args.place.open() {
-            Err(Error::Locked { path }) => {
+        Asked::NotHeard => match args.database.open() {
+            Err(Error::Locked { path, .. }) => {
                 let why = "and that process has no control socket (option control_socket). Have it call Database::backup_to, or close it";
                 return Err(format!("{} is open in another process, {why}", path.display()).into());
             }

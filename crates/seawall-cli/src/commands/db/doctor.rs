@@ -1,11 +1,11 @@
 //! `seawall doctor DIR`: where the I/O time goes, and what to change. Each sentence includes its numbers.
 
-use super::stat::{origin, percentile, published, time};
+use super::stat::{Seen, percentile, time};
 use crate::{Ended, Outcome, print, units};
 use clap::Args;
+use seawall::Stats;
 use seawall::doctor::diagnose;
 use seawall::stats::total_ns;
-use seawall::{Published, Stats};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) fn doctor(args: &DoctorArgs, stop: &AtomicBool) -> Outcome {
-    let first = published(&args.dir)?;
+    let first = Seen::look(&args.dir)?;
     let (now, window) = match args.window {
         None => (first.clone(), None),
         Some(time) if first.is_live() => {
@@ -39,18 +39,22 @@ pub(crate) fn doctor(args: &DoctorArgs, stop: &AtomicBool) -> Outcome {
                 std::thread::sleep(nap);
                 left -= nap;
             }
-            (published(&args.dir)?, Some(&first.stats))
+            (Seen::look(&args.dir)?, Some(&first.published.stats))
         }
         Some(_) => {
-            return Err(format!("nobody has the database open, so nothing will happen: {}", origin(&first)).into());
+            return Err(format!(
+                "no process has the database open, so there is nothing to measure: {}",
+                first.origin()
+            )
+            .into());
         }
     };
-    let found = diagnose(&now.stats, window);
-    let stats = window.map_or_else(|| now.stats.clone(), |earlier| now.stats.since(earlier));
+    let found = diagnose(&now.published.stats, window);
+    let stats = window.map_or_else(|| now.published.stats.clone(), |earlier| now.published.stats.since(earlier));
     let told = io_time(&stats);
     if args.json {
         let value = serde_json::json!({
-            "live": now.is_live(), "pid": now.pid, "seconds": stats.elapsed_ns as f64 / 1e9, "io_time": told, "findings": found,
+            "live": now.is_live(), "pid": now.published.pid, "seconds": stats.elapsed_ns as f64 / 1e9, "io_time": told, "findings": found,
         });
         print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
         return Ok(Ended::Well);
@@ -59,9 +63,12 @@ pub(crate) fn doctor(args: &DoctorArgs, stop: &AtomicBool) -> Outcome {
     Ok(Ended::Well)
 }
 
-fn text(now: &Published, stats: &Stats, told: &[String], found: &[seawall::doctor::Finding]) -> String {
-    let mut out =
-        format!("{}\n{:.0} s are looked at.\n\nWhere the I/O time goes:\n", origin(now), stats.elapsed_ns as f64 / 1e9);
+fn text(now: &Seen, stats: &Stats, told: &[String], found: &[seawall::doctor::Finding]) -> String {
+    let mut out = format!(
+        "{}\n{:.0} s are looked at.\n\nWhere the I/O time goes:\n",
+        now.origin(),
+        stats.elapsed_ns as f64 / 1e9
+    );
     if told.is_empty() {
         out += "  there was no I/O.\n";
     }

@@ -2,14 +2,18 @@
 //!
 //! - The database is not opened: the owning process publishes its statistics every `stats_interval` into a
 //!   small file of the directory.
-//! - The age of the numbers is always shown; numbers of a process that has ended or hangs are marked as such.
+//! - The age of the numbers is always shown. The lock of the control file tells a process that was killed from one
+//!   that hangs.
 
 use super::must_be_database;
-use crate::{Ended, Outcome, Reader, note, print, units};
+use crate::{Ended, Failed, Outcome, Reader, note, print, units};
 use clap::Args;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use seawall::publish::STATS_FILE;
 use seawall::{Published, Stats};
 use seawall_io::{CellSnapshot, Op};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -35,50 +39,83 @@ pub(crate) struct StatArgs {
     prometheus: bool,
 }
 
-/// The last published statistics of the database in `dir`, with a note on their age.
-pub(super) fn published(dir: &Path) -> Result<Published, Box<dyn std::error::Error>> {
-    must_be_database(dir)?;
-    Published::read(dir)?.ok_or_else(|| {
-        let dir = dir.display();
-        format!(
-            "{dir} has no {STATS_FILE}: it is written by the process that has the database open, every `stats_interval`"
-        )
-        .into()
-    })
+/// The last published statistics of a database, and whether a process has it open.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    pub(super) published: Published,
+    /// Whether its control file is locked; `None` if that cannot be seen.
+    held: Option<bool>,
 }
 
-/// The origin of the numbers, a sentence.
-pub(super) fn origin(published: &Published) -> String {
-    let age = published.age();
-    let ago = if age < Duration::from_secs(90) {
-        format!("{:.1} s ago", age.as_secs_f64())
-    } else {
-        format!("{} minutes ago", age.as_secs() / 60)
-    };
-    let pid = published.pid;
-    if published.is_live() {
-        format!("process {pid} has it open; numbers of {ago}")
-    } else if published.open {
-        format!("STALE: process {pid} wrote these numbers {ago} and none since: it has ended or hangs")
-    } else {
-        format!("closed: the last numbers of process {pid}, {ago}")
+/// Whether a process has the database in `dir` open for writing. A process that is about to open it tries again
+/// when it meets this look.
+fn held(dir: &Path) -> Option<bool> {
+    let control = File::open(dir.join(seawall::CONTROL_FILE)).ok()?;
+    match flock(&control, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Some(false),
+        Err(Errno::WOULDBLOCK) => Some(true),
+        Err(_) => None,
+    }
+}
+
+impl Seen {
+    pub(super) fn look(dir: &Path) -> Result<Self, Failed> {
+        must_be_database(dir)?;
+        let published = Published::read(dir)?.ok_or_else(|| {
+            let dir = dir.display();
+            format!(
+                "{dir} has no {STATS_FILE}: it is written by the process that has the database open, every `stats_interval`"
+            )
+        })?;
+        Ok(Self { published, held: held(dir) })
+    }
+
+    /// Whether the process that published has the database open and publishes.
+    pub(super) fn is_live(&self) -> bool {
+        self.published.is_live() && self.held != Some(false)
+    }
+
+    /// The origin of the numbers, a sentence.
+    pub(super) fn origin(&self) -> String {
+        let age = self.published.age();
+        let ago = if age < Duration::from_secs(90) {
+            format!("{:.1} s ago", age.as_secs_f64())
+        } else {
+            format!("{} minutes ago", age.as_secs() / 60)
+        };
+        let pid = self.published.pid;
+        match (self.published.open, self.held) {
+            _ if self.is_live() => format!("process {pid} has it open; numbers of {ago}"),
+            (true, Some(false)) => format!(
+                "NOT CLOSED: process {pid} has ended without closing it, its last numbers are of {ago}; the next opening recovers it"
+            ),
+            (true, _) => {
+                format!("STALE: numbers of {ago}; process {pid} has published none since: it hangs, or has ended")
+            }
+            (false, Some(true)) => {
+                format!(
+                    "open in a process that publishes no numbers (stats_interval = 0); these are of process {pid}, {ago}"
+                )
+            }
+            (false, _) => format!("closed: the last numbers of process {pid}, {ago}"),
+        }
     }
 }
 
 pub(crate) fn stat(args: &StatArgs, stop: &AtomicBool) -> Outcome {
-    let first = published(&args.dir)?;
+    let first = Seen::look(&args.dir)?;
     if args.prometheus {
         if !first.is_live() {
-            note(format_args!("seawall: {}", origin(&first)));
+            note(format_args!("seawall: {}", first.origin()));
         }
-        print(&seawall::metrics::to_prometheus(&first.stats))?;
+        print(&seawall::metrics::to_prometheus(&first.published.stats))?;
         return Ok(Ended::Well);
     }
     if !args.watch {
         print(&if args.json {
-            as_json(&first, &first.stats)?
+            as_json(&first, &first.published.stats)?
         } else {
-            format!("{}\nsince it was opened:\n\n{}", origin(&first), page(&first.stats))
+            format!("{}\nsince it was opened:\n\n{}", first.origin(), page(&first.published.stats))
         })?;
         return Ok(Ended::Well);
     }
@@ -94,24 +131,25 @@ pub(crate) fn stat(args: &StatArgs, stop: &AtomicBool) -> Outcome {
             std::thread::sleep(nap);
             left -= nap;
         }
-        let now = published(&args.dir)?;
-        let window = now.stats.since(&earlier.stats);
-        let text = if args.json { as_json(&now, &window)? } else { format!("{}\n\n{}\n", origin(&now), page(&window)) };
+        let now = Seen::look(&args.dir)?;
+        let window = now.published.stats.since(&earlier.published.stats);
+        let text = if args.json { as_json(&now, &window)? } else { format!("{}\n\n{}\n", now.origin(), page(&window)) };
         if print(&text)? == Reader::Gone {
             break;
         }
         looks += 1;
-        if now.at_unix_ms != earlier.at_unix_ms {
+        if now.published.at_unix_ms != earlier.published.at_unix_ms {
             earlier = now;
         }
     }
     Ok(Ended::Well)
 }
 
-fn as_json(published: &Published, stats: &Stats) -> Result<String, serde_json::Error> {
+fn as_json(seen: &Seen, stats: &Stats) -> Result<String, serde_json::Error> {
     let io: Vec<_> = stats.io.cells.iter().filter(|cell| cell.count() + cell.errors > 0).map(io_json).collect();
+    let published = &seen.published;
     let value = serde_json::json!({
-        "pid": published.pid, "open": published.open, "live": published.is_live(),
+        "pid": published.pid, "open": published.open, "live": seen.is_live(), "held": seen.held,
         "age_ms": u64::try_from(published.age().as_millis()).unwrap_or(u64::MAX), "io": io, "stats": stats,
     });
     Ok(format!("{}\n", serde_json::to_string(&value)?))

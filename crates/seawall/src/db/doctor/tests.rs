@@ -55,7 +55,7 @@ fn after(change: impl FnOnce(&mut Stats)) -> Vec<&'static str> {
 type Case = (&'static str, fn(&mut Stats), fn(&mut Stats));
 
 /// A finding, statistics that cause it, and statistics that just do not.
-const CASES: [Case; 18] = [
+const CASES: [Case; 19] = [
     ("io-errors", |s| fail(s, FileClass::Redo), |s| fail(s, FileClass::Scratch)),
     ("disk-space", |s| s.space.disk_free_bytes = 500 << 20, |s| s.space.disk_free_bytes = 600 << 20),
     (
@@ -82,6 +82,7 @@ const CASES: [Case; 18] = [
     ),
     ("no-free-frames", |s| s.pool.evict_waits = 100, |s| s.pool.evict_waits = 5),
     ("dirty-at-ceiling", |s| s.pool.frames_dirty = 7300, |s| s.pool.frames_dirty = 6500),
+    ("clean-writes-dominate", |s| clean(s, 2_000), |s| clean(s, 200)),
     (
         "commits-not-grouped",
         |s| (s.log.groups, s.log.commit_wait_ns) = (19_000, 80 * SECOND),
@@ -120,6 +121,18 @@ fn read(s: &mut Stats, misses: u64, evictions: u64) {
         io.record(FileClass::Data, Op::Read, Cause::DemandRead, Duration::from_millis(1), 16384);
     }
     (s.io, s.pool.misses, s.pool.evictions) = (io.snapshot(), misses, evictions);
+}
+
+/// `writes` pages written home beside a thousand durable writes of the log, a millisecond each.
+fn clean(s: &mut Stats, writes: u64) {
+    let io = IoStats::new();
+    for _ in 0..writes {
+        io.record(FileClass::Data, Op::Write, Cause::Clean, Duration::from_millis(1), 16384);
+    }
+    for _ in 0..1000 {
+        io.record(FileClass::Redo, Op::DurableWrite, Cause::Commit, Duration::from_millis(1), 4096);
+    }
+    s.io = io.snapshot();
 }
 
 fn fail(s: &mut Stats, class: FileClass) {

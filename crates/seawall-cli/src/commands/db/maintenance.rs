@@ -1,11 +1,11 @@
 //! `seawall grow|compact|check DIR`: allocates space ahead, orders the leaves of trees, and verifies the
 //! database.
 
-use super::entries::trees_of;
-use super::{Notation, Place, must_be_database};
+use super::trees::{fragmentation_json, fragmentation_text, trees_of};
+use super::{DatabaseArgs, Notation, must_be_database};
 use crate::{Ended, Outcome, note, print, units};
 use clap::Args;
-use seawall::{CompactOptions, Compacted, Database, Error, Fragmentation};
+use seawall::{CompactOptions, Compacted, Database, Error};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Args)]
 pub(crate) struct GrowArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
     /// How large the data file shall be at least, such as 100G
     #[arg(value_parser = units::size)]
     size: u64,
 }
 
 pub(crate) fn grow(args: &GrowArgs) -> Outcome {
-    let db = args.place.open()?;
+    let db = args.database.open()?;
     let before = db.stats().space.data_bytes;
     let after = db.grow(args.size)?;
     let free = db.stats().space.free_bytes;
@@ -33,7 +33,7 @@ pub(crate) fn grow(args: &GrowArgs) -> Outcome {
 #[derive(Debug, Args)]
 pub(crate) struct CompactArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
     /// Only these trees; all when none is named
     trees: Vec<String>,
     /// How full leaves are made, percent
@@ -50,22 +50,9 @@ pub(crate) struct CompactArgs {
 /// Interval between progress messages.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// The fragmentation of a tree, for people: "63% of neighbours apart, leaves 71% full".
-pub(crate) fn lies(tree: &Fragmentation) -> String {
-    format!("{:.0}% of neighbours apart, leaves {}% full", 100.0 * tree.share(), tree.fill_percent)
-}
-
-/// The same for programs.
-pub(crate) fn lies_json(tree: &Fragmentation) -> serde_json::Value {
-    serde_json::json!({
-        "leaves": tree.leaves, "apart": tree.apart, "apart_share": tree.share(), "fill_percent": tree.fill_percent,
-        "branches_read": tree.branches, "leaves_sampled": tree.sampled,
-    })
-}
-
 /// When interrupted, it keeps the work done so far.
 pub(crate) fn compact(args: &CompactArgs, stop: &AtomicBool) -> Outcome {
-    let db = args.place.open()?;
+    let db = args.database.open()?;
     let (mut text, mut list, mut broken_off) = (String::new(), Vec::new(), false);
     let compacted = trees_of(&db, &args.trees)?.into_iter().try_for_each(|name| {
         if broken_off {
@@ -80,12 +67,12 @@ pub(crate) fn compact(args: &CompactArgs, stop: &AtomicBool) -> Outcome {
             done.done.merged,
             done.done.freed,
             done.before.leaves,
-            lies(&done.before),
+            fragmentation_text(&done.before),
             done.after.leaves,
-            lies(&done.after),
+            fragmentation_text(&done.after),
         );
         list.push(serde_json::json!({
-            "name": name, "before": lies_json(&done.before), "after": lies_json(&done.after), "moved": done.done.moved,
+            "name": name, "before": fragmentation_json(&done.before), "after": fragmentation_json(&done.after), "moved": done.done.moved,
             "merged": done.done.merged, "freed": done.done.freed, "broken_off": done.broken_off,
         }));
         Ok::<_, Error>(())
@@ -125,7 +112,7 @@ fn compact_one(db: &Database, name: &str, args: &CompactArgs, stop: &AtomicBool)
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
     /// Print the findings as JSON
     #[arg(long)]
     json: bool,
@@ -133,11 +120,11 @@ pub(crate) struct CheckArgs {
 
 /// Exits with 1 when it finds damage.
 pub(crate) fn check(args: &CheckArgs) -> Outcome {
-    must_be_database(&args.place.dir)?;
-    let found = match args.place.open_or_make() {
+    must_be_database(&args.database.dir)?;
+    let found = match args.database.open_or_make() {
         // Damage that prevents opening is the first finding; beyond that only the pages can be checked.
         Err(error @ Error::Corrupt(_)) => {
-            let pages = seawall::check_pages(&args.place.dir).unwrap_or_default();
+            let pages = seawall::check_pages(&args.database.dir).unwrap_or_default();
             if args.json {
                 let opening = serde_json::json!({ "part": "opening", "what": error.to_string() });
                 let pages = pages.iter().map(serde_json::to_value);
@@ -150,7 +137,7 @@ pub(crate) fn check(args: &CheckArgs) -> Outcome {
             note(format_args!("seawall: the database cannot be opened: trees, undo and space were not looked at"));
             return Ok(Ended::Short);
         }
-        Err(Error::Locked { path }) => {
+        Err(Error::Locked { path, .. }) => {
             let why = "`seawall check` needs the database for itself. Close the other, or have it call Database::check";
             return Err(format!("{} is open in another process: {why}", path.display()).into());
         }
@@ -163,7 +150,7 @@ pub(crate) fn check(args: &CheckArgs) -> Outcome {
                 return Err(error.into());
             }
             if found.is_empty() && !args.json {
-                print(&format!("{}: {} checked, nothing found\n", args.place.dir.display(), units::bytes(pages)))?;
+                print(&format!("{}: {} checked, nothing found\n", args.database.dir.display(), units::bytes(pages)))?;
             }
             found
         }

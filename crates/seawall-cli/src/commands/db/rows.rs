@@ -1,80 +1,18 @@
-//! `seawall init|trees|get|put|del|scan`: commands on a database, its trees and its entries.
+//! `seawall get|put|del|scan DIR TREE`: rows. What `scan` prints, `import` loads.
 
-use super::care::{lies, lies_json};
 use super::input::Input;
-use super::{Notation, Place, is_database};
-use crate::{Ended, Outcome, Reader, note, print, units};
+use super::{DatabaseArgs, Notation};
+use crate::{Ended, Outcome, Reader, note, print};
 use clap::Args;
-use seawall::{Database, Error, Tree, keys};
+use seawall::{Database, Tree, keys};
 use std::io::Read as _;
 use std::ops::Bound;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-#[derive(Debug, Args)]
-pub(crate) struct InitArgs {
-    #[command(flatten)]
-    place: Place,
-}
-
-pub(crate) fn init(args: &InitArgs) -> Outcome {
-    let dir = &args.place.dir;
-    if is_database(dir) {
-        return Err(format!("{} is a database already: nothing was changed", dir.display()).into());
-    }
-    let db = args.place.open_or_make()?;
-    let options = db.options();
-    let data = db.stats().space.data_bytes;
-    db.close()?;
-    print(&format!(
-        "{}: pages of {}, a data file of {}, log files of {}\n",
-        dir.display(),
-        units::bytes(options.page_size()),
-        units::bytes(data),
-        units::bytes(options.log_segment_size())
-    ))?;
-    Ok(Ended::Well)
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TreesArgs {
-    #[command(flatten)]
-    place: Place,
-    /// Show for each tree how its leaves lie in the file and how full they are; reads the branch pages and
-    /// some leaves
-    #[arg(long)]
-    fragmentation: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-pub(crate) fn trees(args: &TreesArgs) -> Outcome {
-    let db = args.place.open_to_read()?;
-    let mut text = String::new();
-    let mut list = Vec::new();
-    for name in db.trees()? {
-        let tree = db.open_tree(&name)?;
-        let bytes = db.tree_bytes(&tree);
-        text += &format!("{:>12}  {}", units::bytes(bytes), Notation::default().show(name.as_bytes()));
-        let mut entry = serde_json::json!({ "name": name, "id": tree.id().0, "bytes": bytes });
-        if args.fragmentation {
-            let found = db.fragmentation(&tree)?;
-            text += &format!(": {} leaves, {}", found.leaves, lies(&found));
-            entry["fragmentation"] = lies_json(&found);
-        }
-        text.push('\n');
-        list.push(entry);
-    }
-    db.close()?;
-    print(&if args.json { format!("{}\n", serde_json::Value::Array(list)) } else { text })?;
-    Ok(Ended::Well)
-}
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
     /// The tree
     tree: String,
     /// The key
@@ -91,7 +29,7 @@ pub(crate) struct GetArgs {
 
 pub(crate) fn get(args: &GetArgs) -> Outcome {
     let key = args.notation.read(&args.key)?;
-    let db = args.place.open_to_read()?;
+    let db = args.database.open_to_read()?;
     let tree = db.open_tree(&args.tree)?;
     let value = db.begin()?.get(&tree, &key)?;
     drop(tree);
@@ -113,7 +51,7 @@ pub(crate) fn get(args: &GetArgs) -> Outcome {
 #[derive(Debug, Args)]
 pub(crate) struct PutArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
     /// The tree
     tree: String,
     /// The key
@@ -145,7 +83,7 @@ pub(crate) fn put(args: &PutArgs, stop: &AtomicBool) -> Outcome {
     } else {
         args.notation.read(&args.value)?
     };
-    let db = args.place.open()?;
+    let db = args.database.open()?;
     let tree = if args.create { db.create_tree(&args.tree)? } else { db.open_tree(&args.tree)? };
     db.transact(|tx| if args.new { tx.insert(&tree, &key, &value) } else { tx.put(&tree, &key, &value) })?;
     drop(tree);
@@ -156,7 +94,7 @@ pub(crate) fn put(args: &PutArgs, stop: &AtomicBool) -> Outcome {
 #[derive(Debug, Args)]
 pub(crate) struct DelArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
     /// The tree
     tree: String,
     /// The key; without it the whole tree is dropped
@@ -171,7 +109,7 @@ pub(crate) struct DelArgs {
 
 pub(crate) fn del(args: &DelArgs) -> Outcome {
     let key = args.key.as_deref().map(|key| args.notation.read(key)).transpose()?;
-    let db = args.place.open()?;
+    let db = args.database.open()?;
     let deleted = match &key {
         None => db.drop_tree(&args.tree).map(|()| true)?,
         Some(key) => {
@@ -190,7 +128,7 @@ pub(crate) fn del(args: &DelArgs) -> Outcome {
 #[derive(Debug, Args)]
 pub(crate) struct ScanArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArgs,
     /// The tree
     tree: String,
     /// Begin at this key
@@ -251,7 +189,7 @@ impl ScanArgs {
 
 pub(crate) fn scan(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
     let range = args.range()?;
-    let db = args.place.open_to_read()?;
+    let db = args.database.open_to_read()?;
     let tree = db.open_tree(&args.tree)?;
     let ended = scan_tree(args, &db, &tree, range, stop)?;
     drop(tree);
@@ -288,19 +226,4 @@ fn scan_tree(args: &ScanArgs, db: &Database, tree: &Tree, range: Ends, stop: &At
     }
     print(&text)?;
     Ok(Ended::Well)
-}
-
-/// The trees of these names, or all.
-pub(super) fn trees_of(db: &Database, names: &[String]) -> seawall::Result<Vec<String>> {
-    let mut all = db.trees()?;
-    if let Some(name) = names.iter().find(|name| !all.contains(name)) {
-        return Err(Error::NoSuchTree { name: name.clone() });
-    }
-    all.retain(|name| names.is_empty() || names.contains(name));
-    Ok(all)
-}
-
-/// The name of a file, or of standard input or output, for messages.
-pub(super) fn shown(path: &Path) -> String {
-    if path == Path::new("-") { "standard input or output".into() } else { path.display().to_string() }
 }

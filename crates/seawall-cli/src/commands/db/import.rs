@@ -1,0 +1,131 @@
+//! `seawall import DIR TREE`: rows from text, two columns or members: the key and the value.
+//!
+//! 1. One transaction: after any failure nothing was imported. It may be larger than memory.
+//! 2. `--tsv` reads what `seawall scan` prints, `--jsonl` what `seawall scan --json` prints.
+
+use super::load::open_input;
+use super::{DatabaseArgs, Notation, file_name};
+use crate::{Ended, Failed, Outcome, note};
+use clap::{ArgGroup, Args};
+use seawall::{Error, Transaction};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("format").required(true).args(["tsv", "csv", "jsonl"])))]
+pub(crate) struct ImportArgs {
+    #[command(flatten)]
+    database: DatabaseArgs,
+    /// The tree; made when it is not there
+    tree: String,
+    /// The file; `-` is standard input
+    #[arg(long = "in", short, default_value = "-")]
+    input: PathBuf,
+    /// A row a line: the key, a tab, the value
+    #[arg(long)]
+    tsv: bool,
+    /// Comma-separated values: the key, the value
+    #[arg(long)]
+    csv: bool,
+    /// A JSON object a line, with "key" and "value"
+    #[arg(long)]
+    jsonl: bool,
+    /// The first line holds names of columns
+    #[arg(long, conflicts_with = "jsonl")]
+    header: bool,
+    /// Replace the values of keys that exist; else such a key is an error
+    #[arg(long)]
+    merge: bool,
+    #[command(flatten)]
+    notation: Notation,
+}
+
+pub(crate) fn import(args: &ImportArgs, stop: &AtomicBool) -> Outcome {
+    let input = open_input(&args.input, stop)?;
+    let db = args.database.open()?;
+    let mut tx = db.begin()?;
+    let imported = rows(args, input, stop, &mut tx);
+    if stop.load(Ordering::Relaxed) {
+        note(format_args!("interrupted: nothing was imported"));
+        return Ok(Ended::Interrupted);
+    }
+    let imported = imported.map_err(|e| format!("{}: {e}. Nothing was imported", file_name(&args.input)))?;
+    tx.commit()?;
+    db.close()?;
+    note(format_args!("{imported} rows imported into tree {:?}", args.tree));
+    Ok(Ended::Well)
+}
+
+/// A line of `--jsonl`.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    key: String,
+    value: String,
+}
+
+/// Changes the tree; returns the number of rows.
+fn rows(args: &ImportArgs, input: impl Read, stop: &AtomicBool, tx: &mut Transaction) -> Result<u64, Failed> {
+    let tree = match tx.open_tree(&args.tree) {
+        Err(Error::NoSuchTree { .. }) => tx.create_tree(&args.tree)?,
+        opened => opened?,
+    };
+    let mut done = 0;
+    let mut row = |line: u64, key: &str, value: &str| {
+        let at = |e: String| format!("line {line}: {e}");
+        let (key, value) = (args.notation.read(key).map_err(at)?, args.notation.read(value).map_err(at)?);
+        let put = if args.merge { tx.put(&tree, &key, &value) } else { tx.insert(&tree, &key, &value) };
+        done += 1;
+        put.map_err(|e| at(e.to_string()).into())
+    };
+    if args.csv {
+        csv_rows(args.header, input, stop, &mut row)?;
+    } else {
+        for (line, text) in (1..).zip(BufReader::new(input).lines()) {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let text = text.map_err(|e| format!("line {line}: {e}"))?;
+            let text = text.strip_suffix('\r').unwrap_or(&text);
+            if args.header && line == 1 {
+                continue;
+            }
+            let (key, value) = if args.jsonl {
+                let Row { key, value } = serde_json::from_str(text).map_err(|e| format!("line {line}: {e}"))?;
+                (key, value)
+            } else {
+                let columns: Vec<&str> = text.split('\t').collect();
+                let [key, value] = columns[..] else { return Err(two_columns(line, columns.len())) };
+                (key.to_owned(), value.to_owned())
+            };
+            row(line, &key, &value)?;
+        }
+    }
+    Ok(done)
+}
+
+fn two_columns(line: u64, found: usize) -> Failed {
+    format!("line {line} has {found} columns: a key and a value are wanted").into()
+}
+
+fn csv_rows(
+    header: bool,
+    input: impl Read,
+    stop: &AtomicBool,
+    row: &mut impl FnMut(u64, &str, &str) -> Result<(), Failed>,
+) -> Result<(), Failed> {
+    let mut reader = csv::ReaderBuilder::new().has_headers(header).flexible(true).from_reader(input);
+    for record in reader.records() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let record = record?;
+        let line = record.position().map_or(0, csv::Position::line);
+        if record.len() != 2 {
+            return Err(two_columns(line, record.len()));
+        }
+        row(line, &record[0], &record[1])?;
+    }
+    Ok(())
+}

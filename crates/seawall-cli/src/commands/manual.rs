@@ -1,0 +1,31 @@
+//! `seawall completions SHELL` and `seawall man DIR`: what the argument parser knows, for shells and for `man`.
+
+use crate::{Ended, Outcome, print_bytes};
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell, e.g. `seawall completions bash > /etc/bash_completion.d/seawall`
+    shell: Shell,
+}
+
+pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::Cli::command(), "seawall", &mut script);
+    print_bytes(&script)?;
+    Ok(Ended::Well)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The directory for the pages, e.g. /usr/local/share/man/man1
+    dir: PathBuf,
+}
+
+pub(crate) fn man(args: &ManArgs) -> Outcome {
+    clap_mangen::generate_to(crate::Cli::command(), &args.dir)
+        .map_err(|e| format!("cannot write man pages to {}: {e}", args.dir.display()))?;
+    Ok(Ended::Well)
+}
