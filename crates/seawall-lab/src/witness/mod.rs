@@ -3,7 +3,7 @@
 //! A disk's promise ("this write is durable") can be tested in one way only: another machine records each
 //! promise, the power is cut, and the disk is compared with the record. [`run`] writes and reports, [`serve`]
 //! on the other machine records, [`verify`] compares after the cut.
-//! `docs/witness.md` is the user's guide.
+//! `docs/lab.md` is the user's guide.
 //!
 //! 1. The witness's record is a subset of the acknowledged writes: a report follows its acknowledgement,
 //!    never precedes it.

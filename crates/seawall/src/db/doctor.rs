@@ -2,7 +2,7 @@
 //!
 //! 1. Pure: a function of statistics. Nothing is measured here, nothing is changed.
 //! 2. A finding names the numbers that it is based on. Without enough activity to judge, there is no finding.
-//! 3. Each finding has an id, a line in docs/diagnose.md, and a test with and without the finding.
+//! 3. Each finding has an id, a line in docs/operations.md, and a test with and without the finding.
 
 use super::metrics::Stats;
 use super::stats::{read_wait_ns, total_ns};
@@ -39,7 +39,7 @@ impl fmt::Display for Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Finding {
-    /// Its name in docs/diagnose.md.
+    /// Its name in docs/operations.md.
     pub id: &'static str,
     /// How much it matters.
     pub severity: Severity,

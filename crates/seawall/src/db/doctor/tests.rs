@@ -217,11 +217,11 @@ fn every_finding_is_documented() {
     let mut made: HashSet<&str> = CASES.iter().map(|(id, ..)| *id).collect();
     made.extend(["doublewrite-cost", "page-cache-used"]);
     let source = include_str!("../doctor.rs");
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/diagnose.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
     // The published crate does not contain the docs directory.
     let page = std::fs::read_to_string(page).unwrap_or_default();
     for id in &made {
         assert!(source.contains(&format!("\"{id}\"")), "{id}");
-        assert!(page.is_empty() || page.contains(&format!("`{id}`")), "{id} is missing in docs/diagnose.md");
+        assert!(page.is_empty() || page.contains(&format!("`{id}`")), "{id} is missing in docs/operations.md");
     }
 }

@@ -184,7 +184,7 @@ options! {
     data_flush_method, with_data_flush_method: FlushChoice as Word<FlushChoice> = FlushChoice::Auto,
         Range::Any, Opening, "", [],
         "How the data file and the doublewrite area are written and flushed.",
-        "The methods of docs/io.md. If another method is in effect, that is reported.";
+        "The methods of crates/seawall-io/DESIGN.md. If another method is in effect, that is reported.";
 
     log_flush_method, with_log_flush_method: FlushChoice as Word<FlushChoice> = FlushChoice::Auto,
         Range::Any, Running, "", [],
