@@ -1,5 +1,4 @@
-//! Compiles the shims for WiredTiger's methods and for what RocksDB's C interface lacks. Also records the
-//! locked versions of redb and fjall, which these crates do not report themselves.
+//! Records the locked versions of redb and fjall, which these crates do not report themselves.
 
 use std::path::Path;
 
@@ -14,12 +13,5 @@ fn main() -> Result<(), String> {
         let version = version.ok_or_else(|| format!("{} does not name {name}", lock.display()))?;
         println!("cargo:rustc-env=SEAWALL_PEERS_{}={version}", name.to_uppercase());
     }
-    println!("cargo:rerun-if-changed=src/wiredtiger/shim.c");
-    cc::Build::new().file("src/wiredtiger/shim.c").warnings(true).compile("seawall_wiredtiger_shim");
-    println!("cargo:rerun-if-changed=src/rocksdb/shim.cc");
-    cc::Build::new().cpp(true).std("c++17").file("src/rocksdb/shim.cc").warnings(true).compile("seawall_rocksdb_shim");
-    println!("cargo:rustc-link-lib=rocksdb");
-    // After the shim, which depends on it.
-    println!("cargo:rustc-link-lib=wiredtiger");
     Ok(())
 }

@@ -14,8 +14,8 @@
 //!    misses none of their changes.
 //! 4. `build-tree` and `put-many` take the same rows from the same source.
 
-use crate::goals::process::ProcessError;
 use crate::observe::{Observed, Observer};
+use crate::process::ProcessError;
 use crate::run::cell::{commit, machine};
 use crate::run::load::{BATCH, Loader};
 use crate::workload::{Values, key, thread_rng};
@@ -115,6 +115,8 @@ pub struct Bulked {
     pub ops_per_cpu_s: f64,
     /// The checkpoint after it, s.
     pub settle_seconds: f64,
+    /// Rows a second, the checkpoint included.
+    pub sustained_per_s: f64,
     /// Index: commits a second of the writers while it was built.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beside_per_s: Option<f64>,
@@ -255,6 +257,7 @@ impl Bulk {
             ops_per_s: per_s(took.wall),
             ops_per_cpu_s: per_s(took.cpu),
             settle_seconds: settled.as_secs_f64(),
+            sustained_per_s: per_s(took.wall + settled),
             beside_per_s: rates.map(|rates| rates.0),
             alone_per_s: rates.map(|rates| rates.1),
             keys: self.keys,

@@ -12,12 +12,14 @@
 
 pub mod bulk;
 pub mod cgroup;
+pub mod client_batching;
 pub mod conformance;
-pub mod fold;
 pub mod goals;
 pub mod lab;
 pub mod observe;
+pub mod process;
 pub mod report;
+pub mod restart;
 pub mod results;
 pub mod run;
 pub mod scan;

@@ -31,8 +31,8 @@ pub struct CellResult {
     pub durability: String,
     /// Memory given to the store's cache, bytes.
     pub pool_bytes: u64,
-    /// The changes of up to this many threads were folded into one transaction; 1: each had its own.
-    pub fold: usize,
+    /// The puts of up to this many threads were written as one transaction; 1: each had its own.
+    pub client_batch: usize,
     /// Added to each flush, ms.
     pub flush_delay_ms: f64,
     /// Figures of the measured window.

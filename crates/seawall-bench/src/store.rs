@@ -104,6 +104,12 @@ pub trait Store: Send + Sync {
     /// Those of the store.
     fn settle(&self) -> Result<()>;
 
+    /// A test whether the store has reached its steady state since this call: its background work is part of
+    /// every further change. True at once for a store that postpones no work.
+    fn steady(&self) -> Box<dyn Fn() -> bool + '_> {
+        Box::new(|| true)
+    }
+
     /// Copies the store into `to`, a new directory, while sessions use it, with the store's defaults. It calls
     /// `go_on` with the bytes read since the previous call; the copy ends when that returns false.
     ///

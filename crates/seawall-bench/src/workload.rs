@@ -85,6 +85,12 @@ impl Workload {
         matches!(self, Self::LoadSequential | Self::LoadRandom)
     }
 
+    /// Whether it changes rows.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        !matches!(self, Self::PointRead | Self::PointReadCold | Self::ShortRange)
+    }
+
     /// Default bytes of a value: small for workloads about the transaction, not the data.
     #[must_use]
     pub fn default_value_size(self) -> u64 {

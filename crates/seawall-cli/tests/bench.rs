@@ -84,8 +84,8 @@ fn the_disk_alone_folding_slow_flushes_and_a_number_of_operations() {
     let raw = kv(dir, &["--store", "raw", "--workload", "commit", "--json"]).exits(0).json();
     assert!(raw["ops"].as_u64().unwrap() > 0 && raw["settings"]["flush_method"].is_string(), "{raw}");
     kv(dir, &["--store", "raw", "--workload", "point-read"]).exits(2).says("does not offer reading");
-    let folded = kv(dir, &["--workload", "commit", "--threads", "4", "--fold", "4", "--json"]).exits(0).json();
-    assert_eq!((folded["fold"].as_u64(), folded["errors"].as_u64()), (Some(4), Some(0)));
+    let folded = kv(dir, &["--workload", "commit", "--threads", "4", "--client-batch", "4", "--json"]).exits(0).json();
+    assert_eq!((folded["client_batch"].as_u64(), folded["errors"].as_u64()), (Some(4), Some(0)));
     let slow = kv(dir, &["--workload", "commit", "--flush-delay", "8ms", "--warm-up", "0", "--json"]).exits(0).json();
     assert!(slow["p50_us"].as_f64().unwrap() >= 8000.0, "{slow}");
     let counted =
@@ -116,7 +116,7 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
         (&["--workload", "scan"][..], "load-sequential"),
         (&["--workload", "commit", "--store", "mysql"], "seawall, raw"),
         (&["--workload", "commit", "--threads", "0"], "1 to 4096"),
-        (&["--workload", "point-read", "--fold", "4"], "--fold"),
+        (&["--workload", "point-read", "--client-batch", "4"], "--client-batch"),
         (&["--workload", "commit", "--durability", "3"], "deferred (0)"),
         (&["--workload", "commit", "--set", "page_size"], "NAME=VALUE"),
         (&["--workload", "commit", "--set", "page_sise=4K"], "page_sise"),

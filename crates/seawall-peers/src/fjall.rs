@@ -102,6 +102,11 @@ impl Store for Fjall {
         Ok(Box::new(Work { store: self, value: Vec::new() }))
     }
 
+    fn steady(&self) -> Box<dyn Fn() -> bool + '_> {
+        let before = self.db.inner().compactions_completed();
+        Box::new(move || self.db.inner().compactions_completed() > before)
+    }
+
     /// Flushes the memtables and waits until no compaction has run for a while: a due compaction starts at
     /// once.
     fn settle(&self) -> Result<()> {

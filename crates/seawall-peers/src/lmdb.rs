@@ -1,7 +1,10 @@
 //! LMDB, configured after the documentation in lmdb.h.
 //!
+//! - Through its C interface: the crate heed, whose C library this is, can neither renew a read transaction
+//!   nor a cursor, which lmdb.h advises.
 //! - It has no cache of its own: data lives in the page cache, which only a memory cgroup can bound to the
-//!   pool. With data larger than the pool `MDB_NORDAHEAD` is set, as lmdb.h advises for random reads.
+//!   pool. With data larger than the pool `MDB_NORDAHEAD` is set, as lmdb.h advises for random reads; for scans
+//!   the option `MDB_NORDAHEAD=false` leaves the kernel's read-ahead on.
 //! - flushed: no flag, two flushes a commit. written: `MDB_NOSYNC`, pages are written at each commit and not flushed. deferred:
 //!   `MDB_WRITEMAP | MDB_MAPASYNC`, pages are changed in the map, and a thread flushes each second.
 //! - One writer at a time: write transactions wait for each other when they begin, and never conflict.
@@ -12,10 +15,10 @@
 //! - A single table is the environment's own; several tables are named.
 
 mod env;
-mod sys;
 
 use self::env::{Env, Go, Reader, Txn};
 use crate::support::{Flusher, Options, make_dir, setting};
+use lmdb_master_sys as sys;
 use parking_lot::{RwLock, RwLockReadGuard};
 use seawall_bench::store::{About, Durability, Visit};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
@@ -53,11 +56,11 @@ impl Lmdb {
         options.end()?;
 
         let chosen = [
-            ("MDB_NOTLS", sys::NOTLS, true),
-            ("MDB_NORDAHEAD", sys::NORDAHEAD, no_readahead),
-            ("MDB_WRITEMAP", sys::WRITEMAP, write_map),
-            ("MDB_MAPASYNC", sys::MAPASYNC, deferred && write_map),
-            ("MDB_NOSYNC", sys::NOSYNC, settings.durability == Durability::Written || (deferred && !write_map)),
+            ("MDB_NOTLS", sys::MDB_NOTLS, true),
+            ("MDB_NORDAHEAD", sys::MDB_NORDAHEAD, no_readahead),
+            ("MDB_WRITEMAP", sys::MDB_WRITEMAP, write_map),
+            ("MDB_MAPASYNC", sys::MDB_MAPASYNC, deferred && write_map),
+            ("MDB_NOSYNC", sys::MDB_NOSYNC, settings.durability == Durability::Written || (deferred && !write_map)),
         ];
         let flags = chosen.iter().filter(|(_, _, on)| *on).fold(0, |flags, (_, bit, _)| flags | bit);
         let Some(dir) = settings.dir.to_str() else {

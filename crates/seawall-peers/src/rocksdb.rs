@@ -1,23 +1,24 @@
-//! RocksDB, configured after the wiki's "Setup Options and Basic Tuning" and the comments of
-//! rocksdb/options.h.
+//! RocksDB, configured after the wiki's "Setup Options and Basic Tuning", "WAL Performance", "Asynchronous IO"
+//! and the comments of rocksdb/options.h.
 //!
 //! - The pool is the whole memory: two write buffers of an eighth of it (at most 64 MiB each;
 //!   `db_write_buffer_size` bounds all families together), and the block cache with the rest, index and
 //!   filter blocks included.
-//! - flushed: `sync=true`. written: the log is written to the kernel with each commit, not flushed. deferred: `manual_wal_flush`, and a
-//!   thread that flushes each second.
-//! - Tables are column families, the first is `default`. Transactions need `TransactionDB`, which locks plain puts too: it is opened for
-//!   several tables, or with the option `transactions=true`; else a plain database.
-//! - A transaction reads from a snapshot taken at its first plain read and locks what it reads for update at its latest version.
-//! - Direct I/O unless the data fits the pool: with buffered I/O the kernel's cache would be memory beyond the budget.
+//! - flushed: `sync=true`, with recycled log files. written: the log is written to the kernel with each
+//!   commit, not flushed. deferred: `manual_wal_flush`, and a thread that flushes each second.
+//! - Tables are column families, the first is `default`. Transactions need `TransactionDB`, which locks plain
+//!   puts too: it is opened for several tables, or with the option `transactions=true`; else a plain database.
+//! - A transaction reads from a snapshot taken at its first plain read and locks what it reads for update at
+//!   its latest version.
+//! - Direct I/O unless the data fits the pool: with buffered I/O the kernel's cache would be memory beyond
+//!   the budget. The build has io_uring, which `async_io` and `MultiGet` need.
 
-mod db;
-mod options;
-mod sys;
-
-use self::db::{Database, LOCK_TIMEOUT_MS, Locking, View};
-use self::options::{DbOptions, ReadAhead, Reading, Writing};
 use crate::support::{Flusher, Options, make_dir, setting};
+use rocksdb::{
+    BoundColumnFamily, DBAccess, DBRawIteratorWithThreadMode, DBWithThreadMode, ErrorKind, MultiThreaded, ReadOptions,
+    SnapshotWithThreadMode, Transaction, TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction,
+    WriteOptions,
+};
 use seawall_bench::store::{About, Durability, Visit};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::path::Path;
@@ -25,16 +26,69 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const NAME: &str = "rocksdb";
+/// Lock time-out of transactions.
+const LOCK_TIMEOUT_MS: i64 = 1000;
+
+type Plain = DBWithThreadMode<MultiThreaded>;
+type TransactionDb = rocksdb::TransactionDB<MultiThreaded>;
+type Family<'s> = Arc<BoundColumnFamily<'s>>;
+
+/// RocksDB calls this function, if the program has it, to decide whether to use io_uring.
+#[allow(unsafe_code, non_snake_case, reason = "RocksDB finds the function by this name")]
+#[unsafe(no_mangle)]
+extern "C" fn RocksDbIOUringEnable() -> bool {
+    true
+}
+
+fn error_of(error: rocksdb::Error) -> Error {
+    match error.kind() {
+        // A deadlock or a changed key, a lock that took too long, a snapshot that is too old.
+        ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain => Error::Conflict(error.to_string()),
+        _ => Error::failed(NAME, error),
+    }
+}
+
+enum Handle {
+    Plain(Plain),
+    Transactions(TransactionDb),
+}
+
+/// Calls the same method of either kind of database.
+macro_rules! either {
+    ($handle:expr, $db:ident => $call:expr) => {
+        match $handle {
+            Handle::Plain($db) => $call,
+            Handle::Transactions($db) => $call,
+        }
+    };
+}
 
 /// An open RocksDB.
 pub(crate) struct RocksDb {
     about: About,
     flusher: Option<Flusher>,
     ahead: ReadAhead,
-    writing: Writing,
-    loading: Writing,
-    /// Declared after its users, so that it is dropped last.
-    db: Arc<Database>,
+    tables: Vec<String>,
+    sync: bool,
+    handle: Arc<Handle>,
+}
+
+/// How scans read ahead.
+#[derive(Clone, Copy)]
+struct ReadAhead {
+    /// `readahead_size`; 0 leaves it to RocksDB.
+    bytes: usize,
+    /// `async_io`.
+    asynchronous: bool,
+}
+
+impl ReadAhead {
+    fn options(self) -> ReadOptions {
+        let mut options = ReadOptions::default();
+        options.set_readahead_size(self.bytes);
+        options.set_async_io(self.asynchronous);
+        options
+    }
 }
 
 /// The settings of the database and of its table format. The given options come last and override.
@@ -56,6 +110,7 @@ fn configure(settings: &Settings, direct: bool, given: &[&(String, String)]) -> 
         setting("use_direct_reads", direct),
         setting("use_direct_io_for_flush_and_compaction", direct),
         setting("manual_wal_flush", settings.durability == Durability::Deferred),
+        setting("recycle_log_file_num", if settings.durability == Durability::Flushed { 4 } else { 0 }),
     ];
     let mut table = vec![
         setting("block_cache", settings.pool_bytes.saturating_sub(write_buffers_bytes)),
@@ -80,8 +135,8 @@ fn text_of(list: &[(String, String)]) -> String {
     list.iter().map(|(name, value)| format!("{name}={value};")).collect()
 }
 
-/// The options file that RocksDB wrote when it opened: `name=value` lines with its version, which its C
-/// interface does not report, and the options in effect: RocksDB overrules some of the given ones.
+/// The options file that RocksDB wrote when it opened: `name=value` lines with its version and the options in
+/// effect, which RocksDB may have changed.
 fn options_file_in(dir: &Path) -> Result<String> {
     let failed = |error| Error::failed(NAME, format!("cannot read the options files in {}: {error}", dir.display()));
     let mut newest = None;
@@ -116,12 +171,22 @@ impl RocksDb {
         };
         let [database, table] = configure(settings, direct, &options.rest());
         let text = format!("{}block_based_table_factory={{{}}};", text_of(&database), text_of(&table));
-        let Some(dir) = settings.dir.to_str() else {
-            return Err(Error::failed(NAME, format!("the path {} is not UTF-8", settings.dir.display())));
+        let parsed = rocksdb::Options::default().get_options_from_string(&text).map_err(error_of)?;
+        let tables: Vec<String> =
+            std::iter::once("default".to_owned()).chain(settings.tables.iter().skip(1).cloned()).collect();
+        let families = tables.iter().map(|name| rocksdb::ColumnFamilyDescriptor::new(name, parsed.clone()));
+        let handle = if transactions {
+            let mut locks = TransactionDBOptions::default();
+            locks.set_txn_lock_timeout(LOCK_TIMEOUT_MS);
+            locks.set_default_lock_timeout(LOCK_TIMEOUT_MS);
+            TransactionDb::open_cf_descriptors(&parsed, &locks, &settings.dir, families).map(Handle::Transactions)
+        } else {
+            Plain::open_cf_descriptors(&parsed, &settings.dir, families).map(Handle::Plain)
         };
-        let mut families = vec!["default"];
-        families.extend(settings.tables.iter().skip(1).map(String::as_str));
-        let db = Arc::new(Database::open(dir, &DbOptions::parse(&text)?, &families, transactions)?);
+        let handle = Arc::new(handle.map_err(|error| match error_of(error) {
+            Error::Conflict(what) => Error::failed(NAME, what),
+            error => error,
+        })?);
 
         let sync = settings.durability == Durability::Flushed;
         let mut shown = vec![setting("WriteOptions.sync", sync), setting("TransactionDB", transactions)];
@@ -136,12 +201,48 @@ impl RocksDb {
         shown.extend(database.iter().map(|(name, value)| setting(name, actual(name, value))));
         shown.extend(table.iter().map(|(name, value)| setting(&format!("table.{name}"), actual(name, value))));
         let flusher = (settings.durability == Durability::Deferred).then(|| {
-            let db = Arc::clone(&db);
-            Flusher::start(move || db.flush_log())
+            let handle = Arc::clone(&handle);
+            Flusher::start(move || either!(&*handle, db => db.flush_wal(true)).map_err(error_of))
         });
         let about = About { version: option_in(&file, "rocksdb_version").unwrap_or("unknown").into(), settings: shown };
-        let (writing, loading) = (Writing::new(sync, true), Writing::new(false, false));
-        Ok(Self { about, flusher, ahead, writing, loading, db })
+        Ok(Self { about, flusher, ahead, tables, sync, handle })
+    }
+
+    fn writing(&self, sync: bool, log: bool) -> WriteOptions {
+        let mut options = WriteOptions::default();
+        options.set_sync(sync && self.sync);
+        options.disable_wal(!log);
+        options
+    }
+
+    fn families(&self) -> Result<Vec<Family<'_>>> {
+        let family = |name: &String| {
+            let found = either!(&*self.handle, db => db.cf_handle(name));
+            found.ok_or_else(|| Error::failed(NAME, format!("the column family {name:?} is not open")))
+        };
+        self.tables.iter().map(family).collect()
+    }
+
+    /// Flushes the write buffers of all families, and waits.
+    fn flush(&self) -> Result<()> {
+        for family in self.families()? {
+            either!(&*self.handle, db => db.flush_cf(&family)).map_err(error_of)?;
+        }
+        Ok(())
+    }
+
+    fn property(&self, name: &str) -> Result<u64> {
+        let value = either!(&*self.handle, db => db.property_int_value(name)).map_err(error_of)?;
+        value.ok_or_else(|| Error::failed(NAME, format!("it has no property {name}")))
+    }
+
+    /// The files below level 0 of the default family, as text: it changes when a compaction has ended.
+    fn compacted_files(&self) -> String {
+        let all = either!(&*self.handle, db => db.property_value("rocksdb.sstables")).ok().flatten();
+        let all = all.unwrap_or_default();
+        let below = all.split_once("--- level 1 ").map_or("", |(_, below)| below);
+        // The headings have the number of the version, which changes with each flush too.
+        below.lines().filter(|line| !line.contains("version#")).collect()
     }
 }
 
@@ -151,24 +252,33 @@ impl Store for RocksDb {
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        let (latest, scanning) = (Reading::new(), Reading::ahead(self.ahead)?);
-        let locking = self.db.transaction();
-        Ok(Box::new(Work { store: self, latest, scanning, locking, value: Vec::new() }))
+        Ok(Box::new(Work {
+            store: self,
+            families: self.families()?,
+            latest: ReadOptions::default(),
+            writing: self.writing(true, true),
+            loading: self.writing(false, false),
+            value: Vec::new(),
+        }))
+    }
+
+    fn steady(&self) -> Box<dyn Fn() -> bool + '_> {
+        let before = self.compacted_files();
+        Box::new(move || self.compacted_files() != before)
     }
 
     /// Flushes the write buffers and waits for compaction. The "pending" property covers the default family
     /// only. For the others, compaction is over when none has run for a while, because a due compaction
     /// starts at once when the threads are idle.
     fn settle(&self) -> Result<()> {
-        self.db.flush()?;
+        self.flush()?;
         let mut idle = 0;
         while idle < 10 {
             std::thread::sleep(Duration::from_millis(20));
             let mut busy = 0;
-            for name in
-                [c"rocksdb.num-running-compactions", c"rocksdb.num-running-flushes", c"rocksdb.compaction-pending"]
+            for name in ["rocksdb.num-running-compactions", "rocksdb.num-running-flushes", "rocksdb.compaction-pending"]
             {
-                busy += self.db.property(name)?;
+                busy += self.property(name)?;
             }
             idle = if busy == 0 { idle + 1 } else { 0 };
         }
@@ -177,156 +287,174 @@ impl Store for RocksDb {
 
     fn close(mut self: Box<Self>) -> Result<()> {
         self.flusher.take().map_or(Ok(()), |flusher| flusher.end(NAME))?;
-        self.db.flush_log()?;
+        either!(&*self.handle, db => db.flush_wal(true)).map_err(error_of)?;
         // Loads bypass the log.
-        self.db.flush()
+        self.flush()
     }
 }
 
 /// The session of one thread.
 struct Work<'s> {
     store: &'s RocksDb,
-    latest: Reading,
-    scanning: Reading,
-    /// Set when the database was opened for transactions.
-    locking: Option<Locking<'s>>,
+    families: Vec<Family<'s>>,
+    latest: ReadOptions,
+    writing: WriteOptions,
+    loading: WriteOptions,
     value: Vec<u8>,
+}
+
+impl<'s> Work<'s> {
+    /// A transaction that waits for locks and detects deadlocks.
+    fn transaction(&self) -> Result<Transaction<'s, TransactionDb>> {
+        let Handle::Transactions(db) = &*self.store.handle else {
+            return Err(Error::Unsupported { store: NAME, what: "transactions without --set transactions=true" });
+        };
+        let mut options = TransactionOptions::default();
+        options.set_deadlock_detect(true);
+        Ok(db.transaction_opt(&self.writing, &options))
+    }
+}
+
+/// Visits what `rows` finds from `from` on, until `visit` returns false; returns how many entries it visited.
+fn go_through<D: DBAccess>(
+    mut rows: DBRawIteratorWithThreadMode<'_, D>,
+    from: &[u8],
+    mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+) -> Result<u64> {
+    rows.seek(from);
+    let mut seen = 0;
+    while let Some((key, value)) = rows.item() {
+        seen += 1;
+        if !visit(key, value) {
+            break;
+        }
+        rows.next();
+    }
+    rows.status().map_err(error_of)?;
+    Ok(seen)
 }
 
 impl Session for Work<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.store.db.get(&self.latest, 0, key)?;
+        let found = either!(&*self.store.handle, db => db.get_pinned_cf_opt(&self.families[0], key, &self.latest));
+        let value = found.map_err(error_of)?;
         if let Some(value) = &value {
-            visit(value.bytes());
+            visit(value);
         }
         Ok(value.is_some())
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.store.db.put(&self.store.writing, 0, key, value)
+        either!(&*self.store.handle, db => db.put_cf_opt(&self.families[0], key, value, &self.writing))
+            .map_err(error_of)
     }
 
     fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        let Some(tx) = &mut self.locking else {
-            return Err(Error::Unsupported { store: NAME, what: "read-modify-write without --set transactions=true" });
-        };
-        tx.begin(&self.store.writing);
-        let changed = tx.get_for_update(&self.latest, 0, key).and_then(|old| {
-            self.value.clear();
-            self.value.extend_from_slice(old.as_ref().map_or(&[], |old| old.bytes()));
-            change(&mut self.value);
-            tx.put(0, key, &self.value)?;
-            tx.commit()
-        });
-        if changed.is_err() {
-            tx.rollback()?;
-        }
-        changed
+        let tx = self.transaction()?;
+        let old = tx.get_pinned_for_update_cf(&self.families[0], key, true).map_err(error_of)?;
+        self.value.clear();
+        self.value.extend_from_slice(old.as_deref().unwrap_or_default());
+        drop(old);
+        change(&mut self.value);
+        tx.put_cf(&self.families[0], key, &self.value).map_err(error_of)?;
+        tx.commit().map_err(error_of)
     }
 
     fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
-        let store = self.store;
-        store.db.write(if durable { &store.writing } else { &store.loading }, 0, rows)
+        fn batch<const T: bool>(family: &Family<'_>, rows: &[(Vec<u8>, Vec<u8>)]) -> WriteBatchWithTransaction<T> {
+            let mut batch = WriteBatchWithTransaction::default();
+            rows.iter().for_each(|(key, value)| batch.put_cf(family, key, value));
+            batch
+        }
+        let writing = if durable { &self.writing } else { &self.loading };
+        either!(&*self.store.handle, db => db.write_opt(batch(&self.families[0], rows), writing)).map_err(error_of)
     }
 
     fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
-        let mut cursor = self.store.db.cursor(&self.scanning, 0);
-        cursor.seek(from);
-        for seen in 0..rows {
-            let Some((key, value)) = cursor.entry()? else { return Ok(seen) };
-            visit(key, value);
-            cursor.step(false);
+        if rows == 0 {
+            return Ok(0);
         }
-        Ok(rows)
+        let (options, mut left) = (self.store.ahead.options(), rows);
+        let visit = |key: &[u8], value: &[u8]| {
+            visit(key, value);
+            left -= 1;
+            left > 0
+        };
+        either!(&*self.store.handle, db => go_through(db.raw_iterator_cf_opt(&self.families[0], options), from, visit))
     }
 
     fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
+        let mut options = self.store.ahead.options();
         // Given the end, RocksDB does not read ahead beyond it.
-        let bounded = to.map(|to| Reading::ahead_to(self.store.ahead, to)).transpose()?;
-        let mut cursor = self.store.db.cursor(bounded.as_ref().unwrap_or(&self.scanning), 0);
-        cursor.seek(from);
-        let mut seen = 0;
-        while let Some((key, value)) = cursor.entry()? {
+        to.into_iter().for_each(|to| options.set_iterate_upper_bound(to));
+        let visit = |key: &[u8], value: &[u8]| {
             visit(key, value);
-            seen += 1;
-            cursor.step(false);
-        }
-        Ok(seen)
+            true
+        };
+        either!(&*self.store.handle, db => go_through(db.raw_iterator_cf_opt(&self.families[0], options), from, visit))
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
         let mut found = 0;
-        match self.store.db.multi_get(&self.scanning, 0, keys) {
-            Some(values) => {
-                for (key, value) in keys.iter().zip(values?) {
-                    let Some(value) = value else { continue };
-                    visit(key, value.bytes());
-                    found += 1;
-                }
+        let Handle::Plain(db) = &*self.store.handle else {
+            // A transaction database has no batched call.
+            for key in keys {
+                found += u64::from(self.get(key, &mut |value| visit(key, value))?);
             }
-            None => {
-                for key in keys {
-                    found += u64::from(self.get(key, &mut |value| visit(key, value))?);
-                }
-            }
+            return Ok(found);
+        };
+        let options = self.store.ahead.options();
+        let values = db.batched_multi_get_cf_opt(&self.families[0], keys.iter().map(Vec::as_slice), false, &options);
+        for (key, value) in keys.iter().zip(values) {
+            let Some(value) = value.map_err(error_of)? else { continue };
+            visit(key, &value);
+            found += 1;
         }
         Ok(found)
     }
 
     fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        let Some(locking) = &mut self.locking else {
-            return Err(Error::Unsupported { store: NAME, what: "transactions without --set transactions=true" });
-        };
-        locking.begin(&self.store.writing);
-        self.latest.set_snapshot(None);
-        Ok(Box::new(Open {
-            view: None,
-            reading: Reading::new(),
-            latest: &self.latest,
-            tx: locking,
-            db: &self.store.db,
-            over: false,
-        }))
+        let tx = self.transaction()?;
+        Ok(Box::new(Open { tx, families: &self.families, snapshot: None, handle: &self.store.handle }))
     }
 }
 
-/// A transaction over all tables.
-struct Open<'s, 'd> {
-    /// Reads from `view` once there is one. Declared before it, so that it is dropped first.
-    reading: Reading,
-    view: Option<View<'s>>,
-    latest: &'s Reading,
-    tx: &'s Locking<'d>,
-    db: &'s Database,
-    over: bool,
+/// A transaction over all tables; RocksDB rolls it back when it is dropped.
+struct Open<'s> {
+    tx: Transaction<'s, TransactionDb>,
+    families: &'s [Family<'s>],
+    snapshot: Option<SnapshotWithThreadMode<'s, TransactionDb>>,
+    handle: &'s Handle,
 }
 
-impl Open<'_, '_> {
-    /// Takes the snapshot at the first plain read: transactions that only read for update need none.
-    fn see(&mut self) {
-        if self.view.is_none() {
-            self.view = self.db.view();
-            self.reading.set_snapshot(self.view.as_ref());
+impl Open<'_> {
+    /// Reads from the snapshot of the transaction, which its first plain read takes.
+    fn reading(&mut self) -> ReadOptions {
+        let mut options = ReadOptions::default();
+        if let (None, Handle::Transactions(db)) = (&self.snapshot, self.handle) {
+            self.snapshot = Some(db.snapshot());
         }
+        self.snapshot.iter().for_each(|snapshot| options.set_snapshot(snapshot));
+        options
     }
 }
 
-impl Tx for Open<'_, '_> {
+impl Tx for Open<'_> {
     fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.see();
-        Ok(self.tx.get(&self.reading, table, key)?.map(|value| value.bytes().to_vec()))
+        let reading = self.reading();
+        self.tx.get_cf_opt(&self.families[table], key, &reading).map_err(error_of)
     }
 
     fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.tx.get_for_update(self.latest, table, key)?.map(|value| value.bytes().to_vec()))
+        self.tx.get_for_update_cf(&self.families[table], key, true).map_err(error_of)
     }
 
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        self.tx.put(table, key, value)
+        self.tx.put_cf(&self.families[table], key, value).map_err(error_of)
     }
 
     fn delete(&mut self, table: usize, key: &[u8]) -> Result<()> {
-        self.tx.delete(table, key)
+        self.tx.delete_cf(&self.families[table], key).map_err(error_of)
     }
 
     fn scan(
@@ -337,38 +465,31 @@ impl Tx for Open<'_, '_> {
         backward: bool,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        self.see();
-        // Declared before the cursor, so that it is dropped after it.
-        let reading = Reading::between(from, to, self.view.as_ref());
-        let mut cursor = self.tx.cursor(&reading, table);
+        let mut reading = self.reading();
+        reading.set_iterate_lower_bound(from);
+        reading.set_iterate_upper_bound(to);
+        let mut rows = self.tx.raw_iterator_cf_opt(&self.families[table], reading);
         if backward {
-            cursor.seek_to_last();
+            rows.seek_to_last();
         } else {
-            cursor.seek(from);
+            rows.seek(from);
         }
-        while let Some((key, value)) = cursor.entry()? {
+        while let Some((key, value)) = rows.item() {
             // RocksDB does not always apply the bounds to a transaction's own changes.
             if key < from || key >= to || !visit(key, value) {
                 break;
             }
-            cursor.step(backward);
+            if backward {
+                rows.prev();
+            } else {
+                rows.next();
+            }
         }
-        Ok(())
+        rows.status().map_err(error_of)
     }
 
-    fn commit(mut self: Box<Self>) -> Result<()> {
-        self.tx.commit()?;
-        self.over = true;
-        Ok(())
-    }
-}
-
-impl Drop for Open<'_, '_> {
-    fn drop(&mut self) {
-        if !self.over {
-            // A drop cannot report an error; the transaction's memory is cleaned when it begins again.
-            drop(self.tx.rollback());
-        }
+    fn commit(self: Box<Self>) -> Result<()> {
+        self.tx.commit().map_err(error_of)
     }
 }
 
@@ -389,7 +510,7 @@ mod tests {
             setting("readahead_size", 65536),
         ];
         let store = RocksDb::open(&settings).unwrap();
-        assert!(store.about().version.starts_with(|c: char| c.is_ascii_digit()), "{:?}", store.about());
+        assert!(store.about().version.starts_with("11."), "{:?}", store.about());
         assert!(store.about().settings.contains(&setting("table.block_size", 4096)));
         let mut session = store.session().unwrap();
         assert!(matches!(session.begin().err(), Some(Error::Unsupported { .. })));
@@ -409,5 +530,24 @@ mod tests {
         Box::new(store).close().unwrap();
         let store = RocksDb::open(&settings).unwrap();
         assert_eq!(store.session().unwrap().scan(&[], 1000, &mut |_, _| ()).unwrap(), 201);
+    }
+
+    #[test]
+    fn it_is_steady_when_it_has_compacted() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = settings(dir.path());
+        settings.tables.truncate(1);
+        let store = RocksDb::open(&settings).unwrap();
+        let steady = store.steady();
+        let mut session = store.session().unwrap();
+        let rows: Vec<_> = (0..200u8).map(|i| (vec![i], vec![i; 100])).collect();
+        // As many files as `level0_file_num_compaction_trigger`.
+        for _ in 0..4 {
+            session.load(&rows, true).unwrap();
+            assert!(!steady());
+            store.flush().unwrap();
+        }
+        store.settle().unwrap();
+        assert!(steady(), "{}", store.compacted_files());
     }
 }

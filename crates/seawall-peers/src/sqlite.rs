@@ -1,12 +1,13 @@
 //! SQLite in WAL mode, configured after its pages "Write-Ahead Logging", "PRAGMA Statements" and "The WITHOUT
 //! ROWID Optimization".
 //!
-//! - One connection per session; the pool is divided among them (`cache_size`), because connections share no
-//!   cache.
-//! - flushed: `synchronous=FULL`, the log is flushed at each commit. written: `NORMAL`, it is written, and flushed at checkpoints.
-//!   deferred: `OFF`: nothing is flushed; the loss is bounded by the kernel's write-back, not by a second.
-//! - One writer at a time, which is SQLite's rule. In one process they queue at a mutex (`writer_mutex=false` leaves it to SQLite's busy
-//!   handler, which sleeps and polls); a transaction that writes begins with `BEGIN IMMEDIATE`.
+//! - One connection writes, as SQLite has one writer at a time: threads queue for it at a mutex. Each session
+//!   has a connection of its own for reads.
+//! - Connections share no cache. The writer's cache is as large as the pool, and the readers' together too:
+//!   a workload that mixes both has more memory than other stores.
+//! - flushed: `synchronous=FULL`, the log is flushed at each commit. written: `NORMAL`, it is written, and
+//!   flushed at checkpoints. deferred: `OFF`: nothing is flushed; the loss is bounded by the kernel's
+//!   write-back, not by a second.
 //! - `mmap_size` stays 0, its default: the page cache would be memory beyond the pool.
 
 use crate::support::{Options, make_dir, setting};
@@ -64,15 +65,20 @@ pub(crate) struct Sqlite {
     pragmas: Vec<(String, String)>,
     synchronous: String,
     tables: Vec<Statements>,
-    /// Held by the writing session, unless SQLite's own lock is used.
-    writer: Option<Mutex<()>>,
     about: About,
     /// Keeps the database open between sessions, and runs the checkpoints.
-    control: Mutex<Connection>,
+    writer: Mutex<Writer>,
+}
+
+/// The connection that writes.
+struct Writer {
+    connection: Connection,
+    /// Whether its `synchronous` is that of the settings, not that of a load.
+    synced: bool,
 }
 
 impl Sqlite {
-    /// Opens it. Options: `writer_mutex` (true or false) and pragmas by name.
+    /// Opens it. Options: pragmas by name.
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
         make_dir(NAME, settings)?;
         let synchronous = match settings.durability {
@@ -93,9 +99,12 @@ impl Sqlite {
             setting("wal_autocheckpoint", 1000),
         ];
         let mut options = Options::new(NAME, settings);
-        let writer_mutex = options.take("writer_mutex")?.unwrap_or(true);
+        let mut writer_cache = format!("-{}", (settings.pool_bytes / 1024).max(64));
         for name in PRAGMAS {
             let Some(value) = options.take::<String>(name)? else { continue };
+            if name == "cache_size" {
+                writer_cache.clone_from(&value);
+            }
             match pragmas.iter_mut().find(|(set, _)| set == name) {
                 Some((_, set)) => *set = value,
                 None => pragmas.push((name.to_owned(), value)),
@@ -104,50 +113,69 @@ impl Sqlite {
         options.end()?;
 
         let file = settings.dir.join("data.sqlite");
-        let control = connect(&file, &pragmas)?;
+        let connection = connect(&file, &pragmas)?;
+        connection.pragma_update(None, "cache_size", &writer_cache).map_err(error_of)?;
         let quoted: Vec<_> = settings.tables.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\""))).collect();
         for table in &quoted {
             let make = format!(
                 "CREATE TABLE IF NOT EXISTS {table} (k BLOB NOT NULL PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID"
             );
-            control.execute_batch(&make).map_err(error_of)?;
+            connection.execute_batch(&make).map_err(error_of)?;
         }
         let mut shown = pragmas.clone();
         for (name, value) in &mut shown {
             // The value in effect, which can differ from the requested one.
             let query = format!("PRAGMA {name}");
-            let actual = control.query_row(&query, [], |row| row.get::<_, rusqlite::types::Value>(0));
+            let actual = connection.query_row(&query, [], |row| row.get::<_, rusqlite::types::Value>(0));
             match actual.map_err(error_of)? {
                 rusqlite::types::Value::Integer(number) => *value = number.to_string(),
                 rusqlite::types::Value::Text(text) => *value = text,
                 _ => {}
             }
         }
-        shown.push(setting("writer_mutex", writer_mutex));
-        shown.push(setting("connections", settings.threads));
+        shown.push(setting(
+            "connections",
+            format!("1 writer, {} readers of cache_size -{}", settings.threads, cache_kib.max(64)),
+        ));
         let synchronous = pragmas.iter().find(|(name, _)| name == "synchronous").map_or("FULL", |(_, value)| value);
         Ok(Self {
             file,
             synchronous: synchronous.to_owned(),
             pragmas,
             tables: quoted.iter().map(|table| Statements::new(table)).collect(),
-            writer: writer_mutex.then(|| Mutex::new(())),
             about: About { version: rusqlite::version().to_owned(), settings: shown },
-            control: Mutex::new(control),
+            writer: Mutex::new(Writer { connection, synced: true }),
         })
     }
 
     /// Moves the whole log into the database file, flushed.
     fn checkpoint(&self) -> Result<()> {
-        let control = self.control.lock();
-        let set = |level: &str| control.pragma_update(None, "synchronous", level).map_err(error_of);
+        let writer = self.writer(true)?;
+        let set = |level: &str| writer.connection.pragma_update(None, "synchronous", level).map_err(error_of);
         set("FULL")?;
-        let row = control.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        let row = writer.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
         set(&self.synchronous)?;
         match row.map_err(error_of)? {
             0 => Ok(()),
             _ => Err(Error::failed(NAME, "the checkpoint did not finish: a session is in a transaction")),
         }
+    }
+
+    /// The writing connection; `synced`: its commits are as durable as the settings say.
+    fn writer(&self, synced: bool) -> Result<MutexGuard<'_, Writer>> {
+        let mut writer = self.writer.lock();
+        if writer.synced != synced {
+            let level = if synced { &self.synchronous } else { "OFF" };
+            writer.connection.pragma_update(None, "synchronous", level).map_err(error_of)?;
+            writer.synced = synced;
+        }
+        Ok(writer)
+    }
+
+    fn begin(&self, synced: bool) -> Result<Writing<'_>> {
+        let writer = self.writer(synced)?;
+        run(&writer.connection, "BEGIN IMMEDIATE")?;
+        Ok(Writing { tables: &self.tables, writer, over: false })
     }
 }
 
@@ -169,7 +197,7 @@ impl Store for Sqlite {
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let connection = connect(&self.file, &self.pragmas)?;
-        Ok(Box::new(Work { store: self, connection, synced: true, value: Vec::new() }))
+        Ok(Box::new(Work { store: self, connection, value: Vec::new() }))
     }
 
     fn settle(&self) -> Result<()> {
@@ -178,45 +206,22 @@ impl Store for Sqlite {
 
     fn close(self: Box<Self>) -> Result<()> {
         self.checkpoint()?;
-        self.control.into_inner().close().map_err(|(_, error)| error_of(error))
+        self.writer.into_inner().connection.close().map_err(|(_, error)| error_of(error))
     }
 }
 
-/// One thread's connection.
+fn run(connection: &Connection, sql: &str) -> Result<()> {
+    let mut statement = connection.prepare_cached(sql).map_err(error_of)?;
+    statement.execute([]).map_err(error_of)?;
+    Ok(())
+}
+
+/// One thread's session.
 struct Work<'s> {
     store: &'s Sqlite,
+    /// For reads.
     connection: Connection,
-    /// Whether the connection's `synchronous` is that of the settings, not that of a load.
-    synced: bool,
     value: Vec<u8>,
-}
-
-impl<'s> Work<'s> {
-    fn turn(&self) -> Option<MutexGuard<'s, ()>> {
-        self.store.writer.as_ref().map(Mutex::lock)
-    }
-
-    fn run(&self, sql: &str) -> Result<()> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(error_of)?;
-        statement.execute([]).map_err(error_of)?;
-        Ok(())
-    }
-
-    fn begin_writing(&mut self) -> Result<Writing<'_>> {
-        self.sync_as_set(true)?;
-        let turn = self.turn();
-        self.run("BEGIN IMMEDIATE")?;
-        Ok(Writing { work: self, over: false, _turn: turn })
-    }
-
-    fn sync_as_set(&mut self, synced: bool) -> Result<()> {
-        if self.synced != synced {
-            let level = if synced { &self.store.synchronous } else { "OFF" };
-            self.connection.pragma_update(None, "synchronous", level).map_err(error_of)?;
-            self.synced = synced;
-        }
-        Ok(())
-    }
 }
 
 fn get(connection: &Connection, statements: &Statements, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -244,31 +249,23 @@ impl Session for Work<'_> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.sync_as_set(true)?;
-        let _turn = self.turn();
-        put(&self.connection, &self.store.tables[0], key, value)
+        put(&self.store.writer(true)?.connection, &self.store.tables[0], key, value)
     }
 
     fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        let mut buffer = std::mem::take(&mut self.value);
+        let buffer = &mut self.value;
         buffer.clear();
-        let tx = self.begin_writing()?;
-        let (connection, statements) = (&tx.work.connection, &tx.work.store.tables[0]);
-        get(connection, statements, key, &mut |value| buffer.extend_from_slice(value))?;
-        change(&mut buffer);
-        put(connection, statements, key, &buffer)?;
-        tx.commit()?;
-        self.value = buffer;
-        Ok(())
+        let tx = self.store.begin(true)?;
+        get(&tx.writer.connection, &tx.tables[0], key, &mut |value| buffer.extend_from_slice(value))?;
+        change(buffer);
+        put(&tx.writer.connection, &tx.tables[0], key, buffer)?;
+        tx.commit()
     }
 
     fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
-        self.sync_as_set(durable)?;
-        let turn = self.turn();
-        self.run("BEGIN IMMEDIATE")?;
-        let tx = Writing { work: self, over: false, _turn: turn };
+        let tx = self.store.begin(durable)?;
         for (key, value) in rows {
-            put(&tx.work.connection, &tx.work.store.tables[0], key, value)?;
+            put(&tx.writer.connection, &tx.tables[0], key, value)?;
         }
         tx.commit()
     }
@@ -302,7 +299,7 @@ impl Session for Work<'_> {
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
-        self.run("BEGIN")?;
+        run(&self.connection, "BEGIN")?;
         let mut found = 0;
         let mut outcome = Ok(());
         for key in keys {
@@ -312,26 +309,26 @@ impl Session for Work<'_> {
                 Err(error) => outcome = Err(error),
             }
         }
-        self.run("COMMIT")?;
+        run(&self.connection, "COMMIT")?;
         outcome.map(|()| found)
     }
 
     fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        Ok(Box::new(self.begin_writing()?))
+        Ok(Box::new(self.store.begin(true)?))
     }
 }
 
-/// A transaction that may write.
+/// A transaction of the writing connection.
 struct Writing<'s> {
-    work: &'s Work<'s>,
-    over: bool,
+    tables: &'s [Statements],
     /// Released after the rollback in drop.
-    _turn: Option<MutexGuard<'s, ()>>,
+    writer: MutexGuard<'s, Writer>,
+    over: bool,
 }
 
 impl Writing<'_> {
     fn commit(mut self) -> Result<()> {
-        self.work.run("COMMIT")?;
+        run(&self.writer.connection, "COMMIT")?;
         self.over = true;
         Ok(())
     }
@@ -340,8 +337,8 @@ impl Writing<'_> {
 impl Tx for Writing<'_> {
     fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut found = None;
-        let statements = &self.work.store.tables[table];
-        get(&self.work.connection, statements, key, &mut |value| found = Some(value.to_vec()))?;
+        let statements = &self.tables[table];
+        get(&self.writer.connection, statements, key, &mut |value| found = Some(value.to_vec()))?;
         Ok(found)
     }
 
@@ -351,12 +348,12 @@ impl Tx for Writing<'_> {
     }
 
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        put(&self.work.connection, &self.work.store.tables[table], key, value)
+        put(&self.writer.connection, &self.tables[table], key, value)
     }
 
     fn delete(&mut self, table: usize, key: &[u8]) -> Result<()> {
-        let sql = &self.work.store.tables[table].delete;
-        let mut statement = self.work.connection.prepare_cached(sql).map_err(error_of)?;
+        let sql = &self.tables[table].delete;
+        let mut statement = self.writer.connection.prepare_cached(sql).map_err(error_of)?;
         statement.execute([key]).map_err(error_of)?;
         Ok(())
     }
@@ -369,8 +366,8 @@ impl Tx for Writing<'_> {
         backward: bool,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        let sql = &self.work.store.tables[table].between[usize::from(backward)];
-        let mut statement = self.work.connection.prepare_cached(sql).map_err(error_of)?;
+        let sql = &self.tables[table].between[usize::from(backward)];
+        let mut statement = self.writer.connection.prepare_cached(sql).map_err(error_of)?;
         let mut found = statement.query([from, to]).map_err(error_of)?;
         while let Some(row) = found.next().map_err(error_of)? {
             if !visit(blob(row, 0)?, blob(row, 1)?) {
@@ -389,7 +386,7 @@ impl Drop for Writing<'_> {
     fn drop(&mut self) {
         if !self.over {
             // A drop cannot report an error; SQLite rolls back by itself after most of them.
-            drop(self.work.run("ROLLBACK"));
+            drop(run(&self.writer.connection, "ROLLBACK"));
         }
     }
 }

@@ -38,6 +38,7 @@ fn conforms(name: &str) {
     });
 }
 
+#[cfg(feature = "rocksdb")]
 #[test]
 fn rocksdb_does_what_a_store_must() {
     conforms("rocksdb");
@@ -51,11 +52,6 @@ fn sqlite_does_what_a_store_must() {
 #[test]
 fn lmdb_does_what_a_store_must() {
     conforms("lmdb");
-}
-
-#[test]
-fn wiredtiger_does_what_a_store_must() {
-    conforms("wiredtiger");
 }
 
 #[test]

@@ -3,12 +3,17 @@
 //! 1. Mounts, limits and files made here are removed on drop, after errors too.
 //! 2. The limit is lifted while rows are created: it applies to measurements only.
 
-use super::cell::{Cell, DiskKind, FLUSH_DELAY_MS, IOPS_MAX};
-use super::process::{self, ProcessError};
+use super::plan::{Cell, DiskKind};
+use crate::process::{self, ProcessError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+/// Added to every flush of [`DiskKind::SlowFlush`], ms.
+pub const FLUSH_DELAY_MS: u64 = 8;
+/// Reads a second, and writes a second, of [`DiskKind::FewIops`].
+pub const IOPS_MAX: u64 = 3000;
 
 const SLOW_DISK: &str = include_str!("../../../../scripts/slow-disk");
 const FLUSH_DELAY: &str = include_str!("../../../../scripts/flush_delay.c");
@@ -45,7 +50,7 @@ impl<'r> Disks<'r> {
             DiskKind::Plain | DiskKind::SlowFlush => self.base.clone(),
             DiskKind::FewIops => self.few_iops()?,
         };
-        Ok(parent.join(cell.data()))
+        Ok(parent.join(&cell.rows))
     }
 
     fn few_iops(&mut self) -> Result<PathBuf, ProcessError> {

@@ -2,8 +2,9 @@
 //!
 //! 1. A goal whose figure is missing is not met; it is never left out of the count.
 //! 2. Medians first, then the ratio.
+//! 3. A goal beside a store whose library lacks the operation says so and does not count.
 
-use super::spec::{Goal, Source, Take, Threshold};
+use super::plan::{Goal, Source, Take, Threshold};
 use serde::Serialize;
 
 /// The verdict on a goal.
@@ -16,9 +17,14 @@ pub enum Verdict {
     Short,
     /// It has no threshold.
     Reported,
+    /// The other store does not offer the operation.
+    NotOffered,
     /// One of its figures could not be measured.
     NotMeasured,
 }
+
+/// How a store's error says that it lacks an operation.
+const NOT_OFFERED: &str = " does not offer ";
 
 /// A goal with its figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,7 +37,7 @@ pub struct Outcome {
     pub figure: Option<f64>,
     /// The other side's.
     pub peer: Option<f64>,
-    /// Ours / theirs, after the slack was taken off.
+    /// Ours / theirs.
     pub ratio: Option<f64>,
     /// The threshold in words.
     pub goal: String,
@@ -81,14 +87,17 @@ pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
     let theirs = goal.theirs.as_ref().map(&figures);
     let figure = taken(goal.take, &ours.values);
     let peer = theirs.as_ref().and_then(|theirs| taken(goal.take, &theirs.values));
-    let ratio =
-        figure.zip(peer).map(|(figure, peer)| (figure - goal.slack).max(0.0) / peer).filter(|ratio| ratio.is_finite());
+    let ratio = if goal.growth {
+        growth(goal, &figures)
+    } else {
+        figure.zip(peer).map(|(figure, peer)| figure / peer).filter(|ratio| ratio.is_finite())
+    };
     let other = goal.or.as_ref().is_some_and(|other| {
         let of = Source { cell: goal.ours.cell.clone(), figure: other.figure.clone() };
         taken(goal.take, &figures(&of).values).is_some_and(|value| value >= other.at_least)
     });
     let held = if goal.theirs.is_some() { ratio } else { figure };
-    let verdict = match (held, goal.threshold, goal.or_at_most.zip(figure)) {
+    let mut verdict = match (held, goal.threshold, goal.or_at_most.zip(figure)) {
         (_, Threshold::Reported, _) if figure.is_some() && (goal.theirs.is_none() || peer.is_some()) => {
             Verdict::Reported
         }
@@ -102,6 +111,9 @@ pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
         let reason = missing.and_then(|f| f.why.clone());
         reason.unwrap_or_else(|| "the result does not have the figure".into())
     });
+    if figure.is_some() && why.as_ref().is_some_and(|why| why.contains(NOT_OFFERED)) {
+        verdict = Verdict::NotOffered;
+    }
     Outcome {
         id: goal.id.clone(),
         text: goal.text.clone(),
@@ -113,6 +125,17 @@ pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
         disturbed: ours.disturbed || theirs.is_some_and(|theirs| theirs.disturbed),
         why,
     }
+}
+
+/// How much more the figure grows than the pool, from theirs to ours, as a share of the pool's growth.
+fn growth(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Option<f64> {
+    let value = |source: &Source, figure: &str| {
+        median(&figures(&Source { figure: figure.to_owned(), cell: source.cell.clone() }).values)
+    };
+    let theirs = goal.theirs.as_ref()?;
+    let by = |figure: &str| Some(value(&goal.ours, figure)? - value(theirs, figure)?);
+    let pool = by("pool_bytes").filter(|bytes| *bytes > 0.0)?;
+    Some(by(&goal.ours.figure)? / pool - 1.0)
 }
 
 impl Threshold {
@@ -128,18 +151,16 @@ impl Threshold {
 
 impl Goal {
     /// The threshold in words.
-    fn in_words(&self) -> String {
+    #[must_use]
+    pub fn in_words(&self) -> String {
         let mut text = match self.threshold {
             Threshold::AtLeast(least) => format!(">= {least}"),
             Threshold::MoreThan(bound) => format!("> {bound}"),
             Threshold::AtMost(most) => format!("<= {most}"),
             Threshold::Reported => return "reported".into(),
         };
-        if self.theirs.is_some() {
+        if self.theirs.is_some() && !self.growth {
             text.push('x');
-        }
-        if self.slack > 0.0 {
-            text.push_str(&format!(" + {}", self.slack));
         }
         if let Some(limit) = self.or_at_most {
             text.push_str(&format!(" or <= {limit}"));
@@ -160,6 +181,7 @@ impl Outcome {
             Verdict::Met => "met",
             Verdict::Short => "SHORT",
             Verdict::Reported => "reported",
+            Verdict::NotOffered => "not offered",
             Verdict::NotMeasured => "NOT MEASURED",
         };
         let mut line = format!(
@@ -209,12 +231,15 @@ pub fn number(value: f64) -> String {
 #[must_use]
 pub fn tally(outcomes: &[Outcome]) -> (usize, usize) {
     let met = outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Met).count();
-    let counted = |outcome: &&Outcome| !(outcome.verdict == Verdict::Reported || outcome.goal == "reported");
+    let counted = |outcome: &&Outcome| {
+        !matches!(outcome.verdict, Verdict::Reported | Verdict::NotOffered) && outcome.goal != "reported"
+    };
     (met, outcomes.iter().filter(counted).count())
 }
 
 /// Whether every goal was met, or measured if it is only reported.
 #[must_use]
 pub fn all_well(outcomes: &[Outcome]) -> bool {
-    !outcomes.is_empty() && outcomes.iter().all(|o| matches!(o.verdict, Verdict::Met | Verdict::Reported))
+    let well = |o: &Outcome| matches!(o.verdict, Verdict::Met | Verdict::Reported | Verdict::NotOffered);
+    !outcomes.is_empty() && outcomes.iter().all(well)
 }

@@ -1,8 +1,8 @@
 //! The goals: cells measured side by side in one run, and whether they reach their thresholds.
 //!
 //! ```text
-//!   goals.toml ──spec──> Plan: groups of goals, and the cells they share
-//!       each group: ──prepare──> rows ──run: rounds in turn──> records ──evaluate──> met, short, reported
+//!   goals.toml ──plan──> groups of goals, and the commands that they share
+//!       each group: ──run, measure: rounds in turn──> records (a file of JSON each) ──evaluate──> met, short, reported
 //!       all: ──report──> goals.json, goals.md
 //! ```
 //!
@@ -11,18 +11,17 @@
 //!    affect all of them alike.
 //! 3. Only one measuring process runs at a time.
 
-pub mod cell;
 pub mod disks;
 pub mod evaluate;
 pub mod measure;
-pub mod process;
+pub mod plan;
+pub mod records;
 pub mod report;
-pub mod restart;
 pub mod run;
-pub mod spec;
 #[cfg(test)]
 mod tests;
 
 pub use evaluate::{Outcome, Verdict};
-pub use run::{Ran, Records, Runner};
-pub use spec::{Extent, GOALS, Overrides, Plan};
+pub use plan::{Extent, GOALS, Overrides, Plan};
+pub use records::Records;
+pub use run::{Ran, Runner};

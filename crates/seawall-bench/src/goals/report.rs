@@ -1,47 +1,19 @@
-//! The results of a run: `goals.json` with everything, `goals.md` with the tables that docs/benchmarks.md
-//! includes.
+//! The results of a run: `goals.json` with every goal, `goals.md` with the tables that docs/benchmarks.md
+//! includes. The measurements themselves are the files of [`super::records`].
 
-use super::evaluate::{Outcome, Verdict, median, number, tally};
-use super::measure::Measured;
-use super::run::Records;
-use super::spec::Plan;
+use super::evaluate::{Outcome, Verdict, number, tally};
+use super::plan::{Plan, SUBJECT};
+use super::records::{Record, Records};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 /// Format of `goals.json`.
-const VERSION: u32 = 1;
-
-/// A curve with its measurements.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CurveResult {
-    /// Its name.
-    pub id: String,
-    /// What was measured.
-    pub text: String,
-    /// Points.
-    pub points: Vec<CurvePoint>,
-}
-
-/// One point of a curve.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CurvePoint {
-    /// Store.
-    pub store: String,
-    /// Data, in pools.
-    pub pools_of_data: u64,
-    /// Threads.
-    pub threads: u32,
-    /// Operations a second; `null` when it could not be measured.
-    pub ops_per_s: Option<f64>,
-    /// Reads of the device a second.
-    pub device_reads_per_s: Option<f64>,
-    /// Writes of the device a second.
-    pub device_writes_per_s: Option<f64>,
-    /// 99th percentile, us.
-    pub p99_us: Option<f64>,
-}
+const VERSION: u32 = 2;
+/// Heights of a curve over time.
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Bars of a curve.
+const BARS_MAX: usize = 30;
 
 /// The whole result.
 #[derive(Debug, Clone, Serialize)]
@@ -56,12 +28,11 @@ pub struct Report<'r> {
     pub machine: Value,
     /// The goals.
     pub goals: &'r [Outcome],
-    /// The curves.
-    pub curves: Vec<CurveResult>,
-    /// Version and settings by store and pool.
+    /// Version and settings by store; where cells differ, all values.
     pub stores: BTreeMap<String, Store>,
-    /// All measurements.
-    pub cells: &'r Records,
+    /// One line for each measurement that wrote.
+    #[serde(skip)]
+    writes: Vec<String>,
 }
 
 /// The configuration of a store.
@@ -69,25 +40,26 @@ pub struct Report<'r> {
 pub struct Store {
     /// Its version.
     pub version: String,
-    /// Settings by its own names; where cells differ, all values.
+    /// Settings by its own names.
     pub settings: BTreeMap<String, Vec<String>>,
 }
 
 impl<'r> Report<'r> {
     /// Assembles the report.
     #[must_use]
-    pub fn new(command: String, plan: &Plan, goals: &'r [Outcome], records: &'r Records) -> Self {
-        let measured = || records.records.iter().filter_map(|record| record.measured.as_ref());
-        let first = measured().find(|measured| !measured.machine.is_null());
+    pub fn new(command: String, plan: &Plan, goals: &'r [Outcome], records: &Records) -> Self {
+        let planned = |record: &&Record| plan.groups.iter().any(|group| group.id == record.group);
+        let records: Vec<&Record> = records.all.iter().filter(planned).collect();
+        let first =
+            records.iter().filter_map(|record| record.result.as_ref()).find(|result| !result["machine"].is_null());
         Self {
             version: VERSION,
             command,
-            commit: first.map(|measured| measured.commit.clone()).unwrap_or_default(),
-            machine: first.map(|measured| measured.machine.clone()).unwrap_or_default(),
+            commit: first.and_then(|result| result["commit"].as_str()).unwrap_or("unknown").to_owned(),
+            machine: first.map(|result| result["machine"].clone()).unwrap_or_default(),
             goals,
-            curves: curves(plan, records),
-            stores: stores(records),
-            cells: records,
+            stores: stores(&records),
+            writes: records.iter().filter_map(|record| write_line(record)).collect(),
         }
     }
 
@@ -101,118 +73,102 @@ impl<'r> Report<'r> {
     /// As Markdown.
     #[must_use]
     pub fn to_markdown(&self) -> String {
-        let mut text = String::new();
         let (met, counted) = tally(self.goals);
-        let mut line = |words: String| {
-            text.push_str(&words);
-            text.push('\n');
-        };
-        line(format!("`{}`, commit {}: {met} of {counted} goals met.\n", self.command, self.commit));
+        let mut lines = vec![format!("`{}`, commit {}: {met} of {counted} goals met.\n", self.command, self.commit)];
         if let Some(machine) = self.machine.as_object() {
-            let words = machine.iter().map(|(name, value)| {
-                format!(
-                    "{} {}",
-                    name.replace('_', " "),
-                    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-                )
-            });
-            line(format!("Machine: {}.\n", words.collect::<Vec<_>>().join(", ")));
+            let words = machine.iter().map(|(name, value)| format!("{} {}", name.replace('_', " "), plain(value)));
+            lines.push(format!("Machine: {}.\n", words.collect::<Vec<_>>().join(", ")));
         }
-        line("| goal | what | seawall | beside | ratio | must be | |\n|---|---|---|---|---|---|---|".into());
+        lines.push("| goal | what | seawall | beside | ratio | must be | |\n|---|---|---|---|---|---|---|".into());
         for goal in self.goals {
             let show = |value: Option<f64>| value.map_or("-".into(), number);
             let verdict = match goal.verdict {
                 Verdict::Met => "met",
                 Verdict::Short => "**short**",
                 Verdict::Reported => "reported",
+                Verdict::NotOffered => "not offered",
                 Verdict::NotMeasured => "**not measured**",
             };
             let (figure, peer, ratio) = (show(goal.figure), show(goal.peer), show(goal.ratio));
             let marked = if goal.disturbed { ", disturbed" } else { "" };
-            line(format!(
+            lines.push(format!(
                 "| {} | {} | {figure} | {peer} | {ratio} | {} | {verdict}{marked} |",
                 goal.id, goal.text, goal.goal
             ));
         }
-        for curve in &self.curves {
-            line(curve.to_markdown());
+        if !self.writes.is_empty() {
+            lines.push(
+                "\nWorkloads that write: the rate of the window, and with the work left after it; when the store was \
+                 steady; bytes at the device per operation; the rate over the window.\n\n\
+                 | command | store | a second | sustained | steady after, s | settled in, s | batch | written, B | read, B | p99.9, us | over time |\n\
+                 |---|---|---|---|---|---|---|---|---|---|---|"
+                    .into(),
+            );
+            lines.extend(self.writes.iter().cloned());
         }
-        line("\n| store | version | settings |\n|---|---|---|".into());
+        lines.push("\n| store | version | settings |\n|---|---|---|".into());
         for (name, store) in &self.stores {
             let settings = store.settings.iter().map(|(name, values)| format!("{name} {}", values.join(" or ")));
-            line(format!("| {name} | {} | {} |", store.version, settings.collect::<Vec<_>>().join(", ")));
+            lines.push(format!("| {name} | {} | {} |", store.version, settings.collect::<Vec<_>>().join(", ")));
         }
-        text
+        lines.join("\n") + "\n"
     }
 }
 
-impl CurveResult {
-    fn to_markdown(&self) -> String {
-        let mut threads: Vec<u32> = self.points.iter().map(|point| point.threads).collect();
-        threads.sort_unstable();
-        threads.dedup();
-        let heading: String = threads.iter().map(|threads| format!(" {threads} |")).collect();
-        let mut text = format!("\n{}, {}: operations a second by threads.\n\n", self.id, self.text);
-        // Writing to a String does not fail.
-        let mut line = |words: String| writeln!(text, "{words}").unwrap_or(());
-        line(format!("| store | data, x pool |{heading}"));
-        line(format!("|---|---|{}", "---|".repeat(threads.len())));
-        let mut rows: Vec<(&str, u64)> = self.points.iter().map(|p| (p.store.as_str(), p.pools_of_data)).collect();
-        rows.dedup();
-        for (store, pools) in rows {
-            let figures: String = threads
-                .iter()
-                .map(|threads| {
-                    let here =
-                        |p: &&CurvePoint| (p.store.as_str(), p.pools_of_data, p.threads) == (store, pools, *threads);
-                    let rate = self.points.iter().find(here).and_then(|point| point.ops_per_s);
-                    format!(" {} |", rate.map_or("-".into(), number))
-                })
-                .collect();
-            line(format!("| {store} | {pools} |{figures}"));
-        }
-        text
-    }
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn curves(plan: &Plan, records: &Records) -> Vec<CurveResult> {
-    let curve = |curve: &super::spec::Curve| CurveResult {
-        id: curve.id.clone(),
-        text: curve.text.clone(),
-        points: curve
-            .points
-            .iter()
-            .map(|(pools, cell)| {
-                let figure = |name: &str| {
-                    let of = |measured: &Measured| measured.figures.get(name).copied();
-                    let all = records.of_cell(&curve.id, cell).filter_map(|record| of(record.measured.as_ref()?));
-                    median(&all.collect::<Vec<_>>())
-                };
-                CurvePoint {
-                    store: cell.store.clone(),
-                    pools_of_data: *pools,
-                    threads: cell.threads,
-                    ops_per_s: figure("ops_per_s"),
-                    device_reads_per_s: figure("device_reads_per_s"),
-                    device_writes_per_s: figure("device_writes_per_s"),
-                    p99_us: figure("p99_us"),
-                }
-            })
-            .collect(),
-    };
-    plan.curves.iter().map(curve).collect()
+/// A measurement that wrote, as a line of its table.
+fn write_line(record: &Record) -> Option<String> {
+    record.figure("sustained_per_s")?;
+    let show = |name: &str| record.figure(name).map_or("-".into(), number);
+    let figures = [
+        "ops_per_s",
+        "sustained_per_s",
+        "steady_after_s",
+        "settle_seconds",
+        "client_batch_mean",
+        "device_written_bytes_per_op",
+        "device_read_bytes_per_op",
+        "p999_us",
+    ]
+    .map(show);
+    let steps = record.result.as_ref()?.get("timeline").and_then(Value::as_array);
+    let steps: Vec<u64> = steps.into_iter().flatten().filter_map(Value::as_u64).collect();
+    let named = |word: &&String| !matches!(word.as_str(), "bench" | "--json" | "--reuse");
+    let command: Vec<&str> = record.cell.command.iter().filter(named).map(String::as_str).collect();
+    Some(format!(
+        "| {}{}, turn {} | {} | {} | {} |",
+        record.cell.disk.prefix(),
+        command.join(" "),
+        record.turn,
+        record.cell.store,
+        figures.join(" | "),
+        curve(&steps)
+    ))
 }
 
-fn stores(records: &Records) -> BTreeMap<String, Store> {
+/// Rates over time as bars, each a share of the highest.
+pub(super) fn curve(steps: &[u64]) -> String {
+    let width = steps.len().div_ceil(BARS_MAX).max(1);
+    // A last step that the window cut short would look like a collapse.
+    let sums: Vec<u64> = steps.chunks_exact(width).map(|chunk| chunk.iter().sum()).collect();
+    let most = sums.iter().copied().max().unwrap_or(0).max(1);
+    sums.iter().map(|sum| BARS[(sum * (BARS.len() as u64 - 1)).div_ceil(most) as usize]).collect()
+}
+
+fn stores(records: &[&Record]) -> BTreeMap<String, Store> {
     let mut stores: BTreeMap<String, Store> = BTreeMap::new();
-    for record in &records.records {
-        let Some(measured) = &record.measured else { continue };
-        let store = stores.entry(record.cell.store.clone()).or_default();
-        store.version.clone_from(&measured.version);
-        for (name, value) in &measured.settings {
-            let values = store.settings.entry(name.clone()).or_default();
-            if !values.contains(value) {
-                values.push(value.clone());
+    for record in records {
+        let Some(result) = &record.result else { continue };
+        let name = if record.cell.store.is_empty() { SUBJECT } else { &record.cell.store };
+        let store = stores.entry(name.to_owned()).or_default();
+        store.version = result["version"].as_str().unwrap_or("unknown").to_owned();
+        for (name, value) in result["settings"].as_object().into_iter().flatten() {
+            let (values, value) = (store.settings.entry(name.clone()).or_default(), plain(value));
+            if !values.contains(&value) {
+                values.push(value);
             }
         }
     }

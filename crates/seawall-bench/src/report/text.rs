@@ -31,8 +31,8 @@ pub fn table(result: &CellResult) -> String {
     if let Some(limit) = result.memory_limit_bytes {
         line("Memory of the process, page cache included", format!("at most {}", bytes(limit as f64)));
     }
-    if result.fold > 1 {
-        line("Changes folded into one transaction", format!("of up to {} threads", result.fold));
+    if result.client_batch > 1 {
+        line("Puts written as one transaction", format!("of up to {} threads", result.client_batch));
     }
     if result.flush_delay_ms > 0.0 {
         line("Added to each flush", format!("{} ms", result.flush_delay_ms));

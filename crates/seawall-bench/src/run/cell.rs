@@ -26,8 +26,8 @@ pub struct Cell {
     pub durability: Durability,
     /// Memory for the store's cache, bytes.
     pub pool_bytes: u64,
-    /// The most threads whose changes become one transaction; 1: none are folded.
-    pub fold: usize,
+    /// The most threads whose puts become one transaction; 1: each has its own.
+    pub client_batch: usize,
     /// Added to each flush.
     pub flush_delay: Duration,
     /// The limit of the process's memory cgroup, bytes.
@@ -50,7 +50,7 @@ impl Cell {
             value_size: self.value_size,
             durability: durability_name(self.durability).into(),
             pool_bytes: self.pool_bytes,
-            fold: self.fold,
+            client_batch: self.client_batch,
             flush_delay_ms: self.flush_delay.as_secs_f64() * 1e3,
             measured: measured(driven),
             rss_bytes: observed.rss_bytes,

@@ -2,7 +2,7 @@
 //! work is done.
 //!
 //! ```text
-//!   made (a session each) ──all are there──> warm-up ──observed──> window ──time over, work done, error, Ctrl-C──> ended ──observed──
+//!   made (a session each) ──all are there──> warm-up, until steady ──observed──> window ──time over, work done, error, Ctrl-C──> ended ──observed──
 //! ```
 //!
 //! 1. One reading of the clock for each operation: its end is the beginning of the next. So the latency
@@ -10,10 +10,15 @@
 //! 2. An operation that met a conflict is repeated, and its latency includes the retries.
 //! 3. The first error ends every thread. The figures so far are returned with the error.
 //! 4. The driving thread only sleeps and shows progress ten times a second.
+//! 5. Open loop: operations arrive at random times at a given rate. The latency begins at the arrival, also
+//!    when the thread is late because of earlier operations.
 
 use super::recorder::{Latencies, Recorder, Timeline};
 use crate::observe::{Observed, Observer};
 use crate::store::{Error, Result};
+use crate::workload::thread_rng;
+use rand_distr::{Distribution as _, Exp};
+use rand_pcg::Pcg64Mcg;
 use seawall_lab::run::Progress;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Barrier, Condvar, Mutex, OnceLock, PoisonError};
@@ -70,17 +75,33 @@ impl<F: FnMut() -> Result<Outcome>> Operation for F {
 }
 
 /// What to drive.
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "the test of the steady state is a closure")]
+#[derive(Clone, Copy)]
 pub struct Spec<'a> {
     /// Threads, at least one.
     pub threads: usize,
     /// Warm-up before anything is recorded.
     pub warm_up: Duration,
+    /// After it, wait until this test succeeds, at most for this time.
+    pub steady: Option<(&'a SteadyTest<'a>, Duration)>,
+    /// Operations of all threads together that arrive a second; `None`: the next begins when the last ends.
+    pub rate: Option<f64>,
     /// The window's end.
     pub limit: Limit,
     /// Set by Ctrl-C.
     pub stop: &'a AtomicBool,
 }
+
+impl<'a> Spec<'a> {
+    /// Without a warm-up, as a closed loop.
+    #[must_use]
+    pub fn new(threads: usize, limit: Limit, stop: &'a AtomicBool) -> Self {
+        Self { threads, warm_up: Duration::ZERO, steady: None, rate: None, limit, stop }
+    }
+}
+
+/// Whether the store is in its steady state.
+pub type SteadyTest<'a> = dyn Fn() -> bool + 'a;
 
 /// The result.
 #[derive(Debug)]
@@ -101,13 +122,17 @@ pub struct Driven {
     pub error: Option<Error>,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
+    /// How long the store took to its steady state; `None`: it did not reach it, or was not asked to.
+    pub steady_after: Option<Duration>,
     /// What happened on the machine meanwhile.
     pub observed: Observed,
 }
 
 /// What the threads share.
-struct Shared<'a> {
-    spec: &'a Spec<'a>,
+struct Shared {
+    threads: usize,
+    limit: Limit,
+    rate: Option<f64>,
     timeline: Timeline,
     /// When the window began; empty during the warm-up.
     began: OnceLock<Instant>,
@@ -138,7 +163,9 @@ where
     let threads = spec.threads.max(1);
     let longest = if let Limit::For(time) = spec.limit { time } else { LONGEST };
     let shared = Shared {
-        spec,
+        threads,
+        limit: spec.limit,
+        rate: spec.rate,
         timeline: Timeline::new(longest),
         began: OnceLock::new(),
         over: AtomicBool::new(false),
@@ -151,10 +178,10 @@ where
         turn: Mutex::default(),
         one_ended: Condvar::new(),
     };
-    let (latencies, interrupted, observed) = std::thread::scope(|scope| {
+    let (latencies, interrupted, steady_after, observed) = std::thread::scope(|scope| {
         let (shared, make) = (&shared, &make);
         let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || shared.work(thread, make))).collect();
-        let (interrupted, observed) = shared.supervise(observer, progress, phase);
+        let (interrupted, steady_after, observed) = shared.supervise(spec, observer, progress, phase);
         let mut latencies = Latencies::new();
         for worker in workers {
             match worker.join() {
@@ -162,7 +189,7 @@ where
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        (latencies, interrupted, observed)
+        (latencies, interrupted, steady_after, observed)
     });
     let window = shared.window();
     let error = shared.error.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -174,16 +201,17 @@ where
         errors: shared.errors.into_inner(),
         error,
         interrupted,
+        steady_after,
         observed,
         timeline: shared.timeline,
     }
 }
 
-impl Shared<'_> {
+impl Shared {
     /// The length of the finished window.
     fn window(&self) -> Duration {
         let ended = Duration::from_nanos(self.ended_ns.load(Ordering::Relaxed));
-        match self.spec.limit {
+        match self.limit {
             Limit::For(time) => time.min(ended),
             _ => ended,
         }
@@ -211,14 +239,18 @@ impl Shared<'_> {
 
     fn repeat(&self, thread: usize, mut operation: impl Operation, recorder: &mut Recorder<'_>) -> Result<()> {
         let mut left = self.share(thread);
-        let mut begin = Instant::now();
+        let mut arrivals = self.rate.map(|rate| Arrivals::new(rate / self.threads as f64, thread));
+        let (mut begin, mut again) = (Instant::now(), false);
         while left > 0 && !self.over.load(Ordering::Relaxed) {
+            if let Some(arrivals) = arrivals.as_mut().filter(|_| !again) {
+                begin = arrivals.wait();
+            }
             let outcome = operation.next()?;
             let end = Instant::now();
             // Operations that end in the window count even if they began before it; at the other edge, those
             // that began in it and end later do not.
             let at = self.began.get().and_then(|began| end.checked_duration_since(*began));
-            let late = matches!((self.spec.limit, at), (Limit::For(time), Some(at)) if at > time);
+            let late = matches!((self.limit, at), (Limit::For(time), Some(at)) if at > time);
             match (outcome, at) {
                 (Outcome::Done(_), Some(_)) if late => {
                     recorder.record_late(end - begin);
@@ -238,7 +270,8 @@ impl Shared<'_> {
             if late {
                 break;
             }
-            if outcome != Outcome::Conflict {
+            again = outcome == Outcome::Conflict;
+            if !again {
                 begin = end;
             }
         }
@@ -247,32 +280,49 @@ impl Shared<'_> {
 
     /// The operations assigned to one thread.
     fn share(&self, thread: usize) -> u64 {
-        match self.spec.limit {
+        match self.limit {
             Limit::Ops(ops) => {
-                let threads = self.spec.threads.max(1) as u64;
+                let threads = self.threads as u64;
                 ops / threads + u64::from((thread as u64) < ops % threads)
             }
             Limit::For(_) | Limit::Finished { .. } => u64::MAX,
         }
     }
 
-    /// The driving thread's part. Returns whether Ctrl-C ended it, and the observations.
-    fn supervise(&self, observer: &mut Observer<'_>, progress: &mut dyn Progress, phase: &str) -> (bool, Observed) {
-        if self.spec.warm_up.is_zero() {
+    /// The driving thread's part. Returns whether Ctrl-C ended it, when the store was steady, and the
+    /// observations.
+    fn supervise(
+        &self,
+        spec: &Spec<'_>,
+        observer: &mut Observer<'_>,
+        progress: &mut dyn Progress,
+        phase: &str,
+    ) -> (bool, Option<Duration>, Observed) {
+        let mut steady_after = None;
+        if spec.warm_up.is_zero() && spec.steady.is_none() {
             // Without this, the first operations, which may already have begun, would be missing from the
             // requested number.
             self.begin(observer);
             self.ready.wait();
         } else {
             self.ready.wait();
-            progress.begin("warming up", millis(self.spec.warm_up));
+            progress.begin("warming up", millis(spec.warm_up));
             let began = Instant::now();
-            while began.elapsed() < self.spec.warm_up && self.goes_on(self.spec.warm_up - began.elapsed()) {
+            while began.elapsed() < spec.warm_up && self.goes_on(spec, spec.warm_up - began.elapsed()) {
                 progress.at(millis(began.elapsed()), "");
+            }
+            if let Some((is_steady, within)) = spec.steady {
+                progress.begin("until it is steady", millis(within));
+                let mut reached = is_steady();
+                while !reached && began.elapsed() < within && self.goes_on(spec, TICK) {
+                    progress.at(millis(began.elapsed()), "");
+                    reached = is_steady();
+                }
+                steady_after = reached.then(|| began.elapsed());
             }
             self.begin(observer);
         }
-        let total = match self.spec.limit {
+        let total = match self.limit {
             Limit::For(time) => millis(time),
             Limit::Ops(ops) | Limit::Finished { ops } => ops,
         };
@@ -281,20 +331,20 @@ impl Shared<'_> {
         let mut before = (Duration::ZERO, 0);
         loop {
             let elapsed = began.elapsed();
-            let rest = if let Limit::For(time) = self.spec.limit { time.saturating_sub(elapsed) } else { TICK };
-            if rest.is_zero() || !self.goes_on(rest) {
+            let rest = if let Limit::For(time) = self.limit { time.saturating_sub(elapsed) } else { TICK };
+            if rest.is_zero() || !self.goes_on(spec, rest) {
                 break;
             }
             let now = (began.elapsed(), self.timeline.ops());
             let rate = (now.1 - before.1) as f64 / (now.0 - before.0).as_secs_f64().max(1e-3);
-            let done = if let Limit::For(_) = self.spec.limit { millis(now.0) } else { now.1 };
+            let done = if let Limit::For(_) = self.limit { millis(now.0) } else { now.1 };
             progress.at(done, &format!("{rate:.0}/s"));
             before = now;
         }
         let observed = observer.end();
-        let interrupted = self.spec.stop.load(Ordering::Relaxed);
+        let interrupted = spec.stop.load(Ordering::Relaxed);
         self.over.store(true, Ordering::Relaxed);
-        (interrupted, observed)
+        (interrupted, steady_after, observed)
     }
 
     fn begin(&self, observer: &mut Observer<'_>) {
@@ -303,20 +353,43 @@ impl Shared<'_> {
     }
 
     /// Sleeps for a tick or `rest`. Returns whether threads still work and nothing has asked for the end.
-    fn goes_on(&self, rest: Duration) -> bool {
+    fn goes_on(&self, spec: &Spec<'_>, rest: Duration) -> bool {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let working = |_: &mut ()| self.working.load(Ordering::Relaxed) > 0;
         drop(self.one_ended.wait_timeout_while(turn, rest.min(TICK), working));
         self.working.load(Ordering::Relaxed) > 0
             && !self.over.load(Ordering::Relaxed)
-            && !self.spec.stop.load(Ordering::Relaxed)
+            && !spec.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// The times at which operations of one thread arrive: a Poisson process.
+struct Arrivals {
+    next: Instant,
+    gaps: Exp<f64>,
+    rng: Pcg64Mcg,
+}
+
+impl Arrivals {
+    /// `rate`: arrivals a second, above 0.
+    fn new(rate: f64, thread: usize) -> Self {
+        let gaps = Exp::new(rate.max(1e-3)).expect("a positive rate");
+        Self { next: Instant::now(), gaps, rng: thread_rng(3, thread) }
+    }
+
+    /// Waits for the next arrival, unless it is past; returns its time.
+    fn wait(&mut self) -> Instant {
+        let at = self.next;
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        self.next += Duration::from_secs_f64(self.gaps.sample(&mut self.rng));
+        at
     }
 }
 
 /// Reports on drop that a thread has ended, also after a panic: the driving thread must not wait for it.
-struct Leaving<'s, 'a>(&'s Shared<'a>);
+struct Leaving<'s>(&'s Shared);
 
-impl Drop for Leaving<'_, '_> {
+impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         let ended = self.0.began.get().map_or(0, |began| began.elapsed().as_nanos() as u64);
         self.0.ended_ns.fetch_max(ended, Ordering::Relaxed);
@@ -341,7 +414,8 @@ mod tests {
         F: FnMut() -> Result<Outcome>,
     {
         let mut observer = Observer::new(&std::env::temp_dir());
-        drive(&Spec { threads, warm_up, limit, stop }, &mut observer, &mut Silent, "testing", make)
+        let spec = Spec { warm_up, ..Spec::new(threads, limit, stop) };
+        drive(&spec, &mut observer, &mut Silent, "testing", make)
     }
 
     #[test]
@@ -380,6 +454,43 @@ mod tests {
         assert_eq!(ran.window, time);
         assert!(ran.ops > 0 && ran.ops < calls.into_inner());
         assert_eq!(ran.timeline.steps(time, Duration::from_millis(100)).iter().sum::<u64>(), ran.ops);
+    }
+
+    #[test]
+    fn the_window_begins_when_the_store_is_steady_or_time_is_up() {
+        let no = AtomicBool::new(false);
+        for (target, steady) in [(50, true), (u64::MAX, false)] {
+            let calls = AtomicU64::new(0);
+            let reached = || calls.load(Ordering::Relaxed) >= target;
+            let within = Duration::from_millis(if steady { 60_000 } else { 30 });
+            let rate = Some(1000.0);
+            let spec = Spec { steady: Some((&reached, within)), rate, ..Spec::new(1, Limit::Ops(5), &no) };
+            let make = |_| {
+                Ok(|| {
+                    calls.fetch_add(1, Ordering::Relaxed);
+                    Ok(Outcome::Done(1))
+                })
+            };
+            let mut observer = Observer::new(&std::env::temp_dir());
+            let ran = drive(&spec, &mut observer, &mut Silent, "testing", make);
+            assert_eq!((ran.ops, ran.steady_after.is_some()), (5, steady));
+            assert!(!steady || calls.into_inner() >= 55);
+        }
+    }
+
+    #[test]
+    fn operations_that_arrive_meanwhile_wait_and_their_latency_says_so() {
+        let no = AtomicBool::new(false);
+        let spec = Spec { rate: Some(1e6), ..Spec::new(1, Limit::Ops(20), &no) };
+        let make = |_| {
+            Ok(|| {
+                std::thread::sleep(Duration::from_millis(1));
+                Ok(Outcome::Done(1))
+            })
+        };
+        let mut observer = Observer::new(&std::env::temp_dir());
+        let ran = drive(&spec, &mut observer, &mut Silent, "testing", make);
+        assert!(ran.latencies.max_us() >= 15_000.0, "the last one has waited for the others");
     }
 
     #[test]

@@ -12,12 +12,13 @@
 //!    fast for the wrong reason.
 
 use super::cell::{Cell, machine};
-use super::course::Course;
+use super::charge::Charged;
+use super::config::RunConfig;
 use super::drive::{Driven, Limit, Outcome, Spec, drive};
 pub use super::load::BATCH;
 use super::load::{Loader, fill};
 use super::place::{Marker, Place, PlaceError};
-use crate::fold::Folded;
+use crate::client_batching::ClientBatching;
 use crate::observe::{Observer, drop_page_cache};
 use crate::results::{CellResult, Load};
 use crate::store::{Error, Result, Session, Settings, Store};
@@ -27,7 +28,6 @@ use rand_pcg::Pcg64Mcg;
 use seawall_lab::run::Progress;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 /// A cold read needs data of this many times the pool.
 pub const COLD_FACTOR: u64 = 8;
@@ -44,7 +44,7 @@ pub struct KvRun {
     /// The workload; [`Cell::workload`] has its name.
     pub workload: Workload,
     /// Where, how long, and with what settings.
-    pub course: Course,
+    pub config: RunConfig,
 }
 
 /// The result.
@@ -89,7 +89,7 @@ impl KvRun {
     /// # Errors
     /// [`RunError::Refused`].
     pub fn check(&self) -> Result<(), RunError> {
-        let Cell { threads, keys, value_size, pool_bytes, fold, .. } = self.cell;
+        let Cell { threads, keys, value_size, pool_bytes, client_batch, .. } = self.cell;
         let refused = |why: String| Err(RunError::Refused(why));
         if threads == 0 || threads > 4096 {
             return refused(format!("--threads {threads}: give 1 to 4096"));
@@ -102,13 +102,13 @@ impl KvRun {
         if value_size == 0 || value_size > 16 << 20 {
             return refused(format!("--value-size {value_size}: give 1 byte to 16M"));
         }
-        if fold > 1 && !matches!(self.workload, Workload::Update | Workload::Commit | Workload::Mixed) {
+        if client_batch > 1 && !matches!(self.workload, Workload::Update | Workload::Commit | Workload::Mixed) {
             return refused(format!(
-                "--fold folds puts: workload {} has none; use update, commit or mixed",
+                "--client-batch is about puts: workload {} has none; use update, commit or mixed",
                 self.workload
             ));
         }
-        if self.workload.loads() && self.course.reuse {
+        if self.workload.loads() && self.config.reuse {
             return refused(format!(
                 "--reuse: {} measures the load itself and needs an empty directory",
                 self.workload
@@ -146,14 +146,14 @@ impl KvRun {
     /// [`RunError`]; an error inside the window is in [`KvRan::error`] instead, beside the result so far.
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<KvRan, RunError> {
         self.check()?;
-        let mut place = Place::prepare(self.course.dir.as_deref(), self.course.reuse, self.marker())?;
+        let mut place = Place::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
         let settings = Settings {
             dir: place.data(),
             pool_bytes: self.cell.pool_bytes,
             durability: self.cell.durability,
             tables: vec!["kv".into()],
             threads: self.cell.threads,
-            options: self.course.options.clone(),
+            options: self.config.options.clone(),
             flush_delay: self.cell.flush_delay,
             data_bytes: self.data_bytes(),
         };
@@ -172,7 +172,7 @@ impl KvRun {
             }
             place.set_loaded()?;
         }
-        if self.course.load_only && !self.workload.loads() {
+        if self.config.load_only && !self.workload.loads() {
             store.close()?;
             return Ok(ran(load, false));
         }
@@ -185,8 +185,8 @@ impl KvRun {
             store.close()?;
             return Ok(ran(load, true));
         }
-        if self.cell.fold > 1 {
-            store = Box::new(Folded::new(store, self.cell.fold));
+        if self.cell.client_batch > 1 {
+            store = Box::new(ClientBatching::new(store, self.cell.client_batch));
         }
         let machine = machine(place.dir());
         let mut observer = Observer::new(place.dir());
@@ -197,22 +197,24 @@ impl KvRun {
         } else {
             self.drive(&*store, &mut observer, progress, stop)
         };
-        let mut settled = Duration::ZERO;
-        if self.workload.loads() && driven.error.is_none() && !driven.interrupted {
-            progress.begin("settling", 1);
-            let began = Instant::now();
-            store.settle()?;
-            settled = began.elapsed();
-            place.set_loaded()?;
+        let mut charged = None;
+        if self.workload.writes() && driven.error.is_none() && !driven.interrupted {
+            charged = Some(Charged::settle(&*store, &mut driven, &mut observer, progress)?);
+            if self.workload.loads() {
+                place.set_loaded()?;
+            }
         }
         let mut result = self.cell.result(&driven, &store.about(), machine, load.clone());
+        charged.into_iter().for_each(|charged| charged.describe(&mut result));
+        if self.cell.client_batch > 1 {
+            let counted: std::collections::BTreeMap<_, _> = store.counters().into_iter().collect();
+            let mean = counted["client_batched_puts"] as f64 / counted["client_batches"].max(1) as f64;
+            result.extra.insert("client_batch_mean".into(), mean.into());
+        }
         result.extra.insert("data_bytes".into(), self.data_bytes().into());
         if self.workload == Workload::CommitBesideBackup {
             result.extra.insert("backups".into(), beside.backups.into());
             result.extra.insert("backup_bytes".into(), beside.bytes.into());
-        }
-        if self.workload.loads() {
-            result.extra.insert("settle_seconds".into(), settled.as_secs_f64().into());
         }
         store.close()?;
         Ok(KvRan { result: Some(result), load, error: driven.error.take(), interrupted: driven.interrupted })
@@ -269,7 +271,7 @@ impl KvRun {
         let phase = self.workload.name();
         let (threads, keys, seed) = (self.cell.threads, self.cell.keys, self.cell.seed);
         if self.workload.loads() {
-            let spec = Spec { threads, warm_up: Duration::ZERO, limit: Limit::Finished { ops: keys }, stop };
+            let spec = Spec::new(threads, Limit::Finished { ops: keys }, stop);
             let order = (self.workload == Workload::LoadRandom).then(|| Permutation::new(keys, seed));
             return drive(&spec, observer, progress, phase, |thread| {
                 let part = |thread: usize| (u128::from(keys) * thread as u128 / threads as u128) as u64;
@@ -287,8 +289,9 @@ impl KvRun {
                 })
             });
         }
-        let warm_up = self.course.warm_up();
-        let spec = Spec { threads, warm_up, limit: self.course.limit, stop };
+        let steady = store.steady();
+        let mut spec = self.config.spec(threads, &*steady, stop);
+        spec.steady = spec.steady.filter(|_| self.workload.writes());
         drive(&spec, observer, progress, phase, |thread| {
             let mut client = Client::new(self, thread)?;
             let mut session = store.session()?;
@@ -386,7 +389,7 @@ impl Client {
             self.number = self.keys.draw(&mut self.rng);
             self.writes = match self.workload {
                 Workload::Mixed => self.rng.random(),
-                workload => !matches!(workload, Workload::PointRead | Workload::PointReadCold | Workload::ShortRange),
+                workload => workload.writes(),
             };
             if self.writes {
                 self.values.fill(&mut self.value, &mut self.rng);

@@ -2,7 +2,8 @@
 //! result of it.
 
 pub mod cell;
-pub mod course;
+pub(crate) mod charge;
+pub mod config;
 pub mod drive;
 pub mod kv;
 pub(crate) mod load;
@@ -10,5 +11,5 @@ pub mod place;
 pub mod recorder;
 
 pub use cell::Cell;
-pub use course::Course;
+pub use config::RunConfig;
 pub use drive::{Driven, Limit, Operation, Outcome, Spec, drive};

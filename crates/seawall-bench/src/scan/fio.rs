@@ -3,13 +3,12 @@
 //! 1. fio only reads, with direct I/O and one job: its queue depth is what a single query could have reached.
 //! 2. A file that holds less than half of the data is no reference for scans: a store of many files has none.
 
-use crate::goals::process::{self, ProcessError};
 use crate::observe::files_below;
+use crate::process::{self, ProcessError};
 use serde_json::Value;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -28,6 +27,16 @@ pub enum Pattern {
 /// Reads in flight of [`Pattern::Sequential`].
 pub const SEQUENTIAL_DEPTH: u32 = 8;
 
+/// Arguments of every measurement of `file`: direct reads, at random offsets of their own if at random.
+#[must_use]
+pub fn fixed_arguments(file: &Path) -> Vec<String> {
+    let fixed = ["--name=seawall", "--readonly", "--direct=1", "--thread", "--time_based", "--norandommap"];
+    let more = ["--randrepeat=0", "--output-format=json"];
+    let mut args: Vec<String> = fixed.into_iter().chain(more).map(String::from).collect();
+    args.push(format!("--filename={}", file.display()));
+    args
+}
+
 impl Pattern {
     /// The patterns that a scan is compared with.
     pub const ALL: [Self; 4] = [Self::Random(1), Self::Random(8), Self::Random(32), Self::Sequential];
@@ -39,11 +48,8 @@ impl Pattern {
             Self::Random(depth) => ("randread", "16k", depth),
             Self::Sequential => ("read", "1M", SEQUENTIAL_DEPTH),
         };
-        let fixed =
-            ["--name=seawall-scan", "--readonly", "--direct=1", "--ioengine=libaio", "--thread", "--time_based"];
-        let mut args: Vec<String> = fixed.map(String::from).into();
-        args.extend(["--norandommap", "--randrepeat=0", "--output-format=json"].map(String::from));
-        args.extend([format!("--filename={}", file.display()), format!("--rw={rw}"), format!("--bs={block}")]);
+        let mut args = fixed_arguments(file);
+        args.extend(["--ioengine=libaio".into(), format!("--rw={rw}"), format!("--bs={block}")]);
         args.push(format!("--iodepth={depth}"));
         args.extend(
             [("ramp_time", warm_up), ("runtime", time)].map(|(name, t)| format!("--{name}={}ms", t.as_millis())),
@@ -58,17 +64,6 @@ impl fmt::Display for Pattern {
             Self::Random(depth) => write!(f, "random-read-{depth}"),
             Self::Sequential => f.write_str("sequential-read"),
         }
-    }
-}
-
-impl FromStr for Pattern {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let depth = text.strip_prefix("random-read-").and_then(|depth| depth.parse().ok()).filter(|depth| *depth > 0);
-        let sequential = (text == "sequential-read").then_some(Self::Sequential);
-        let found = depth.map(Self::Random).or(sequential);
-        found.ok_or_else(|| format!("{text:?} is no pattern of fio: use random-read-DEPTH or sequential-read"))
     }
 }
 
@@ -146,13 +141,11 @@ mod tests {
         let file = data_file(dir.path(), 100).unwrap();
         assert_eq!(file, dir.path().join("data"));
         for pattern in Pattern::ALL {
-            assert_eq!(pattern.to_string().parse(), Ok(pattern));
             let args = pattern.arguments(&file, Duration::ZERO, Duration::from_secs(2));
             assert!(
                 args.contains(&"--readonly".to_owned()) && args.contains(&"--runtime=2000ms".to_owned()),
                 "{args:?}"
             );
         }
-        assert!("random-read-0".parse::<Pattern>().unwrap_err().contains("sequential-read"));
     }
 }

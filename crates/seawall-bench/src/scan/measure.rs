@@ -78,7 +78,7 @@ impl Scans {
             rows.chain(store.counters().into_iter().map(|(_, value)| value)).collect()
         };
         let mut observer = Observer::new(dir).counting(count);
-        let spec = Spec { threads: self.threads + self.readers, warm_up: self.warm_up, limit: self.limit, stop };
+        let spec = Spec { warm_up: self.warm_up, ..Spec::new(self.threads + self.readers, self.limit, stop) };
         let mut driven = drive(&spec, &mut observer, progress, &self.query.to_string(), |thread| {
             // A point reader's request is one key.
             let query = if thread < self.threads { self.query } else { Query::Gets(1) };

@@ -14,12 +14,12 @@ use super::measure::{Scanned, Scans};
 use super::query::Query;
 use super::rows::{COLD_FACTOR, Order, Rows, cold};
 use crate::cgroup::MemoryGroup;
-use crate::goals::process::ProcessError;
+use crate::process::ProcessError;
 use crate::results::Load;
 use crate::run::cell::{Cell, machine};
 use crate::run::kv::{KvRan, Open, RunError};
 use crate::run::place::{Marker, Place};
-use crate::run::{Course, Limit};
+use crate::run::{Limit, RunConfig};
 use crate::store::{Error, Result, Settings};
 use seawall_lab::run::{Progress, this_machine};
 use serde_json::Value;
@@ -49,7 +49,7 @@ pub struct ScanRun {
     /// Whether fio reads the file afterwards.
     pub fio: bool,
     /// Where, how long, and with what settings.
-    pub course: Course,
+    pub config: RunConfig,
 }
 
 impl ScanRun {
@@ -59,14 +59,14 @@ impl ScanRun {
     }
 
     fn scans(&self) -> Scans {
-        let warm_up = self.course.warm_up();
+        let warm_up = self.config.warm_up();
         let threads = self.cell.threads.saturating_sub(self.readers);
         Scans {
             rows: self.rows(),
             query: self.query,
             threads,
             readers: self.readers,
-            limit: self.course.limit,
+            limit: self.config.limit,
             warm_up,
         }
     }
@@ -120,7 +120,7 @@ impl ScanRun {
         };
         // A bound that cannot be set is refused before the load.
         drop(bound()?);
-        let mut place = Place::prepare(self.course.dir.as_deref(), self.course.reuse, self.marker())?;
+        let mut place = Place::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
         let mut ran = KvRan { result: None, load: None, error: None, interrupted: false };
         if !place.is_loaded() {
             ran.load = self.load(&place.data(), open, progress, stop)?;
@@ -129,7 +129,7 @@ impl ScanRun {
             }
             place.set_loaded()?;
         }
-        if self.course.load_only {
+        if self.config.load_only {
             return Ok(ran);
         }
         let bounded = bound()?;
@@ -156,7 +156,7 @@ impl ScanRun {
             durability: self.cell.durability,
             tables: vec!["rows".into()],
             threads: self.cell.threads.max(1),
-            options: self.course.options.clone(),
+            options: self.config.options.clone(),
             flush_delay: self.cell.flush_delay,
             data_bytes: self.rows().data_bytes(),
         }
@@ -206,7 +206,7 @@ impl ScanRun {
             unknown(extra, "not measured: no single file holds the data");
             return Ok(true);
         };
-        let time = if let Limit::For(time) = self.course.limit { time.min(FIO_TIME) } else { FIO_TIME };
+        let time = if let Limit::For(time) = self.config.limit { time.min(FIO_TIME) } else { FIO_TIME };
         progress.begin("fio on the same file", Pattern::ALL.len() as u64);
         for (done, pattern) in Pattern::ALL.into_iter().enumerate() {
             progress.at(done as u64, &pattern.to_string());

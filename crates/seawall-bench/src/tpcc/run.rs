@@ -5,7 +5,8 @@
 //! ```
 //!
 //! 1. Latencies and counts by transaction cover the same window as all other figures.
-//! 2. The conditions are checked after every window that ended by itself, on reused data as well.
+//! 2. Before the warm-up every row is read once.
+//! 3. The conditions are checked after every window that ended by itself, on reused data as well.
 
 use super::check::{Checked, check};
 use super::client::{Client, Kind, Stats};
@@ -14,17 +15,18 @@ use super::{Scale, Shape, TABLES};
 use crate::observe::{Observer, drop_page_cache};
 use crate::results::{CellResult, Load};
 use crate::run::cell::machine;
+use crate::run::charge::Charged;
 use crate::run::drive::{Driven, Limit, Spec, drive};
 use crate::run::kv::{Open, RunError};
 use crate::run::place::{Marker, Place};
-use crate::run::{Cell, Course};
+use crate::run::{Cell, RunConfig};
 use crate::store::{Error, Settings, Store};
 use seawall_lab::run::Progress;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The most warehouses: their number has two bytes.
 pub const WAREHOUSES_MAX: u16 = u16::MAX - 1;
@@ -41,7 +43,7 @@ pub struct TpccRun {
     /// Rows of each.
     pub scale: Scale,
     /// Where, how long, and with what settings.
-    pub course: Course,
+    pub config: RunConfig,
 }
 
 /// The result.
@@ -101,14 +103,14 @@ impl TpccRun {
     /// [`RunError`]; an error inside the window is in [`TpccRan::error`] instead, beside the result so far.
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<TpccRan, RunError> {
         self.check()?;
-        let mut place = Place::prepare(self.course.dir.as_deref(), self.course.reuse, self.marker())?;
+        let mut place = Place::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
         let settings = Settings {
             dir: place.data(),
             pool_bytes: self.cell.pool_bytes,
             durability: self.cell.durability,
             tables: TABLES.map(str::to_owned).into(),
             threads: self.cell.threads,
-            options: self.course.options.clone(),
+            options: self.config.options.clone(),
             flush_delay: self.cell.flush_delay,
             data_bytes: u64::from(self.warehouses) * WAREHOUSE_BYTES,
         };
@@ -134,15 +136,20 @@ impl TpccRun {
             ran.load = Some(Load { rows_per_s, seconds, settle_seconds });
             place.set_loaded()?;
         }
-        if self.course.load_only {
+        if self.config.load_only {
             store.close()?;
             return Ok(ran);
         }
+        progress.begin("reading all once", TABLES.len() as u64);
+        read_all(&*store, progress)?;
         let machine = machine(place.dir());
         let (mut driven, stats) = self.drive(&*store, &mut observer, progress, stop);
-        let mut result = self.cell.result(&driven, &store.about(), machine, ran.load.clone());
         ran.error = driven.error.take();
         ran.interrupted = driven.interrupted;
+        let whole = ran.error.is_none() && !ran.interrupted;
+        let charged = whole.then(|| Charged::settle(&*store, &mut driven, &mut observer, progress)).transpose()?;
+        let mut result = self.cell.result(&driven, &store.about(), machine, ran.load.clone());
+        charged.into_iter().for_each(|charged| charged.describe(&mut result));
         if ran.error.is_none() && !ran.interrupted {
             progress.begin("checking consistency", 1);
             match check(&*store, self.shape(), self.cell.threads) {
@@ -165,7 +172,7 @@ impl TpccRun {
         stop: &AtomicBool,
     ) -> Driven {
         let limit = Limit::Finished { ops: rows_about(self.shape()) };
-        let spec = Spec { threads: self.cell.threads, warm_up: Duration::ZERO, limit, stop };
+        let spec = Spec::new(self.cell.threads, limit, stop);
         let units = Units::default();
         drive(&spec, observer, progress, "loading", |_| Loader::new(store, self.shape(), self.cell.seed, &units))
     }
@@ -177,8 +184,8 @@ impl TpccRun {
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> (Driven, Stats) {
-        let warm_up = self.course.warm_up();
-        let spec = Spec { threads: self.cell.threads, warm_up, limit: self.course.limit, stop };
+        let steady = store.steady();
+        let spec = self.config.spec(self.cell.threads, &*steady, stop);
         let total = Mutex::new(Stats::default());
         let driven = drive(&spec, observer, progress, "tpcc", |thread| {
             Client::new(store, self.shape(), thread as u16, self.cell.seed, &total)
@@ -214,6 +221,20 @@ impl TpccRun {
         ];
         result.extra.extend(extra.map(|(name, value)| (name.to_owned(), value)));
     }
+}
+
+/// Reads every row once: all stores begin with the data in memory, whether or not this process loaded it.
+fn read_all(store: &dyn Store, progress: &mut dyn Progress) -> crate::Result<()> {
+    let mut session = store.session()?;
+    for (table, name) in TABLES.iter().enumerate() {
+        progress.at(table as u64, name);
+        let mut tx = session.begin()?;
+        tx.scan(table, &[], &[0xff; 64], false, &mut |_, value| {
+            std::hint::black_box(value.first());
+            true
+        })?;
+    }
+    Ok(())
 }
 
 /// The transactions of a result as lines for the terminal.

@@ -34,7 +34,7 @@ fn settings(dir: &std::path::Path) -> Settings {
 fn loaded(dir: &std::path::Path, shape: Shape) -> Seawall {
     let store = Seawall::open(&settings(dir)).unwrap();
     let (units, stop) = (Units::default(), AtomicBool::new(false));
-    let spec = Spec { threads: 2, warm_up: Duration::ZERO, limit: Limit::Finished { ops: 1 }, stop: &stop };
+    let spec = Spec::new(2, Limit::Finished { ops: 1 }, &stop);
     let driven =
         drive(&spec, &mut Observer::new(dir), &mut Silent, "loading", |_| Loader::new(&store, shape, 5, &units));
     assert!(driven.error.is_none(), "{:?}", driven.error);
@@ -45,7 +45,7 @@ fn loaded(dir: &std::path::Path, shape: Shape) -> Seawall {
 
 fn worked(dir: &std::path::Path, store: &dyn Store, shape: Shape, ops: u64) -> (Driven, Stats) {
     let (total, stop) = (Mutex::default(), AtomicBool::new(false));
-    let spec = Spec { threads: 4, warm_up: Duration::ZERO, limit: Limit::Ops(ops), stop: &stop };
+    let spec = Spec::new(4, Limit::Ops(ops), &stop);
     let driven = drive(&spec, &mut Observer::new(dir), &mut Silent, "working", |thread| {
         Client::new(store, shape, thread as u16, 9, &total)
     });

@@ -11,7 +11,7 @@
 )]
 
 use super::NAME;
-use super::sys;
+use lmdb_master_sys as sys;
 use seawall_bench::{Error, Result};
 use std::ffi::{CStr, CString, c_int, c_uint};
 use std::marker::PhantomData;
@@ -34,26 +34,26 @@ pub(super) fn version() -> String {
     format!("{major}.{minor}.{patch}")
 }
 
-fn val(bytes: &[u8]) -> sys::Val {
-    sys::Val { size: bytes.len(), data: bytes.as_ptr().cast_mut().cast() }
+fn val(bytes: &[u8]) -> sys::MDB_val {
+    sys::MDB_val { mv_size: bytes.len(), mv_data: bytes.as_ptr().cast_mut().cast() }
 }
 
-fn empty() -> sys::Val {
-    sys::Val { size: 0, data: ptr::null_mut() }
+fn empty() -> sys::MDB_val {
+    sys::MDB_val { mv_size: 0, mv_data: ptr::null_mut() }
 }
 
 /// # Safety
 /// LMDB filled it in, and the transaction in which it did so outlives `'t` and makes no change meanwhile.
-unsafe fn lend<'t>(val: &sys::Val) -> &'t [u8] {
-    if val.size == 0 {
+unsafe fn lend<'t>(val: &sys::MDB_val) -> &'t [u8] {
+    if val.mv_size == 0 {
         return &[];
     }
     // SAFETY: the caller's promise.
-    unsafe { slice::from_raw_parts(val.data.cast(), val.size) }
+    unsafe { slice::from_raw_parts(val.mv_data.cast(), val.mv_size) }
 }
 
 /// An open environment.
-pub(super) struct Env(*mut sys::Env);
+pub(super) struct Env(*mut sys::MDB_env);
 
 // SAFETY: an environment may be used by any thread, and by several at a time.
 unsafe impl Send for Env {}
@@ -88,11 +88,11 @@ impl Env {
     /// call, nor as a commit it is not meant for.
     pub(super) fn set_nosync(&self, on: bool) -> Result<()> {
         // SAFETY: open.
-        check(unsafe { sys::mdb_env_set_flags(self.0, sys::NOSYNC, on.into()) }, "cannot change MDB_NOSYNC")
+        check(unsafe { sys::mdb_env_set_flags(self.0, sys::MDB_NOSYNC, on.into()) }, "cannot change MDB_NOSYNC")
     }
 
     pub(super) fn begin(&self, write: bool) -> Result<Txn<'_>> {
-        let flags = if write { 0 } else { sys::RDONLY };
+        let flags = if write { 0 } else { sys::MDB_RDONLY };
         let mut txn = ptr::null_mut();
         // SAFETY: open, and a place for the result.
         check(unsafe { sys::mdb_txn_begin(self.0, ptr::null_mut(), flags, &mut txn) }, "cannot begin")?;
@@ -109,7 +109,7 @@ impl Drop for Env {
 
 /// A transaction; it is rolled back when dropped.
 pub(super) struct Txn<'e> {
-    txn: *mut sys::Txn,
+    txn: *mut sys::MDB_txn,
     of: PhantomData<&'e Env>,
 }
 
@@ -122,7 +122,7 @@ impl Txn<'_> {
         let pointer = c_name.as_ref().map_or(ptr::null(), |name| name.as_ptr());
         let mut table = 0;
         // SAFETY: live, a name that ends in NUL or none, a place for the result.
-        let code = unsafe { sys::mdb_dbi_open(self.txn, pointer, sys::CREATE, &mut table) };
+        let code = unsafe { sys::mdb_dbi_open(self.txn, pointer, sys::MDB_CREATE, &mut table) };
         check(code, &format!("cannot open table {}", name.unwrap_or("(main)"))).map(|()| table)
     }
 
@@ -130,7 +130,7 @@ impl Txn<'_> {
         let mut value = empty();
         // SAFETY: live; the key is read during the call.
         let code = unsafe { sys::mdb_get(self.txn, table, &mut val(key), &mut value) };
-        if code == sys::NOTFOUND {
+        if code == sys::MDB_NOTFOUND {
             return Ok(None);
         }
         check(code, "cannot get")?;
@@ -146,8 +146,8 @@ impl Txn<'_> {
     /// Puts the row behind all others; returns false, and does nothing, if it would not be the last.
     pub(super) fn append(&mut self, table: c_uint, key: &[u8], value: &[u8]) -> Result<bool> {
         // SAFETY: live; key and value are copied.
-        let code = unsafe { sys::mdb_put(self.txn, table, &mut val(key), &mut val(value), sys::APPEND) };
-        if code == sys::KEYEXIST {
+        let code = unsafe { sys::mdb_put(self.txn, table, &mut val(key), &mut val(value), sys::MDB_APPEND) };
+        if code == sys::MDB_KEYEXIST {
             return Ok(false);
         }
         check(code, "cannot append").map(|()| true)
@@ -156,7 +156,7 @@ impl Txn<'_> {
     pub(super) fn delete(&mut self, table: c_uint, key: &[u8]) -> Result<()> {
         // SAFETY: live; the key is read during the call.
         let code = unsafe { sys::mdb_del(self.txn, table, &mut val(key), ptr::null_mut()) };
-        if code == sys::NOTFOUND { Ok(()) } else { check(code, "cannot delete") }
+        if code == sys::MDB_NOTFOUND { Ok(()) } else { check(code, "cannot delete") }
     }
 
     pub(super) fn cursor(&self, table: c_uint) -> Result<Cursor<'_>> {
@@ -187,7 +187,7 @@ impl Drop for Txn<'_> {
 pub(super) struct Reader<'e> {
     txn: Txn<'e>,
     /// Null before its first use.
-    cursor: *mut sys::Cursor,
+    cursor: *mut sys::MDB_cursor,
 }
 
 impl<'e> Reader<'e> {
@@ -259,7 +259,7 @@ pub(super) enum Go<'k> {
 
 /// A position in a table.
 pub(super) struct Cursor<'t> {
-    cursor: *mut sys::Cursor,
+    cursor: *mut sys::MDB_cursor,
     /// The cursor belongs to a [`Reader`] and is closed with it.
     kept: bool,
     of: PhantomData<&'t ()>,
@@ -269,17 +269,17 @@ impl<'t> Cursor<'t> {
     /// Moves the cursor; returns `None` when there is no entry.
     pub(super) fn go(&mut self, to: &Go<'_>) -> Result<Option<(&'t [u8], &'t [u8])>> {
         let (operation, mut key) = match to {
-            Go::Last => (sys::LAST, empty()),
-            Go::Next => (sys::NEXT, empty()),
-            Go::Prev => (sys::PREV, empty()),
+            Go::Last => (sys::MDB_LAST, empty()),
+            Go::Next => (sys::MDB_NEXT, empty()),
+            Go::Prev => (sys::MDB_PREV, empty()),
             // LMDB has no empty keys.
-            Go::AtLeast([]) => (sys::FIRST, empty()),
-            Go::AtLeast(key) => (sys::SET_RANGE, val(key)),
+            Go::AtLeast([]) => (sys::MDB_FIRST, empty()),
+            Go::AtLeast(key) => (sys::MDB_SET_RANGE, val(key)),
         };
         let mut value = empty();
         // SAFETY: live; a key that is given is read during the call.
         let code = unsafe { sys::mdb_cursor_get(self.cursor, &mut key, &mut value, operation) };
-        if code == sys::NOTFOUND {
+        if code == sys::MDB_NOTFOUND {
             return Ok(None);
         }
         check(code, "cannot move a cursor")?;

@@ -1,17 +1,19 @@
 //! `seawall bench bulk`: rows popped from the front, a tree built of sorted rows, an index built beside
 //! writers.
 
-use crate::{Ended, Outcome, note, print, units};
+use super::measured_in;
+use crate::{Outcome, units};
 use clap::Args;
 use seawall_bench::bulk::{Bulk, Bulked, Task};
-use seawall_bench::goals::process::ProcessError;
-use seawall_bench::goals::restart::fresh;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  seawall bench bulk --task build-tree --keys 10000000 --dir /srv/bench")]
+#[command(
+    args_override_self = true,
+    after_help = "Example:\n  seawall bench bulk --task build-tree --keys 10000000 --dir /srv/bench"
+)]
 pub(crate) struct BulkArgs {
     /// pop-first, build-tree, put-many or index
     #[arg(long, value_name = "NAME")]
@@ -50,26 +52,10 @@ pub(crate) fn run(args: &BulkArgs, stop: &AtomicBool) -> Outcome {
         alone: args.duration,
     };
     bulk.check()?;
-    bulk.dir = fresh(&args.dir)?;
-    let measured = bulk.run(stop);
-    if let Err(e) = std::fs::remove_dir_all(&bulk.dir) {
-        note(format_args!("cannot remove {}: {e}", bulk.dir.display()));
-    }
-    match measured {
-        Ok(measured) if args.json => {
-            print(&format!("{}\n", serde_json::to_string_pretty(&measured)?))?;
-            Ok(Ended::Well)
-        }
-        Ok(measured) => {
-            print(&table(&measured))?;
-            Ok(Ended::Well)
-        }
-        Err(ProcessError::Interrupted) => {
-            note("interrupted");
-            Ok(Ended::Interrupted)
-        }
-        Err(error @ ProcessError::Failed(_)) => Err(error.to_string().into()),
-    }
+    measured_in(&args.dir, args.json, table, |dir| {
+        bulk.dir = dir.to_owned();
+        bulk.run(stop)
+    })
 }
 
 fn table(b: &Bulked) -> String {
@@ -84,7 +70,7 @@ fn table(b: &Bulked) -> String {
         b.duration_s,
         b.settle_seconds,
         b.ops_per_s,
-        b.ops as f64 / (b.duration_s + b.settle_seconds),
+        b.sustained_per_s,
         b.ops_per_cpu_s,
     );
     if let (Some(beside), Some(alone)) = (b.beside_per_s, b.alone_per_s) {

@@ -5,13 +5,14 @@
 //!    case too.
 
 use super::PEERS;
-use crate::{Ended, Outcome, note, print, units};
+use crate::{Ended, Outcome, note, print};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use regex::Regex;
+use seawall_bench::goals::plan::{Cell, DiskKind, Group, Tool};
 use seawall_bench::goals::report::Report;
-use seawall_bench::goals::run::{Listener, RECORDS};
-use seawall_bench::goals::{self, Extent, GOALS, Overrides, Plan, Records, Runner, evaluate};
+use seawall_bench::goals::run::Listener;
+use seawall_bench::goals::{Extent, GOALS, Overrides, Plan, Records, Runner, evaluate, measure};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -28,20 +29,20 @@ pub(crate) struct GoalsArgs {
     /// The small variant of everything: a quarter of the time
     #[arg(long)]
     quick: bool,
-    /// Only goals and curves whose name matches this regular expression
+    /// Only goals whose name matches this regular expression
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     only: Option<Regex>,
     /// Measure each cell this many times instead of as goals.toml says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: Option<u32>,
-    /// Measure each cell for this long, except those with a length of their own
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
-    seconds: Option<Duration>,
+    /// Arguments of every window, after those of goals.toml, such as '--duration 1s'
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    window: Option<String>,
     /// Keep rows below this directory during the run, and leave what is still there for another run; else a
     /// temporary one below ./target or $TMPDIR
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Write cells.json, goals.json and goals.md into this directory
+    /// Write goals.json, goals.md and a file for each measurement (cells/) into this directory
     #[arg(long, value_name = "DIR", default_value = "target/goals")]
     out: PathBuf,
     /// Take over the cells of an earlier run of the same binary in --out
@@ -62,12 +63,12 @@ fn regex(text: &str) -> Result<Regex, String> {
 impl GoalsArgs {
     fn plan(&self) -> Result<Plan, String> {
         let extent = if self.quick { Extent::Quick } else { Extent::Full };
-        let overrides = Overrides { rounds: self.rounds, seconds: self.seconds.map(|s| s.as_secs_f64()) };
-        let mut plan = Plan::read(GOALS, extent, overrides)?;
+        let window = self.window.iter().flat_map(|args| args.split_whitespace().map(String::from)).collect();
+        let mut plan = Plan::read(GOALS, extent, &Overrides { rounds: self.rounds, window })?;
         if let Some(only) = &self.only {
             plan.retain(|id| only.is_match(id));
         }
-        if plan.groups.is_empty() && plan.curves.is_empty() {
+        if plan.groups.is_empty() {
             return Err("--only matches no goal; `seawall bench goals --list` shows them".into());
         }
         Ok(plan)
@@ -85,8 +86,8 @@ impl GoalsArgs {
         if let Some(rounds) = self.rounds {
             command.push_str(&format!(" --rounds {rounds}"));
         }
-        if let Some(seconds) = self.seconds {
-            command.push_str(&format!(" --seconds {}ms", seconds.as_millis()));
+        if let Some(window) = &self.window {
+            command.push_str(&format!(" --window '{window}'"));
         }
         command.push_str(&format!(" --seed {}", self.seed));
         command
@@ -103,14 +104,13 @@ pub(crate) fn run(args: &GoalsArgs, stop: &AtomicBool) -> Outcome {
     check_tools(&plan, &exe)?;
     std::fs::create_dir_all(&args.out)
         .map_err(|e| format!("cannot make {}: {e}; give another --out", args.out.display()))?;
-    let mut records = Records::of(&exe)?;
+    let mut records = Records::open(&args.out, &exe, args.resume)?;
     if args.resume {
-        let taken = records.resume(&args.out.join(RECORDS))?;
-        note(format_args!("{taken} cells were measured before"));
+        note(format_args!("{} cells were measured before", records.all.len()));
     }
     let (base, _temporary) = base(args.dir.as_deref())?;
     check_space(&base, args.quick)?;
-    let runner = Runner { plan: &plan, seed: args.seed, base, out: args.out.clone(), exe };
+    let runner = Runner { plan: &plan, seed: args.seed, base, exe };
     let mut lines = Lines::new();
     print(&format!("{}\n", evaluate::Outcome::HEADING))?;
     let ran = runner.run(&mut records, &mut lines, stop)?;
@@ -128,8 +128,7 @@ pub(crate) fn run(args: &GoalsArgs, stop: &AtomicBool) -> Outcome {
         return Ok(Ended::Interrupted);
     }
     print(&format!("{met} of {counted} goals met\n"))?;
-    let curves_alone = ran.outcomes.is_empty();
-    Ok(if curves_alone || evaluate::all_well(&ran.outcomes) { Ended::Well } else { Ended::Short })
+    Ok(if evaluate::all_well(&ran.outcomes) { Ended::Well } else { Ended::Short })
 }
 
 fn list(plan: &Plan) -> std::io::Result<()> {
@@ -137,22 +136,18 @@ fn list(plan: &Plan) -> std::io::Result<()> {
     for group in &plan.groups {
         text.push_str(&format!("{}, {} rounds:\n", group.id, group.rounds));
         for goal in &group.goals {
-            text.push_str(&format!("  {:<34} {}\n", goal.id, goal.text));
+            text.push_str(&format!("  {:<34} {:<16} {}\n", goal.id, goal.in_words(), goal.text));
         }
         for cell in group.cells() {
             text.push_str(&format!("    {}\n", cell.name()));
         }
-    }
-    for curve in &plan.curves {
-        text.push_str(&format!("{}: {}, {} cells\n", curve.id, curve.text, curve.points.len()));
     }
     print(&text).map(drop)
 }
 
 /// Checks, before any measurement, that the tools that the plan needs are installed.
 fn check_tools(plan: &Plan, exe: &Path) -> Result<(), String> {
-    let cells = plan.groups.iter().flat_map(goals::spec::Group::cells);
-    let cells: Vec<_> = cells.chain(plan.curves.iter().flat_map(|c| c.points.iter().map(|(_, c)| c.clone()))).collect();
+    let cells: Vec<Cell> = plan.groups.iter().flat_map(Group::cells).collect();
     let peer = cells.iter().find(|cell| PEERS.contains(&cell.store.as_str()));
     if let (Some(cell), false) = (peer, cfg!(feature = "peers")) {
         return Err(format!(
@@ -162,17 +157,16 @@ fn check_tools(plan: &Plan, exe: &Path) -> Result<(), String> {
     }
     let mut needed = Vec::new();
     for cell in &cells {
-        use goals::cell::{DiskKind, Tool};
         needed.extend(match cell.tool {
-            Tool::Fio | Tool::Restart => Some(("fio", "fio")),
+            Tool::Fio => Some(("fio", "fio")),
             Tool::Callgrind | Tool::Instructions => Some(("valgrind", "valgrind")),
-            Tool::Kv | Tool::Tpcc | Tool::Scan | Tool::Bulk => None,
+            Tool::Bench => cell.command.iter().any(|word| word == "restart").then_some(("fio", "fio")),
         });
         needed.extend((cell.disk == DiskKind::SlowFlush).then_some(("cc", "gcc libc6-dev")));
         needed.extend((cell.disk == DiskKind::FewIops).then_some(("mkfs.ext4", "e2fsprogs")));
     }
-    let counts = cells.iter().any(|cell| cell.tool == goals::cell::Tool::Instructions);
-    let counter = goals::measure::instructions_beside(exe);
+    let counts = cells.iter().any(|cell| cell.tool == Tool::Instructions);
+    let counter = measure::instructions_beside(exe);
     if counts && !counter.is_file() {
         return Err(format!(
             "{} is missing: build it with the command (make goals-build): cargo build --release -p seawall --example instructions",
@@ -241,5 +235,32 @@ impl Listener for Lines {
 
     fn note(&mut self, text: &str) {
         self.bar.suspend(|| note(text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[test]
+    fn every_command_of_the_goals_is_understood() {
+        for extent in [Extent::Full, Extent::Quick] {
+            let plan = Plan::read(GOALS, extent, &Overrides::default()).unwrap();
+            for cell in plan.groups.iter().flat_map(Group::cells) {
+                let ours = matches!(cell.tool, Tool::Bench | Tool::Callgrind);
+                for words in [&cell.command, &cell.prepare].into_iter().filter(|words| ours && !words.is_empty()) {
+                    // A build without peers knows their names and refuses them.
+                    let words = words.iter().map(|word| if PEERS.contains(&word.as_str()) { "seawall" } else { word });
+                    let words = ["seawall"].into_iter().chain(words).chain(["--dir", "d"]);
+                    if let Err(error) = crate::Cli::try_parse_from(words) {
+                        panic!("{}: {error}", cell.name());
+                    }
+                }
+                let known =
+                    ["seawall", "raw", "fio"].contains(&cell.store.as_str()) || PEERS.contains(&cell.store.as_str());
+                assert!(known, "{}", cell.store);
+            }
+        }
     }
 }

@@ -8,9 +8,12 @@ use seawall_bench::workload::Workload;
 use std::sync::atomic::AtomicBool;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    args_override_self = true,
+    after_help = "Examples:\n  \
     seawall bench kv --workload commit --threads 16 --duration 30s\n  \
-    seawall bench kv --workload update --keys 10M --pool 256M --dir /srv/bench --reuse --json")]
+    seawall bench kv --workload update --keys 10M --pool 256M --dir /srv/bench --reuse --json"
+)]
 pub(crate) struct KvArgs {
     /// load-sequential, load-random, point-read, point-read-cold, update, read-modify-write, commit, commit-beside-backup, mixed or short-range
     #[arg(long, value_name = "NAME", value_parser = workload)]
@@ -21,9 +24,9 @@ pub(crate) struct KvArgs {
     /// Bytes of a value; 400 unless given, and 100 for both kinds of commit
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     value_size: Option<u64>,
-    /// Fold the changes of up to N threads into one transaction, as an application could
+    /// Write the puts of up to N threads as one transaction, as an application could
     #[arg(long, value_name = "N", default_value_t = 1)]
-    fold: usize,
+    client_batch: usize,
     #[command(flatten)]
     common: CommonArgs,
 }
@@ -52,9 +55,9 @@ pub(crate) fn run(args: &KvArgs, stop: &AtomicBool) -> Outcome {
     let locks = common.store == "rocksdb" && workload == Workload::ReadModifyWrite;
     let needed: &[(&str, &str)] = if locks { &[("transactions", "true")] } else { &[] };
     let kv = KvRun {
-        cell: common.cell(workload.name(), args.keys, value_size, args.fold),
+        cell: common.cell(workload.name(), args.keys, value_size, args.client_batch),
         workload,
-        course: common.course(needed),
+        config: common.config(needed),
     };
     kv.check()?;
     let _bounded = common.prepare()?;

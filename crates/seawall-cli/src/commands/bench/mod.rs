@@ -16,9 +16,10 @@ use crate::progress::Bar;
 use crate::{Ended, Outcome, note, print, units};
 use clap::{Args, Subcommand};
 use seawall_bench::cgroup::MemoryGroup;
+use seawall_bench::process::ProcessError;
 use seawall_bench::report::{FOREIGN_CORES, html, table};
 use seawall_bench::results::{CellResult, Load};
-use seawall_bench::run::{Cell, Course, Limit};
+use seawall_bench::run::{Cell, Limit, RunConfig};
 use seawall_bench::store::{Durability, Error, Settings, Store};
 use seawall_bench::stores;
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ const POOL_BYTES: u64 = 512 << 20;
 /// Options of every workload.
 #[derive(Debug, Args)]
 pub(super) struct CommonArgs {
-    /// seawall, raw (the disk alone), and in a build with peers rocksdb, lmdb, sqlite, wiredtiger, redb or fjall
+    /// seawall, raw (the disk alone), and in a build with peers rocksdb, lmdb, sqlite, redb or fjall
     #[arg(long, value_name = "NAME", default_value = "seawall", value_parser = store_name)]
     pub(super) store: String,
     /// Threads that work at the same time
@@ -88,6 +89,13 @@ pub(super) struct CommonArgs {
     /// --ops
     #[arg(long, value_name = "TIME", value_parser = warm_up)]
     pub(super) warm_up: Option<Duration>,
+    /// After the warm-up, wait until the store's background work keeps up (Seawall's log has wrapped twice,
+    /// RocksDB has compacted), at most this long; work left after the window is charged otherwise
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    steady: Option<Duration>,
+    /// Let this many operations arrive a second, at random times, whether or not earlier ones are done
+    #[arg(long, value_name = "N", conflicts_with = "ops", value_parser = rate)]
+    rate: Option<f64>,
     /// Keep the data in this directory; else it is in a temporary one below ./target or $TMPDIR, which is
     /// removed
     #[arg(long, value_name = "DIR")]
@@ -119,22 +127,24 @@ pub(super) struct CommonArgs {
 }
 
 impl CommonArgs {
-    /// The course of the run, with options for the store: first those that the workload needs, so that the
+    /// The configuration of the run, with options for the store: first those that the workload needs, so that the
     /// user's override them.
-    pub(super) fn course(&self, needed: &[(&str, &str)]) -> Course {
+    pub(super) fn config(&self, needed: &[(&str, &str)]) -> RunConfig {
         let needed = needed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Course {
+        RunConfig {
             dir: self.dir.clone(),
             reuse: self.reuse,
             load_only: self.load_only,
             limit: self.ops.map_or(Limit::For(self.duration), Limit::Ops),
             warm_up: self.warm_up,
+            steady: self.steady,
+            rate: self.rate,
             options: needed.chain(self.set.iter().cloned()).collect(),
         }
     }
 
     /// The cell, for a workload that takes the number and size of its rows from options.
-    pub(super) fn cell(&self, workload: &str, keys: u64, value_size: u64, fold: usize) -> Cell {
+    pub(super) fn cell(&self, workload: &str, keys: u64, value_size: u64, client_batch: usize) -> Cell {
         Cell {
             workload: workload.to_owned(),
             store: self.store.clone(),
@@ -143,7 +153,7 @@ impl CommonArgs {
             value_size,
             durability: self.durability,
             pool_bytes: self.pool.unwrap_or(POOL_BYTES),
-            fold,
+            client_batch,
             flush_delay: self.flush_delay.unwrap_or_default(),
             memory_limit_bytes: self.memory_limit,
             seed: self.seed,
@@ -220,7 +230,7 @@ pub(super) fn open(name: &str, settings: &Settings) -> Result<Box<dyn Store>, Er
 }
 
 /// Stores of a build with `--features peers`.
-const PEERS: [&str; 6] = ["rocksdb", "lmdb", "sqlite", "wiredtiger", "redb", "fjall"];
+const PEERS: [&str; 5] = ["rocksdb", "lmdb", "sqlite", "redb", "fjall"];
 
 fn store_name(text: &str) -> Result<String, String> {
     let peer = PEERS.contains(&text);
@@ -249,6 +259,11 @@ fn setting(text: &str) -> Result<(String, String), String> {
     }
 }
 
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| format!("{text:?} is no rate: write a number above 0"))
+}
+
 /// Unlike other times this one may be zero.
 fn warm_up(text: &str) -> Result<Duration, String> {
     if matches!(text.trim(), "0" | "0s" | "0ms") { Ok(Duration::ZERO) } else { units::duration(text) }
@@ -275,6 +290,36 @@ pub(super) fn note_load(load: Option<&Load>, interrupted: bool) {
         ));
     } else if !interrupted {
         note("the data is there already");
+    }
+}
+
+/// Measures in a new directory below `dir`, which is removed afterwards, and prints the result.
+pub(super) fn measured_in<T: serde::Serialize>(
+    dir: &Path,
+    json: bool,
+    table: impl Fn(&T) -> String,
+    measure: impl FnOnce(&Path) -> Result<T, ProcessError>,
+) -> Outcome {
+    let database = dir.join("database");
+    if database.exists() {
+        return Err(format!("{} exists: remove it, or give another --dir", database.display()).into());
+    }
+    std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}; give another --dir", dir.display()))?;
+    let measured = measure(&database);
+    if let Err(e) = std::fs::remove_dir_all(&database) {
+        note(format_args!("cannot remove {}: {e}", database.display()));
+    }
+    match measured {
+        Ok(measured) => {
+            let text = if json { serde_json::to_string_pretty(&measured)? + "\n" } else { table(&measured) };
+            print(&text)?;
+            Ok(Ended::Well)
+        }
+        Err(ProcessError::Interrupted) => {
+            note("interrupted");
+            Ok(Ended::Interrupted)
+        }
+        Err(ProcessError::Failed(why)) => Err(why.into()),
     }
 }
 

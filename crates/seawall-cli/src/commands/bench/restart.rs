@@ -1,15 +1,15 @@
 //! `seawall bench restart`: how long opening takes after `kill -9`, and its lower bound.
 
-use crate::{Ended, Outcome, note, print, units};
+use super::measured_in;
+use crate::{Ended, Outcome, print, units};
 use clap::Args;
-use seawall_bench::goals::process::ProcessError;
-use seawall_bench::goals::restart::{Restart, Restarted, fresh};
-use std::path::{Path, PathBuf};
+use seawall_bench::restart::{Restart, Restarted};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  seawall bench restart --dir /srv/bench --log 1G")]
+#[command(args_override_self = true, after_help = "Example:\n  seawall bench restart --dir /srv/bench --log 1G")]
 pub(crate) struct RestartArgs {
     /// Where the database is created; removed at the end
     #[arg(long, value_name = "DIR")]
@@ -46,38 +46,18 @@ pub(crate) fn run(args: &RestartArgs, stop: &AtomicBool) -> Outcome {
         restart.write(stop, |line| drop(print(&format!("{line}\n"))))?;
         return Ok(Ended::Interrupted);
     }
-    restart.dir = fresh(&args.dir)?;
     let exe = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
-    let mut writer = Command::new(exe);
-    writer.args(["bench", "restart", "--write", "--dir"]).arg(&restart.dir);
-    for (flag, value) in
-        [("--log", args.log), ("--keys", args.keys), ("--value-size", args.value_size), ("--pool", args.pool)]
-    {
-        writer.args([flag, &value.to_string()]);
-    }
-    let measured = restart.run(writer, stop);
-    remove(&restart.dir);
-    match measured {
-        Ok(measured) if args.json => {
-            print(&format!("{}\n", serde_json::to_string_pretty(&measured)?))?;
-            Ok(Ended::Well)
+    measured_in(&args.dir, args.json, table, |dir| {
+        restart.dir = dir.to_owned();
+        let mut writer = Command::new(exe);
+        writer.args(["bench", "restart", "--write", "--dir"]).arg(dir);
+        for (flag, value) in
+            [("--log", args.log), ("--keys", args.keys), ("--value-size", args.value_size), ("--pool", args.pool)]
+        {
+            writer.args([flag, &value.to_string()]);
         }
-        Ok(measured) => {
-            print(&table(&measured))?;
-            Ok(Ended::Well)
-        }
-        Err(ProcessError::Interrupted) => {
-            note("interrupted");
-            Ok(Ended::Interrupted)
-        }
-        Err(error @ ProcessError::Failed(_)) => Err(error.to_string().into()),
-    }
-}
-
-fn remove(dir: &Path) {
-    if let Err(e) = std::fs::remove_dir_all(dir) {
-        note(format_args!("cannot remove {}: {e}", dir.display()));
-    }
+        restart.run(writer, stop)
+    })
 }
 
 fn table(r: &Restarted) -> String {
@@ -86,8 +66,8 @@ fn table(r: &Restarted) -> String {
         "opened in {:.2} s, from the call to the first row; it has to take {:.2} s, the greatest of:\n\
          \x20 {:>7.2} s  reading {:.0} MiB of log in sequence, {:.0} MiB/s (the opening read {:.0} MiB)\n\
          \x20 {:>7.2} s  reading {} pages at random, {:.0} a second\n\
-         \x20 {:>7.2} s  applying: {:.2} s of processor time on {} processors\n\
-         others used {:.2} cores meanwhile\n",
+         \x20 {:>7.2} s  opening a copy whose files are in the page cache\n\
+         the opening used {:.2} s of processor time; others used {:.2} cores meanwhile\n",
         r.open_s,
         r.bound_s,
         r.read_log_s,
@@ -99,7 +79,6 @@ fn table(r: &Restarted) -> String {
         r.random_reads_per_s,
         r.apply_s,
         r.cpu_s,
-        r.cores,
         r.foreign_cpu_cores,
     )
 }

@@ -26,11 +26,14 @@ const MULTI_GETS: [Query; 3] = [Query::MultiGet(10), Query::MultiGet(100), Query
 const THREADS: [usize; 4] = [1, 2, 4, 16];
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    args_override_self = true,
+    after_help = "Examples:\n  \
     seawall bench scan --tree fragmented --rows-per-range 30000 --duration 5s\n  \
     seawall bench scan --tree ordered --rows-per-range all --prefetch off --method buffered\n  \
     seawall bench scan --multi-get 100 --threads 4 --json\n  \
-    seawall bench scan --table --duration 1s --dir /srv/bench --reuse")]
+    seawall bench scan --table --duration 1s --dir /srv/bench --reuse"
+)]
 pub(crate) struct ScanArgs {
     /// The order in which rows were inserted: by key, or at random, so that neighbours lie apart
     #[arg(long, value_name = "HOW", default_value = "fragmented", value_parser = order)]
@@ -128,7 +131,7 @@ impl ScanArgs {
             needed.push(("data_flush_method", if method == Method::Direct { "o_direct" } else { "fsync" }));
             needed.extend((prefetch == Prefetch::Off).then_some(("prefetch_depth", "0")));
         }
-        ScanRun { cell, order, query, readers: self.point_readers, fio: !self.no_fio, course: common.course(&needed) }
+        ScanRun { cell, order, query, readers: self.point_readers, fio: !self.no_fio, config: common.config(&needed) }
     }
 }
 
@@ -188,9 +191,9 @@ fn table(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
         let last = cells.len() - 1;
         for (at, (query, threads, prefetch, method)) in cells.into_iter().enumerate() {
             let mut scan = args.scan(order, query, threads, prefetch, method);
-            (scan.course.dir, scan.fio) = (Some(dir.clone()), at == last && !args.no_fio);
+            (scan.config.dir, scan.fio) = (Some(dir.clone()), at == last && !args.no_fio);
             // The first cell of a tree creates it.
-            scan.course.reuse = at > 0 || common.reuse || matches!(parent, Place::Ours(_));
+            scan.config.reuse = at > 0 || common.reuse || matches!(parent, Place::Ours(_));
             let ran = match measured(&scan, args, stop) {
                 Ok(ran) => ran,
                 Err(why) if scan.cell.memory_limit_bytes.is_some() && common.memory_limit.is_none() => {

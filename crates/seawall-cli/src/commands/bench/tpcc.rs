@@ -12,9 +12,12 @@ use seawall_bench::tpcc::run::{TpccRun, WAREHOUSES_MAX, table};
 use std::sync::atomic::AtomicBool;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    args_override_self = true,
+    after_help = "Examples:\n  \
     seawall bench tpcc --warehouses 4 --threads 8 --duration 60s --pool 2G\n  \
-    seawall bench tpcc --warehouses 4 --threads 8 --dir /srv/bench --reuse --json")]
+    seawall bench tpcc --warehouses 4 --threads 8 --dir /srv/bench --reuse --json"
+)]
 pub(crate) struct TpccArgs {
     /// Warehouses, about 80 MiB each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = warehouses())]
@@ -39,7 +42,7 @@ pub(crate) fn run(args: &TpccArgs, stop: &AtomicBool) -> Outcome {
         cell: common.cell("tpcc", 0, 0, 1),
         warehouses: args.warehouses,
         scale: Scale { items: full.items / args.scale_down, customers: full.customers / args.scale_down },
-        course: common.course(needed),
+        config: common.config(needed),
     };
     tpcc.check()?;
     let _bounded = common.prepare()?;

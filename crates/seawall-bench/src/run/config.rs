@@ -1,7 +1,8 @@
-//! How a run proceeds, for any workload.
+//! The configuration of a run, for any workload.
 
-use super::drive::Limit;
+use super::drive::{Limit, Spec, SteadyTest};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// The longest default warm-up.
@@ -9,7 +10,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 
 /// Where, how long, and with what settings.
 #[derive(Debug, Clone)]
-pub struct Course {
+pub struct RunConfig {
     /// A directory in which the data stays; without it, the data is removed.
     pub dir: Option<PathBuf>,
     /// Use existing data.
@@ -20,11 +21,22 @@ pub struct Course {
     pub limit: Limit,
     /// Before the window; the default is a quarter of the duration, at most 2 s.
     pub warm_up: Option<Duration>,
+    /// After the warm-up, wait at most this long until the store is in its steady state
+    /// ([`crate::Store::steady`]).
+    pub steady: Option<Duration>,
+    /// Operations of all threads together that arrive a second, whether or not earlier ones are done.
+    pub rate: Option<f64>,
     /// Options of the store by its own names.
     pub options: Vec<(String, String)>,
 }
 
-impl Course {
+impl RunConfig {
+    /// What to drive by it, on a store with this test of its steady state.
+    pub(crate) fn spec<'a>(&self, threads: usize, steady: &'a SteadyTest<'a>, stop: &'a AtomicBool) -> Spec<'a> {
+        let steady = self.steady.map(|within| (steady, within));
+        Spec { warm_up: self.warm_up(), steady, rate: self.rate, ..Spec::new(threads, self.limit, stop) }
+    }
+
     /// Time before the window.
     #[must_use]
     pub fn warm_up(&self) -> Duration {

@@ -1,25 +1,30 @@
-//! Folding: the application collects the puts of several threads and writes them as one transaction of the
-//! store.
+//! Client batching: the application collects the puts of several threads and writes them as one transaction
+//! of the store.
 //!
 //! 1. A thread that finds no leader becomes the leader: it takes up to the limit of waiting puts, writes them
-//!    in one durable batch, and wakes their threads. No thread waits for a batch to fill: puts that arrive
-//!    during a write form the next batch.
-//! 2. A put returns when the batch that holds it is durable. When the batch fails, each put in it fails.
-//! 3. The leader writes batches until its own put is done, then hands over to the thread that has waited
+//!    in one durable batch, and wakes their threads.
+//! 2. Before a batch the leader waits for the threads of the last batch and those that came just too late for
+//!    it, as Seawall's group commit does: at most as long as the last write took, and at most
+//!    [`GATHER_TIME`] or an eighth of that.
+//! 3. A put returns when the batch that holds it is durable. When the batch fails, each put in it fails.
+//! 4. The leader writes batches until its own put is done, then hands over to the thread that has waited
 //!    longest.
 
 use crate::store::{About, Error, Result, Session, Store, Tx, Visit};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-const NAME: &str = "fold";
+const NAME: &str = "client batching";
+/// The longest wait for other threads, unless an eighth of a write is longer.
+pub const GATHER_TIME: Duration = Duration::from_micros(200);
 
 /// A row to write.
 type Row = (Vec<u8>, Vec<u8>);
 
-/// A store whose puts are folded.
-pub struct Folded {
+/// A store whose puts are batched.
+pub struct ClientBatching {
     inner: Box<dyn Store>,
     limit: usize,
     state: Mutex<State>,
@@ -28,7 +33,14 @@ pub struct Folded {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(Row, Arc<Waiter>)>,
+    /// Whether a thread leads.
     led: bool,
+    /// Puts of the last batch, and those that waited when it was written.
+    expected: usize,
+    /// How long it took.
+    last_write: Duration,
+    batches: u64,
+    batched_puts: u64,
 }
 
 /// The state of one thread's put.
@@ -44,29 +56,38 @@ struct Turn {
     leads: bool,
 }
 
-impl std::fmt::Debug for Folded {
+impl std::fmt::Debug for ClientBatching {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Folded").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("ClientBatching").field("limit", &self.limit).finish_non_exhaustive()
     }
 }
 
-impl Folded {
-    /// Folds up to `limit` puts into one transaction.
+impl ClientBatching {
+    /// Writes up to `limit` puts as one transaction.
     #[must_use]
     pub fn new(inner: Box<dyn Store>, limit: usize) -> Self {
         Self { inner, limit: limit.max(1), state: Mutex::default() }
     }
 }
 
-impl Store for Folded {
+impl Store for ClientBatching {
     fn about(&self) -> About {
         let mut about = self.inner.about();
-        about.settings.push(("folded_by_the_application".into(), self.limit.to_string()));
+        about.settings.push(("client_batch".into(), self.limit.to_string()));
         about
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         Ok(Box::new(Work { store: self, inner: self.inner.session()?, batch: Vec::new(), told: Vec::new() }))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let state = self.state.lock();
+        vec![("client_batches", state.batches), ("client_batched_puts", state.batched_puts)]
+    }
+
+    fn steady(&self) -> Box<dyn Fn() -> bool + '_> {
+        self.inner.steady()
     }
 
     fn settle(&self) -> Result<()> {
@@ -79,7 +100,7 @@ impl Store for Folded {
 }
 
 struct Work<'s> {
-    store: &'s Folded,
+    store: &'s ClientBatching,
     inner: Box<dyn Session + 's>,
     batch: Vec<Row>,
     told: Vec<Arc<Waiter>>,
@@ -100,18 +121,42 @@ impl Work<'_> {
                     }
                     return outcome;
                 }
-                let count = state.waiting.len().min(self.store.limit);
-                for (row, waiter) in state.waiting.drain(..count) {
-                    self.batch.push(row);
-                    self.told.push(waiter);
-                }
             }
+            self.gather();
+            let mut state = self.store.state.lock();
+            let count = state.waiting.len().min(self.store.limit);
+            for (row, waiter) in state.waiting.drain(..count) {
+                self.batch.push(row);
+                self.told.push(waiter);
+            }
+            drop(state);
+            let began = Instant::now();
             let written = self.inner.load(&self.batch, true);
+            let mut state = self.store.state.lock();
+            state.last_write = began.elapsed();
+            state.expected = count + state.waiting.len();
+            state.batches += 1;
+            state.batched_puts += count as u64;
+            drop(state);
             self.batch.clear();
             for waiter in self.told.drain(..) {
                 waiter.turn.lock().outcome = Some(again(&written));
                 waiter.changed.notify_one();
             }
+        }
+    }
+
+    /// Waits for the threads that are about to put again (2).
+    fn gather(&self) {
+        let began = Instant::now();
+        loop {
+            let state = self.store.state.lock();
+            let patience = state.last_write.min(GATHER_TIME.max(state.last_write / 8));
+            if state.waiting.len() >= state.expected.min(self.store.limit) || began.elapsed() >= patience {
+                break;
+            }
+            drop(state);
+            std::thread::yield_now();
         }
     }
 }
@@ -235,12 +280,12 @@ mod tests {
     #[test]
     fn every_put_is_written_once_in_batches_within_the_limit() {
         let slow = Arc::new(Slow::default());
-        let folded = Folded::new(Box::new(slow.clone()), 4);
+        let batched = ClientBatching::new(Box::new(slow.clone()), 4);
         std::thread::scope(|scope| {
             for thread in 0..8u8 {
-                let folded = &folded;
+                let batched = &batched;
                 scope.spawn(move || {
-                    let mut session = folded.session().unwrap();
+                    let mut session = batched.session().unwrap();
                     for i in 0..50u8 {
                         session.put(&[thread, i], &[i]).unwrap();
                     }
@@ -253,19 +298,21 @@ mod tests {
         let batches = slow.batches.lock();
         assert_eq!((rows.len(), batches.iter().sum::<usize>()), (400, 400));
         assert!(batches.iter().all(|&count| (1..=4).contains(&count)) && batches.len() < 400, "{batches:?}");
+        let counted = [("client_batches", batches.len() as u64), ("client_batched_puts", 400)];
+        assert_eq!(batched.counters(), counted);
     }
 
     #[test]
     fn a_batch_that_fails_fails_for_each() {
         let slow = Arc::new(Slow::default());
         slow.fails.store(true, Ordering::Relaxed);
-        let folded = Folded::new(Box::new(slow.clone()), 16);
+        let batched = ClientBatching::new(Box::new(slow.clone()), 16);
         let failed = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for thread in 0..4u8 {
-                let (folded, failed) = (&folded, &failed);
+                let (batched, failed) = (&batched, &failed);
                 scope.spawn(move || {
-                    let error = folded.session().unwrap().put(&[thread], b"x").unwrap_err();
+                    let error = batched.session().unwrap().put(&[thread], b"x").unwrap_err();
                     assert!(error.to_string().contains("no space"));
                     failed.fetch_add(1, Ordering::Relaxed);
                 });
@@ -273,9 +320,9 @@ mod tests {
         });
         assert_eq!(failed.into_inner(), 4);
         slow.fails.store(false, Ordering::Relaxed);
-        folded.session().unwrap().put(b"k", b"v").unwrap();
+        batched.session().unwrap().put(b"k", b"v").unwrap();
         assert!(matches!(
-            folded.session().unwrap().read_modify_write(b"k", &mut |_| ()),
+            batched.session().unwrap().read_modify_write(b"k", &mut |_| ()),
             Err(Error::Unsupported { .. })
         ));
     }

@@ -3,19 +3,20 @@
 //! ```text
 //!   writer: load, close │ open with a cleaner that hardly works, update until so much log lies behind the checkpoint, say `ready` ─┐
 //!   parent: ────────────────────────────────────────────────────────── SIGKILL <──────────────────────────────────────────────────┘
+//!           copy it, open the copy from the page cache: `apply_s`
 //!           drop the page cache, open, get one row: `open_s`
-//!           the same log read in sequence, the data file read at random, the processor time of the opening: `bound_s`
+//!           the same log read in sequence, the data file read at random: `read_log_s`, `read_pages_s`; `bound_s` is the greatest
 //! ```
 //!
-//! 1. The bound is measured after the opening, on the same files: caches below the engine that the opening
-//!    fills can only lower the bound.
+//! 1. The rates are measured after the opening, on the same files: caches below the engine that the opening
+//!    fills can only lower the bound. The time to apply the log is that of another opening, of a copy whose
+//!    files are all in the page cache.
 //! 2. The number of pages read is that of a pool that holds all rows, so that no page counts twice.
 
-use super::cell::{Cell, DiskKind, Tool};
-use super::measure::Measured;
-use super::process::{self, ProcessError};
-use crate::observe::{Observer, drop_page_cache};
+use crate::observe::{Observer, drop_page_cache, files_below};
+use crate::process::{self, ProcessError};
 use crate::run::cell::{commit, machine};
+use crate::scan::fio;
 use crate::workload::{Values, key};
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
@@ -24,7 +25,7 @@ use seawall_io::{AlignedBuf, Cause, File, FileClass, FileOptions, FlushMethod, O
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,8 +40,9 @@ const CHANGES: u64 = 100;
 const LOOK_EVERY: u64 = 16;
 /// Bytes of one read of the log.
 const LOG_READ: usize = 1 << 20;
-const IOPS_JOBS: u32 = 16;
-const IOPS_SECONDS: f64 = 3.0;
+/// Random reads of fio: as many as the opening may have in flight.
+const RANDOM_READS: [&str; 5] =
+    ["--rw=randread", "--ioengine=psync", "--numjobs=16", "--group_reporting", "--runtime=3s"];
 /// The most time that the writer gets.
 const WRITER_TIME: Duration = Duration::from_secs(600);
 /// The writer's message when the log has the requested length, followed by the length in bytes.
@@ -88,12 +90,10 @@ pub struct Restarted {
     pub random_reads_per_s: f64,
     /// Time to read the pages, s.
     pub read_pages_s: f64,
+    /// Time to open a copy of the database whose files are in the page cache, s.
+    pub apply_s: f64,
     /// Processor time of the opening, s.
     pub cpu_s: f64,
-    /// Processors.
-    pub cores: u32,
-    /// Time to apply the log with all processors, s.
-    pub apply_s: f64,
     /// Cores that other processes used during the opening.
     pub foreign_cpu_cores: f64,
     /// Options that matter.
@@ -179,6 +179,7 @@ impl Restart {
     pub fn run(&self, writer: Command, stop: &AtomicBool) -> Result<Restarted, ProcessError> {
         let failed = ProcessError::Failed;
         let log_bytes = killed(writer, stop)?;
+        let apply_s = self.apply_time()?;
         drop_page_cache(&self.dir).map_err(failed)?;
 
         let mut observer = Observer::new(&self.dir);
@@ -211,7 +212,6 @@ impl Restart {
         let cpu_s = observed.cpu_cores * open_s;
         let read_log_s = log_bytes as f64 / log_read_bytes_per_s;
         let read_pages_s = pages_read as f64 / random_reads_per_s;
-        let apply_s = cpu_s / f64::from(machine.cores.max(1));
         Ok(Restarted {
             workload: "restart",
             store: "seawall",
@@ -225,9 +225,8 @@ impl Restart {
             pages_read,
             random_reads_per_s,
             read_pages_s,
-            cpu_s,
-            cores: machine.cores,
             apply_s,
+            cpu_s,
             foreign_cpu_cores: observed.foreign_cpu_cores,
             settings: self.settings().map(|(name, value)| (name.to_owned(), value)).into(),
             machine,
@@ -235,9 +234,35 @@ impl Restart {
         })
     }
 
+    /// The time to open a copy whose files are in the page cache, s: recovery without waiting for the disk.
+    fn apply_time(&self) -> Result<f64, ProcessError> {
+        let copy = self.dir.with_extension("copy");
+        let told = |e: std::io::Error| ProcessError::Failed(format!("copying to {}: {e}", copy.display()));
+        for from in files_below(&self.dir) {
+            let to = copy.join(from.strip_prefix(&self.dir).unwrap_or(&from));
+            std::fs::create_dir_all(to.parent().unwrap_or(&copy)).map_err(told)?;
+            std::fs::copy(&from, &to).map_err(told)?;
+        }
+        let opened = || -> seawall::Result<f64> {
+            let mut options = self.options()?;
+            for name in ["data_flush_method", "log_flush_method"] {
+                options.set(name, "fsync")?;
+            }
+            let began = Instant::now();
+            let db = Database::open_with(&copy, options)?;
+            db.begin()?.get(&db.open_tree(TREE)?, &key(0))?;
+            let took = began.elapsed().as_secs_f64();
+            db.close()?;
+            Ok(took)
+        };
+        let took = opened().map_err(|e| ProcessError::Failed(format!("opening the copy: {e}")));
+        std::fs::remove_dir_all(&copy).map_err(told)?;
+        took
+    }
+
     /// The existing log files.
     fn log_files(&self) -> Vec<PathBuf> {
-        let mut files = crate::observe::files_below(&self.dir);
+        let mut files = files_below(&self.dir);
         files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("redo.")));
         files.sort();
         files
@@ -270,31 +295,11 @@ impl Restart {
 
     /// Direct random reads of a page a second from the data file.
     fn random_reads(&self, page_bytes: u64, stop: &AtomicBool) -> Result<f64, ProcessError> {
-        let file = self.dir.join(DATA_FILE);
-        let mib = file.metadata().map_or(0, |meta| meta.len() >> 20);
-        let cell = Cell {
-            tool: Tool::Fio,
-            disk: DiskKind::Plain,
-            workload: "random-read".into(),
-            order: None,
-            store: "fio".into(),
-            threads: IOPS_JOBS,
-            keys: mib.max(1) << 10,
-            value_size: 1 << 10,
-            pool_mib: 1,
-            durability: "flushed".into(),
-            fold: 1,
-            set: BTreeMap::new(),
-            seconds: IOPS_SECONDS,
-            warm_up_seconds: 0.0,
-            memory_mib: None,
-            log_mib: 0,
-        };
         let mut fio = Command::new("fio");
-        fio.args(cell.fio_arguments(&file)).args(["--readonly".to_owned(), format!("--bs={page_bytes}")]);
+        fio.args(fio::fixed_arguments(&self.dir.join(DATA_FILE))).args(RANDOM_READS).arg(format!("--bs={page_bytes}"));
         let said = process::run(fio, Duration::from_secs(120), stop)?;
-        let measured: Measured = super::measure::fio_result(&said.out, &cell).map_err(ProcessError::Failed)?;
-        Ok(measured.figures["ops_per_s"])
+        let (reads, _) = fio::parse(&said.out).map_err(ProcessError::Failed)?;
+        Ok(reads.reads_per_s)
     }
 }
 
@@ -331,17 +336,4 @@ fn killed(mut writer: Command, stop: &AtomicBool) -> Result<u64, ProcessError> {
     child.kill().and_then(|()| child.wait()).map_err(failed)?;
     listener.join().unwrap_or(());
     said
-}
-
-/// The directory for a restart: created anew below `dir`; the caller removes it.
-///
-/// # Errors
-/// When it exists already.
-pub fn fresh(dir: &Path) -> Result<PathBuf, String> {
-    let database = dir.join("database");
-    if database.exists() {
-        return Err(format!("{} exists: remove it, or give another --dir", database.display()));
-    }
-    std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}; give another --dir", dir.display()))?;
-    Ok(database)
 }

@@ -1,0 +1,528 @@
+//! The data file of the goals, and its parsed form: groups of goals, each with its cells.
+//!
+//! 1. Anything unknown (a name of data or of a window, a field, a combination) is an error with its location.
+//!    The arguments of a command are checked by the command.
+//! 2. Two goals that need the same figure share one [`Cell`]: equal cells are one cell, in whichever goals
+//!    they occur.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The goals themselves.
+pub const GOALS: &str = include_str!("../../goals.toml");
+/// The store that the goals are about.
+pub const SUBJECT: &str = "seawall";
+
+/// How much to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// `make goals`.
+    Full,
+    /// `make bench`.
+    Quick,
+}
+
+/// One value, or one for each extent.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Either<T> {
+    Same(T),
+    Each([T; 2]),
+}
+
+impl<T: Clone> Either<T> {
+    fn at(&self, extent: Extent) -> T {
+        match (self, extent) {
+            (Self::Same(value), _)
+            | (Self::Each([value, _]), Extent::Full)
+            | (Self::Each([_, value]), Extent::Quick) => value.clone(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    run: Run,
+    window: BTreeMap<String, Either<String>>,
+    data: BTreeMap<String, Data>,
+    group: Vec<GroupEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Run {
+    rounds: Either<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Data {
+    args: Either<String>,
+    /// The limit of the memory cgroup, for rows beyond the pool.
+    memory: Option<Either<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupEntry {
+    id: String,
+    rounds: Option<Either<u32>>,
+    #[serde(default)]
+    also_on: Vec<DiskKind>,
+    /// Only part of `make goals`.
+    #[serde(default)]
+    full: bool,
+    goal: Vec<GoalEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GoalEntry {
+    id: String,
+    text: String,
+    #[serde(default = "rate")]
+    figure: String,
+    #[serde(default)]
+    take: Take,
+    #[serde(default)]
+    tool: Tool,
+    cell: Either<String>,
+    /// Numbers of threads, each a goal; none for commands without threads.
+    #[serde(default)]
+    threads: Vec<u32>,
+    data: Option<String>,
+    window: Option<String>,
+    /// The command creates its rows itself, anew each time.
+    #[serde(default)]
+    fresh: bool,
+    #[serde(default)]
+    against: Vec<Against>,
+    limits: Option<Threshold>,
+    #[serde(default)]
+    around: bool,
+    /// Measured on the plain disk only, even if its group is measured on other disks too.
+    #[serde(default)]
+    plain: bool,
+}
+
+fn rate() -> String {
+    "ops_per_s".into()
+}
+
+/// The other side, where it differs from the goal's own cell, and the threshold.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Against {
+    /// A store, or fio with these arguments.
+    store: Option<String>,
+    fio: Option<String>,
+    /// Used in the goal's name where the store's name is not enough; empty: the goal has only its own name.
+    name: Option<String>,
+    cell: Option<Either<String>>,
+    args: Option<Either<String>>,
+    figure: Option<String>,
+    at_least: Option<f64>,
+    more_than: Option<f64>,
+    at_most: Option<f64>,
+    or_at_most: Option<f64>,
+    or: Option<OtherFigure>,
+    #[serde(default)]
+    growth: bool,
+    #[serde(default)]
+    reported: bool,
+}
+
+/// Another figure of Seawall: if it reaches `at_least`, the goal is met regardless of the ratio.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OtherFigure {
+    /// Its name in the result.
+    pub figure: String,
+    /// The minimum.
+    pub at_least: f64,
+}
+
+/// Which of the rounds' figures counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Take {
+    /// The median.
+    #[default]
+    Median,
+    /// The maximum: for events that must never happen.
+    Max,
+}
+
+/// The threshold for a figure, or for its ratio to the other side's.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Threshold {
+    /// At least.
+    AtLeast(f64),
+    /// More than.
+    MoreThan(f64),
+    /// At most.
+    AtMost(f64),
+    /// Only reported.
+    #[serde(skip)]
+    Reported,
+}
+
+/// The program that measures a cell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tool {
+    /// `seawall bench`.
+    #[default]
+    Bench,
+    /// fio, on the file of the goal's store.
+    Fio,
+    /// `seawall bench` under valgrind's callgrind, twice.
+    Callgrind,
+    /// The example `instructions` of the crate `seawall`, which counts with callgrind.
+    Instructions,
+}
+
+/// The disk under a cell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskKind {
+    /// Without a delay or limit.
+    #[default]
+    Plain,
+    /// Every flush takes [`super::disks::FLUSH_DELAY_MS`] longer.
+    SlowFlush,
+    /// At most [`super::disks::IOPS_MAX`] reads and writes a second.
+    FewIops,
+}
+
+impl DiskKind {
+    /// Prefix of the names of goals on this disk.
+    #[must_use]
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::SlowFlush => "slow-flush-",
+            Self::FewIops => "few-iops-",
+        }
+    }
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The program that measures it.
+    pub tool: Tool,
+    /// The disk it uses.
+    pub disk: DiskKind,
+    /// Store; `fio` for fio.
+    pub store: String,
+    /// The directory of its rows.
+    pub rows: String,
+    /// The arguments that create its rows; empty: the command itself does.
+    pub prepare: Vec<String>,
+    /// The arguments that measure it.
+    pub command: Vec<String>,
+}
+
+impl Cell {
+    /// One line for people; different for different cells.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let tool = if self.tool == Tool::Bench { String::new() } else { format!("{:?} ", self.tool).to_lowercase() };
+        format!("{}{tool}{}", self.disk.prefix(), self.command.join(" "))
+    }
+
+    /// Whether it measures a library of another project.
+    #[must_use]
+    pub fn is_peer(&self) -> bool {
+        !matches!(self.store.as_str(), "seawall" | "raw" | "fio")
+    }
+}
+
+/// One figure of a cell.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// The cell that measures it.
+    pub cell: Cell,
+    /// The name of the figure in the cell's result.
+    pub figure: String,
+}
+
+/// One goal: a line of the table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Goal {
+    /// Its name, such as `commit-16/rocksdb`.
+    pub id: String,
+    /// Description of the measurement.
+    pub text: String,
+    /// Seawall's figure.
+    pub ours: Source,
+    /// The other side's; `None`: the figure itself is compared with the threshold.
+    pub theirs: Option<Source>,
+    /// How the rounds are combined.
+    pub take: Take,
+    /// For the ratio ours / theirs, or for ours.
+    pub threshold: Threshold,
+    /// The goal is also met when ours is at most this, regardless of the ratio.
+    pub or_at_most: Option<f64>,
+    /// The goal is also met when this figure reaches its minimum.
+    pub or: Option<OtherFigure>,
+    /// What is compared is how much more the figure grows than the pool from theirs to ours, as a share.
+    pub growth: bool,
+    /// The other side is measured before and after ours, not alternately with it.
+    pub around: bool,
+}
+
+/// Goals whose cells are measured alternately, round by round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Its name.
+    pub id: String,
+    /// How often each cell is measured.
+    pub rounds: u32,
+    /// The goals.
+    pub goals: Vec<Goal>,
+}
+
+impl Group {
+    /// Its cells, each once.
+    #[must_use]
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for source in self.goals.iter().flat_map(|goal| std::iter::once(&goal.ours).chain(&goal.theirs)) {
+            if !cells.contains(&source.cell) {
+                cells.push(source.cell.clone());
+            }
+        }
+        cells
+    }
+
+    /// Whether the cell is measured before and after the others.
+    #[must_use]
+    pub fn is_around(&self, cell: &Cell) -> bool {
+        self.goals.iter().any(|goal| goal.around && goal.theirs.as_ref().is_some_and(|theirs| theirs.cell == *cell))
+    }
+}
+
+/// All measurements.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Groups in the order in which they are measured: disk by disk.
+    pub groups: Vec<Group>,
+}
+
+/// Overrides of the data file from the command line.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// Rounds of every group.
+    pub rounds: Option<u32>,
+    /// Arguments of every window, after those of the file.
+    pub window: Vec<String>,
+}
+
+impl Plan {
+    /// Reads goals as [`GOALS`] has them.
+    ///
+    /// # Errors
+    /// What is wrong and where.
+    pub fn read(text: &str, extent: Extent, overrides: &Overrides) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|e| format!("goals.toml: {e}"))?;
+        let maker = Maker { file: &file, extent, overrides };
+        let mut groups = Vec::new();
+        for disk in [DiskKind::Plain, DiskKind::SlowFlush, DiskKind::FewIops] {
+            for group in &file.group {
+                let here = disk == DiskKind::Plain || group.also_on.contains(&disk);
+                if here && (extent == Extent::Full || !group.full) {
+                    groups.push(maker.group(group, disk)?);
+                }
+            }
+        }
+        let mut ids: Vec<&str> = groups.iter().flat_map(|group| &group.goals).map(|goal| goal.id.as_str()).collect();
+        ids.sort_unstable();
+        if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("goals.toml: two goals are called {:?}", pair[0]));
+        }
+        Ok(Self { groups })
+    }
+
+    /// Keeps the goals for which `wanted` returns true.
+    pub fn retain(&mut self, wanted: impl Fn(&str) -> bool) {
+        for group in &mut self.groups {
+            group.goals.retain(|goal| wanted(&goal.id));
+        }
+        self.groups.retain(|group| !group.goals.is_empty());
+    }
+}
+
+struct Maker<'w> {
+    file: &'w File,
+    extent: Extent,
+    overrides: &'w Overrides,
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split_whitespace().map(String::from)
+}
+
+impl Maker<'_> {
+    fn group(&self, group: &GroupEntry, disk: DiskKind) -> Result<Group, String> {
+        let rounds = group.rounds.as_ref().unwrap_or(&self.file.run.rounds).at(self.extent);
+        let rounds = self.overrides.rounds.unwrap_or(rounds);
+        if rounds == 0 {
+            return Err(format!("group {}: no rounds: nothing would be measured; give at least 1", group.id));
+        }
+        let mut goals = Vec::new();
+        for goal in group.goal.iter().filter(|goal| disk == DiskKind::Plain || !goal.plain) {
+            let once = [1];
+            let threads = if goal.threads.is_empty() { &once[..] } else { &goal.threads };
+            for &threads in threads {
+                self.goals(goal, threads, disk, &mut goals)?;
+            }
+        }
+        Ok(Group { id: format!("{}{}", disk.prefix(), group.id), rounds, goals })
+    }
+
+    fn goals(&self, goal: &GoalEntry, threads: u32, disk: DiskKind, out: &mut Vec<Goal>) -> Result<(), String> {
+        let same = self.file.group.iter().flat_map(|group| &group.goal).filter(|other| other.id == goal.id);
+        let numbered = same.map(|goal| goal.threads.len()).sum::<usize>() > 1;
+        let name = if numbered { format!("{}-{threads}", goal.id) } else { goal.id.clone() };
+        let name = format!("{}{name}", disk.prefix());
+        let told = |why: String| format!("goals.toml, {name}: {why}");
+        let ours = Source { cell: self.cell(goal, None, threads, disk).map_err(told)?, figure: goal.figure.clone() };
+        let base = Goal {
+            id: name.clone(),
+            text: goal.text.clone(),
+            ours,
+            theirs: None,
+            take: goal.take,
+            threshold: Threshold::Reported,
+            or_at_most: None,
+            or: None,
+            growth: false,
+            around: goal.around,
+        };
+        if let Some(threshold) = goal.limits {
+            out.push(Goal { threshold, ..base.clone() });
+        } else if goal.against.is_empty() {
+            return Err(told("nothing to compare it with: give `against` or `limits`".into()));
+        }
+        for against in &goal.against {
+            let cell = self.cell(goal, Some(against), threads, disk).map_err(told)?;
+            let beside = against.name.as_ref().or(against.store.as_ref()).map_or("fio", String::as_str);
+            out.push(Goal {
+                id: if beside.is_empty() { name.clone() } else { format!("{name}/{beside}") },
+                theirs: Some(Source { cell, figure: against.figure.clone().unwrap_or_else(|| goal.figure.clone()) }),
+                threshold: against.threshold().map_err(told)?,
+                or_at_most: against.or_at_most,
+                or: against.or.clone(),
+                growth: against.growth,
+                ..base.clone()
+            });
+        }
+        Ok(())
+    }
+
+    /// The cell of a goal, or of what it is compared with.
+    fn cell(&self, goal: &GoalEntry, against: Option<&Against>, n: u32, disk: DiskKind) -> Result<Cell, String> {
+        let fio = against.and_then(|against| against.fio.as_ref());
+        let store = match against.map(|against| (&against.store, &against.fio)) {
+            None => SUBJECT,
+            Some((Some(store), None)) => store,
+            Some((None, Some(_))) => "fio",
+            Some(_) => return Err("against: give one of store and fio".into()),
+        };
+        let tool = if fio.is_some() { Tool::Fio } else { goal.tool };
+        let text = against.and_then(|against| against.cell.as_ref()).unwrap_or(&goal.cell).at(self.extent);
+        let text = text.replace("{n}", &n.to_string());
+        if tool == Tool::Instructions {
+            let rows = format!("instructions-{text}");
+            return Ok(Cell {
+                tool,
+                store: store.into(),
+                rows,
+                command: vec!["count".into(), text],
+                ..Cell::default()
+            });
+        }
+        let name = goal.data.as_deref().ok_or("it has no `data`")?;
+        let data = self.file.data.get(name).ok_or_else(|| unknown("data", name, &self.file.data))?;
+        let window = match goal.window.as_deref() {
+            None => None,
+            // Where every write is slow and there are many rows.
+            Some("write") if disk != DiskKind::Plain => Some("slow-write"),
+            window => window,
+        };
+        let window =
+            window.map(|name| self.file.window.get(name).ok_or_else(|| unknown("window", name, &self.file.window)));
+        let window = window.transpose()?.map_or_else(String::new, |window| window.at(self.extent));
+        // fio reads what Seawall reads.
+        let with_rows = if tool == Tool::Fio { SUBJECT } else { store };
+        let kind = text.split_whitespace().next().unwrap_or_default();
+        let mut prepare: Vec<String> =
+            words("bench").chain(words(&text)).chain(words(&data.args.at(self.extent))).collect();
+        // Only these can use other stores.
+        if matches!(kind, "kv" | "scan" | "tpcc") {
+            prepare.extend(["--store".into(), with_rows.to_owned()]);
+        }
+        let mut command = prepare.clone();
+        prepare.extend(words("--load-only --reuse --json"));
+        command.extend(words(&window));
+        let args = against.and_then(|against| against.args.as_ref()).map(|args| args.at(self.extent));
+        command.extend(args.iter().flat_map(|args| words(args)));
+        if goal.window.is_some() {
+            command.extend(self.overrides.window.iter().cloned());
+        }
+        if let Some(fio) = fio {
+            command = words(&fio.replace("{n}", &n.to_string())).chain(fio_window(&window)).collect();
+        } else {
+            command.push("--json".into());
+            if !goal.fresh {
+                command.push("--reuse".into());
+            }
+            if kind == "scan" {
+                // fio is a cell of its own.
+                command.push("--no-fio".into());
+            }
+            if let Some(memory) = data.memory.as_ref().filter(|_| store != "raw") {
+                command.extend(["--memory-limit".into(), memory.at(self.extent)]);
+            }
+            if disk == DiskKind::SlowFlush {
+                // Peers get the delay from a preloaded library, and the flag for the record.
+                command.extend(["--flush-delay".into(), format!("{}ms", super::disks::FLUSH_DELAY_MS)]);
+            }
+        }
+        if goal.fresh {
+            prepare.clear();
+        }
+        Ok(Cell { tool, disk, store: store.into(), rows: format!("{kind}-{with_rows}-{name}"), prepare, command })
+    }
+}
+
+/// A window of `seawall bench` as fio's arguments.
+fn fio_window(window: &str) -> Vec<String> {
+    let value = |flag: &str| words(window).skip_while(|word| word != flag).nth(1);
+    let flags = [("--duration", "--runtime"), ("--warm-up", "--ramp_time")];
+    flags.iter().filter_map(|(ours, fios)| Some(format!("{fios}={}", value(ours)?))).collect()
+}
+
+fn unknown<T>(what: &str, name: &str, known: &BTreeMap<String, T>) -> String {
+    let known: Vec<_> = known.keys().map(String::as_str).collect();
+    format!("no {what} is called {name:?}; there are {}", known.join(", "))
+}
+
+impl Against {
+    fn threshold(&self) -> Result<Threshold, String> {
+        let given = [
+            self.at_least.map(Threshold::AtLeast),
+            self.more_than.map(Threshold::MoreThan),
+            self.at_most.map(Threshold::AtMost),
+            self.reported.then_some(Threshold::Reported),
+        ];
+        match given.into_iter().flatten().collect::<Vec<_>>()[..] {
+            [threshold] => Ok(threshold),
+            _ => Err("against: give one of at_least, more_than, at_most and reported".into()),
+        }
+    }
+}
