@@ -7,7 +7,6 @@
 //! - Everything derived from a run is computed from its results alone: the [`table`], the [`verdict`]s, the
 //!   [`settings`] for Seawall, MariaDB and MySQL (as a diff of a user's file in [`mycnf`]), the [`report`],
 //!   [`compare`] and [`require`].
-//! - [`witness`] proves what no measurement can: what survives a power cut.
 //!
 //! A number is always shown with its uncertainty ([`stats`]): a difference inside the noise is called "cannot
 //! tell".
@@ -39,4 +38,3 @@ pub mod sustain;
 pub mod table;
 mod text;
 pub mod verdict;
-pub mod witness;

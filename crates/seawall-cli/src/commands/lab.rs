@@ -9,11 +9,11 @@ use seawall_io::Backend;
 use seawall_io::probe::{Finding, block_device_of};
 use seawall_lab::cell::{CellSpec, Experiment};
 use seawall_lab::require::{METRICS, Requirement};
-use seawall_lab::results::Results;
+use seawall_lab::results::{Results, WitnessOutcome};
 use seawall_lab::run::{Lab, LabError, LabOptions, Observation, observe};
 use seawall_lab::settings::{Server, Settings, recommend};
-use seawall_lab::witness::Verification;
 use seawall_lab::{compare, mycnf, report, table};
+use seawall_tools::witness::Verification;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -349,7 +349,13 @@ impl Outputs {
     /// Prints and writes all output derived from the results.
     fn show(&self, mut results: Results, checked: &Checked, run: Run) -> Outcome {
         if let Some(verification) = &checked.witness {
-            results.witness = verification.proof();
+            results.witness = verification.proof().map(|seen| WitnessOutcome {
+                acknowledged: seen.acknowledged,
+                lost: seen.lost,
+                torn: seen.torn,
+                reordered: seen.reordered,
+                verified: seen.verified,
+            });
             if results.witness.is_none() {
                 note("seawall: the witness file proves nothing about power loss, so the report does not count it");
             }

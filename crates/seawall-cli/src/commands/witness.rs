@@ -3,7 +3,7 @@
 use crate::{Ended, Outcome, note, print, units};
 use clap::{Args, Subcommand};
 use seawall_io::{Disk, OsDisk};
-use seawall_lab::witness::{
+use seawall_tools::witness::{
     self, RunId, RunOptions, ServeOptions, Verdict, VerifyOptions, Witness, WitnessError, WriteMethod,
 };
 use std::path::PathBuf;

@@ -8,7 +8,6 @@ mod check;
 mod compact;
 mod cursor;
 mod database;
-pub mod doctor;
 pub mod dump;
 mod index;
 mod key_range;

@@ -7,9 +7,7 @@
 use super::background::Work;
 use super::calibrate;
 use super::database::{Database, Xid};
-use super::metrics::{
-    FileState, LockStats, LogStats, PoolStats, PurgeStats, SpaceStats, Stats, TxnStats, to_prometheus,
-};
+use super::metrics::{FileState, LockStats, LogStats, PoolStats, PurgeStats, SpaceStats, Stats, TxnStats};
 use super::options::FlushChoice;
 use crate::buffer::{DOUBLEWRITE_FILE, Pool};
 use crate::counted::{Mutex, Padded, thread_number};
@@ -17,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::TreeId;
 use crate::format::control::Torn;
 use crate::txn::Txn;
-use seawall_io::{Cause, CellSnapshot, Disk, File, FileClass, FileOptions, FlushMethod, IoSnapshot, Op};
+use seawall_io::{CellSnapshot, Disk, File, FileClass, FileOptions, FlushMethod, IoSnapshot, Op};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -318,11 +316,6 @@ pub fn total_ns(cell: &CellSnapshot) -> u64 {
     sum as u64
 }
 
-/// The total time for which readers waited for pages, ns.
-pub(super) fn read_wait_ns(io: &IoSnapshot) -> u64 {
-    io.get(FileClass::Data, Op::Read, Cause::DemandRead).map_or(0, total_ns)
-}
-
 fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -352,12 +345,6 @@ impl Database {
         }
         let space = &self.inner.engine().space;
         u64::from(space.pages_of(tree.id())) * space.pool().page_bytes() as u64
-    }
-
-    /// The statistics as Prometheus text.
-    #[must_use]
-    pub fn metrics(&self) -> String {
-        to_prometheus(&self.stats())
     }
 }
 
@@ -391,7 +378,6 @@ mod tests {
             window.log.bytes > 0 && window.log.head_lsn > 0 && window.pool.frames > 0 && window.space.data_bytes > 0
         );
         assert_eq!(window.files[0].page_cache_bytes, Some(0));
-        assert!(db.metrics().contains("seawall_txn_commits_total"));
         drop((open, late));
         let read_only = db.begin_with(TxOptions::default()).unwrap();
         read_only.commit().unwrap();

@@ -4,8 +4,8 @@ use super::stat::{Seen, percentile, time};
 use crate::{Ended, Outcome, print, units};
 use clap::Args;
 use seawall::Stats;
-use seawall::doctor::diagnose;
 use seawall::stats::total_ns;
+use seawall_tools::doctor::{Finding, diagnose};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -63,7 +63,7 @@ pub(crate) fn doctor(args: &DoctorArgs, stop: &AtomicBool) -> Outcome {
     Ok(Ended::Well)
 }
 
-fn text(now: &Seen, stats: &Stats, told: &[String], found: &[seawall::doctor::Finding]) -> String {
+fn text(now: &Seen, stats: &Stats, told: &[String], found: &[Finding]) -> String {
     let mut out = format!(
         "{}\n{:.0} s are looked at.\n\nWhere the I/O time goes:\n",
         now.origin(),

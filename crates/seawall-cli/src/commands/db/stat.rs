@@ -108,7 +108,7 @@ pub(crate) fn stat(args: &StatArgs, stop: &AtomicBool) -> Outcome {
         if !first.is_live() {
             note(format_args!("seawall: {}", first.origin()));
         }
-        print(&seawall::metrics::to_prometheus(&first.published.stats))?;
+        print(&seawall_tools::prometheus::text(&first.published.stats))?;
         return Ok(Ended::Well);
     }
     if !args.watch {

@@ -10,9 +10,6 @@
 //!    that a commit needs.
 
 pub(super) mod json;
-mod prometheus;
-
-pub use prometheus::to_prometheus;
 
 use seawall_io::{CellSnapshot, EffectiveMode, FileClass, IoSnapshot};
 

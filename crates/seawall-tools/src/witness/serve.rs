@@ -34,7 +34,7 @@ const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 /// Options of the server.
 ///
 /// ```
-/// use seawall_lab::witness::ServeOptions;
+/// use seawall_tools::witness::ServeOptions;
 /// assert!(ServeOptions::default().listen.starts_with("127.0.0.1:"));
 /// ```
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ impl Default for ServeOptions {
 /// An event at the witness, for the operator.
 ///
 /// ```
-/// use seawall_lab::witness::{RunId, ServeEvent};
+/// use seawall_tools::witness::{RunId, ServeEvent};
 /// let event = ServeEvent::Vanished { run: RunId(7), acknowledged: 90_000, reason: "silence for 15 s".into() };
 /// assert_eq!(event.to_string(), "run 0000000000000007 vanished (silence for 15 s) with 90000 writes on record");
 /// ```
@@ -137,7 +137,7 @@ impl std::fmt::Display for ServeEvent {
 ///
 /// ```
 /// use seawall_io::{Disk, OsDisk};
-/// use seawall_lab::witness::{ServeOptions, Witness};
+/// use seawall_tools::witness::{ServeOptions, Witness};
 /// use std::sync::Arc;
 /// # let dir = tempfile::tempdir()?;
 /// let disk: Arc<dyn Disk> = Arc::new(OsDisk::synchronous());
@@ -164,7 +164,7 @@ pub struct Witness {
 ///
 /// ```
 /// use seawall_io::{Disk, OsDisk};
-/// use seawall_lab::witness::{ServeOptions, serve};
+/// use seawall_tools::witness::{ServeOptions, serve};
 /// use std::sync::{Arc, atomic::AtomicBool};
 /// # let dir = tempfile::tempdir()?;
 /// let disk: Arc<dyn Disk> = Arc::new(OsDisk::synchronous());
@@ -188,9 +188,9 @@ impl Witness {
     /// Starts listening, with records in `dir`, which must exist.
     ///
     /// ```no_run
-    /// use seawall_lab::witness::{ServeOptions, Witness};
+    /// use seawall_tools::witness::{ServeOptions, Witness};
     /// use std::sync::{Arc, atomic::AtomicBool};
-    /// # fn demo(disk: Arc<dyn seawall_io::Disk>) -> Result<(), seawall_lab::witness::WitnessError> {
+    /// # fn demo(disk: Arc<dyn seawall_io::Disk>) -> Result<(), seawall_tools::witness::WitnessError> {
     /// let options = ServeOptions { listen: "0.0.0.0:7440".into(), token: "tide".into(), ..Default::default() };
     /// let witness = Witness::bind(&disk, "/var/lib/seawall-witness".as_ref(), &options)?;
     /// println!("listening on {}", witness.local_addr()?);

@@ -4,15 +4,15 @@
 //! 2. A finding names the numbers that it is based on. Without enough activity to judge, there is no finding.
 //! 3. Each finding has an id, a line in docs/operations.md, and a test with and without the finding.
 
-use super::metrics::Stats;
-use super::stats::{read_wait_ns, total_ns};
+use seawall::Stats;
+use seawall::stats::total_ns;
 use seawall_io::{Cause, CellSnapshot, FileClass, Op};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How much a finding matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Normal, although it may look odd.
     Good,
@@ -36,8 +36,7 @@ impl fmt::Display for Severity {
 }
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Its name in docs/operations.md.
     pub id: &'static str,
@@ -58,7 +57,8 @@ impl fmt::Display for Finding {
 /// The findings for `now`, counted since `earlier` (or since the database was opened), the worst first.
 ///
 /// ```
-/// use seawall::{doctor::{Severity, diagnose}, metrics::Stats};
+/// use seawall::Stats;
+/// use seawall_tools::doctor::{Severity, diagnose};
 /// let mut now = Stats { elapsed_ns: 10_000_000_000, ..Stats::default() };
 /// assert!(diagnose(&now, None).is_empty(), "nothing happened, nothing is said");
 /// now.log.capacity_bytes = 512 << 20;
@@ -252,7 +252,8 @@ fn pool(s: &Stats) -> Vec<Finding> {
             )
         },
     );
-    let wait_ns = read_wait_ns(&s.io);
+    // Readers wait for demand reads only.
+    let wait_ns = s.io.get(FileClass::Data, Op::Read, Cause::DemandRead).map_or(0, total_ns);
     let waiters = waiting(wait_ns, s);
     let often = p.misses >= REQUESTS_MIN && waiters >= 0.1;
     // Misses without evictions mean that the pool is still filling.

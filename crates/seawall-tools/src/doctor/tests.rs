@@ -1,5 +1,5 @@
 use super::*;
-use crate::db::metrics::FileState;
+use seawall::metrics::FileState;
 use seawall_io::{EffectiveMode, FlushMethod, IoStats};
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! A strict parser of the exposition format, run on our output.
 
 use super::*;
-use crate::db::metrics::FileState;
 use proptest::prelude::*;
+use seawall::metrics::FileState;
 use seawall_io::{Cause, FileClass, FlushMethod, IoStats, Op};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -160,7 +160,7 @@ fn sample_stats() -> Stats {
 
 #[test]
 fn a_strict_parser_reads_it() {
-    let families = parse(&to_prometheus(&sample_stats())).unwrap();
+    let families = parse(&super::text(&sample_stats())).unwrap();
     let one = |name: &str| families[name].samples[0].2;
     assert!((one("seawall_elapsed_seconds") - 1.5).abs() < 1e-12);
     assert!((one("seawall_log_commit_wait_seconds_total") - 2.000_000_001).abs() < 1e-12);
@@ -180,12 +180,12 @@ fn a_strict_parser_reads_it() {
     assert_eq!(modes[1].1["degraded"], "a \"quoted\" \\ reason\nin two lines");
     assert_eq!(families["seawall_page_cache_bytes"].samples.len(), 1, "unknown is not zero");
     assert_eq!(families["seawall_io_errors_total"].samples.iter().map(|s| s.2 as u64).sum::<u64>(), 1);
-    parse(&to_prometheus(&Stats::default())).unwrap();
+    parse(&super::text(&Stats::default())).unwrap();
 }
 
 #[test]
 fn no_family_keeps_nanoseconds() {
-    for name in parse(&to_prometheus(&sample_stats())).unwrap().keys() {
+    for name in parse(&super::text(&sample_stats())).unwrap().keys() {
         assert!(!name.contains("_ns") && name.starts_with("seawall_"), "{name}");
     }
 }
@@ -221,7 +221,7 @@ proptest! {
         let mut stats = sample_stats();
         stats.files[1].mode.degraded = Some(reason.replace('\r', ""));
         stats.backend = backend;
-        let parsed = parse(&to_prometheus(&stats));
+        let parsed = parse(&super::text(&stats));
         prop_assert!(parsed.is_ok(), "{:?}", parsed.err());
     }
 }

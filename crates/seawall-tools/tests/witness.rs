@@ -2,11 +2,11 @@
 //! lost, losses of a lying one are found and named, and no stranger on the network disturbs the witness.
 
 use seawall_io::{Disk, Op, OpenHow, WriteHow};
-use seawall_lab::witness::{
+use seawall_sim::{Fault, Process, SimDisk, SimOptions};
+use seawall_tools::witness::{
     Cut, FindingKind, NoProof, PROTOCOL_VERSION, RunId, RunOptions, RunSummary, Sector, ServeEvent, ServeOptions,
     StreamKind, Verdict, Verification, VerifyOptions, Witness, WitnessError, WriteMethod, cleanup, run, verify,
 };
-use seawall_sim::{Fault, Process, SimDisk, SimOptions};
 use std::io::{IoSlice, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

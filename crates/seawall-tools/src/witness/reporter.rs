@@ -30,7 +30,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// The progress of a run.
 ///
 /// ```
-/// use seawall_lab::witness::Progress;
+/// use seawall_tools::witness::Progress;
 /// use std::time::Duration;
 /// let now = Progress { acknowledged: 90_000, elapsed: Duration::from_secs(60), connected: true };
 /// assert_eq!(now.acknowledged / now.elapsed.as_secs(), 1500, "writes per second");

@@ -39,7 +39,7 @@ pub(super) struct Author {
 /// The kind of a sector that was read.
 ///
 /// ```
-/// use seawall_lab::witness::Sector;
+/// use seawall_tools::witness::Sector;
 /// // After a tear: the first sector is new, the second is still the old one.
 /// let found = [Sector::Version(12), Sector::Version(11)];
 /// assert!(found.contains(&Sector::Version(12)) && found.iter().any(|s| *s != Sector::Version(12)));

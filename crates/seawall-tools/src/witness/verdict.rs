@@ -8,14 +8,28 @@
 use super::RunId;
 use super::layout::{Description, StreamKind};
 use super::sector::Sector;
-use crate::results::WitnessOutcome;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write as _};
+
+/// The counts of a verification that a report shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Writes acknowledged before the cut.
+    pub acknowledged: u64,
+    /// Acknowledged writes that are missing or damaged.
+    pub lost: u64,
+    /// Acknowledged writes that are only partly there.
+    pub torn: u64,
+    /// Writes that survived although an earlier acknowledged one did not.
+    pub reordered: u64,
+    /// RFC 3339 time of the verification.
+    pub verified: String,
+}
 
 /// Whether the machine went down between run and verification.
 ///
 /// ```
-/// use seawall_lab::witness::Cut;
+/// use seawall_tools::witness::Cut;
 /// assert_eq!(serde_json::to_string(&Cut::SameBoot)?, r#""same-boot""#);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
@@ -43,7 +57,7 @@ impl Cut {
 /// One write of a run.
 ///
 /// ```
-/// let id = seawall_lab::witness::WriteId { stream: 3, sequence: 41 };
+/// let id = seawall_tools::witness::WriteId { stream: 3, sequence: 41 };
 /// assert_eq!(id.to_string(), "write 41 of stream 3");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +77,7 @@ impl fmt::Display for WriteId {
 /// The kind of damage to an acknowledged write.
 ///
 /// ```
-/// use seawall_lab::witness::{FindingKind, Tally};
+/// use seawall_tools::witness::{FindingKind, Tally};
 /// let count = |kinds: &[FindingKind], kind| kinds.iter().filter(|k| **k == kind).count() as u64;
 /// let kinds = [FindingKind::Lost, FindingKind::Torn, FindingKind::Lost];
 /// let lost = count(&kinds, FindingKind::Lost);
@@ -83,7 +97,7 @@ pub enum FindingKind {
 /// Neighbouring sectors of the same kind.
 ///
 /// ```
-/// use seawall_lab::witness::{Sector, SectorRun};
+/// use seawall_tools::witness::{Sector, SectorRun};
 /// // A block of 16 KiB whose last 4 KiB never reached the medium.
 /// let found = [
 ///     SectorRun { first: 0, count: 24, held: Sector::Version(9) },
@@ -117,7 +131,7 @@ impl SectorRun {
 /// One acknowledged write that is not there as acknowledged.
 ///
 /// ```
-/// use seawall_lab::witness::{Finding, FindingKind, Sector, SectorRun, StreamKind, WriteId};
+/// use seawall_tools::witness::{Finding, FindingKind, Sector, SectorRun, StreamKind, WriteId};
 /// let finding = Finding {
 ///     kind: FindingKind::Lost,
 ///     stream: StreamKind::Overwrite,
@@ -191,7 +205,7 @@ impl fmt::Display for Finding {
 /// Counts for one kind of stream.
 ///
 /// ```
-/// use seawall_lab::witness::Tally;
+/// use seawall_tools::witness::Tally;
 /// let tally = Tally { checked: 100, intact: 96, lost: 3, corrupted: 1, in_flight_torn: 2, ..Tally::default() };
 /// assert_eq!(tally.broken(), 4, "what was in flight at the cut may be torn");
 /// ```
@@ -230,8 +244,8 @@ impl Tally {
 /// Why a cut proves nothing.
 ///
 /// ```
-/// use seawall_lab::witness::{Cut, NoProof, Tally, Verdict, Verification};
-/// # use seawall_lab::witness::{Description, RunId, WriteMethod};
+/// use seawall_tools::witness::{Cut, NoProof, Tally, Verdict, Verification};
+/// # use seawall_tools::witness::{Description, RunId, WriteMethod};
 /// # let description = Description {
 /// #     seed: 1, boot_id: None, method: WriteMethod::default(), block_bytes: 16384, threads: 4, slots: 256,
 /// #     append_blocks: 4096, control: true, dir: "/srv/db/scratch".into(),
@@ -263,8 +277,8 @@ pub enum NoProof {
 /// The conclusion.
 ///
 /// ```
-/// use seawall_lab::witness::{Cut, Tally, Verdict, Verification};
-/// # use seawall_lab::witness::{Description, RunId, WriteMethod};
+/// use seawall_tools::witness::{Cut, Tally, Verdict, Verification};
+/// # use seawall_tools::witness::{Description, RunId, WriteMethod};
 /// # let description = Description {
 /// #     seed: 1, boot_id: None, method: WriteMethod::default(), block_bytes: 16384, threads: 4, slots: 256,
 /// #     append_blocks: 4096, control: true, dir: "/srv/db/scratch".into(),
@@ -298,8 +312,8 @@ pub enum Verdict {
 /// The result of a verification.
 ///
 /// ```
-/// use seawall_lab::witness::{Cut, Tally, Verification};
-/// # use seawall_lab::witness::{Description, RunId, WriteMethod};
+/// use seawall_tools::witness::{Cut, Tally, Verification};
+/// # use seawall_tools::witness::{Description, RunId, WriteMethod};
 /// # let description = Description {
 /// #     seed: 1, boot_id: None, method: WriteMethod::default(), block_bytes: 16384, threads: 4, slots: 256,
 /// #     append_blocks: 4096, control: true, dir: "/srv/db/scratch".into(),
@@ -364,8 +378,8 @@ impl Verification {
 
     /// The counts, regardless of what they prove; corrupted writes count as lost.
     #[must_use]
-    pub fn outcome(&self) -> WitnessOutcome {
-        WitnessOutcome {
+    pub fn outcome(&self) -> Outcome {
+        Outcome {
             acknowledged: self.main.acknowledged,
             lost: self.main.lost + self.main.corrupted,
             torn: self.main.torn,
@@ -376,7 +390,7 @@ impl Verification {
 
     /// The counts, if they say something about the disk: what a report of the lab may show as tested.
     #[must_use]
-    pub fn proof(&self) -> Option<WitnessOutcome> {
+    pub fn proof(&self) -> Option<Outcome> {
         matches!(self.verdict(), Verdict::Broken | Verdict::Kept).then(|| self.outcome())
     }
 

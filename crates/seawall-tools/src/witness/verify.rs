@@ -43,7 +43,7 @@ const FINDINGS_MAX: usize = 1000;
 /// Options of a verification.
 ///
 /// ```
-/// use seawall_lab::witness::{RunId, VerifyOptions};
+/// use seawall_tools::witness::{RunId, VerifyOptions};
 /// let options = VerifyOptions { run: RunId(7), token: "tide".into(), ..VerifyOptions::default() };
 /// assert!(options.verified.ends_with('Z'), "now, in UTC");
 /// ```
@@ -76,7 +76,7 @@ impl Default for VerifyOptions {
 /// The progress of a verification.
 ///
 /// ```
-/// use seawall_lab::witness::VerifyProgress;
+/// use seawall_tools::witness::VerifyProgress;
 /// let now = VerifyProgress { done: 500, total: 2000, fetching: false };
 /// assert_eq!(100 * now.done / now.total, 25, "percent of the places read");
 /// ```
@@ -121,9 +121,9 @@ enum Held {
 /// Compares the disk with the witness's record of `options.run`.
 ///
 /// ```no_run
-/// use seawall_lab::witness::{RunId, VerifyOptions, verify};
+/// use seawall_tools::witness::{RunId, VerifyOptions, verify};
 /// use std::sync::atomic::AtomicBool;
-/// # fn demo(disk: &dyn seawall_io::Disk, run: RunId) -> Result<(), seawall_lab::witness::WitnessError> {
+/// # fn demo(disk: &dyn seawall_io::Disk, run: RunId) -> Result<(), seawall_tools::witness::WitnessError> {
 /// let options = VerifyOptions { witness: "other-machine:7440".into(), run, ..Default::default() };
 /// let found = verify(disk, "/srv/db/scratch".as_ref(), &options, &AtomicBool::new(false), &|_| ())?;
 /// println!("{}", found.text());

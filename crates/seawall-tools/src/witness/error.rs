@@ -11,7 +11,7 @@ use std::io;
 /// Why serving, running or verifying stopped without an answer.
 ///
 /// ```
-/// use seawall_lab::witness::{RunId, WitnessError};
+/// use seawall_tools::witness::{RunId, WitnessError};
 /// let error = WitnessError::StillRunning { run: RunId(7) };
 /// assert!(error.to_string().ends_with("cut the power first, then verify"));
 /// ```

@@ -17,7 +17,7 @@ use std::str::FromStr;
 /// How writes are made durable.
 ///
 /// ```
-/// use seawall_lab::witness::WriteMethod;
+/// use seawall_tools::witness::WriteMethod;
 /// assert_eq!("direct-dsync".parse(), Ok(WriteMethod::DirectDsync));
 /// assert!("turbo".parse::<WriteMethod>().unwrap_err().to_string().contains("buffered"));
 /// assert!(WriteMethod::NoSync.is_control());
@@ -108,7 +108,7 @@ impl fmt::Display for WriteMethod {
 /// A name that is not a write method.
 ///
 /// ```
-/// use seawall_lab::witness::{UnknownWriteMethod, WriteMethod};
+/// use seawall_tools::witness::{UnknownWriteMethod, WriteMethod};
 /// assert_eq!("turbo".parse::<WriteMethod>(), Err(UnknownWriteMethod("turbo".into())));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

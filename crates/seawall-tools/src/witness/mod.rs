@@ -53,7 +53,7 @@ pub use reporter::Progress;
 pub use run::{RunOptions, RunSummary, cleanup, run};
 pub use sector::{SECTOR_BYTES, Sector};
 pub use serve::{ServeEvent, ServeOptions, Witness, serve};
-pub use verdict::{Cut, Finding, FindingKind, NoProof, SectorRun, Tally, Verdict, Verification, WriteId};
+pub use verdict::{Cut, Finding, FindingKind, NoProof, Outcome, SectorRun, Tally, Verdict, Verification, WriteId};
 pub use verify::{VerifyOptions, VerifyProgress, verify};
 
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ use std::str::FromStr;
 /// The name of a run at the witness: 16 hexadecimal digits.
 ///
 /// ```
-/// use seawall_lab::witness::RunId;
+/// use seawall_tools::witness::RunId;
 /// let run: RunId = "00000000000004d2".parse().unwrap();
 /// assert_eq!(run, RunId(1234));
 /// assert_eq!(run.to_string(), "00000000000004d2");
@@ -77,7 +77,7 @@ impl RunId {
     /// A new one.
     ///
     /// ```
-    /// use seawall_lab::witness::RunId;
+    /// use seawall_tools::witness::RunId;
     /// let run = RunId::random();
     /// assert_eq!(run.to_string().parse(), Ok(run));
     /// ```
@@ -99,7 +99,7 @@ impl fmt::Display for RunId {
 /// Text that is not a run id.
 ///
 /// ```
-/// use seawall_lab::witness::{InvalidRunId, RunId};
+/// use seawall_tools::witness::{InvalidRunId, RunId};
 /// assert_eq!("4d2".parse::<RunId>(), Err(InvalidRunId("4d2".into())));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -133,7 +133,7 @@ impl From<RunId> for String {
 /// The id of this boot of the machine; `None` where Linux does not report it.
 ///
 /// ```
-/// assert_eq!(seawall_lab::witness::boot_id(), seawall_lab::witness::boot_id());
+/// assert_eq!(seawall_tools::witness::boot_id(), seawall_tools::witness::boot_id());
 /// ```
 #[must_use]
 pub fn boot_id() -> Option<String> {

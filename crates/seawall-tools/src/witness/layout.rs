@@ -32,7 +32,7 @@ const PREPARED_BYTES_MAX: u64 = 64 << 30;
 /// The parameters of a run, as the witness keeps them.
 ///
 /// ```
-/// use seawall_lab::witness::{Description, WriteMethod};
+/// use seawall_tools::witness::{Description, WriteMethod};
 /// let what = Description {
 ///     seed: 1, boot_id: None, method: WriteMethod::default(), block_bytes: 16384, threads: 4, slots: 256,
 ///     append_blocks: 4096, control: true, dir: "/srv/db/scratch".into(),
@@ -67,7 +67,7 @@ pub struct Description {
 /// What a stream does.
 ///
 /// ```
-/// use seawall_lab::witness::StreamKind;
+/// use seawall_tools::witness::StreamKind;
 /// assert_eq!(serde_json::to_string(&StreamKind::Control)?, r#""control""#);
 /// # Ok::<(), serde_json::Error>(())
 /// ```

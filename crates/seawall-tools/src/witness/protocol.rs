@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 /// Version of the protocol; both sides must have the same.
 ///
 /// ```
-/// use seawall_lab::witness::{PROTOCOL_VERSION, WitnessError};
+/// use seawall_tools::witness::{PROTOCOL_VERSION, WitnessError};
 /// let error = WitnessError::ProtocolMismatch { ours: PROTOCOL_VERSION, theirs: PROTOCOL_VERSION + 1 };
 /// assert!(error.to_string().contains("use the same version of seawall on both machines"));
 /// ```

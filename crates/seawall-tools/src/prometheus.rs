@@ -5,7 +5,8 @@
 //! 3. A latency is counted in the first bucket that certainly includes it: the histogram's own buckets are
 //!    1.6% wide, so `le` overestimates by at most that; `_sum` is an estimate with the same error.
 
-use super::{Meaning, Stats};
+use seawall::Stats;
+use seawall::metrics::Meaning;
 use seawall_io::{CellSnapshot, EffectiveMode};
 use std::fmt::Write;
 
@@ -35,14 +36,15 @@ const BOUNDS_NS: [u64; 19] = [
 /// The statistics as Prometheus text.
 ///
 /// ```
-/// use seawall::metrics::{Stats, to_prometheus};
+/// use seawall::Stats;
+/// use seawall_tools::prometheus;
 /// let mut stats = Stats::default();
 /// stats.log.commits = 7;
-/// let text = to_prometheus(&stats);
+/// let text = prometheus::text(&stats);
 /// assert!(text.contains("# TYPE seawall_log_commits_total counter\nseawall_log_commits_total 7\n"));
 /// ```
 #[must_use]
-pub fn to_prometheus(stats: &Stats) -> String {
+pub fn text(stats: &Stats) -> String {
     let mut out = Text(String::with_capacity(16 << 10));
     out.family("seawall_elapsed_seconds", "gauge", "Time since the database was opened.");
     out.sample("seawall_elapsed_seconds", &[], seconds(stats.elapsed_ns));

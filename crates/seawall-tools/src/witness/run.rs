@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 /// Options of a run.
 ///
 /// ```
-/// use seawall_lab::witness::{RunOptions, WriteMethod};
+/// use seawall_tools::witness::{RunOptions, WriteMethod};
 /// let options = RunOptions { method: WriteMethod::DirectDsync, threads: 8, ..RunOptions::default() };
 /// assert!(options.control, "a stream without any sync runs beside, to show that the cut was one");
-/// assert_eq!(options.boot_id, seawall_lab::witness::boot_id());
+/// assert_eq!(options.boot_id, seawall_tools::witness::boot_id());
 /// ```
 #[derive(Debug, Clone)]
 pub struct RunOptions {
@@ -92,7 +92,7 @@ impl Default for RunOptions {
 ///
 /// ```
 /// use seawall_io::Disk;
-/// use seawall_lab::witness::{RunOptions, ServeOptions, Witness, run};
+/// use seawall_tools::witness::{RunOptions, ServeOptions, Witness, run};
 /// use seawall_sim::{SimDisk, SimOptions};
 /// use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
 /// let (theirs, ours): (Arc<dyn Disk>, _) = (SimDisk::new(SimOptions::default()), SimDisk::new(SimOptions::default()));
@@ -112,7 +112,7 @@ impl Default for RunOptions {
 ///     summary
 /// })?;
 /// assert_eq!((summary.run, summary.acknowledged), (options.run, 20));
-/// # Ok::<(), seawall_lab::witness::WitnessError>(())
+/// # Ok::<(), seawall_tools::witness::WitnessError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSummary {
@@ -140,9 +140,9 @@ struct Work<'a> {
 /// Runs until `stop` is set, a limit of `options` is reached, or the power fails.
 ///
 /// ```no_run
-/// use seawall_lab::witness::{RunOptions, run};
+/// use seawall_tools::witness::{RunOptions, run};
 /// use std::sync::atomic::AtomicBool;
-/// # fn demo(disk: &dyn seawall_io::Disk) -> Result<(), seawall_lab::witness::WitnessError> {
+/// # fn demo(disk: &dyn seawall_io::Disk) -> Result<(), seawall_tools::witness::WitnessError> {
 /// let options = RunOptions { witness: "other-machine:7440".into(), ..Default::default() };
 /// println!("after the power cut: seawall witness verify --run {}", options.run);
 /// run(disk, "/srv/db/scratch".as_ref(), &options, &AtomicBool::new(false), &|p| println!("{} writes", p.acknowledged))?;
@@ -237,7 +237,7 @@ pub fn run(
 /// The disk's refusal.
 ///
 /// ```
-/// use seawall_lab::witness::{RunId, cleanup};
+/// use seawall_tools::witness::{RunId, cleanup};
 /// # let dir = tempfile::tempdir()?;
 /// let disk = seawall_io::OsDisk::synchronous();
 /// for name in ["witness-0000000000000007-scratch", "witness-0000000000000008-scratch"] {
