@@ -107,6 +107,33 @@ impl IoError {
         }
     }
 
+    /// Whether there is no room for the file to grow: on the file system, in the user's quota, within the limit
+    /// of a file's size, or above the reserve of free space that is to be kept. Nothing was lost.
+    ///
+    /// ```
+    /// # use seawall_io::{IoError, Op};
+    /// assert!(IoError::os(Op::Grow, "data", 28).is_full()); // ENOSPC
+    /// assert!(!IoError::os(Op::Grow, "data", 5).is_full()); // EIO
+    /// ```
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(
+            self.kind,
+            IoErrorKind::Os(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) | IoErrorKind::Reserve { .. }
+        )
+    }
+
+    /// Whether the file system does not support this way of allocating.
+    ///
+    /// ```
+    /// # use seawall_io::{IoError, Op};
+    /// assert!(IoError::os(Op::Grow, "data", 95).is_unsupported()); // EOPNOTSUPP
+    /// ```
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self.errno(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
+    }
+
     /// Whether the device could not return the requested bytes: they are lost there, but a copy may exist
     /// elsewhere. Some drives answer so for a sector whose write was cut by a power failure. Other errors say
     /// nothing about the bytes.

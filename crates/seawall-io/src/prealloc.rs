@@ -187,13 +187,13 @@ impl Fill {
                     self.done = self.options.len;
                     return Ok(());
                 }
-                Err(e) if matches!(e.errno(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS)) => {}
+                Err(e) if e.is_unsupported() => {}
                 Err(e) => return Err(e),
             }
         }
         match file.grow(Allocate::Unwritten, self.options.len, Cause::Preallocate) {
             // No fallocate here: the zeroes themselves allocate.
-            Err(e) if matches!(e.errno(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS)) => Ok(()),
+            Err(e) if e.is_unsupported() => Ok(()),
             grown => grown,
         }
     }

@@ -128,14 +128,6 @@ pub(super) fn open_error(error: seawall_io::IoError) -> Error {
     }
 }
 
-/// Whether an operation was refused because there is no room.
-fn is_full(error: &seawall_io::IoError) -> bool {
-    const ENOSPC: i32 = 28;
-    const EFBIG: i32 = 27;
-    const EDQUOT: i32 = 122;
-    matches!(error.errno(), Some(ENOSPC | EFBIG | EDQUOT))
-}
-
 impl Pool {
     /// Makes the pool of a new database: an empty data file, and a doublewrite file if `config` wants one.
     ///
@@ -292,7 +284,7 @@ impl Pool {
             return Ok(());
         }
         let refused = |error: seawall_io::IoError| {
-            if is_full(&error) {
+            if error.is_full() {
                 Error::NoSpace { path: self.data.path().into(), needed_bytes: len - before, kept_free_bytes: 0 }
             } else {
                 Error::Io(error)
@@ -304,7 +296,7 @@ impl Pool {
             Ok(()) => {}
             // No fallocate here: writing the last page extends the file, and a full disk shows when the pages
             // between are written.
-            Err(e) if matches!(e.kind, IoErrorKind::Os(22 | 38 | 95)) => {
+            Err(e) if e.is_unsupported() => {
                 let zeroes = seawall_io::AlignedBuf::zeroed(self.page_bytes);
                 let last = len - self.page_bytes as u64;
                 if let Err(e) = self.data.write_at(last, &zeroes, Cause::Preallocate) {

@@ -205,8 +205,7 @@ impl Spill {
     }
 
     fn refused(&self, error: IoError, pages: usize) -> Error {
-        // ENOSPC, EFBIG, EDQUOT.
-        if matches!(error.errno(), Some(28 | 27 | 122)) {
+        if error.is_full() {
             let needed_bytes = (pages * self.page_bytes) as u64;
             return Error::NoSpace { path: error.path, needed_bytes, kept_free_bytes: 0 };
         }

@@ -299,24 +299,10 @@ impl State {
     }
 }
 
-fn is_full(error: &IoError) -> bool {
-    matches!(error.kind, IoErrorKind::Os(errno::ENOSPC | errno::EDQUOT) | IoErrorKind::Reserve { .. })
-}
-
-/// Whether the system does not support this way of allocating.
-fn is_unsupported(error: &IoError) -> bool {
-    matches!(error.errno(), Some(errno::EINVAL | errno::ENOSYS | errno::EOPNOTSUPP))
-}
-
 /// Linux's error numbers that are distinguished here.
 mod errno {
     pub(super) const ENOENT: i32 = 2;
     pub(super) const EEXIST: i32 = 17;
-    pub(super) const EINVAL: i32 = 22;
-    pub(super) const ENOSPC: i32 = 28;
-    pub(super) const ENOSYS: i32 = 38;
-    pub(super) const EOPNOTSUPP: i32 = 95;
-    pub(super) const EDQUOT: i32 = 122;
 }
 
 impl Segments {
@@ -376,11 +362,11 @@ impl Segments {
         let mut written = false;
         match file.grow(Allocate::WriteZeroes, how.segment_bytes, Cause::Preallocate) {
             Ok(()) => written = true,
-            Err(e) if is_unsupported(&e) => match file.grow(Allocate::Unwritten, how.segment_bytes, Cause::Preallocate)
+            Err(e) if e.is_unsupported() => match file.grow(Allocate::Unwritten, how.segment_bytes, Cause::Preallocate)
             {
                 Ok(()) => {}
                 // Writing is the only way to allocate.
-                Err(e) if is_unsupported(&e) => {
+                Err(e) if e.is_unsupported() => {
                     let zeroes = seawall_io::AlignedBuf::zeroed(STEP_BYTES);
                     for at in (0..how.segment_bytes).step_by(STEP_BYTES) {
                         let len = (how.segment_bytes - at).min(STEP_BYTES as u64) as usize;
@@ -836,7 +822,7 @@ enum Step {
 
 /// Names a full disk; converts any other error unchanged.
 fn no_space(path: &Path, how: &How, error: IoError) -> Error {
-    if !is_full(&error) {
+    if !error.is_full() {
         return error.into();
     }
     let kept_free_bytes = if let IoErrorKind::Reserve { reserve, .. } = error.kind { reserve } else { 0 };

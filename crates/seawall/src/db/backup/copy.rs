@@ -20,7 +20,7 @@ use crate::log::{Log, LogConfig, LogHold, LogReader};
 use crate::space::FileHold;
 use crate::txn::Engine;
 use seawall_io::{
-    AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoError, IoErrorKind,
+    AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod,
     IoStats, Pace,
 };
 use std::path::{Path, PathBuf};
@@ -29,8 +29,6 @@ use std::time::Duration;
 
 /// Bytes of one read.
 const CHUNK: usize = 256 << 10;
-const ENOSPC: i32 = 28;
-const EDQUOT: i32 = 122;
 /// As many bytes a second as the disk gives.
 const UNLIMITED: f64 = f64::MAX;
 /// The longest pause after which it is looked whether the backup is still wanted.
@@ -111,7 +109,7 @@ pub(super) fn lengthen(file: &File, len: u64) -> Result<()> {
         return Ok(());
     }
     match file.grow(Allocate::Unwritten, len, Cause::Other) {
-        Err(e) if matches!(e.kind, IoErrorKind::Os(22 | 38 | 95)) => {
+        Err(e) if e.is_unsupported() => {
             let zeroes = AlignedBuf::zeroed(BLOCK as usize);
             Ok(file.write_at(len - BLOCK, &zeroes, Cause::Other)?)
         }
@@ -501,8 +499,8 @@ impl Copying {
 /// The error, or that the file system of `dir`, which is being filled, is full.
 pub(super) fn or_no_space(error: Error, dir: &Path) -> Error {
     match error {
-        Error::Io(IoError { kind: IoErrorKind::Os(ENOSPC | EDQUOT), path, len, .. }) if path.starts_with(dir) => {
-            Error::NoSpace { path, needed_bytes: len.unwrap_or_default(), kept_free_bytes: 0 }
+        Error::Io(error) if error.is_full() && error.path.starts_with(dir) => {
+            Error::NoSpace { path: error.path, needed_bytes: error.len.unwrap_or_default(), kept_free_bytes: 0 }
         }
         error => error,
     }
