@@ -1,6 +1,6 @@
 //! Row locks: which owner blocks a row, and the wait for it.
 
-use super::locks::{Converted, Interrupt, Mode, Request};
+use super::locks::{Converted, Interrupt, KeySpan, LockRequest, Mode};
 use super::transaction::{Isolation, LockWait, OnConflict, Txn};
 use super::trees::TreeState;
 use crate::btree::Entry;
@@ -107,9 +107,9 @@ impl Txn {
         }
     }
 
-    fn wait(&self, request: &Request<'_>, wait: LockWait) -> Result<()> {
+    fn wait(&self, request: &LockRequest<'_>, wait: LockWait) -> Result<()> {
         let interrupt = self.interrupt.get().map(|interrupt| &**interrupt);
-        let waited = self.engine.locks.wait(&self.owner, request, self.longest_wait(wait), interrupt);
+        let waited = self.engine.locks.wait(request, self.longest_wait(wait), interrupt);
         waited.map_err(|error| self.note(error))
     }
 
@@ -149,14 +149,12 @@ impl Txn {
 
     /// Waits, with no latch held, until the row can be changed.
     pub(super) fn wait_to_write(&self, tree: &TreeState, key: &[u8]) -> Result<()> {
-        let request = Request::Write { tree: tree.at.id, key };
-        self.wait(&request, self.options.wait)
+        self.wait_to_lock(tree, key, Mode::Exclusive, self.options.wait)
     }
 
     /// Waits, with no latch held, until the key can be locked.
     pub(super) fn wait_to_lock(&self, tree: &TreeState, key: &[u8], mode: Mode, wait: LockWait) -> Result<()> {
-        let request = Request::Point { tree: tree.at.id, key, mode };
-        self.wait(&request, wait)
+        self.wait(&LockRequest::key(&self.owner, tree.at.id, key, mode), wait)
     }
 
     /// Locks a key that belongs to no row. Returns whether this transaction had no lock there before: then it
@@ -196,10 +194,13 @@ impl Txn {
         mode: Mode,
         wait: LockWait,
     ) -> Result<()> {
-        let locks = &self.engine.locks;
-        while locks.add_range(&self.owner, tree.at.id, lo, hi, mode).is_err() {
-            self.wait(&Request::Range { tree: tree.at.id, lo, hi, mode }, wait)?;
-        }
+        KeySpan::with(lo, hi, |span| {
+            let request = LockRequest::span(&self.owner, tree.at.id, span, mode);
+            while self.engine.locks.add_range(&request).is_err() {
+                self.wait(&request, wait)?;
+            }
+            Ok::<(), Error>(())
+        })?;
         tree.is_there(self.id(), &self.engine.active)
     }
 }

@@ -20,7 +20,7 @@
 
 use super::dead::{Beyond, For, stretch};
 use super::locking::{SCAN, Sight, Writer};
-use super::locks::Mode;
+use super::locks::{KeySpan, LockRequest, Mode};
 use super::read::{LockedRow, RowLock};
 use super::transaction::{Isolation, LockWait, Txn, ViewRef};
 use super::trees::TreeState;
@@ -688,7 +688,8 @@ impl ScanState {
             if ranges {
                 let far = Bound::Included(&key[..]);
                 let (low, high) = if forward { (near, far) } else { (far, near) };
-                let locked = engine.locks.add_range(&txn.owner, id, low, high, mode);
+                let lock = |span: &_| engine.locks.add_range(&LockRequest::span(&txn.owner, id, span, mode));
+                let locked = KeySpan::with(low, high, lock);
                 if locked.is_err() || (dead.is_some() && !still_dead()) {
                     return Ok(None);
                 }

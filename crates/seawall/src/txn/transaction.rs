@@ -15,7 +15,7 @@
 //! ```
 
 use super::engine::{Engine, HELP_EVERY};
-use super::locks::{Conflict, Interrupt, LockOwner, Mode};
+use super::locks::{Conflict, Interrupt, KeySpan, LockOwner, LockRequest, Mode};
 use super::prepared::Halted;
 use super::rollback::Gone;
 use super::trees::{CatalogRow, TreeState};
@@ -31,7 +31,6 @@ use crate::log::Durability;
 use crate::mutants::Mutant;
 use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -330,9 +329,9 @@ impl Txn {
         engine.undo.for_each_of(&undo_log, |record| {
             match record {
                 UndoRecord::DropTree { tree, root } => {
-                    let whole = (Bound::Unbounded, Bound::Unbounded);
-                    let locked = engine.locks.add_range(&txn.owner, tree, whole.0, whole.1, Mode::Exclusive);
-                    locked.map_err(in_the_way)?;
+                    let whole = KeySpan::default();
+                    let request = LockRequest::span(&txn.owner, tree, &whole, Mode::Exclusive);
+                    engine.locks.add_range(&request).map_err(in_the_way)?;
                     engine.trees.state(CatalogRow { tree, root }).dropped_by(id);
                 }
                 // Whether it was built is not known any more: a snapshot taken before the commit is refused

@@ -25,6 +25,7 @@ mod owner;
 mod point;
 mod range;
 mod report;
+mod request;
 mod span;
 mod wait;
 
@@ -34,11 +35,10 @@ use crate::format::{TreeId, TxnId};
 use deadlock::Graph;
 use owner::{HeldLocks, Owners};
 use point::{KeyMark, Points, Taken};
-use range::{Ask, Ranges};
+use range::Ranges;
 use report::Told;
 use seawall_io::Clock;
-use span::{Span, Want};
-use std::cell::Cell;
+use span::Keys;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -46,6 +46,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub use interrupt::Interrupt;
 pub use owner::LockOwner;
 pub use report::{DeadlockInfo, Party, TransactionInfo, WaitInfo, Wanted};
+pub use request::LockRequest;
+pub use span::KeySpan;
 
 /// The synchronization primitives of `cell` and `interrupt`.
 mod sync {
@@ -78,65 +80,6 @@ pub enum Mode {
 impl Mode {
     fn excludes(self, other: Self) -> bool {
         self == Self::Exclusive || other == Self::Exclusive
-    }
-}
-
-thread_local! {
-    /// The span of the thread's last range request, kept for its memory.
-    static SPAN: Cell<Span> = Cell::default();
-}
-
-/// What [`LockTable::wait`] waits for.
-#[derive(Debug, Clone, Copy)]
-pub enum Request<'a> {
-    /// A key, for a locking read: what [`LockTable::try_point`] or [`LockTable::check_point`] refused.
-    Point {
-        /// Its tree.
-        tree: TreeId,
-        /// The key.
-        key: &'a [u8],
-        /// The requested mode.
-        mode: Mode,
-    },
-    /// A key, to change it: what [`LockTable::check_write`] refused, or a row that has another active writer.
-    Write {
-        /// Its tree.
-        tree: TreeId,
-        /// The key.
-        key: &'a [u8],
-    },
-    /// A range: what [`LockTable::add_range`] refused.
-    Range {
-        /// Its tree.
-        tree: TreeId,
-        /// Where it begins.
-        lo: Bound<&'a [u8]>,
-        /// Where it ends.
-        hi: Bound<&'a [u8]>,
-        /// The requested mode.
-        mode: Mode,
-    },
-}
-
-impl Request<'_> {
-    fn tree(&self) -> TreeId {
-        match *self {
-            Self::Point { tree, .. } | Self::Write { tree, .. } | Self::Range { tree, .. } => tree,
-        }
-    }
-
-    fn mode(&self) -> Mode {
-        match *self {
-            Self::Point { mode, .. } | Self::Range { mode, .. } => mode,
-            Self::Write { .. } => Mode::Exclusive,
-        }
-    }
-
-    fn first_key(&self) -> Vec<u8> {
-        match *self {
-            Self::Point { key, .. } | Self::Write { key, .. } => key.to_vec(),
-            Self::Range { lo, hi, .. } => Span::new(lo, hi).lo,
-        }
     }
 }
 
@@ -392,9 +335,9 @@ impl LockTable {
                 if let Some(blocker) = point.blocker(owner, mode) {
                     return Err(Conflict { blocker: blocker.clone() });
                 }
-                let ask = Ask { owner, tree, want: Want::Key(key), mode, uses };
+                let request = LockRequest { owner, tree, keys: Keys::One(key), mode, uses };
                 let mark = KeyMark::of(tree, key);
-                match (self.ranges.check(&ask, &self.owners), purpose) {
+                match (self.ranges.check(&request, &self.owners), purpose) {
                     (Err(blocker), _) => Err(Conflict { blocker }),
                     (Ok(true), _) => {
                         point.use_again(owner);
@@ -428,8 +371,8 @@ impl LockTable {
             }
         }
         // Points first, ranges after: points that become a range are removed only when the range is there.
-        let ask = Ask { owner, tree, want: Want::Key(key), mode, uses: owner.uses(tree) };
-        self.ranges.check(&ask, &self.owners).map(drop).map_err(|blocker| Conflict { blocker })
+        let request = LockRequest::key(owner, tree, key, mode);
+        self.ranges.check(&request, &self.owners).map(drop).map_err(|blocker| Conflict { blocker })
     }
 
     /// Checks that a key may be changed. Called under the exclusive latch of the leaf where the key is or
@@ -442,8 +385,8 @@ impl LockTable {
     pub fn check_write(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) -> Result<bool, Conflict> {
         let hash = self.hash(tree, key);
         let had = self.using(owner, tree, |uses| {
-            let ask = Ask { owner, tree, want: Want::Key(key), mode: Mode::Exclusive, uses };
-            let ranges = || self.ranges.check(&ask, &self.owners).map(drop).map_err(|blocker| Conflict { blocker });
+            let request = LockRequest { owner, tree, keys: Keys::One(key), mode: Mode::Exclusive, uses };
+            let ranges = || self.ranges.check(&request, &self.owners).map(drop).map_err(|blocker| Conflict { blocker });
             let shard = self.points.shard(hash);
             if shard.is_empty() {
                 return ranges().map(|()| None);
@@ -569,41 +512,20 @@ impl LockTable {
     ///
     /// # Errors
     /// [`Conflict`] with an owner that blocks the request.
-    pub fn add_range(
-        &self,
-        owner: &Arc<LockOwner>,
-        tree: TreeId,
-        lo: Bound<&[u8]>,
-        hi: Bound<&[u8]>,
-        mode: Mode,
-    ) -> Result<(), Conflict> {
-        let mut span = SPAN.take();
-        span.set(lo, hi);
-        let added = match span.is_empty() {
-            true => Ok(()),
-            false => {
-                let ask = Ask { owner, tree, want: Want::Span(&span), mode, uses: owner.uses(tree) };
-                let added = self.ranges.try_add(owner, &ask, &self.owners);
-                added.map(|()| owner.held().add_ranged(tree)).map_err(|blocker| Conflict { blocker })
-            }
-        };
-        SPAN.set(span);
-        added
+    pub fn add_range(&self, request: &LockRequest<'_>) -> Result<(), Conflict> {
+        if matches!(request.keys, Keys::Span(span) if span.is_empty()) {
+            return Ok(());
+        }
+        let added = self.ranges.try_add(request, &self.owners);
+        added.map(|()| request.owner.held().add_ranged(request.tree)).map_err(|blocker| Conflict { blocker })
     }
 
     /// Checks whether a request could be granted now. Takes no lock.
-    fn check(&self, owner: &Arc<LockOwner>, request: &Request<'_>) -> Result<(), Conflict> {
-        match *request {
-            Request::Point { tree, key, mode } => self.check_point(owner, tree, key, mode),
-            Request::Write { tree, key } => self.check_point(owner, tree, key, Mode::Exclusive),
-            Request::Range { tree, lo, hi, mode } => {
-                let span = Span::new(lo, hi);
-                if span.is_empty() {
-                    return Ok(());
-                }
-                let ask = Ask { owner, tree, want: Want::Span(&span), mode, uses: owner.uses(tree) };
-                self.ranges.check_new(&ask, &self.owners).map_err(|blocker| Conflict { blocker })
-            }
+    fn check(&self, request: &LockRequest<'_>) -> Result<(), Conflict> {
+        match request.keys {
+            Keys::One(key) => self.check_point(request.owner, request.tree, key, request.mode),
+            Keys::Span(span) if span.is_empty() => Ok(()),
+            Keys::Span(_) => self.ranges.check_new(request, &self.owners).map_err(|blocker| Conflict { blocker }),
         }
     }
 
@@ -656,7 +578,7 @@ impl LockTable {
         let ends = [(points.shared.take(), Mode::Shared), (points.exclusive.take(), Mode::Exclusive)];
         for (ends, mode) in ends {
             if let Some((lo, hi)) = ends {
-                let span = Span::new(Bound::Included(&lo), Bound::Included(&hi));
+                let span = KeySpan::new(Bound::Included(&lo), Bound::Included(&hi));
                 self.ranges.add(owner, tree, &span, mode, &self.owners);
             }
         }

@@ -17,9 +17,9 @@
 use super::hash_map::ByHash;
 use super::owner::{LockOwner, Owners};
 use super::point::Wakes;
-use super::span::{Span, Spans, Want};
+use super::span::{KeySpan, Keys, Spans};
 use super::wait::{WaitQueue, Waiter};
-use super::{Mode, cell::Outcome};
+use super::{LockRequest, Mode, cell::Outcome};
 use crate::counted::RwLock;
 use crate::format::TreeId;
 use std::collections::{HashMap, VecDeque};
@@ -42,30 +42,12 @@ impl Holder {
         }
     }
 
-    fn excludes(&self, want: Want<'_>, mode: Mode) -> bool {
-        self.exclusive.meets(want) || (mode == Mode::Exclusive && self.shared.meets(want))
+    fn excludes(&self, keys: Keys<'_>, mode: Mode) -> bool {
+        self.exclusive.meets(keys) || (mode == Mode::Exclusive && self.shared.meets(keys))
     }
 
-    fn covers(&self, want: Want<'_>, mode: Mode) -> bool {
-        self.exclusive.covers(want) || (mode == Mode::Shared && self.shared.covers(want))
-    }
-}
-
-/// A request, and its owner.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ask<'a> {
-    pub(super) owner: &'a LockOwner,
-    pub(super) tree: TreeId,
-    pub(super) want: Want<'a>,
-    pub(super) mode: Mode,
-    /// The owner used the tree before this request.
-    pub(super) uses: bool,
-}
-
-impl Ask<'_> {
-    /// The request excludes every other user of the tree.
-    fn whole(&self) -> bool {
-        self.mode == Mode::Exclusive && matches!(self.want, Want::Span(span) if span.is_whole())
+    fn covers(&self, keys: Keys<'_>, mode: Mode) -> bool {
+        self.exclusive.covers(keys) || (mode == Mode::Shared && self.shared.covers(keys))
     }
 }
 
@@ -86,7 +68,7 @@ impl TreeRanges {
         &mut self.holders[at]
     }
 
-    fn add(&mut self, owner: &Arc<LockOwner>, span: &Span, mode: Mode, range_max: usize) {
+    fn add(&mut self, owner: &Arc<LockOwner>, span: &KeySpan, mode: Mode, range_max: usize) {
         let spans = self.holder(owner).spans(mode);
         spans.add(span);
         // An owner that keeps its points has only single keys here, for which it waited: no more than these
@@ -98,15 +80,21 @@ impl TreeRanges {
         }
     }
 
-    /// Calls `each` with every owner that `ask` has to wait for: holders, the first `ahead` of the queue and,
-    /// if `ask` is for the whole tree, the tree's users. Stops when `each` returns `false`.
-    fn blockers(&self, ask: &Ask<'_>, ahead: usize, owners: &Owners, each: &mut dyn FnMut(&Arc<LockOwner>) -> bool) {
-        let me = ask.owner.serial;
+    /// Calls `each` with every owner that `request` has to wait for: holders, the first `ahead` of the queue and,
+    /// if `request` is for the whole tree, the tree's users. Stops when `each` returns `false`.
+    fn blockers(
+        &self,
+        request: &LockRequest<'_>,
+        ahead: usize,
+        owners: &Owners,
+        each: &mut dyn FnMut(&Arc<LockOwner>) -> bool,
+    ) {
+        let me = request.owner.serial;
         let mut own = None;
         for holder in &self.holders {
             if holder.owner.serial == me {
                 own = Some(holder);
-            } else if holder.excludes(ask.want, ask.mode) && !each(&holder.owner) {
+            } else if holder.excludes(request.keys, request.mode) && !each(&holder.owner) {
                 return;
             }
         }
@@ -115,21 +103,21 @@ impl TreeRanges {
                 continue;
             }
             let WaitQueue::Tree { span, .. } = &waiter.queue else { continue };
-            let theirs = Want::Span(span);
+            let theirs = Keys::Span(span);
             let for_me = own.is_some_and(|own| own.excludes(theirs, waiter.mode))
-                || (ask.uses && waiter.mode == Mode::Exclusive && span.is_whole());
-            if waiter.mode.excludes(ask.mode) && ask.want.meets(span) && !for_me && !each(&waiter.owner) {
+                || (request.uses && waiter.mode == Mode::Exclusive && span.is_whole());
+            if waiter.mode.excludes(request.mode) && request.keys.meets(span) && !for_me && !each(&waiter.owner) {
                 return;
             }
         }
-        if ask.whole() {
-            owners.users(ask.tree, ask.owner, each);
+        if request.whole() {
+            owners.users(request.tree, request.owner, each);
         }
     }
 
-    fn first_blocker(&self, ask: &Ask<'_>, ahead: usize, owners: &Owners) -> Option<Arc<LockOwner>> {
+    fn first_blocker(&self, request: &LockRequest<'_>, ahead: usize, owners: &Owners) -> Option<Arc<LockOwner>> {
         let mut first = None;
-        self.blockers(ask, ahead, owners, &mut |owner| {
+        self.blockers(request, ahead, owners, &mut |owner| {
             first = Some(owner.clone());
             false
         });
@@ -140,8 +128,8 @@ impl TreeRanges {
     fn grant(&mut self, owners: &Owners, range_max: usize, wakes: &mut Wakes) {
         let mut at = 0;
         while let Some(waiter) = self.queue.get(at).cloned() {
-            let ask = waiter.ask();
-            if waiter.cell.is_waiting() && ask.is_some_and(|ask| self.first_blocker(&ask, at, owners).is_some()) {
+            let request = waiter.request();
+            if waiter.cell.is_waiting() && request.is_some_and(|one| self.first_blocker(&one, at, owners).is_some()) {
                 at += 1;
                 continue;
             }
@@ -212,43 +200,42 @@ impl Ranges {
         answer
     }
 
-    /// Whether `ask` may go ahead; `Ok(true)` if a range of its owner already covers it.
-    pub(super) fn check(&self, ask: &Ask<'_>, owners: &Owners) -> Result<bool, Arc<LockOwner>> {
-        if self.is_quiet(ask.tree) {
+    /// Whether `request` may go ahead; `Ok(true)` if a range of its owner already covers it.
+    pub(super) fn check(&self, request: &LockRequest<'_>, owners: &Owners) -> Result<bool, Arc<LockOwner>> {
+        if self.is_quiet(request.tree) {
             return Ok(false);
         }
-        let trees = self.shard(ask.tree).trees.read();
-        let Some(ranges) = trees.get(&u64::from(ask.tree.0)) else { return Ok(false) };
-        match ranges.first_blocker(ask, ranges.queue.len(), owners) {
+        let trees = self.shard(request.tree).trees.read();
+        let Some(ranges) = trees.get(&u64::from(request.tree.0)) else { return Ok(false) };
+        match ranges.first_blocker(request, ranges.queue.len(), owners) {
             Some(blocker) => Err(blocker),
-            None => Ok(ranges
-                .holders
-                .iter()
-                .any(|holder| holder.owner.serial == ask.owner.serial && holder.covers(ask.want, ask.mode))),
+            None => Ok(ranges.holders.iter().any(|holder| {
+                holder.owner.serial == request.owner.serial && holder.covers(request.keys, request.mode)
+            })),
         }
     }
 
     /// Whether [`Self::try_add`] would succeed.
-    pub(super) fn check_new(&self, ask: &Ask<'_>, owners: &Owners) -> Result<(), Arc<LockOwner>> {
-        let trees = self.shard(ask.tree).trees.read();
+    pub(super) fn check_new(&self, request: &LockRequest<'_>, owners: &Owners) -> Result<(), Arc<LockOwner>> {
+        let trees = self.shard(request.tree).trees.read();
         let nothing = TreeRanges::default();
-        let ranges = trees.get(&u64::from(ask.tree.0)).unwrap_or(&nothing);
-        ranges.first_blocker(ask, ranges.queue.len(), owners).map_or(Ok(()), Err)
+        let ranges = trees.get(&u64::from(request.tree.0)).unwrap_or(&nothing);
+        ranges.first_blocker(request, ranges.queue.len(), owners).map_or(Ok(()), Err)
     }
 
     /// Adds a range, unless another owner blocks it.
-    pub(super) fn try_add(&self, owner: &Arc<LockOwner>, ask: &Ask<'_>, owners: &Owners) -> Result<(), Arc<LockOwner>> {
-        self.change(ask.tree, owners, |ranges| match ranges.first_blocker(ask, ranges.queue.len(), owners) {
+    pub(super) fn try_add(&self, request: &LockRequest<'_>, owners: &Owners) -> Result<(), Arc<LockOwner>> {
+        self.change(request.tree, owners, |ranges| match ranges.first_blocker(request, ranges.queue.len(), owners) {
             Some(blocker) => Err(blocker),
             None => {
-                ranges.add(owner, &ask.want.to_span(), ask.mode, self.range_max);
+                ranges.add(request.owner, &request.keys.to_span(), request.mode, self.range_max);
                 Ok(())
             }
         })
     }
 
     /// Adds a range even if other owners block it (4).
-    pub(super) fn add(&self, owner: &Arc<LockOwner>, tree: TreeId, span: &Span, mode: Mode, owners: &Owners) {
+    pub(super) fn add(&self, owner: &Arc<LockOwner>, tree: TreeId, span: &KeySpan, mode: Mode, owners: &Owners) {
         self.change(tree, owners, |ranges| {
             owner.contend();
             ranges.add(owner, span, mode, self.range_max);
@@ -270,8 +257,9 @@ impl Ranges {
     /// Puts `waiter` in the queue of its tree if it has to wait there. Returns whether it has.
     pub(super) fn enqueue(&self, waiter: &Arc<Waiter>, owners: &Owners) -> bool {
         self.change(waiter.tree, owners, |ranges| {
-            let ask = waiter.ask();
-            let blocked = ask.is_some_and(|ask| ranges.first_blocker(&ask, ranges.queue.len(), owners).is_some());
+            let ahead = ranges.queue.len();
+            let request = waiter.request();
+            let blocked = request.is_some_and(|request| ranges.first_blocker(&request, ahead, owners).is_some());
             if blocked {
                 ranges.queue.push_back(waiter.clone());
             }
@@ -288,8 +276,8 @@ impl Ranges {
         let trees = self.shard(waiter.tree).trees.read();
         let Some(ranges) = trees.get(&u64::from(waiter.tree.0)) else { return };
         let Some(at) = ranges.queue.iter().position(|one| Arc::ptr_eq(one, waiter)) else { return };
-        if let Some(ask) = waiter.ask() {
-            ranges.blockers(&ask, at, owners, &mut |owner| {
+        if let Some(request) = waiter.request() {
+            ranges.blockers(&request, at, owners, &mut |owner| {
                 into.push(owner.clone());
                 true
             });

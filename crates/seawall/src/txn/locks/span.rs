@@ -6,11 +6,17 @@
 //! 3. A set only grows: adding and joining never uncover a key.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ops::Bound;
+
+thread_local! {
+    /// The memory of the thread's spans ([`KeySpan::with`]).
+    static SPAN: Cell<KeySpan> = Cell::default();
+}
 
 /// Keys from `lo` to before `hi`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Span {
+pub struct KeySpan {
     pub(super) lo: Vec<u8>,
     pub(super) hi: Option<Vec<u8>>,
 }
@@ -34,15 +40,24 @@ fn before(lo: &[u8], hi: Option<&Vec<u8>>) -> bool {
     hi.is_none_or(|hi| lo < hi.as_slice())
 }
 
-impl Span {
+impl KeySpan {
     pub(super) fn new(lo: Bound<&[u8]>, hi: Bound<&[u8]>) -> Self {
         let mut span = Self::default();
         span.set(lo, hi);
         span
     }
 
+    /// Calls `f` with the span between two bounds, in memory that the thread keeps.
+    pub fn with<T>(lo: Bound<&[u8]>, hi: Bound<&[u8]>, f: impl FnOnce(&Self) -> T) -> T {
+        let mut span = SPAN.take();
+        span.set(lo, hi);
+        let answer = f(&span);
+        SPAN.set(span);
+        answer
+    }
+
     /// Changes it to this interval, in the memory that it has.
-    pub(super) fn set(&mut self, lo: Bound<&[u8]>, hi: Bound<&[u8]>) {
+    fn set(&mut self, lo: Bound<&[u8]>, hi: Bound<&[u8]>) {
         match lo {
             Bound::Unbounded => self.lo.clear(),
             Bound::Included(key) => set_same(&mut self.lo, key),
@@ -70,24 +85,24 @@ impl Span {
     }
 }
 
-/// What is requested: one key, borrowed, or a span.
+/// The keys of a request: one, or a span.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Want<'a> {
-    Key(&'a [u8]),
-    Span(&'a Span),
+pub(super) enum Keys<'a> {
+    One(&'a [u8]),
+    Span(&'a KeySpan),
 }
 
-impl<'a> Want<'a> {
-    pub(super) fn meets(self, span: &Span) -> bool {
+impl<'a> Keys<'a> {
+    pub(super) fn meets(self, span: &KeySpan) -> bool {
         match self {
-            Self::Key(key) => span.lo.as_slice() <= key && before(key, span.hi.as_ref()),
+            Self::One(key) => span.lo.as_slice() <= key && before(key, span.hi.as_ref()),
             Self::Span(other) => before(&other.lo, span.hi.as_ref()) && before(&span.lo, other.hi.as_ref()),
         }
     }
 
-    pub(super) fn to_span(self) -> Cow<'a, Span> {
+    pub(super) fn to_span(self) -> Cow<'a, KeySpan> {
         match self {
-            Self::Key(key) => Cow::Owned(Span::key(key)),
+            Self::One(key) => Cow::Owned(KeySpan::key(key)),
             Self::Span(span) => Cow::Borrowed(span),
         }
     }
@@ -95,32 +110,32 @@ impl<'a> Want<'a> {
 
 /// A set of keys made of spans.
 #[derive(Debug, Default)]
-pub(super) struct Spans(Vec<Span>);
+pub(super) struct Spans(Vec<KeySpan>);
 
 impl Spans {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The last span that starts before the end of `want`. By (2) no span before it reaches further.
-    fn candidate(&self, want: Want<'_>) -> Option<&Span> {
-        let until = match want {
-            Want::Key(key) => self.0.partition_point(|span| span.lo.as_slice() <= key),
-            Want::Span(want) => self.0.partition_point(|span| before(&span.lo, want.hi.as_ref())),
+    /// The last span that starts before the end of `keys`. By (2) no span before it reaches further.
+    fn candidate(&self, keys: Keys<'_>) -> Option<&KeySpan> {
+        let until = match keys {
+            Keys::One(key) => self.0.partition_point(|span| span.lo.as_slice() <= key),
+            Keys::Span(want) => self.0.partition_point(|span| before(&span.lo, want.hi.as_ref())),
         };
         self.0.get(until.checked_sub(1)?)
     }
 
-    /// Whether the set has a key of `want`.
-    pub(super) fn meets(&self, want: Want<'_>) -> bool {
-        self.candidate(want).is_some_and(|span| want.meets(span))
+    /// Whether the set has a key of `keys`.
+    pub(super) fn meets(&self, keys: Keys<'_>) -> bool {
+        self.candidate(keys).is_some_and(|span| keys.meets(span))
     }
 
-    /// Whether the set has every key of `want`.
-    pub(super) fn covers(&self, want: Want<'_>) -> bool {
-        self.candidate(want).is_some_and(|span| match want {
-            Want::Key(_) => want.meets(span),
-            Want::Span(want) => {
+    /// Whether the set has every key of `keys`.
+    pub(super) fn covers(&self, keys: Keys<'_>) -> bool {
+        self.candidate(keys).is_some_and(|span| match keys {
+            Keys::One(_) => keys.meets(span),
+            Keys::Span(want) => {
                 span.lo <= want.lo
                     && match (&span.hi, &want.hi) {
                         (None, _) => true,
@@ -132,7 +147,7 @@ impl Spans {
     }
 
     /// Adds a span that is not empty, and merges it with the spans it overlaps or touches.
-    pub(super) fn add(&mut self, span: &Span) {
+    pub(super) fn add(&mut self, span: &KeySpan) {
         let from = self.0.partition_point(|one| one.hi.as_ref().is_some_and(|hi| *hi < span.lo));
         let to = self.0.partition_point(|one| span.hi.as_ref().is_none_or(|hi| one.lo <= *hi));
         if from >= to {
@@ -162,7 +177,7 @@ impl Spans {
     pub(super) fn join_to(&mut self, max: usize) -> bool {
         let mut joined = false;
         while self.0.len() > max.max(1) {
-            let alike = |pair: &[Span]| {
+            let alike = |pair: &[KeySpan]| {
                 let left = pair[0].hi.as_deref().unwrap_or_default();
                 left.iter().zip(&pair[1].lo).take_while(|(left, right)| left == right).count()
             };
@@ -224,10 +239,10 @@ mod tests {
             let mut set = Spans::default();
             let mut model = vec![false; all.len()];
             for (lo, hi) in &adds {
-                let span = Span::new(slice(lo), slice(hi));
+                let span = KeySpan::new(slice(lo), slice(hi));
                 for (key, inside) in all.iter().zip(&mut model) {
                     let within = (lo.clone(), hi.clone()).contains(key);
-                    prop_assert_eq!(Want::Key(key).meets(&span), within);
+                    prop_assert_eq!(Keys::One(key).meets(&span), within);
                     *inside |= within;
                 }
                 if !span.is_empty() {
@@ -238,25 +253,25 @@ mod tests {
                 }
             }
             for (key, inside) in all.iter().zip(&model) {
-                prop_assert_eq!(set.meets(Want::Key(key)), *inside);
-                prop_assert_eq!(set.covers(Want::Key(key)), *inside);
+                prop_assert_eq!(set.meets(Keys::One(key)), *inside);
+                prop_assert_eq!(set.covers(Keys::One(key)), *inside);
             }
-            let span = Span::new(slice(&ask.0), slice(&ask.1));
+            let span = KeySpan::new(slice(&ask.0), slice(&ask.1));
             if !span.is_empty() {
-                let mut within = all.iter().zip(&model).filter(|(key, _)| Want::Key(key).meets(&span)).map(|(_, inside)| *inside);
+                let mut within = all.iter().zip(&model).filter(|(key, _)| Keys::One(key).meets(&span)).map(|(_, inside)| *inside);
                 // A span has more keys than the model knows: it may meet or miss the set between them.
                 if within.clone().any(|inside| inside) {
-                    prop_assert!(set.meets(Want::Span(&span)));
+                    prop_assert!(set.meets(Keys::Span(&span)));
                 }
-                if set.covers(Want::Span(&span)) {
+                if set.covers(Keys::Span(&span)) {
                     prop_assert!(within.all(|inside| inside));
-                    prop_assert!(set.meets(Want::Span(&span)));
+                    prop_assert!(set.meets(Keys::Span(&span)));
                 }
             }
             set.join_to(max);
             prop_assert!(set.len() <= max);
             for (key, inside) in all.iter().zip(&model) {
-                prop_assert!(!inside || set.meets(Want::Key(key)), "joining uncovers nothing");
+                prop_assert!(!inside || set.meets(Keys::One(key)), "joining uncovers nothing");
             }
         }
     }
@@ -265,19 +280,19 @@ mod tests {
     fn neighbours_that_look_alike_are_joined_first() {
         let mut set = Spans::default();
         for key in ["apple", "banana1", "banana2", "cherry"] {
-            set.add(&Span::key(key.as_bytes()));
+            set.add(&KeySpan::key(key.as_bytes()));
         }
         assert!(set.join_to(3));
-        assert!(set.meets(Want::Key(b"banana15")) && !set.meets(Want::Key(b"b")) && !set.meets(Want::Key(b"c")));
+        assert!(set.meets(Keys::One(b"banana15")) && !set.meets(Keys::One(b"b")) && !set.meets(Keys::One(b"c")));
     }
 
     #[test]
     fn a_scan_that_goes_on_keeps_one_span() {
         let mut set = Spans::default();
-        set.add(&Span::new(Bound::Included(b"a"), Bound::Excluded(b"c")));
-        set.add(&Span::new(Bound::Included(b"c"), Bound::Included(b"e")));
-        set.add(&Span::new(Bound::Excluded(b"e"), Bound::Unbounded));
+        set.add(&KeySpan::new(Bound::Included(b"a"), Bound::Excluded(b"c")));
+        set.add(&KeySpan::new(Bound::Included(b"c"), Bound::Included(b"e")));
+        set.add(&KeySpan::new(Bound::Excluded(b"e"), Bound::Unbounded));
         assert_eq!(set.len(), 1);
-        assert!(set.covers(Want::Span(&Span::new(Bound::Included(b"a"), Bound::Unbounded))));
+        assert!(set.covers(Keys::Span(&KeySpan::new(Bound::Included(b"a"), Bound::Unbounded))));
     }
 }

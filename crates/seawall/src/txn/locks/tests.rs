@@ -58,7 +58,7 @@ fn wait_point(table: &Arc<LockTable>, owner: &Arc<LockOwner>, key: &'static str,
     let before = table.graph.lock().len();
     let handle = {
         let table = table.clone();
-        thread::spawn(move || table.wait(&owner, &Request::Point { tree: TREE, key: key.as_bytes(), mode }, LONG, None))
+        thread::spawn(move || table.wait(&LockRequest::key(&owner, TREE, key.as_bytes(), mode), LONG, None))
     };
     table.until_waiting(before + 1);
     handle
@@ -71,7 +71,7 @@ fn wait_range(table: &Arc<LockTable>, owner: &Arc<LockOwner>, lo: &'static str, 
         let table = table.clone();
         thread::spawn(move || {
             let (lo, hi) = (Included(lo.as_bytes()), Excluded(hi.as_bytes()));
-            table.wait(&owner, &Request::Range { tree: TREE, lo, hi, mode }, LONG, None)
+            table.wait(&LockRequest::span(&owner, TREE, &KeySpan::new(lo, hi), mode), LONG, None)
         })
     };
     table.until_waiting(before + 1);
@@ -79,7 +79,12 @@ fn wait_range(table: &Arc<LockTable>, owner: &Arc<LockOwner>, lo: &'static str, 
 }
 
 fn range(table: &LockTable, owner: &Arc<LockOwner>, lo: &str, hi: &str, mode: Mode) -> Result<(), Conflict> {
-    table.add_range(owner, TREE, Included(lo.as_bytes()), Excluded(hi.as_bytes()), mode)
+    table.add_range(&LockRequest::span(
+        owner,
+        TREE,
+        &KeySpan::new(Included(lo.as_bytes()), Excluded(hi.as_bytes())),
+        mode,
+    ))
 }
 
 fn ended(wait: Wait) -> crate::Result<()> {
@@ -148,7 +153,7 @@ fn a_range_holds_off_phantoms_and_grows_with_the_scan() {
     for key in ["b", "c", "d", "e", "ezzz"] {
         assert!(table.check_write(&writer, TREE, key.as_bytes()).is_err(), "{key} was read, there or not");
     }
-    table.add_range(&reader, TREE, Excluded(b"f"), Unbounded, S).expect("free");
+    table.add_range(&LockRequest::span(&reader, TREE, &KeySpan::new(Excluded(b"f"), Unbounded), S)).expect("free");
     table.check_write(&writer, TREE, b"f").expect("between");
     assert!(table.check_write(&writer, TREE, b"f\0").is_err() && table.check_write(&writer, TREE, &[255; 9]).is_err());
     table.check_write(&writer, TREE, b"a").expect("before");
@@ -194,7 +199,7 @@ fn ranges_queue_too() {
     range(&table, &owners[0], "a", "m", S).expect("free");
     let write = {
         let (table, owner) = (table.clone(), owners[1].clone());
-        thread::spawn(move || table.wait(&owner, &Request::Write { tree: TREE, key: b"k" }, LONG, None))
+        thread::spawn(move || table.wait(&LockRequest::key(&owner, TREE, b"k", X), LONG, None))
     };
     table.until_waiting(1);
     assert!(range(&table, &owners[2], "j", "z", S).is_err(), "no range overtakes the write");
@@ -218,17 +223,21 @@ fn a_tree_is_locked_when_no_other_owner_uses_it() {
     let table = table();
     let (writer, late, dropper) = (table.txn(1), table.txn(2), table.txn(3));
     table.check_write(&writer, TREE, b"k").expect("free");
-    let whole = Request::Range { tree: TREE, lo: Unbounded, hi: Unbounded, mode: X };
-    assert!(table.add_range(&dropper, TREE, Unbounded, Unbounded, X).is_err_and(|by| by.holder() == TxnId(1)));
+    let all = KeySpan::default();
+    assert!(
+        table
+            .add_range(&LockRequest::span(&dropper, TREE, &KeySpan::default(), X))
+            .is_err_and(|by| by.holder() == TxnId(1))
+    );
     assert!(matches!(
-        table.wait(&dropper, &whole, Duration::ZERO, None),
+        table.wait(&LockRequest::span(&dropper, TREE, &all, X), Duration::ZERO, None),
         Err(Error::LockTimeout { holder: TxnId(1), waited_ms: 0, .. })
     ));
     let drop_tree = {
         let (table, owner) = (table.clone(), dropper.clone());
         thread::spawn(move || {
-            let whole = Request::Range { tree: TREE, lo: Unbounded, hi: Unbounded, mode: X };
-            table.wait(&owner, &whole, LONG, None)
+            let all = KeySpan::default();
+            table.wait(&LockRequest::span(&owner, TREE, &all, X), LONG, None)
         })
     };
     table.until_waiting(1);
@@ -256,8 +265,8 @@ fn a_refused_newcomer_does_not_keep_a_tree_from_being_locked() {
         let waits = {
             let table = table.clone();
             thread::spawn(move || {
-                let whole = Request::Range { tree: TREE, lo: Unbounded, hi: Unbounded, mode: X };
-                table.wait(&owner, &whole, LONG, None)
+                let all = KeySpan::default();
+                table.wait(&LockRequest::span(&owner, TREE, &all, X), LONG, None)
             })
         };
         table.until_waiting(1);
@@ -280,7 +289,7 @@ fn two_that_share_a_key_and_both_want_it_alone() {
         table.try_point(owner, TREE, b"k", S).expect("shared");
     }
     let first = wait_point(&table, &a, "k", X);
-    let error = table.wait(&b, &Request::Write { tree: TREE, key: b"k" }, LONG, None).expect_err("a deadlock");
+    let error = table.wait(&LockRequest::key(&b, TREE, b"k", X), LONG, None).expect_err("a deadlock");
     let on = LockedOn { tree: TREE, key: b"k".to_vec() };
     assert!(
         matches!(&error, Error::Deadlock { victim: TxnId(2), waits_for: TxnId(1), on: at } if *at == on),
@@ -306,7 +315,7 @@ fn the_one_who_has_done_least_gives_way() {
     let victim = wait_point(&table, &light, "two", S);
     let winner = {
         let (table, heavy) = (table.clone(), heavy.clone());
-        thread::spawn(move || table.wait(&heavy, &Request::Point { tree: TREE, key: b"one", mode: S }, LONG, None))
+        thread::spawn(move || table.wait(&LockRequest::key(&heavy, TREE, b"one", S), LONG, None))
     };
     let error = ended(victim).expect_err("it gives way though it waited first");
     assert_eq!(
@@ -331,13 +340,13 @@ fn three_in_a_circle_of_points_ranges_and_implicit_locks() {
     table.check_write(&c, TREE, b"x").expect("free: c has written x");
     let first = {
         let (table, owner) = (table.clone(), a.clone());
-        thread::spawn(move || table.wait(&owner, &Request::Write { tree: TREE, key: b"bb" }, LONG, None))
+        thread::spawn(move || table.wait(&LockRequest::key(&owner, TREE, b"bb", X), LONG, None))
     };
     table.until_waiting(1);
     assert!(matches!(table.convert(TxnId(3), TREE, b"x"), Converted::Held(by) if by.holder() == TxnId(3)));
     let second = wait_point(&table, &b, "x", S);
     let error = table
-        .wait(&c, &Request::Point { tree: TREE, key: b"a", mode: S }, LONG, None)
+        .wait(&LockRequest::key(&c, TREE, b"a", S), LONG, None)
         .expect_err("c waits for a, which waits for b, which waits for c");
     assert!(matches!(error, Error::Deadlock { victim: TxnId(3), waits_for: TxnId(1), .. }), "{error}");
     table.release_all(&c);
@@ -357,7 +366,7 @@ fn a_wait_that_ends_late_lets_the_others_go_on() {
         let (table, writer) = (table.clone(), writer.clone());
         thread::spawn(move || {
             let policy = Duration::from_millis(200);
-            table.wait(&writer, &Request::Write { tree: TREE, key: b"k" }, policy, None)
+            table.wait(&LockRequest::key(&writer, TREE, b"k", X), policy, None)
         })
     };
     table.until_waiting(1);
@@ -381,14 +390,14 @@ fn nothing_waits_where_waiting_is_off() {
         range(&table, &a, "m", "n", S).expect("free");
         let longest = if blocking { Duration::ZERO } else { LONG };
         for request in [
-            Request::Point { tree: TREE, key: b"k", mode: S },
-            Request::Write { tree: TREE, key: b"mm" },
-            Request::Range { tree: TREE, lo: Included(b"m"), hi: Unbounded, mode: X },
+            LockRequest::key(&b, TREE, b"k", S),
+            LockRequest::key(&b, TREE, b"mm", X),
+            LockRequest::span(&b, TREE, &KeySpan::new(Included(b"m"), Unbounded), X),
         ] {
-            let error = table.wait(&b, &request, longest, None).expect_err("held");
+            let error = table.wait(&request, longest, None).expect_err("held");
             assert!(matches!(error, Error::LockTimeout { holder: TxnId(1), waited_ms: 0, .. }), "{error}");
         }
-        table.wait(&b, &Request::Write { tree: TREE, key: b"z" }, longest, None).expect("nothing to wait for");
+        table.wait(&LockRequest::key(&b, TREE, b"z", X), longest, None).expect("nothing to wait for");
         assert_eq!(table.stats().points, 1, "asking took nothing");
         table.release_all(&a);
         table.release_all(&b);
@@ -422,7 +431,7 @@ fn a_shared_lock_is_raised_by_the_change_that_it_lets_through() {
         let (table, b) = (table.clone(), b.clone());
         thread::spawn(move || {
             let policy = Duration::from_millis(50);
-            table.wait(&b, &Request::Write { tree: TREE, key: b"k" }, policy, None)
+            table.wait(&LockRequest::key(&b, TREE, b"k", X), policy, None)
         })
     };
     table.until_waiting(1);
@@ -599,7 +608,7 @@ fn a_circle_that_a_third_closes_is_found() {
     assert!(matches!(table.convert(TxnId(4), TREE, b"changed"), Converted::Held(_)));
     let third = {
         let (table, c) = (table.clone(), c.clone());
-        thread::spawn(move || table.wait(&c, &Request::Point { tree: TREE, key: b"changed", mode: S }, LONG, None))
+        thread::spawn(move || table.wait(&LockRequest::key(&c, TREE, b"changed", S), LONG, None))
     };
     let error = ended(victim).expect_err("it waits for the writer now, which waits for it");
     assert!(matches!(error, Error::Deadlock { victim: TxnId(2), waits_for: TxnId(4), .. }), "{error}");
@@ -621,13 +630,13 @@ fn who_grows_over_a_waiter_is_waited_for() {
     b.add_weight(1);
     let waits = {
         let (table, b) = (table.clone(), b.clone());
-        thread::spawn(move || table.wait(&b, &Request::Write { tree: TREE, key: b"b" }, LONG, None))
+        thread::spawn(move || table.wait(&LockRequest::key(&b, TREE, b"b", X), LONG, None))
     };
     table.until_waiting(1);
     range(&table, &a, "a", "aa", S).expect("free");
     range(&table, &a, "c", "cc", S).expect("free");
     assert!(table.check_write(&c, TREE, b"b").is_err(), "the two were joined over it");
-    let error = table.wait(&a, &Request::Point { tree: TREE, key: b"x", mode: S }, LONG, None);
+    let error = table.wait(&LockRequest::key(&a, TREE, b"x", S), LONG, None);
     assert!(matches!(error, Err(Error::Deadlock { victim: TxnId(1), waits_for: TxnId(2), .. })), "{error:?}");
     table.release_all(&a);
     table.release_all(&c);
@@ -644,14 +653,14 @@ fn an_owner_may_use_many_trees() {
         table.check_write(&a, TreeId(tree), b"k").expect("free");
     }
     for tree in 16..40 {
-        assert!(table.add_range(&b, TreeId(tree), Unbounded, Unbounded, X).is_err());
+        assert!(table.add_range(&LockRequest::span(&b, TreeId(tree), &KeySpan::default(), X)).is_err());
     }
-    table.add_range(&b, TreeId(40), Unbounded, Unbounded, X).expect("not used");
+    table.add_range(&LockRequest::span(&b, TreeId(40), &KeySpan::default(), X)).expect("not used");
     assert!(table.check_write(&a, TreeId(40), b"k").is_err());
     assert!(!a.uses(TreeId(40)), "it was refused");
     table.release_all(&a);
     for tree in 16..40 {
-        table.add_range(&b, TreeId(tree), Unbounded, Unbounded, X).expect("a is gone");
+        table.add_range(&LockRequest::span(&b, TreeId(tree), &KeySpan::default(), X)).expect("a is gone");
     }
     table.release_all(&b);
     table.assert_empty();

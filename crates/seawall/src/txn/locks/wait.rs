@@ -12,9 +12,8 @@
 
 use super::cell::{Outcome, WaitCell};
 use super::owner::LockOwner;
-use super::range::Ask;
-use super::span::{Span, Want};
-use super::{Interrupt, LockTable, Mode, Request, sync::Instant};
+use super::span::{KeySpan, Keys};
+use super::{Interrupt, LockRequest, LockTable, Mode, sync::Instant};
 use crate::error::{Error, LockedOn, Result};
 use crate::format::{TreeId, TxnId};
 use std::sync::Arc;
@@ -31,7 +30,7 @@ pub(super) enum WaitQueue {
         hash: u64,
     },
     Tree {
-        span: Span,
+        span: KeySpan,
         /// Whether the owner used the tree before it began to wait. It cannot change during the wait.
         uses: bool,
     },
@@ -53,14 +52,10 @@ pub(super) struct Waiter {
 
 impl Waiter {
     /// The request of a waiter in a tree's queue.
-    pub(super) fn ask(&self) -> Option<Ask<'_>> {
-        match &self.queue {
-            WaitQueue::Point { .. } => None,
-            WaitQueue::Tree { span, uses } => {
-                let want = Want::Span(span);
-                Some(Ask { owner: &self.owner, tree: self.tree, want, mode: self.mode, uses: *uses })
-            }
-        }
+    pub(super) fn request(&self) -> Option<LockRequest<'_>> {
+        let WaitQueue::Tree { span, uses } = &self.queue else { return None };
+        let (owner, tree, mode) = (&self.owner, self.tree, self.mode);
+        Some(LockRequest { owner, tree, keys: Keys::Span(span), mode, uses: *uses })
     }
 
     pub(super) fn on(&self) -> LockedOn {
@@ -108,20 +103,13 @@ impl LockTable {
     /// [`Error::LockTimeout`] after `longest`, or at once if that is zero or the table does not wait;
     /// [`Error::Interrupted`]; [`Error::Deadlock`] if this owner is the victim: it has to be rolled back, and
     /// waits for nothing more.
-    pub fn wait(
-        &self,
-        owner: &Arc<LockOwner>,
-        request: &Request<'_>,
-        longest: Duration,
-        interrupt: Option<&Interrupt>,
-    ) -> Result<()> {
+    pub fn wait(&self, request: &LockRequest<'_>, longest: Duration, interrupt: Option<&Interrupt>) -> Result<()> {
         if longest.is_zero() || !self.config.blocking {
-            return match self.check(owner, request) {
+            return match self.check(request) {
                 Ok(()) => Ok(()),
                 Err(conflict) => {
                     self.timeouts.fetch_add(1, Ordering::Relaxed);
-                    let on = LockedOn { tree: request.tree(), key: request.first_key() };
-                    Err(Error::LockTimeout { holder: conflict.holder(), on, waited_ms: 0 })
+                    Err(Error::LockTimeout { holder: conflict.holder(), on: request.on(), waited_ms: 0 })
                 }
             };
         }
@@ -129,7 +117,7 @@ impl LockTable {
         let deadline = Instant::now() + longest.min(LONGEST);
         let waiter = {
             let mut graph = self.graph.lock();
-            let Some(waiter) = self.enqueue(owner, request) else { return Ok(()) };
+            let Some(waiter) = self.enqueue(request) else { return Ok(()) };
             graph.enter(&waiter);
             self.break_cycles(&mut graph, &waiter);
             waiter
@@ -148,7 +136,9 @@ impl LockTable {
         drop(begun);
         match outcome {
             Outcome::Granted => Ok(()),
-            Outcome::Doomed { waits_for } => Err(Error::Deadlock { victim: owner.txn(), waits_for, on: waiter.on() }),
+            Outcome::Doomed { waits_for } => {
+                Err(Error::Deadlock { victim: request.owner.txn(), waits_for, on: waiter.on() })
+            }
             Outcome::Interrupted => Err(Error::Interrupted { during: LOCK, on: Some(waiter.on()) }),
             Outcome::TimedOut => {
                 self.timeouts.fetch_add(1, Ordering::Relaxed);
@@ -160,24 +150,21 @@ impl LockTable {
     }
 
     /// Puts the request in the first queue where it has to wait, if any.
-    pub(super) fn enqueue(&self, owner: &Arc<LockOwner>, request: &Request<'_>) -> Option<Arc<Waiter>> {
-        let (tree, mode, uses) = (request.tree(), request.mode(), owner.uses(request.tree()));
+    pub(super) fn enqueue(&self, request: &LockRequest<'_>) -> Option<Arc<Waiter>> {
+        let LockRequest { owner, tree, keys, mode, uses } = *request;
         let since = self.config.clock.now();
         let waiter = |key: Vec<u8>, queue| {
             let cell = Arc::new(WaitCell::new());
             Arc::new(Waiter { owner: owner.clone(), tree, key, mode, queue, since, cell })
         };
-        let span = match *request {
-            Request::Point { key, .. } | Request::Write { key, .. } => {
-                let hash = self.hash(tree, key);
-                let at_point = waiter(key.to_vec(), WaitQueue::Point { hash });
-                if self.points.enqueue(hash, &at_point) {
-                    return Some(at_point);
-                }
-                Span::key(key)
+        if let Keys::One(key) = keys {
+            let hash = self.hash(tree, key);
+            let at_point = waiter(key.to_vec(), WaitQueue::Point { hash });
+            if self.points.enqueue(hash, &at_point) {
+                return Some(at_point);
             }
-            Request::Range { lo, hi, .. } => Span::new(lo, hi),
-        };
+        }
+        let span = keys.to_span().into_owned();
         if span.is_empty() {
             return None;
         }

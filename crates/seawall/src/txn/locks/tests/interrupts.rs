@@ -15,8 +15,8 @@ fn wait_broken_by(
     let handle = {
         let table = table.clone();
         thread::spawn(move || {
-            let request = Request::Point { tree: TREE, key: key.as_bytes(), mode };
-            table.wait(&owner, &request, LONG, Some(&*interrupt))
+            let request = LockRequest::key(&owner, TREE, key.as_bytes(), mode);
+            table.wait(&request, LONG, Some(&*interrupt))
         })
     };
     table.until_waiting(before + 1);
@@ -37,8 +37,8 @@ fn an_interrupted_wait_leaves_the_queue_and_those_behind_go_on() {
     ended(behind).expect("the exclusive request before it is gone");
     assert!(!table.holds(&b, TREE, b"k") && !b.is_doomed());
     // Pending: the next wait is interrupted as it begins, but a request that needs no wait is granted.
-    let request = Request::Point { tree: TREE, key: b"k", mode: X };
-    let again = table.wait(&b, &request, LONG, Some(&*interrupt));
+    let request = LockRequest::key(&b, TREE, b"k", X);
+    let again = table.wait(&request, LONG, Some(&*interrupt));
     assert!(matches!(again, Err(Error::Interrupted { .. })));
     table.try_point(&b, TREE, b"other", X).expect("free");
     interrupt.clear();
@@ -148,7 +148,7 @@ fn who_waits_for_whom_is_told() {
 /// As [`wait_point`], for a wait that may end as soon as it has begun.
 fn wait_point_of(table: &Arc<LockTable>, owner: &Arc<LockOwner>, key: &'static str, mode: Mode) -> Wait {
     let (table, owner) = (table.clone(), owner.clone());
-    thread::spawn(move || table.wait(&owner, &Request::Point { tree: TREE, key: key.as_bytes(), mode }, LONG, None))
+    thread::spawn(move || table.wait(&LockRequest::key(&owner, TREE, key.as_bytes(), mode), LONG, None))
 }
 
 /// The callback interrupts the blocking transaction, or panics: in both cases no waiter is left in a queue.
@@ -160,8 +160,8 @@ fn a_callback_may_interrupt_and_one_that_panics_leaves_no_wait() {
     let interrupt = Arc::new(Interrupt::default());
     let raised = interrupt.clone();
     table.set_on_wait(Some(Arc::new(move |_: &WaitInfo| raised.raise())));
-    let request = Request::Point { tree: TREE, key: b"k", mode: S };
-    let broken = table.wait(&b, &request, LONG, Some(&*interrupt));
+    let request = LockRequest::key(&b, TREE, b"k", S);
+    let broken = table.wait(&request, LONG, Some(&*interrupt));
     assert!(matches!(broken, Err(Error::Interrupted { .. })));
     let calls = Arc::new(AtomicUsize::new(0));
     let called = calls.clone();
@@ -171,7 +171,7 @@ fn a_callback_may_interrupt_and_one_that_panics_leaves_no_wait() {
     })));
     let panicked = {
         let (table, b) = (table.clone(), b.clone());
-        thread::spawn(move || table.wait(&b, &Request::Point { tree: TREE, key: b"k", mode: S }, LONG, None))
+        thread::spawn(move || table.wait(&LockRequest::key(&b, TREE, b"k", S), LONG, None))
     };
     assert!(panicked.join().is_err() && calls.load(Ordering::Relaxed) == 1);
     assert_eq!(table.stats().waiting, 0);

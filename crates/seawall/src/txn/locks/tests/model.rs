@@ -157,7 +157,7 @@ proptest! {
                 }
                 Step::Range(me, lo, hi, mode) => {
                     let taken = has.iter().enumerate().any(|(other, has)| other != me && has.keeps_range_from(lo, hi, mode));
-                    let answer = table.add_range(&owners[me], TREE, Included(&[lo]), Included(&[hi]), mode).is_ok();
+                    let answer = table.add_range(&LockRequest::span(&owners[me], TREE, &KeySpan::new(Included(&[lo]), Included(&[hi])), mode)).is_ok();
                     prop_assert!(!(answer && taken), "{:?} was granted", step);
                     prop_assert!(!exact || answer != taken, "{:?} was refused", step);
                     if answer {
@@ -245,36 +245,32 @@ impl Queues {
         Self { table, owners, waiting: vec![None; OWNERS], rows: BTreeMap::new(), next: OWNERS as u64 + 1 }
     }
 
-    /// Requests as the callers do; returns whether the request was granted.
-    fn ask(&mut self, me: usize, request: &Request<'_>) -> bool {
-        let owner = &self.owners[me];
-        if let Request::Point { key, .. } | Request::Write { key, .. } = *request {
-            if let Some(&writer) = self.rows.get(&key[0]) {
-                let own = writer == me;
-                assert!(own || matches!(self.table.convert(self.owners[writer].txn(), TREE, key), Converted::Held(_)));
-                return own;
+    /// Requests as the callers do, `writes` to change the key; returns whether the request was granted.
+    fn ask(&mut self, me: usize, request: &LockRequest<'_>, writes: bool) -> bool {
+        let &LockRequest { owner, tree, keys, mode, .. } = request;
+        let Keys::One(key) = keys else { return self.table.add_range(request).is_ok() };
+        if let Some(&writer) = self.rows.get(&key[0]) {
+            let own = writer == me;
+            assert!(own || matches!(self.table.convert(self.owners[writer].txn(), TREE, key), Converted::Held(_)));
+            return own;
+        }
+        if !writes {
+            return self.table.try_point(owner, tree, key, mode).is_ok();
+        }
+        let may = self.table.check_write(owner, tree, key);
+        if let Ok(has_point) = may {
+            self.rows.insert(key[0], me);
+            if has_point {
+                self.table.written(owner, tree, key);
             }
         }
-        match *request {
-            Request::Point { tree, key, mode } => self.table.try_point(owner, tree, key, mode).is_ok(),
-            Request::Range { tree, lo, hi, mode } => self.table.add_range(owner, tree, lo, hi, mode).is_ok(),
-            Request::Write { tree, key } => {
-                let may = self.table.check_write(owner, tree, key);
-                if let Ok(has_point) = may {
-                    self.rows.insert(key[0], me);
-                    if has_point {
-                        self.table.written(owner, tree, key);
-                    }
-                }
-                may.is_ok()
-            }
-        }
+        may.is_ok()
     }
 
     /// Does what `wait` does, except the waiting.
-    fn begin_to_wait(&mut self, me: usize, request: &Request<'_>) {
+    fn begin_to_wait(&mut self, me: usize, request: &LockRequest<'_>) {
         let mut graph = self.table.graph.lock();
-        if let Some(waiter) = self.table.enqueue(&self.owners[me], request) {
+        if let Some(waiter) = self.table.enqueue(request) {
             graph.enter(&waiter);
             self.table.break_cycles(&mut graph, &waiter);
             self.waiting[me] = Some(waiter);
@@ -337,22 +333,30 @@ fn queue_up(steps: Vec<QueueStep>, weights: Vec<u64>, tight: bool, mask: u64) ->
         owner.add_weight(weight);
     }
     for step in steps {
-        let (me, request) = match &step {
-            QueueStep::GiveUp(me) | QueueStep::End(me) => (*me, None),
-            QueueStep::Point(me, key, mode) => {
-                (*me, Some(Request::Point { tree: TREE, key: slice::from_ref(key), mode: *mode }))
+        let (QueueStep::GiveUp(me)
+        | QueueStep::End(me)
+        | QueueStep::Point(me, ..)
+        | QueueStep::Write(me, _)
+        | QueueStep::Range(me, ..)
+        | QueueStep::Whole(me)) = step;
+        let owner = queues.owners[me].clone();
+        let span = match &step {
+            QueueStep::Range(_, lo, hi, _) => {
+                KeySpan::new(Included(slice::from_ref(lo)), Included(slice::from_ref(hi)))
             }
-            QueueStep::Write(me, key) => (*me, Some(Request::Write { tree: TREE, key: slice::from_ref(key) })),
-            QueueStep::Range(me, lo, hi, mode) => {
-                let (lo, hi) = (Included(slice::from_ref(lo)), Included(slice::from_ref(hi)));
-                (*me, Some(Request::Range { tree: TREE, lo, hi, mode: *mode }))
-            }
-            QueueStep::Whole(me) => (*me, Some(Request::Range { tree: TREE, lo: Unbounded, hi: Unbounded, mode: X })),
+            _ => KeySpan::default(),
+        };
+        let request = match &step {
+            QueueStep::GiveUp(_) | QueueStep::End(_) => None,
+            QueueStep::Point(_, key, mode) => Some(LockRequest::key(&owner, TREE, slice::from_ref(key), *mode)),
+            QueueStep::Write(_, key) => Some(LockRequest::key(&owner, TREE, slice::from_ref(key), X)),
+            QueueStep::Range(.., mode) => Some(LockRequest::span(&owner, TREE, &span, *mode)),
+            QueueStep::Whole(_) => Some(LockRequest::span(&owner, TREE, &span, X)),
         };
         match (&queues.waiting[me], request) {
             (None, None) => queues.end(me),
             (None, Some(request)) => {
-                if !queues.ask(me, &request) {
+                if !queues.ask(me, &request, matches!(step, QueueStep::Write(..))) {
                     queues.begin_to_wait(me, &request);
                     prop_assert!(queues.waiting[me].is_some(), "there was a conflict, and nothing has changed");
                 }

@@ -47,8 +47,8 @@ impl<'w> Txn<'w> {
         Self { world, owner: world.table.owner(), undo: Vec::new(), entered: BTreeSet::new(), interrupt }
     }
 
-    fn wait(&self, request: &Request<'_>) -> crate::Result<()> {
-        self.world.table.wait(&self.owner, request, LONG, Some(&*self.interrupt))
+    fn wait(&self, request: &LockRequest<'_>) -> crate::Result<()> {
+        self.world.table.wait(request, LONG, Some(&*self.interrupt))
     }
 
     fn enter(&mut self, at: usize, mode: Mode) {
@@ -96,7 +96,7 @@ impl<'w> Txn<'w> {
                 return Ok(());
             }
             drop(row);
-            self.wait(&Request::Point { tree: TREE, key: &key(at), mode })?;
+            self.wait(&LockRequest::key(&self.owner, TREE, &key(at), mode))?;
         }
     }
 
@@ -117,7 +117,7 @@ impl<'w> Txn<'w> {
                 break;
             }
             drop(row);
-            self.wait(&Request::Point { tree: TREE, key: &key(at), mode })?;
+            self.wait(&LockRequest::key(&self.owner, TREE, &key(at), mode))?;
             waited = true;
         }
         // Removed from the register before it is given back; if it is not given back, it is still held.
@@ -158,7 +158,7 @@ impl<'w> Txn<'w> {
                 return Ok(());
             }
             drop(row);
-            self.wait(&Request::Write { tree: TREE, key: &key(at) })?;
+            self.wait(&LockRequest::key(&self.owner, TREE, &key(at), X))?;
         }
     }
 
@@ -182,7 +182,7 @@ impl<'w> Txn<'w> {
             }
             drop(row);
             if !granted {
-                self.wait(&Request::Point { tree: TREE, key: &key, mode: X })?;
+                self.wait(&LockRequest::key(&self.owner, TREE, &key, X))?;
             }
             if std::mem::take(&mut new) {
                 table.give_back(&self.owner, TREE, &key);
@@ -197,15 +197,15 @@ impl<'w> Txn<'w> {
     fn scan(&mut self, from: usize, to: usize, mode: Mode) -> crate::Result<()> {
         let (lo, hi) = (key(from), key(to));
         let (lo, hi) = (Included(lo.as_slice()), Excluded(hi.as_slice()));
-        while self.world.table.add_range(&self.owner, TREE, lo, hi, mode).is_err() {
-            self.wait(&Request::Range { tree: TREE, lo, hi, mode })?;
+        while self.world.table.add_range(&LockRequest::span(&self.owner, TREE, &KeySpan::new(lo, hi), mode)).is_err() {
+            self.wait(&LockRequest::span(&self.owner, TREE, &KeySpan::new(lo, hi), mode))?;
         }
         (from..to).try_for_each(|at| self.lock(at, mode, true))
     }
 
     fn whole(&mut self) -> crate::Result<()> {
-        while self.world.table.add_range(&self.owner, TREE, Unbounded, Unbounded, X).is_err() {
-            self.wait(&Request::Range { tree: TREE, lo: Unbounded, hi: Unbounded, mode: X })?;
+        while self.world.table.add_range(&LockRequest::span(&self.owner, TREE, &KeySpan::default(), X)).is_err() {
+            self.wait(&LockRequest::span(&self.owner, TREE, &KeySpan::default(), X))?;
         }
         (0..KEYS).for_each(|at| self.enter(at, X));
         Ok(())
