@@ -117,10 +117,7 @@ impl IoError {
     /// ```
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(
-            self.kind,
-            IoErrorKind::Os(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) | IoErrorKind::Reserve { .. }
-        )
+        matches!(self.kind, IoErrorKind::Os(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) | IoErrorKind::Reserve { .. })
     }
 
     /// Whether the file system does not support this way of allocating.

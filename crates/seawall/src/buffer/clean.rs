@@ -34,7 +34,7 @@ use crate::mutants::Mutant;
 use seawall_io::{Arena, Cause, FileRequest, IoBuf};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Below this share of the most age or dirt, percent, cleaning rests.
@@ -54,7 +54,8 @@ pub struct Progress {
     pub freed: usize,
     /// Whether another step would find work now.
     pub more: bool,
-    /// How long to rest before that, so that cleaning keeps to `io_capacity`.
+    /// The time that the step should take with the rest after it, so that cleaning keeps to its capacity
+    /// ([`Pool::set_io_capacity`]).
     pub pause: Duration,
 }
 
@@ -110,7 +111,7 @@ impl Pool {
             let written = if freed < short { self.clean_near_hand(self.free_wanted(), false)? } else { 0 };
             let freed = freed + if written > 0 { self.evict(short, false) } else { 0 };
             if freed > 0 || written > 0 {
-                return Ok(Progress { written, freed, more: true, pause: Duration::ZERO });
+                return Ok(Progress { written, freed, more: true, pause: self.pause_after(written, None) });
             }
         }
         let pressure = self.pressure_percent();
@@ -118,14 +119,18 @@ impl Pool {
             return Ok(Progress::default());
         }
         let written = self.clean_oldest()?;
-        let pause = if pressure >= URGENT_PERCENT {
-            Duration::ZERO
-        } else {
-            // From a tenth of the capacity to all of it.
-            let share = (pressure - CALM_PERCENT).max(5) as f64 / (URGENT_PERCENT - CALM_PERCENT) as f64;
-            Duration::from_secs_f64(written as f64 / (f64::from(self.config.io_capacity.max(1)) * share))
-        };
+        // From a tenth of the capacity to all of it.
+        let share = (pressure - CALM_PERCENT).max(5) as f64 / (URGENT_PERCENT - CALM_PERCENT) as f64;
+        let pause = self.pause_after(written, (pressure < URGENT_PERCENT).then_some(share));
         Ok(Progress { written, freed: 0, more: written > 0, pause })
+    }
+
+    /// The least time for `written` pages: at the rate for bursts, or at a share of the normal rate.
+    fn pause_after(&self, written: usize, share: Option<f64>) -> Duration {
+        let rate = |capacity: &AtomicU32| f64::from(capacity.load(Ordering::Relaxed).max(1));
+        let burst = rate(&self.io_capacity_burst);
+        let pages_a_second = share.map_or(burst, |share| burst.min(rate(&self.io_capacity) * share));
+        Duration::from_secs_f64(written as f64 / pages_a_second)
     }
 
     /// Frames that should be free, so that a thread that reads a page finds one.

@@ -58,6 +58,8 @@ pub struct PoolConfig {
     pub clock: Arc<dyn Clock>,
     /// Pages a second that cleaning may write while nothing is urgent.
     pub io_capacity: u32,
+    /// Pages a second that cleaning may write at most.
+    pub io_capacity_burst: u32,
     /// The most of the pool that may be dirty, percent, before cleaning hurries.
     pub max_dirty_percent: u8,
     /// How far the checkpoint may fall behind the log's head, bytes, before cleaning hurries; well below the
@@ -88,6 +90,9 @@ pub struct Pool {
     pub(super) checkpoint: AtomicU64,
     /// The log's head when the pool was made: everything from here on was changed through this pool.
     pub(super) opened_at: Lsn,
+    /// See [`Pool::set_io_capacity`].
+    pub(super) io_capacity: AtomicU32,
+    pub(super) io_capacity_burst: AtomicU32,
     /// See [`Pool::set_max_dirty_percent`] and [`Pool::set_prefetch_depths`].
     pub(super) max_dirty_percent: AtomicU32,
     pub(super) prefetch_depth: AtomicU32,
@@ -205,6 +210,8 @@ impl Pool {
             cleaned: AtomicU64::new(0),
             checkpoint: AtomicU64::new(block.checkpoint.0),
             opened_at: log.head(),
+            io_capacity: AtomicU32::new(config.io_capacity),
+            io_capacity_burst: AtomicU32::new(config.io_capacity_burst),
             max_dirty_percent: AtomicU32::new(u32::from(config.max_dirty_percent)),
             prefetch_depth: AtomicU32::new(config.prefetch_depth),
             prefetch_depth_total: AtomicU32::new(config.prefetch_depth_total),
@@ -364,6 +371,12 @@ impl Pool {
                 return Err(refused("pages beyond that size are pinned; they go as soon as they are let go".into()));
             }
         }
+    }
+
+    /// Sets the pages a second that cleaning may write, while nothing is urgent and at most, from now on.
+    pub fn set_io_capacity(&self, normal: u32, burst: u32) {
+        self.io_capacity.store(normal, Ordering::Relaxed);
+        self.io_capacity_burst.store(burst, Ordering::Relaxed);
     }
 
     /// The most of the pool that may be dirty, percent, before cleaning hurries.

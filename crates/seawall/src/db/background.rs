@@ -8,7 +8,7 @@ use crate::log::Durability;
 use crate::txn::{Engine, Purge, SavepointAt, Txn};
 use parking_lot::{Condvar, MutexGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -53,14 +53,8 @@ pub(super) struct Work {
     /// The number of losers, as last read without waiting.
     losers_seen: AtomicUsize,
     durability: AtomicU8,
-    /// Pages a second, in normal operation and in bursts.
-    io_capacity: AtomicU32,
-    io_capacity_burst: AtomicU32,
-    flush_interval_ns: AtomicU64,
     /// How often the statistics are published; 0 for never.
     stats_interval_ns: AtomicU64,
-    /// When background work last flushed the log, by the clock, ns.
-    flushed_ns: AtomicU64,
     stop: AtomicBool,
     idle: Mutex<()>,
     wake: Condvar,
@@ -94,11 +88,7 @@ impl Work {
             losers_seen: AtomicUsize::new(losers.len()),
             losers: Mutex::new(losers),
             durability: AtomicU8::new(options.durability() as u8),
-            io_capacity: AtomicU32::new(options.io_capacity()),
-            io_capacity_burst: AtomicU32::new(options.io_capacity_burst()),
-            flush_interval_ns: AtomicU64::new(nanos(options.flush_interval())),
             stats_interval_ns: AtomicU64::new(nanos(options.stats_interval())),
-            flushed_ns: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             idle: Mutex::default(),
             wake: Condvar::new(),
@@ -118,16 +108,9 @@ impl Work {
         self.durability.store(durability as u8, Ordering::Relaxed);
     }
 
-    /// Sets the pages a second that cleaning may write, in normal operation and in bursts.
-    pub(super) fn set_io_capacity(&self, calm: u32, burst: u32) {
-        self.io_capacity.store(calm, Ordering::Relaxed);
-        self.io_capacity_burst.store(burst, Ordering::Relaxed);
-    }
-
-    /// Sets how old unflushed log may become. The log itself uses the value it was opened with; if this one
-    /// is shorter, background work enforces it.
+    /// Sets how old unflushed log may become.
     pub(super) fn set_flush_interval(&self, interval: Duration) {
-        self.flush_interval_ns.store(nanos(interval), Ordering::Relaxed);
+        self.engine.log().set_flush_interval(interval);
         self.wake.notify_all();
     }
 
@@ -138,20 +121,6 @@ impl Work {
 
     pub(super) fn set_stats_interval(&self, interval: Duration) {
         self.stats_interval_ns.store(nanos(interval), Ordering::Relaxed);
-    }
-
-    /// Flushes the log if the new interval is due before the log's own.
-    fn flush_if_due(&self) -> Result<()> {
-        let (log, interval) = (self.engine.log(), self.flush_interval_ns.load(Ordering::Relaxed));
-        if interval >= nanos(log.config().flush_interval) {
-            return Ok(());
-        }
-        let (now, head) = (nanos(self.engine.clock.now()), log.oldest_unpublished());
-        if log.durable() >= head || now.saturating_sub(self.flushed_ns.load(Ordering::Relaxed)) < interval / 2 {
-            return Ok(());
-        }
-        self.flushed_ns.store(now, Ordering::Relaxed);
-        log.flush_to(head)
     }
 
     /// Blocks purge, rollback and compactions until the result is dropped: then only user transactions change
@@ -166,7 +135,7 @@ impl Work {
             return Ok(false);
         }
         match task {
-            Task::Log => self.flush_if_due().and_then(|()| self.engine.log().tend()),
+            Task::Log => self.engine.log().tend(),
             Task::Clean => self.engine.pool().clean_step().map(|progress| progress.more),
             Task::Checkpoint => self.checkpoint_step(),
             Task::Rollback => self.roll_back_losers(),
@@ -301,7 +270,7 @@ impl Work {
             }
             if !busy {
                 // Checks the log four times in an interval.
-                let quarter = Duration::from_nanos(self.flush_interval_ns.load(Ordering::Relaxed)) / 4;
+                let quarter = self.engine.log().flush_interval() / 4;
                 self.rest(if tasks.contains(&Task::Log) { idle.min(quarter) } else { idle });
             }
         }
@@ -317,13 +286,8 @@ impl Work {
     /// A step of cleaning, and the rest after it that limits it to the capacity.
     fn clean_paced(&self) -> Result<bool> {
         let began = self.engine.clock.now();
-        let Progress { written, pause, more, .. } = self.engine.pool().clean_step()?;
-        let calm = f64::from(self.io_capacity.load(Ordering::Relaxed).max(1));
-        let burst = f64::from(self.io_capacity_burst.load(Ordering::Relaxed).max(1));
-        // The pool computes with the capacity that it was opened with.
-        let wanted = pause.mul_f64(f64::from(self.engine.pool().config().io_capacity.max(1)) / calm);
-        let wanted = wanted.max(Duration::from_secs_f64(written as f64 / burst));
-        let rest = wanted.saturating_sub(self.engine.clock.now().saturating_sub(began)).min(REST_MAX);
+        let Progress { pause, more, .. } = self.engine.pool().clean_step()?;
+        let rest = pause.saturating_sub(self.engine.clock.now().saturating_sub(began)).min(REST_MAX);
         if !rest.is_zero() {
             self.rest(rest);
         }

@@ -233,6 +233,7 @@ impl Opening {
             stats: stats.clone(),
             clock: env.clock.clone(),
             io_capacity: options.io_capacity(),
+            io_capacity_burst: options.io_capacity_burst(),
             max_dirty_percent: options.max_dirty_percent() as u8,
             checkpoint_age_max: u64::MAX,
             prefetch_depth: options.prefetch_depth(),

@@ -26,8 +26,7 @@ impl Database {
     }
 
     /// Changes an option while the database is open. It is in effect at once and lost when the database is
-    /// closed: use `seawall.toml` for permanent settings. A `flush_interval` longer than the one the database
-    /// was opened with takes effect at the next opening; until then the log is flushed more often.
+    /// closed: use `seawall.toml` for permanent settings.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if there is no such option, its value is not allowed, or it cannot be changed
@@ -57,7 +56,7 @@ impl Database {
             "durability" => work.set_durability(changed.durability()),
             "flush_interval" => work.set_flush_interval(changed.flush_interval()),
             "io_capacity" | "io_capacity_burst" => {
-                work.set_io_capacity(changed.io_capacity(), changed.io_capacity_burst());
+                engine.pool().set_io_capacity(changed.io_capacity(), changed.io_capacity_burst());
             }
             "max_dirty_percent" => engine.pool().set_max_dirty_percent(changed.max_dirty_percent()),
             "prefetch_depth" | "prefetch_depth_total" => {

@@ -107,7 +107,8 @@ pub struct LogConfig {
     pub reserve_bytes: u64,
     /// Size of the buffer in memory, bytes; a power of two, at least 4 x [`MTR_BYTES_MAX`].
     pub buffer_bytes: usize,
-    /// The longest that log acknowledged below [`Durability::Flushed`] stays unflushed.
+    /// The longest that log acknowledged below [`Durability::Flushed`] stays unflushed
+    /// ([`Log::set_flush_interval`]).
     pub flush_interval: Duration,
     /// The database's identity: part of every CRC.
     pub database: [u8; 16],
@@ -191,6 +192,8 @@ pub struct Log {
     config: LogConfig,
     seal: Seal,
     health: Arc<Health>,
+    /// See [`Log::set_flush_interval`].
+    flush_interval_ns: AtomicU64,
     ring: Ring,
     led: Padded<Led>,
     waiters: Waiters<Box<LeaderState>, Wanted>,
@@ -373,6 +376,7 @@ impl Log {
         Self {
             seal: Seal::new(&config.database),
             health,
+            flush_interval_ns: AtomicU64::new(ns(config.flush_interval)),
             ring,
             led: Padded(Led {
                 durable: AtomicU64::new(at),
@@ -626,7 +630,17 @@ impl Log {
         self.led.0.counters.snapshot(self.ring.published())
     }
 
-    /// The options it was opened with. Capacity and flush method may have changed since.
+    /// Sets how long log acknowledged below [`Durability::Flushed`] stays unflushed, from now on.
+    pub fn set_flush_interval(&self, interval: Duration) {
+        self.flush_interval_ns.store(ns(interval), Ordering::Relaxed);
+    }
+
+    /// The longest that log acknowledged below [`Durability::Flushed`] stays unflushed.
+    pub fn flush_interval(&self) -> Duration {
+        Duration::from_nanos(self.flush_interval_ns.load(Ordering::Relaxed))
+    }
+
+    /// The options it was opened with. Capacity, flush method and flush interval may have changed since.
     pub fn config(&self) -> &LogConfig {
         &self.config
     }

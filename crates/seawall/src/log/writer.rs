@@ -192,7 +192,7 @@ impl Log {
     }
 
     fn interval_ns(&self) -> u64 {
-        super::ns(self.config.flush_interval)
+        self.flush_interval_ns.load(Ordering::Relaxed)
     }
 
     fn progress(&self) -> Progress {

@@ -68,6 +68,7 @@ impl Machine {
             stats: Arc::new(IoStats::default()),
             clock: Arc::new(SystemClock::default()) as Arc<dyn Clock>,
             io_capacity: 1000,
+            io_capacity_burst: 10000,
             max_dirty_percent: 75,
             prefetch_depth: 32,
             prefetch_depth_total: 256,

@@ -71,6 +71,7 @@ impl Rig {
             stats: Arc::default(),
             clock: Arc::new(SystemClock::default()),
             io_capacity: 2000,
+            io_capacity_burst: 20000,
             max_dirty_percent: 90,
             prefetch_depth: 32,
             prefetch_depth_total: 256,

@@ -81,8 +81,11 @@ fn cleaning_keeps_to_its_pace_until_it_must_hurry() {
     for number in 0..90 {
         db.make(number, 2);
     }
+    // Urgent: at the rate for bursts, as it is set now.
+    db.set_io_capacity(2000, 10_000);
     let step = db.clean_step().unwrap();
-    assert!(step.written > 0 && step.pause.is_zero(), "{step:?}");
+    assert!(step.written > 0, "{step:?}");
+    assert_eq!(step.pause, Duration::from_secs_f64(step.written as f64 / 10_000.0));
     while db.clean_step().unwrap().more {}
     assert!(db.stats().dirty < 25, "{:?}", db.stats());
 }
@@ -97,7 +100,7 @@ fn free_frames_are_made_ahead_of_need() {
     }
     assert_eq!(db.stats().free, 0);
     let step = db.clean_step().unwrap();
-    assert!(step.freed >= 2 && step.written > 0 && step.pause.is_zero(), "{step:?}");
+    assert!(step.freed >= 2 && step.written > 0 && step.pause < Duration::from_millis(7), "{step:?}");
     assert!(db.stats().free >= 2);
 }
 

@@ -162,6 +162,7 @@ impl Machine {
             stats: Arc::default(),
             clock: self.clock.clone(),
             io_capacity: 2000,
+            io_capacity_burst: 20000,
             max_dirty_percent: 90,
             prefetch_depth: 32,
             prefetch_depth_total: 256,

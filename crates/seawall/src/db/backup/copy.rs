@@ -19,10 +19,7 @@ use crate::format::{Lsn, PageId, page};
 use crate::log::{Log, LogConfig, LogHold, LogReader};
 use crate::space::FileHold;
 use crate::txn::Engine;
-use seawall_io::{
-    AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod,
-    IoStats, Pace,
-};
+use seawall_io::{AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoStats, Pace};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -106,3 +106,21 @@ fn unflushed_log_is_bounded_by_bytes_too() {
     }
     assert!((10..40).contains(&log.stats().flushes), "{:?}", log.stats());
 }
+
+#[test]
+fn a_changed_flush_interval_is_in_effect_at_once() {
+    let machine = Machine::new(9);
+    let (_process, log) = machine.create();
+    let before = log.flush_interval();
+    for interval in [before / 10, 4 * before] {
+        log.set_flush_interval(interval);
+        let end = append(&log, &body(1, 50));
+        log.wait(end, Durability::Deferred).unwrap();
+        machine.clock.advance(interval / 4);
+        while log.tend().unwrap() {}
+        assert!(log.durable() < end, "{interval:?}: younger than half of it");
+        machine.clock.advance(interval / 2);
+        while log.tend().unwrap() {}
+        assert!(log.durable() >= end, "{interval:?}");
+    }
+}
