@@ -8,8 +8,7 @@
 //! 3. From the creation to the last row the transaction is half done: whatever happens to the [`Building`], a
 //!    tree with a part of its rows is not committed.
 
-use super::prepared::Halted;
-use super::transaction::{SavepointAt, Txn};
+use super::transaction::{SavepointAt, State, Txn};
 use super::trees::TreeState;
 use crate::btree::Builder;
 use crate::error::{Error, LockedOn, Result};
@@ -45,7 +44,7 @@ impl Txn {
         let before = self.savepoint_within();
         let tree = self.create_tree(name)?;
         tree.is_built();
-        self.halted = Some(Halted::HalfDone);
+        self.state = State::HalfDone;
         let builder = Builder::new(tree.at, self.pool().page_bytes(), fill_percent);
         Ok(Building { tree, builder, before, rows: 0, failed: false })
     }
@@ -93,7 +92,7 @@ impl Txn {
             self.build_abandon(&building)?;
             return Err(error);
         }
-        self.halted = None;
+        self.state = State::Open;
         Ok(building.tree)
     }
 
@@ -103,7 +102,7 @@ impl Txn {
     /// Those of a rollback: the transaction can only be rolled back then.
     pub fn build_abandon(&mut self, building: &Building) -> Result<()> {
         self.roll_back_to(building.before)?;
-        self.halted = None;
+        self.state = State::Open;
         Ok(())
     }
 }

@@ -8,7 +8,7 @@
 //!    15).
 
 use super::locks::Mode;
-use super::transaction::{Isolation, LockWait, Txn};
+use super::transaction::{Isolation, LockWait, Txn, Writing};
 use super::trees::{CatalogRow, TreeState};
 use super::undo::UndoRecord;
 use super::write::Change;
@@ -179,7 +179,7 @@ impl Txn {
     /// Logs an undo record that belongs to no row.
     pub(super) fn log_undo(&mut self, record: UndoRecord<'_>) -> Result<()> {
         let engine = self.engine.clone();
-        let writing = self.writing.as_mut().expect("started");
+        let writing = Writing::of(&mut self.writing);
         engine.undo.ensure_room(&mut writing.undo_log, record.room_max())?;
         engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;

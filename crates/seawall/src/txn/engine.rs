@@ -1,8 +1,8 @@
 //! The state that all transactions of an open database share.
 
+use super::end::Unfinished;
 use super::locks::LockTable;
 use super::purge::Purge;
-use super::transaction::Unfinished;
 use super::trees::{TreeState, Trees};
 use super::undo::UndoStore;
 use super::views::ActiveSet;

@@ -11,7 +11,7 @@
 //! 4. If two are committed one after the other, no view sees the later one without the earlier one: the first
 //!    has left the active set before the second is logged.
 
-use super::transaction::Txn;
+use super::transaction::{State, Txn, Writing};
 use super::undo::{KeptCommit, UndoRecord};
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result};
@@ -29,19 +29,10 @@ pub trait Names: fmt::Debug + Send + Sync {
     fn left(&self, xid: &[u8], txn: Txn);
 }
 
-/// Why a transaction takes no changes.
-#[derive(Debug)]
-pub(super) enum Halted {
-    /// A change of several steps stopped halfway and could not be undone: it can only be rolled back.
-    HalfDone,
-    /// It is prepared.
-    Prepared(Box<InPlace>),
-}
-
 /// The data of a transaction that is prepared in place.
 #[derive(Debug)]
 pub(super) struct InPlace {
-    xid: Box<[u8]>,
+    pub(super) xid: Box<[u8]>,
     commit: KeptCommit,
     names: Arc<dyn Names>,
 }
@@ -49,26 +40,10 @@ pub(super) struct InPlace {
 /// The name of a transaction, and its registry.
 type Named = (Box<[u8]>, Arc<dyn Names>);
 
-impl Halted {
-    /// The error of a change in such a transaction.
-    #[cold]
-    pub(super) fn refusal(&self) -> Error {
-        let why = match self {
-            Self::HalfDone => {
-                "one of its changes failed and could not be taken back: it can only be rolled back".to_owned()
-            }
-            Self::Prepared(place) => {
-                format!("it is prepared as \"{}\": it can only be committed or rolled back", place.xid.escape_ascii())
-            }
-        };
-        Error::TransactionEnded { why }
-    }
-}
-
 impl Txn {
     /// Whether it is prepared in place.
     pub fn is_prepared(&self) -> bool {
-        matches!(self.halted, Some(Halted::Prepared(_)))
+        matches!(self.state, State::Prepared(_))
     }
 
     /// Makes the transaction survive under `xid`, at this level, and keeps what its commit needs. Returns the
@@ -83,8 +58,7 @@ impl Txn {
         if self.engine.health().has(Mutant::EarlyAcknowledgement) {
             level = level.min(Durability::Written);
         }
-        let writing = self.writing.as_mut().expect("started");
-        let engine = &self.engine;
+        let (engine, writing) = (&self.engine, Writing::of(&mut self.writing));
         engine.undo.ensure_room(&mut writing.undo_log, UndoRecord::Prepared { xid }.room_max())?;
         let commit = engine.undo.keep_commit(&writing.undo_log)?;
         let prepared = engine.pool().retry(|| {
@@ -99,8 +73,7 @@ impl Txn {
                 return Err(error);
             }
         };
-        self.halted = Some(Halted::Prepared(Box::new(InPlace { xid: xid.into(), commit, names })));
-        self.keep();
+        self.state = State::Prepared(Box::new(InPlace { xid: xid.into(), commit, names }));
         self.give_up_snapshot();
         self.engine.log().wait(end, level).map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
         Ok(end)
@@ -125,19 +98,21 @@ impl Txn {
     /// Logs the commit of a transaction that is prepared in place, or returns why it cannot be committed.
     #[cold]
     pub(super) fn log_prepared_commit(&mut self) -> Result<Lsn> {
-        let place = match self.halted.take() {
-            Some(Halted::Prepared(place)) => place,
-            Some(other) => return Err(self.halted.insert(other).refusal()),
-            None => return Err(Error::Usage("the transaction is not prepared".into())),
+        let place = match std::mem::replace(&mut self.state, State::Open) {
+            State::Prepared(place) => place,
+            other => {
+                self.state = other;
+                self.check_takes_changes()?;
+                return Err(Error::Usage("the transaction is not prepared".into()));
+            }
         };
         let InPlace { xid, commit, names } = *place;
-        let writing = self.writing.as_mut().expect("what is prepared has begun to write");
-        let logged = self.engine.undo.commit_kept(&mut writing.undo_log, commit);
+        let logged = self.engine.undo.commit_kept(&mut Writing::of(&mut self.writing).undo_log, commit);
         if logged.is_err() {
             // Its page is damaged: it stays prepared, and can be ended by name.
+            self.state = State::Kept;
             self.hand_over(&xid, &*names);
         } else {
-            self.kept = false;
             names.ended(&xid);
         }
         logged
@@ -148,8 +123,7 @@ impl Txn {
     /// # Errors
     /// As [`Txn::rollback`].
     pub(super) fn decide_against(&mut self) -> Result<()> {
-        self.kept = false;
-        let prepared = self.decided_against();
+        let prepared = self.take_prepared(State::Open);
         let rolled_back = self.rollback_all();
         if let Some((xid, names)) = prepared {
             // Also if the rollback stopped: background work completes it.
@@ -158,22 +132,21 @@ impl Txn {
         rolled_back
     }
 
-    /// Gives back what was kept for the commit. Returns the name, and the registry to notify when it is
-    /// rolled back.
-    pub(super) fn decided_against(&mut self) -> Option<Named> {
-        match self.halted.take()? {
-            Halted::HalfDone => None,
-            Halted::Prepared(place) => {
-                let InPlace { xid, commit, names } = *place;
-                self.engine.undo.give_back(commit);
-                Some((xid, names))
-            }
+    /// Takes the state `then`, unless it has ended. Gives back what was kept for the commit, and returns the
+    /// name and the registry to notify, if it was prepared in place.
+    fn take_prepared(&mut self, then: State) -> Option<Named> {
+        if matches!(self.state, State::Ended) {
+            return None;
         }
+        let State::Prepared(place) = std::mem::replace(&mut self.state, then) else { return None };
+        let InPlace { xid, commit, names } = *place;
+        self.engine.undo.give_back(commit);
+        Some((xid, names))
     }
 
-    /// Its user has dropped it: if it is prepared, it is known by its name from now on.
+    /// Its user has dropped it: if it is prepared in place, it is known by its name from now on.
     pub(super) fn leave_prepared(&mut self) {
-        if let Some((xid, names)) = self.decided_against() {
+        if let Some((xid, names)) = self.take_prepared(State::Kept) {
             self.hand_over(&xid, &*names);
         }
     }

@@ -8,7 +8,7 @@
 //! 3. A commit whose outcome is unknown is left behind as it is: it gives up nothing, and the object
 //!    continues without it.
 
-use super::transaction::{Isolation, LockWait, TxOptions, Txn};
+use super::transaction::{Isolation, LockWait, State, TxOptions, Txn};
 use crate::error::{Error, Result};
 use crate::log::Durability;
 
@@ -65,7 +65,7 @@ impl Txn {
 
     /// Begins anew after the end.
     pub(super) fn renew(&mut self, options: TxOptions) {
-        debug_assert!(self.ended && self.writing.is_none(), "only what has ended begins anew");
+        debug_assert!(matches!(self.state, State::Ended) && self.writing.is_none(), "only what has ended begins anew");
         self.engine.locks.renew(&mut self.owner, options.tag);
         if options.isolation == Isolation::ReadCommitted {
             self.owner.keep_points();
@@ -75,7 +75,7 @@ impl Txn {
         self.gone = super::rollback::Gone::default();
         (self.changes, self.undone) = (0, 0);
         self.changed.fill(0);
-        (self.ended, self.halted, self.kept) = (false, None, false);
+        self.state = State::Open;
     }
 
     /// Reads and locks at this level from now on. Another level cannot use the snapshot: it is given up.

@@ -9,8 +9,7 @@
 
 use super::engine::Engine;
 use super::locks::Mode;
-use super::prepared::Halted;
-use super::transaction::{Isolation, SavepointAt, Txn, Writing};
+use super::transaction::{Isolation, SavepointAt, State, Txn, Writing};
 use super::undo::{UndoLog, UndoRecord};
 use crate::btree::{
     DELETED, Dismantling, ENTRY_HEADER_BYTES, Entry, HEADER, Node, Patch, Remove, Replace, Tree, free_overflow_body,
@@ -84,8 +83,8 @@ impl Txn {
     /// [`Error::Usage`] if the transaction was rolled back to an earlier savepoint since: `savepoint` no
     /// longer exists. The error that stopped the rollback; what was undone until then stays undone.
     pub fn roll_back_to(&mut self, savepoint: SavepointAt) -> Result<()> {
-        if let Some(halted @ Halted::Prepared(_)) = &self.halted {
-            return Err(halted.refusal());
+        if self.is_prepared() {
+            self.check_takes_changes()?;
         }
         if savepoint.changes > self.changes || self.gone.contains(savepoint.changes) {
             let why = "the savepoint is gone: the transaction was rolled back to an earlier one since";
@@ -113,13 +112,13 @@ impl Txn {
     /// Runs a change of several steps: all of it is done, or nothing. If its steps cannot be undone, the
     /// transaction cannot continue.
     pub(super) fn atomically<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        self.whole()?;
+        self.check_takes_changes()?;
         let before = self.savepoint_within();
         let changed = change(self);
         if changed.is_err() {
-            self.halted = Some(Halted::HalfDone);
+            self.state = State::HalfDone;
             self.roll_back_to(before)?;
-            self.halted = None;
+            self.state = State::Open;
         }
         changed
     }

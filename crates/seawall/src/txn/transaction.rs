@@ -1,4 +1,4 @@
-//! A transaction: its state, its beginning and its end.
+//! A transaction: its state, its beginning, its snapshot. Its end is in [`super::end`].
 //!
 //! 1. It gets an id, an undo log and a place in the active set at its first write. It gives them up only
 //!    when its commit is durable at the requested level, or its rollback is complete. Until then no other
@@ -9,26 +9,24 @@
 //!    poisoned, and what is in memory stays invisible.
 //!
 //! ```text
-//!   reading ──start──> writing ──commit_start──> committing ──finish──> ended
-//!                        │  └─────prepare──────> prepared ──commit/rollback──^        see [`super::prepared`]
-//!                        └────────rollback_all───────────────────────────────^
+//!   reading ──start──> writing ──log_commit──> committing ──end──> ended
+//!                        │  └──prepare──> prepared ──commit/rollback──^        see [`super::prepared`]
+//!                        └──rollback_all──────────────────────────────^
 //! ```
 
 use super::engine::{Engine, HELP_EVERY};
 use super::locks::{Conflict, Interrupt, KeySpan, LockOwner, LockRequest, Mode};
-use super::prepared::Halted;
+use super::prepared::InPlace;
 use super::rollback::Gone;
 use super::trees::{CatalogRow, TreeState};
 use super::undo::{UndoLog, UndoRecord};
 use super::version::Reader;
 use super::views::View;
 use crate::btree::{Entry, LeafHints};
-use crate::buffer::{Mtr, MtrSize};
 use crate::counted::Ref;
 use crate::error::{Error, Result};
-use crate::format::{Lsn, TreeId, TxnId, UndoPtr};
+use crate::format::{TreeId, TxnId, UndoPtr};
 use crate::log::Durability;
-use crate::mutants::Mutant;
 use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
@@ -115,6 +113,21 @@ impl SavepointAt {
     pub const BEGIN: Self = Self { last: UndoPtr::NONE, changes: 0 };
 }
 
+/// What a transaction permits, and what becomes of it when it is dropped.
+#[derive(Debug)]
+pub(super) enum State {
+    /// It takes changes. Rolled back when dropped.
+    Open,
+    /// A change of several steps stopped halfway and could not be undone: it can only be rolled back.
+    HalfDone,
+    /// It is prepared in place: it can only be committed or rolled back. If dropped, it is known by its name.
+    Prepared(Box<InPlace>),
+    /// It stays as it is when dropped: prepared, or to be rolled back by the next opening.
+    Kept,
+    /// It has ended, or the next opening finds out its outcome.
+    Ended,
+}
+
 /// A transaction.
 #[derive(Debug)]
 pub struct Txn {
@@ -140,11 +153,7 @@ pub struct Txn {
     pub(super) lent: RefCell<Vec<Arc<LentView>>>,
     /// The savepoints that no longer exist, and the current position: see [`super::rollback::Gone`].
     pub(super) gone: Gone,
-    pub(super) ended: bool,
-    /// Set when it takes no more changes.
-    pub(super) halted: Option<Halted>,
-    /// Whether it is not rolled back when dropped.
-    pub(super) kept: bool,
+    pub(super) state: State,
     /// The interrupt, once a handle was asked for.
     pub(super) interrupt: OnceCell<Arc<Interrupt>>,
     /// The leaves that it last changed, or read under a lock.
@@ -200,8 +209,13 @@ impl Writing {
         Self { id, undo_log, resumed, learning: None, payload, old }
     }
 
+    /// That of a transaction that has been started ([`Txn::start`]).
+    pub(super) fn of(writing: &mut Option<Self>) -> &mut Self {
+        writing.as_mut().expect("a change starts its transaction first")
+    }
+
     /// Its undo log. The thread keeps the buffers for its next transaction, unless they have become large.
-    fn into_undo_log(mut self) -> UndoLog {
+    pub(super) fn into_undo_log(mut self) -> UndoLog {
         if self.payload.capacity().max(self.old.capacity()) <= SPARE_BYTES_MAX {
             self.payload.clear();
             self.old.clear();
@@ -230,17 +244,6 @@ impl std::ops::Deref for ViewRef {
     }
 }
 
-/// A commit that is in the log but perhaps not yet durable.
-#[derive(Debug)]
-pub struct Committing {
-    txn: Txn,
-    end: Lsn,
-    level: Durability,
-}
-
-/// The largest log record of a commit, bytes.
-const COMMIT_BYTES: usize = 128;
-
 impl Txn {
     /// Begins a transaction, without a snapshot.
     pub fn begin(engine: impl Into<Ref<Engine>>, options: TxOptions) -> Self {
@@ -249,22 +252,29 @@ impl Txn {
         if options.isolation == Isolation::ReadCommitted {
             owner.keep_points();
         }
+        Self::new(engine, options, owner, None)
+    }
+
+    pub(super) fn new(
+        engine: Ref<Engine>,
+        options: TxOptions,
+        owner: Arc<LockOwner>,
+        writing: Option<Writing>,
+    ) -> Self {
         Self {
             engine,
             options,
             owner,
             view: RefCell::new(None),
             gave_way: Cell::new(false),
-            writing: None,
+            writing,
             dead_in: RefCell::default(),
             changes: 0,
             changed: [0; CHANGED],
             undone: 0,
             lent: RefCell::default(),
             gone: Gone::default(),
-            ended: false,
-            halted: None,
-            kept: false,
+            state: State::Open,
             interrupt: OnceCell::new(),
             leaves: LeafHints::default(),
         }
@@ -277,7 +287,7 @@ impl Txn {
         txn.engine.resumed.fetch_add(1, Ordering::SeqCst);
         txn.writing = Some(Writing::new(id, undo_log, true));
         // If the open fails from here on, the next one finds the transaction unchanged.
-        txn.kept = true;
+        txn.state = State::Kept;
         txn
     }
 
@@ -317,7 +327,7 @@ impl Txn {
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn resume_prepared(engine: impl Into<Ref<Engine>>, id: TxnId, undo_log: UndoLog) -> Result<Self> {
         let mut txn = Self::begin(engine, TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() });
-        txn.kept = true;
+        txn.state = State::Kept;
         let engine = txn.engine.clone();
         engine.locks.register(&txn.owner, id);
         let mut trees: Vec<TreeId> = Vec::new();
@@ -491,7 +501,7 @@ impl Txn {
     /// Read-only, poisoned, or too many writers.
     pub(super) fn start(&mut self) -> Result<()> {
         if self.writing.is_some() {
-            return self.whole();
+            return self.check_takes_changes();
         }
         if self.options.access == Access::ReadOnly {
             return Err(Error::ReadOnly { why: "the transaction was begun read-only".into() });
@@ -509,6 +519,25 @@ impl Txn {
             // the database.
         }
         Ok(())
+    }
+
+    /// Refuses to continue a transaction that takes no more changes.
+    pub(super) fn check_takes_changes(&self) -> Result<()> {
+        match &self.state {
+            State::Open | State::Kept | State::Ended => Ok(()),
+            State::HalfDone | State::Prepared(_) => Err(self.refusal()),
+        }
+    }
+
+    #[cold]
+    fn refusal(&self) -> Error {
+        let why = match &self.state {
+            State::Prepared(place) => {
+                format!("it is prepared as \"{}\": it can only be committed or rolled back", place.xid.escape_ascii())
+            }
+            _ => "one of its changes failed and could not be taken back: it can only be rolled back".to_owned(),
+        };
+        Error::TransactionEnded { why }
     }
 
     /// Its id; assigns one if it has none. No transaction of this database had it before.
@@ -538,281 +567,5 @@ impl Txn {
     #[cfg(test)]
     pub fn remembered_rollbacks(&self) -> usize {
         self.gone.len()
-    }
-
-    /// Writes the commit to the log.
-    ///
-    /// # Errors
-    /// Poisoned, or no room in the log: nothing of the commit is in the log, and the transaction is rolled
-    /// back.
-    pub fn commit_start(mut self, level: Durability) -> Result<Committing> {
-        let (end, level) = (self.log_commit()?, self.awaited(level));
-        Ok(Committing { txn: self, end, level })
-    }
-
-    /// What a commit at this level waits for.
-    fn awaited(&self, level: Durability) -> Durability {
-        if self.engine.health().has(Mutant::EarlyAcknowledgement) { level.min(Durability::Written) } else { level }
-    }
-
-    /// Commits, and waits until the commit is durable at `level`.
-    ///
-    /// # Errors
-    /// Poisoned, or no room in the log: it is not committed, and open as before. [`Error::OutcomeUnknown`]:
-    /// it has ended, and the next opening finds out the outcome. Nothing of it becomes visible, nothing is
-    /// undone.
-    pub fn commit(&mut self, level: Durability) -> Result<()> {
-        let end = self.log_commit()?;
-        if end != Lsn::ZERO {
-            if let Err(cause) = self.engine.log().wait(end, self.awaited(level)) {
-                self.ended = true;
-                return Err(Error::OutcomeUnknown { cause: Arc::new(cause) });
-            }
-        }
-        self.end();
-        Ok(())
-    }
-
-    /// Commits a prepared transaction, flushed.
-    ///
-    /// # Errors
-    /// The transaction, which stays prepared, and the cause; or [`Error::OutcomeUnknown`] without the
-    /// transaction.
-    #[expect(clippy::result_large_err, reason = "the error is the transaction itself")]
-    pub fn commit_prepared(mut self) -> std::result::Result<(), (Option<Self>, Error)> {
-        match self.log_commit() {
-            Ok(end) => Committing { txn: self, end, level: Durability::Flushed }.wait().map_err(|error| (None, error)),
-            Err(error) => Err((Some(self), error)),
-        }
-    }
-
-    /// Logs the commit. Returns the end of its record, 0 if there was nothing to commit.
-    pub(super) fn log_commit(&mut self) -> Result<Lsn> {
-        let Some(writing) = &mut self.writing else { return Ok(Lsn::ZERO) };
-        let engine = &self.engine;
-        engine.health().check()?;
-        if self.halted.is_some() {
-            return self.log_prepared_commit();
-        }
-        if !writing.undo_log.has_begun() {
-            return Ok(Lsn::ZERO);
-        }
-        engine.pool().retry(|| {
-            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Bytes(COMMIT_BYTES))?;
-            engine.undo.commit(&mut writing.undo_log, &mut mtr)?;
-            Ok(mtr.commit())
-        })
-    }
-
-    /// Makes the transaction survive under `xid` until it is committed or rolled back by name.
-    ///
-    /// # Errors
-    /// Poisoned, or [`Error::OutcomeUnknown`].
-    pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
-        self.start()?;
-        let writing = self.writing.as_mut().expect("started");
-        let engine = &self.engine;
-        engine.undo.ensure_room(&mut writing.undo_log, UndoRecord::Prepared { xid }.room_max())?;
-        let end = engine.pool().retry(|| {
-            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
-            engine.undo.prepare(&mut writing.undo_log, &mut mtr, xid)?;
-            Ok(mtr.commit())
-        })?;
-        // Flushed, not only written: the coordinator relies on the record.
-        engine.log().flush_to(end).map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
-        self.give_up_views();
-        self.kept = true;
-        Ok(())
-    }
-
-    /// Leaves it unchanged when dropped: prepared, or to be rolled back by the next opening.
-    pub fn keep(&mut self) {
-        self.kept = true;
-    }
-
-    /// Refuses to continue a transaction that takes no more changes.
-    pub(super) fn whole(&self) -> Result<()> {
-        match &self.halted {
-            None => Ok(()),
-            Some(halted) => Err(halted.refusal()),
-        }
-    }
-
-    /// Undoes everything and ends.
-    ///
-    /// # Errors
-    /// The error that stopped the rollback; background work, or the next opening, completes it.
-    pub fn rollback(mut self) -> Result<()> {
-        self.decide_against()
-    }
-
-    pub(super) fn rollback_all(&mut self) -> Result<()> {
-        if self.ended {
-            return Ok(());
-        }
-        while self.undo_one(SavepointAt::BEGIN)? {}
-        if let Some(writing) = &mut self.writing {
-            let engine = &self.engine;
-            if writing.undo_log.has_begun() {
-                engine.pool().retry(|| {
-                    let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
-                    engine.undo.finish_rollback(&mut writing.undo_log, &mut mtr)?;
-                    Ok(mtr.commit())
-                })?;
-            }
-        }
-        self.end();
-        Ok(())
-    }
-
-    /// Makes the outcome visible to all transactions.
-    pub(super) fn end(&mut self) {
-        self.ended = true;
-        self.give_up_views();
-        if let Some(writing) = self.writing.take() {
-            self.engine.active.end(writing.id);
-            // After a rollback it has none.
-            for tree in self.dead_in.get_mut().drain(..) {
-                tree.dead.committed(writing.id, self.engine.active.next_serial());
-            }
-            if writing.resumed {
-                self.engine.resumed.fetch_sub(1, Ordering::SeqCst);
-            }
-            self.engine.locks.release_all(&self.owner);
-            let released = self.engine.undo.release(writing.into_undo_log());
-            debug_assert!(released.is_ok(), "its transaction has ended");
-        } else {
-            self.engine.locks.release_all(&self.owner);
-        }
-    }
-}
-
-impl Txn {
-    /// In a forked process: leaves everything unchanged. What a drop would give back or close is leaked.
-    fn leave(&mut self) {
-        std::mem::forget((
-            self.writing.take(),
-            self.view.take(),
-            self.lent.take(),
-            self.owner.clone(),
-            self.engine.clone(),
-        ));
-        std::mem::forget(self.halted.take());
-    }
-}
-
-impl Drop for Txn {
-    fn drop(&mut self) {
-        if !self.engine.instance.is_here() {
-            return self.leave();
-        }
-        if self.ended {
-            return;
-        }
-        if self.kept {
-            return self.leave_prepared();
-        }
-        if self.rollback_all().is_ok() {
-            return;
-        }
-        // The log has no room, or a page cannot be read now, for example: the transaction stays active,
-        // invisible and locked, and background work tries again. If the database is poisoned, the next
-        // opening rolls it back.
-        if let Some(writing) = self.writing.take() {
-            self.engine.unfinished.lock().push(Unfinished { owner: self.owner.clone(), writing });
-        }
-    }
-}
-
-/// A transaction whose rollback stopped before its end.
-#[derive(Debug)]
-pub struct Unfinished {
-    owner: Arc<LockOwner>,
-    writing: Writing,
-}
-
-impl Txn {
-    /// Continues a rollback that stopped before its end.
-    pub fn take_up(engine: impl Into<Ref<Engine>>, unfinished: Unfinished) -> Self {
-        let Unfinished { owner, writing } = unfinished;
-        let engine = engine.into();
-        let options = TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() };
-        let writing = Some(writing);
-        Self {
-            engine,
-            options,
-            owner,
-            view: RefCell::new(None),
-            gave_way: Cell::new(false),
-            writing,
-            dead_in: RefCell::default(),
-            changes: 0,
-            changed: [0; CHANGED],
-            undone: 0,
-            lent: RefCell::default(),
-            gone: Gone::default(),
-            ended: false,
-            halted: None,
-            kept: false,
-            interrupt: OnceCell::new(),
-            leaves: LeafHints::default(),
-        }
-    }
-}
-
-impl Committing {
-    /// Whether the commit is done; `None` if that is not known yet. If no thread writes the log, this call
-    /// writes a group of it.
-    pub fn poll(&mut self) -> Option<Result<()>> {
-        if self.txn.ended {
-            return Some(Ok(()));
-        }
-        let engine = self.txn.engine.clone();
-        let log = engine.log();
-        let done = |txn: &Self| txn.end == Lsn::ZERO || log.reached(txn.end, txn.level);
-        if !done(self) && self.level != Durability::Deferred {
-            if let Err(cause) = log.write_group(self.level == Durability::Flushed) {
-                return Some(Err(self.unknown(cause)));
-            }
-        }
-        if done(self) {
-            self.txn.end();
-            return Some(Ok(()));
-        }
-        engine.health().check().err().map(|cause| Err(self.unknown(cause)))
-    }
-
-    /// Waits until the commit is done.
-    ///
-    /// # Errors
-    /// [`Error::OutcomeUnknown`].
-    pub fn wait(mut self) -> Result<()> {
-        if !self.txn.ended {
-            if self.end != Lsn::ZERO {
-                let waited = self.txn.engine.log().wait(self.end, self.level);
-                waited.map_err(|cause| self.unknown(cause))?;
-            }
-            self.txn.end();
-        }
-        Ok(())
-    }
-
-    /// The next opening finds out the outcome: nothing of the transaction becomes visible, nothing is undone.
-    fn unknown(&mut self, cause: Error) -> Error {
-        self.txn.ended = true;
-        Error::OutcomeUnknown { cause: Arc::new(cause) }
-    }
-}
-
-impl Drop for Committing {
-    fn drop(&mut self) {
-        if !self.txn.ended && self.txn.engine.instance.is_here() {
-            // A commit in the log cannot be undone. The caller that dropped it does not ask for the outcome.
-            if self.end == Lsn::ZERO || self.txn.engine.log().wait(self.end, self.level).is_ok() {
-                self.txn.end();
-            } else {
-                self.txn.ended = true;
-            }
-        }
     }
 }

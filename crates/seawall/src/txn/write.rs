@@ -59,9 +59,28 @@ enum Attempt {
 }
 
 /// The value a change writes, as it will be stored.
+#[derive(Clone, Copy)]
 struct NewValue<'a> {
     flags: u8,
     bytes: &'a [u8],
+}
+
+/// One change of one row.
+struct RowChange<'c> {
+    engine: &'c Engine,
+    tree: &'c TreeState,
+    key: &'c [u8],
+    new: NewValue<'c>,
+    change: Change,
+    /// The longest old row, with its key and header, for which there is room in undo and log.
+    row_bytes: usize,
+}
+
+/// The slot of a latched leaf where a row is or would be, and the mini-transaction that changes it.
+struct LeafEdit<'e, 'p> {
+    mtr: &'e mut Mtr<'p>,
+    leaf: LatchedPage,
+    slot: usize,
 }
 
 /// Bytes of one change's redo records besides keys and values: of the leaf's, the undo record's, and that of
@@ -100,7 +119,7 @@ impl Txn {
         let page_bytes = self.engine.pool().page_bytes();
         self.start()?;
         if value.len() <= inline_value_max(page_bytes, key.len()) {
-            return self.change_stored(tree, key, &NewValue { flags: 0, bytes: value }, change);
+            return self.change_stored(tree, key, NewValue { flags: 0, bytes: value }, change);
         }
         self.change_long(tree, key, value, change)
     }
@@ -130,7 +149,7 @@ impl Txn {
             return Ok(true);
         }
         let new = NewValue { flags: 0, bytes: value };
-        Ok(self.change_unless_blocked(tree, key, &new, Change::Insert)?.is_some())
+        Ok(self.change_unless_blocked(tree, key, new, Change::Insert)?.is_some())
     }
 
     fn change_long(&mut self, tree: &Arc<TreeState>, key: &[u8], value: &[u8], change: Change) -> Result<bool> {
@@ -150,11 +169,11 @@ impl Txn {
         // If this fails, no entry refers to the written pages.
         self.atomically(|txn| {
             let reference = txn.write_overflow(tree, value)?.encode();
-            txn.change_stored(tree, key, &NewValue { flags: OVERFLOW, bytes: &reference }, change)
+            txn.change_stored(tree, key, NewValue { flags: OVERFLOW, bytes: &reference }, change)
         })
     }
 
-    fn change_stored(&mut self, tree: &Arc<TreeState>, key: &[u8], new: &NewValue<'_>, change: Change) -> Result<bool> {
+    fn change_stored(&mut self, tree: &Arc<TreeState>, key: &[u8], new: NewValue<'_>, change: Change) -> Result<bool> {
         loop {
             match self.change_unless_blocked(tree, key, new, change)? {
                 Some(was_there) => return Ok(was_there),
@@ -169,15 +188,16 @@ impl Txn {
         &mut self,
         tree: &Arc<TreeState>,
         key: &[u8],
-        new: &NewValue<'_>,
+        new: NewValue<'_>,
         change: Change,
     ) -> Result<Option<bool>> {
         let engine = self.engine.clone();
         let page_bytes = engine.pool().page_bytes();
-        let mut row_bytes = row_bytes_expected(key.len() + ENTRY_HEADER_BYTES + new.bytes.len(), page_bytes);
+        let row_bytes = row_bytes_expected(key.len() + ENTRY_HEADER_BYTES + new.bytes.len(), page_bytes);
+        let mut row = RowChange { engine: &engine, tree, key, new, change, row_bytes };
         loop {
-            self.ensure_undo_room(&engine, UndoRecord::room_for_row(key.len(), row_bytes))?;
-            let attempt = engine.pool().retry(|| self.attempt(&engine, tree, key, new, change, row_bytes));
+            self.ensure_undo_room(&engine, UndoRecord::room_for_row(key.len(), row.row_bytes))?;
+            let attempt = engine.pool().retry(|| self.attempt(&row));
             // A descent through a tree whose pages are being freed can meet any content.
             let attempt = attempt.map_err(|error| tree.is_there(self.id(), &engine.active).err().unwrap_or(error))?;
             match attempt {
@@ -192,7 +212,7 @@ impl Txn {
                 Attempt::Stale(writer) => return Err(self.conflict(writer, tree, key)),
                 Attempt::Blocked => return Ok(None),
                 Attempt::Busy(writer) => return Err(engine.locks.refused(writer, tree.at.id, key)),
-                Attempt::LongRow => row_bytes = btree::entry_bytes_max(page_bytes),
+                Attempt::LongRow => row.row_bytes = btree::entry_bytes_max(page_bytes),
                 Attempt::NoRoom(payload_bytes) => {
                     self.wait_for_log_room(MtrSize::Large)?;
                     engine.make_room(tree.at, key, payload_bytes, Purpose::Grow)?;
@@ -203,12 +223,11 @@ impl Txn {
 
     /// Makes room for undo. If that logs, the wait for room in the log can be interrupted.
     fn ensure_undo_room(&mut self, engine: &Engine, bytes: usize) -> Result<()> {
-        let undo_log = &self.writing.as_ref().expect("started").undo_log;
-        if engine.undo.has_room(undo_log, bytes) {
+        if engine.undo.has_room(&Writing::of(&mut self.writing).undo_log, bytes) {
             return Ok(());
         }
         self.wait_for_log_room(MtrSize::Small)?;
-        engine.undo.ensure_room(&mut self.writing.as_mut().expect("started").undo_log, bytes)
+        engine.undo.ensure_room(&mut Writing::of(&mut self.writing).undo_log, bytes)
     }
 
     /// Puts those of `rows`, in key order, that belong to the first one's leaf, as far as that needs no wait.
@@ -246,7 +265,8 @@ impl Txn {
                     break;
                 }
                 let new = NewValue { flags: 0, bytes: value };
-                match self.attempt_at(&engine, &mut mtr, leaf, tree, key, &new, change, row_bytes) {
+                let row = RowChange { engine: &engine, tree, key, new, change, row_bytes };
+                match self.attempt_at(&row, &mut mtr, leaf) {
                     Ok(Attempt::Done { .. }) => done += 1,
                     // Nothing of this row is changed: it is tried again alone.
                     Ok(_) => break,
@@ -263,118 +283,104 @@ impl Txn {
         Ok(done)
     }
 
-    /// One attempt, under the leaf's exclusive latch, with room for an old row of at most `row_bytes`.
-    fn attempt(
-        &mut self,
-        engine: &Engine,
-        tree: &TreeState,
-        key: &[u8],
-        new: &NewValue<'_>,
-        change: Change,
-        row_bytes: usize,
-    ) -> Result<Attempt, Stop> {
-        let payload_bytes = match change {
+    /// One attempt, under the leaf's exclusive latch.
+    fn attempt(&mut self, row: &RowChange<'_>) -> Result<Attempt, Stop> {
+        let &RowChange { engine, tree, key, .. } = row;
+        let payload_bytes = match row.change {
             // The entry with its delete mark, which may add its first header.
-            Change::Delete => row_bytes,
-            Change::Insert | Change::Put | Change::Update => ENTRY_HEADER_BYTES + new.bytes.len(),
+            Change::Delete => row.row_bytes,
+            Change::Insert | Change::Put | Change::Update => row.new.payload_bytes(),
         };
-        let size = MtrSize::Bytes(logged_max(key.len(), payload_bytes, row_bytes));
+        let size = MtrSize::Bytes(logged_max(key.len(), payload_bytes, row.row_bytes));
         let mut mtr = Mtr::begin_while(engine.pool(), size, || self.go_on(LOG_ROOM))?;
         let leaf = tree.at.leaf_for_change_by(&engine.space, &mut mtr, key, &self.leaves)?;
-        let attempt = self.attempt_at(engine, &mut mtr, leaf, tree, key, new, change, row_bytes)?;
+        let attempt = self.attempt_at(row, &mut mtr, leaf)?;
         mtr.commit();
         Ok(attempt)
     }
 
     /// One attempt in a mini-transaction that has latched the leaf. Nothing is changed unless the answer is
     /// `Done`.
-    #[expect(clippy::too_many_arguments, reason = "all of it describes one change")]
-    fn attempt_at(
-        &mut self,
-        engine: &Engine,
-        mtr: &mut Mtr<'_>,
-        leaf: LatchedPage,
-        tree: &TreeState,
-        key: &[u8],
-        new: &NewValue<'_>,
-        change: Change,
-        row_bytes: usize,
-    ) -> Result<Attempt, Stop> {
+    fn attempt_at(&mut self, row: &RowChange<'_>, mtr: &mut Mtr<'_>, leaf: LatchedPage) -> Result<Attempt, Stop> {
+        let &RowChange { engine, tree, key, ref new, change, row_bytes } = row;
         let node = Node::open(mtr.page(leaf))?;
         let at = node.search_inside(key)?;
         let slot = at.slot;
         if matches!(change, Change::Insert | Change::Put) {
             tree.dead.revive(key);
         }
-        match at.found {
-            true => {
-                let entry = node.entry(slot)?;
-                let may = match self.writer_of(tree, key, &entry, self.options.wait) {
-                    Writer::Me => Some(false),
-                    Writer::Other => None,
-                    Writer::Busy(writer) => return Ok(Attempt::Busy(writer)),
-                    Writer::None => engine.locks.check_write(&self.owner, tree.at.id, key).ok(),
-                };
-                let Some(has_point) = may else { return Ok(Attempt::Blocked) };
-                tree.is_there(self.id(), &engine.active)?;
-                if let Some(writer) = self.stale(&entry) {
-                    return Ok(Attempt::Stale(writer));
-                }
-                let there = entry.flags & DELETED == 0;
-                if key.len() + ENTRY_HEADER_BYTES + entry.value.len() > row_bytes {
-                    if row_bytes >= btree::entry_bytes_max(node.page_bytes()) {
-                        return Err(node.damaged("an entry is longer than a leaf keeps").into());
-                    }
-                    return Ok(Attempt::LongRow);
-                }
-                let done = match change {
-                    Change::Insert if there => Ok(self.told(tree, key, Attempt::Exists)),
-                    Change::Update | Change::Delete if !there => {
-                        Ok(self.told(tree, key, Attempt::Done { was_there: false }))
-                    }
-                    Change::Delete => {
-                        tree.rows.changed(self.id(), key);
-                        self.mark_deleted(mtr, leaf, slot, tree, key)
-                    }
-                    Change::Insert | Change::Put | Change::Update => {
-                        let payload_bytes = ENTRY_HEADER_BYTES + new.bytes.len();
-                        if !node.fits_replace(slot, payload_bytes)? {
-                            return Ok(Attempt::NoRoom(payload_bytes));
-                        }
-                        tree.rows.changed(self.id(), key);
-                        self.overwrite(mtr, leaf, slot, tree, key, new, there)
-                    }
-                }?;
-                if has_point && self.bears_its_id(mtr, leaf, slot)? {
-                    engine.locks.written(&self.owner, tree.at.id, key);
-                }
-                Ok(done)
+        if !at.found {
+            let Ok(has_point) = engine.locks.check_write(&self.owner, tree.at.id, key) else {
+                return Ok(Attempt::Blocked);
+            };
+            tree.is_there(self.id(), &engine.active)?;
+            if matches!(change, Change::Update | Change::Delete) {
+                return Ok(self.told(tree, key, Attempt::Done { was_there: false }));
             }
-            false => {
-                let Ok(has_point) = engine.locks.check_write(&self.owner, tree.at.id, key) else {
-                    return Ok(Attempt::Blocked);
-                };
-                tree.is_there(self.id(), &engine.active)?;
-                if matches!(change, Change::Update | Change::Delete) {
-                    return Ok(self.told(tree, key, Attempt::Done { was_there: false }));
-                }
-                let payload_bytes = ENTRY_HEADER_BYTES + new.bytes.len();
-                if !node.fits_insert(key.len(), payload_bytes)? {
-                    return Ok(Attempt::NoRoom(payload_bytes));
-                }
-                let prefix_len = node.prefix_len();
-                tree.rows.changed(self.id(), key);
-                let Writing { id, undo_log, payload, .. } = self.writing.as_mut().expect("started");
-                let record = UndoRecord::Insert { tree: tree.at.id, root: tree.at.root, key };
-                let undo = engine.undo.append(undo_log, mtr, &record)?;
-                new.encode(*id, undo, payload);
-                mtr.run(leaf, &Insert::new(slot, prefix_len, key, payload));
-                if has_point {
-                    engine.locks.written(&self.owner, tree.at.id, key);
-                }
-                Ok(Attempt::Done { was_there: false })
+            if !node.fits_insert(key.len(), new.payload_bytes())? {
+                return Ok(Attempt::NoRoom(new.payload_bytes()));
             }
+            let prefix_len = node.prefix_len();
+            return self.insert(row, LeafEdit { mtr, leaf, slot }, prefix_len, has_point);
         }
+        let entry = node.entry(slot)?;
+        let may = match self.writer_of(tree, key, &entry, self.options.wait) {
+            Writer::Me => Some(false),
+            Writer::Other => None,
+            Writer::Busy(writer) => return Ok(Attempt::Busy(writer)),
+            Writer::None => engine.locks.check_write(&self.owner, tree.at.id, key).ok(),
+        };
+        let Some(has_point) = may else { return Ok(Attempt::Blocked) };
+        tree.is_there(self.id(), &engine.active)?;
+        if let Some(writer) = self.stale(&entry) {
+            return Ok(Attempt::Stale(writer));
+        }
+        let there = entry.flags & DELETED == 0;
+        if key.len() + ENTRY_HEADER_BYTES + entry.value.len() > row_bytes {
+            if row_bytes >= btree::entry_bytes_max(node.page_bytes()) {
+                return Err(node.damaged("an entry is longer than a leaf keeps").into());
+            }
+            return Ok(Attempt::LongRow);
+        }
+        let done = match change {
+            Change::Insert if there => Ok(self.told(tree, key, Attempt::Exists)),
+            Change::Update | Change::Delete if !there => Ok(self.told(tree, key, Attempt::Done { was_there: false })),
+            Change::Delete => {
+                tree.rows.changed(self.id(), key);
+                self.mark_deleted(row, LeafEdit { mtr, leaf, slot })
+            }
+            Change::Insert | Change::Put | Change::Update => {
+                if !node.fits_replace(slot, new.payload_bytes())? {
+                    return Ok(Attempt::NoRoom(new.payload_bytes()));
+                }
+                tree.rows.changed(self.id(), key);
+                self.overwrite(row, LeafEdit { mtr, leaf, slot }, there)
+            }
+        }?;
+        if has_point && self.bears_its_id(mtr, leaf, slot)? {
+            engine.locks.written(&self.owner, tree.at.id, key);
+        }
+        Ok(done)
+    }
+
+    fn insert(
+        &mut self,
+        row: &RowChange<'_>,
+        edit: LeafEdit<'_, '_>,
+        prefix_len: usize,
+        has_point: bool,
+    ) -> Result<Attempt, Stop> {
+        let &RowChange { engine, tree, key, ref new, .. } = row;
+        tree.rows.changed(self.id(), key);
+        let Writing { id, undo_log, payload, .. } = Writing::of(&mut self.writing);
+        let record = UndoRecord::Insert { tree: tree.at.id, root: tree.at.root, key };
+        let undo = engine.undo.append(undo_log, edit.mtr, &record)?;
+        new.encode(*id, undo, payload);
+        edit.mtr.run(edit.leaf, &Insert::new(edit.slot, prefix_len, key, payload));
+        if has_point {
+            engine.locks.written(&self.owner, tree.at.id, key);
+        }
+        Ok(Attempt::Done { was_there: false })
     }
 
     /// Called before a change that changes nothing reports whether the row exists. That is a read: if
@@ -398,14 +404,9 @@ impl Txn {
         if stays { answer } else { Attempt::Blocked }
     }
 
-    fn mark_deleted(
-        &mut self,
-        mtr: &mut Mtr<'_>,
-        leaf: LatchedPage,
-        slot: usize,
-        tree: &TreeState,
-        key: &[u8],
-    ) -> Result<Attempt, Stop> {
+    fn mark_deleted(&mut self, row: &RowChange<'_>, edit: LeafEdit<'_, '_>) -> Result<Attempt, Stop> {
+        let &RowChange { engine, tree, key, .. } = row;
+        let LeafEdit { mtr, leaf, slot } = edit;
         let node = Node::open(mtr.page(leaf))?;
         let entry = node.entry(slot)?;
         let headed = entry.flags & HEADER != 0;
@@ -413,7 +414,7 @@ impl Txn {
             return Ok(Attempt::NoRoom(ENTRY_HEADER_BYTES + entry.value.len()));
         }
         let previous = Previous { flags: entry.flags, writer: entry.writer, undo: entry.undo };
-        let Writing { id, undo_log, payload, old, .. } = self.writing.as_mut().expect("started");
+        let Writing { id, undo_log, payload, old, .. } = Writing::of(&mut self.writing);
         let is_long = previous.flags & OVERFLOW != 0;
         old.clear();
         if is_long || !headed {
@@ -421,7 +422,7 @@ impl Txn {
         }
         let overflow: &[u8] = if is_long { old } else { &[] };
         let record = UndoRecord::Delete { tree: tree.at.id, root: tree.at.root, key, previous, overflow };
-        let undo = self.engine.undo.append(undo_log, mtr, &record)?;
+        let undo = engine.undo.append(undo_log, mtr, &record)?;
         let flags = previous.flags | DELETED | HEADER;
         if headed {
             let head = Entry::header_bytes(flags, *id, undo);
@@ -433,25 +434,17 @@ impl Txn {
         Ok(Attempt::Done { was_there: true })
     }
 
-    #[expect(clippy::too_many_arguments, reason = "all of it describes one row")]
-    fn overwrite(
-        &mut self,
-        mtr: &mut Mtr<'_>,
-        leaf: LatchedPage,
-        slot: usize,
-        tree: &TreeState,
-        key: &[u8],
-        new: &NewValue<'_>,
-        there: bool,
-    ) -> Result<Attempt, Stop> {
+    fn overwrite(&mut self, row: &RowChange<'_>, edit: LeafEdit<'_, '_>, there: bool) -> Result<Attempt, Stop> {
+        let &RowChange { engine, tree, key, ref new, .. } = row;
+        let LeafEdit { mtr, leaf, slot } = edit;
         let node = Node::open(mtr.page(leaf))?;
         let entry = node.entry(slot)?;
         let previous = Previous { flags: entry.flags, writer: entry.writer, undo: entry.undo };
-        let Writing { id, undo_log, payload, old, .. } = self.writing.as_mut().expect("started");
+        let Writing { id, undo_log, payload, old, .. } = Writing::of(&mut self.writing);
         old.clear();
         old.extend_from_slice(entry.value);
         let record = UndoRecord::Update { tree: tree.at.id, root: tree.at.root, key, previous, value: old };
-        let undo = self.engine.undo.append(undo_log, mtr, &record)?;
+        let undo = engine.undo.append(undo_log, mtr, &record)?;
         new.encode(*id, undo, payload);
         mtr.run(leaf, &Replace::new(slot, payload));
         Ok(Attempt::Done { was_there: there })
@@ -461,7 +454,7 @@ impl Txn {
     fn write_overflow(&mut self, tree: &Arc<TreeState>, value: &[u8]) -> Result<OverflowRef> {
         let engine = self.engine.clone();
         let space = &*engine.space;
-        let writing = self.writing.as_mut().expect("started");
+        let writing = Writing::of(&mut self.writing);
         let id = tree.at.id;
         let record = |head| UndoRecord::OverflowWritten { tree: id, head };
         engine.undo.ensure_room(&mut writing.undo_log, record(PageId::NONE).room_max())?;
@@ -490,6 +483,11 @@ impl Txn {
 }
 
 impl NewValue<'_> {
+    /// Bytes of the entry with this value, besides its key.
+    fn payload_bytes(&self) -> usize {
+        ENTRY_HEADER_BYTES + self.bytes.len()
+    }
+
     /// Encodes into `payload` an entry with this value: flags, writer, undo pointer, value.
     fn encode(&self, writer: TxnId, undo: UndoPtr, payload: &mut Vec<u8>) {
         payload.clear();

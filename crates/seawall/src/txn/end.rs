@@ -1,0 +1,285 @@
+//! The end of a transaction: commit, rollback, drop.
+//!
+//! 1. A commit is logged first. It ends the transaction when it is durable at the level asked for: only then
+//!    do other transactions see it.
+//! 2. If the log fails in between, the transaction gives up nothing: the next opening finds out its outcome.
+//! 3. A rollback that cannot continue leaves the transaction active, for background work to complete
+//!    ([`Unfinished`]).
+
+use super::engine::Engine;
+use super::locks::LockOwner;
+use super::transaction::{Isolation, SavepointAt, State, TxOptions, Txn, Writing};
+use super::undo::UndoRecord;
+use crate::buffer::{Mtr, MtrSize};
+use crate::counted::Ref;
+use crate::error::{Error, Result};
+use crate::format::Lsn;
+use crate::log::Durability;
+use crate::mutants::Mutant;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A commit that is in the log but perhaps not yet durable.
+#[derive(Debug)]
+pub struct Committing {
+    txn: Txn,
+    end: Lsn,
+    level: Durability,
+}
+
+/// The largest log record of a commit, bytes.
+const COMMIT_BYTES: usize = 128;
+
+impl Txn {
+    /// Writes the commit to the log.
+    ///
+    /// # Errors
+    /// Poisoned, or no room in the log: nothing of the commit is in the log, and the transaction is rolled
+    /// back.
+    pub fn commit_start(mut self, level: Durability) -> Result<Committing> {
+        let (end, level) = (self.log_commit()?, self.awaited(level));
+        Ok(Committing { txn: self, end, level })
+    }
+
+    /// What a commit at this level waits for.
+    fn awaited(&self, level: Durability) -> Durability {
+        if self.engine.health().has(Mutant::EarlyAcknowledgement) { level.min(Durability::Written) } else { level }
+    }
+
+    /// Commits, and waits until the commit is durable at `level`.
+    ///
+    /// # Errors
+    /// Poisoned, or no room in the log: it is not committed, and open as before. [`Error::OutcomeUnknown`]:
+    /// it has ended, and the next opening finds out the outcome. Nothing of it becomes visible, nothing is
+    /// undone.
+    pub fn commit(&mut self, level: Durability) -> Result<()> {
+        let end = self.log_commit()?;
+        if end != Lsn::ZERO {
+            if let Err(cause) = self.engine.log().wait(end, self.awaited(level)) {
+                self.state = State::Ended;
+                return Err(Error::OutcomeUnknown { cause: Arc::new(cause) });
+            }
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// Commits a prepared transaction, flushed.
+    ///
+    /// # Errors
+    /// The transaction, which stays prepared, and the cause; or [`Error::OutcomeUnknown`] without the
+    /// transaction.
+    #[expect(clippy::result_large_err, reason = "the error is the transaction itself")]
+    pub fn commit_prepared(mut self) -> std::result::Result<(), (Option<Self>, Error)> {
+        match self.log_commit() {
+            Ok(end) => Committing { txn: self, end, level: Durability::Flushed }.wait().map_err(|error| (None, error)),
+            Err(error) => Err((Some(self), error)),
+        }
+    }
+
+    /// Logs the commit. Returns the end of its record, 0 if there was nothing to commit.
+    pub(super) fn log_commit(&mut self) -> Result<Lsn> {
+        let Some(writing) = &mut self.writing else { return Ok(Lsn::ZERO) };
+        let engine = &self.engine;
+        engine.health().check()?;
+        if matches!(self.state, State::HalfDone | State::Prepared(_)) {
+            return self.log_prepared_commit();
+        }
+        if !writing.undo_log.has_begun() {
+            return Ok(Lsn::ZERO);
+        }
+        engine.pool().retry(|| {
+            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Bytes(COMMIT_BYTES))?;
+            engine.undo.commit(&mut writing.undo_log, &mut mtr)?;
+            Ok(mtr.commit())
+        })
+    }
+
+    /// Makes the transaction survive under `xid` until it is committed or rolled back by name.
+    ///
+    /// # Errors
+    /// Poisoned, or [`Error::OutcomeUnknown`].
+    pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
+        self.start()?;
+        let (engine, writing) = (&self.engine, Writing::of(&mut self.writing));
+        engine.undo.ensure_room(&mut writing.undo_log, UndoRecord::Prepared { xid }.room_max())?;
+        let end = engine.pool().retry(|| {
+            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+            engine.undo.prepare(&mut writing.undo_log, &mut mtr, xid)?;
+            Ok(mtr.commit())
+        })?;
+        // Flushed, not only written: the coordinator relies on the record.
+        engine.log().flush_to(end).map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
+        self.give_up_views();
+        self.state = State::Kept;
+        Ok(())
+    }
+
+    /// Leaves it unchanged when dropped: prepared, or to be rolled back by the next opening.
+    pub fn keep(&mut self) {
+        if matches!(self.state, State::Open | State::HalfDone) {
+            self.state = State::Kept;
+        }
+    }
+
+    /// Undoes everything and ends.
+    ///
+    /// # Errors
+    /// The error that stopped the rollback; background work, or the next opening, completes it.
+    pub fn rollback(mut self) -> Result<()> {
+        self.decide_against()
+    }
+
+    pub(super) fn rollback_all(&mut self) -> Result<()> {
+        if self.has_ended() {
+            return Ok(());
+        }
+        while self.undo_one(SavepointAt::BEGIN)? {}
+        if let Some(writing) = &mut self.writing {
+            let engine = &self.engine;
+            if writing.undo_log.has_begun() {
+                engine.pool().retry(|| {
+                    let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+                    engine.undo.finish_rollback(&mut writing.undo_log, &mut mtr)?;
+                    Ok(mtr.commit())
+                })?;
+            }
+        }
+        self.end();
+        Ok(())
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.state, State::Ended)
+    }
+
+    /// Makes the outcome visible to all transactions.
+    pub(super) fn end(&mut self) {
+        self.state = State::Ended;
+        self.give_up_views();
+        if let Some(writing) = self.writing.take() {
+            self.engine.active.end(writing.id);
+            // After a rollback it has none.
+            for tree in self.dead_in.get_mut().drain(..) {
+                tree.dead.committed(writing.id, self.engine.active.next_serial());
+            }
+            if writing.resumed {
+                self.engine.resumed.fetch_sub(1, Ordering::SeqCst);
+            }
+            self.engine.locks.release_all(&self.owner);
+            let released = self.engine.undo.release(writing.into_undo_log());
+            debug_assert!(released.is_ok(), "its transaction has ended");
+        } else {
+            self.engine.locks.release_all(&self.owner);
+        }
+    }
+}
+
+impl Txn {
+    /// In a forked process: leaves everything unchanged. What a drop would give back or close is leaked.
+    fn leave(&mut self) {
+        std::mem::forget((
+            self.writing.take(),
+            self.view.take(),
+            self.lent.take(),
+            self.owner.clone(),
+            self.engine.clone(),
+        ));
+        std::mem::forget(std::mem::replace(&mut self.state, State::Ended));
+    }
+}
+
+impl Drop for Txn {
+    fn drop(&mut self) {
+        if !self.engine.instance.is_here() {
+            return self.leave();
+        }
+        match self.state {
+            State::Ended => return,
+            State::Kept | State::Prepared(_) => return self.leave_prepared(),
+            State::Open | State::HalfDone => {}
+        }
+        if self.rollback_all().is_ok() {
+            return;
+        }
+        // The log has no room, or a page cannot be read now, for example: the transaction stays active,
+        // invisible and locked, and background work tries again. If the database is poisoned, the next
+        // opening rolls it back.
+        if let Some(writing) = self.writing.take() {
+            self.engine.unfinished.lock().push(Unfinished { owner: self.owner.clone(), writing });
+        }
+    }
+}
+
+/// A transaction whose rollback stopped before its end.
+#[derive(Debug)]
+pub struct Unfinished {
+    owner: Arc<LockOwner>,
+    writing: Writing,
+}
+
+impl Txn {
+    /// Continues a rollback that stopped before its end.
+    pub fn take_up(engine: impl Into<Ref<Engine>>, unfinished: Unfinished) -> Self {
+        let Unfinished { owner, writing } = unfinished;
+        let options = TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() };
+        Self::new(engine.into(), options, owner, Some(writing))
+    }
+}
+
+impl Committing {
+    /// Whether the commit is done; `None` if that is not known yet. If no thread writes the log, this call
+    /// writes a group of it.
+    pub fn poll(&mut self) -> Option<Result<()>> {
+        if self.txn.has_ended() {
+            return Some(Ok(()));
+        }
+        let engine = self.txn.engine.clone();
+        let log = engine.log();
+        let done = |txn: &Self| txn.end == Lsn::ZERO || log.reached(txn.end, txn.level);
+        if !done(self) && self.level != Durability::Deferred {
+            if let Err(cause) = log.write_group(self.level == Durability::Flushed) {
+                return Some(Err(self.unknown(cause)));
+            }
+        }
+        if done(self) {
+            self.txn.end();
+            return Some(Ok(()));
+        }
+        engine.health().check().err().map(|cause| Err(self.unknown(cause)))
+    }
+
+    /// Waits until the commit is done.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`].
+    pub fn wait(mut self) -> Result<()> {
+        if !self.txn.has_ended() {
+            if self.end != Lsn::ZERO {
+                let waited = self.txn.engine.log().wait(self.end, self.level);
+                waited.map_err(|cause| self.unknown(cause))?;
+            }
+            self.txn.end();
+        }
+        Ok(())
+    }
+
+    /// The next opening finds out the outcome: nothing of the transaction becomes visible, nothing is undone.
+    fn unknown(&mut self, cause: Error) -> Error {
+        self.txn.state = State::Ended;
+        Error::OutcomeUnknown { cause: Arc::new(cause) }
+    }
+}
+
+impl Drop for Committing {
+    fn drop(&mut self) {
+        if !self.txn.has_ended() && self.txn.engine.instance.is_here() {
+            // A commit in the log cannot be undone. The caller that dropped it does not ask for the outcome.
+            if self.end == Lsn::ZERO || self.txn.engine.log().wait(self.end, self.level).is_ok() {
+                self.txn.end();
+            } else {
+                self.txn.state = State::Ended;
+            }
+        }
+    }
+}
