@@ -31,8 +31,17 @@ pub use buffer::{CONTROL_FILE, DATA_FILE};
 #[cfg(feature = "contention")]
 #[doc(hidden)]
 pub use counted::locks_taken;
-pub use db::*;
-pub use error::{Corruption, Error, Health, LockedOn, Result, Stop};
+pub use db::{
+    Asked, Background, Backup, BackupFile, BackupOptions, BackupProgress, BackupReport, BuildOptions, Commit,
+    CompactOptions, CompactProgress, Compacted, ControlSocketChoice, Cursor, CursorMut, CursorOptions, Damage,
+    Database, Env, FlushChoice, IndexEntries, IndexOptions, InterruptHandle, KeyRange, KeyValue, LeafSample, LockMode,
+    LogPosition, MemoryLimit, MultiRangeIter, OptionChange, OptionInfo, Options, OwnedCursor, Part, Position,
+    Preallocate, Published, RangeEstimate, RangeIter, RangeOrder, Restored, Savepoint, ShrinkProgress, Shrunk, Source,
+    Stats, Task, TemporaryOptions, TemporaryRangeIter, TemporarySavepoint, TemporaryTree, TornPages, Transaction, Tree,
+    TreeBuilder, TreeSample, Warning, XID_BYTES_MAX, Xid, check_pages, doctor, dump, keys, metrics, options, publish,
+    stats,
+};
+pub use error::{Corruption, Error, LockedOn, Result};
 pub use format::{PageId, TreeId, TxnId};
 pub use log::Durability;
 pub use txn::{
@@ -46,6 +55,9 @@ pub use txn::{
 pub mod internals {
     pub mod btree {
         pub use crate::btree::{Node, redo};
+    }
+    pub mod error {
+        pub use crate::error::Health;
     }
     pub mod format {
         pub use crate::format::{Lsn, control, page, tag};

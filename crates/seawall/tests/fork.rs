@@ -126,7 +126,6 @@ fn transaction_refuses(mut tx: Transaction, tree: &Tree, end: u32) {
     tx.end_statement();
     let savepoint = tx.savepoint();
     is_refused("rollback_to", tx.rollback_to(&savepoint));
-    tx.release(savepoint);
     match end {
         0 => is_refused("commit", tx.commit()),
         1 => is_refused("commit_start", tx.commit_start()),

@@ -297,7 +297,7 @@ fn an_index_that_is_being_built_is_given_up() {
 /// The error of a call that meets the shutdown: it is not a failure, because there is nothing to repair.
 #[test]
 fn a_shutdown_is_no_failure() {
-    let health = seawall::Health::default();
+    let health = seawall::internals::error::Health::default();
     assert!(matches!(health.poison(Error::ShutDown), Error::ShutDown));
     is_refused("check", health.check());
     let late = health.poison(Error::Usage("something else".into()));

@@ -276,7 +276,7 @@ impl<'t> CursorMut<'t> {
 
 /// An iterator over the entries of a range, from either end.
 #[derive(Debug)]
-pub struct Range<'t> {
+pub struct RangeIter<'t> {
     front: Scan<&'t Txn>,
     /// Made by the first read from the end.
     back: Option<Scan<&'t Txn>>,
@@ -294,7 +294,7 @@ pub struct Range<'t> {
 /// A key and its value.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
 
-impl<'t> Range<'t> {
+impl<'t> RangeIter<'t> {
     pub(super) fn new(tx: &'t Transaction, tree: &Tree, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
         let front = tx.txn().scan(&tree.state, ScanLock::None);
         Self {
@@ -420,14 +420,14 @@ impl<'t> Range<'t> {
     }
 }
 
-impl Iterator for Range<'_> {
+impl Iterator for RangeIter<'_> {
     type Item = Result<KeyValue>;
     fn next(&mut self) -> Option<Self::Item> {
         self.give(true)
     }
 }
 
-impl DoubleEndedIterator for Range<'_> {
+impl DoubleEndedIterator for RangeIter<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.give(false)
     }

@@ -39,7 +39,7 @@ pub use background::{Background, Task};
 pub use backup::{Asked, Backup, BackupFile, BackupOptions, BackupProgress, BackupReport, Restored};
 pub use check::{Damage, Part, check_pages};
 pub use compact::{CompactOptions, CompactProgress, Compacted};
-pub use cursor::{Cursor, CursorMut, CursorOptions, KeyValue, LockMode, Position, Range};
+pub use cursor::{Cursor, CursorMut, CursorOptions, KeyValue, LockMode, Position, RangeIter};
 pub use database::{Database, Tree, XID_BYTES_MAX, Xid};
 pub use index::{IndexEntries, IndexOptions};
 pub use key_range::KeyRange;
@@ -55,7 +55,7 @@ pub use options::{
 pub use outside::LogPosition;
 pub use owned_cursor::OwnedCursor;
 pub use publish::Published;
-pub use ranges::{RangeEstimate, RangeOrder, Ranges};
+pub use ranges::{MultiRangeIter, RangeEstimate, RangeOrder};
 pub use shrink::{ShrinkProgress, Shrunk};
-pub use temporary::{TemporaryOptions, TemporaryRange, TemporarySavepoint, TemporaryTree};
+pub use temporary::{TemporaryOptions, TemporaryRangeIter, TemporarySavepoint, TemporaryTree};
 pub use transaction::{Commit, Savepoint, Transaction};

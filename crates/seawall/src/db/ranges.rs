@@ -6,7 +6,7 @@
 //! 3. By arrival: the first leaves of all ranges are prefetched, and a range whose leaf has arrived is next.
 //!    If none has, the scan waits for the leaf that was requested first: no range is postponed for ever.
 
-use super::cursor::{KeyValue, Range, is_empty};
+use super::cursor::{KeyValue, RangeIter, is_empty};
 use super::database::Tree;
 use super::transaction::Transaction;
 use crate::btree::LookAhead;
@@ -65,12 +65,12 @@ struct Coming {
 
 /// The entries of many ranges: the number of the range, and the entry.
 #[derive(Debug)]
-pub struct Ranges<'t> {
+pub struct MultiRangeIter<'t> {
     tx: &'t Transaction,
     tree: Tree,
     order: RangeOrder,
     coming: VecDeque<Coming>,
-    current: Option<(usize, Range<'t>)>,
+    current: Option<(usize, RangeIter<'t>)>,
     /// By key: goes from range to range.
     ahead: LookAhead,
     /// By arrival: the first leaves.
@@ -86,7 +86,7 @@ fn first_key(start: &Bound<Vec<u8>>) -> &[u8] {
     }
 }
 
-impl<'t> Ranges<'t> {
+impl<'t> MultiRangeIter<'t> {
     pub(super) fn new(tx: &'t Transaction, tree: &Tree, ranges: Vec<Bounds>, order: RangeOrder) -> Self {
         let mut coming: Vec<Coming> = ranges
             .into_iter()
@@ -138,15 +138,15 @@ impl<'t> Ranges<'t> {
         let arrived = self.first_leaves.arrived(pool);
         let at = arrived.and_then(|leaf| self.coming.iter().position(|range| range.first_leaf == leaf)).unwrap_or(0);
         let chosen = self.coming.remove(at)?;
-        // Ranges that begin in the same leaf are next, while the leaf is in memory.
+        // MultiRangeIter that begin in the same leaf are next, while the leaf is in memory.
         if self.coming.get(at).is_none_or(|next| next.first_leaf != chosen.first_leaf) {
             self.first_leaves.took(chosen.first_leaf);
         }
         Some(chosen)
     }
 
-    fn begin(&mut self, next: &Coming) -> (usize, Range<'t>) {
-        let range = Range::new(self.tx, &self.tree, next.start.clone(), next.end.clone());
+    fn begin(&mut self, next: &Coming) -> (usize, RangeIter<'t>) {
+        let range = RangeIter::new(self.tx, &self.tree, next.start.clone(), next.end.clone());
         if self.order == RangeOrder::Arrival {
             return (next.number, range);
         }
@@ -156,7 +156,7 @@ impl<'t> Ranges<'t> {
     }
 }
 
-impl Iterator for Ranges<'_> {
+impl Iterator for MultiRangeIter<'_> {
     type Item = Result<(usize, KeyValue)>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -237,9 +237,9 @@ impl TemporaryTree {
     ///
     /// # Errors
     /// [`Error::ShutDown`].
-    pub fn range(&self, range: impl KeyRange) -> Result<TemporaryRange<'_>> {
+    pub fn range(&self, range: impl KeyRange) -> Result<TemporaryRangeIter<'_>> {
         self.of.here()?;
-        Ok(TemporaryRange {
+        Ok(TemporaryRangeIter {
             tree: self,
             lower: range.lower_bound().map(<[u8]>::to_vec),
             upper: range.upper_bound().map(<[u8]>::to_vec),
@@ -313,7 +313,7 @@ impl TemporaryTree {
 
 /// The rows of a range of a [`TemporaryTree`]. It ends at the first error.
 #[derive(Debug)]
-pub struct TemporaryRange<'t> {
+pub struct TemporaryRangeIter<'t> {
     tree: &'t TemporaryTree,
     /// The part of the range for which no leaf has been requested.
     lower: Bound<Vec<u8>>,
@@ -324,7 +324,7 @@ pub struct TemporaryRange<'t> {
     back: VecDeque<(Vec<u8>, TemporaryFound)>,
 }
 
-impl TemporaryRange<'_> {
+impl TemporaryRangeIter<'_> {
     fn has(&self, key: &[u8]) -> bool {
         let above = match &self.lower {
             Bound::Included(lower) => key >= &lower[..],
@@ -402,7 +402,7 @@ impl TemporaryRange<'_> {
     }
 }
 
-impl Iterator for TemporaryRange<'_> {
+impl Iterator for TemporaryRangeIter<'_> {
     type Item = Result<KeyValue>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -418,7 +418,7 @@ impl Iterator for TemporaryRange<'_> {
     }
 }
 
-impl DoubleEndedIterator for TemporaryRange<'_> {
+impl DoubleEndedIterator for TemporaryRangeIter<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.done |= self.is_passed();
         while self.back.is_empty() && !self.done {

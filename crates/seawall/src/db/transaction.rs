@@ -1,9 +1,9 @@
 //! The public transaction API.
 
-use super::cursor::{Cursor, CursorMut, CursorOptions, Range};
+use super::cursor::{Cursor, CursorMut, CursorOptions, RangeIter};
 use super::database::{Inner, Tree, Xid};
 use super::outside::LogPosition;
-use super::ranges::{RangeEstimate, RangeOrder, Ranges};
+use super::ranges::{MultiRangeIter, RangeEstimate, RangeOrder};
 use crate::btree::LookAhead;
 use crate::error::{Error, Result};
 use crate::format::TxnId;
@@ -184,20 +184,20 @@ impl Transaction {
     }
 
     /// Iterates over the entries with keys in `range`, in key order, from either end.
-    pub fn range<'t, K: AsRef<[u8]>>(&'t self, tree: &Tree, range: impl RangeBounds<K>) -> Range<'t> {
+    pub fn range<'t, K: AsRef<[u8]>>(&'t self, tree: &Tree, range: impl RangeBounds<K>) -> RangeIter<'t> {
         let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        Range::new(self, tree, own(range.start_bound()), own(range.end_bound()))
+        RangeIter::new(self, tree, own(range.start_bound()), own(range.end_bound()))
     }
 
     /// Iterates over all entries in key order, from either end.
-    pub fn iter<'t>(&'t self, tree: &Tree) -> Range<'t> {
+    pub fn iter<'t>(&'t self, tree: &Tree) -> RangeIter<'t> {
         self.range::<&[u8]>(tree, ..)
     }
 
     /// Iterates over the entries whose keys begin with `prefix`.
-    pub fn prefix<'t>(&'t self, tree: &Tree, prefix: &[u8]) -> Range<'t> {
+    pub fn prefix<'t>(&'t self, tree: &Tree, prefix: &[u8]) -> RangeIter<'t> {
         let (start, end) = super::keys::prefix_range(prefix);
-        Range::new(self, tree, start, end)
+        RangeIter::new(self, tree, start, end)
     }
 
     /// Estimates the size of a range: rows (including deleted rows that are not yet purged) and pages. Reads
@@ -219,10 +219,10 @@ impl Transaction {
         tree: &Tree,
         ranges: &[R],
         order: RangeOrder,
-    ) -> Ranges<'t> {
+    ) -> MultiRangeIter<'t> {
         let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let ranges = ranges.iter().map(|range| (own(range.start_bound()), own(range.end_bound()))).collect();
-        Ranges::new(self, tree, ranges, order)
+        MultiRangeIter::new(self, tree, ranges, order)
     }
 
     /// A cursor over a tree.
@@ -327,7 +327,7 @@ impl Transaction {
         loop {
             // In batches: the scan borrows the transaction that the deletions change.
             let mut keys = Vec::new();
-            let mut piece = Range::keys_only(self, tree, start.clone(), end.clone()).led_by(ahead);
+            let mut piece = RangeIter::keys_only(self, tree, start.clone(), end.clone()).led_by(ahead);
             for entry in piece.by_ref().take(256) {
                 keys.push(entry?.0);
             }
@@ -407,9 +407,6 @@ impl Transaction {
         }
         self.txn.roll_back_to(savepoint.at)
     }
-
-    /// Discards a savepoint. Keeping one costs nothing.
-    pub fn release(&mut self, _savepoint: Savepoint) {}
 
     /// Begins a statement: [`Transaction::unlock_row`] releases no lock taken before it. At read committed
     /// all its reads see the data committed now.

@@ -108,7 +108,7 @@ impl Rig {
         Ok(())
     }
 
-    fn try_put(&self, key: &[u8], payload: &[u8]) -> Result<bool, crate::Stop> {
+    fn try_put(&self, key: &[u8], payload: &[u8]) -> Result<bool, crate::error::Stop> {
         let mut mtr = Mtr::begin(&self.pool, MtrSize::Small)?;
         let leaf = self.tree.leaf_for_change(&self.pool, &mut mtr, key)?;
         let node = Node::open(mtr.page(leaf))?;

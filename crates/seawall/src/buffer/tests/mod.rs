@@ -282,14 +282,14 @@ impl Db {
     /// A mini-transaction: `latch` latches the pages it needs and returns the closure that changes them.
     pub(super) fn change<C: FnOnce(&mut Mtr<'_>)>(
         &self,
-        mut latch: impl FnMut(&mut Mtr<'_>) -> Result<C, crate::Stop>,
+        mut latch: impl FnMut(&mut Mtr<'_>) -> Result<C, crate::error::Stop>,
     ) -> Lsn {
         self.try_change(&mut latch).unwrap()
     }
 
     pub(super) fn try_change<C: FnOnce(&mut Mtr<'_>)>(
         &self,
-        mut latch: impl FnMut(&mut Mtr<'_>) -> Result<C, crate::Stop>,
+        mut latch: impl FnMut(&mut Mtr<'_>) -> Result<C, crate::error::Stop>,
     ) -> Result<Lsn> {
         self.pool.retry(|| {
             let mut mtr = Mtr::begin(&self.pool, MtrSize::Small)?;

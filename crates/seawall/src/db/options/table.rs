@@ -7,7 +7,7 @@
 //!    `log_flush_method` here.
 
 use super::value::{
-    ControlSocketChoice, Count, Directory, FlushChoice, Kind, Percent, Preallocate, Range, Size, Time, TornPages, Word,
+    ControlSocketChoice, Count, Directory, FlushChoice, Kind, Limits, Percent, Preallocate, Size, Time, TornPages, Word,
 };
 use super::{Change, OptionInfo, Setting, Source, made_with, unknown};
 use crate::error::{Error, Result};
@@ -22,20 +22,20 @@ const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
 /// A range is typed by the option's value and checked by its kind.
-fn checked<K: Kind>(name: &str, value: K::Value, text: &str, range: &Range<K::Value>) -> Result<K::Value> {
+fn checked<K: Kind>(name: &str, value: K::Value, text: &str, range: &Limits<K::Value>) -> Result<K::Value> {
     if range.allows::<K>(&value) { Ok(value) } else { Err(refused::<K>(name, text, range)) }
 }
 
-fn read<K: Kind>(name: &str, text: &str, range: &Range<K::Value>) -> Result<K::Value> {
+fn read<K: Kind>(name: &str, text: &str, range: &Limits<K::Value>) -> Result<K::Value> {
     let value = K::parse(text).ok_or_else(|| refused::<K>(name, text, range))?;
     checked::<K>(name, value, text, range)
 }
 
-fn refused<K: Kind>(name: &str, text: &str, range: &Range<K::Value>) -> Error {
+fn refused<K: Kind>(name: &str, text: &str, range: &Limits<K::Value>) -> Error {
     let shape = if K::words().is_empty() { format!("; write {}", K::SHAPE) } else { String::new() };
     let why = match range {
-        Range::Any if K::words().is_empty() => format!("write {}", K::SHAPE),
-        Range::Any => format!("allowed are {}", range.say::<K>()),
+        Limits::Any if K::words().is_empty() => format!("write {}", K::SHAPE),
+        Limits::Any => format!("allowed are {}", range.say::<K>()),
         _ => format!("allowed is {}{shape}", range.say::<K>()),
     };
     Error::InvalidOption { name: name.to_owned(), value: text.to_owned(), why }
@@ -154,150 +154,150 @@ const _: () = assert!(MIB >= 4 * MTR_BYTES_MAX as u64, "the smallest log buffer 
 
 options! {
     page_size, with_page_size: u64 as Size = 16 * KIB,
-        Range::PowerOfTwo(4 * KIB, 32 * KIB), Creation, "bytes", [],
+        Limits::PowerOfTwo(4 * KIB, 32 * KIB), Creation, "bytes", [],
         "The size of a page.",
         "Keys may have 928 bytes at 4K, 1952 at 8K and 4000 from 16K on; a row of up to half a page stays in its leaf. Smaller \
          pages write less for a scattered change, larger ones make scans and large rows cheaper.";
 
     pool_size, with_pool_size: u64 as Size = 128 * MIB,
-        Range::Between(256 * KIB, 8 * TIB), Running, "bytes", ["buffer_pool_size"],
+        Limits::Between(256 * KIB, 8 * TIB), Running, "bytes", ["buffer_pool_size"],
         "Memory for pages.",
         "The more of the working set fits, the fewer reads. At least 64 pages. The default is lowered to half of the \
          memory this process may use where that is less.";
 
     pool_size_max, with_pool_size_max: u64 as Size = 0,
-        Range::ZeroOr(256 * KIB, 32 * TIB), Opening, "bytes", [],
+        Limits::ZeroOr(256 * KIB, 32 * TIB), Opening, "bytes", [],
         "The most `pool_size` can be raised to while the database is open; 0 for four times what it is at opening.",
         "Reserves address space, no memory.";
 
     data_initial_size, with_data_initial_size: u64 as Size = 16 * MIB,
-        Range::Between(MIB, TIB), Creation, "bytes", [],
+        Limits::Between(MIB, TIB), Creation, "bytes", [],
         "The size of the data file of a new database.",
         "Existing space needs no growth later.";
 
     data_growth_step, with_data_growth_step: u64 as Size = 64 * MIB,
-        Range::Between(MIB, 16 * GIB), Running, "bytes", [],
+        Limits::Between(MIB, 16 * GIB), Running, "bytes", [],
         "The most by which the data file grows at a time.",
         "Growth is predicted from the fill rate and done in the background, in whole MiB; larger steps grow less \
          often and leave more unused.";
 
     data_flush_method, with_data_flush_method: FlushChoice as Word<FlushChoice> = FlushChoice::Auto,
-        Range::Any, Opening, "", [],
+        Limits::Any, Opening, "", [],
         "How the data file and the doublewrite area are written and flushed.",
         "The methods of crates/seawall-io/DESIGN.md. If another method is in effect, that is reported.";
 
     log_flush_method, with_log_flush_method: FlushChoice as Word<FlushChoice> = FlushChoice::Auto,
-        Range::Any, Running, "", [],
+        Limits::Any, Running, "", [],
         "How the log is written and flushed.",
         "Decides the latency of a commit: `seawall lab` measures which is fastest on this disk.";
 
     log_dir, with_log_dir: PathBuf as Directory = PathBuf::new(),
-        Range::Any, Opening, "path", [],
+        Limits::Any, Opening, "path", [],
         "Where the log is; empty for the directory of the database.",
         "On a device of its own the log does not wait behind the data file. Move its files when you change it.";
 
     log_block_bytes, with_log_block_bytes: u64 as Size = 4 * KIB,
-        Range::PowerOfTwo(512, 64 * KIB), Opening, "bytes", ["log_block_size"],
+        Limits::PowerOfTwo(512, 64 * KIB), Opening, "bytes", ["log_block_size"],
         "The unit in which the log is written.",
         "Use at least the device's physical block, otherwise the device must read a block for each commit to complete it.";
 
     log_segment_size, with_log_segment_size: u64 as Size = 16 * MIB,
-        Range::PowerOfTwo(64 * KIB, GIB), Creation, "bytes", [],
+        Limits::PowerOfTwo(64 * KIB, GIB), Creation, "bytes", [],
         "The size of a log file.",
         "The log grows and shrinks by whole files, filled in advance.";
 
     log_capacity, with_log_capacity: u64 as Size = 512 * MIB,
-        Range::Between(MIB + 64 * KIB, TIB), Running, "bytes", ["redo_capacity", "redo_log_capacity"],
+        Limits::Between(MIB + 64 * KIB, TIB), Running, "bytes", ["redo_capacity", "redo_log_capacity"],
         "The most log that is kept: how far dirty pages may lag behind it.",
         "A larger log merges more changes of a page into one write, and makes start-up after a crash longer. At least \
          three log files.";
 
     log_space_reserve, with_log_space_reserve: u64 as Size = 64 * MIB,
-        Range::Between(0, TIB), Running, "bytes", [],
+        Limits::Between(0, TIB), Running, "bytes", [],
         "Free space on the log's file system that the log does not take.",
         "The log stops growing there and reuses its files. The first three files may use the reserve: without them no change and no delete is possible.";
 
     log_buffer_size, with_log_buffer_size: u64 as Size = 16 * MIB,
-        Range::PowerOfTwo(MIB, GIB), Opening, "bytes", [],
+        Limits::PowerOfTwo(MIB, GIB), Opening, "bytes", [],
         "Memory for log that is not yet written.",
         "When it is full, changes wait for a log write.";
 
     durability, with_durability: Durability as Word<Durability> = Durability::Flushed,
-        Range::Any, Running, "", ["flush_log_at_commit", "flush_log_at_trx_commit"],
+        Limits::Any, Running, "", ["flush_log_at_commit", "flush_log_at_trx_commit"],
         "What a commit waits for: `flushed` (or 1), `written` (or 2), `deferred` (or 0).",
         "`flushed` survives power loss; `written` survives a crash of the process and may lose the last \
          `flush_interval` on power loss; `deferred` may lose it on either. A transaction may ask for another level.";
 
     flush_interval, with_flush_interval: Duration as Time = Duration::from_secs(1),
-        Range::Between(Duration::from_millis(1), Duration::from_secs(3600)), Running, "time", ["flush_log_at_timeout"],
+        Limits::Between(Duration::from_millis(1), Duration::from_secs(3600)), Running, "time", ["flush_log_at_timeout"],
         "How old the oldest unflushed commit may become under `written` and `deferred`.",
         "What these levels can lose at most.";
 
     torn_page_protection, with_torn_page_protection: TornPages as Word<TornPages> = TornPages::Doublewrite,
-        Range::Any, Opening, "", [],
+        Limits::Any, Opening, "", [],
         "The protection of pages against writes torn by a power loss.",
         "`doublewrite` writes pages twice; `atomic` is refused unless the device guarantees it; `auto` uses it if it is proven for the file, otherwise doublewrite; `off` risks the database.";
 
     preallocate, with_preallocate: Preallocate as Word<Preallocate> = Preallocate::Written,
-        Range::Any, Opening, "", [],
+        Limits::Any, Opening, "", [],
         "How log and doublewrite space is prepared.",
         "`written`: with zeroes, so that a commit changes no metadata; `off` for copy-on-write file systems.";
 
     io_backend, with_io_backend: Backend as Word<Backend> = Backend::Auto,
-        Range::Any, Opening, "", [],
+        Limits::Any, Opening, "", [],
         "How requests reach the kernel.",
         "`auto` uses io_uring if it works, otherwise threads; the choice and its reason are reported.";
 
     io_capacity, with_io_capacity: u32 as Count = 2000,
-        Range::Between(10, 10_000_000), Running, "pages a second", [],
+        Limits::Between(10, 10_000_000), Running, "pages a second", [],
         "The most pages a second that background work writes in normal operation.",
         "A ceiling: the cleaner adapts its rate below it to the device and to the checkpoint's lag.";
 
     io_capacity_burst, with_io_capacity_burst: u32 as Count = 20_000,
-        Range::Between(10, 10_000_000), Running, "pages \
+        Limits::Between(10, 10_000_000), Running, "pages \
         a second", ["io_capacity_max"],
         "The most pages a second that background work writes when log space or free frames run short.",
         "A ceiling too. Follows `io_capacity` when it is not set: at least twice that.";
 
     max_dirty_percent, with_max_dirty_percent: u32 as Percent = 90,
-        Range::Between(1, 99), Running, "percent", ["max_dirty_pages_pct"],
+        Limits::Between(1, 99), Running, "percent", ["max_dirty_pages_pct"],
         "The largest share of the pool that may be dirty.",
         "A ceiling: at it, background work writes at `io_capacity_burst`.";
 
     prefetch_depth, with_prefetch_depth: u32 as Count = 32,
-        Range::Between(0, 1024), Running, "reads", [],
+        Limits::Between(0, 1024), Running, "reads", [],
         "The most reads that one scan has in flight; 0 for no prefetch.",
         "A scan begins with few and increases their number when it has to wait.";
 
     prefetch_depth_total, with_prefetch_depth_total: u32 as Count = 256,
-        Range::Between(0, 65_536), Running, "reads", [],
+        Limits::Between(0, 65_536), Running, "reads", [],
         "The most prefetch reads that all scans together have in flight.",
         "Leaves device capacity for reads that a thread waits for. Follows `prefetch_depth` when it is not set: at \
          least that.";
 
     prefetch_window, with_prefetch_window: u32 as Count = 0,
-        Range::Between(0, 8192), Running, "pages", [],
+        Limits::Between(0, 8192), Running, "pages", [],
         "A fixed number of pages that a scan keeps prefetched; 0 for an adaptive number.",
         "For measuring the effect of a window, as `seawall lab --full` does. Reads in flight stay below `prefetch_depth`.";
 
     lock_wait_timeout, with_lock_wait_timeout: Duration as Time = Duration::from_secs(50),
-        Range::Between(Duration::ZERO, Duration::from_secs(7 * 24 * 3600)), Running, "time", [],
+        Limits::Between(Duration::ZERO, Duration::from_secs(7 * 24 * 3600)), Running, "time", [],
         "How long a transaction waits for a lock; 0 for not at all.",
         "Then the statement fails and the transaction may go on. Deadlocks are found at once, independent of this option.";
 
     lock_memory_per_transaction, with_lock_memory_per_transaction: u64 as Size = 32 * MIB,
-        Range::Between(64 * KIB, TIB), Running, "bytes", [],
+        Limits::Between(64 * KIB, TIB), Running, "bytes", [],
         "The most memory that one transaction uses for locks on keys; a lock counts as 256 bytes.",
         "Rows that it has written need no lock. Beyond it a read committed transaction is refused further locks (`TooManyLocks`) and keeps \
          those it has; at the other levels its locks on the keys of one tree become one range, which also locks the keys between them.";
 
     stats_interval, with_stats_interval: Duration as Time = Duration::from_secs(1),
-        Range::Between(Duration::ZERO, Duration::from_secs(3600)), Running, "time", [],
+        Limits::Between(Duration::ZERO, Duration::from_secs(3600)), Running, "time", [],
         "How often the statistics are written for `seawall stat` and `seawall doctor`; 0 for only when the database is closed.",
         "About a millisecond of processor time each.";
 
     control_socket, with_control_socket: ControlSocketChoice as Word<ControlSocketChoice> = ControlSocketChoice::On,
-        Range::Any, Opening, "", [],
+        Limits::Any, Opening, "", [],
         "Whether `seawall backup` can request a backup from this process while it has the database open: `on` or `off`.",
         "Through the socket `control.socket` in the directory, for the process's own user and root. Costs a thread that sleeps and two descriptors.";
 }

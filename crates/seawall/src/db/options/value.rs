@@ -178,7 +178,7 @@ fn unit_of(value: u128, units: &[(&str, u128)]) -> String {
 }
 
 /// The values an option may have.
-pub(super) enum Range<V> {
+pub(super) enum Limits<V> {
     /// All of its kind.
     Any,
     /// From the first to the second, both allowed.
@@ -189,7 +189,7 @@ pub(super) enum Range<V> {
     ZeroOr(V, V),
 }
 
-impl<V> Range<V> {
+impl<V> Limits<V> {
     pub(super) fn allows<K: Kind<Value = V>>(&self, value: &V) -> bool {
         let rank = K::rank(value);
         let within = |low: &V, high: &V| (K::rank(low)..=K::rank(high)).contains(&rank);
