@@ -10,20 +10,21 @@
 //!    The lock is kept: the descriptor that holds it stays open as long as the file (trap 7).
 //! 5. [`File::mode`] reports the mode in effect, which can differ from the one requested.
 
+mod request;
+mod transfer;
+
 use crate::class::{Cause, FileClass, Op};
-use crate::disk::{Allocate, Cached, Create, Disk, Handle, OpenHow, Request, RequestKind, SyncHow, Ticket, WriteHow};
-use crate::error::{IoError, IoErrorKind, Result};
+use crate::disk::{Allocate, Cached, Create, Disk, Handle, OpenHow, SyncHow};
+use crate::error::{IoError, Result};
 use crate::method::{EffectiveMode, FlushMethod};
 use crate::probe::{DirectSupport, direct_support};
 use crate::stats::IoStats;
-use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// How often a direct read that the kernel cuts short inside a block is repeated.
-const SHORT_READS_MAX: u32 = 64;
+pub use request::{FileRequest, Pending};
 
 /// How to open a [`File`].
 ///
@@ -274,7 +275,7 @@ impl File {
     /// Locks the file itself against other processes (trap 7) until this `File` is dropped, without waiting.
     ///
     /// # Errors
-    /// [`IoErrorKind::Locked`], or the kernel's refusal.
+    /// [`crate::IoErrorKind::Locked`], or the kernel's refusal.
     ///
     /// ```
     /// use seawall_io::IoErrorKind;
@@ -296,160 +297,6 @@ impl File {
             let handle = self.current().handle;
             self.disk.lock(&handle)?;
             *held = Some(handle);
-        }
-        Ok(())
-    }
-
-    /// Fills `buf` from `offset` (bytes).
-    ///
-    /// # Errors
-    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, both before the disk is
-    /// called; [`IoErrorKind::UnexpectedEof`] when the file is shorter; or the kernel's refusal.
-    ///
-    /// ```
-    /// use seawall_io::{Cause, IoErrorKind};
-    /// # use seawall_io::{File, FileClass, FileOptions, FlushMethod, OsDisk};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("short");
-    /// std::fs::write(&path, b"abc")?;
-    /// # let options = FileOptions::new(FileClass::Scratch, FlushMethod::Fsync);
-    /// # let file = File::open(std::sync::Arc::new(OsDisk::synchronous()), &path, options)?;
-    /// let mut five = [0; 5];
-    /// let error = file.read_at(0, &mut five, Cause::DemandRead).unwrap_err();
-    /// assert_eq!(error.kind, IoErrorKind::UnexpectedEof { got: 3 });
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn read_at(&self, offset: u64, buf: &mut [u8], cause: Cause) -> Result<()> {
-        let open = self.current();
-        check_alignment(&self.path, Op::Read, &open.mode, offset, [&*buf])?;
-        let len = buf.len();
-        self.counted(Op::Read, cause, len as u64, || {
-            let (mut done, mut cut_short) = (0, 0);
-            while done < len {
-                let n = self.disk.read_at(&open.handle, offset + done as u64, &mut buf[done..])?;
-                let next = whole_blocks(done + n, len, &open.mode);
-                if next == done {
-                    // A direct read cut short inside a block, before the end of the file: repeat it.
-                    let inside = offset + ((done + n) as u64) < self.len();
-                    if n > 0 && cut_short < SHORT_READS_MAX && inside {
-                        cut_short += 1;
-                        continue;
-                    }
-                    // The file is longer: this is an I/O error, not the end of the file.
-                    let kind = if n > 0 && inside {
-                        IoErrorKind::Os(libc::EIO)
-                    } else {
-                        IoErrorKind::UnexpectedEof { got: (done + n) as u64 }
-                    };
-                    return Err(IoError::new(Op::Read, &self.path, kind).at(offset, len as u64));
-                }
-                done = next;
-            }
-            Ok(())
-        })
-    }
-
-    /// Writes `bytes` at `offset` (bytes). Not durable before a barrier, except under `o_dsync`.
-    ///
-    /// # Errors
-    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, both before the disk is
-    /// called; [`IoErrorKind::NoProgress`]; or the kernel's refusal. Part of the bytes may have been written.
-    pub fn write_at(&self, offset: u64, bytes: &[u8], cause: Cause) -> Result<()> {
-        self.write_vectored_at(offset, &[bytes], cause)
-    }
-
-    /// Writes `parts` one after the other from `offset` (bytes), in one system call where the kernel takes it.
-    ///
-    /// # Errors
-    /// As [`File::write_at`].
-    pub fn write_vectored_at(&self, offset: u64, parts: &[&[u8]], cause: Cause) -> Result<()> {
-        let open = self.current();
-        let len = check_alignment(&self.path, Op::Write, &open.mode, offset, parts.iter().copied())?;
-        self.counted(Op::Write, cause, len, || self.write_parts(&open, offset, parts, len, WriteHow::default()))
-    }
-
-    /// Writes `bytes` at `offset` (bytes) and returns when they are durable.
-    ///
-    /// # Errors
-    /// As [`File::write_at`]. After a disk error it is unknown what is durable; a retry that succeeds proves
-    /// nothing.
-    pub fn write_durable_at(&self, offset: u64, bytes: &[u8], cause: Cause) -> Result<()> {
-        self.write_durable_vectored_at(offset, &[bytes], cause)
-    }
-
-    /// Writes `parts` one after the other from `offset` (bytes) and returns when they are durable.
-    ///
-    /// # Errors
-    /// As [`File::write_durable_at`].
-    ///
-    /// ```
-    /// use seawall_io::Cause;
-    /// # use seawall_io::{Create, File, FileClass, FileOptions, FlushMethod, OsDisk};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("log");
-    /// # let options = FileOptions::new(FileClass::Redo, FlushMethod::Fsync).create(Create::New);
-    /// # let log = File::open(std::sync::Arc::new(OsDisk::synchronous()), &path, options)?;
-    /// // A group of commits: three records, one write, one sync.
-    /// log.write_durable_vectored_at(0, &[b"one ", b"two ", b"three"], Cause::Commit)?;
-    /// assert_eq!(std::fs::read(&path)?, b"one two three");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn write_durable_vectored_at(&self, offset: u64, parts: &[&[u8]], cause: Cause) -> Result<()> {
-        let open = self.current();
-        let len = check_alignment(&self.path, Op::DurableWrite, &open.mode, offset, parts.iter().copied())?;
-        let how = WriteHow { dsync: open.mode.rwf_dsync, dontcache: false };
-        self.counted(Op::DurableWrite, cause, len, || {
-            match self.write_parts(&open, offset, parts, len, how) {
-                // The kernel or file system has no RWF_DSYNC: report that from now on, and sync after this
-                // write instead.
-                Err(e) if how.dsync && e.errno() == Some(libc::EOPNOTSUPP) => {
-                    let mut current = self.open.write().unwrap_or_else(PoisonError::into_inner);
-                    // Another thread may have changed the method, or reported it already.
-                    if std::mem::take(&mut current.mode.rwf_dsync) {
-                        let mut why = current.mode.degraded.take().map_or(String::new(), |before| before + "; ");
-                        why.push_str("no RWF_DSYNC here: each durable write is followed by fdatasync");
-                        current.mode.degraded = Some(why);
-                    }
-                    drop(current);
-                    self.write_parts(&open, offset, parts, len, WriteHow::default())?;
-                    self.sync_handle(&open.handle, SyncHow::Data)
-                }
-                Ok(()) if !how.dsync && open.mode.requested != FlushMethod::ODsync => {
-                    self.sync_handle(&open.handle, SyncHow::Data)
-                }
-                written => written,
-            }
-        })
-    }
-
-    fn write_parts(&self, open: &Open, offset: u64, parts: &[&[u8]], len: u64, how: WriteHow) -> Result<()> {
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let (mut done, mut cut_short) = (0, 0);
-        while done < len {
-            let mut skip = done;
-            let slices: Vec<IoSlice<'_>> = parts
-                .iter()
-                .filter_map(|part| {
-                    let here = skip.min(part.len());
-                    skip -= here;
-                    (here < part.len()).then(|| IoSlice::new(&part[here..]))
-                })
-                .collect();
-            let n = self.disk.write_at(&open.handle, offset + done as u64, &slices, how)?;
-            let next = whole_blocks(done + n, len, &open.mode);
-            if next == done {
-                // Cut short inside the first block: the whole block is written again.
-                if n > 0 && cut_short < 3 {
-                    cut_short += 1;
-                    continue;
-                }
-                return Err(IoError::new(Op::Write, &self.path, IoErrorKind::NoProgress).at(offset, len as u64));
-            }
-            done = next;
-        }
-        // Under `o_dsync` the growth by a write is durable with the write.
-        if self.note_end(offset, offset + len as u64) && open.mode.requested != FlushMethod::ODsync {
-            self.growth.fetch_add(1, Ordering::AcqRel);
         }
         Ok(())
     }
@@ -653,71 +500,6 @@ impl File {
         Ok(())
     }
 
-    /// Submits reads and writes; `offset` in bytes. Returns one pending operation for each request, in order.
-    /// A write becomes durable by a barrier after [`File::wait`] (under `o_dsync` without one). Dropping a
-    /// pending operation does not cancel its I/O.
-    ///
-    /// # Errors
-    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, before any request is
-    /// submitted.
-    pub fn submit(&self, batch: Vec<FileRequest>) -> Result<Vec<Pending>> {
-        let open = self.current();
-        for request in &batch {
-            let op = if request.write { Op::Write } else { Op::Read };
-            check_alignment(&self.path, op, &open.mode, request.offset, request.bufs.iter().map(|b| &**b))?;
-        }
-        let started = Instant::now();
-        let mut pending = Vec::with_capacity(batch.len());
-        let requests = batch
-            .into_iter()
-            .map(|FileRequest { write, offset, bufs, cause }| {
-                let kind = if write { RequestKind::Write(WriteHow::default()) } else { RequestKind::Read };
-                let request = Request { file: open.handle.clone(), kind, offset, bufs, done: 0 };
-                let (op, bytes) = (request.op(), request.len() as u64);
-                // Before the write: if the caller drops the pending operation, the growth must already be
-                // counted.
-                let grows = write && self.note_end(offset, offset + bytes);
-                if grows {
-                    self.growing.fetch_add(1, Ordering::AcqRel);
-                }
-                pending.push((op, cause, bytes, grows));
-                request
-            })
-            .collect();
-        Ok(self
-            .disk
-            .submit(requests)
-            .into_iter()
-            .zip(pending)
-            .map(|(ticket, (op, cause, bytes, grows))| Pending { ticket, started, op, cause, bytes, grows })
-            .collect())
-    }
-
-    /// Waits for a pending operation of this file and counts it; gives its buffers back.
-    ///
-    /// # Errors
-    /// The operation's own.
-    pub fn wait(&self, pending: Pending) -> Result<Vec<crate::IoBuf>> {
-        let Pending { ticket, started, op, cause, bytes, grows } = pending;
-        let completion = self.disk.wait(&ticket);
-        match completion.result {
-            Ok(()) => {
-                if grows {
-                    // Growth first (see `barrier`). A failed write stays counted in `growing`: the end of the
-                    // file is unknown.
-                    self.growth.fetch_add(1, Ordering::AcqRel);
-                    self.growing.fetch_sub(1, Ordering::AcqRel);
-                }
-                self.stats.record(self.class, op, cause, started.elapsed(), bytes);
-                Ok(completion.bufs)
-            }
-            Err(e) => {
-                self.stats.record_error(self.class, op, cause);
-                Err(e)
-            }
-        }
-    }
-
     /// What the page cache holds of the file.
     ///
     /// # Errors
@@ -735,105 +517,6 @@ impl File {
     }
 }
 
-/// An asynchronous read or write of a [`File`].
-///
-/// ```
-/// use seawall_io::{AlignedBuf, Cause, FileRequest};
-/// # use seawall_io::{Backend, Create, File, FileClass, FileOptions, FlushMethod, OsDisk};
-/// # let dir = tempfile::tempdir()?;
-/// # let options = FileOptions::new(FileClass::Data, FlushMethod::ODirect).create(Create::New);
-/// # let disk = std::sync::Arc::new(OsDisk::new(Backend::Auto, None)?);
-/// # let file = File::open(disk, &dir.path().join("data"), options)?;
-/// // Four pages written side by side, and one barrier for all.
-/// let write = |i: u8| {
-///     let page = AlignedBuf::copy_of(&[i; 4096]);
-///     FileRequest { write: true, offset: u64::from(i) * 4096, bufs: vec![page.into()], cause: Cause::Clean }
-/// };
-/// for pending in file.submit((0..4).map(write).collect())? {
-///     file.wait(pending)?;
-/// }
-/// file.barrier(Cause::Clean)?;
-/// assert_eq!(file.len(), 4 * 4096);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct FileRequest {
-    /// Whether it writes.
-    pub write: bool,
-    /// Where, bytes.
-    pub offset: u64,
-    /// The memory, in order.
-    pub bufs: Vec<crate::IoBuf>,
-    /// Why.
-    pub cause: Cause,
-}
-
-/// A submitted operation of a [`File`].
-///
-/// ```
-/// use seawall_io::{AlignedBuf, Cause, FileRequest};
-/// # use seawall_io::{Backend, File, FileClass, FileOptions, FlushMethod, OsDisk};
-/// # let dir = tempfile::tempdir()?;
-/// # let path = dir.path().join("data");
-/// # std::fs::write(&path, [7; 4096])?;
-/// # let options = FileOptions::new(FileClass::Data, FlushMethod::Fsync);
-/// # let file = File::open(std::sync::Arc::new(OsDisk::new(Backend::Threads, None)?), &path, options)?;
-/// let bufs = vec![AlignedBuf::zeroed(4096).into()];
-/// let ahead = FileRequest { write: false, offset: 0, bufs, cause: Cause::Prefetch };
-/// let pending = file.submit(vec![ahead])?.remove(0);
-/// // ... other work, until the page is needed ...
-/// let page = file.wait(pending)?.remove(0);
-/// assert_eq!(page[4095], 7);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct Pending {
-    ticket: Ticket,
-    started: Instant,
-    op: Op,
-    cause: Cause,
-    bytes: u64,
-    grows: bool,
-}
-
-impl Pending {
-    /// Whether [`File::wait`] would return at once.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.ticket.is_done()
-    }
-}
-
-/// Checks the alignment for direct I/O, for a better error than the kernel's `EINVAL`. Returns the total
-/// length, bytes.
-fn check_alignment<'a>(
-    path: &Path,
-    op: Op,
-    mode: &EffectiveMode,
-    offset: u64,
-    parts: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<u64> {
-    let needed = mode.align_bytes;
-    let mut total = 0;
-    let mut wrong = (offset % u64::from(needed) != 0).then_some("offset");
-    for part in parts {
-        total += part.len() as u64;
-        if part.len() % needed as usize != 0 {
-            wrong = wrong.or(Some("length"));
-        } else if part.as_ptr() as usize % needed as usize != 0 {
-            wrong = wrong.or(Some("buffer address"));
-        }
-    }
-    let end = offset.checked_add(total).and_then(|end| i64::try_from(end).ok());
-    if end.is_none() {
-        return Err(IoError::os(op, path, libc::EINVAL).at(offset, total));
-    }
-    match wrong {
-        Some(what) => Err(IoError::new(op, path, IoErrorKind::Misaligned { needed, what }).at(offset, total)),
-        None => Ok(total),
-    }
-}
-
 /// Whether two handles of the operating system lead to one file. Handles of other disks are assumed to.
 fn is_same_file(a: &Handle, b: &Handle) -> bool {
     let identity = |handle: &Handle| {
@@ -844,9 +527,4 @@ fn is_same_file(a: &Handle, b: &Handle) -> bool {
         (Some(a), Some(b)) => a == b,
         _ => true,
     }
-}
-
-/// How much of a short transfer counts: direct I/O must continue at a whole block.
-fn whole_blocks(done: usize, len: usize, mode: &EffectiveMode) -> usize {
-    if done >= len { len } else { done - done % mode.align_bytes as usize }
 }

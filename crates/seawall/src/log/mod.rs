@@ -24,7 +24,8 @@
 //! | `waiters` | the group-commit leader and the threads that wait |
 //! | `watch` | callbacks for a durable position |
 //! | `writer` | a group: one write, one flush |
-//! | `segments` | the files |
+//! | `segments` | the files: which there are, and making them |
+//! | `segment_file` | one of them: its name, and how it is opened |
 //! | `shelf` | which of them are open |
 //! | `hold` | which of them a backup still needs |
 //! | `reader` | reading it back |
@@ -37,6 +38,7 @@ mod read_ahead;
 mod reader;
 mod record;
 mod ring;
+mod segment_file;
 mod segments;
 mod shelf;
 mod slots;
@@ -61,7 +63,8 @@ use crate::mutants::Mutant;
 use entry::{HEADER_BYTES, Seal};
 use ring::{EntrySlot, Full, Promise, Ring};
 use seawall_io::{Clock, Disk, EffectiveMode, FlushMethod, IoStats, SystemClock};
-use segments::{How, SEGMENTS_MIN, Segments};
+use segment_file::SegmentOptions;
+use segments::{SEGMENTS_MIN, Segments};
 use shelf::Shelf;
 use stats::{Counters, count};
 use std::collections::BTreeSet;
@@ -95,7 +98,7 @@ pub enum Durability {
 pub struct LogConfig {
     /// The directory of the segments.
     pub dir: PathBuf,
-    /// How it is flushed.
+    /// SegmentOptions it is flushed.
     pub method: FlushMethod,
     /// Unit of writing, bytes; at least the physical sector. A power of two from 512 to 64 KiB.
     pub block_bytes: usize,
@@ -293,7 +296,7 @@ impl Log {
     /// [`Error::Io`].
     pub fn create(disk: Arc<dyn Disk>, config: LogConfig, health: Arc<Health>) -> Result<Self> {
         config.check()?;
-        if let Some(found) = segments::list(&*disk, &config.dir)?.into_values().next() {
+        if let Some(found) = segment_file::list(&*disk, &config.dir)?.into_values().next() {
             let why = "the log of a new database would begin here, but there is one already".into();
             return Err(Error::NotADatabase { path: found, why });
         }
@@ -303,7 +306,7 @@ impl Log {
         let blank = (!written).then(|| Blank::new(number, config.segment_bytes));
         let floor = at & !(config.block_bytes as u64 - 1);
         let prefix = vec![0; (at - floor) as usize];
-        let shelf = Arc::new(Shelf::new(disk.clone(), &config.dir, How::of(&config)));
+        let shelf = Arc::new(Shelf::new(disk.clone(), &config.dir, SegmentOptions::of(&config)));
         let log = Self::start(disk, config, health, at, at, &prefix, (shelf, BTreeSet::from([number])), blank);
         log.segments.make_up_to(at + 1, &log.led.0.counters)?;
         Ok(log)
@@ -315,7 +318,7 @@ impl Log {
     /// # Errors
     /// [`Error::Io`].
     pub fn discard(disk: &dyn Disk, dir: &Path) -> Result<()> {
-        segments::discard(disk, dir)
+        segment_file::discard(disk, dir)
     }
 
     /// Continues the log of an existing database where `tail` ends, in a new incarnation, which must be
@@ -336,7 +339,7 @@ impl Log {
             )));
         }
         let LogTail { from, end, last_incarnation: _, durable, prefix, ghosts_end, shelf, numbers } = tail;
-        segments::remove_unfinished(&*disk, &config.dir)?;
+        segment_file::remove_unfinished(&*disk, &config.dir)?;
         // A killed process may have renamed a segment without having made that durable.
         disk.sync_dir(&config.dir)?;
         let log = Self::start(disk, config, health, from.0, end.0, &prefix, (shelf, numbers), None);
@@ -355,7 +358,7 @@ impl Log {
         config.check()?;
         let floor = end.0 & !(config.block_bytes as u64 - 1);
         let prefix = vec![0; (end.0 - floor) as usize];
-        let shelf = Arc::new(Shelf::new(disk.clone(), &config.dir, How::of(&config)));
+        let shelf = Arc::new(Shelf::new(disk.clone(), &config.dir, SegmentOptions::of(&config)));
         Ok(Self::start(disk, config, health, end.0, end.0, &prefix, (shelf, BTreeSet::new()), None))
     }
 
@@ -578,7 +581,7 @@ impl Log {
         self.segments.set_reserve(bytes);
     }
 
-    /// How much log is kept at most, bytes.
+    /// SegmentOptions much log is kept at most, bytes.
     pub fn capacity(&self) -> u64 {
         self.segments.capacity()
     }
@@ -653,7 +656,7 @@ impl Log {
 /// The name of segment `number`.
 #[must_use]
 pub fn segment_name(number: u64) -> PathBuf {
-    segments::path_of(Path::new(""), number)
+    segment_file::path_of(Path::new(""), number)
 }
 
 fn ns(time: Duration) -> u64 {

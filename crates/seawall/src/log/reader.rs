@@ -20,7 +20,7 @@
 
 use super::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Header, INCARNATION_END, Seal};
 use super::read_ahead::{LogSegments, ReadAhead};
-use super::segments::{self, How};
+use super::segment_file::{self, SegmentOptions};
 use super::shelf::Shelf;
 use super::{BLOCK_BYTES_MAX, LogConfig, MTR_BYTES_MAX};
 use crate::error::{Corruption, Error, Result, while_locked};
@@ -125,15 +125,15 @@ impl LogReader {
     #[allow(clippy::needless_pass_by_value)] // as everywhere: a disk is handed over
     pub fn open(disk: Arc<dyn Disk>, config: &LogConfig, from: Lsn, incarnation_max: u32) -> Result<Self> {
         config.check()?;
-        let numbers: BTreeSet<u64> = segments::list(&*disk, &config.dir)?.into_keys().collect();
-        let shelf = Arc::new(Shelf::new(disk, &config.dir, How::of(config)));
+        let numbers: BTreeSet<u64> = segment_file::list(&*disk, &config.dir)?.into_keys().collect();
+        let shelf = Arc::new(Shelf::new(disk, &config.dir, SegmentOptions::of(config)));
         // The last first: another database would have that one open.
         for number in numbers.iter().rev() {
             while_locked(&*config.clock, || shelf.get(*number))?;
         }
         let first = from.0 / config.segment_bytes;
         let missing = |number: u64, why: &str| -> Result<Self> {
-            let path = segments::path_of(&config.dir, number);
+            let path = segment_file::path_of(&config.dir, number);
             let why = format!("this segment of the log is missing: {why}. Restore it from a backup");
             Err(Corruption::File { path, why }.into())
         };
@@ -385,7 +385,7 @@ impl LogReader {
     }
 }
 
-/// How far beyond the end a buffer of this size can have written something: half a buffer unflushed, a buffer
+/// SegmentOptions far beyond the end a buffer of this size can have written something: half a buffer unflushed, a buffer
 /// not yet written, an entry (writer.rs, 5) and a block.
 fn search_bytes(buffer_bytes: u64) -> u64 {
     buffer_bytes / 2 + buffer_bytes + ENTRY_BYTES_MAX as u64 + BLOCK_BYTES_MAX

@@ -32,139 +32,38 @@
 //!    become spares, when the log it holds before the checkpoint exceeds its bound, or when a file is needed
 //!    and the disk is full.
 
-use super::shelf::{Shelf, is_not_now};
+mod make;
+
+use super::segment_file::{SegmentOptions, lock, no_space, path_of};
+use super::shelf::Shelf;
 use super::stats::{Counters, count};
 use super::{LogConfig, MTR_BYTES_MAX, NoRoom};
 use crate::counted::Mutex;
-use crate::error::{Corruption, Error, Health, Result};
+use crate::error::{Error, Health, Result};
 use crate::format::Lsn;
-use crate::mutants::Mutant;
-use parking_lot::{Condvar, MutexGuard};
+use parking_lot::Condvar;
 use seawall_io::{
-    Allocate, Cause, Create, Disk, EffectiveMode, File, FileClass, FileOptions, Fill, FillOptions, FillStep,
-    FlushMethod, IoError, IoErrorKind, IoStats, Op, Pace, STEP_BYTES,
+    Allocate, Cause, Create, Disk, EffectiveMode, File, FileClass, FileOptions, Fill, FlushMethod, Pace, STEP_BYTES,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Whole segments that background work keeps ready ahead of the log's head.
-const AHEAD: u64 = 2;
 /// Rate at which segments are filled while there is one ready ahead, bytes a second.
 const FILL_BYTES_PER_SECOND: f64 = 100e6;
 /// The fewest files among which the log can go round.
 pub(super) const SEGMENTS_MIN: u64 = 3;
-/// After a full disk, at least this time passes before the next try to make a file.
-const FULL_AGAIN: Duration = Duration::from_secs(1);
-/// An admission that cannot open a file tries again this many times, after this pause.
-const NOT_NOW_TRIES: u32 = 50;
-const NOT_NOW_PAUSE: Duration = Duration::from_millis(10);
 /// Segments with admitted and unwritten log, at most: each is open.
 const WINDOW: u64 = 20;
-/// Files removed by one step, and by one sync of the directory.
-const REMOVED_AT_ONCE: usize = 8;
 /// The log keeps the size that it needed within the last one to two of these periods.
 pub(super) const RECENT: Duration = Duration::from_secs(300);
 
-/// How many segments beyond the one being written may be open. Four of the largest mini-transactions always
+/// SegmentOptions many segments beyond the one being written may be open. Four of the largest mini-transactions always
 /// fit.
 fn window(segment_bytes: u64) -> u64 {
     WINDOW.max(4 * MTR_BYTES_MAX as u64 / segment_bytes + 2)
-}
-
-const PREFIX: &str = "redo.";
-
-/// The path of segment `number`.
-pub(super) fn path_of(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{PREFIX}{number:016x}"))
-}
-
-/// The number in the name of a segment.
-pub(super) fn number_of(path: &Path) -> Option<u64> {
-    let digits = path.file_name()?.to_str()?.strip_prefix(PREFIX)?;
-    let ours = digits.len() == 16 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    ours.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
-}
-
-/// All segments in the log's directory, by number.
-pub(super) fn list(disk: &dyn Disk, dir: &Path) -> Result<BTreeMap<u64, PathBuf>> {
-    Ok(disk.list(dir)?.into_iter().filter_map(|path| Some((number_of(&path)?, path))).collect())
-}
-
-/// Removes all segments, finished or not.
-pub(super) fn discard(disk: &dyn Disk, dir: &Path) -> Result<()> {
-    remove_unfinished(disk, dir)?;
-    for path in list(disk, dir)?.into_values() {
-        disk.remove(&path)?;
-    }
-    Ok(disk.sync_dir(dir)?)
-}
-
-/// Removes the files of interrupted fills; none may be in progress.
-pub(super) fn remove_unfinished(disk: &dyn Disk, dir: &Path) -> Result<()> {
-    for path in disk.list(dir)? {
-        let filling = path.extension().is_some_and(|e| e == seawall_io::FILLING);
-        if filling && number_of(&path.with_extension("")).is_some() {
-            disk.remove(&path)?;
-        }
-    }
-    Ok(())
-}
-
-/// Opens a segment and locks it through the handle that will write it.
-pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path, how: &How, written: bool) -> Result<File> {
-    let options =
-        FileOptions { known_written: written, ..FileOptions::new(FileClass::Redo, how.method).stats(&how.io) };
-    let file = File::open(disk.clone(), path, options)?;
-    lock(&file)?;
-    let (found, expected) = (file.len(), how.segment_bytes);
-    if found != expected {
-        let why = format!(
-            "this segment of the log has {found} bytes where {expected} were expected: it was cut or copied in part. Restore it from a backup"
-        );
-        return Err(Corruption::File { path: path.into(), why }.into());
-    }
-    let needed = file.mode().align_bytes as usize;
-    if how.block_bytes % needed != 0 {
-        return Err(Error::InvalidOption {
-            name: "log_block_bytes".into(),
-            value: how.block_bytes.to_string(),
-            why: format!("direct I/O on {} needs a multiple of {needed}", path.display()),
-        });
-    }
-    Ok(file)
-}
-
-fn lock(file: &File) -> Result<()> {
-    file.lock().map_err(|e| match e.kind {
-        IoErrorKind::Locked => Error::Locked { path: file.path().into(), in_this_process: false },
-        _ => e.into(),
-    })
-}
-
-/// How files are opened.
-#[derive(Debug, Clone)]
-pub(super) struct How {
-    pub(super) method: FlushMethod,
-    pub(super) io: Arc<IoStats>,
-    pub(super) segment_bytes: u64,
-    pub(super) block_bytes: usize,
-    /// Free space to leave once there are enough files for the log to go round, bytes.
-    pub(super) reserve_bytes: u64,
-}
-
-impl How {
-    pub(super) fn of(config: &LogConfig) -> Self {
-        Self {
-            method: config.method,
-            io: config.stats.clone(),
-            segment_bytes: config.segment_bytes,
-            block_bytes: config.block_bytes,
-            reserve_bytes: config.reserve_bytes,
-        }
-    }
 }
 
 /// State of the job that makes files.
@@ -299,12 +198,6 @@ impl State {
     }
 }
 
-/// Linux's error numbers that are distinguished here.
-mod errno {
-    pub(super) const ENOENT: i32 = 2;
-    pub(super) const EEXIST: i32 = 17;
-}
-
 impl Segments {
     /// The files of a log whose checkpoint is `checkpoint` and that is written from `at` on: `numbers` has
     /// those from the checkpoint's on, and spares before it.
@@ -355,7 +248,7 @@ impl Segments {
     /// written, which some kernels can do.
     pub(super) fn create_first(disk: &Arc<dyn Disk>, config: &LogConfig, number: u64) -> Result<bool> {
         let path = path_of(&config.dir, number);
-        let how = How::of(config);
+        let how = SegmentOptions::of(config);
         let options = FileOptions::new(FileClass::Redo, how.method).create(Create::New).stats(&how.io);
         let file = File::open(disk.clone(), &path, options)?;
         lock(&file)?;
@@ -583,248 +476,4 @@ impl Segments {
         let fits = after.div_ceil(self.bytes) <= head / self.bytes + total;
         total >= SEGMENTS_MIN && head >= (first + 1) * self.bytes && fits
     }
-
-    /// Makes the next file ready, whole and open; or waits while another thread does so, checking after each
-    /// of its steps.
-    fn make_one<'s>(&'s self, mut state: MutexGuard<'s, State>, counters: &Counters) -> Result<()> {
-        let number = state.open_end;
-        let mut tries = 0;
-        while state.open_end == number {
-            if matches!(state.job, Job::Busy) {
-                self.job_put_back.wait(&mut state);
-                continue;
-            }
-            drop(state);
-            match self.step_job(counters) {
-                Err(e) if is_not_now(&e) && tries < NOT_NOW_TRIES => {
-                    tries += 1;
-                    self.clock.sleep(NOT_NOW_PAUSE);
-                }
-                done => done?,
-            }
-            state = self.state.lock();
-        }
-        Ok(())
-    }
-
-    /// One bounded step towards the next file. Does nothing while another thread is working on it.
-    fn step_job(&self, counters: &Counters) -> Result<()> {
-        let (job, number, spare, total, closed) = {
-            let mut state = self.state.lock();
-            if matches!(state.job, Job::Busy) {
-                return Ok(());
-            }
-            let job = std::mem::replace(&mut state.job, Job::Busy);
-            // An existing file only has to be opened.
-            let closed = (matches!(job, Job::Idle) && state.open_end < state.next_number()).then_some(state.open_end);
-            // A spare that is still in use (a group's last handle) is left for the next time (3).
-            let spare = match (&job, closed) {
-                (Job::Idle, None) => state.spares.iter().copied().find(|spare| self.shelf.close(*spare)),
-                _ => None,
-            };
-            if let Some(spare) = spare {
-                state.spares.remove(&spare);
-            }
-            (job, state.next_number(), spare, state.total() + u64::from(spare.is_some()), closed)
-        };
-        let named = if let Job::Named { filled } = job { Some(filled) } else { None };
-        let done = match closed {
-            Some(number) => self.shelf.get(number).map(|file| Step::Open(number, file)),
-            None => self.advance_job(job, number, spare, total),
-        };
-        let mut state = self.state.lock();
-        state.job = Job::Idle;
-        let result = match done {
-            Ok(Step::Open(number, file)) => {
-                state.files.insert(number, Some(file));
-                state.open_end = number + 1;
-                state.note_use(self.clock.now());
-                Ok(())
-            }
-            Ok(Step::Durable { filled }) => {
-                state.files.insert(number, None);
-                state.full_since = None;
-                count(if filled { &counters.segments_made } else { &counters.segments_recycled }, 1);
-                Ok(())
-            }
-            Ok(Step::More(job)) => {
-                // A file that already has the next name has not used up this spare.
-                state.spares.extend(spare.filter(|_| matches!(job, Job::Named { filled: true })));
-                state.job = job;
-                Ok(())
-            }
-            Err(e) => {
-                // A spare that could not be renamed remains a spare, unless its file is gone.
-                let gone = matches!(&e, Error::Io(e) if e.errno() == Some(errno::ENOENT));
-                state.spares.extend(spare.filter(|_| !gone));
-                if let Some(filled) = named {
-                    // It has its name already: the next try makes that durable.
-                    state.job = Job::Named { filled };
-                }
-                // The files of a hold are used first: the next try takes one of them.
-                if matches!(e, Error::NoSpace { .. }) && state.break_hold(Broken::NoSpace) {
-                    Ok(())
-                } else {
-                    if matches!(e, Error::NoSpace { .. }) {
-                        state.full_since = Some(self.clock.now());
-                    }
-                    Err(e)
-                }
-            }
-        };
-        self.set_limit(&state);
-        drop(state);
-        self.job_put_back.notify_all();
-        result
-    }
-
-    /// The step itself, with no mutex held.
-    fn advance_job(&self, job: Job, number: u64, spare: Option<u64>, total: u64) -> Result<Step> {
-        let target = path_of(&self.dir, number);
-        let how = self.shelf.how();
-        let no_space = |e| no_space(&target, &how, e);
-        // An earlier step gave the file its name, although it was reported as failed.
-        let is_named = |e: &IoError| e.errno() == Some(errno::EEXIST) && e.path == target;
-        match job {
-            Job::Idle => {
-                if let Some(spare) = spare {
-                    return match self.disk.rename_new(&path_of(&self.dir, spare), &target) {
-                        Ok(()) => Ok(Step::More(Job::Named { filled: false })),
-                        Err(e) if is_named(&e) => Ok(Step::More(Job::Named { filled: true })),
-                        Err(e) => Err(e.into()),
-                    };
-                }
-                // With fewer files the log cannot go round, and nothing can be changed or deleted: it may use
-                // the reserve.
-                let reserve = if total < SEGMENTS_MIN { 0 } else { how.reserve_bytes };
-                let usual = FillOptions::new(FileClass::Redo, how.segment_bytes);
-                let options = FillOptions { stats: how.io.clone(), reserve, ..usual };
-                match Fill::begin(self.disk.clone(), &target, options) {
-                    Ok(fill) => Ok(Step::More(Job::Filling(Box::new(fill)))),
-                    Err(e) if is_named(&e) => Ok(Step::More(Job::Named { filled: true })),
-                    Err(e) => Err(no_space(e)),
-                }
-            }
-            Job::Filling(fill) if fill.progress().0 < fill.progress().1 => match fill.step().map_err(no_space)? {
-                FillStep::Filling(fill) => Ok(Step::More(Job::Filling(Box::new(fill)))),
-                FillStep::Ready(_) => unreachable!("a fill with bytes to write is not ready"),
-            },
-            // A file that fails before it has its name is removed: it holds nothing.
-            Job::Filling(fill) => match fill.name() {
-                Ok(()) => Ok(Step::More(Job::Named { filled: true })),
-                Err(e) if is_named(&e) => Ok(Step::More(Job::Named { filled: true })),
-                Err(e) => Err(no_space(e)),
-            },
-            Job::Named { filled } => {
-                // The name is durable before the first byte is written under it.
-                if !self.health.has(Mutant::DirectoryUnsynced) {
-                    self.sync_dir()?;
-                }
-                Ok(Step::Durable { filled })
-            }
-            Job::Busy => unreachable!("a busy job is not taken"),
-        }
-    }
-
-    /// Makes names durable. A failed sync is not repeated: the second result could be wrong (6).
-    fn sync_dir(&self) -> Result<()> {
-        let sorted = |e: IoError| if e.op == Op::Sync { self.health.poison(e.into()) } else { e.into() };
-        self.disk.sync_dir(&self.dir).map_err(sorted)
-    }
-
-    /// One bounded step of background work: makes a file ahead, or removes some. Returns whether there is
-    /// more to do now.
-    pub(super) fn tend(&self, promised: u64, counters: &Counters) -> Result<bool> {
-        enum Need {
-            Nothing,
-            Make,
-            Remove(Vec<u64>),
-        }
-        let need = {
-            let mut state = self.state.lock();
-            let now = self.clock.now();
-            state.note_use(now);
-            let files_max = (state.capacity_bytes / self.bytes).max(SEGMENTS_MIN);
-            let ahead = state.open_end.saturating_sub(promised / self.bytes + 1);
-            let is_there = !state.spares.is_empty() || state.open_end < state.next_number();
-            if matches!(state.job, Job::Busy) {
-                Need::Nothing
-            } else if ahead < AHEAD && !matches!(state.job, Job::Idle) {
-                // A job in progress continues, paced as long as there is a file ahead.
-                if ahead > 0 && matches!(state.job, Job::Filling(..)) {
-                    if now < state.due {
-                        return Ok(false);
-                    }
-                    let delay = state.pace.delay(now, STEP_BYTES as f64);
-                    state.due = now + delay;
-                }
-                Need::Make
-            } else if ahead < AHEAD && (is_there || state.total() < files_max) {
-                let full = state.full_since.is_some_and(|since| now.saturating_sub(since) < FULL_AGAIN);
-                if full && !is_there { Need::Nothing } else { Need::Make }
-            } else {
-                let surplus = state.total().saturating_sub(state.files_wanted()).min(REMOVED_AT_ONCE as u64) as usize;
-                let closed = state.spares.iter().copied().filter(|spare| self.shelf.close(*spare));
-                let remove: Vec<u64> = closed.take(surplus).collect();
-                state.spares.retain(|spare| !remove.contains(spare));
-                if remove.is_empty() { Need::Nothing } else { Need::Remove(remove) }
-            }
-        };
-        match need {
-            Need::Nothing => return Ok(false),
-            Need::Make => self.step_job(counters)?,
-            Need::Remove(spares) => {
-                for (i, spare) in spares.iter().enumerate() {
-                    if let Err(e) = self.disk.remove(&path_of(&self.dir, *spare)) {
-                        self.state.lock().spares.extend(&spares[i..]);
-                        return Err(e.into());
-                    }
-                    count(&counters.segments_removed, 1);
-                }
-                self.sync_dir()?;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Makes the files that the log needs at least to go round.
-    pub(super) fn make_least(&self, counters: &Counters) -> Result<()> {
-        loop {
-            let state = self.state.lock();
-            if state.total() >= SEGMENTS_MIN {
-                return Ok(());
-            }
-            self.make_one(state, counters)?;
-        }
-    }
-
-    /// Makes files until `lsn` has its place, whatever the capacity. For an opening.
-    pub(super) fn make_up_to(&self, lsn: u64, counters: &Counters) -> Result<()> {
-        loop {
-            let state = self.state.lock();
-            if lsn <= state.open_end * self.bytes {
-                return Ok(());
-            }
-            self.make_one(state, counters)?;
-        }
-    }
-}
-
-enum Step {
-    More(Job),
-    /// The file is whole and its name is durable.
-    Durable {
-        filled: bool,
-    },
-    /// This one is open.
-    Open(u64, Arc<File>),
-}
-
-/// Names a full disk; converts any other error unchanged.
-fn no_space(path: &Path, how: &How, error: IoError) -> Error {
-    if !error.is_full() {
-        return error.into();
-    }
-    let kept_free_bytes = if let IoErrorKind::Reserve { reserve, .. } = error.kind { reserve } else { 0 };
-    Error::NoSpace { path: path.into(), needed_bytes: how.segment_bytes, kept_free_bytes }
 }

@@ -12,7 +12,7 @@
 //! 4. At an opening every segment is locked once before the first byte is read (`reader.rs`), so a killed
 //!    process's writes have completed.
 
-use super::segments::{self, How};
+use super::segment_file::{self, SegmentOptions};
 use crate::counted::Mutex;
 use crate::error::{Error, Result};
 use parking_lot::Condvar;
@@ -55,24 +55,24 @@ impl Open {
 pub(super) struct Shelf {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    how: Mutex<How>,
+    how: Mutex<SegmentOptions>,
     open: Mutex<Open>,
     opened: Condvar,
 }
 
 impl Shelf {
-    pub(super) fn new(disk: Arc<dyn Disk>, dir: &Path, how: How) -> Self {
+    pub(super) fn new(disk: Arc<dyn Disk>, dir: &Path, how: SegmentOptions) -> Self {
         Self { disk, dir: dir.into(), how: Mutex::new(how), open: Mutex::default(), opened: Condvar::new() }
     }
 
-    pub(super) fn how(&self) -> How {
+    pub(super) fn how(&self) -> SegmentOptions {
         self.how.lock().clone()
     }
 
     /// The segment of this number, opened and locked if it is not open.
     ///
     /// # Errors
-    /// As [`segments::open`].
+    /// As [`segment_file::open`].
     pub(super) fn get(&self, number: u64) -> Result<Arc<File>> {
         let closed = {
             let mut open = self.open.lock();
@@ -93,7 +93,8 @@ impl Shelf {
         };
         // First close the descriptors that are not needed: the process may have no other left.
         drop(closed);
-        let file = segments::open(&self.disk, &segments::path_of(&self.dir, number), &self.how(), false).map(Arc::new);
+        let file =
+            segment_file::open(&self.disk, &segment_file::path_of(&self.dir, number), &self.how(), false).map(Arc::new);
         let mut open = self.open.lock();
         open.opening.remove(&number);
         if let Ok(file) = &file {

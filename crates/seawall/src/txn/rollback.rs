@@ -10,7 +10,7 @@
 use super::engine::Engine;
 use super::locks::Mode;
 use super::transaction::{Isolation, SavepointAt, State, Txn, Writing};
-use super::undo::{UndoLog, UndoRecord};
+use super::undo::{Previous, UndoLog, UndoRecord};
 use crate::btree::{
     DELETED, Dismantling, ENTRY_HEADER_BYTES, Entry, HEADER, Node, Patch, Remove, Replace, Tree, free_overflow_body,
 };
@@ -180,58 +180,9 @@ enum Rows {
 impl Engine {
     fn undo_record(&self, me: TxnId, undo_log: &mut UndoLog, at: UndoPtr, record: UndoRecord<'_>) -> Result<()> {
         match record {
-            UndoRecord::Insert { tree, root, key } => {
-                let tree = Tree { id: tree, root };
-                let apart = self.health().has(Mutant::UndoTwice);
-                self.pool().retry(|| {
-                    let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
-                    let (leaf, slot) = self.own_entry(&mut mtr, tree, key, me, at)?;
-                    if apart {
-                        mtr.run(leaf, &Remove::new(slot));
-                        mtr.commit();
-                        return Ok(());
-                    }
-                    self.undo.cut(undo_log, &mut mtr)?;
-                    mtr.run(leaf, &Remove::new(slot));
-                    mtr.commit();
-                    Ok(())
-                })?;
-                if apart {
-                    self.cut(undo_log)?;
-                }
-                self.tidy(tree, key)
-            }
+            UndoRecord::Insert { tree, root, key } => self.undo_insert(Tree { id: tree, root }, key, me, undo_log, at),
             UndoRecord::Update { tree, root, key, previous, value } => {
-                let tree = Tree { id: tree, root };
-                let mut payload = Vec::with_capacity(ENTRY_HEADER_BYTES + value.len());
-                let flags = previous.flags | HEADER;
-                payload.extend_from_slice(&Entry::header_bytes(flags, previous.writer, previous.undo));
-                payload.extend_from_slice(value);
-                loop {
-                    let fitted = self.pool().retry(|| {
-                        let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
-                        let (leaf, slot) = self.own_entry(&mut mtr, tree, key, me, at)?;
-                        // If every view saw the row as deleted before this transaction revived it, purge may
-                        // have passed that deletion meanwhile, and does not come back. Checked under the
-                        // latch: if the answer is no, purge has not reached this leaf for it yet.
-                        let purged = previous.flags & DELETED != 0 && self.active.oldest_view().sees(previous.writer);
-                        if !purged && !Node::open(mtr.page(leaf))?.fits_replace(slot, payload.len())? {
-                            return Ok(None);
-                        }
-                        self.undo.cut(undo_log, &mut mtr)?;
-                        if purged {
-                            mtr.run(leaf, &Remove::new(slot));
-                        } else {
-                            mtr.run(leaf, &Replace::new(slot, &payload));
-                        }
-                        mtr.commit();
-                        Ok(Some(purged))
-                    })?;
-                    if let Some(purged) = fitted {
-                        return if purged { self.tidy(tree, key) } else { Ok(()) };
-                    }
-                    self.make_room(tree, key, payload.len(), Purpose::Undo)?;
-                }
+                self.undo_update(Tree { id: tree, root }, key, (previous, value), me, undo_log, at)
             }
             UndoRecord::Delete { tree, root, key, previous, .. } => self.pool().retry(|| {
                 let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
@@ -256,27 +207,7 @@ impl Engine {
                     Ok(())
                 })
             }
-            UndoRecord::CreateTree { tree, root } => {
-                self.trees.forget(tree);
-                // Its rows are undone: the tree has a few pages, which are freed like those of a dropped one.
-                let tree = Tree { id: tree, root };
-                self.retire(tree)?;
-                let there = self.space.is_owner(tree.id, root)?;
-                let mut dismantling = Dismantling::new(tree);
-                while there && !dismantling.step(&self.space)? {}
-                // A build that was stopped leaves pages of a long value that no leaf refers to.
-                while there && self.space.may_own_more(tree.id, 1) && !self.space.free_tree_step(tree.id, root, 512)? {}
-                self.pool().retry(|| {
-                    let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
-                    mtr.latch(at.page())?;
-                    if there {
-                        self.space.free_many(&mut mtr, tree.id, &[root])?;
-                    }
-                    self.undo.cut(undo_log, &mut mtr)?;
-                    mtr.commit();
-                    Ok(())
-                })
-            }
+            UndoRecord::CreateTree { tree, root } => self.undo_create(Tree { id: tree, root }, undo_log, at),
             UndoRecord::DropTree { tree, .. } => {
                 self.cut(undo_log)?;
                 if let Some(state) = self.trees.known(tree) {
@@ -290,6 +221,89 @@ impl Engine {
                 Err(Error::bad_page(at.page(), why))
             }
         }
+    }
+
+    fn undo_insert(&self, tree: Tree, key: &[u8], me: TxnId, undo_log: &mut UndoLog, at: UndoPtr) -> Result<()> {
+        let apart = self.health().has(Mutant::UndoTwice);
+        self.pool().retry(|| {
+            let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
+            let (leaf, slot) = self.own_entry(&mut mtr, tree, key, me, at)?;
+            if apart {
+                mtr.run(leaf, &Remove::new(slot));
+                mtr.commit();
+                return Ok(());
+            }
+            self.undo.cut(undo_log, &mut mtr)?;
+            mtr.run(leaf, &Remove::new(slot));
+            mtr.commit();
+            Ok(())
+        })?;
+        if apart {
+            self.cut(undo_log)?;
+        }
+        self.tidy(tree, key)
+    }
+
+    /// Puts the previous version back: its header and its value.
+    fn undo_update(
+        &self,
+        tree: Tree,
+        key: &[u8],
+        (previous, value): (Previous, &[u8]),
+        me: TxnId,
+        undo_log: &mut UndoLog,
+        at: UndoPtr,
+    ) -> Result<()> {
+        let mut payload = Vec::with_capacity(ENTRY_HEADER_BYTES + value.len());
+        let flags = previous.flags | HEADER;
+        payload.extend_from_slice(&Entry::header_bytes(flags, previous.writer, previous.undo));
+        payload.extend_from_slice(value);
+        loop {
+            let fitted = self.pool().retry(|| {
+                let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
+                let (leaf, slot) = self.own_entry(&mut mtr, tree, key, me, at)?;
+                // If every view saw the row as deleted before this transaction revived it, purge may have
+                // passed that deletion meanwhile, and does not come back. Checked under the latch: if the
+                // answer is no, purge has not reached this leaf for it yet.
+                let purged = previous.flags & DELETED != 0 && self.active.oldest_view().sees(previous.writer);
+                if !purged && !Node::open(mtr.page(leaf))?.fits_replace(slot, payload.len())? {
+                    return Ok(None);
+                }
+                self.undo.cut(undo_log, &mut mtr)?;
+                if purged {
+                    mtr.run(leaf, &Remove::new(slot));
+                } else {
+                    mtr.run(leaf, &Replace::new(slot, &payload));
+                }
+                mtr.commit();
+                Ok(Some(purged))
+            })?;
+            if let Some(purged) = fitted {
+                return if purged { self.tidy(tree, key) } else { Ok(()) };
+            }
+            self.make_room(tree, key, payload.len(), Purpose::Undo)?;
+        }
+    }
+
+    /// Frees the tree. Its rows are undone: it has a few pages, which are freed like those of a dropped one.
+    fn undo_create(&self, tree: Tree, undo_log: &mut UndoLog, at: UndoPtr) -> Result<()> {
+        self.trees.forget(tree.id);
+        self.retire(tree)?;
+        let there = self.space.is_owner(tree.id, tree.root)?;
+        let mut dismantling = Dismantling::new(tree);
+        while there && !dismantling.step(&self.space)? {}
+        // A build that was stopped leaves pages of a long value that no leaf refers to.
+        while there && self.space.may_own_more(tree.id, 1) && !self.space.free_tree_step(tree.id, tree.root, 512)? {}
+        self.pool().retry(|| {
+            let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
+            mtr.latch(at.page())?;
+            if there {
+                self.space.free_many(&mut mtr, tree.id, &[tree.root])?;
+            }
+            self.undo.cut(undo_log, &mut mtr)?;
+            mtr.commit();
+            Ok(())
+        })
     }
 
     /// Merges the leaf of `key` with a neighbour if it has become too empty.

@@ -189,7 +189,7 @@ fn a_torn_tail_block_keeps_what_was_in_it() {
 
 /// Reads or replaces a block of a segment, durably, as no program does.
 fn block(disk: &SimDisk, lsn: Lsn, segment_bytes: u64, with: Option<&[u8]>) -> Vec<u8> {
-    let path = segments::path_of(DIR.as_ref(), lsn.0 / segment_bytes);
+    let path = segment_file::path_of(DIR.as_ref(), lsn.0 / segment_bytes);
     let offset = lsn.0 % segment_bytes;
     let file = disk.open(&path, OpenHow { write: true, ..OpenHow::default() }).unwrap();
     if let Some(bytes) = with {

@@ -31,7 +31,7 @@ fn a_bit_that_flips_in_flushed_log_is_named() {
         machine
             .disk
             .flip_bit(
-                segments::path_of(DIR.as_ref(), at / machine.segment_bytes),
+                segment_file::path_of(DIR.as_ref(), at / machine.segment_bytes),
                 at % machine.segment_bytes,
                 (k % 8) as u8,
             )
@@ -51,7 +51,7 @@ fn a_bit_that_flips_in_flushed_log_is_named() {
 fn the_last_group_may_be_torn_and_is_no_damage() {
     let (machine, ends) = with_commits(&[body(1, 100), body(2, 100)]);
     let at = ends[1].0 - 5;
-    machine.disk.flip_bit(segments::path_of(DIR.as_ref(), 0), at, 1).unwrap();
+    machine.disk.flip_bit(segment_file::path_of(DIR.as_ref(), 0), at, 1).unwrap();
     let (bodies, tail) = machine.read(machine.disk.clone(), FIRST_LSN, 1).unwrap();
     assert_eq!((bodies.len(), tail.end), (1, ends[0]));
 }
@@ -66,7 +66,7 @@ fn a_log_that_was_closed_in_order_ends_where_it_was_closed() {
     };
     assert_eq!(reader(ends[1]).unwrap().end, ends[1]);
     // Damage in the last group, which nothing else would reveal.
-    machine.disk.flip_bit(segments::path_of(DIR.as_ref(), 0), ends[1].0 - 5, 1).unwrap();
+    machine.disk.flip_bit(segment_file::path_of(DIR.as_ref(), 0), ends[1].0 - 5, 1).unwrap();
     let error = reader(ends[1]).unwrap_err();
     assert!(
         matches!(&error, Error::Corrupt(c) if matches!(**c, Corruption::Log { at, .. } if at == ends[0])),
@@ -86,7 +86,7 @@ fn segments_that_are_missing_short_or_of_another_kind_are_named() {
     };
     for number in [0, 1, 2] {
         let (machine, ends) = with_commits(&bodies);
-        let path = segments::path_of(DIR.as_ref(), number);
+        let path = segment_file::path_of(DIR.as_ref(), number);
         machine.disk.remove(&path).unwrap();
         assert_eq!(named(&machine, FIRST_LSN).0, path);
         // A missing one before the checkpoint does not matter.
@@ -94,15 +94,15 @@ fn segments_that_are_missing_short_or_of_another_kind_are_named() {
         machine.read(machine.disk.clone(), *from, 1).unwrap();
     }
     let (machine, _) = with_commits(&bodies);
-    let path = segments::path_of(DIR.as_ref(), 1);
+    let path = segment_file::path_of(DIR.as_ref(), 1);
     let file = machine.disk.open(&path, OpenHow { write: true, ..OpenHow::default() }).unwrap();
     machine.disk.set_len(&file, 4096).unwrap();
     let (short, why) = named(&machine, FIRST_LSN);
     assert!(short == path && why.contains("4096 bytes where 65536 were expected"), "{why}");
     // Files with other names are left alone.
-    assert_eq!(segments::number_of("redo.00".as_ref()), None);
-    assert_eq!(segments::number_of("redo.0000000000000001.filling".as_ref()), None);
-    assert_eq!(segments::number_of("/db/redo.000000000000001f".as_ref()), Some(31));
+    assert_eq!(segment_file::number_of("redo.00".as_ref()), None);
+    assert_eq!(segment_file::number_of("redo.0000000000000001.filling".as_ref()), None);
+    assert_eq!(segment_file::number_of("/db/redo.000000000000001f".as_ref()), Some(31));
 }
 
 #[test]
@@ -167,7 +167,7 @@ proptest! {
         let bodies: Vec<_> = (0..12).map(|i| body(i, 17_000)).collect();
         let (machine, ends) = with_commits(&bodies);
         let segment = machine.segment_bytes;
-        let path = segments::path_of(DIR.as_ref(), at / segment);
+        let path = segment_file::path_of(DIR.as_ref(), at / segment);
         let file = machine.disk.open(&path, OpenHow { write: true, ..OpenHow::default() }).unwrap();
         let offset = (at % segment).min(segment - garbage.len() as u64);
         machine.disk.write_at(&file, offset, &[IoSlice::new(&garbage)], WriteHow::default()).unwrap();

@@ -95,7 +95,7 @@ fn a_segment_with_its_name_that_cannot_be_opened_wedges_nothing() {
                 work(&log, 20, true).unwrap();
             }
             let next = log.segments.numbers().1.last().unwrap() + 1;
-            let path = segments::path_of(DIR.as_ref(), next);
+            let path = segment_file::path_of(DIR.as_ref(), next);
             let fault = Fault::new(FaultKind::Errno(errno)).on(Op::Open).path(&path);
             machine.disk.inject(fault);
             // Background work reports nothing and tries again; an admission waits a little and then reports
