@@ -6,8 +6,14 @@
 //! 3. Flags, writer and undo pointer are contiguous at the front, so that one patch of [`ENTRY_HEADER_BYTES`]
 //!    marks an entry that has a header.
 
-use super::node::entry_bytes_max;
 use crate::format::{Malformed, PageId, Reader, TxnId, UndoPtr, put_u48};
+
+/// The largest entry of a leaf, key and payload together, bytes. One always fits beside two fences of the
+/// longest keys.
+#[must_use]
+pub const fn entry_bytes_max(page_bytes: usize) -> usize {
+    page_bytes / 2
+}
 
 /// Flag: the key is deleted for views that see the writer.
 pub const DELETED: u8 = 1;

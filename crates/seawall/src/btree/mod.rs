@@ -28,6 +28,7 @@ mod merge;
 mod node;
 mod overflow;
 mod reach;
+mod record;
 mod redo;
 mod relocate;
 mod repack;
@@ -46,12 +47,12 @@ pub use check::{TreeDefect, check, check_overflow};
 pub use compact::{Compaction, Moved};
 pub use cursor::Cursor;
 pub use dismantle::Dismantling;
-pub use entry::{DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, OVERFLOW, OverflowRef, inline_value_max};
+pub use entry::{DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, OVERFLOW, OverflowRef, entry_bytes_max, inline_value_max};
 pub use estimate::Estimate;
 pub use fragmentation::Fragmentation;
 pub use hint::LeafHints;
 pub use lookahead::LookAhead;
-pub use node::{Node, entry_bytes_max, key_bytes_max};
+pub use node::{Node, key_bytes_max};
 pub use overflow::{
     OverflowWriter, free_overflow_body, one_page_value_max, read_overflow_into, read_overflow_many, write_one_page,
 };

@@ -57,13 +57,6 @@ pub const fn key_bytes_max(page_bytes: usize) -> usize {
     if page_bytes / 4 - 96 < 4000 { page_bytes / 4 - 96 } else { 4000 }
 }
 
-/// The largest entry of a leaf, key and payload together, bytes. One always fits beside two fences of the
-/// longest keys.
-#[must_use]
-pub const fn entry_bytes_max(page_bytes: usize) -> usize {
-    page_bytes / 2
-}
-
 /// Bytes of a page that slots, entries and fences share.
 #[must_use]
 pub(super) const fn capacity(page_bytes: usize) -> usize {

@@ -18,7 +18,7 @@ mod free;
 mod read;
 mod write;
 
-use super::redo::{TryApply, redo_record, rest, slot};
+use super::record::{TryApply, redo_record, rest, slot};
 use crate::buffer::{LatchedPage, MTR_BYTES_SMALL, Mtr, Redo};
 use crate::error::{Error, Stop};
 use crate::format::page::{self, HEADER_BYTES, PageKind, set_u32, u32_at};

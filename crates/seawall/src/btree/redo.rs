@@ -7,38 +7,13 @@
 
 use super::edit::{self, NewNode};
 use super::overflow;
+use super::record::{TryApply, redo_record, rest, slot};
 use crate::buffer::Redo;
 use crate::format::tag::INITIALISES;
 use crate::format::{Malformed, PageId, Reader, TreeId, TxnId, put_bytes, put_u48, put_varint};
 
 #[cfg(doc)]
 use super::node::Node;
-
-/// A record whose application can be refused.
-pub(super) trait TryApply<'a>: Sized {
-    /// Decodes a body.
-    fn decode(body: &mut Reader<'a>) -> Result<Self, Malformed>;
-    /// Changes the page.
-    fn try_apply(&self, page: &mut [u8]) -> Result<(), Malformed>;
-}
-
-/// The part shared by both directions: the forward path has checked that the record fits.
-macro_rules! redo_record {
-    ($name:ty, $tag:expr, |$self:ident, $out:ident| $encode:block) => {
-        impl Redo for $name {
-            const TAG: u8 = $tag;
-            fn encode(&$self, $out: &mut Vec<u8>) $encode
-            fn apply(&self, page: &mut [u8]) {
-                self.try_apply(page).expect("the record was checked to fit its page when it was made");
-            }
-        }
-    };
-}
-pub(super) use redo_record;
-
-pub(super) fn slot(body: &mut Reader<'_>) -> Result<u16, Malformed> {
-    u16::try_from(body.varint()?).ok().ok_or(Malformed("a slot beyond the page"))
-}
 
 /// Builds a node from nothing.
 #[derive(Debug)]
@@ -85,12 +60,6 @@ fn fence<'a>(body: &mut Reader<'a>) -> Result<Option<&'a [u8]>, Malformed> {
     let finite = body.u8()? != 0;
     let bytes = body.bytes()?;
     Ok(finite.then_some(bytes))
-}
-
-pub(super) fn rest<'a>(body: &mut Reader<'a>) -> &'a [u8] {
-    let bytes = body.rest();
-    *body = Reader::new(&[]);
-    bytes
 }
 
 /// Inserts an entry before a slot.

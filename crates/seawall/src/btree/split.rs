@@ -42,8 +42,8 @@
 use super::Damaged;
 use super::Tree;
 use super::edit::{Packed, elidable_bytes, prefix_between};
-use super::entry::ENTRY_HEADER_BYTES;
-use super::node::{Node, SLOT_BYTES, capacity, common_prefix, entry_bytes_max, key_bytes_max, separator};
+use super::entry::{ENTRY_HEADER_BYTES, entry_bytes_max};
+use super::node::{Node, SLOT_BYTES, capacity, common_prefix, key_bytes_max, separator};
 use super::redo::{Build, Elide, Insert, Truncate};
 use crate::buffer::{LatchedPage, Mtr, MtrSize, Pool};
 use crate::error::{Error, Result, Stop};

@@ -19,9 +19,9 @@
 
 use super::Damaged;
 use super::edit::{self, NewNode, Packed, prefix_between};
-use super::entry::{OVERFLOW, OverflowRef};
+use super::entry::{OVERFLOW, OverflowRef, entry_bytes_max};
 use super::merge::are_mergeable;
-use super::node::{Node, entry_bytes_max, key_bytes_max};
+use super::node::{Node, key_bytes_max};
 use super::search::Toward;
 use super::split::{CHILD_BYTES, Cut, choose};
 use crate::buffer::{Spill, SpillPlace};

@@ -17,7 +17,6 @@
 //! 5. A slot that cannot be read counts as torn: some drives answer EIO for a sector whose write was cut (trap
 //!    26). The next write goes there.
 
-use super::pool::open_error;
 use super::role::Role;
 use crate::counted::Mutex;
 use crate::error::{Corruption, Error, Result};
@@ -26,6 +25,14 @@ use crate::format::control::{BadSlot, ControlBlock, SLOT_BYTES, SLOT_STRIDE, SLO
 use seawall_io::{AlignedBuf, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoErrorKind, IoStats};
 use std::path::Path;
 use std::sync::Arc;
+
+/// Translates a file's refusal into an error of the engine.
+pub(super) fn open_error(error: seawall_io::IoError) -> Error {
+    match error.kind {
+        IoErrorKind::Locked => Error::Locked { path: error.path, in_this_process: false },
+        _ => Error::Io(error),
+    }
+}
 
 /// Name of the control file.
 pub const CONTROL_FILE: &str = "control";

@@ -13,7 +13,8 @@
 //!    cut (trap 26). An unreadable home page is restored from its copy. An unreadable copy or header was
 //!    being written, so its pages were not yet on their way home.
 
-use super::pool::{Pool, PoolConfig, open_error};
+use super::control::open_error;
+use super::pool::{Pool, PoolConfig};
 use super::stats::count;
 use crate::counted::Mutex;
 use crate::error::{Error, Result, while_locked};

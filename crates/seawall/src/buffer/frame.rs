@@ -35,7 +35,6 @@
 
 #![allow(unsafe_code)]
 
-use super::bravo::VisibleReaders;
 use super::sync::{AtomicU32, AtomicU64, Latch, Ordering};
 
 /// Used since the clock hand last passed.
@@ -217,14 +216,15 @@ impl Frame {
         self.flags.fetch_or(BIASED, Ordering::SeqCst);
     }
 
-    /// Takes the exclusive latch of a frame if its page is unused (5); returns the page.
-    pub(super) fn claim(&self, dirt: &Dirt, readers: &VisibleReaders, frame: u32) -> Option<u32> {
+    /// Takes the exclusive latch of a frame if its page is unused (5); returns the page. `unread` checks, under
+    /// the latch, that no thread reads beside it (`bravo.rs`).
+    pub(super) fn claim(&self, dirt: &Dirt, unread: impl FnOnce() -> bool) -> Option<u32> {
         // Checked without the latch first: this rejects most frames cheaply.
         if self.is_pinned() || !dirt.is_clean() || self.page().is_none() || !self.latch.try_lock_exclusive() {
             return None;
         }
         match self.page() {
-            Some(page) if readers.has_no_readers(frame, self) && !self.is_pinned() && dirt.is_clean() => Some(page),
+            Some(page) if unread() && !self.is_pinned() && dirt.is_clean() => Some(page),
             _ => {
                 // SAFETY: taken above.
                 unsafe { self.latch.unlock_exclusive() };

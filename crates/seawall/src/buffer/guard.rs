@@ -198,7 +198,7 @@ impl Pool {
     /// Evicts an unused page; the caller owns its frame.
     pub(super) fn claim(&self, frame: u32) -> Option<Owned<'_>> {
         let known = self.frames.get(frame);
-        let page = known.claim(self.frames.dirt(frame), &self.readers, frame)?;
+        let page = known.claim(self.frames.dirt(frame), || self.readers.has_no_readers(frame, known))?;
         if known.flags.load(Ordering::Relaxed) & COLD != 0 {
             count(&self.counters.prefetch_wasted, 1);
         }

@@ -178,7 +178,7 @@ impl Pool {
 
     /// Drops the page in the frame and puts `page` there, unless another thread prevents it.
     fn replace_by(&self, page: u32) {
-        let Some(old) = self.frame.claim(&self.dirt, &self.readers, 0) else { return };
+        let Some(old) = self.frame.claim(&self.dirt, || self.readers.has_no_readers(0, &self.frame)) else { return };
         // SAFETY: claimed, so latched.
         unsafe { self.frame.vacate(&self.entries[old as usize]) };
         // Owned from here on. (A real pool would free the frame; here no other thread needs one.)
@@ -311,7 +311,9 @@ fn a_prefetch_that_no_thread_waits_for_is_finished_once() {
         let asker = loom::thread::spawn({
             let (pool, list) = (pool.clone(), list.clone());
             move || {
-                let Some(old) = pool.frame.claim(&pool.dirt, &pool.readers, 0) else { return };
+                let Some(old) = pool.frame.claim(&pool.dirt, || pool.readers.has_no_readers(0, &pool.frame)) else {
+                    return;
+                };
                 // SAFETY: claimed, so latched.
                 unsafe { pool.frame.vacate(&pool.entries[old as usize]) };
                 assert!(pool.entries[1].begin_load());

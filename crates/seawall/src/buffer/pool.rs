@@ -10,18 +10,18 @@ mod resize;
 use super::arena::Frames;
 use super::bravo::VisibleReaders;
 use super::clean::Cleaner;
-use super::control::Control;
+use super::control::{Control, open_error};
 use super::dirty::Stripes;
 use super::doublewrite::Doublewrite;
 use super::read::{AllocationToken, Loads};
 use super::role::Role;
-use super::stats::Counters;
+use super::stats::{Counters, PoolStats, count};
 use super::translate::Translation;
 use crate::error::{Corruption, Error, Health, Result, while_locked};
 use crate::format::control::{Torn, page_bytes_are_valid};
 use crate::format::{Lsn, PageId};
 use crate::log::Log;
-use seawall_io::{Cause, Clock, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoErrorKind, IoStats};
+use seawall_io::{Cause, Clock, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoStats};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -121,14 +121,6 @@ impl Drop for Pool {
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool").field("data", &self.data.path()).field("frames", &self.frames.limit()).finish()
-    }
-}
-
-/// Translates a file's refusal into an error of the engine.
-pub(super) fn open_error(error: seawall_io::IoError) -> Error {
-    match error.kind {
-        IoErrorKind::Locked => Error::Locked { path: error.path, in_this_process: false },
-        _ => Error::Io(error),
     }
 }
 
@@ -333,6 +325,31 @@ impl Pool {
         // In this order the second is never ahead.
         let cleaned = self.cleaned.load(Ordering::Acquire);
         self.dirtied.marked().saturating_sub(cleaned)
+    }
+
+    /// Counts a scan's step from one leaf to the next.
+    pub fn note_scanned(&self, from: PageId, to: PageId) {
+        count(&self.counters.scan_leaves, 1);
+        if from.0.abs_diff(to.0) != 1 {
+            count(&self.counters.scan_leaves_apart, 1);
+        }
+    }
+
+    /// Counters and gauges, each exact at some moment of the call.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        let checkpoint = self.checkpoint_lsn().0;
+        let mut stats = PoolStats {
+            frames: u64::from(self.frames.limit()),
+            free: self.frames.free_count() as u64,
+            dirty: self.dirty_count(),
+            checkpoint,
+            metadata_bytes: (self.frames.descriptor_bytes() + self.map.bytes()) as u64,
+            checkpoint_age: self.log().head().0.saturating_sub(checkpoint),
+            ..PoolStats::default()
+        };
+        stats.count(&self.counters);
+        stats
     }
 
     pub(super) fn file_damage(&self, why: String) -> Error {

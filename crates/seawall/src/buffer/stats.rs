@@ -3,8 +3,6 @@
 //! Hits are not counted: a counter that every look-up writes would cost more than the look-up. Misses are
 //! counted, and `IoStats` counts reads too.
 
-use super::pool::Pool;
-use crate::format::PageId;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
@@ -35,7 +33,7 @@ macro_rules! counters {
         }
 
         impl PoolStats {
-            fn count(&mut self, counters: &Counters) { $(self.$name = counters.$name.load(Ordering::Relaxed);)+ }
+            pub(super) fn count(&mut self, counters: &Counters) { $(self.$name = counters.$name.load(Ordering::Relaxed);)+ }
         }
     };
 }
@@ -87,31 +85,4 @@ counters! {
 /// Adds to a counter.
 pub(super) fn count(counter: &AtomicU64, n: usize) {
     counter.fetch_add(n as u64, Ordering::Relaxed);
-}
-
-impl Pool {
-    /// Counts a scan's step from one leaf to the next.
-    pub fn note_scanned(&self, from: PageId, to: PageId) {
-        count(&self.counters.scan_leaves, 1);
-        if from.0.abs_diff(to.0) != 1 {
-            count(&self.counters.scan_leaves_apart, 1);
-        }
-    }
-
-    /// Counters and gauges, each exact at some moment of the call.
-    #[must_use]
-    pub fn stats(&self) -> PoolStats {
-        let checkpoint = self.checkpoint_lsn().0;
-        let mut stats = PoolStats {
-            frames: u64::from(self.frames.limit()),
-            free: self.frames.free_count() as u64,
-            dirty: self.dirty_count(),
-            checkpoint,
-            metadata_bytes: (self.frames.descriptor_bytes() + self.map.bytes()) as u64,
-            checkpoint_age: self.log().head().0.saturating_sub(checkpoint),
-            ..PoolStats::default()
-        };
-        stats.count(&self.counters);
-        stats
-    }
 }

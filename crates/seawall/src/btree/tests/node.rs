@@ -4,7 +4,8 @@
 
 use crate::btree::edit::{self, Packed, elidable_bytes, prefix_between};
 use crate::btree::entry::{DELETED, Entry, HEADER};
-use crate::btree::node::{Node, Position, entry_bytes_max, key_bytes_max, separator};
+use crate::btree::entry_bytes_max;
+use crate::btree::node::{Node, Position, key_bytes_max, separator};
 use crate::btree::redo::{Append, Build, Elide, Insert, Patch, Remove, Replace, Retire, Truncate, redo};
 use crate::btree::split::choose;
 use crate::buffer::Redo;
