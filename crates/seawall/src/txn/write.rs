@@ -371,12 +371,13 @@ impl Txn {
         has_point: bool,
     ) -> Result<Attempt, Stop> {
         let &RowChange { engine, tree, key, ref new, .. } = row;
+        let LeafEdit { mtr, leaf, slot } = edit;
         tree.rows.changed(self.id(), key);
         let Writing { id, undo_log, payload, .. } = Writing::of(&mut self.writing);
         let record = UndoRecord::Insert { tree: tree.at.id, root: tree.at.root, key };
-        let undo = engine.undo.append(undo_log, edit.mtr, &record)?;
+        let undo = engine.undo.append(undo_log, mtr, &record)?;
         new.encode(*id, undo, payload);
-        edit.mtr.run(edit.leaf, &Insert::new(edit.slot, prefix_len, key, payload));
+        mtr.run(leaf, &Insert::new(slot, prefix_len, key, payload));
         if has_point {
             engine.locks.written(&self.owner, tree.at.id, key);
         }

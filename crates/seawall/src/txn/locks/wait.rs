@@ -193,7 +193,7 @@ impl LockTable {
     pub(super) fn keep(&self, waiter: &Arc<Waiter>) {
         match waiter.queue {
             WaitQueue::Point { hash } => {
-                self.remember_point(&waiter.owner, waiter.tree, hash, &waiter.key, waiter.mode)
+                self.remember_point(&waiter.owner, waiter.tree, hash, &waiter.key, waiter.mode);
             }
             WaitQueue::Tree { .. } => waiter.owner.held().add_ranged(waiter.tree),
         }
