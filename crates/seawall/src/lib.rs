@@ -38,8 +38,7 @@ pub use db::{
     LogPosition, MemoryLimit, MultiRangeIter, OptionChange, OptionInfo, Options, OwnedCursor, Part, Position,
     Preallocate, Published, RangeEstimate, RangeIter, RangeOrder, Restored, Savepoint, ShrinkProgress, Shrunk, Source,
     Stats, Task, TemporaryOptions, TemporaryRangeIter, TemporarySavepoint, TemporaryTree, TornPages, Transaction, Tree,
-    TreeBuilder, TreeSample, Warning, XID_BYTES_MAX, Xid, check_pages, doctor, dump, keys, metrics, options, publish,
-    stats,
+    TreeBuilder, TreeSample, Warning, XID_BYTES_MAX, Xid, check_pages, dump, keys, metrics, options, publish, stats,
 };
 pub use error::{Corruption, Error, LockedOn, Result};
 pub use format::{PageId, TreeId, TxnId};
