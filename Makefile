@@ -12,7 +12,7 @@ run: need-rust
 	mkdir -p $(LAB) target/lab
 	@# The preceding build keeps the disk busy: sync first; --force marks a disturbed cell instead of refusing.
 	sync
-	target/release/seawall lab $(LAB) --out target/lab --force $(LAB_ARGS)
+	target/release/seawall lab $(LAB) --out target/lab/$$(date -u +%Y%m%dT%H%M%SZ) --force $(LAB_ARGS)
 
 # The crash tests of every commit use their own first seed, the nightly ones use the date's; they print FROM.
 COMMIT_SEED = $(shell printf %d 0x$$(git rev-parse --short=8 HEAD 2>/dev/null | cut -c1-8))

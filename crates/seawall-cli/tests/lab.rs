@@ -17,7 +17,7 @@ fn run_dir(work: &Path) -> PathBuf {
 #[test]
 fn the_default_plan_prints_and_writes_everything() {
     let (work, disk) = (scratch(), scratch());
-    let ran = lab(work.path(), disk.path(), &[]).exits(0);
+    let ran = lab(work.path(), disk.path(), &["--table"]).exits(0);
     let experiments =
         ["E1 direct-sync", "E4 append-overwrite", "E5 commit-levels", "E6 range-prefetch", "SET settings"];
     for text in experiments.into_iter().chain(["not tested", "seawall.toml:", "flush_method", "recommended settings"]) {
@@ -32,7 +32,7 @@ fn the_default_plan_prints_and_writes_everything() {
     assert_eq!(results["complete"], true);
     assert_eq!(results["run"]["seed"], 1);
     let skipped = results["skipped"].as_array().unwrap().len();
-    assert_eq!(cells(&results).len() + skipped, 19 + 27 + 24 + 4);
+    assert_eq!(cells(&results).len() + skipped, 23 + 27 + 24 + 4);
     // The settings measured for the engine are the recommended ones: the same lines except comments.
     let lines = |text: &str| -> Vec<String> { text.lines().filter(|l| !l.starts_with('#')).map(Into::into).collect() };
     let written = std::fs::read_to_string(dir.join("seawall.toml")).unwrap();
@@ -43,8 +43,12 @@ fn the_default_plan_prints_and_writes_everything() {
 
     // The same again from the file alone.
     let file = dir.join("results.json");
-    let again = seawall(work.path(), ["lab".as_ref(), "report".as_ref(), file.as_os_str()]).exits(0);
+    let again = seawall(work.path(), ["lab".as_ref(), "report".as_ref(), file.as_os_str(), "--table".as_ref()]).exits(0);
     assert_eq!(again.out, ran.out);
+    // Without --table a screenful.
+    let short = seawall(work.path(), ["lab".as_ref(), "report".as_ref(), dir.as_os_str()]).exits(0);
+    assert!(short.out.lines().count() <= 50 && short.out.contains("settings"), "{}", short.out);
+    assert!(short.out.contains("--table shows"), "{}", short.out);
     assert!(again.err.is_empty(), "a report writes nothing unless asked: {}", again.err);
 }
 
@@ -87,7 +91,7 @@ fn only_measures_only_that() {
 fn what_was_asked_for_is_on_record() {
     let (work, disk) = (scratch(), scratch());
     let asked = ["--only", "baseline", "--seed", "42", "--rate", "500", "--json", "r.json", "--html", "r.html"];
-    lab(work.path(), disk.path(), &asked).exits(0).shows("BASE baseline");
+    lab(work.path(), disk.path(), &asked).exits(0).shows("random 16 KiB reads/s");
     let results = read_json(&work.path().join("r.json"));
     assert_eq!(results["run"]["seed"], 42);
     assert_eq!(results["run"]["rate"], 500.0);
@@ -165,12 +169,12 @@ fn requirements_decide_the_exit_code() {
         let args: Vec<&str> = require.iter().flat_map(|r| ["--require", r]).collect();
         lab(work.path(), disk.path(), &[&["--only", "baseline", "--json", "r.json"], &args[..]].concat())
     };
-    run(&["read.p99<1000s", "read_deep.rate>0.1"]).exits(0).says("met: ");
-    let ran = run(&["read.p99<1ns", "read.p50<1000s"]).exits(1).says("short: ").says("met: ");
-    assert!(ran.out.contains("BASE baseline"), "a short run shows its table all the same");
+    run(&["read.p99<1000s", "read_deep.rate>0.1"]).exits(0).says("met: read");
+    let ran = run(&["read.p99<1ns", "read.p50<1000s"]).exits(1).says("short: read").says("met: read");
+    assert!(ran.out.contains("random 16 KiB reads/s"), "a short run shows its summary as well");
     std::fs::remove_file(work.path().join("r.json")).unwrap();
     run(&["read.p99<1000s", "flush"]).exits(2).measured_nothing().says("'flush.p99<10ms'");
-    run(&["speed.p99<1ms"]).exits(2).measured_nothing().says("use one of flush");
+    run(&["speed.p99<1ms"]).exits(2).measured_nothing().says("--require knows").says("flush_under_writes");
     run(&["read.p98<1ms"]).exits(2).measured_nothing().says("p999");
     run(&["read.p99<20k"]).exits(2).measured_nothing();
     run(&["flush.p99<1s"]).exits(2).measured_nothing().says("does not measure").says("--only");
@@ -211,6 +215,7 @@ fn paths_that_cannot_be_measured_are_refused_with_what_to_do() {
         .measured_nothing()
         .says("file is not a directory: give a directory");
     lab(work.path(), Path::new("."), &["--reserve", "1000T"]).exits(2).measured_nothing().says("--reserve");
+    lab(work.path(), Path::new("/proc"), &[]).exits(2).measured_nothing().says("/proc is on proc").says("give a directory");
     let args = ["lab", ".", "--size", "1M"];
     seawall(work.path(), args).exits(2).measured_nothing().says("at least 16 MiB");
     seawall(work.path(), ["lab", ".", "--size", "huge"]).exits(2).says("such as 512M");
@@ -262,7 +267,7 @@ fn output_that_cannot_be_written_is_refused_before_measuring() {
     run(&["--json", "no/such/r.json"]).exits(2).measured_nothing().says("no/such is not a directory");
     run(&["--html", "dir"]).exits(2).measured_nothing().says("dir is a directory");
     run(&["--json", "-", "--html", "-"]).exits(2).measured_nothing();
-    run(&["--out", "dir"]).exits(2).measured_nothing().says("seawall.toml exists and is not from a run");
+    run(&["--out", "dir"]).exits(2).measured_nothing().says("seawall.toml exists").says("nothing is overwritten");
     assert_eq!(std::fs::read(work.path().join("dir/seawall.toml")).unwrap(), b"# mine\n");
     run(&["--my-cnf", "no.cnf"]).exits(2).measured_nothing().says("cannot read no.cnf");
     run(&["--my-cnf", "dir"]).exits(2).measured_nothing().says("cannot read dir");
@@ -276,8 +281,10 @@ fn output_that_cannot_be_written_is_refused_before_measuring() {
         let ran = lab(&mount.path, disk.path(), &["--only", "baseline"]).exits(2).measured_nothing();
         ran.says("the current directory").says("--out");
     }
-    // An earlier run's own files may be replaced.
-    run(&["--out", "dir/earlier"]).exits(0);
-    run(&["--out", "dir/earlier"]).exits(0);
+    // An earlier run is not replaced.
+    run(&["--out", "dir/earlier"]).exits(0).says("2 rounds decide nothing");
+    let results = std::fs::read(work.path().join("dir/earlier/results.json")).unwrap();
+    run(&["--out", "dir/earlier"]).exits(2).measured_nothing().says("results.json exists");
+    assert_eq!(std::fs::read(work.path().join("dir/earlier/results.json")).unwrap(), results);
     assert!(work.path().join("dir/earlier/report.html").exists());
 }

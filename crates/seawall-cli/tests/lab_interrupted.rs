@@ -38,13 +38,13 @@ fn ctrl_c_shows_and_writes_what_was_measured() {
                 wait_until(&mut child, || in_scratch(disk.path(), "log").is_none());
             }
         }
-        let ran = signal(child, sent).exits(130).shows("E2 log-memory").says("interrupted");
+        let ran = signal(child, sent).exits(130).shows("1 experiment").says("interrupted");
         assert!(names(disk.path()).is_empty(), "left behind: {:?}", names(disk.path()));
         let results = read_json(&work.path().join("r.json"));
         assert_eq!(results["complete"], false);
         assert!(!cells(&results).is_empty() && ran.err.contains("wrote r.json"));
         assert!(results["cells"].as_array().unwrap().iter().all(|c| !c["rounds"].as_array().unwrap().is_empty()));
-        common::seawall(work.path(), ["lab", "report", "r.json"]).exits(0).shows("E2 log-memory");
+        common::seawall(work.path(), ["lab", "report", "r.json"]).exits(0).shows("1 experiment");
     }
 }
 
@@ -142,7 +142,7 @@ fn a_disk_that_fills_up_ends_the_run_with_what_it_has() {
             mib /= 2;
         }
     }
-    let ran = Ran::from(child.wait_with_output().unwrap()).exits(2).shows("BASE baseline");
+    let ran = Ran::from(child.wait_with_output().unwrap()).exits(2).shows("1 experiment");
     let ran = ran.says("went no further").says("free some space");
     assert!(!ran.err.contains("interrupted"), "{ran:#?}");
     assert_eq!(read_json(&work.path().join("r.json"))["complete"], false, "{ran:#?}");

@@ -30,11 +30,14 @@ fn is_page(text: &str) -> bool {
 #[test]
 fn a_report_writes_what_is_asked_for() {
     let dir = with_run();
-    report(dir.path(), &["a.json", "--html", "r.html"]).exits(0).shows("E1 direct-sync").says("wrote r.html");
+    report(dir.path(), &["a.json", "--html", "r.html", "--table"]).exits(0).shows("E1 direct-sync").says("wrote r.html");
     assert!(is_page(&std::fs::read_to_string(dir.path().join("r.html")).unwrap()));
     assert_eq!(names(dir.path()), ["a.json", "r.html"]);
     report(dir.path(), &["a.json", "--out", "all"]).exits(0);
     assert_eq!(read_json(&dir.path().join("all/results.json")), read_json(&dir.path().join("a.json")));
+    // A run's directory stands for its results.
+    assert_eq!(report(dir.path(), &["all"]).exits(0).out, report(dir.path(), &["a.json"]).exits(0).out);
+    seawall(dir.path(), ["lab", "diff", "all", "a.json"]).exits(0).shows("1.00x");
     let page = report(dir.path(), &["a.json", "--html", "-"]).exits(0);
     assert!(is_page(&page.out));
     assert_eq!(report(dir.path(), &["a.json", "--json", "-"]).exits(0).json(), read_json(&dir.path().join("a.json")));

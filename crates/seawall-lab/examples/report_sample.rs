@@ -26,12 +26,12 @@ fn slow() -> Results {
         let threads = f64::from(spec.threads);
         let base = match (spec.sync, spec.pattern) {
             (_, Pattern::RandomRead) => 9_000.0 * f64::from(spec.queue_depth).powf(0.85),
-            (_, Pattern::SequentialRead) => 520.0,
+            (_, Pattern::SequentialRead) | (Sync::None, Pattern::SequentialWrite) => 520.0,
             (_, Pattern::Log) => 160.0 * threads.powf(0.9),
             (Sync::None, _) => 31_000.0 * threads.powf(0.3),
             (Sync::Fdatasync, _) => 270.0 * threads.powf(0.5),
             (Sync::RwfDsync, _) => 410.0 * threads.powf(0.7),
-            (Sync::ODsync, _) => 405.0,
+            (Sync::ODsync | Sync::Fsync, _) => 405.0,
         };
         let of_blocks = match spec.preparation {
             Preparation::Append => 0.47,

@@ -9,78 +9,60 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The publication that a cell belongs to; see `docs/experiments.md`.
-///
-/// ```
-/// use seawall_lab::cell::Experiment;
-/// let short: Vec<_> = Experiment::ALL.iter().map(|e| e.short()).collect();
-/// assert_eq!(short, ["base", "e1", "e2", "e3", "e4", "e5", "e6", "set"]);
-/// assert_eq!(Experiment::DirectSync.to_string(), "direct-sync");
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Experiment {
-    /// The device on its own: random and sequential reads, on which the other verdicts rely.
-    Baseline,
+macro_rules! experiments {
+    ($($(#[$meta:meta])* $variant:ident = $short:literal $name:literal),+ $(,)?) => {
+        /// The experiment that a cell belongs to: what it consists of is in `experiment/`, why in
+        /// `docs/experiments.md`.
+        ///
+        /// ```
+        /// use seawall_lab::cell::Experiment;
+        /// let short: Vec<_> = Experiment::ALL.iter().map(|e| e.short()).collect();
+        /// assert_eq!(short, ["base", "e1", "e2", "e3", "e4", "e5", "e6", "set"]);
+        /// assert_eq!(Experiment::DirectSync.to_string(), "direct-sync");
+        /// ```
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Experiment { $($(#[$meta])* $variant),+ }
+
+        impl Experiment {
+            /// All experiments, in the order of the report.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The short id: `base`, `e1` .. `e6`, `set`.
+            #[must_use]
+            pub fn short(self) -> &'static str {
+                match self { $(Self::$variant => $short),+ }
+            }
+
+            /// The long name as used by `--only`: `direct-sync`, `append-overwrite`, ...
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+        }
+    };
+}
+
+experiments! {
+    /// The device on its own: random and sequential reads and writes, on which the other verdicts rely.
+    Baseline = "base" "baseline",
     /// E1: direct writes with and without a flush each, by threads (Callaghan 2009).
-    DirectSync,
+    DirectSync = "e1" "direct-sync",
     /// E2: the log's write path and its memory (Mituzas 2010).
-    LogMemory,
+    LogMemory = "e2" "log-memory",
     /// E3: parallel direct writers to one file (Mituzas 2008).
-    ParallelDirect,
+    ParallelDirect = "e3" "parallel-direct",
     /// E4: appending against overwriting (Matsunobu 2009).
-    AppendOverwrite,
+    AppendOverwrite = "e4" "append-overwrite",
     /// E5: the engine's levels of commit durability by flush method (Danti 2012).
-    CommitLevels,
+    CommitLevels = "e5" "commit-levels",
     /// E6: the engine's range queries with and without reading ahead (Hardy 2010).
-    RangePrefetch,
+    RangePrefetch = "e6" "range-prefetch",
     /// The engine with its defaults and with the recommended settings. No publication.
-    Settings,
+    Settings = "set" "settings",
 }
 
 impl Experiment {
-    /// All experiments, in the order of the report.
-    pub const ALL: [Self; 8] = [
-        Self::Baseline,
-        Self::DirectSync,
-        Self::LogMemory,
-        Self::ParallelDirect,
-        Self::AppendOverwrite,
-        Self::CommitLevels,
-        Self::RangePrefetch,
-        Self::Settings,
-    ];
-
-    /// The short id: `base`, `e1` .. `e6`, `set`.
-    #[must_use]
-    pub fn short(self) -> &'static str {
-        match self {
-            Self::Baseline => "base",
-            Self::DirectSync => "e1",
-            Self::LogMemory => "e2",
-            Self::ParallelDirect => "e3",
-            Self::AppendOverwrite => "e4",
-            Self::CommitLevels => "e5",
-            Self::RangePrefetch => "e6",
-            Self::Settings => "set",
-        }
-    }
-
-    /// The long name as used by `--only`: `direct-sync`, `append-overwrite`, ...
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Baseline => "baseline",
-            Self::DirectSync => "direct-sync",
-            Self::LogMemory => "log-memory",
-            Self::ParallelDirect => "parallel-direct",
-            Self::AppendOverwrite => "append-overwrite",
-            Self::CommitLevels => "commit-levels",
-            Self::RangePrefetch => "range-prefetch",
-            Self::Settings => "settings",
-        }
-    }
-
     /// Parses a long name or a short id, in any case.
     ///
     /// ```
@@ -91,7 +73,8 @@ impl Experiment {
     /// ```
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|e| text.eq_ignore_ascii_case(e.short()) || text.eq_ignore_ascii_case(e.name()))
+        let named = |e: &&Self| text.eq_ignore_ascii_case(e.short()) || text.eq_ignore_ascii_case(e.name());
+        Self::ALL.iter().find(named).copied()
     }
 }
 
@@ -172,6 +155,18 @@ words! {
     }
 }
 
+impl Access {
+    /// In words.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Buffered => "buffered",
+            Self::Uncached => "buffered, cache dropped",
+            Self::DontCache => "RWF_DONTCACHE",
+            Self::Direct => "direct",
+        }
+    }
+}
+
 words! {
     /// What makes a write durable, once per write or per group of commits.
     ///
@@ -185,6 +180,8 @@ words! {
         None = "nosync",
         /// `fdatasync` after the write.
         Fdatasync = "fdatasync",
+        /// `fsync` after the write.
+        Fsync = "fsync",
         /// `RWF_DSYNC` on the write.
         RwfDsync = "rwf-dsync",
         /// The file opened with `O_DSYNC`.
@@ -357,6 +354,11 @@ impl CellSpec {
         id
     }
 
+    /// Whether it reads from the disk.
+    pub(crate) fn reads(&self) -> bool {
+        matches!(self.pattern, Pattern::RandomRead | Pattern::SequentialRead)
+    }
+
     /// A short human title, such as `append 8K, buffered, fdatasync each, 1 thread`.
     #[must_use]
     pub fn title(&self) -> String {
@@ -366,6 +368,9 @@ impl CellSpec {
         let mut parts = Vec::new();
         let size = size_word(self.block_bytes).to_uppercase();
         parts.push(match (self.pattern, self.preparation) {
+            (Pattern::SequentialWrite, Preparation::Written) if self.queue_depth > 1 => {
+                format!("sequential {size} writes")
+            }
             (Pattern::RandomRead, _) => format!("random {size} reads"),
             (Pattern::SequentialRead, _) => format!("sequential {size} reads"),
             (Pattern::Log, _) => {
@@ -394,19 +399,12 @@ impl CellSpec {
             let unit = if self.block_bytes < 1024 { " B" } else { "" };
             parts.push(format!("{size}{unit} blocks"));
         }
-        parts.push(
-            match self.access {
-                Access::Buffered => "buffered",
-                Access::Uncached => "buffered, cache dropped",
-                Access::DontCache => "RWF_DONTCACHE",
-                Access::Direct => "direct",
-            }
-            .into(),
-        );
+        parts.push(self.access.words().into());
         let per = if self.pattern == Pattern::Log { "per group" } else { "each" };
         match self.sync {
             Sync::None => {}
             Sync::Fdatasync => parts.push(format!("fdatasync {per}")),
+            Sync::Fsync => parts.push(format!("fsync {per}")),
             Sync::RwfDsync => parts.push(format!("RWF_DSYNC {per}")),
             Sync::ODsync => parts.push("O_DSYNC".into()),
         }

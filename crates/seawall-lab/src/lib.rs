@@ -1,6 +1,7 @@
 //! The lab: measures a disk as six classic publications did, explains the results, and writes recommended
 //! settings.
 //!
+//! - [`experiment`] holds one file for each experiment: its cells, publication, verdicts and evidence.
 //! - [`run`] measures cells ([`cell`], [`plan`]) and returns [`results::Results`], which is what `results.json` holds.
 //! - Cells of the engine need an implementation of [`run::Engine`], passed to [`run::Lab::run_with`]:
 //!   `seawall-bench`'s `lab`.
@@ -16,16 +17,17 @@
 //! use std::sync::atomic::AtomicBool;
 //! let lab = Lab::new(LabOptions::new("/srv/db".as_ref()))?;
 //! let results = lab.run(&mut Silent, &AtomicBool::new(false))?;
-//! print!("{}{}", seawall_lab::table::table(&results), seawall_lab::table::summary(&results));
+//! print!("{}{}", seawall_lab::table::table(&results), seawall_lab::table::conclusions(&results));
 //! std::fs::write("report.html", seawall_lab::report::html(&results))?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub mod cell;
 pub mod compare;
+mod evidence;
+pub mod experiment;
 pub mod mycnf;
 pub mod plan;
-pub mod published;
 pub mod report;
 pub mod require;
 pub mod results;
@@ -34,6 +36,7 @@ pub mod run;
 pub mod sample;
 pub mod settings;
 pub mod stats;
+mod summary;
 pub mod sustain;
 pub mod table;
 mod text;

@@ -152,7 +152,7 @@ pub struct Requirement {
 /// # let results = sample::of_plan(&plan::decisive());
 /// let outcome = Requirement::parse("flush.p99 < 1us")?.evaluate(&results)?;
 /// assert!(!outcome.met && outcome.measured > 1000.0, "nanoseconds");
-/// assert!(outcome.to_string().starts_with("NOT met: flush.p99 < 1us ("));
+/// assert!(outcome.to_string().starts_with("short: flush.p99 < 1us ("));
 /// # Ok::<(), seawall_lab::require::RequireError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -193,7 +193,7 @@ pub enum RequireError {
         text: String,
     },
     /// No such metric.
-    #[error("`{metric}` is not a metric: use one of {}, or a cell id from results.json", names(METRICS.iter().map(|m| m.name)))]
+    #[error("`{metric}` is not a metric; --require knows\n{}", metric_list())]
     Metric {
         /// The text.
         metric: String,
@@ -224,6 +224,13 @@ pub enum RequireError {
         /// The command to run.
         remedy: String,
     },
+}
+
+/// Every metric with what it measures, a line each.
+#[must_use]
+pub fn metric_list() -> String {
+    let lines = METRICS.iter().map(|m| format!("  {:<20} {}\n", m.name, m.help));
+    lines.collect::<String>() + "  or the id of any cell as it stands in results.json"
 }
 
 fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
@@ -331,7 +338,7 @@ impl Requirement {
             aside += ", measured under other load";
         }
         let met = self.op.holds(measured, self.limit);
-        let word = if met { "met" } else { "NOT met" };
+        let word = if met { "met" } else { "short" };
         let sentence = format!(
             "{word}: {} ({} {} of {}{aside})",
             self.text,
@@ -446,7 +453,7 @@ mod tests {
         assert!(met("read.p50<200us") && !met("read.p50<1us") && met("read.median<=0.2ms"));
         assert!(met("read.max<1s") && !met("read.max<100us") && met("read.p999>100ns"));
         let o = Requirement::parse("read.rate>11k").unwrap().evaluate(&r).unwrap();
-        assert!(o.sentence.starts_with("NOT met: read.rate>11k (10,0"), "{}", o.sentence);
+        assert!(o.sentence.starts_with("short: read.rate>11k (10,0"), "{}", o.sentence);
     }
 
     #[test]
@@ -457,7 +464,7 @@ mod tests {
             ("<10ms", "is not a requirement"),
             ("flush<10ms", "is not a requirement"),
             ("flush.p99<", "is not a requirement"),
-            ("flash.p99<10ms", "use one of flush, durable_write, dsync_write, write,"),
+            ("flash.p99<10ms", "--require knows\n  flush "),
             ("flush.p98<10ms", "use one of p50, median, p90, p99, p999, max, rate, iops"),
             ("flush.p99<10", "write a number with ns, us, ms or s"),
             ("flush.p99<ms", "write a number with"),

@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 /// The version this program writes and reads.
 pub const FORMAT: u32 = 2;
 
+/// The name of the results file in a run's directory.
+pub const RESULTS: &str = "results.json";
+
 /// Grouping power and maximum value power of every latency histogram of the lab: 1.6% wide buckets up to 18 minutes.
 pub const LATENCY_CONFIG: (u8, u8) = (seawall_io::GROUPING_POWER, seawall_io::MAX_VALUE_POWER);
 
@@ -285,11 +288,11 @@ pub struct Plateau {
 /// The result of `seawall witness verify` after a power cut.
 ///
 /// ```
-/// use seawall_lab::{results::WitnessOutcome, sample, verdict};
+/// use seawall_lab::{experiment, results::WitnessOutcome, sample, verdict};
 /// let mut results = sample::results(vec![]);
 /// let verified = "2026-11-20T12:00:00Z".into();
 /// results.witness = Some(WitnessOutcome { acknowledged: 90_000, lost: 3, torn: 0, reordered: 1, verified });
-/// let all = verdict::verdicts(&results);
+/// let all = experiment::verdicts(&results);
 /// assert!(all.iter().any(|v| v.level == verdict::Level::Warning), "three writes are gone");
 /// assert!(all.iter().all(|v| v.level != verdict::Level::NotTested));
 /// ```
@@ -326,6 +329,14 @@ impl CellResult {
     #[must_use]
     pub fn rate(&self) -> Option<Estimate> {
         Estimate::of(&self.rates())
+    }
+
+    /// Bytes read or written a second; `None` for cells whose operations are not of one size.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> Option<f64> {
+        let sized = self.spec.engine.is_none() && self.spec.pattern != Pattern::Log;
+        let rate = self.rate().filter(|_| sized && operation_word(&self.spec) != "flushes")?;
+        Some(rate.median * f64::from(self.spec.block_bytes))
     }
 
     /// The latency at `quantile` (0.5, 0.99, ...) over all rounds, ns: the upper edge of its histogram bucket.
@@ -468,7 +479,7 @@ impl Results {
         }
     }
 
-    /// Reads a results file.
+    /// Reads a results file; of a directory, the [`RESULTS`] in it.
     ///
     /// # Errors
     /// [`ReadError`] names the file, and says whether it could not be read, is not a results file, or has a
@@ -484,6 +495,8 @@ impl Results {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read(path: &Path) -> Result<Self, ReadError> {
+        let file = if path.is_dir() { path.join(RESULTS) } else { path.into() };
+        let path = file.as_path();
         let text = std::fs::read_to_string(path).map_err(|source| ReadError::Io { path: path.into(), source })?;
         let value: serde_json::Value =
             serde_json::from_str(&text).map_err(|source| ReadError::NotResults { path: path.into(), source })?;
@@ -517,7 +530,7 @@ impl Results {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file could not be read.
-    #[error("cannot read results file {}: {source}; give the results.json that a run wrote", path.display())]
+    #[error("cannot read results file {}: {source}; give the results.json that a run wrote, or its directory", path.display())]
     Io {
         /// The file.
         path: PathBuf,

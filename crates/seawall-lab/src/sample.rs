@@ -98,6 +98,7 @@ fn plausible(spec: &CellSpec) -> f64 {
                     _ => 320.0 * parallel.sqrt().min(1.2),
                 }
         }
+        Pattern::SequentialWrite if spec.queue_depth > 1 => 900.0,
         Pattern::RandomWrite | Pattern::SequentialWrite => 18_000.0 * f64::from(spec.threads.min(8)).sqrt(),
     };
     if spec.sync != Sync::None && spec.pattern != Pattern::Log {

@@ -1,21 +1,85 @@
-//! The terminal output at the end of a run: the table of cells, and the verdicts.
+//! The terminal output: a screenful at the end of a run, and everything with `--table`.
 //!
-//! - No line of the table is wider than [`WIDTH_MAX`] columns; a long title continues on the next line.
+//! - No line is wider than [`WIDTH_MAX`] columns; a long name continues on the next line.
 //! - An unknown figure is `-`, never 0.
 
-mod engine;
-
 use crate::cell::Experiment;
+use crate::evidence::{Body, Panel, Table};
+use crate::experiment::{definition, source, verdicts};
 use crate::results::{CellResult, Results, Sustain, operation_word};
-use crate::text;
-use crate::verdict::{Level, verdicts};
+use crate::settings::recommend;
+use crate::summary;
+use crate::text::{self, MISSING, or_missing};
+use crate::verdict::{Level, Verdict};
 
 /// The widest line of [`table`], columns.
 pub const WIDTH_MAX: usize = 130;
+/// The widest line of [`screen`] and [`conclusions`], columns.
+const SCREEN: usize = 100;
+/// The widest name of a row.
+const NAME: usize = 48;
 
-const TITLE: usize = 50;
+/// Styles of the terminal output; [`PLAIN`] for files and pipes.
+#[derive(Debug, Clone, Copy)]
+pub struct Style {
+    bold: &'static str,
+    warning: &'static str,
+    dim: &'static str,
+    end: &'static str,
+}
 
-/// The cells of a run, by experiment.
+/// No styles.
+pub const PLAIN: Style = Style { bold: "", warning: "", dim: "", end: "" };
+/// ANSI colours.
+pub const COLOUR: Style = Style { bold: "\x1b[1m", warning: "\x1b[1;31m", dim: "\x1b[2m", end: "\x1b[0m" };
+
+/// The end of a run on one screen: four figures, what to act on, the settings that differ from the defaults, and where
+/// the rest is.
+///
+/// ```
+/// use seawall_lab::{plan, sample, table};
+/// let text = table::screen(&sample::of_plan(&plan::decisive()), table::PLAIN);
+/// assert!(text.lines().count() <= 40 && text.lines().all(|line| line.chars().count() <= 100), "{text}");
+/// assert!(text.contains("! appending costs 2.5x overwriting on this ext4"));
+/// ```
+#[must_use]
+pub fn screen(results: &Results, style: Style) -> String {
+    let Style { bold, warning, dim, end } = style;
+    let mut out = text::wrap(&summary::subject(results), SCREEN, "", "  ") + "\n\n";
+    for tile in summary::tiles(results) {
+        out += &format!("  {:8} {bold}{:>9}{end} {}\n", tile.name, tile.figure, tile.unit);
+        out += &format!("{dim}{}{end}\n", text::wrap(&tile.detail, SCREEN, "                     ", "                     "));
+    }
+    if let Some(sustain) = results.sustain.as_ref().filter(|s| !s.per_second.is_empty()) {
+        out += &format!("\n{}", sustained(sustain));
+    }
+    let all = verdicts(results);
+    let of = |level| all.iter().filter(move |v| v.level == level);
+    if of(Level::Warning).next().is_some() {
+        out += &format!("\n{bold}act on{end}\n");
+        for v in of(Level::Warning) {
+            out += &format!("{warning}{}{end}\n", text::wrap(&v.sentence, SCREEN, "  ! ", "    "));
+        }
+    }
+    let advice = recommend(results).seawall;
+    if summary::changed(&advice).next().is_some() {
+        out += &format!("\n{bold}settings{end} (seawall.toml; for MariaDB and MySQL in the report)\n");
+        for r in summary::changed(&advice) {
+            out += &format!("  {} = {} {dim}(default {}){end}\n", r.key, r.value, r.default);
+        }
+    }
+    let counts: Vec<String> = [Level::Note, Level::Good, Level::CannotTell, Level::NotTested]
+        .into_iter()
+        .filter_map(|level| match of(level).count() {
+            0 => None,
+            n => Some(format!("{n} {}", heading(level))),
+        })
+        .collect();
+    out += &format!("\n{}; --table shows them and every cell, the report explains them\n", counts.join(", "));
+    out
+}
+
+/// Every cell and table, by experiment.
 ///
 /// ```
 /// use seawall_lab::{plan, sample, table};
@@ -27,37 +91,98 @@ const TITLE: usize = 50;
 pub fn table(results: &Results) -> String {
     let mut out = String::new();
     for experiment in Experiment::ALL {
-        let cells: Vec<&CellResult> = results.cells_of(experiment).collect();
-        if cells.is_empty() {
-            continue;
-        }
-        let what = crate::published::source(experiment).map_or_else(String::new, |s| format!("  {}", s.citation));
+        let Some(cells) = cells(results, *experiment) else { continue };
         if !out.is_empty() {
             out.push('\n');
         }
-        out += &format!("{} {experiment}{what}\n", experiment.short().to_uppercase());
-        out += &header();
-        for cell in cells {
-            out += &row(cell);
+        let citation = source(*experiment).map_or_else(String::new, |s| format!("  {}", s.citation));
+        out += &format!("{} {experiment}{citation}\n", experiment.short().to_uppercase());
+        out += &lines(&cells);
+        for panel in (definition(*experiment).evidence)(results).into_iter().flatten() {
+            if let Body::Table(table) = &panel.body {
+                out += &format!("\n{}\n{}", panel.title, lines(table));
+                if !panel.note.is_empty() {
+                    out += &(text::wrap(&panel.note, WIDTH_MAX, "  ", "  ") + "\n");
+                }
+            }
         }
-        match experiment {
-            Experiment::CommitLevels => out += &engine::levels(results),
-            Experiment::RangePrefetch => out += &engine::queries(results),
-            _ => {}
-        }
+    }
+    if !out.is_empty() {
+        out += &format!("\n{}\n", text::wrap(CELLS_NOTE, WIDTH_MAX, "", ""));
     }
     if let Some(sustain) = results.sustain.as_ref().filter(|s| !s.per_second.is_empty()) {
-        out += &sustained(sustain);
-    }
-    if results.cells.iter().any(CellResult::disturbed) {
-        out += "\n* other load on the machine disturbed some rounds of this cell\n";
+        out += &format!("\n{}", sustained(sustain));
     }
     if !results.skipped.is_empty() {
         out += "\nnot measured here:\n";
         for s in &results.skipped {
-            out += &text::wrap(&format!("{}: {}", s.title, s.reason), WIDTH_MAX, "  ", "    ");
-            out.push('\n');
+            out += &(text::wrap(&format!("{}: {}", s.title, s.reason), WIDTH_MAX, "  ", "    ") + "\n");
         }
+    }
+    out
+}
+
+/// How to read [`cells`].
+pub(crate) const CELLS_NOTE: &str = "+-: half the interval of the median, relative. written, flushes, reads: at the device, for \
+    each operation. cached: page cache of the cell's files. *: other load on the machine disturbed some rounds of this cell.";
+
+/// The cells of an experiment; `None` if none was measured.
+pub(crate) fn cells(results: &Results, experiment: Experiment) -> Option<Table> {
+    let rows: Vec<Vec<String>> = results.cells_of(experiment).map(row).collect();
+    let head = vec!["", "per s", "+-", "MB/s", "p50", "p99", "max", "written", "flushes", "reads", "cached"];
+    (!rows.is_empty()).then_some(Table { head, rows })
+}
+
+fn row(cell: &CellResult) -> Vec<String> {
+    let rate = cell.rate();
+    let latency = |ns: Option<u64>| or_missing(ns, |ns| text::latency(ns as f64));
+    let device = cell.device_per_operation();
+    let bytes = |b: f64| if b < 0.5 { "0".into() } else { text::bytes(b) };
+    vec![
+        format!("{}{}", cell.spec.title(), if cell.disturbed() { " *" } else { "" }),
+        or_missing(rate, |r| text::count(r.median)),
+        or_missing(rate, |r| text::spread(r.spread())),
+        or_missing(cell.bytes_per_second(), |b| text::count((b / 1e6).round())),
+        latency(cell.latency_ns(0.5)),
+        latency(cell.latency_ns(0.99)),
+        latency(cell.latency_ns_max().filter(|_| cell.operations() > 0)),
+        or_missing(device, |d| bytes(d.written_bytes)),
+        or_missing(device.and_then(|d| d.flushes), text::count),
+        or_missing(device, |d| text::count(d.reads)),
+        or_missing(cell.cached_bytes_max(), |b| bytes(b as f64)),
+    ]
+}
+
+/// A table with aligned columns.
+fn lines(table: &Table) -> String {
+    let columns = table.head.len();
+    let cell = |row: &[String], i: usize| row.get(i).map_or(0, |c| c.chars().count());
+    let width = |i: usize| table.rows.iter().map(|r| cell(r, i)).chain([table.head[i].chars().count()]).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let name = widths[0].min(NAME);
+    // A last column of sentences is wrapped, the others are right-aligned figures.
+    let last = widths[columns - 1];
+    let text_last = columns > 1 && last > NAME;
+    let mut out = String::new();
+    let mut line = |cells: &[&str]| {
+        let names = text::wrap(cells[0], name, "", "  ");
+        let mut names = names.lines();
+        let mut first = format!("  {:name$}", names.next().unwrap_or(""));
+        for (i, value) in cells.iter().enumerate().skip(1) {
+            let pad = if text_last && i == columns - 1 { 0 } else { widths[i] };
+            first += &format!(" {value:>pad$}");
+        }
+        out.push_str(&(if text_last { text::wrap(first.trim_start(), WIDTH_MAX, "  ", "    ") } else { first.trim_end().into() }));
+        out.push('\n');
+        for rest in names {
+            out.push_str(&format!("  {rest}\n"));
+        }
+    };
+    if table.head.iter().any(|h| !h.is_empty()) {
+        line(&table.head);
+    }
+    for row in &table.rows {
+        line(&row.iter().map(String::as_str).collect::<Vec<_>>());
     }
     out
 }
@@ -76,109 +201,48 @@ fn sustained(sustain: &Sustain) -> String {
     out
 }
 
-fn header() -> String {
-    format!(
-        "{:TITLE$} {:>9} {:>5} {:>7} {:>7} {:>7}  {:>8} {:>8} {:>8} {:>8}\n{:TITLE$} {:>9} {:>5} {:>7} {:>7} {:>7}  {:>8} {:>8} {:>8} {:>8}\n",
-        "",
-        "per",
-        "",
-        "",
-        "",
-        "",
-        "bytes",
-        "flushes",
-        "reads",
-        "page",
-        "",
-        "second",
-        "+-",
-        "p50",
-        "p99",
-        "max",
-        "per op",
-        "per op",
-        "per op",
-        "cache"
-    )
-}
-
-fn row(cell: &CellResult) -> String {
-    let dash = || "-".to_owned();
-    let rate = cell.rate();
-    let latency = |ns: Option<u64>| ns.map_or_else(dash, |ns| text::latency(ns as f64));
-    let device = cell.device_per_operation();
-    let per = |value: f64| match value {
-        v if !v.is_finite() => dash(),
-        v if v < 0.005 => "0".into(),
-        v if v < 100.0 => format!("{v:.2}"),
-        v => text::count(v),
-    };
-    let mut lines = Vec::new();
-    let title = text::wrap(&cell.spec.title(), TITLE, "", "  ");
-    let mut titles = title.lines();
-    lines.push(format!(
-        "{:TITLE$} {:>9}{:1}{:>5} {:>7} {:>7} {:>7}  {:>8} {:>8} {:>8} {:>8}",
-        titles.next().unwrap_or(""),
-        rate.map_or_else(dash, |r| text::count(r.median)),
-        if cell.disturbed() { "*" } else { "" },
-        rate.map_or_else(dash, |r| spread(r.spread())),
-        latency(cell.latency_ns(0.5)),
-        latency(cell.latency_ns(0.99)),
-        latency(cell.latency_ns_max().filter(|_| cell.operations() > 0)),
-        device.map_or_else(dash, |d| text::bytes(d.written_bytes)),
-        device.and_then(|d| d.flushes).map_or_else(dash, per),
-        device.map_or_else(dash, |d| per(d.reads)),
-        cell.cached_bytes_max().map_or_else(dash, |b| if b == 0 { "0".into() } else { text::bytes(b as f64) }),
-    ));
-    lines.extend(titles.map(str::to_owned));
-    lines.iter().map(|l| l.trim_end().to_owned() + "\n").collect()
-}
-
-fn spread(spread: f64) -> String {
-    match spread * 100.0 {
-        s if !s.is_finite() => "-".into(),
-        s if s >= 999.0 => ">999%".into(),
-        s => format!("{s:.0}%"),
+/// What a level is called above its verdicts.
+pub(crate) fn heading(level: Level) -> &'static str {
+    match level {
+        Level::Warning => "act on",
+        Level::Note => "worth knowing",
+        Level::Good => "good",
+        Level::CannotTell => "cannot tell",
+        Level::NotTested => "not tested",
     }
 }
 
-/// The verdicts of a run, the most urgent first, wrapped for a terminal of 100 columns.
+/// Every verdict with its reason, the most urgent first.
 ///
 /// ```
 /// use seawall_lab::{plan, sample, table};
-/// let text = table::summary(&sample::of_plan(&plan::decisive()));
+/// let text = table::conclusions(&sample::of_plan(&plan::decisive()));
 /// assert!(text.contains("! appending costs 2.5x overwriting on this ext4"));
 /// assert!(text.lines().all(|line| line.chars().count() <= 100));
 /// ```
 #[must_use]
-pub fn summary(results: &Results) -> String {
+pub fn conclusions(results: &Results) -> String {
     let mut all = verdicts(results);
     // Stable: within a level the order of the experiments stays.
     all.sort_by_key(|v| v.level);
     let mut out = String::new();
     let mut last = None;
-    for v in &all {
-        if last != Some(v.level) {
-            if last.is_some() {
-                out.push('\n');
-            }
-            out += match v.level {
-                Level::Warning => "act on\n",
-                Level::Note => "worth knowing\n",
-                Level::Good => "good\n",
-                Level::CannotTell => "cannot tell\n",
-                Level::NotTested => "not tested\n",
-            };
-            last = Some(v.level);
+    for Verdict { level, sentence, reason, .. } in &all {
+        if last.is_some_and(|last| last != *level) {
+            out.push('\n');
         }
-        let mark = match v.level {
+        if last != Some(*level) {
+            out += &format!("{}\n", heading(*level));
+            last = Some(*level);
+        }
+        let mark = match level {
             Level::Warning => "  ! ",
             Level::Note => "  - ",
             Level::Good => "  + ",
             Level::CannotTell | Level::NotTested => "  ? ",
         };
-        out += &text::wrap(&v.sentence, 100, mark, "    ");
-        out.push('\n');
+        out += &(text::wrap(sentence, SCREEN, mark, "    ") + "\n");
+        out += &(text::wrap(reason, SCREEN, "      ", "      ") + "\n");
     }
     out
 }
@@ -186,8 +250,13 @@ pub fn summary(results: &Results) -> String {
 /// One line about a cell, for progress output: its title and median rate.
 #[must_use]
 pub fn line(cell: &CellResult) -> String {
-    let rate = cell.rate().map_or_else(|| "-".to_owned(), |r| text::count(r.median));
+    let rate = cell.rate().map_or_else(|| MISSING.to_owned(), |r| text::count(r.median));
     format!("{}: {rate} {}/s", cell.spec.title(), operation_word(&cell.spec))
+}
+
+/// The panels of an experiment that have something to show.
+pub(crate) fn panels(results: &Results, experiment: Experiment) -> Vec<Panel> {
+    (definition(experiment).evidence)(results).into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -210,11 +279,11 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH_MAX, "{line}");
         }
-        assert!(text.contains("disturbed some rounds") && text.contains("not measured here"));
-        // Every row with figures ends at the header's last column.
-        let width = header().lines().last().unwrap().chars().count();
-        for line in text.lines().filter(|l| l.contains("%") && l.contains(" us ")) {
-            assert_eq!(line.chars().count(), width, "{line}");
+        assert!(text.contains("1 thread *") && text.contains("not measured here"), "{text}");
+        let first: Vec<usize> = text.lines().skip(1).take(4).map(|l| l.chars().count()).collect();
+        assert!(first.windows(2).all(|w| w[0] == w[1]), "{text}");
+        for shown in ["open_datasync", "may lose", "over 40%", "of disk", "MB/s"] {
+            assert!(text.contains(shown), "{shown} is missing");
         }
     }
 
@@ -227,18 +296,21 @@ mod tests {
             round.operations = 0;
             round.latency = histogram::SparseHistogram::new(6, 40).unwrap();
         }
-        let text = table(&r);
-        assert!(text.lines().last().unwrap().matches(" -").count() >= 6, "{text}");
+        assert!(table(&r).lines().nth(2).unwrap().matches(" -").count() >= 6, "{}", table(&r));
         assert_eq!(table(&sample::results(vec![])), "");
     }
 
     #[test]
-    fn warnings_come_first_and_levels_have_headings() {
-        let mut r = sample::of_plan(&plan::decisive());
-        let text = summary(&r);
+    fn warnings_come_first_and_a_screen_holds_the_summary() {
+        let mut r = sample::of_plan(&plan::full());
+        let text = conclusions(&r);
         assert!(text.starts_with("act on\n"), "{text}");
         assert!(text.contains("\nnot tested\n  ? durability under power loss: not tested\n"), "{text}");
+        let shown = screen(&r, COLOUR);
+        assert!(shown.contains("\x1b[1;31m  ! ") && shown.contains("settings") && shown.contains("1 not tested"), "{shown}");
+        assert!(!screen(&r, PLAIN).contains('\x1b'));
         r.cells.clear();
-        assert!(!summary(&r).contains("act on"));
+        assert!(!conclusions(&r).contains("act on") && !screen(&r, PLAIN).contains("act on"));
+        assert!(screen(&r, PLAIN).contains("not measured"));
     }
 }

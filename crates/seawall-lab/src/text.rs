@@ -1,13 +1,19 @@
-//! Numbers formatted for people: `12,330`, `95 us`, `1.5 GiB`, `3.1x`. NaN and infinities become `?`, never a
-//! panic.
+//! Numbers and text for people, the same in the terminal and in the report: `12,330`, `95 µs`, `1.5 GiB`, `3.1x`.
+//!
+//! - A number that is not finite is shown as `?`.
+//! - [`escape`] is the only path by which text from a results file enters a page.
 
 /// A rate or a count: thousands grouped, decimals only for small values.
 pub(crate) fn count(value: f64) -> String {
     if !value.is_finite() {
         return "?".into();
     }
-    if value.abs() < 10.0 && value.fract() != 0.0 {
-        return format!("{value:.1}");
+    match value.abs() {
+        v if v >= 10.0 || v.fract() == 0.0 => {}
+        v if v < 0.0005 => return "0".into(),
+        v if v < 0.1 => return format!("{value:.3}"),
+        v if v < 1.0 => return format!("{value:.2}"),
+        _ => return format!("{value:.1}"),
     }
     let digits = format!("{:.0}", value.abs());
     let mut out = String::new();
@@ -27,7 +33,7 @@ pub(crate) fn latency(ns: f64) -> String {
     }
     let (value, unit) = match ns {
         n if n < 1e3 => return format!("{n:.0} ns"),
-        n if n < 1e6 => (n / 1e3, "us"),
+        n if n < 1e6 => (n / 1e3, "µs"),
         n if n < 1e9 => (n / 1e6, "ms"),
         n => (n / 1e9, "s"),
     };
@@ -61,6 +67,63 @@ pub(crate) fn ratio(value: f64) -> String {
         v if v < 100.0 => format!("{v:.1}x"),
         v => format!("{}x", count(v)),
     }
+}
+
+/// A share: `55%`, `8.4%`.
+pub(crate) fn percent(share: f64) -> String {
+    match share * 100.0 {
+        v if !v.is_finite() => "?".into(),
+        v if v.abs() < 9.95 && v != 0.0 => format!("{v:.1}%"),
+        v => format!("{v:.0}%"),
+    }
+}
+
+/// Half an interval's width, relative: `4%`, at most `>999%`.
+pub(crate) fn spread(spread: f64) -> String {
+    match spread * 100.0 {
+        s if !s.is_finite() => "?".into(),
+        s if s >= 999.0 => ">999%".into(),
+        s => format!("{s:.0}%"),
+    }
+}
+
+/// Shown where a figure is missing.
+pub(crate) const MISSING: &str = "-";
+
+/// The figure, or [`MISSING`].
+pub(crate) fn or_missing<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| MISSING.into(), show)
+}
+
+/// `1 thread`, `4 threads`.
+pub(crate) fn many(n: u32, one: &str, more: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {more}") }
+}
+
+/// An RFC 3339 time as `2026-11-20 12:00 UTC`; other text unchanged.
+pub(crate) fn moment(rfc3339: &str) -> String {
+    match (rfc3339.get(..10), rfc3339.get(10..11), rfc3339.get(11..16)) {
+        (Some(day), Some("T"), Some(time)) if rfc3339.ends_with('Z') => format!("{day} {time} UTC"),
+        _ => rfc3339.to_owned(),
+    }
+}
+
+/// Text made safe for the content of an HTML element and for quoted attributes; control characters are dropped.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() => {}
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// `text` broken into lines of at most `width` characters; the first starts with `first`, the others with
@@ -98,11 +161,16 @@ mod tests {
         assert_eq!(count(1.5), "1.5");
         assert_eq!(count(-1_234_567.0), "-1,234,567");
         assert_eq!(count(f64::NAN), "?");
-        assert_eq!(latency(95_000.0), "95 us");
+        assert_eq!(latency(95_000.0), "95 µs");
         assert_eq!(latency(4_200_000.0), "4.2 ms");
         assert_eq!(latency(0.0), "0 ns");
         assert_eq!(bytes(8192.0), "8.0 KiB");
         assert_eq!(bytes(600.0 * 1024.0 * 1024.0), "600 MiB");
+        assert_eq!([count(0.434), count(0.0421), count(0.0)], ["0.43", "0.042", "0"]);
+        assert_eq!([percent(0.084), percent(0.55)], ["8.4%", "55%"]);
+        assert_eq!(moment("2026-11-20T12:00:00Z"), "2026-11-20 12:00 UTC");
+        assert_eq!(moment("ünknown"), "ünknown");
+        assert_eq!(escape("<script>alert('x\"')&\u{0}\u{1b}"), "&lt;script&gt;alert(&#39;x&quot;&#39;)&amp;");
         assert_eq!(ratio(3.12), "3.1x");
         assert_eq!(ratio(1.026), "1.03x");
         assert_eq!(ratio(f64::INFINITY), "?");

@@ -55,7 +55,7 @@ fn commit_levels_run_and_say_what_they_issued() {
         }
     }
     let text = table::table(&results);
-    assert!(text.contains("over 40%") && text.contains("not measured") && text.contains("may lose nothing"), "{text}");
+    assert!(text.contains("over 40%") && text.contains("not measured") && text.contains("may lose"), "{text}");
     assert!(report::html(&results).contains("What a level gains over level 1"));
 }
 
@@ -72,7 +72,7 @@ fn range_queries_run_cold_and_are_held_against_the_disk() {
     let adaptive = plan::range_prefetch(KeyOrder::Fragmented, Access::Direct, Ahead::Adaptive, 1);
     assert!(results.cell(&adaptive).is_some());
     let text = table::table(&results);
-    assert!(text.contains("of disk") && text.contains("O_DIRECT, prefetch 30"), "{text}");
+    assert!(text.contains("of disk") && text.contains("pages/s"), "{text}");
 }
 
 #[test]

@@ -8,13 +8,14 @@ use seawall_bench::lab::EngineCells;
 use seawall_io::Backend;
 use seawall_io::probe::{Finding, block_device_of};
 use seawall_lab::cell::{CellSpec, Experiment};
-use seawall_lab::require::{METRICS, Requirement};
-use seawall_lab::results::{Results, WitnessOutcome};
+use seawall_lab::require::{Requirement, metric_list};
+use seawall_lab::results::{RESULTS, Results, WitnessOutcome};
 use seawall_lab::run::{Lab, LabError, LabOptions, Observation, observe};
+use seawall_lab::stats::ROUNDS_MIN;
 use seawall_lab::settings::{Server, Settings, recommend};
 use seawall_lab::{compare, mycnf, report, table};
 use seawall_tools::witness::Verification;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -59,7 +60,7 @@ pub(crate) struct LabArgs {
     #[arg(long, value_name = "DURATION", value_parser = units::duration, conflicts_with_all = ["full", "only", "rounds", "round"])]
     sustain: Option<Duration>,
     /// Add no load: watch the device, a line a second until Ctrl-C (or for DURATION, such as --observe=1m)
-    #[arg(long, value_name = "DURATION", conflicts_with_all = ["full", "only", "sustain", "out", "json", "html", "my_cnf", "require", "witness"], num_args = 0..=1, require_equals = true, default_missing_value = "3650000h", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["full", "only", "sustain", "out", "json", "html", "table", "my_cnf", "require", "witness"], num_args = 0..=1, require_equals = true, default_missing_value = "3650000h", value_parser = units::duration)]
     observe: Option<Duration>,
     /// Measure even when other processes keep the disk busy
     #[arg(long)]
@@ -72,17 +73,17 @@ pub(crate) struct LabArgs {
 enum LabCommand {
     /// Compare two runs cell by cell
     Diff {
-        /// The results.json to compare from
+        /// The run to compare from: its directory or results.json
         a: PathBuf,
-        /// The results.json to compare to
+        /// The run to compare to
         b: PathBuf,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show a run again: table, verdicts, settings, and the report with --html
+    /// Show a run again: summary or --table, and the report with --html
     Report {
-        /// A results.json
+        /// A run's directory, or its results.json
         file: PathBuf,
         #[command(flatten)]
         outputs: Outputs,
@@ -96,12 +97,15 @@ struct Outputs {
     /// seawall-lab-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write the results to FILE (`-`: standard output, instead of the table)
+    /// Write the results to FILE (`-`: standard output, instead of the summary)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report to FILE (`-`: standard output, instead of the table)
+    /// Write the report to FILE (`-`: standard output, instead of the summary)
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Print every cell, table, conclusion and setting instead of a summary
+    #[arg(long)]
+    table: bool,
     /// Show the settings as a diff of your own my.cnf
     #[arg(long, value_name = "FILE")]
     my_cnf: Option<PathBuf>,
@@ -138,12 +142,7 @@ fn command_line() -> String {
 }
 
 fn after_help() -> String {
-    let mut text = String::from("Metrics for --require (with .p50 .p90 .p99 .p999 .max .median .rate):\n");
-    for metric in METRICS {
-        text.push_str(&format!("  {:<20} {}\n", metric.name, metric.help));
-    }
-    text.push_str("  or the id of any cell as it stands in results.json\n");
-    text
+    format!("Metrics for --require (with .p50 .p90 .p99 .p999 .max .median .rate):\n{}\n", metric_list())
 }
 
 pub(crate) fn run(args: LabArgs, stop: &AtomicBool) -> Outcome {
@@ -192,6 +191,13 @@ fn measure(options: LabOptions, outputs: &Outputs, stop: &AtomicBool) -> Outcome
         .into());
     }
     let lab = Lab::new(options)?;
+    let options = lab.options();
+    if options.sustain.is_none() && (options.rounds as usize) < ROUNDS_MIN {
+        note(format_args!(
+            "{} rounds decide nothing: every comparison will be \"cannot tell\" (a verdict needs {ROUNDS_MIN})",
+            options.rounds
+        ));
+    }
     let mut bar = Bar::new();
     let ran = lab.run_with(Some(&mut EngineCells::default()), &mut bar, stop);
     bar.finish();
@@ -231,7 +237,6 @@ struct Checked {
 }
 
 /// The files of a run in `--out`, the results first: they cannot be computed again.
-const RESULTS: &str = "results.json";
 const REPORT: &str = "report.html";
 
 impl Outputs {
@@ -265,19 +270,16 @@ impl Outputs {
         Ok(Checked { requirements, witness })
     }
 
-    /// An earlier run's files may be replaced, as `--out` requests; other files may not.
+    /// Nothing is overwritten, an earlier run least of all: it cannot be measured again.
     fn check_out(&self, dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
         std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}; give another --out", dir.display()))?;
         can_make_files_in(dir)?;
-        let earlier_run = Results::read(&dir.join(RESULTS)).is_ok();
         let names = [RESULTS, REPORT].map(String::from).into_iter().chain(Settings::names());
         match names.map(|name| dir.join(name)).find(|path| path.exists()) {
-            Some(path) if !earlier_run => Err(format!(
-                "{} exists and is not from a run: give another --out, nothing is overwritten",
-                path.display()
-            )
-            .into()),
-            _ => Ok(()),
+            Some(path) => {
+                Err(format!("{} exists: give another --out, nothing is overwritten", path.display()).into())
+            }
+            None => Ok(()),
         }
     }
 
@@ -368,10 +370,16 @@ impl Outputs {
             print(&report::html(&results))?;
             note(self.proposal(&results)?.trim_end());
         } else {
-            let mut text = format!("{}\n{}\n", table::table(&results), table::summary(&results));
-            if let Some((name, toml)) = recommend(&results).files().first() {
-                text.push_str(&format!("{name}:\n{}\n", indent(toml)));
-            }
+            let mut text = if self.table {
+                let mut text = format!("{}\n{}\n", table::table(&results), table::conclusions(&results));
+                if let Some((name, toml)) = recommend(&results).files().first() {
+                    text.push_str(&format!("{name}:\n{}\n", indent(toml)));
+                }
+                text
+            } else {
+                let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+                table::screen(&results, if colour { table::COLOUR } else { table::PLAIN })
+            };
             text.push_str(&self.proposal(&results)?);
             print(&text)?;
         }
@@ -391,7 +399,7 @@ impl Outputs {
         let mut short = false;
         for requirement in &checked.requirements {
             let outcome = requirement.evaluate(&results)?;
-            note(format_args!("{}: {outcome}", if outcome.met { "met" } else { "short" }));
+            note(&outcome);
             short |= !outcome.met;
         }
         Ok(if short { Ended::Short } else { Ended::Well })

@@ -160,7 +160,7 @@ impl Ahead {
         }
     }
 
-    fn words(self) -> String {
+    pub(crate) fn words(self) -> String {
         match self {
             Self::None => "no prefetch".into(),
             Self::Adaptive => "adaptive prefetch".into(),

@@ -1,24 +1,30 @@
 //! The report: one HTML file that explains a run to a reader who did not make it.
 //!
-//! - Self-contained: no network, no external fonts, readable without scripts; light, dark, narrow, and on paper.
-//! - Every figure is computed from [`Results`] or quoted from [`crate::published`], every judgement is one of
-//!   [`crate::verdict`]'s; the report itself measures and judges nothing.
-//! - Published figures are drawn in grey and dashed, everywhere; colours belong to the user's own disk.
-//! - Missing measurements are left out or shown as missing: no empty axes, no zeros for "unknown".
-//! - Text from a results file reaches the page only through `format::escape`; odd numbers (none, zero, NaN) never
-//!   panic.
+//! - Self-contained: loads nothing, readable without scripts; light, dark, narrow (420 px), and on paper.
+//! - Order: the four figures, what to act on, the settings, what is worth knowing; folded: the other verdicts, every
+//!   cell; then the evidence by experiment, the probe's findings and the sources.
+//! - Every figure is computed from [`Results`] or quoted from a publication, every judgement is a verdict's; the
+//!   report itself measures and judges nothing.
+//! - Text from a results file reaches the page only through `text::escape`; odd numbers never panic.
 
-mod format;
-mod page;
-mod plots;
-mod sections;
-mod table;
+mod plot;
 #[cfg(test)]
 mod tests;
 
-use crate::results::Results;
+use crate::cell::{Access, Experiment, Preparation, Sync};
+use crate::evidence::{Lines, Line, Panel, Point};
+use crate::experiment::{definition, published, source, verdicts};
+use crate::plan;
+use crate::results::{CellResult, Results};
 use crate::settings::recommend;
-use crate::verdict::verdicts;
+use crate::summary;
+use crate::table::{self, heading, panels};
+use crate::text::{self, escape};
+use crate::verdict::{Level, Verdict};
+use seawall_io::probe::explain;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
 
 /// The report as one HTML document.
 ///
@@ -29,5 +35,373 @@ use crate::verdict::verdicts;
 /// ```
 #[must_use]
 pub fn html(results: &Results) -> String {
-    page::page(results, &verdicts(results), &recommend(results).files())
+    page(results, &verdicts(results), &recommend(results).files())
+}
+
+/// A page of this look: `title` is text, `body` is HTML.
+///
+/// ```
+/// let page = seawall_lab::report::frame("A benchmark", "<main><h1>A benchmark</h1></main>");
+/// assert!(page.starts_with("<!doctype html>") && page.contains("<title>A benchmark</title>"));
+/// ```
+#[must_use]
+pub fn frame(title: &str, body: &str) -> String {
+    format!(
+        r#"<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>{}</title><style>{STYLE}</style></head><body>
+{body}<script>{SCRIPT}</script></body></html>
+"#,
+        escape(title)
+    )
+}
+
+/// The page; `files` are settings to offer, as (name, text).
+fn page(results: &Results, said: &[Verdict], files: &[(String, String)]) -> String {
+    let sections: String = Experiment::ALL.iter().map(|e| experiment(results, *e)).collect();
+    let across = section(
+        "time",
+        "How long one operation takes, and whether the rate holds",
+        "A rate hides the slow ones. Drives slow down when a cache fills or burst credit is spent.",
+        &[percentiles(results), steadiness(results), sustained(results)],
+    );
+    let body = format!(
+        r#"{}<main>{}{}{}{}{}{}{}{sections}{across}{}{}{}</main><footer>Measured and written by <code>seawall lab</code> {}.
+This page needs no network.</footer>"#,
+        header(results),
+        banners(results),
+        tiles(results),
+        list(said, Level::Warning, false),
+        settings(files),
+        list(said, Level::Note, false),
+        [Level::CannotTell, Level::NotTested, Level::Good].map(|level| list(said, level, true)).concat(),
+        every_cell(results),
+        probe(results),
+        skipped(results),
+        sources(results),
+        escape(&results.seawall_version)
+    );
+    frame(&format!("Seawall lab: {}", results.machine.host), &body)
+}
+
+fn header(results: &Results) -> String {
+    let m = &results.machine;
+    let plan = if results.run.full { "full plan" } else { "default plan" };
+    let facts = [
+        ("Measured", summary::subject(results)),
+        (
+            "Machine",
+            format!("{}, {}, {}", m.cpu_model, text::many(m.cpus, "CPU", "CPUs"), text::bytes(m.memory_bytes as f64)),
+        ),
+        ("Kernel", m.kernel.clone()),
+        ("Run", format!("{plan}, {} file, {}", text::bytes(results.run.file_bytes as f64), results.run.io_backend)),
+        ("Started", text::moment(&results.started)),
+    ];
+    let facts: String =
+        facts.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(value))).collect();
+    format!(
+        r#"<header><div class="brand">Seawall lab<button id="theme" type="button" hidden>Light / dark</button></div>
+<h1>{}</h1><dl class="machine">{facts}</dl></header>"#,
+        escape(&m.host)
+    )
+}
+
+fn banners(results: &Results) -> String {
+    let measured = results.cells.iter().filter(|c| !c.rounds.is_empty()).count();
+    let mut out = String::new();
+    let mut banner = |text: &str| out += &format!(r#"<p class="banner">{text}</p>"#);
+    if !results.complete {
+        banner("<b>Incomplete run.</b> It was interrupted: what is here is valid, what is missing was not measured.");
+    } else if measured == 0 && results.sustain.is_none() {
+        banner("<b>Nothing was measured.</b> No cell of this run has a round.");
+    }
+    out
+}
+
+fn tiles(results: &Results) -> String {
+    let tiles = summary::tiles(results).map(|t| {
+        format!(
+            "<li><span>{}</span><b>{}</b><i>{}</i><small>{}</small></li>",
+            t.name,
+            escape(&t.figure),
+            t.unit,
+            escape(&t.detail)
+        )
+    });
+    format!(r#"<ul class="tiles" aria-label="Key figures">{}</ul>"#, tiles.concat())
+}
+
+/// A mark beside the colour: a level is never shown by colour alone.
+fn mark(level: Level) -> (&'static str, &'static str) {
+    match level {
+        Level::Warning => ("warning", "!"),
+        Level::Note => ("note", "i"),
+        Level::CannotTell => ("unsure", "≈"),
+        Level::NotTested => ("untested", "?"),
+        Level::Good => ("good", "✓"),
+    }
+}
+
+/// The verdicts of one level; empty if there are none.
+fn list(said: &[Verdict], level: Level, folded: bool) -> String {
+    let (class, mark) = mark(level);
+    let cards: Vec<String> = said
+        .iter()
+        .filter(|v| v.level == level)
+        .map(|v| {
+            let link = v.experiment.map_or_else(String::new, |e| {
+                format!(r##" <a href="#{}">{}</a>"##, e.short(), definition(e).menu)
+            });
+            format!(
+                r#"<li class="{class}"><h3><span class="icon" aria-hidden="true">{mark}</span>{}</h3><p>{}{link}</p></li>"#,
+                escape(&capitalised(&v.sentence)),
+                escape(&v.reason)
+            )
+        })
+        .collect();
+    if cards.is_empty() {
+        return String::new();
+    }
+    let title = capitalised(heading(level));
+    let cards_html = format!(r#"<ul class="cards">{}</ul>"#, cards.concat());
+    if folded {
+        format!("<details><summary>{title} ({})</summary>{cards_html}</details>", cards.len())
+    } else {
+        format!("<section><h2>{title}</h2>{cards_html}</section>")
+    }
+}
+
+fn capitalised(sentence: &str) -> String {
+    let mut chars = sentence.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// One box with a tab for each server; works without scripts.
+fn settings(files: &[(String, String)]) -> String {
+    if files.is_empty() {
+        return String::new();
+    }
+    let mut tabs = String::new();
+    let mut texts = String::new();
+    for (i, (name, text)) in files.iter().enumerate() {
+        let checked = if i == 0 { " checked" } else { "" };
+        tabs += &format!(
+            r#"<input type="radio" name="file" id="file-{i}"{checked}><label for="file-{i}">{}</label>"#,
+            escape(name)
+        );
+        texts += &format!(
+            r#"<figure><button type="button" class="copy" hidden>Copy</button><pre tabindex="0">{}</pre></figure>"#,
+            escape(text)
+        );
+    }
+    format!(
+        r#"<section id="settings"><h2>Settings</h2><p class="question">Ready to copy; each line names the measurement
+behind it.</p><div class="tabs">{tabs}{texts}</div></section>"#
+    )
+}
+
+fn section(id: &str, title: &str, question: &str, panels: &[Option<Panel>]) -> String {
+    let panels: String = panels.iter().flatten().map(plot::panel).collect();
+    if panels.is_empty() {
+        return String::new();
+    }
+    format!(r#"<section id="{id}"><h2>{title}</h2><p class="question">{question}</p><div class="panels">{panels}</div></section>"#)
+}
+
+/// The evidence of an experiment, and its publication; empty if nothing was measured.
+fn experiment(results: &Results, experiment: Experiment) -> String {
+    let mut shown: Vec<Option<Panel>> = panels(results, experiment).into_iter().map(Some).collect();
+    let Some(source) = source(experiment) else {
+        let d = definition(experiment);
+        return section(experiment.short(), d.title, d.question, &shown);
+    };
+    if shown.is_empty() {
+        return String::new();
+    }
+    let rows = published(experiment).iter().map(|p| {
+        let threads = text::or_missing(p.threads, |t| t.to_string());
+        vec![p.what.to_owned(), threads, text::count(p.rate)]
+    });
+    let note = format!("{}. {}. Read with care: {}", source.citation, source.setup, source.caveat);
+    let figures = Panel::table("Published", note.clone(), &["per second", "threads", "rate"], rows.collect());
+    // Relations are published without rates: then only the words are shown.
+    shown.push(figures.or_else(|| Panel::table("Published", "", &[""], vec![vec![note]])));
+    let d = definition(experiment);
+    let title = format!("{} · {}", experiment.short().to_uppercase(), d.title);
+    section(experiment.short(), &title, d.question, &shown)
+}
+
+/// The cells whose latency and steadiness are shown.
+fn chosen(results: &Results) -> Vec<(&CellResult, &'static str)> {
+    let buffered = |p| plan::extend(p, Access::Buffered, Sync::Fdatasync);
+    [
+        (plan::random_read(1), "random 16K read"),
+        (plan::direct_sync(1, 4096, Sync::None), "4K direct write, no sync"),
+        (plan::direct_sync(1, 4096, Sync::Fdatasync), "4K direct write + fdatasync"),
+        (plan::direct_sync(1, 4096, Sync::RwfDsync), "4K direct write, RWF_DSYNC"),
+        (buffered(Preparation::Append), "8K append + fdatasync"),
+        (buffered(Preparation::Written), "8K overwrite + fdatasync"),
+        (plan::log(16, Access::Direct, 4096, true), "log commit, direct, 16 threads"),
+        (plan::flush_under_writes(), "fdatasync beside a busy writer"),
+    ]
+    .into_iter()
+    .filter_map(|(spec, name)| Some((results.cell(&spec)?, name)))
+    .collect()
+}
+
+/// Latency by percentile. A percentile is drawn only if at least ten operations lie beyond it.
+fn percentiles(results: &Results) -> Option<Panel> {
+    const NINES: [(f64, &str); 6] =
+        [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9"), (0.9999, "p99.99"), (0.99999, "p99.999")];
+    let x = |share: f64| -(1.0 - share).log10();
+    let lines = chosen(results).into_iter().map(|(cell, name)| {
+        let total = cell.operations() as f64;
+        let steps = (0..=60).map(|step| x(0.5) + f64::from(step) / 60.0 * (x(0.99999) - x(0.5)));
+        let points = steps
+            .map(|at| (at, 10f64.powf(-at)))
+            .take_while(|(_, beyond)| total * beyond >= 10.0)
+            .filter_map(|(at, beyond)| Some(Point::bare(at, cell.latency_ns(1.0 - beyond)? as f64)));
+        Line { name: name.to_owned(), points: points.collect() }
+    });
+    let lines: Vec<Line> = lines.collect();
+    let furthest = lines.iter().flat_map(|l| &l.points).map(|p| p.x).fold(0.0, f64::max);
+    Panel::lines(
+        "Latency by percentile",
+        "Each step to the right is ten times rarer. A line ends where fewer than ten operations lie beyond it.",
+        Lines {
+            x_title: "percentile of operations".into(),
+            x_ticks: NINES.iter().map(|(s, n)| (x(*s), (*n).to_owned())).filter(|t| t.0 <= furthest + 1e-6).collect(),
+            y_tick: text::latency,
+            y_logarithmic: true,
+            lines,
+        },
+    )
+}
+
+/// How far rounds, and tenths of a second within them, differ.
+fn steadiness(results: &Results) -> Option<Panel> {
+    let rows = chosen(results).into_iter().filter_map(|(cell, name)| {
+        let rates = cell.rates();
+        let edge = |values: &[f64], pick: fn(f64, f64) -> f64| values.iter().copied().reduce(pick).map(text::count);
+        // The last tenth of a round is left out unless the round filled it.
+        let tenths: Vec<f64> = cell
+            .rounds
+            .iter()
+            .filter(|r| r.seconds.is_finite())
+            .flat_map(|r| r.per_tenth.iter().take((r.seconds * 10.0 + 1e-6).max(0.0) as usize))
+            .map(|n| f64::from(*n) * 10.0)
+            .collect();
+        let shown = |v: Option<String>| text::or_missing(v, |v| v);
+        Some(vec![
+            name.to_owned(),
+            text::count(cell.rate()?.median),
+            shown(edge(&rates, f64::min)),
+            shown(edge(&rates, f64::max)),
+            shown(edge(&tenths, f64::min)),
+            shown(edge(&tenths, f64::max)),
+        ])
+    });
+    Panel::table(
+        "Rate within and between rounds",
+        "Operations per second.",
+        &["", "median", "slowest round", "fastest round", "slowest 0.1 s", "fastest 0.1 s"],
+        rows.collect(),
+    )
+}
+
+fn sustained(results: &Results) -> Option<Panel> {
+    let run = results.sustain.as_ref()?;
+    let size = run.per_second.len().div_ceil(400).max(1);
+    let mean = |chunk: &[u32]| chunk.iter().map(|n| f64::from(*n)).sum::<f64>() / chunk.len() as f64;
+    let least = |chunk: &[u32]| f64::from(chunk.iter().copied().min().unwrap_or(0));
+    let most = |chunk: &[u32]| f64::from(chunk.iter().copied().max().unwrap_or(0));
+    let points = run.per_second.chunks(size).enumerate().map(|(i, chunk)| {
+        let x = ((i * size) as f64 + chunk.len() as f64 / 2.0) / 60.0;
+        Point { x, y: mean(chunk), low: least(chunk), high: most(chunk) }
+    });
+    let minutes = run.per_second.len() as f64 / 60.0;
+    let clock = |s: u32| format!("{}:{:02}", s / 60, s % 60);
+    let found: Vec<String> = run
+        .plateaus
+        .iter()
+        .map(|p| format!("{}/s from {} to {}", text::count(p.rate), clock(p.from_s), clock(p.to_s)))
+        .collect();
+    Panel::lines(
+        format!("Sustained: {}, operations per second", run.title),
+        format!("Vertical lines: slowest to fastest second. Steady stretches: {}.", found.join("; ")),
+        Lines {
+            x_title: "minutes".into(),
+            x_ticks: (0..=4).map(|i| f64::from(i) * minutes / 4.0).map(|m| (m, format!("{m:.1}"))).collect(),
+            y_tick: text::count,
+            y_logarithmic: false,
+            lines: vec![Line { name: String::new(), points: points.collect() }],
+        },
+    )
+}
+
+fn every_cell(results: &Results) -> String {
+    let tables: String = Experiment::ALL
+        .iter()
+        .filter_map(|e| {
+            Some(format!("<h3>{}</h3>{}", escape(definition(*e).menu), plot::table(&table::cells(results, *e)?)))
+        })
+        .collect();
+    if tables.is_empty() {
+        return tables;
+    }
+    format!(
+        r#"<details id="cells"><summary>Every cell</summary><p class="question">{}</p>{tables}</details>"#,
+        table::CELLS_NOTE
+    )
+}
+
+fn probe(results: &Results) -> String {
+    let rows: String = explain(&results.probe)
+        .into_iter()
+        .map(|e| {
+            format!("<tr><th>{}</th><td>{}</td><td>{}</td></tr>", e.name, escape(&e.value), escape(&e.meaning))
+        })
+        .collect();
+    format!(
+        r#"<details id="probe"><summary>What the disk and the file system say of themselves</summary><div class="scroll">
+<table class="facts"><tbody>{rows}</tbody></table></div></details>"#
+    )
+}
+
+fn skipped(results: &Results) -> String {
+    if results.skipped.is_empty() {
+        return String::new();
+    }
+    let rows: String = results
+        .skipped
+        .iter()
+        .map(|s| format!("<tr><th>{}</th><td>{}</td></tr>", escape(&s.title), escape(&s.reason)))
+        .collect();
+    format!(
+        r#"<details><summary>Not measured here ({})</summary><div class="scroll"><table class="facts"><tbody>{rows}
+</tbody></table></div></details>"#,
+        results.skipped.len()
+    )
+}
+
+fn sources(results: &Results) -> String {
+    let list: String = Experiment::ALL
+        .iter()
+        .filter_map(|e| Some((e, source(*e)?)))
+        .map(|(e, s)| {
+            let address = s.address.map_or_else(String::new, |a| format!(r#" <a href="{a}">{a}</a>"#));
+            format!("<li><b>{}</b> {}.{address}</li>", e.short().to_uppercase(), escape(s.citation))
+        })
+        .collect();
+    format!(
+        r#"<section id="sources"><h2>Sources, and how to reproduce this</h2><ul>{list}</ul><p>Published figures are the
+publications' own. Their hardware is ten to twenty years older: compare shapes and ratios, not rates.</p><pre tabindex="0">{}
+
+# seawall {}, seed {}, results format {}, started {}</pre></section>"#,
+        escape(&results.run.command),
+        escape(&results.seawall_version),
+        results.run.seed,
+        results.format,
+        escape(&results.started)
+    )
 }

@@ -236,6 +236,14 @@ pub enum LabError {
         /// The path.
         path: PathBuf,
     },
+    /// The path is on a file system without a disk.
+    #[error("{} is on {kind}, which shows state of the kernel and stores nothing: give a directory on the disk to measure", path.display())]
+    NoStorage {
+        /// The path.
+        path: PathBuf,
+        /// The file system.
+        kind: &'static str,
+    },
     /// Too little space.
     #[error(
         "{} has {} MiB free above the reserve of {} MiB, and this run may need {} MiB; free some space, or give a smaller --size or --reserve",
@@ -347,6 +355,9 @@ impl Lab {
         if options.file_bytes < FILE_BYTES_MIN {
             return Err(LabError::TooSmall);
         }
+        if let Some(kind) = without_storage(&options.path) {
+            return Err(LabError::NoStorage { path: options.path, kind });
+        }
         let disk = OsDisk::new(options.backend, None).map_err(LabError::Backend)?;
         let backend = format!("{} ({})", disk.backend().name, disk.backend().reason);
         let probe = probe(&options.path)?;
@@ -358,6 +369,12 @@ impl Lab {
             return Err(LabError::NoSpace { path: lab.probe.path, needed, available, reserve });
         }
         Ok(lab)
+    }
+
+    /// The options of the run.
+    #[must_use]
+    pub fn options(&self) -> &LabOptions {
+        &self.options
     }
 
     /// The probe's findings.
@@ -713,6 +730,21 @@ impl Lab {
                 Some(Sustain { title: "random 16K direct writes, depth 16".into(), plateaus, per_second });
         }
         if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { ended }
+    }
+}
+
+/// The kernel's file systems that store nothing.
+fn without_storage(path: &Path) -> Option<&'static str> {
+    // The type of f_type differs by architecture.
+    #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
+    let magic = rustix::fs::statfs(path).ok()?.f_type as u64 & 0xffff_ffff;
+    match magic {
+        0x9fa0 => Some("proc"),
+        0x6265_6572 => Some("sysfs"),
+        0x0027_e0eb | 0x6367_7270 => Some("cgroup"),
+        0x6462_6720 => Some("debugfs"),
+        0x1cd1 => Some("devpts"),
+        _ => None,
     }
 }
 

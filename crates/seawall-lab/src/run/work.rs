@@ -179,7 +179,7 @@ impl Worker<'_> {
         let mut record = Recorder::new(self.turns.until.start);
         let mut block = AlignedBuf::zeroed(self.spec.block_bytes as usize);
         noise(&mut block, self.seed);
-        let reads = matches!(self.spec.pattern, Pattern::RandomRead | Pattern::SequentialRead);
+        let reads = self.spec.reads();
         let how = self.write_how();
         let flush_only = self.spec.beside == Beside::ContinuousWriter;
         loop {
@@ -199,8 +199,10 @@ impl Worker<'_> {
                     // This cell measures the flush: the write before it only gives the flush something to do.
                     started = Instant::now();
                 }
-                if self.spec.sync == Sync::Fdatasync {
-                    disk.sync(&self.file.file, SyncHow::Data)?;
+                match self.spec.sync {
+                    Sync::Fdatasync => disk.sync(&self.file.file, SyncHow::Data)?,
+                    Sync::Fsync => disk.sync(&self.file.file, SyncHow::All)?,
+                    Sync::None | Sync::RwfDsync | Sync::ODsync => {}
                 }
                 record.syncs += u64::from(self.spec.sync != Sync::None);
             }
@@ -224,10 +226,8 @@ impl Worker<'_> {
         let mut over = false;
         // When `--rate` permits the next request, since the start of the round.
         let mut due: Option<Duration> = None;
-        let kind = match self.spec.pattern {
-            Pattern::RandomRead | Pattern::SequentialRead => RequestKind::Read,
-            _ => RequestKind::Write(self.write_how()),
-        };
+        let kind =
+            if self.spec.reads() { RequestKind::Read } else { RequestKind::Write(self.write_how()) };
         loop {
             while !over && flying.len() < depth as usize {
                 due = due.or_else(|| self.turns.due());

@@ -9,6 +9,8 @@
 mod seawall;
 mod server;
 
+use crate::cell::Level;
+use crate::experiment::commit_levels::measured_gain;
 use crate::results::Results;
 use crate::text;
 use serde::{Deserialize, Serialize};
@@ -114,6 +116,8 @@ pub struct Settings {
     pub servers: Vec<(Server, Vec<Recommendation>)>,
     /// The measured machine, for the headings.
     pub measured: String,
+    /// What weaker levels of commit durability gained: InnoDB's number of the level, and a sentence.
+    pub level_gains: Vec<(u32, String)>,
 }
 
 /// The settings recommended from a run.
@@ -138,6 +142,10 @@ pub fn recommend(results: &Results) -> Settings {
     Settings {
         seawall: seawall::recommend(results),
         servers: Server::ALL.into_iter().map(|s| (s, server::recommend(results, s))).collect(),
+        level_gains: [Level::Written, Level::Deferred]
+            .into_iter()
+            .filter_map(|level| Some((level.number(), measured_gain(results, level)?)))
+            .collect(),
         measured: format!(
             "measured by seawall lab {} on {} at {} ({fs} on {device}), {}",
             results.seawall_version,
@@ -242,16 +250,16 @@ fn toml_value(value: &str) -> String {
 /// none.
 pub(crate) fn write_capacity(results: &Results) -> Result<(f64, String), String> {
     use crate::cell::{Beside, Sync};
-    use crate::plan;
+    use crate::experiment::{direct_sync::direct_sync, parallel_direct::parallel};
     if results.run.rate.is_some() {
         return Err("the run was held to a rate, so capacity was not measured".into());
     }
     let cell = [
-        plan::parallel(16, Beside::Nothing),
-        plan::parallel(8, Beside::Nothing),
-        plan::direct_sync(16, 16 * 1024, Sync::None),
-        plan::direct_sync(16, 4096, Sync::Fdatasync),
-        plan::parallel(1, Beside::Nothing),
+        parallel(16, Beside::Nothing),
+        parallel(8, Beside::Nothing),
+        direct_sync(16, 16 * 1024, Sync::None),
+        direct_sync(16, 4096, Sync::Fdatasync),
+        parallel(1, Beside::Nothing),
     ]
     .iter()
     .find_map(|spec| results.cell(spec));

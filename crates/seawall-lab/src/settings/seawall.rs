@@ -3,10 +3,13 @@
 
 use super::{Confidence, Recommendation, round_down, write_capacity};
 use crate::cell::{Access, Preparation, Sync};
-use crate::plan::{self, extend, log};
+use crate::experiment::append_overwrite::{extend, overwrite_against};
+use crate::experiment::baseline::{DEPTHS, random_read};
+use crate::experiment::direct_sync::{direct_sync, without_flush};
+use crate::experiment::log_memory::log;
 use crate::results::Results;
 use crate::text;
-use crate::verdict::{Answer, Pair, overwrite_against, pair};
+use crate::verdict::{Answer, Pair, pair};
 use seawall_io::probe::{DirectIo, Finding, WriteCache};
 
 /// The engine's own defaults; a test in a crate that has the engine compares them.
@@ -69,8 +72,7 @@ pub(super) fn flush_may_be_skipped(results: &Results) -> Option<Pair<'_>> {
     if !in_place || !through || device.below.iter().any(|name| !name.is_empty()) {
         return None;
     }
-    pair(results, &plan::direct_sync(1, 4096, Sync::None), &plan::direct_sync(1, 4096, Sync::Fdatasync))
-        .filter(|p| p.answer == Answer::More)
+    without_flush(results).filter(|p| p.answer == Answer::More)
 }
 
 /// `RWF_DSYNC`/`O_DSYNC` against write + fdatasync, on the cells most similar to a log.
@@ -83,7 +85,7 @@ pub(super) fn dsync_against_fdatasync(results: &Results, access: Access) -> Opti
         .or_else(|| log_like(Preparation::Written, Sync::ODsync))
         .or_else(|| {
             (access == Access::Direct).then_some(())?;
-            pair(results, &plan::direct_sync(1, 4096, Sync::RwfDsync), &plan::direct_sync(1, 4096, Sync::Fdatasync))
+            pair(results, &direct_sync(1, 4096, Sync::RwfDsync), &direct_sync(1, 4096, Sync::Fdatasync))
         })
 }
 
@@ -144,7 +146,7 @@ fn log_flush_method(results: &Results) -> Recommendation {
             setting(KEY, flushed, DEFAULT, Confidence::Measured, because)
         }
         Answer::Same | Answer::Unclear => {
-            setting(KEY, otherwise, DEFAULT, fallback, prefix + &p.cannot_tell("O_DSYNC", "write + fdatasync"))
+            setting(KEY, otherwise, DEFAULT, fallback, prefix + &p.in_words("O_DSYNC", "write + fdatasync"))
         }
     }
 }
@@ -190,7 +192,7 @@ fn log_block(results: &Results) -> Recommendation {
                     DEFAULT,
                     DEFAULT,
                     Confidence::DefaultKept,
-                    p.cannot_tell("512-byte log blocks", "4096-byte ones"),
+                    p.in_words("512-byte log blocks", "4096-byte ones"),
                 ),
                 None => setting(
                     KEY,
@@ -250,9 +252,9 @@ fn io_capacity(results: &Results) -> (Recommendation, Recommendation) {
 fn prefetch_depth(results: &Results) -> Recommendation {
     const KEY: &str = "prefetch_depth";
     let default = PREFETCH_DEPTH_DEFAULT.to_string();
-    let measured: Vec<(u32, f64)> = [1, 2, 4, 8, 16, 32, 64]
+    let measured: Vec<(u32, f64)> = DEPTHS
         .into_iter()
-        .filter_map(|d| Some((d, results.cell(&plan::random_read(d))?.rate()?.median)))
+        .filter_map(|d| Some((d, results.cell(&random_read(d))?.rate()?.median)))
         .filter(|(_, rate)| *rate > 0.0)
         .collect();
     let best = measured.iter().map(|(_, r)| *r).fold(0.0, f64::max);
@@ -277,7 +279,7 @@ fn prefetch_depth(results: &Results) -> Recommendation {
             format!("random reads were measured at depth {first} only"),
         );
     }
-    let Some(p) = pair(results, &plan::random_read(deepest), &plan::random_read(first)) else {
+    let Some(p) = pair(results, &random_read(deepest), &random_read(first)) else {
         return setting(KEY, &default, &default, Confidence::DefaultKept, "random reads by depth cannot be compared");
     };
     if p.answer == Answer::More {
@@ -289,7 +291,7 @@ fn prefetch_depth(results: &Results) -> Recommendation {
         );
         setting(KEY, &depth.to_string(), &default, Confidence::Measured, because)
     } else {
-        let because = p.cannot_tell(&format!("random reads at depth {deepest}"), &format!("those at depth {first}"));
+        let because = p.in_words(&format!("random reads at depth {deepest}"), &format!("those at depth {first}"));
         setting(KEY, &default, &default, Confidence::DefaultKept, because)
     }
 }
@@ -318,7 +320,7 @@ fn preallocate(results: &Results) -> Recommendation {
             DEFAULT,
             DEFAULT,
             Confidence::DefaultKept,
-            format!("{}; preallocating does no harm", p.cannot_tell("overwriting", "appending")),
+            format!("{}; preallocating does no harm", p.in_words("overwriting", "appending")),
         );
     }
     let unwritten = match overwrite_against(results, Preparation::Unwritten) {
@@ -373,6 +375,7 @@ fn torn_pages(results: &Results) -> Recommendation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan;
     use crate::sample::{self, cell};
     use seawall_io::probe::{AtomicWrites, BlockDevice};
 

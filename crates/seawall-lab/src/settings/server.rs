@@ -11,10 +11,12 @@
 use super::seawall::{direct_works, dsync_against_fdatasync, flush_may_be_skipped};
 use super::{Confidence, Recommendation, round_down, write_capacity};
 use crate::cell::{Access, Preparation};
-use crate::plan::log;
+use crate::experiment::append_overwrite::overwrite_against;
+use crate::experiment::baseline::{random_read, rotates, too_fast_to_rotate};
+use crate::experiment::log_memory::{THREADS, direct_and_buffered, log};
 use crate::results::Results;
 use crate::text;
-use crate::verdict::{Answer, direct_and_buffered, overwrite_against, pair, rotates, too_fast_to_rotate};
+use crate::verdict::{Answer, pair};
 use seawall_io::probe::{DirectIo, Finding};
 use serde::{Deserialize, Serialize};
 
@@ -232,7 +234,7 @@ impl Advice<'_> {
                     format!("O_DSYNC is {} slower than write + fdatasync ({})", p.times_slower(), p.reason()),
                 );
             }
-            Some(p) => self.add(key, OFF, OFF, Confidence::DefaultKept, p.cannot_tell("O_DSYNC", "write + fdatasync")),
+            Some(p) => self.add(key, OFF, OFF, Confidence::DefaultKept, p.in_words("O_DSYNC", "write + fdatasync")),
             None => {
                 self.add(key, OFF, OFF, Confidence::DefaultKept, "O_DSYNC was not measured against write + fdatasync");
             }
@@ -274,7 +276,7 @@ impl Advice<'_> {
             self.add(KEY, "ON", "OFF", Confidence::Probed, why);
             return;
         }
-        let pairs: Vec<_> = [1, 4, 16, 64]
+        let pairs: Vec<_> = THREADS
             .into_iter()
             .filter_map(|t| {
                 let [direct, buffered] = direct_and_buffered(t);
@@ -346,7 +348,7 @@ impl Advice<'_> {
                 "ON",
                 "ON",
                 Confidence::DefaultKept,
-                p.cannot_tell("overwriting", "writing into fallocate'd blocks"),
+                p.in_words("overwriting", "writing into fallocate'd blocks"),
             ),
             None => self.add(KEY, "ON", "ON", Confidence::DefaultKept, "writing into fallocate'd blocks was not measured"),
         }
@@ -477,7 +479,7 @@ impl Advice<'_> {
     fn io_threads(&mut self) {
         let because = match [64, 32, 16]
             .into_iter()
-            .find_map(|d| Some((d, self.results.cell(&crate::plan::random_read(d))?.rate()?.median)))
+            .find_map(|d| Some((d, self.results.cell(&random_read(d))?.rate()?.median)))
         {
             Some((depth, rate)) => format!(
                 "{depth} requests in flight reach {} reads per second, and a thread keeps up to 256 in flight with native AIO",

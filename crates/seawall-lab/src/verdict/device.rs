@@ -3,8 +3,9 @@
 //! - Direct I/O is judged by the contents of the page cache, not by an accepted flag.
 //! - "Rotating" is the kernel's information; a read rate that no disk can reach overrules it.
 
-use super::{Level, Verdict, Writer, too_fast_to_rotate};
+use super::{Level, Writer};
 use crate::cell::{Access, Beside, Preparation};
+use crate::experiment::baseline::{random_read, too_fast_to_rotate};
 use crate::results::{CellResult, Results};
 use crate::text;
 use seawall_io::probe::{DirectIo, Finding};
@@ -14,66 +15,47 @@ pub(crate) fn in_memory(kind: &str) -> bool {
     matches!(kind, "tmpfs" | "ramfs" | "devtmpfs")
 }
 
-pub(super) fn verdicts(results: &Results, out: &mut Vec<Verdict>) {
-    let mut w = Writer { out, experiment: None };
-    file_system(results, &mut w);
-    direct_io(results, &mut w);
-    medium(results, &mut w);
+pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
+    file_system(results, w);
+    direct_io(results, w);
+    medium(results, w);
 }
 
 fn file_system(results: &Results, w: &mut Writer<'_>) {
-    let path = results.probe.path.display();
     let fs = match &results.probe.file_system {
         Finding::Known(fs) => fs,
         Finding::Unknown(why) => {
-            w.add(
-                "file-system",
-                Level::CannotTell,
-                "cannot tell which file system this is, so neither whether it overwrites in place",
-                why.clone(),
-                &[],
-            );
+            w.add("file-system", Level::CannotTell, "cannot tell which file system this is", why.clone(), &[]);
             return;
         }
     };
-    let reason = format!("{path} is {} mounted at {} ({})", fs.kind, fs.mount_point.display(), fs.options);
-    if in_memory(&fs.kind) {
-        w.add(
-            "file-system",
-            Level::Warning,
-            format!("{} is memory: nothing here survives a restart, and the figures say nothing about a disk", fs.kind),
-            reason,
-            &[],
-        );
-        return;
-    }
-    match &fs.copy_on_write {
-        Finding::Known(true) => w.add(
-            "file-system",
-            Level::Warning,
-            format!(
-                "{} copies on write: preallocated space is given away at the first overwrite, so preallocation promises nothing \
-                 (on btrfs, `chattr +C` on the empty directory, or another file system for the log)",
-                fs.kind
-            ),
-            reason,
-            &[],
-        ),
-        Finding::Known(false) => w.add(
-            "file-system",
-            Level::Good,
-            format!("{} overwrites in place: space that is allocated and written stays so", fs.kind),
-            reason,
-            &[],
-        ),
-        Finding::Unknown(why) => w.add(
-            "file-system",
-            Level::CannotTell,
-            format!("cannot tell whether {} overwrites in place", fs.kind),
-            format!("{reason}; {why}"),
-            &[],
-        ),
-    }
+    let kind = &fs.kind;
+    let mut reason = format!(
+        "{} is {kind} mounted at {} ({})",
+        results.probe.path.display(),
+        fs.mount_point.display(),
+        fs.options
+    );
+    let (level, sentence) = match &fs.copy_on_write {
+        _ if in_memory(kind) => {
+            (Level::Warning, format!("{kind} is memory: nothing here survives a restart, nor describes a disk"))
+        }
+        Finding::Known(true) => {
+            reason = format!(
+                "preallocated space is given away at the first overwrite (on btrfs, `chattr +C` on the empty directory, or \
+                 another file system for the log); {reason}"
+            );
+            (Level::Warning, format!("{kind} copies on write: preallocation promises nothing"))
+        }
+        Finding::Known(false) => {
+            (Level::Good, format!("{kind} overwrites in place: space that is written stays allocated"))
+        }
+        Finding::Unknown(why) => {
+            reason = format!("{reason}; {why}");
+            (Level::CannotTell, format!("cannot tell whether {kind} overwrites in place"))
+        }
+    };
+    w.add("file-system", level, sentence, reason, &[]);
 }
 
 /// A direct cell that still left a large part of its writes in the page cache.
@@ -92,91 +74,64 @@ fn direct_cell_in_cache(results: &Results) -> Option<(&CellResult, u64)> {
 fn direct_io(results: &Results, w: &mut Writer<'_>) {
     let name = super::file_system_word(results);
     let cached = direct_cell_in_cache(results);
-    match &results.probe.direct_io {
-        Finding::Known(DirectIo::SilentlyBuffered) => w.add(
-            "direct-io",
+    let cells: Vec<&CellResult> = cached.iter().map(|(cell, _)| *cell).collect();
+    let (level, sentence, reason) = match (&results.probe.direct_io, cached) {
+        (Finding::Known(DirectIo::SilentlyBuffered), _) => (
             Level::Warning,
-            format!(
-                "this {name} accepts O_DIRECT and buffers all the same: the page cache holds the data twice, \
-                 and every cell called direct here was not"
-            ),
-            "a trial write with O_DIRECT left its pages in the page cache",
-            &[],
+            format!("this {name} accepts O_DIRECT and buffers anyway"),
+            "a trial write with O_DIRECT left its pages in the page cache: memory holds the data twice, and every cell \
+             called direct here was not"
+                .to_owned(),
         ),
-        Finding::Known(DirectIo::Refused) => w.add(
-            "direct-io",
+        (Finding::Known(DirectIo::Refused), _) => (
             Level::Warning,
-            format!(
-                "this {name} refuses O_DIRECT: an engine here works through the page cache, which holds the data twice"
-            ),
-            "a trial open or write with O_DIRECT failed",
-            &[],
+            format!("this {name} refuses O_DIRECT"),
+            "a trial open or write failed: an engine here works through the page cache, which holds the data twice".into(),
         ),
-        Finding::Known(DirectIo::Yes) => match cached {
-            Some((cell, bytes)) => w.add(
-                "direct-io",
-                Level::Warning,
-                format!(
-                    "O_DIRECT passed the trial, yet {} of page cache appeared under load",
-                    text::bytes(bytes as f64)
-                ),
-                format!("{}: {} cached", cell.spec.title(), text::bytes(bytes as f64)),
-                &[cell],
-            ),
-            None => w.add(
-                "direct-io",
-                Level::Good,
-                "direct I/O works and leaves nothing in the page cache",
-                "a trial write with O_DIRECT left no pages behind",
-                &[],
-            ),
-        },
-        Finding::Unknown(why) => {
-            w.add("direct-io", Level::CannotTell, "cannot tell whether direct I/O works here", why.clone(), &[]);
+        (Finding::Known(DirectIo::Yes), Some((cell, bytes))) => {
+            let size = text::bytes(bytes as f64);
+            let sentence = format!("O_DIRECT passed the trial, yet {size} of page cache appeared under load");
+            (Level::Warning, sentence, format!("{}: {size} cached", cell.spec.title()))
         }
-    }
+        (Finding::Known(DirectIo::Yes), None) => (
+            Level::Good,
+            "direct I/O works and leaves nothing in the page cache".into(),
+            "a trial write with O_DIRECT left no pages behind".into(),
+        ),
+        (Finding::Unknown(why), _) => {
+            (Level::CannotTell, "cannot tell whether direct I/O works here".into(), why.clone())
+        }
+    };
+    w.add("direct-io", level, sentence, reason, &cells);
 }
 
 fn medium(results: &Results, w: &mut Writer<'_>) {
     let Finding::Known(device) = &results.probe.device else { return };
-    let model = device.model.known().map_or_else(|| device.name.clone(), |m| format!("{} ({m})", device.name));
-    match &device.rotational {
-        Finding::Known(true) => match too_fast_to_rotate(results) {
-            Some(rate) => w.add(
-                "rotational",
+    let name = &device.name;
+    let model = device.model.known().map_or_else(|| name.clone(), |m| format!("{name} ({m})"));
+    let mut cells = Vec::new();
+    let (level, sentence, reason) = match (&device.rotational, too_fast_to_rotate(results)) {
+        (Finding::Known(true), Some(rate)) => {
+            cells.extend(results.cell(&random_read(1)));
+            (
                 Level::Note,
-                format!(
-                    "the kernel calls {} a rotating disk, but {} random reads per second are more than any disk makes: \
-                     it is virtual or mislabelled, and settings made for disks would hurt",
-                    device.name,
-                    text::count(rate)
-                ),
-                format!("{model}: rotational = 1; a disk makes 80 to 250 random reads per second"),
-                &results.cell(&crate::plan::random_read(1)).into_iter().collect::<Vec<_>>(),
-            ),
-            None => w.add(
-                "rotational",
-                Level::Note,
-                format!("{} is a rotating disk: each random access costs a seek, so sequential work and few, big requests pay", device.name),
-                format!("{model}: rotational = 1"),
-                &[],
-            ),
-        },
-        Finding::Known(false) => w.add(
-            "rotational",
-            Level::Good,
-            format!("{} is solid state: random access costs no seek", device.name),
-            format!("{model}: rotational = 0"),
-            &[],
+                format!("{name} claims to rotate, but {} random reads/s: virtual or mislabelled", text::count(rate)),
+                "rotational = 1; a disk makes 80 to 250 random reads per second, and settings made for disks would hurt",
+            )
+        }
+        (Finding::Known(true), None) => (
+            Level::Note,
+            format!("{name} is a rotating disk: each random access costs a seek"),
+            "rotational = 1; sequential work and few, big requests pay",
         ),
-        Finding::Unknown(why) => w.add(
-            "rotational",
-            Level::CannotTell,
-            format!("cannot tell whether {} rotates", device.name),
-            format!("{model}: {why}"),
-            &[],
-        ),
-    }
+        (Finding::Known(false), _) => {
+            (Level::Good, format!("{name} is solid state: random access costs no seek"), "rotational = 0")
+        }
+        (Finding::Unknown(why), _) => {
+            (Level::CannotTell, format!("cannot tell whether {name} rotates"), why.as_str())
+        }
+    };
+    w.add("rotational", level, sentence, format!("{model}: {reason}"), &cells);
 }
 
 #[cfg(test)]
@@ -249,7 +204,7 @@ mod tests {
         let slow = sample::results(vec![sample::cell(plan::random_read(1), 120.0)]);
         let fast = sample::results(vec![sample::cell(plan::random_read(1), 14_000.0)]);
         assert_eq!(said(&fast, "run.rotational").0, Level::Good);
-        for (mut r, text) in [(slow, "rotating disk: each random"), (fast, "more than any disk makes")] {
+        for (mut r, text) in [(slow, "rotating disk: each random"), (fast, "claims to rotate")] {
             device(&mut r).rotational = Finding::Known(true);
             assert!(said(&r, "run.rotational").1.contains(text));
             device(&mut r).rotational = Finding::unknown("sysfs");

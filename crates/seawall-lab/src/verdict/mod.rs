@@ -1,25 +1,15 @@
-//! The meaning of a run in plain words: a sentence, and the numbers behind it.
+//! What a verdict is, and how two cells are compared. The verdicts themselves are in `experiment/`, one file an
+//! experiment; those about the run and the device are in this folder.
 //!
 //! - A verdict is a pure function of [`Results`]; without a measured cell there is no verdict on it.
+//! - A sentence has at most 15 words; the numbers are in the reason.
 //! - A difference inside the noise is never reported as one: [`Level::CannotTell`] is an answer.
 //! - "Does no harm" is claimed only when the whole interval of the ratio lies within 10% of 1
 //!   (`Answer::Same`).
 //! - Ids are stable, `experiment.subject[.variant]`: the report links to them and scripts read them from JSON.
 
-mod append_overwrite;
-mod commit_levels;
-mod device;
-mod direct_sync;
-mod log_memory;
-mod parallel_direct;
-mod range_prefetch;
-mod run;
-mod settings;
-
-pub(crate) use append_overwrite::overwrite_against;
-pub(crate) use commit_levels::{load_name, noise};
-pub(crate) use log_memory::direct_and_buffered;
-pub(crate) use range_prefetch::share_of_disk;
+pub(crate) mod device;
+pub(crate) mod run;
 
 use crate::cell::{CellSpec, Experiment};
 use crate::results::{CellResult, Results, operation_word};
@@ -75,9 +65,9 @@ impl fmt::Display for Level {
 /// One conclusion.
 ///
 /// ```
-/// use seawall_lab::{plan, sample, verdict};
+/// use seawall_lab::{experiment, plan, sample};
 /// let results = sample::of_plan(&plan::decisive());
-/// for verdict in verdict::verdicts(&results) {
+/// for verdict in experiment::verdicts(&results) {
 ///     println!("{}: {} ({})", verdict.level, verdict.sentence, verdict.reason);
 ///     assert!(verdict.cells.iter().all(|id| results.cells.iter().any(|cell| cell.id == *id)));
 /// }
@@ -96,35 +86,6 @@ pub struct Verdict {
     pub reason: String,
     /// Ids of the cells the numbers come from.
     pub cells: Vec<String>,
-}
-
-/// Every verdict the results allow: about the run and the device first, then in the order of the experiments.
-///
-/// ```
-/// use seawall_lab::{plan, sample, verdict};
-/// let results = sample::of_plan(&plan::decisive());
-/// let all = verdict::verdicts(&results);
-/// let append = all.iter().find(|v| v.id == "append-overwrite.append").unwrap();
-/// assert!(append.sentence.starts_with("appending costs 2.5x overwriting on this ext4"), "{}", append.sentence);
-/// assert_eq!(append.level, verdict::Level::Warning);
-/// // Without measurements there is no verdict, except that durability has not been tested.
-/// let none = verdict::verdicts(&sample::results(vec![]));
-/// assert!(none.iter().all(|v| v.cells.is_empty()));
-/// assert!(none.iter().any(|v| v.sentence == "durability under power loss: not tested"));
-/// ```
-#[must_use]
-pub fn verdicts(results: &Results) -> Vec<Verdict> {
-    let mut out = Vec::new();
-    run::verdicts(results, &mut out);
-    device::verdicts(results, &mut out);
-    direct_sync::verdicts(results, &mut out);
-    log_memory::verdicts(results, &mut out);
-    parallel_direct::verdicts(results, &mut out);
-    append_overwrite::verdicts(results, &mut out);
-    commit_levels::verdicts(results, &mut out);
-    range_prefetch::verdicts(results, &mut out);
-    settings::verdicts(results, &mut out);
-    out
 }
 
 /// How one rate compares with another.
@@ -183,21 +144,25 @@ impl<'a> Pair<'a> {
         text::ratio(1.0 / self.ratio.median)
     }
 
-    /// The answer in words: "cannot tell ..." unless it is clear.
-    pub(crate) fn cannot_tell(&self, a: &str, b: &str) -> String {
+    /// The answer in words, for the reason of a setting.
+    pub(crate) fn in_words(&self, a: &str, b: &str) -> String {
         match self.answer {
             Answer::More => format!("{a}: {} the rate of {b}", self.times()),
             Answer::Less => format!("{a}: only {} the rate of {b}", self.times()),
             Answer::Same => format!("cannot tell {a} from {b}: any difference is under 10%"),
-            _ if self.limited => format!("cannot tell {a} from {b}: the run was held to a rate that both may have met"),
-            _ if self.ratio.samples < ROUNDS_MIN => {
-                format!("cannot tell {a} from {b}: only {}", rounds(self.ratio.samples))
-            }
-            Answer::Unclear => format!(
-                "cannot tell {a} from {b}: the difference is inside the noise ({} to {})",
-                text::ratio(self.ratio.low),
-                text::ratio(self.ratio.high)
-            ),
+            Answer::Unclear => format!("cannot tell {a} from {b}: {}", self.why_unclear()),
+        }
+    }
+
+    /// Why there is no answer.
+    fn why_unclear(&self) -> String {
+        if self.limited {
+            "the run was held to a rate that both may have met".into()
+        } else if self.ratio.samples < ROUNDS_MIN {
+            format!("only {}", text::many(self.ratio.samples as u32, "round", "rounds"))
+        } else {
+            let (low, high) = (text::ratio(self.ratio.low), text::ratio(self.ratio.high));
+            format!("the difference is inside the noise ({low} to {high})")
         }
     }
 
@@ -210,7 +175,7 @@ impl<'a> Pair<'a> {
             text::ratio(self.ratio.median),
             text::ratio(self.ratio.low),
             text::ratio(self.ratio.high),
-            rounds(self.ratio.samples)
+            text::many(self.ratio.samples as u32, "round", "rounds")
         );
         if self.a.disturbed() || self.b.disturbed() {
             out.push_str("; other load disturbed some of these rounds");
@@ -221,10 +186,6 @@ impl<'a> Pair<'a> {
     pub(crate) fn cells(&self) -> [&'a CellResult; 2] {
         [self.a, self.b]
     }
-}
-
-fn rounds(n: usize) -> String {
-    if n == 1 { "one round".into() } else { format!("{n} rounds") }
 }
 
 /// `overwrite 8K, buffered, fdatasync each, 1 thread: 12,330 writes/s`.
@@ -263,6 +224,36 @@ impl Writer<'_> {
             cells: cells.iter().map(|c| c.id.clone()).collect(),
         });
     }
+
+    /// The verdict on a pair: `said` is the level and sentence if `p.a` is faster, slower, or the same; `names` are
+    /// what is compared, for the case that it cannot be told.
+    pub(crate) fn compare(
+        &mut self,
+        subject: &str,
+        p: &Pair<'_>,
+        names: (&str, &str),
+        said: [(Level, String); 3],
+        more_reason: &str,
+    ) {
+        let [more, less, same] = said;
+        let mut reason = p.reason();
+        let (level, sentence) = match p.answer {
+            Answer::More => more,
+            Answer::Less => less,
+            Answer::Same => {
+                reason = format!("any difference is under 10%; {reason}");
+                same
+            }
+            Answer::Unclear => {
+                reason = format!("{}; {reason}", p.why_unclear());
+                (Level::CannotTell, format!("cannot tell {} from {}", names.0, names.1))
+            }
+        };
+        if !more_reason.is_empty() {
+            reason = format!("{reason}; {more_reason}");
+        }
+        self.add(subject, level, sentence, reason, &p.cells());
+    }
 }
 
 /// The file system's name for sentences: `ext4`, or `file system` when unknown.
@@ -270,31 +261,10 @@ pub(crate) fn file_system_word(results: &Results) -> &str {
     results.probe.file_system.known().map_or("file system", |fs| fs.kind.as_str())
 }
 
-/// The rate of single random reads if it is beyond any spinning disk (about 200 per second), regardless of
-/// the kernel's information: virtual disks are announced as rotating by default.
-pub(crate) fn too_fast_to_rotate(results: &Results) -> Option<f64> {
-    let rate = results.cell(&crate::plan::random_read(1))?.rate()?.median;
-    (rate > 1_000.0).then_some(rate)
-}
-
-/// Whether this is a spinning disk: the kernel says so and the read rate does not contradict it.
-pub(crate) fn rotates(results: &Results) -> Option<bool> {
-    let said = *results.probe.device.known()?.rotational.known()?;
-    Some(said && too_fast_to_rotate(results).is_none())
-}
-
-/// The time that a flush adds to a 4 KiB direct write by one thread: the median of write + fdatasync less the
-/// median of the write alone, ns, never below zero. Both medians come from cells measured alternately.
-pub(crate) fn flush_cost_ns(results: &Results) -> Option<f64> {
-    use crate::cell::Sync;
-    let with = p50_ns(results.cell(&crate::plan::direct_sync(1, 4096, Sync::Fdatasync))?)?;
-    let without = p50_ns(results.cell(&crate::plan::direct_sync(1, 4096, Sync::None))?)?;
-    Some((with - without).max(0.0))
-}
-
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
+    use crate::experiment::verdicts;
 
     /// The verdict with this id.
     pub(crate) fn verdict(results: &Results, id: &str) -> Option<Verdict> {
@@ -324,24 +294,6 @@ pub(crate) mod testing {
 mod tests {
     use super::*;
     use crate::{plan, sample};
-    use std::collections::HashSet;
-
-    #[test]
-    fn ids_are_unique_sentences_are_whole_and_json_round_trips() {
-        let results = sample::of_plan(&plan::full());
-        let all = verdicts(&results);
-        let ids: HashSet<&str> = all.iter().map(|v| v.id.as_str()).collect();
-        assert_eq!(ids.len(), all.len());
-        for v in &all {
-            assert!(!v.sentence.is_empty() && !v.reason.is_empty(), "{v:?}");
-            assert!(!v.sentence.contains("NaN") && !v.sentence.contains('?'), "{v:?}");
-            for id in &v.cells {
-                assert!(results.cells.iter().any(|c| &c.id == id), "{v:?} names a cell that is not there");
-            }
-        }
-        let json = serde_json::to_string(&all).unwrap();
-        assert_eq!(serde_json::from_str::<Vec<Verdict>>(&json).unwrap(), all);
-    }
 
     #[test]
     fn small_limited_and_disturbed_differences() {
@@ -356,7 +308,7 @@ mod tests {
         let mut limited = run(1.0);
         limited.run.rate = Some(1e4);
         assert_eq!(answer(&limited), Answer::Unclear);
-        assert!(pair(&limited, &a, &b).unwrap().cannot_tell("a", "b").contains("held to a rate"));
+        assert!(pair(&limited, &a, &b).unwrap().in_words("a", "b").contains("held to a rate"));
         limited = run(0.5);
         limited.run.rate = Some(1e4);
         assert_eq!(answer(&limited), Answer::Less);
@@ -371,24 +323,5 @@ mod tests {
         let mut r = run(2.0);
         r.cells[0].rounds[0].seconds = 0.0;
         assert_eq!(pair(&r, &a, &b).unwrap().ratio.samples, 5);
-    }
-
-    #[test]
-    fn odd_cells_do_not_panic() {
-        let mut results = sample::of_plan(&plan::full());
-        for (i, cell) in results.cells.iter_mut().enumerate() {
-            match i % 4 {
-                0 => cell.rounds.clear(),
-                1 => cell.rounds.iter_mut().for_each(|r| {
-                    r.operations = 0;
-                    r.latency = histogram::SparseHistogram::new(6, 40).unwrap();
-                    r.device = None;
-                    r.cached_bytes = None;
-                }),
-                2 => cell.rounds.iter_mut().for_each(|r| r.seconds = f64::NAN),
-                _ => cell.rounds.truncate(1),
-            }
-        }
-        let _all = verdicts(&results);
     }
 }

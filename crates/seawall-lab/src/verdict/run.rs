@@ -1,13 +1,12 @@
 //! Verdicts about the run itself: complete, undisturbed, long enough, tested by a power cut.
 
-use super::{Level, Verdict, Writer};
+use super::{Level, Writer};
 use crate::results::Results;
 use crate::sustain::{self, Shape};
 use crate::text;
 
-pub(super) fn verdicts(results: &Results, out: &mut Vec<Verdict>) {
-    let mut w = Writer { out, experiment: None };
-    durability(results, &mut w);
+pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
+    durability(results, w);
     if results.complete {
         if !results.cells.is_empty() {
             w.add("complete", Level::Good, "every planned cell was tried", cells_planned(results), &[]);
@@ -16,7 +15,7 @@ pub(super) fn verdicts(results: &Results, out: &mut Vec<Verdict>) {
         w.add(
             "complete",
             Level::Warning,
-            "the run was interrupted: what follows rests on the cells measured so far",
+            "the run was interrupted: the verdicts rest on the cells measured so far",
             cells_planned(results),
             &[],
         );
@@ -35,16 +34,13 @@ pub(super) fn verdicts(results: &Results, out: &mut Vec<Verdict>) {
         };
         w.add("skipped", Level::Note, sentence, reason.join("; "), &[]);
     }
-    disturbance(results, &mut w);
+    disturbance(results, w);
     if let Some(rate) = results.run.rate {
         w.add(
             "rate-limited",
             Level::Note,
-            format!(
-                "the run was held to {} operations per second: rates are the limit's, not the drive's",
-                text::count(rate)
-            ),
-            format!("--rate {}", text::count(rate)),
+            format!("the run was held to {} operations per second", text::count(rate)),
+            format!("--rate {}: rates are the limit's, not the drive's", text::count(rate)),
             &[],
         );
     }
@@ -83,10 +79,11 @@ fn durability(results: &Results, w: &mut Writer<'_>) {
         seen.lost, seen.torn, seen.reordered, seen.verified
     );
     if seen.acknowledged == 0 {
+        let reason = format!("no write was acknowledged before the cut; {reason}");
         w.add(
             "durability",
             Level::CannotTell,
-            "durability under power loss: cannot tell, no write was acknowledged before the cut",
+            "durability under power loss: cannot tell",
             reason,
             &[],
         );
@@ -95,11 +92,11 @@ fn durability(results: &Results, w: &mut Writer<'_>) {
             "durability",
             Level::Warning,
             format!(
-                "durability under power loss: FAILED, of {n} acknowledged writes {} were lost and {} torn; do not keep a database here",
+                "durability under power loss: FAILED, of {n} acknowledged writes {} were lost, {} torn",
                 text::count(seen.lost as f64),
                 text::count(seen.torn as f64)
             ),
-            reason,
+            format!("do not keep a database here; {reason}"),
             &[],
         );
     } else {
@@ -125,8 +122,8 @@ fn disturbance(results: &Results, w: &mut Writer<'_>) {
             w.add(
                 "disturbed",
                 Level::CannotTell,
-                "nothing else loaded the processors; cannot tell about the disk: other processes' I/O is hidden from this user (run as root)",
-                format!("no round of {measured} cells was above the limit for foreign CPU"),
+                "nothing else loaded the processors; cannot tell about the disk",
+                format!("other processes' I/O is hidden from this user (run as root); no round of {measured} cells was above the limit for foreign CPU"),
                 &[],
             );
             return;
@@ -149,11 +146,8 @@ fn disturbance(results: &Results, w: &mut Writer<'_>) {
     w.add(
         "disturbed",
         Level::Warning,
-        format!(
-            "other load disturbed {} of {measured} cells even after repeating them: measure again on a quiet machine before acting on those",
-            cells.len()
-        ),
-        format!("up to {cpu:.2} cores and {}/s of foreign I/O", text::bytes(io)),
+        format!("other load disturbed {} of {measured} cells: measure again on a quiet machine", cells.len()),
+        format!("even after repeating them; up to {cpu:.2} cores and {}/s of foreign I/O", text::bytes(io)),
         &cells,
     );
 }

@@ -1,0 +1,459 @@
+//! E4: the cost of growing a file, which kinds of preallocation help, and the cost of preallocating for other
+//! work.
+//!
+//! - Everything is compared with overwriting a file with all blocks written, through the same access and
+//!   sync.
+//! - The stall of an unsynced zero-fill is one long operation: the maximum shows it, medians hide it.
+
+use super::definition::{Definition, Published, Source};
+use crate::cell::{Access, Beside, CellSpec, Experiment, Pattern, Preparation, Sync};
+use crate::evidence::{Bar, Panel};
+use crate::results::{CellResult, Results};
+use crate::text;
+use crate::verdict::{Answer, Level, Pair, Writer, file_system_word, pair};
+
+pub(crate) const EXPERIMENT: Definition = Definition {
+    menu: "Append",
+    title: "What it costs to write where nothing was written before",
+    question: "Appending changes the file's size and extents, so each sync commits the file system's journal too.",
+    source: Some(Source {
+        citation: "Y. Matsunobu, \"Overwriting is much faster than appending\", 2009",
+        address: Some("http://yoshinorimatsunobu.blogspot.com/2009/05/overwriting-is-much-faster-than_28.html"),
+        setup: "8 KB writes with fdatasync, 131,072 times, ext3, RAID with battery-backed write cache",
+        caveat: "fallocate was not measured then: it reserves unwritten extents, whose first write costs what an append costs.",
+    }),
+    figures: &FIGURES,
+    cells,
+    conclude,
+    evidence,
+};
+
+const FIGURES: [Published; 5] = [
+    Published::new("append to an empty file", Some(1), 3086.0),
+    Published::new("overwrite a full file", Some(1), 12_330.0),
+    Published::new("zero-fill, overwrite at once", Some(1), 6569.0),
+    Published::new("zero-fill, wait 20 s, overwrite", Some(1), 11_670.0),
+    Published::new("zfs, append or overwrite", Some(1), 7000.0),
+];
+
+/// Every preparation, with its name in plots, its colour, and what was published of it.
+const PREPARATIONS: [(Preparation, &str, usize, Option<&str>); 9] = [
+    (Preparation::Written, "overwrite a written file", 0, Some(FIGURES[1].what)),
+    (Preparation::Append, "append to an empty file", 1, Some(FIGURES[0].what)),
+    (Preparation::KeepSize, "append into reserved space", 1, None),
+    (Preparation::Unwritten, "fallocated, unwritten extents", 1, None),
+    (Preparation::ZeroFilledNow, "zero-filled, at once", 3, Some(FIGURES[2].what)),
+    (Preparation::ZeroFilledWait, "zero-filled, 20 s later", 3, Some(FIGURES[3].what)),
+    (Preparation::WriteZeroes, "after WRITE_ZEROES", 2, None),
+    (Preparation::Recycled, "recycled file", 2, None),
+    (Preparation::Preallocated, "preallocated by Seawall", 2, None),
+];
+
+/// An operation longer than this stalls a commit noticeably.
+const STALL_NS: u64 = 100_000_000;
+
+/// Sequential 8 KiB writes, each made durable, into a file with this preparation.
+///
+/// ```
+/// use seawall_lab::{cell::{Access, Preparation, Sync}, plan};
+/// let append = plan::extend(Preparation::Append, Access::Buffered, Sync::Fdatasync);
+/// assert_eq!(append.id(), "e4/append/seqwrite/8k/buffered/fdatasync/t1");
+/// ```
+#[must_use]
+pub fn extend(preparation: Preparation, access: Access, sync: Sync) -> CellSpec {
+    CellSpec {
+        pattern: Pattern::SequentialWrite,
+        block_bytes: 8 << 10,
+        preparation,
+        access,
+        sync,
+        ..CellSpec::new(Experiment::AppendOverwrite)
+    }
+}
+
+/// Overwriting a preallocated file while a rate-limited fill of another runs.
+///
+/// ```
+/// assert!(seawall_lab::plan::beside_fill().title().ends_with("beside a rate-limited fill"));
+/// ```
+#[must_use]
+pub fn beside_fill() -> CellSpec {
+    CellSpec { beside: Beside::PacedFill, ..extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync) }
+}
+
+fn cells(full: bool) -> Vec<CellSpec> {
+    use Preparation as P;
+    let mut cells = Vec::new();
+    if full {
+        for (preparation, ..) in PREPARATIONS {
+            for access in [Access::Buffered, Access::Direct] {
+                cells.extend([Sync::Fdatasync, Sync::ODsync, Sync::RwfDsync].map(|s| extend(preparation, access, s)));
+            }
+        }
+    } else {
+        let buffered = [P::Append, P::Written, P::Unwritten, P::ZeroFilledNow];
+        cells.extend(buffered.map(|p| extend(p, Access::Buffered, Sync::Fdatasync)));
+        cells.push(extend(P::Preallocated, Access::Direct, Sync::Fdatasync));
+    }
+    cells.push(beside_fill());
+    cells
+}
+
+/// Overwriting a written file against a file with this preparation: buffered with fdatasync as published,
+/// else direct.
+pub(crate) fn overwrite_against(results: &Results, preparation: Preparation) -> Option<Pair<'_>> {
+    [Access::Buffered, Access::Direct].into_iter().find_map(|access| {
+        pair(
+            results,
+            &extend(Preparation::Written, access, Sync::Fdatasync),
+            &extend(preparation, access, Sync::Fdatasync),
+        )
+    })
+}
+
+fn conclude(results: &Results, w: &mut Writer<'_>) {
+    append(results, w);
+    reserved(results, w, Preparation::Unwritten, "unwritten", "writing into fallocated space");
+    reserved(results, w, Preparation::KeepSize, "keep-size", "appending into reserved space");
+    zero_fill(results, w, Preparation::ZeroFilledNow, "zero-fill-now", "at once");
+    zero_fill(results, w, Preparation::ZeroFilledWait, "zero-fill-wait", "20 s later");
+    written(results, w, Preparation::WriteZeroes, "write-zeroes", "space prepared by WRITE_ZEROES");
+    written(results, w, Preparation::Recycled, "recycled", "a recycled file");
+    preallocated(results, w);
+    paced_fill(results, w);
+    o_dsync(results, w);
+}
+
+fn append(results: &Results, w: &mut Writer<'_>) {
+    let Some(p) = overwrite_against(results, Preparation::Append) else { return };
+    let name = file_system_word(results);
+    let flushes = |cell: &CellResult| cell.device_per_operation().and_then(|d| d.flushes);
+    let mut more = "published on ext3: 12,330 against 3,086 (4.0x)".to_owned();
+    if let (Some(over), Some(append)) = (flushes(p.a), flushes(p.b)) {
+        more += &format!("; device flushes per write: {append:.1} appending, {over:.1} overwriting");
+    }
+    w.compare(
+        "append",
+        &p,
+        ("overwriting", "appending"),
+        [
+            (
+                Level::Warning,
+                format!("appending costs {} overwriting on this {name}: preallocate, into written blocks", p.times()),
+            ),
+            (Level::Note, format!("appending is {} faster than overwriting on this {name}", p.times_slower())),
+            (Level::Good, format!("appending costs no more than overwriting on this {name}")),
+        ],
+        &more,
+    );
+}
+
+/// `fallocate` in its two forms: the blocks are allocated, but the first write must convert them to written
+/// ones.
+fn reserved(results: &Results, w: &mut Writer<'_>, preparation: Preparation, subject: &str, doing: &str) {
+    let Some(p) = overwrite_against(results, preparation) else { return };
+    let no_better = overwrite_against(results, Preparation::Append)
+        .is_some_and(|a| a.answer == Answer::More && p.ratio.median >= 0.8 * a.ratio.median);
+    w.compare(
+        subject,
+        &p,
+        ("overwriting", doing),
+        [
+            (Level::Warning, format!("{doing} costs {} overwriting: the blocks must be written", p.times())),
+            (Level::Note, format!("{doing} is {} faster than overwriting", p.times_slower())),
+            (Level::Good, format!("{doing} is as good as overwriting")),
+        ],
+        if no_better { "hardly better than appending: fallocate alone does not preallocate" } else { "" },
+    );
+}
+
+/// Preparations that should be as good as a written file.
+fn written(results: &Results, w: &mut Writer<'_>, preparation: Preparation, subject: &str, what: &str) {
+    let Some(p) = overwrite_against(results, preparation) else { return };
+    w.compare(
+        subject,
+        &p,
+        ("a file written before", what),
+        [
+            (Level::Warning, format!("overwriting {what} is {} slower than a file written before", p.times())),
+            (Level::Good, format!("overwriting {what} is {} faster than a file written before", p.times_slower())),
+            (Level::Good, format!("overwriting {what} is as good as a file written before")),
+        ],
+        "",
+    );
+}
+
+fn zero_fill(results: &Results, w: &mut Writer<'_>, preparation: Preparation, subject: &str, when: &str) {
+    let Some(p) = overwrite_against(results, preparation) else { return };
+    let stall = p.b.latency_ns_max().unwrap_or(0);
+    let stall_word = text::latency(stall as f64);
+    let published = if preparation == Preparation::ZeroFilledNow { "6,569" } else { "11,670" };
+    let more = format!(
+        "longest write {stall_word} (overwriting: {}); pace a fill and fsync it before use; published {published} against 12,330",
+        text::latency(p.a.latency_ns_max().unwrap_or(0) as f64)
+    );
+    if stall >= STALL_NS && p.answer != Answer::More {
+        let sentence = format!("after a zero-fill, overwriting {when}, a write stalled {stall_word}");
+        w.add(subject, Level::Warning, sentence, format!("{}; {more}", p.reason()), &p.cells());
+        return;
+    }
+    w.compare(
+        subject,
+        &p,
+        ("a file written before", &format!("one zero-filled {when}")),
+        [
+            (Level::Warning, format!("overwriting {when} after a zero-fill is {} slower", p.times())),
+            (Level::Note, format!("overwriting {when} after a zero-fill is {} faster", p.times_slower())),
+            (Level::Good, format!("a zero-fill does no harm to overwriting {when}")),
+        ],
+        &more,
+    );
+}
+
+fn preallocated(results: &Results, w: &mut Writer<'_>) {
+    let made = extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync);
+    let against = |preparation, access| pair(results, &made, &extend(preparation, access, Sync::Fdatasync));
+    let longest = |cell: &CellResult| {
+        cell.latency_ns_max().map_or_else(String::new, |ns| format!("its longest write took {}", text::latency(ns as f64)))
+    };
+    // Against a written file if the full run has one with the same access, else against appending.
+    if let Some(p) = against(Preparation::Written, Access::Direct) {
+        w.compare(
+            "preallocated",
+            &p,
+            ("Seawall's preallocated file", "one written before"),
+            [
+                (Level::Good, format!("Seawall's preallocated file is {} faster than one written before", p.times())),
+                (
+                    Level::Warning,
+                    format!("Seawall's preallocated file is {} slower than one written before", p.times_slower()),
+                ),
+                (Level::Good, "Seawall's preallocated file is as good as one written before".into()),
+            ],
+            &longest(p.a),
+        );
+    } else if let Some(p) = against(Preparation::Append, Access::Direct)
+        .or_else(|| against(Preparation::Append, Access::Buffered))
+    {
+        let appending = if p.b.spec.access == Access::Direct { "appending" } else { "buffered appending" };
+        w.compare(
+            "preallocated",
+            &p,
+            ("Seawall's preallocated file", appending),
+            [
+                (Level::Good, format!("Seawall's preallocated file takes {} the writes of {appending}", p.times())),
+                (
+                    Level::Warning,
+                    format!("Seawall's preallocated file is {} slower than {appending} here", p.times_slower()),
+                ),
+                (Level::Note, format!("Seawall's preallocated file gains nothing over {appending} here")),
+            ],
+            &longest(p.a),
+        );
+    }
+}
+
+fn paced_fill(results: &Results, w: &mut Writer<'_>) {
+    let alone = extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync);
+    let Some(p) = pair(results, &beside_fill(), &alone) else { return };
+    let less = if p.ratio.median < 0.8 {
+        (
+            Level::Warning,
+            format!("a rate-limited fill slows overwriting {}: preallocate in quiet hours", p.times_slower()),
+        )
+    } else {
+        let cost = text::percent(1.0 - p.ratio.median);
+        (Level::Note, format!("a rate-limited fill beside it costs overwriting {cost}"))
+    };
+    w.compare(
+        "beside-fill",
+        &p,
+        ("overwriting beside a rate-limited fill", "overwriting alone"),
+        [
+            (Level::Note, format!("overwriting is {} faster beside a rate-limited fill, oddly", p.times())),
+            less,
+            (Level::Good, "a rate-limited fill beside it does not hurt overwriting".into()),
+        ],
+        "published, unlimited: half",
+    );
+}
+
+/// The log-shaped comparison of durable writes: `O_DSYNC` against fdatasync on sequential overwrites.
+fn o_dsync(results: &Results, w: &mut Writer<'_>) {
+    for (access, subject, name) in
+        [(Access::Direct, "o-dsync-direct", "direct"), (Access::Buffered, "o-dsync-buffered", "buffered")]
+    {
+        let [o_dsync, fdatasync] = [Sync::ODsync, Sync::Fdatasync].map(|s| extend(Preparation::Written, access, s));
+        let Some(p) = pair(results, &o_dsync, &fdatasync) else { continue };
+        w.compare(
+            subject,
+            &p,
+            (&format!("O_DSYNC for {name} log writes"), "fdatasync"),
+            [
+                (Level::Note, format!("{name} log writes: O_DSYNC is {} faster than fdatasync", p.times())),
+                (
+                    Level::Warning,
+                    format!("{name} log writes: O_DSYNC is {} slower than fdatasync", p.times_slower()),
+                ),
+                (Level::CannotTell, format!("cannot tell O_DSYNC from fdatasync for {name} log writes")),
+            ],
+            "",
+        );
+    }
+}
+
+/// Bars for each access and sync, relative to overwriting, the published ones beside those that repeat them.
+fn evidence(results: &Results) -> Vec<Option<Panel>> {
+    const MAIN: (Access, Sync) = (Access::Buffered, Sync::Fdatasync);
+    let mut paths = vec![MAIN];
+    for c in results.cells_of(Experiment::AppendOverwrite) {
+        if !paths.contains(&(c.spec.access, c.spec.sync)) {
+            paths.push((c.spec.access, c.spec.sync));
+        }
+    }
+    let panels = paths.into_iter().map(|(access, sync)| {
+        let reference = results.cell(&extend(Preparation::Written, access, sync)).and_then(CellResult::rate);
+        let reference = reference.map(|r| r.median).filter(|m| *m > 0.0);
+        let mut bars = Vec::new();
+        for (preparation, name, series, what) in PREPARATIONS {
+            for beside in [Beside::Nothing, Beside::PacedFill] {
+                let spec = CellSpec { beside, ..extend(preparation, access, sync) };
+                let label = if beside == Beside::Nothing { name.into() } else { format!("{name}, fill beside") };
+                let Some(mut bar) = results.cell(&spec).and_then(|c| Bar::rate(c, label, series)) else { continue };
+                if let Some(reference) = reference {
+                    bar.text = format!("{} · {}", text::percent(bar.value / reference), bar.text);
+                    let published = what.filter(|_| (access, sync) == MAIN && beside == Beside::Nothing);
+                    let rate = published.and_then(|what| FIGURES.iter().find(|f| f.what == what)).map(|f| f.rate);
+                    bar.published = rate.map(|rate| {
+                        let share = rate / FIGURES[1].rate;
+                        let text = format!("published: {} · {}/s", text::percent(share), text::count(rate));
+                        (share * reference, text)
+                    });
+                }
+                bars.push(bar);
+            }
+        }
+        let how = if sync == Sync::ODsync { "O_DSYNC" } else { sync.word() };
+        let note = if (access, sync) == MAIN {
+            "Percentages are of overwriting. zfs reached about 7,000/s in 2009 either way."
+        } else {
+            ""
+        };
+        Panel::bars(format!("8 KiB writes per second, {}, {how} each", access.words()), note, bars)
+    });
+    panels.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{self, cell};
+    use crate::verdict::testing::{noisy, said, verdict};
+
+    const OVERWRITE: f64 = 10_000.0;
+
+    fn run(preparation: Preparation, rate: f64) -> Results {
+        sample::results(vec![
+            cell(extend(Preparation::Written, Access::Buffered, Sync::Fdatasync), OVERWRITE),
+            cell(extend(preparation, Access::Buffered, Sync::Fdatasync), rate),
+        ])
+    }
+
+    #[test]
+    fn append_each_way() {
+        let says = |rate| said(&run(Preparation::Append, rate), "append-overwrite.append");
+        assert_eq!(
+            says(3_226.0),
+            (Level::Warning, "appending costs 3.1x overwriting on this ext4: preallocate, into written blocks".into())
+        );
+        assert_eq!(says(OVERWRITE).0, Level::Good);
+        assert_eq!(says(2.0 * OVERWRITE).0, Level::Note);
+        let mut r = run(Preparation::Append, 1.0);
+        r.cells[1] = noisy(extend(Preparation::Append, Access::Buffered, Sync::Fdatasync), OVERWRITE);
+        assert_eq!(said(&r, "append-overwrite.append").0, Level::CannotTell);
+        r.cells.truncate(1);
+        assert!(verdict(&r, "append-overwrite.append").is_none());
+    }
+
+    #[test]
+    fn each_preparation_each_way() {
+        for (preparation, subject) in [
+            (Preparation::Unwritten, "unwritten"),
+            (Preparation::KeepSize, "keep-size"),
+            (Preparation::WriteZeroes, "write-zeroes"),
+            (Preparation::Recycled, "recycled"),
+            (Preparation::ZeroFilledNow, "zero-fill-now"),
+            (Preparation::ZeroFilledWait, "zero-fill-wait"),
+        ] {
+            let id = format!("append-overwrite.{subject}");
+            assert_eq!(said(&run(preparation, 4_000.0), &id).0, Level::Warning, "{id}");
+            assert_eq!(said(&run(preparation, OVERWRITE), &id).0, Level::Good, "{id}");
+            assert!(matches!(said(&run(preparation, 20_000.0), &id).0, Level::Note | Level::Good), "{id}");
+            let mut r = run(preparation, OVERWRITE);
+            r.cells[1] = noisy(extend(preparation, Access::Buffered, Sync::Fdatasync), OVERWRITE);
+            assert_eq!(said(&r, &id).0, Level::CannotTell, "{id}");
+        }
+    }
+
+    #[test]
+    fn unwritten_is_compared_with_appending() {
+        let mut r = run(Preparation::Unwritten, 4_000.0);
+        assert!(!verdict(&r, "append-overwrite.unwritten").unwrap().reason.contains("hardly better"));
+        r.cells.push(cell(extend(Preparation::Append, Access::Buffered, Sync::Fdatasync), 3_900.0));
+        assert!(verdict(&r, "append-overwrite.unwritten").unwrap().reason.contains("hardly better than appending"));
+    }
+
+    #[test]
+    fn one_long_stall_is_seen_at_full_speed() {
+        let mut r = run(Preparation::ZeroFilledNow, OVERWRITE);
+        r.cells[1].rounds[0].latency_ns_max = 450_000_000;
+        let (level, sentence) = said(&r, "append-overwrite.zero-fill-now");
+        assert_eq!(level, Level::Warning);
+        assert!(sentence.contains("stalled 450 ms"), "{sentence}");
+    }
+
+    #[test]
+    fn preallocation_and_its_fill_each_way() {
+        let made = extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync);
+        for base in [
+            extend(Preparation::Written, Access::Direct, Sync::Fdatasync),
+            extend(Preparation::Append, Access::Buffered, Sync::Fdatasync),
+        ] {
+            let says = |rate| {
+                said(&sample::results(vec![cell(made, rate), cell(base, OVERWRITE)]), "append-overwrite.preallocated").0
+            };
+            assert_eq!(says(30_000.0), Level::Good);
+            assert_eq!(says(4_000.0), Level::Warning);
+            assert!(matches!(says(OVERWRITE), Level::Good | Level::Note));
+        }
+        let says = |rate| {
+            said(
+                &sample::results(vec![cell(made, OVERWRITE), cell(beside_fill(), rate)]),
+                "append-overwrite.beside-fill",
+            )
+        };
+        assert_eq!(says(OVERWRITE).0, Level::Good);
+        assert_eq!(says(5_000.0).0, Level::Warning);
+        assert!(says(8_800.0).1.contains("costs overwriting 12%"), "{}", says(8_800.0).1);
+        assert_eq!(says(20_000.0).0, Level::Note);
+    }
+
+    #[test]
+    fn o_dsync_each_way() {
+        for (access, id) in [
+            (Access::Direct, "append-overwrite.o-dsync-direct"),
+            (Access::Buffered, "append-overwrite.o-dsync-buffered"),
+        ] {
+            let says = |rate| {
+                let cells = vec![
+                    cell(extend(Preparation::Written, access, Sync::ODsync), rate),
+                    cell(extend(Preparation::Written, access, Sync::Fdatasync), OVERWRITE),
+                ];
+                said(&sample::results(cells), id).0
+            };
+            assert_eq!(says(20_000.0), Level::Note);
+            assert_eq!(says(5_000.0), Level::Warning);
+            assert_eq!(says(OVERWRITE), Level::CannotTell);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Baseline: the device on its own. No publication; the other verdicts use it.
+
+use super::definition::Definition;
+use crate::cell::{CellSpec, Experiment, Pattern};
+use crate::evidence::Panel;
+use crate::results::{CellResult, Results};
+use crate::text;
+use crate::verdict::{Level, Writer, cell_rate};
+
+pub(crate) const EXPERIMENT: Definition = Definition {
+    menu: "Baseline",
+    title: "What the device gives on its own",
+    question: "How much faster does it read when more is asked at once, and how many MB/s does it move in order?",
+    source: None,
+    figures: &[],
+    cells,
+    conclude,
+    evidence,
+};
+
+/// Depths of the random reads in the full run.
+pub(crate) const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// 16 KiB random direct reads by one thread at `depth`.
+///
+/// ```
+/// let spec = seawall_lab::plan::random_read(32);
+/// assert_eq!(spec.id(), "base/overwrite/randread/16k/direct/nosync/t1/d32");
+/// ```
+#[must_use]
+pub fn random_read(depth: u32) -> CellSpec {
+    CellSpec {
+        pattern: Pattern::RandomRead,
+        block_bytes: 16 << 10,
+        queue_depth: depth,
+        ..CellSpec::new(Experiment::Baseline)
+    }
+}
+
+/// 1 MiB sequential direct reads, eight in flight.
+///
+/// ```
+/// assert_eq!(seawall_lab::plan::sequential_read().title(), "sequential 1M reads, direct, depth 8, 1 thread");
+/// ```
+#[must_use]
+pub fn sequential_read() -> CellSpec {
+    CellSpec { pattern: Pattern::SequentialRead, ..sequential_write() }
+}
+
+/// 1 MiB sequential direct overwrites without sync, eight in flight.
+///
+/// ```
+/// assert_eq!(seawall_lab::plan::sequential_write().title(), "sequential 1M writes, direct, depth 8, 1 thread");
+/// ```
+#[must_use]
+pub fn sequential_write() -> CellSpec {
+    CellSpec {
+        pattern: Pattern::SequentialWrite,
+        block_bytes: 1 << 20,
+        queue_depth: 8,
+        ..CellSpec::new(Experiment::Baseline)
+    }
+}
+
+fn cells(full: bool) -> Vec<CellSpec> {
+    let depths: &[u32] = if full { &DEPTHS } else { &[1, 32] };
+    depths.iter().copied().map(random_read).chain([sequential_read(), sequential_write()]).collect()
+}
+
+/// The rate of single random reads if it is beyond any spinning disk (about 200 per second), regardless of
+/// the kernel's information: virtual disks are announced as rotating by default.
+pub(crate) fn too_fast_to_rotate(results: &Results) -> Option<f64> {
+    let rate = results.cell(&random_read(1))?.rate()?.median;
+    (rate > 1_000.0).then_some(rate)
+}
+
+/// Whether this is a spinning disk: the kernel says so and the read rate does not contradict it.
+pub(crate) fn rotates(results: &Results) -> Option<bool> {
+    let said = *results.probe.device.known()?.rotational.known()?;
+    Some(said && too_fast_to_rotate(results).is_none())
+}
+
+fn conclude(results: &Results, w: &mut Writer<'_>) {
+    let cells: Vec<&CellResult> =
+        [sequential_read(), sequential_write()].iter().filter_map(|spec| results.cell(spec)).collect();
+    let mb = |cell: &CellResult| Some(format!("{} MB/s", text::count(cell.bytes_per_second()? / 1e6)));
+    let shown: Vec<String> = cells
+        .iter()
+        .filter_map(|c| {
+            Some(format!("{} {}", if c.spec.reads() { "reads" } else { "writes" }, mb(c)?))
+        })
+        .collect();
+    if !shown.is_empty() {
+        let reason: Vec<String> = cells.iter().map(|c| cell_rate(c)).collect();
+        w.add("bandwidth", Level::Note, format!("in order the device {}", shown.join(" and ")), reason.join("; "), &cells);
+    }
+}
+
+fn evidence(results: &Results) -> Vec<Option<Panel>> {
+    let mut reads: Vec<(String, u32, &CellResult)> = results
+        .cells_of(Experiment::Baseline)
+        .filter(|c| c.spec.pattern == Pattern::RandomRead)
+        .map(|c| (String::new(), c.spec.queue_depth, c))
+        .collect();
+    reads.sort_by_key(|r| r.1);
+    vec![Panel::rates_over("Random 16 KiB direct reads per second", "", ("in flight", "in flight"), &reads)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{self, cell};
+    use crate::verdict::testing::said;
+
+    #[test]
+    fn bandwidth_is_stated_in_megabytes() {
+        let r = sample::results(vec![cell(sequential_read(), 1000.0), cell(sequential_write(), 500.0)]);
+        assert_eq!(said(&r, "baseline.bandwidth").1, "in order the device reads 1,054 MB/s and writes 527 MB/s");
+    }
+}

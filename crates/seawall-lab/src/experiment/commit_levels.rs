@@ -1,0 +1,408 @@
+//! E5: the cost of a level of commit durability, by load and flush method, beside the published cost.
+//!
+//! - A read-only load commits nothing, so neither level nor `O_DSYNC` can affect it: its differences are
+//!   the noise of these cells. It gets one verdict, on the noise, and a difference elsewhere counts only beyond it.
+//! - For every gain of a level, the reason states the possible loss.
+
+use super::definition::{Definition, Source};
+use crate::cell::{CellSpec, EngineShape, Experiment, FlushMethod, Level, Pattern};
+use crate::evidence::{Bar, Panel};
+use crate::results::{CellResult, Results};
+use crate::stats::Estimate;
+use crate::text;
+use crate::verdict::{Answer, Level as Judged, Pair, Writer, pair};
+
+pub(crate) const EXPERIMENT: Definition = Definition {
+    menu: "Commit levels",
+    title: "What a weaker commit gains, and what it may lose",
+    question: "The engine on this disk: three levels of commit durability, by flush method, under three loads.",
+    source: Some(Source {
+        citation: "Danti, \"MySQL (innodb) performance tuning\", 2012",
+        address: Some("https://www.ilsistemista.net/index.php/linux-a-unix/26-mysql-performance-tuning.html"),
+        setup: "InnoDB under DBT-2, sysbench simple (read-only) and sysbench complex (transactional), flush at commit 1 and 2, \
+                fdatasync, O_DSYNC and O_DIRECT",
+        caveat: "Published as percentages of level 1. Level 0 is explained there and was not measured. O_DSYNC was found slower \
+                 everywhere, in the read-only test too, which cannot be its doing: that test writes nothing.",
+    }),
+    figures: &[],
+    cells,
+    conclude,
+    evidence,
+};
+
+/// Threads of the cells of E5, and of the commits under settings.
+pub const COMMIT_THREADS: u32 = 4;
+/// The loads, as published: sysbench simple, sysbench complex, DBT-2.
+const LOADS: [Pattern; 3] = [Pattern::ReadOnly, Pattern::Transactional, Pattern::Tpcc];
+/// The published flush methods: fdatasync, `O_DSYNC`, `O_DIRECT`; and the one of the full run.
+const METHODS: [FlushMethod; 4] =
+    [FlushMethod::Fsync, FlushMethod::ODsync, FlushMethod::ODirect, FlushMethod::ODirectDsync];
+/// The method used to judge levels: the engine's own default family.
+const METHOD: FlushMethod = FlushMethod::ODirect;
+/// From this many device writes per transaction on, a read-only load was not alone on the device.
+const WRITES_MIN: f64 = 0.01;
+
+/// A load on the engine at a level of commit durability, with a flush method for data and log.
+///
+/// ```
+/// use seawall_lab::{cell::{FlushMethod, Level, Pattern}, plan};
+/// let cell = plan::commit_levels(Pattern::Tpcc, FlushMethod::ODirect, Level::Written);
+/// assert_eq!(cell.id(), "e5/tpcc/o_direct/written/t4");
+/// assert_eq!(cell.title(), "TPC-C, o_direct, Written (2), 4 threads");
+/// ```
+#[must_use]
+pub fn commit_levels(load: Pattern, method: FlushMethod, level: Level) -> CellSpec {
+    CellSpec {
+        pattern: load,
+        block_bytes: 16 << 10,
+        threads: COMMIT_THREADS,
+        access: method.access(),
+        engine: Some(EngineShape { level: Some(level), method: Some(method), ..EngineShape::default() }),
+        ..CellSpec::new(Experiment::CommitLevels)
+    }
+}
+
+fn cells(full: bool) -> Vec<CellSpec> {
+    let methods = if full { &METHODS[..] } else { &METHODS[..3] };
+    let of = |load| methods.iter().flat_map(move |m| Level::ALL.map(|level| commit_levels(load, *m, level)));
+    LOADS.into_iter().flat_map(of).collect()
+}
+
+/// The published gain of level 2 over level 1 under a load.
+fn published_gain(load: Pattern) -> &'static str {
+    match load {
+        Pattern::Tpcc => "under 10%",
+        Pattern::Transactional => "over 40%",
+        _ => "none",
+    }
+}
+
+fn load_name(load: Pattern) -> &'static str {
+    match load {
+        Pattern::Tpcc => "TPC-C",
+        other => other.word(),
+    }
+}
+
+fn conclude(results: &Results, w: &mut Writer<'_>) {
+    let noise = noise(results);
+    for load in [Pattern::Transactional, Pattern::Tpcc] {
+        for level in [Level::Written, Level::Deferred] {
+            level_against_flushed(results, load, level, noise, w);
+        }
+        for method in [FlushMethod::ODsync, FlushMethod::ODirect] {
+            method_against_fsync(results, load, method, noise, w);
+        }
+    }
+    confounder(results, noise, w);
+}
+
+/// Pairs of read-only cells that cannot differ: of one way through the page cache, and of one method.
+fn alike() -> Vec<(CellSpec, CellSpec)> {
+    let cell = |method, level| commit_levels(Pattern::ReadOnly, method, level);
+    let mut pairs = Vec::new();
+    for method in &METHODS[..3] {
+        for level in [Level::Written, Level::Deferred] {
+            pairs.push((cell(*method, level), cell(*method, Level::Flushed)));
+        }
+    }
+    for level in Level::ALL {
+        pairs.push((cell(FlushMethod::ODsync, level), cell(FlushMethod::Fsync, level)));
+    }
+    pairs
+}
+
+/// The noise of these cells: how far read-only cells that cannot differ do so, as a share, in the median over
+/// their pairs. `None` when no such pair was measured.
+fn noise(results: &Results) -> Option<f64> {
+    let off: Vec<f64> = alike().iter().filter_map(|(a, b)| pair(results, a, b)).map(|p| apart(&p)).collect();
+    Estimate::of(&off).map(|off| off.median)
+}
+
+/// How far two cells are apart, as a share, in either direction.
+fn apart(p: &Pair<'_>) -> f64 {
+    p.ratio.median.max(1.0 / p.ratio.median) - 1.0
+}
+
+/// As [`Writer::compare`], with differences up to the noise treated as none.
+fn compare_beyond(
+    w: &mut Writer<'_>,
+    subject: &str,
+    p: &Pair<'_>,
+    noise: Option<f64>,
+    names: (&str, &str),
+    said: [(Judged, String); 3],
+    more_reason: &str,
+) {
+    match noise.filter(|noise| matches!(p.answer, Answer::More | Answer::Less) && apart(p) <= *noise) {
+        Some(noise) => w.add(
+            subject,
+            Judged::CannotTell,
+            format!("cannot tell {} from {}", names.0, names.1),
+            format!(
+                "{} the rate, and read-only cells that cannot differ are {} apart; {}; {more_reason}",
+                p.times(),
+                text::percent(noise),
+                p.reason()
+            ),
+            &p.cells(),
+        ),
+        None => w.compare(subject, p, names, said, more_reason),
+    }
+}
+
+fn level_against_flushed(results: &Results, load: Pattern, level: Level, noise: Option<f64>, w: &mut Writer<'_>) {
+    let [weaker, flushed] = [level, Level::Flushed].map(|level| commit_levels(load, METHOD, level));
+    let Some(p) = pair(results, &weaker, &flushed) else { return };
+    let published = match level {
+        Level::Written => format!("published: {}", published_gain(load)),
+        _ => "level 0 was not measured there".to_owned(),
+    };
+    let (name, load_is) = (level.name(), load_name(load));
+    compare_beyond(
+        w,
+        &format!("{}.{}", level.word(), load.word()),
+        &p,
+        noise,
+        (name, &format!("level 1, {load_is} load")),
+        [
+            (Judged::Note, format!("{name} makes {} the transactions of level 1, {load_is} load", p.times())),
+            (Judged::Warning, format!("{name} is {} slower than level 1, {load_is} load", p.times_slower())),
+            (Judged::Good, format!("a {load_is} load gains nothing from {name}: keep level 1")),
+        ],
+        &format!("may be lost: {}; {published}", level.loss()),
+    );
+}
+
+fn method_against_fsync(results: &Results, load: Pattern, method: FlushMethod, noise: Option<f64>, w: &mut Writer<'_>) {
+    let [ours, fsync] = [method, FlushMethod::Fsync].map(|method| commit_levels(load, method, Level::Flushed));
+    let Some(p) = pair(results, &ours, &fsync) else { return };
+    let published = if method == FlushMethod::ODsync { "published: slower" } else { "published: equal" };
+    let (name, load_is) = (method.word(), load_name(load));
+    compare_beyond(
+        w,
+        &format!("{name}.{}", load.word()),
+        &p,
+        noise,
+        (name, &format!("fsync, {load_is} load")),
+        [
+            (Judged::Note, format!("{name} makes {} the transactions of fsync, {load_is} load", p.times())),
+            (Judged::Note, format!("{name} is {} slower than fsync, {load_is} load", p.times_slower())),
+            (Judged::Note, format!("{name} is as fast as fsync, {load_is} load")),
+        ],
+        &format!("both at level 1; {published}"),
+    );
+}
+
+/// `O_DSYNC` under a read-only load: the publication found it slower, which it cannot be.
+fn confounder(results: &Results, noise: Option<f64>, w: &mut Writer<'_>) {
+    let cell = |method| commit_levels(Pattern::ReadOnly, method, Level::Flushed);
+    let (Some(p), Some(noise)) = (pair(results, &cell(FlushMethod::ODsync), &cell(FlushMethod::Fsync)), noise) else {
+        return;
+    };
+    let writes = |c: &CellResult| {
+        let issued: u64 = c.rounds.iter().map(|r| r.writes_issued).sum();
+        if c.operations() == 0 { 0.0 } else { issued as f64 / c.operations() as f64 }
+    };
+    let read_only = results.cells_of(Experiment::CommitLevels).filter(|c| c.spec.pattern == Pattern::ReadOnly);
+    let most = read_only.map(writes).fold(0.0, f64::max);
+    let apart = text::percent(noise);
+    let reason = format!(
+        "{}; read-only cells that differ only in level or in O_DSYNC are {apart} apart in the median; the engine issued at most \
+         {most:.4} writes per read-only transaction; published: O_DSYNC slower here too, so something else differed there",
+        p.reason()
+    );
+    let (judged, sentence) = if most >= WRITES_MIN {
+        (Judged::Warning, format!("the read-only load was not alone: {most:.2} writes per transaction"))
+    } else if p.answer == Answer::Same {
+        (Judged::Good, format!("o_dsync does not slow a read-only load (noise: {apart})"))
+    } else {
+        (
+            Judged::CannotTell,
+            format!("o_dsync made {} the read-only transactions of fsync: that is noise", p.times()),
+        )
+    };
+    w.add("confounder", judged, sentence, reason, &p.cells());
+}
+
+/// What level 2 and level 0 gain over level 1 under the transactional load, for someone who has chosen one.
+pub(crate) fn measured_gain(results: &Results, level: Level) -> Option<String> {
+    let [weaker, flushed] = [level, Level::Flushed].map(|l| commit_levels(Pattern::Transactional, METHOD, l));
+    let p = pair(results, &weaker, &flushed)?;
+    Some(format!("in this engine on this disk it made {} the transactions of level 1 ({})", p.times(), p.reason()))
+}
+
+fn evidence(results: &Results) -> Vec<Option<Panel>> {
+    let mut panels: Vec<Option<Panel>> = LOADS.iter().map(|load| rates(results, *load)).collect();
+    panels.push(gains(results));
+    let losses = Level::ALL.map(|level| vec![level.name().to_owned(), level.loss().to_owned()]);
+    if panels.iter().any(Option::is_some) {
+        panels.push(Panel::table("What may be lost", "Tested: see docs/recovery.md.", &["level", "may lose"], losses.into()));
+    }
+    panels
+}
+
+fn rates(results: &Results, load: Pattern) -> Option<Panel> {
+    let bars = results.cells_of(Experiment::CommitLevels).filter(|c| c.spec.pattern == load).filter_map(|cell| {
+        let (method, level) = cell.spec.engine.and_then(|e| e.method.zip(e.level))?;
+        let series = Level::ALL.iter().position(|l| *l == level).unwrap_or_default();
+        Bar::rate(cell, format!("{}, level {}", method.word(), level.number()), series)
+    });
+    let note = match (load, noise(results)) {
+        (Pattern::ReadOnly, Some(noise)) => format!(
+            "Nothing is committed here: cells that cannot differ are {} apart in the median. Take smaller differences for none.",
+            text::percent(noise)
+        ),
+        _ => String::new(),
+    };
+    let title = match load {
+        Pattern::ReadOnly => "Transactions per second, read-only: one row by its key (sysbench simple)",
+        Pattern::Transactional => "Transactions per second, transactional: reads and writes (sysbench complex)",
+        _ => "Transactions per second, TPC-C (DBT-2)",
+    };
+    Panel::bars(title, note, bars.collect())
+}
+
+/// The gains of levels 2 and 0 over 1 under each load, beside the published gain.
+fn gains(results: &Results) -> Option<Panel> {
+    let gain = |load: Pattern, method: FlushMethod, level: Level| {
+        let ratio =
+            results.compare(&commit_levels(load, method, level), &commit_levels(load, method, Level::Flushed)).ratio()?;
+        let sign = |v: f64| format!("{:+.0}%", (v - 1.0) * 100.0);
+        ratio
+            .median
+            .is_finite()
+            .then(|| format!("{} ({} to {})", sign(ratio.median), sign(ratio.low), sign(ratio.high)))
+    };
+    let mut rows = Vec::new();
+    for load in [Pattern::Transactional, Pattern::Tpcc] {
+        for method in METHODS {
+            let [written, deferred] = [Level::Written, Level::Deferred].map(|level| gain(load, method, level));
+            if written.is_some() || deferred.is_some() {
+                rows.push(vec![
+                    format!("{}, {}", load_name(load), method.word()),
+                    text::or_missing(written, |g| g),
+                    published_gain(load).into(),
+                    text::or_missing(deferred, |g| g),
+                    "not measured".into(),
+                ]);
+            }
+        }
+    }
+    Panel::table(
+        "What a level gains over level 1",
+        "Round by round, with the same flush method; in brackets the interval of the median.",
+        &["gain over level 1", "level 2", "published", "level 0", "published"],
+        rows,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{self, cell};
+    use crate::verdict::testing::{noisy, said, verdict};
+
+    fn of(load: Pattern, method: FlushMethod, level: Level, rate: f64) -> CellResult {
+        cell(commit_levels(load, method, level), rate)
+    }
+
+    /// Read-only cells that a noisy machine makes differ.
+    fn scattered(off: f64) -> Vec<CellResult> {
+        let mut cells = Vec::new();
+        for method in [FlushMethod::Fsync, FlushMethod::ODsync, FlushMethod::ODirect] {
+            for (level, rate) in Level::ALL.into_iter().zip([1e5, 1e5 * off, 1e5 / off]) {
+                cells.push(of(Pattern::ReadOnly, method, level, rate));
+            }
+        }
+        cells
+    }
+
+    /// Read-only cells that are alike except for `off`.
+    fn read_only(off: f64) -> Vec<CellResult> {
+        let mut cells = Vec::new();
+        for method in [FlushMethod::Fsync, FlushMethod::ODsync, FlushMethod::ODirect] {
+            for level in Level::ALL {
+                let apart = method == FlushMethod::ODsync && level == Level::Flushed;
+                cells.push(of(Pattern::ReadOnly, method, level, 1e5 * if apart { off } else { 1.0 }));
+            }
+        }
+        cells
+    }
+
+    #[test]
+    fn levels_each_way_with_what_may_be_lost() {
+        for (load, published) in [(Pattern::Transactional, "over 40%"), (Pattern::Tpcc, "under 10%")] {
+            let run = |rate| {
+                let mut cells = read_only(1.0);
+                cells.push(of(load, METHOD, Level::Flushed, 1e4));
+                cells.push(of(load, METHOD, Level::Written, rate));
+                cells.push(of(load, METHOD, Level::Deferred, rate));
+                sample::results(cells)
+            };
+            let says = |rate, level: Level| {
+                let v = verdict(&run(rate), &format!("commit-levels.{}.{}", level.word(), load.word())).unwrap();
+                (v.level, v.sentence, v.reason)
+            };
+            let (judged, sentence, reason) = says(1.8e4, Level::Written);
+            assert_eq!(judged, Judged::Note);
+            assert!(sentence.contains("1.80x") && reason.contains(published), "{sentence}");
+            assert!(reason.contains("nothing when the process dies, at most the last second"), "{reason}");
+            let (_, _, reason) = says(1.8e4, Level::Deferred);
+            assert!(reason.contains("level 0 was not measured there"), "{reason}");
+            assert!(reason.contains("at most the last second (flush_interval), when the process dies"), "{reason}");
+            assert_eq!(says(1e4, Level::Written).0, Judged::Good);
+            assert_eq!(says(5e3, Level::Written).0, Judged::Warning);
+        }
+    }
+
+    #[test]
+    fn a_difference_within_the_noise_of_read_only_cells_is_none() {
+        let mut cells = scattered(0.6);
+        cells.push(of(Pattern::Tpcc, METHOD, Level::Flushed, 1e4));
+        cells.push(of(Pattern::Tpcc, METHOD, Level::Written, 1.3e4));
+        let v = verdict(&sample::results(cells), "commit-levels.written.tpcc").unwrap();
+        assert_eq!(v.level, Judged::CannotTell);
+        assert!(v.reason.contains("1.30x the rate") && v.reason.contains("are 67% apart"), "{}", v.reason);
+        let noisy_cells = vec![
+            noisy(commit_levels(Pattern::Tpcc, METHOD, Level::Written), 1e4),
+            of(Pattern::Tpcc, METHOD, Level::Flushed, 1e4),
+        ];
+        assert_eq!(said(&sample::results(noisy_cells), "commit-levels.written.tpcc").0, Judged::CannotTell);
+    }
+
+    #[test]
+    fn methods_each_way() {
+        for (method, id, published) in
+            [(FlushMethod::ODsync, "o_dsync", "slower"), (FlushMethod::ODirect, "o_direct", "equal")]
+        {
+            let says = |rate| {
+                let cells = vec![
+                    of(Pattern::Transactional, method, Level::Flushed, rate),
+                    of(Pattern::Transactional, FlushMethod::Fsync, Level::Flushed, 1e4),
+                ];
+                let v = verdict(&sample::results(cells), &format!("commit-levels.{id}.transactional")).unwrap();
+                format!("{}; {}", v.sentence, v.reason)
+            };
+            assert!(says(2e4).contains("makes 2.0x the transactions of fsync"), "{}", says(2e4));
+            assert!(says(5e3).contains("2.0x slower than fsync"));
+            assert!(says(1e4).contains("as fast as fsync") && says(1e4).contains(published));
+        }
+    }
+
+    #[test]
+    fn o_dsync_is_never_said_to_slow_reads() {
+        let (judged, sentence) = said(&sample::results(read_only(1.0)), "commit-levels.confounder");
+        assert_eq!(judged, Judged::Good);
+        assert!(sentence.contains("does not slow a read-only load"), "{sentence}");
+        let (judged, sentence) = said(&sample::results(read_only(0.5)), "commit-levels.confounder");
+        assert_eq!(judged, Judged::CannotTell);
+        assert!(sentence.contains("0.50x") && sentence.contains("that is noise"), "{sentence}");
+        let mut r = sample::results(read_only(0.5));
+        r.cells[0].rounds.iter_mut().for_each(|round| round.writes_issued = round.operations);
+        assert_eq!(said(&r, "commit-levels.confounder").0, Judged::Warning, "something wrote");
+        assert!(verdict(&r, "commit-levels.o_dsync.read-only").is_none(), "said once");
+        assert!(verdict(&r, "commit-levels.written.read-only").is_none(), "a level cannot matter to reads");
+        assert!(verdict(&sample::results(vec![]), "commit-levels.confounder").is_none());
+    }
+}

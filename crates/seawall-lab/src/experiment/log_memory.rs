@@ -1,0 +1,346 @@
+//! E2: the log's write path. Direct or buffered, merged or one write per record, and the memory it leaves in
+//! use.
+//!
+//! - Direct and buffered are compared with both merged: the published loss at many threads came from not
+//!   merging.
+//! - Reads at the device during a log cell are read-modify-writes: a log has no other reason to read.
+
+use super::definition::{Definition, Source};
+use crate::cell::{Access, CellSpec, Experiment, LogShape, Pattern, Sync};
+use crate::evidence::Panel;
+use crate::results::{CellResult, Results};
+use crate::text;
+use crate::verdict::{Level, Writer, file_system_word, pair};
+
+pub(crate) const EXPERIMENT: Definition = Definition {
+    menu: "Log writes",
+    title: "How a log should be written",
+    question: "Through the page cache, past it, or around it: commits per second, and the memory the log keeps from the \
+               database.",
+    source: Some(Source {
+        citation: "D. Mituzas, \"Logs memory pressure\", 2010",
+        address: Some("http://dom.as/2010/11/18/logs-memory-pressure/"),
+        setup: "MySQL hosts with 72 GB of memory, logs written buffered, uncached and direct",
+        caveat: "Published as relations, not rates: a direct log about 10% faster with one thread, 10-20% slower with many threads \
+                 and group commit, because several writes per flush were not merged.",
+    }),
+    figures: &[],
+    cells,
+    conclude,
+    evidence,
+};
+
+/// From this many reads per commit on, partial-page writes are named as the cause.
+const READS_MIN: f64 = 0.05;
+/// From this much page cache on, a log is said to hold some.
+const CACHED_MIN: u64 = 1 << 20;
+/// Committing threads of the full run.
+pub(crate) const THREADS: [u32; 4] = [1, 4, 16, 64];
+
+/// Log commits by `threads`.
+///
+/// ```
+/// use seawall_lab::{cell::Access, plan};
+/// let merged = plan::log(16, Access::Direct, 4096, true);
+/// assert_eq!(merged.id(), "e2/overwrite/log/4k/direct/fdatasync/t16/merged");
+/// ```
+#[must_use]
+pub fn log(threads: u32, access: Access, block_bytes: u32, merged: bool) -> CellSpec {
+    CellSpec {
+        pattern: Pattern::Log,
+        threads,
+        access,
+        block_bytes,
+        sync: Sync::Fdatasync,
+        log: Some(LogShape { records_per_commit: 4, record_bytes: 512, merged }),
+        ..CellSpec::new(Experiment::LogMemory)
+    }
+}
+
+fn cells(full: bool) -> Vec<CellSpec> {
+    use Access as A;
+    if !full {
+        return vec![
+            log(16, A::Buffered, 512, false),
+            log(16, A::Buffered, 512, true),
+            log(16, A::Direct, 4096, true),
+        ];
+    }
+    let of = |threads| {
+        [
+            log(threads, A::Buffered, 512, false),
+            log(threads, A::Buffered, 512, true),
+            log(threads, A::Uncached, 512, true),
+            log(threads, A::Direct, 512, false),
+            log(threads, A::Direct, 512, true),
+            log(threads, A::Direct, 4096, true),
+            log(threads, A::DontCache, 4096, true),
+        ]
+    };
+    THREADS.into_iter().flat_map(of).collect()
+}
+
+/// A merged direct log against a merged buffered one.
+pub(crate) fn direct_and_buffered(threads: u32) -> [CellSpec; 2] {
+    [log(threads, Access::Direct, 4096, true), log(threads, Access::Buffered, 512, true)]
+}
+
+fn conclude(results: &Results, w: &mut Writer<'_>) {
+    direct_against_buffered(results, w);
+    merged(results, w);
+    dont_cache(results, w);
+    page_cache(results, w);
+    hidden_reads(results, w);
+}
+
+/// Thread counts at which both of two specs were measured: the smallest and the largest.
+fn ends(results: &Results, spec: impl Fn(u32) -> [CellSpec; 2]) -> Vec<u32> {
+    let both = |t: &u32| spec(*t).iter().all(|s| results.cell(s).is_some());
+    let threads: Vec<u32> = THREADS.into_iter().filter(both).collect();
+    match threads[..] {
+        [first, .., last] => vec![first, last],
+        _ => threads,
+    }
+}
+
+fn direct_against_buffered(results: &Results, w: &mut Writer<'_>) {
+    for t in ends(results, direct_and_buffered) {
+        let [direct, buffered] = direct_and_buffered(t);
+        let Some(p) = pair(results, &direct, &buffered) else { continue };
+        let with = text::many(t, "thread", "threads");
+        w.compare(
+            &format!("direct.t{t}"),
+            &p,
+            ("a direct log", &format!("a buffered one, {with}")),
+            [
+                (Level::Good, format!("with {with} a direct log commits {} as much as a buffered one", p.times())),
+                (Level::Note, format!("with {with} a direct log is {} slower than a buffered one", p.times_slower())),
+                (Level::Good, format!("with {with} keeping the log out of the page cache costs nothing")),
+            ],
+            if t == 1 { "published: direct about 10% faster" } else { "published: direct 10-20% slower, unmerged" },
+        );
+    }
+}
+
+fn merged(results: &Results, w: &mut Writer<'_>) {
+    for (access, name) in [(Access::Buffered, "buffered"), (Access::Direct, "direct")] {
+        let spec = |t| [log(t, access, 512, true), log(t, access, 512, false)];
+        for t in ends(results, spec) {
+            let [one, many] = spec(t);
+            let Some(p) = pair(results, &one, &many) else { continue };
+            let with = text::many(t, "thread", "threads");
+            w.compare(
+                &format!("merged-{name}.t{t}"),
+                &p,
+                ("one write per group", &format!("one per record, {name}, {with}")),
+                [
+                    (Level::Good, format!("one write per group: {} the commits, {name} log, {with}", p.times())),
+                    (
+                        Level::Warning,
+                        format!("one write per group is {} slower, {name} log, {with}", p.times_slower()),
+                    ),
+                    (Level::Note, format!("merging a group's writes gains nothing, {name} log, {with}")),
+                ],
+                "",
+            );
+        }
+    }
+}
+
+fn dont_cache(results: &Results, w: &mut Writer<'_>) {
+    let spec = |t| [log(t, Access::DontCache, 4096, true), log(t, Access::Direct, 4096, true)];
+    for t in ends(results, spec) {
+        let [uncached, direct] = spec(t);
+        let Some(p) = pair(results, &uncached, &direct) else { continue };
+        let with = text::many(t, "thread", "threads");
+        w.compare(
+            &format!("dontcache.t{t}"),
+            &p,
+            ("RWF_DONTCACHE", &format!("a direct log, {with}")),
+            [
+                (Level::Note, format!("with {with} RWF_DONTCACHE commits {} as much as a direct log", p.times())),
+                (
+                    Level::Good,
+                    format!("with {with} a direct log commits {} as much as RWF_DONTCACHE", p.times_slower()),
+                ),
+                (Level::CannotTell, format!("cannot tell RWF_DONTCACHE from a direct log, {with}")),
+            ],
+            "",
+        );
+    }
+}
+
+fn page_cache(results: &Results, w: &mut Writer<'_>) {
+    let memory = results.machine.memory_bytes as f64;
+    for (access, subject, name) in [
+        (Access::Buffered, "page-cache.buffered", "a buffered log"),
+        (Access::Uncached, "page-cache.uncached", "a buffered log whose pages are dropped"),
+        (Access::DontCache, "page-cache.dontcache", "an RWF_DONTCACHE log"),
+        (Access::Direct, "page-cache.direct", "a direct log"),
+    ] {
+        let most = results
+            .cells_of(Experiment::LogMemory)
+            .filter(|c| c.spec.access == access)
+            .filter_map(|c| Some((c, c.cached_bytes_max()?)))
+            .max_by_key(|(_, bytes)| *bytes);
+        let Some((cell, cached)) = most else { continue };
+        let size = text::bytes(cached as f64);
+        let commits = cell.operations() as f64 / cell.rounds.len().max(1) as f64;
+        let share =
+            if memory > 0.0 { format!(" ({} of memory)", text::percent(cached as f64 / memory)) } else { String::new() };
+        let reason = format!(
+            "{} on this {}: {size} in the page cache after about {} commits{share}; published: about 10 GB of binlogs and the full redo log on 72 GB hosts",
+            cell.spec.title(),
+            file_system_word(results),
+            text::count(commits)
+        );
+        let (level, sentence) = if cached < CACHED_MIN {
+            (Level::Good, format!("{name} leaves no page cache behind"))
+        } else if access == Access::Buffered {
+            (Level::Note, format!("{name} stays in the page cache: {size} taken from the buffer pool"))
+        } else {
+            (Level::Warning, format!("{name} left {size} of page cache"))
+        };
+        w.add(subject, level, sentence, reason, &[cell]);
+    }
+}
+
+fn hidden_reads(results: &Results, w: &mut Writer<'_>) {
+    let mut measured: Vec<(&CellResult, f64)> = results
+        .cells_of(Experiment::LogMemory)
+        .filter_map(|c| Some((c, c.device_per_operation()?.reads)))
+        .filter(|(c, reads)| reads.is_finite() && !c.disturbed())
+        .collect();
+    measured.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let Some(&(worst, reads)) = measured.first() else { return };
+    let found: Vec<&CellResult> = measured.iter().filter(|(_, r)| *r >= READS_MIN).map(|(c, _)| *c).collect();
+    let reason = format!(
+        "at most {reads:.3} device reads per commit ({}), by /proc/diskstats; at or above {READS_MIN} in {} of {} cells",
+        worst.spec.title(),
+        found.len(),
+        measured.len()
+    );
+    if found.is_empty() {
+        let all: Vec<&CellResult> = measured.iter().map(|(c, _)| *c).collect();
+        w.add("hidden-reads", Level::Good, "no log write read the disk back", reason, &all);
+    } else {
+        let sentence =
+            format!("partial-page log writes read the disk back: {reads:.2} device reads per commit");
+        w.add("hidden-reads", Level::Warning, sentence, format!("write whole, aligned blocks; {reason}"), &found);
+    }
+}
+
+fn mode(spec: &CellSpec) -> String {
+    let merged = if spec.log.is_some_and(|l| l.merged) { "one write per group" } else { "a write per record" };
+    format!("{}, {}, {merged}", spec.access.words(), text::bytes(f64::from(spec.block_bytes)))
+}
+
+fn evidence(results: &Results) -> Vec<Option<Panel>> {
+    let cells: Vec<(String, u32, &CellResult)> =
+        results.cells_of(Experiment::LogMemory).map(|c| (mode(&c.spec), c.spec.threads, c)).collect();
+    let rates = Panel::rates_over(
+        "Commits per second by log write path",
+        "Each group of commits is made durable by one fdatasync.",
+        ("committing thread", "committing threads"),
+        &cells,
+    );
+    let relative = cells.iter().filter_map(|(mode, threads, cell)| {
+        let base = log(*threads, Access::Buffered, 512, true);
+        if cell.spec == base {
+            return None;
+        }
+        let ratio = results.compare(&cell.spec, &base).ratio()?;
+        let interval = format!("{} to {}", text::percent(ratio.low), text::percent(ratio.high));
+        Some(vec![format!("{mode}, {}", text::many(*threads, "thread", "threads")), text::percent(ratio.median), interval])
+    });
+    let relative = Panel::table(
+        "The same, relative to buffered and merged",
+        "Buffered log, 512 B blocks, one write per group, at the same number of threads = 100%.",
+        &["log write path", "commits", "interval"],
+        relative.collect(),
+    );
+    vec![rates, relative]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{self, cell};
+    use crate::verdict::testing::{noisy, said, verdict};
+
+    #[test]
+    fn direct_against_buffered_each_way() {
+        for t in [1, 16] {
+            let [direct, buffered] = direct_and_buffered(t);
+            let id = format!("log-memory.direct.t{t}");
+            let says = |rate| said(&sample::results(vec![cell(direct, rate), cell(buffered, 10_000.0)]), &id).0;
+            assert_eq!(says(15_000.0), Level::Good);
+            assert_eq!(says(10_000.0), Level::Good);
+            assert_eq!(says(8_000.0), Level::Note);
+            let r = sample::results(vec![noisy(direct, 10_000.0), cell(buffered, 10_000.0)]);
+            assert_eq!(said(&r, &id).0, Level::CannotTell);
+        }
+    }
+
+    #[test]
+    fn merging_each_way() {
+        for (access, name) in [(Access::Buffered, "buffered"), (Access::Direct, "direct")] {
+            let says = |rate| {
+                let cells = vec![cell(log(16, access, 512, true), rate), cell(log(16, access, 512, false), 10_000.0)];
+                said(&sample::results(cells), &format!("log-memory.merged-{name}.t16")).0
+            };
+            assert_eq!(says(15_000.0), Level::Good);
+            assert_eq!(says(10_000.0), Level::Note);
+            assert_eq!(says(5_000.0), Level::Warning);
+        }
+        assert!(verdict(&sample::results(vec![]), "log-memory.merged-direct.t16").is_none());
+    }
+
+    #[test]
+    fn dontcache_each_way() {
+        let says = |rate| {
+            let cells = vec![
+                cell(log(4, Access::DontCache, 4096, true), rate),
+                cell(log(4, Access::Direct, 4096, true), 10_000.0),
+            ];
+            said(&sample::results(cells), "log-memory.dontcache.t4").0
+        };
+        assert_eq!(says(15_000.0), Level::Note);
+        assert_eq!(says(5_000.0), Level::Good);
+        assert_eq!(says(10_000.0), Level::CannotTell);
+    }
+
+    #[test]
+    fn page_cache_each_way() {
+        for (access, subject, expected) in [
+            (Access::Buffered, "buffered", Level::Note),
+            (Access::Uncached, "uncached", Level::Warning),
+            (Access::DontCache, "dontcache", Level::Warning),
+            (Access::Direct, "direct", Level::Warning),
+        ] {
+            let id = format!("log-memory.page-cache.{subject}");
+            let mut r = sample::results(vec![cell(log(16, access, 512, true), 10_000.0)]);
+            assert_eq!(said(&r, &id).0, Level::Good);
+            r.cells[0].rounds[3].cached_bytes = Some(500 << 20);
+            let (level, sentence) = said(&r, &id);
+            assert_eq!(level, expected);
+            assert!(sentence.contains("500 MiB"), "{sentence}");
+            r.cells[0].rounds.iter_mut().for_each(|round| round.cached_bytes = None);
+            assert!(verdict(&r, &id).is_none());
+        }
+    }
+
+    #[test]
+    fn hidden_reads_each_way() {
+        let mut r = sample::results(vec![cell(log(16, Access::Uncached, 512, true), 10_000.0)]);
+        assert_eq!(said(&r, "log-memory.hidden-reads").0, Level::Good);
+        for round in &mut r.cells[0].rounds {
+            round.device.as_mut().unwrap().reads = round.operations / 2;
+        }
+        let (level, sentence) = said(&r, "log-memory.hidden-reads");
+        assert_eq!(level, Level::Warning);
+        assert!(sentence.contains("0.50 device reads per commit"), "{sentence}");
+        r.cells[0].rounds[0].device = None;
+        assert!(verdict(&r, "log-memory.hidden-reads").is_none());
+    }
+}

@@ -1,0 +1,330 @@
+//! E3: whether direct writers to one file run in parallel, what prevents it, and whether a flush is bounded
+//! beside a busy writer.
+//!
+//! - "Serialises" is stated of a file system only if the device is known to do more in parallel: reads scale
+//!   with depth and one writer leaves it idle. Otherwise one thread may have saturated the device, and the
+//!   verdict is "cannot tell".
+
+use super::baseline::random_read;
+use super::definition::{Definition, Published, Source};
+use super::direct_sync::direct_sync;
+use crate::cell::{Beside, CellSpec, Experiment, Sync};
+use crate::evidence::Panel;
+use crate::results::{CellResult, Results};
+use crate::text;
+use crate::verdict::{Answer, Level, Pair, Writer, cell_rate, file_system_word, p50_ns, pair};
+
+pub(crate) const EXPERIMENT: Definition = Definition {
+    menu: "Parallel writers",
+    title: "Whether parallel writers to one file get in each other's way",
+    question: "Some file systems let one direct writer in at a time; others do so once pages are cached or the file grows.",
+    source: Some(Source {
+        citation: "D. Mituzas, \"Notes from land of I/O\", 2008",
+        address: Some("http://dom.as/2008/08/11/notes-from-land-of-io/"),
+        setup: "random O_DIRECT writes to one file, 16-disk RAID10, ext2/ext3/jfs and xfs",
+        caveat: "Today's ext4 and xfs do not serialise direct overwrites; cached pages and growth still can.",
+    }),
+    figures: &[
+        Published::new("ext2, ext3, jfs: any number of threads", None, 225.0),
+        Published::new("xfs", None, 2100.0),
+        Published::new("xfs with cached pages or beyond the end", None, 250.0),
+    ],
+    cells,
+    conclude,
+    evidence,
+};
+
+/// A speed-up from here on counts as parallel.
+const PARALLEL_MIN: f64 = 1.5;
+/// The device has capacity left when reads scale at least this far with depth ...
+const READ_SCALING_MIN: f64 = 2.0;
+/// ... and one writer takes no more than this part of the best read rate.
+const SATURATED: f64 = 0.5;
+const SERIES: [(Beside, &str); 4] = [
+    (Beside::Nothing, "clean file"),
+    (Beside::CachedPages, "its pages in the cache"),
+    (Beside::DroppedPages, "pages dropped first"),
+    (Beside::BeyondEof, "beyond the end of the file"),
+];
+
+/// 16 KiB random direct writes by `threads` to one file, with `beside` as the concurrent work.
+///
+/// ```
+/// use seawall_lab::{cell::Beside, plan};
+/// let beside_cache = plan::parallel(8, Beside::CachedPages);
+/// assert_eq!(beside_cache.title(), "random 16K writes, direct, 8 threads, file's pages cached");
+/// ```
+#[must_use]
+pub fn parallel(threads: u32, beside: Beside) -> CellSpec {
+    CellSpec { threads, block_bytes: 16 << 10, beside, ..CellSpec::new(Experiment::ParallelDirect) }
+}
+
+/// Latency of fdatasync while another thread overwrites without pause.
+///
+/// ```
+/// use seawall_lab::{plan, results::operation_word};
+/// assert_eq!(operation_word(&plan::flush_under_writes()), "flushes");
+/// ```
+#[must_use]
+pub fn flush_under_writes() -> CellSpec {
+    CellSpec { sync: Sync::Fdatasync, ..parallel(1, Beside::ContinuousWriter) }
+}
+
+fn cells(full: bool) -> Vec<CellSpec> {
+    let mut cells =
+        vec![parallel(1, Beside::Nothing), parallel(8, Beside::Nothing), parallel(8, Beside::CachedPages)];
+    if full {
+        cells = [1, 2, 4, 8, 16].into_iter().flat_map(|t| SERIES.map(|(beside, _)| parallel(t, beside))).collect();
+    }
+    cells.push(flush_under_writes());
+    cells
+}
+
+fn conclude(results: &Results, w: &mut Writer<'_>) {
+    serialised(results, w);
+    cached(results, w);
+    dropped(results, w);
+    beyond_eof(results, w);
+    flush_under_load(results, w);
+}
+
+fn serialised(results: &Results, w: &mut Writer<'_>) {
+    let Some(p) = pair(results, &parallel(8, Beside::Nothing), &parallel(1, Beside::Nothing)) else { return };
+    let name = file_system_word(results);
+    if p.answer == Answer::Unclear || (p.answer == Answer::More && p.ratio.median >= PARALLEL_MIN) {
+        let more =
+            (Level::Good, format!("8 direct writers on this {name} write {} as much as one", p.times()));
+        return w.compare("serialised", &p, ("8 direct writers", "one"), [more.clone(), more.clone(), more], "");
+    }
+    // Below 1.5x: does the file system serialise, or does one writer saturate the device?
+    let mut cells = p.cells().to_vec();
+    let depth = pair(results, &random_read(32), &random_read(1));
+    let idle = depth.as_ref().is_some_and(|d| {
+        let best = d.a.rate().map_or(0.0, |r| r.median);
+        let one = p.b.rate().map_or(f64::INFINITY, |r| r.median);
+        d.answer == Answer::More && d.ratio.median >= READ_SCALING_MIN && one <= SATURATED * best
+    });
+    let why = match &depth {
+        Some(d) => {
+            cells.extend(d.cells());
+            let means = if idle {
+                "use xfs or ext4, and several data files"
+            } else {
+                "the device may have no more to give"
+            };
+            format!("{means}; {}", d.reason())
+        }
+        None => "what the device could do at depth was not measured".into(),
+    };
+    let (level, sentence) = if idle {
+        (
+            Level::Warning,
+            format!("this {name} serialises direct writers: 8 threads write {} as much as one", p.times()),
+        )
+    } else {
+        (Level::CannotTell, format!("cannot tell whether this {name} serialises direct writers"))
+    };
+    w.add("serialised", level, sentence, format!("{}; {why}", p.reason()), &cells);
+}
+
+fn against_alone(results: &Results, beside: Beside) -> Option<Pair<'_>> {
+    pair(results, &parallel(8, beside), &parallel(8, Beside::Nothing))
+}
+
+fn cached(results: &Results, w: &mut Writer<'_>) {
+    let Some(p) = against_alone(results, Beside::CachedPages) else { return };
+    w.compare(
+        "cached-pages",
+        &p,
+        ("direct writers beside cached pages", "those without"),
+        [
+            (Level::Note, format!("direct writers are {} faster with the file's pages cached, oddly", p.times())),
+            (
+                Level::Warning,
+                format!("cached pages slow direct writers {}: drop them with `seawall cache drop`", p.times_slower()),
+            ),
+            (Level::Good, "cached pages do direct writers no harm".into()),
+        ],
+        "",
+    );
+}
+
+fn dropped(results: &Results, w: &mut Writer<'_>) {
+    let Some(p) = against_alone(results, Beside::DroppedPages) else { return };
+    let harmed = against_alone(results, Beside::CachedPages).is_some_and(|c| c.answer == Answer::Less);
+    let same = if harmed {
+        "dropping the cached pages restores direct writers to full speed"
+    } else {
+        "dropping cached pages leaves direct writers as fast as before"
+    };
+    w.compare(
+        "dropped-pages",
+        &p,
+        ("direct writers after dropping cached pages", "those without"),
+        [
+            (Level::Note, format!("direct writers are {} faster after dropping the cache", p.times())),
+            (Level::Warning, format!("direct writers stay {} slower after cached pages are dropped", p.times_slower())),
+            (Level::Good, same.into()),
+        ],
+        "",
+    );
+}
+
+fn beyond_eof(results: &Results, w: &mut Writer<'_>) {
+    let Some(p) = against_alone(results, Beside::BeyondEof) else { return };
+    w.compare(
+        "beyond-eof",
+        &p,
+        ("direct writes beyond the end", "those inside"),
+        [
+            (Level::Note, format!("direct writes beyond the file's end are {} faster than inside", p.times())),
+            (
+                Level::Warning,
+                format!("direct writes beyond the file's end are {} slower: extend files first", p.times_slower()),
+            ),
+            (Level::Good, "direct writes beyond the end of the file cost no more".into()),
+        ],
+        "",
+    );
+}
+
+/// A flush is bounded when its 99th percentile stays within ten times an undisturbed write + fdatasync and
+/// its maximum within a second; without an undisturbed one to compare with, within 100 ms.
+fn flush_under_load(results: &Results, w: &mut Writer<'_>) {
+    const TIMES_MAX: f64 = 10.0;
+    const WORST_NS_MAX: f64 = 1e9;
+    const ALONE_NS: f64 = 100e6;
+    let Some(cell) = results.cell(&flush_under_writes()) else { return };
+    let (Some(p50), Some(p99), Some(worst)) = (p50_ns(cell), cell.latency_ns(0.99), cell.latency_ns_max()) else {
+        return;
+    };
+    let (p99, worst) = (p99 as f64, worst as f64);
+    let quiet = results.cell(&direct_sync(1, 4096, Sync::Fdatasync));
+    let quiet_p99 = quiet.and_then(|q| q.latency_ns(0.99)).map(|ns| ns as f64);
+    let limit = quiet_p99.map_or(ALONE_NS, |q| TIMES_MAX * q);
+    let figures = format!("p99 {}, longest {}", text::latency(p99), text::latency(worst));
+    let mut reason = format!("{}; median {}, {figures}", cell_rate(cell), text::latency(p50));
+    match quiet_p99.filter(|q| *q > 0.0) {
+        Some(q) => {
+            reason += &format!(
+                "; undisturbed write + fdatasync p99 {}, so {} an undisturbed one",
+                text::latency(q),
+                text::ratio(p99 / q)
+            );
+        }
+        None => reason += "; the undisturbed write + fdatasync was not measured",
+    }
+    let (level, sentence) = if cell.operations() < 100 && worst <= WORST_NS_MAX {
+        reason = format!("only {} flushes were seen; {reason}", cell.operations());
+        (Level::CannotTell, "cannot tell whether flushes are bounded beside a busy writer".into())
+    } else if p99 <= limit && worst <= WORST_NS_MAX {
+        (Level::Good, format!("flushes stay bounded beside a busy writer: {figures}"))
+    } else {
+        reason = format!("keep the log on a file of its own, and data writes paced; {reason}");
+        (Level::Warning, format!("flushes are held up by a busy writer: {figures}"))
+    };
+    w.add("flush-under-writes", level, sentence, reason, &std::iter::once(cell).chain(quiet).collect::<Vec<_>>());
+}
+
+fn evidence(results: &Results) -> Vec<Option<Panel>> {
+    let mut cells: Vec<(String, u32, &CellResult)> = Vec::new();
+    for (beside, name) in SERIES {
+        let of = results.cells_of(Experiment::ParallelDirect).filter(|c| c.spec.beside == beside);
+        cells.extend(of.map(|c| (name.to_owned(), c.spec.threads, c)));
+    }
+    vec![Panel::rates_over(
+        "Random 16 KiB direct writes per second to one file",
+        "Flat means that one direct writer is let in at a time, as by ext2, ext3 and jfs in 2008.",
+        ("thread", "threads"),
+        &cells,
+    )]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{self, cell};
+    use crate::verdict::testing::{noisy, said, verdict};
+
+    #[test]
+    fn serialisation_each_way() {
+        let run = |one: f64, eight: f64, read1: f64, read32: f64| {
+            sample::results(vec![
+                cell(parallel(1, Beside::Nothing), one),
+                cell(parallel(8, Beside::Nothing), eight),
+                cell(random_read(1), read1),
+                cell(random_read(32), read32),
+            ])
+        };
+        let says = |r: &Results| said(r, "parallel-direct.serialised");
+        assert_eq!(says(&run(15_000.0, 44_000.0, 15_000.0, 45_000.0)).0, Level::Good);
+        let (level, sentence) = says(&run(15_000.0, 15_000.0, 15_000.0, 45_000.0));
+        assert_eq!(level, Level::Warning);
+        assert!(sentence.starts_with("this ext4 serialises direct writers"), "{sentence}");
+        // One writer saturates it.
+        assert_eq!(says(&run(40_000.0, 42_000.0, 15_000.0, 45_000.0)).0, Level::CannotTell);
+        // Nothing scales on this device: a limit of the device, not of the file system.
+        assert_eq!(says(&run(3_000.0, 3_000.0, 3_000.0, 3_000.0)).0, Level::CannotTell);
+        let mut r = run(15_000.0, 15_000.0, 15_000.0, 45_000.0);
+        r.cells.truncate(2);
+        assert!(verdict(&r, "parallel-direct.serialised").unwrap().reason.contains("was not measured"));
+        r.cells[1] = noisy(parallel(8, Beside::Nothing), 15_000.0);
+        assert_eq!(says(&r).0, Level::CannotTell);
+        r.cells.truncate(1);
+        assert!(verdict(&r, "parallel-direct.serialised").is_none());
+    }
+
+    #[test]
+    fn cache_and_growth_each_way() {
+        for (beside, id) in [
+            (Beside::CachedPages, "parallel-direct.cached-pages"),
+            (Beside::DroppedPages, "parallel-direct.dropped-pages"),
+            (Beside::BeyondEof, "parallel-direct.beyond-eof"),
+        ] {
+            let says = |rate: f64| {
+                said(
+                    &sample::results(vec![
+                        cell(parallel(8, Beside::Nothing), 40_000.0),
+                        cell(parallel(8, beside), rate),
+                    ]),
+                    id,
+                )
+            };
+            assert_eq!(says(4_000.0).0, Level::Warning, "{id}");
+            assert_eq!(says(40_000.0).0, Level::Good, "{id}");
+            assert_eq!(says(80_000.0).0, Level::Note, "{id}");
+            let r = sample::results(vec![
+                cell(parallel(8, Beside::Nothing), 40_000.0),
+                noisy(parallel(8, beside), 40_000.0),
+            ]);
+            assert_eq!(said(&r, id).0, Level::CannotTell, "{id}");
+        }
+        let r = sample::results(vec![
+            cell(parallel(8, Beside::Nothing), 40_000.0),
+            cell(parallel(8, Beside::CachedPages), 4_000.0),
+            cell(parallel(8, Beside::DroppedPages), 40_000.0),
+        ]);
+        assert!(said(&r, "parallel-direct.dropped-pages").1.contains("restores"));
+    }
+
+    #[test]
+    fn flush_latency_each_way() {
+        let quiet = cell(direct_sync(1, 4096, Sync::Fdatasync), 10_000.0);
+        let says = |rate: f64| {
+            said(
+                &sample::results(vec![quiet.clone(), cell(flush_under_writes(), rate)]),
+                "parallel-direct.flush-under-writes",
+            )
+        };
+        assert_eq!(says(5_000.0).0, Level::Good);
+        let (level, sentence) = says(200.0);
+        assert_eq!(level, Level::Warning);
+        assert!(sentence.starts_with("flushes are held up"), "{sentence}");
+        assert_eq!(says(10.0).0, Level::CannotTell);
+        let alone = sample::results(vec![cell(flush_under_writes(), 500.0)]);
+        assert_eq!(said(&alone, "parallel-direct.flush-under-writes").0, Level::Good);
+        let mut stalled = sample::results(vec![cell(flush_under_writes(), 5_000.0)]);
+        stalled.cells[0].rounds[2].latency_ns_max = 4_000_000_000;
+        assert!(said(&stalled, "parallel-direct.flush-under-writes").1.contains("longest 4.0 s"));
+    }
+}

@@ -1,0 +1,431 @@
+//! E6: range queries with and without read-ahead, compared with the publication and with this disk's own
+//! rate.
+//!
+//! - The reference is the disk's own random reads at depth 32, from the same run: a query that reaches this
+//!   rate waits for the disk only.
+//! - Pages are counted, not requests: one request reads several pages that are neighbours in the file. A share
+//!   above 1 is explained by that only if requests were indeed larger than a page; else the reference was low.
+
+use super::baseline::random_read;
+use super::definition::{Definition, Published, Source};
+use crate::cell::{Access, Ahead, CellSpec, EngineShape, Experiment, KeyOrder, Pattern};
+use crate::evidence::{Bar, Panel};
+use crate::results::{CellResult, Results};
+use crate::text;
+use crate::verdict::{Level, Pair, Writer, cell_rate, pair};
+
+pub(crate) const EXPERIMENT: Definition = Definition {
+    menu: "Range queries",
+    title: "How much of the disk one query gets",
+    question: "Range queries over trees that do not fit in memory: one page at a time, or as many as the disk can take.",
+    source: Some(Source {
+        citation: "Hardy, \"InnoDB I/O-bound performance enhancement patch\", 2010",
+        address: None,
+        setup: "range queries on a 30 GB table with a 4 GB buffer pool and 6 disks; pages of the range prefetched \
+                asynchronously from the branch pages",
+        caveat: "The size of the ranges is not the lab's: compare the three with each other. One query drove about 2,000 reads a \
+                 second.",
+    }),
+    figures: &FIGURES,
+    cells,
+    conclude,
+    evidence,
+};
+
+const FIGURES: [Published; 3] = [
+    Published::new("buffered, no prefetch", Some(1), 15.0),
+    Published::new("O_DIRECT, no prefetch", Some(1), 10.0),
+    Published::new("O_DIRECT, prefetch", Some(1), 30.0),
+];
+/// The published ways to read, in the order of [`FIGURES`].
+const WAYS: [(Access, Ahead); 3] =
+    [(Access::Buffered, Ahead::None), (Access::Direct, Ahead::None), (Access::Direct, Ahead::Adaptive)];
+const TREES: [KeyOrder; 2] = [KeyOrder::Fragmented, KeyOrder::InOrder];
+/// Numbers of concurrent queries.
+const QUERIES: [u32; 4] = [1, 2, 4, 16];
+/// Fixed windows of the full run, pages.
+const WINDOWS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+const PAGE_BYTES: f64 = 16_384.0;
+/// From this share of the disk's random reads on, one query is said to use the whole disk.
+const SHARE_GOOD: f64 = 0.85;
+/// Above this share the query did more than the reference.
+const SHARE_MAX: f64 = 1.05;
+
+/// `queries` concurrent queries read ranges of rows of a tree that does not fit the pool.
+///
+/// ```
+/// use seawall_lab::{cell::{Access, Ahead, KeyOrder}, plan};
+/// let cell = plan::range_prefetch(KeyOrder::Fragmented, Access::Direct, Ahead::Adaptive, 16);
+/// assert_eq!(cell.id(), "e6/fragmented/ranges/direct/adaptive/t16");
+/// assert_eq!(cell.title(), "fragmented, direct, adaptive prefetch, 16 queries");
+/// ```
+#[must_use]
+pub fn range_prefetch(tree: KeyOrder, access: Access, ahead: Ahead, queries: u32) -> CellSpec {
+    CellSpec {
+        pattern: Pattern::RangeQuery,
+        block_bytes: 16 << 10,
+        threads: queries,
+        access,
+        engine: Some(EngineShape { tree: Some(tree), ahead: Some(ahead), ..EngineShape::default() }),
+        ..CellSpec::new(Experiment::RangePrefetch)
+    }
+}
+
+fn cells(full: bool) -> Vec<CellSpec> {
+    let mut cells = Vec::new();
+    for tree in [KeyOrder::InOrder, KeyOrder::Fragmented] {
+        for (access, ahead) in WAYS {
+            cells.extend(QUERIES.map(|queries| range_prefetch(tree, access, ahead, queries)));
+        }
+        if full {
+            cells.extend(WINDOWS.map(|pages| range_prefetch(tree, Access::Direct, Ahead::Window(pages), 1)));
+        }
+    }
+    cells
+}
+
+fn conclude(results: &Results, w: &mut Writer<'_>) {
+    for tree in TREES {
+        adaptive_against_none(results, tree, w);
+        if tree == KeyOrder::Fragmented {
+            share(results, w);
+        }
+        direct_against_buffered(results, tree, w);
+        parallel(results, tree, w);
+        windows(results, tree, w);
+    }
+    page_cache(results, w);
+}
+
+fn tree_name(tree: KeyOrder) -> &'static str {
+    match tree {
+        KeyOrder::InOrder => "an ordered tree",
+        KeyOrder::Fragmented => "a fragmented tree",
+    }
+}
+
+/// 16 KiB pages that a cell read from the device a second, over the disk's random reads at depth 32.
+fn share_of_disk(results: &Results, cell: &CellResult) -> Option<f64> {
+    let disk = results.cell(&random_read(32))?.rate()?.median;
+    let (_, bytes) = cell.device_reads_per_second()?;
+    (disk > 0.0).then_some(bytes / PAGE_BYTES / disk).filter(|s| s.is_finite())
+}
+
+/// Requests and pages a second, and their share of the disk.
+fn at_the_device(results: &Results, cell: &CellResult) -> String {
+    let Some((reads, bytes)) = cell.device_reads_per_second() else { return "the device's reads are not known".into() };
+    let share = share_of_disk(results, cell)
+        .map_or_else(String::new, |share| format!(", {} of the disk's random reads at depth 32", text::percent(share)));
+    format!("{} device reads/s, {} pages/s{share}", text::count(reads), text::count(bytes / PAGE_BYTES))
+}
+
+fn with_device(results: &Results, p: &Pair<'_>, published: &str) -> String {
+    format!("{published}; {}; without: {}", at_the_device(results, p.a), at_the_device(results, p.b))
+}
+
+fn adaptive_against_none(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
+    let [adaptive, none] = [Ahead::Adaptive, Ahead::None].map(|a| range_prefetch(tree, Access::Direct, a, 1));
+    let Some(p) = pair(results, &adaptive, &none) else { return };
+    let over = tree_name(tree);
+    w.compare(
+        &format!("adaptive.{}", tree.word()),
+        &p,
+        ("adaptive prefetch", &format!("none over {over}")),
+        [
+            (Level::Good, format!("reading ahead makes one query over {over} {} as fast", p.times())),
+            (
+                Level::Warning,
+                format!("reading ahead slows a query over {over} {}: set prefetch_depth = 0", p.times_slower()),
+            ),
+            (Level::Note, format!("reading ahead changes nothing for one query over {over}")),
+        ],
+        &with_device(results, &p, "published: 3.0x, 30 queries/s against 10"),
+    );
+}
+
+/// Whether one query uses the whole disk. A page is one random read only if pages are scattered.
+fn share(results: &Results, w: &mut Writer<'_>) {
+    let Some(cell) = results.cell(&range_prefetch(KeyOrder::Fragmented, Access::Direct, Ahead::Adaptive, 1)) else {
+        return;
+    };
+    let Some(disk) = results.cell(&random_read(32)) else { return };
+    let Some(share) = share_of_disk(results, cell) else { return };
+    let Some((reads, bytes)) = cell.device_reads_per_second() else { return };
+    let percent = text::percent(share);
+    let mut reason = format!("{}; {}; {}", cell_rate(cell), at_the_device(results, cell), cell_rate(disk));
+    let (level, sentence) = if share <= SHARE_MAX {
+        let level = if share >= SHARE_GOOD { Level::Good } else { Level::Note };
+        (level, format!("one query over a fragmented tree gets {percent} of the disk's random reads"))
+    } else if bytes / PAGE_BYTES > 1.1 * reads {
+        reason = format!("one request read {:.1} neighbouring pages; {reason}", bytes / PAGE_BYTES / reads.max(1.0));
+        (Level::Good, format!("one query reads {percent} of the disk's random rate: neighbours are merged"))
+    } else {
+        reason = format!("each request read one page, so the disk's own rate was measured too low; {reason}");
+        (Level::CannotTell, "cannot tell what share of the disk one query gets".into())
+    };
+    w.add("share.fragmented", level, sentence, reason, &[cell, disk]);
+}
+
+fn direct_against_buffered(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
+    let [direct, buffered] = [Access::Direct, Access::Buffered].map(|a| range_prefetch(tree, a, Ahead::None, 1));
+    let Some(p) = pair(results, &direct, &buffered) else { return };
+    let over = tree_name(tree);
+    w.compare(
+        &format!("direct.{}", tree.word()),
+        &p,
+        ("direct reads", &format!("buffered ones of {over}, without prefetch")),
+        [
+            (
+                Level::Note,
+                format!("without prefetch, direct reads of {over} are {} as fast as buffered", p.times()),
+            ),
+            (
+                Level::Note,
+                format!("without prefetch, direct reads of {over} are {} slower than buffered", p.times_slower()),
+            ),
+            (Level::Note, format!("without prefetch, direct reads of {over} are as fast as buffered")),
+        ],
+        &with_device(results, &p, "buffered reads have the kernel's read-ahead; published: 1.5x slower, 10 queries/s against 15"),
+    );
+}
+
+/// The gain of concurrent queries when each reads ahead.
+fn parallel(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
+    let spec = |queries| range_prefetch(tree, Access::Direct, Ahead::Adaptive, queries);
+    let most = QUERIES[QUERIES.len() - 1];
+    let Some(p) = pair(results, &spec(most), &spec(1)) else { return };
+    let over = tree_name(tree);
+    let rate = |q: u32| Some(format!("{q}: {}", text::count(results.cell(&spec(q))?.rate()?.median)));
+    let by_queries: Vec<String> = QUERIES.into_iter().filter_map(rate).collect();
+    w.compare(
+        &format!("parallel.{}", tree.word()),
+        &p,
+        (&format!("{most} queries at a time"), &format!("one over {over}")),
+        [
+            (Level::Note, format!("{most} queries at a time over {over} do {} what one does", p.times())),
+            (Level::Warning, format!("{most} queries at a time over {over} do {} less than one", p.times_slower())),
+            (Level::Good, format!("one query over {over} gets all that {most} get")),
+        ],
+        &format!("queries/s by queries at a time: {}", by_queries.join(", ")),
+    );
+}
+
+/// Adaptive against the best of the fixed windows.
+fn windows(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
+    let fixed = |pages| range_prefetch(tree, Access::Direct, Ahead::Window(pages), 1);
+    let rate = |pages: u32| results.cell(&fixed(pages)).and_then(CellResult::rate).map(|r| (pages, r.median));
+    let Some((best, _)) = WINDOWS.iter().filter_map(|p| rate(*p)).max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+    let Some(p) = pair(results, &range_prefetch(tree, Access::Direct, Ahead::Adaptive, 1), &fixed(best)) else { return };
+    let window = format!("{best} fixed pages, {}", tree_name(tree));
+    let all: Vec<String> =
+        WINDOWS.iter().filter_map(|p| rate(*p)).map(|(p, r)| format!("{p}: {}", text::count(r))).collect();
+    w.compare(
+        &format!("windows.{}", tree.word()),
+        &p,
+        ("adaptive prefetch", &window),
+        [
+            (Level::Good, format!("adaptive prefetch is {} as fast as {window}", p.times())),
+            (Level::Note, format!("adaptive prefetch is {} slower than {window}", p.times_slower())),
+            (Level::Good, format!("adaptive prefetch is as fast as {window}")),
+        ],
+        &format!("the best of the fixed windows; queries/s by window: {}", all.join(", ")),
+    );
+}
+
+/// The database was read and leaves nothing in the page cache.
+fn page_cache(results: &Results, w: &mut Writer<'_>) {
+    let direct = results.cells_of(Experiment::RangePrefetch).filter(|c| c.spec.access == Access::Direct);
+    let most = direct.filter_map(|c| Some((c, c.cached_bytes_max()?))).max_by_key(|(_, bytes)| *bytes);
+    let Some((cell, cached)) = most else { return };
+    let size = text::bytes(cached as f64);
+    let reason = format!("at most {size} in the page cache after {}", cell.spec.title());
+    let (level, sentence) = if cached < 1 << 20 {
+        (Level::Good, "direct queries leave no page cache behind".to_owned())
+    } else {
+        (Level::Warning, format!("direct queries left {size} in the page cache"))
+    };
+    w.add("page-cache", level, sentence, reason, &[cell]);
+}
+
+fn evidence(results: &Results) -> Vec<Option<Panel>> {
+    let mut panels = Vec::new();
+    for tree in TREES {
+        let over = tree_name(tree);
+        panels.push(one_query(results, tree));
+        let of = |cell: &&CellResult| cell.spec.engine.is_some_and(|e| e.tree == Some(tree));
+        let mut cells: Vec<(String, u32, &CellResult)> = Vec::new();
+        let mut fixed: Vec<(String, u32, &CellResult)> = Vec::new();
+        for cell in results.cells_of(Experiment::RangePrefetch).filter(of) {
+            match cell.spec.engine.and_then(|e| e.ahead) {
+                Some(Ahead::Window(pages)) => fixed.push((String::new(), pages, cell)),
+                Some(ahead) => {
+                    cells.push((format!("{}, {}", cell.spec.access.words(), ahead.words()), cell.spec.threads, cell));
+                }
+                None => {}
+            }
+        }
+        if cells.iter().any(|c| c.1 > 1) {
+            let title = format!("Queries per second by queries at a time, {over}");
+            panels.push(Panel::rates_over(title, "", ("query", "queries at a time"), &cells));
+        }
+        let title = format!("Queries per second by fixed window, {over}");
+        panels.push(Panel::rates_over(title, "", ("page asked for ahead", "pages asked for ahead"), &fixed));
+    }
+    panels.push(at_the_device_table(results));
+    panels
+}
+
+/// One query at a time, the published rates scaled to direct reads without prefetch.
+fn one_query(results: &Results, tree: KeyOrder) -> Option<Panel> {
+    let base = results.cell(&range_prefetch(tree, Access::Direct, Ahead::None, 1)).and_then(CellResult::rate);
+    let base = base.map(|r| r.median).filter(|m| *m > 0.0);
+    let bars = WAYS.iter().enumerate().filter_map(|(i, (access, ahead))| {
+        let cell = results.cell(&range_prefetch(tree, *access, *ahead, 1))?;
+        let mut bar = Bar::rate(cell, format!("{}, {}", access.words(), ahead.words()), i)?;
+        if let Some(base) = base {
+            bar.text = format!("{} · {}", text::ratio(bar.value / base), bar.text);
+            let published = FIGURES[i].rate / FIGURES[1].rate;
+            let text = format!("published: {} · {} queries/s", text::ratio(published), FIGURES[i].rate);
+            bar.published = Some((published * base, text));
+        }
+        Some(bar)
+    });
+    Panel::bars(
+        format!("One query at a time, {}", tree_name(tree)),
+        "Queries per second; ratios are to direct reads without prefetch.",
+        bars.collect(),
+    )
+}
+
+/// Every cell with its queries, device reads, and share of the disk's rate.
+fn at_the_device_table(results: &Results) -> Option<Panel> {
+    let rows = results.cells_of(Experiment::RangePrefetch).map(|cell| {
+        let device = cell.device_reads_per_second();
+        vec![
+            cell.spec.title(),
+            text::or_missing(cell.rate(), |r| text::count(r.median)),
+            text::or_missing(device, |(reads, _)| text::count(reads)),
+            text::or_missing(device, |(_, bytes)| text::count(bytes / PAGE_BYTES)),
+            text::or_missing(share_of_disk(results, cell), text::percent),
+        ]
+    });
+    let sizes = results.engine.as_ref().map_or_else(String::new, |e| {
+        format!(
+            " A query reads {} rows of a tree of about {}, through a pool of {}.",
+            text::count(f64::from(e.range_rows)),
+            text::bytes(e.tree_bytes as f64),
+            text::bytes(e.pool_bytes as f64)
+        )
+    });
+    Panel::table(
+        "What the device did for it",
+        format!(
+            "Of disk: 16 KiB pages read, over its random 16 KiB reads a second at depth 32 in this run. More pages than reads: \
+             neighbouring pages were read by one request.{sizes}"
+        ),
+        &["", "queries/s", "reads/s", "pages/s", "of disk"],
+        rows.collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{self, cell};
+    use crate::verdict::testing::{noisy, said, verdict};
+
+    const TREES: [KeyOrder; 2] = [KeyOrder::InOrder, KeyOrder::Fragmented];
+
+    #[test]
+    fn reading_ahead_each_way_beside_what_was_published() {
+        for tree in TREES {
+            let [adaptive, none] = [Ahead::Adaptive, Ahead::None].map(|a| range_prefetch(tree, Access::Direct, a, 1));
+            let id = format!("range-prefetch.adaptive.{}", tree.word());
+            let says = |rate| said(&sample::results(vec![cell(adaptive, rate), cell(none, 100.0)]), &id);
+            assert_eq!(says(360.0).0, Level::Good);
+            let v = verdict(&sample::results(vec![cell(adaptive, 360.0), cell(none, 100.0)]), &id).unwrap();
+            assert!(v.sentence.contains("3.6x") && v.reason.contains("30 queries/s against 10"), "{v:?}");
+            assert_eq!(says(100.0).0, Level::Note);
+            assert_eq!(says(40.0).0, Level::Warning);
+            let r = sample::results(vec![noisy(adaptive, 100.0), cell(none, 100.0)]);
+            assert_eq!(said(&r, &id).0, Level::CannotTell);
+        }
+    }
+
+    #[test]
+    fn the_share_of_the_disk_is_counted_in_pages() {
+        let spec = range_prefetch(KeyOrder::Fragmented, Access::Direct, Ahead::Adaptive, 1);
+        let run = |disk| sample::results(vec![cell(spec, 250.0), cell(random_read(32), disk)]);
+        // 160 pages a query.
+        let share = share_of_disk(&run(80_000.0), &run(80_000.0).cells[0]).unwrap();
+        assert!((share - 0.5).abs() < 0.02, "{share}");
+        let (level, sentence) = said(&run(80_000.0), "range-prefetch.share.fragmented");
+        assert!(level == Level::Note && sentence.contains("50%"), "{sentence}");
+        assert_eq!(said(&run(42_000.0), "range-prefetch.share.fragmented").0, Level::Good);
+        // More than the disk gave: explained by merged requests only if requests were larger than a page.
+        let (level, sentence) = said(&run(30_000.0), "range-prefetch.share.fragmented");
+        assert!(level == Level::CannotTell && sentence.starts_with("cannot tell what share"), "{sentence}");
+        let mut merged = run(30_000.0);
+        for round in &mut merged.cells[0].rounds {
+            round.device.as_mut().unwrap().reads /= 4;
+        }
+        assert!(said(&merged, "range-prefetch.share.fragmented").1.contains("neighbours are merged"));
+        let mut unknown = run(80_000.0);
+        unknown.cells[0].rounds[2].device = None;
+        assert!(verdict(&unknown, "range-prefetch.share.fragmented").is_none());
+        unknown.cells.truncate(1);
+        assert!(verdict(&unknown, "range-prefetch.share.fragmented").is_none(), "no baseline");
+    }
+
+    #[test]
+    fn direct_against_buffered_each_way() {
+        let [direct, buffered] =
+            [Access::Direct, Access::Buffered].map(|a| range_prefetch(KeyOrder::InOrder, a, Ahead::None, 1));
+        let says = |rate| {
+            said(&sample::results(vec![cell(direct, rate), cell(buffered, 100.0)]), "range-prefetch.direct.in-order").1
+        };
+        assert!(says(50.0).contains("2.0x slower"), "{}", says(50.0));
+        assert!(says(200.0).contains("2.0x as fast"));
+        assert!(says(100.0).contains("as fast as buffered"));
+    }
+
+    #[test]
+    fn parallel_queries_each_way() {
+        let spec = |q| range_prefetch(KeyOrder::Fragmented, Access::Direct, Ahead::Adaptive, q);
+        let says = |rate| {
+            said(
+                &sample::results(vec![cell(spec(16), rate), cell(spec(1), 100.0)]),
+                "range-prefetch.parallel.fragmented",
+            )
+            .0
+        };
+        assert_eq!(says(300.0), Level::Note);
+        assert_eq!(says(100.0), Level::Good);
+        assert_eq!(says(50.0), Level::Warning);
+    }
+
+    #[test]
+    fn adaptive_is_held_against_the_best_window() {
+        let tree = KeyOrder::Fragmented;
+        let says = |rate| {
+            let window = |pages| range_prefetch(tree, Access::Direct, Ahead::Window(pages), 1);
+            let adaptive = range_prefetch(tree, Access::Direct, Ahead::Adaptive, 1);
+            let cells =
+                vec![cell(window(4), 80.0), cell(window(32), 100.0), cell(window(64), 95.0), cell(adaptive, rate)];
+            said(&sample::results(cells), "range-prefetch.windows.fragmented")
+        };
+        assert_eq!(says(200.0).0, Level::Good);
+        assert!(says(100.0).0 == Level::Good && says(100.0).1.contains("32 fixed pages"), "{}", says(100.0).1);
+        assert_eq!(says(60.0).0, Level::Note);
+    }
+
+    #[test]
+    fn page_cache_each_way() {
+        let spec = range_prefetch(KeyOrder::Fragmented, Access::Direct, Ahead::Adaptive, 4);
+        let mut r = sample::results(vec![cell(spec, 100.0)]);
+        assert_eq!(said(&r, "range-prefetch.page-cache").0, Level::Good);
+        r.cells[0].rounds[1].cached_bytes = Some(200 << 20);
+        assert_eq!(said(&r, "range-prefetch.page-cache").0, Level::Warning);
+    }
+}

@@ -1,0 +1,174 @@
+//! Parsing an option file: one [`Line`] for each line of the text.
+
+use super::{MyCnf, MyCnfError};
+use std::path::Path;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Line {
+    /// Blank or comment.
+    Quiet,
+    Include,
+    Group(String),
+    Setting {
+        /// Without `loose_`, `skip_`, ..., with underscores.
+        key: String,
+        /// Meaning of the value: that of a bare or `skip_` name is `ON` or `OFF`.
+        value: String,
+        /// Bytes of the line that the name takes, prefix included.
+        name: (usize, usize),
+        /// Bytes of the line that the value takes; `None` for bare names.
+        span: Option<(usize, usize)>,
+        /// Whether the name carried `skip_` or the like.
+        negated: bool,
+        /// Whether the name carried `loose_`.
+        loose: bool,
+    },
+}
+
+impl MyCnf {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// As [`propose`].
+    ///
+    /// ```
+    /// use seawall_lab::mycnf::{MyCnf, MyCnfError};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("my.cnf");
+    /// std::fs::write(&path, b"[mysqld]\n# Gr\xfc\xdfe\n")?;
+    /// assert!(matches!(MyCnf::read(&path), Err(MyCnfError::NotUtf8 { line: 2, .. })));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn read(path: &Path) -> Result<Self, MyCnfError> {
+        let bytes = std::fs::read(path).map_err(|source| MyCnfError::Unreadable { path: path.into(), source })?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            MyCnfError::NotUtf8 { path: path.into(), line: good.iter().filter(|b| **b == b'\n').count() + 1 }
+        })?;
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    /// Parses text; `name` is used in messages and in the diff's header.
+    ///
+    /// ```
+    /// use seawall_lab::{mycnf::MyCnf, plan, sample, settings};
+    /// let advice = settings::recommend(&sample::of_plan(&plan::decisive()));
+    /// let mine = MyCnf::parse("my.cnf", "[mysqld]\ninnodb-doublewrite = 0\n")?;
+    /// let proposal = mine.propose(settings::Server::MySql80, advice.server(settings::Server::MySql80));
+    /// assert!(proposal.diff.contains("-innodb-doublewrite = 0\n"));
+    /// assert!(proposal.diff.contains("+innodb-doublewrite = ON\n"));
+    /// let wrong = MyCnf::parse("my.cnf", "[mysqld]\nport 3306\n").unwrap_err();
+    /// assert!(wrong.to_string().starts_with("my.cnf, line 2: "));
+    /// # Ok::<(), seawall_lab::mycnf::MyCnfError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`MyCnfError::Line`] for the first line without a valid form.
+    pub fn parse(name: &str, text: &str) -> Result<Self, MyCnfError> {
+        let mut lines = Vec::new();
+        let mut in_group = false;
+        for (i, raw) in text.split_inclusive('\n').enumerate() {
+            let raw = if i == 0 { raw.trim_start_matches('\u{feff}') } else { raw };
+            let line = parse_line(raw).and_then(|line| match line {
+                Line::Setting { .. } if !in_group => {
+                    Err("a setting before any group; put a line such as [mysqld] above it")
+                }
+                line => Ok(line),
+            });
+            match line {
+                Ok(line) => {
+                    in_group |= matches!(line, Line::Group(_));
+                    lines.push(line);
+                }
+                Err(problem) => {
+                    let text: String = raw.trim().chars().take(60).collect();
+                    return Err(MyCnfError::Line { name: name.into(), line: i + 1, problem, text });
+                }
+            }
+        }
+        Ok(Self { name: name.into(), text: text.into(), lines })
+    }
+}
+
+fn parse_line(raw: &str) -> Result<Line, &'static str> {
+    let start = raw.len() - raw.trim_start().len();
+    let body = raw.trim();
+    if body.is_empty() || body.starts_with(['#', ';']) {
+        return Ok(Line::Quiet);
+    }
+    if let Some(rest) = body.strip_prefix('!') {
+        return match rest.split_whitespace().next() {
+            Some("include" | "includedir") => Ok(Line::Include),
+            _ => Err("only !include and !includedir may follow an exclamation mark"),
+        };
+    }
+    if let Some(rest) = body.strip_prefix('[') {
+        return match rest.split_once(']') {
+            Some((name, _)) if !name.trim().is_empty() => Ok(Line::Group(name.trim().to_owned())),
+            Some(_) => Err("a group without a name"),
+            None => Err("a group without its closing bracket"),
+        };
+    }
+    let body = without_comment(body);
+    let (name, value) = match body.split_once('=') {
+        Some((name, value)) => (name.trim_end(), Some(value)),
+        None => (body, None),
+    };
+    let dashes = name.len() - name.trim_start_matches('-').len();
+    let bare = &name[dashes..];
+    if bare.is_empty() {
+        return Err("a value without a name");
+    }
+    if bare.contains(char::is_whitespace) {
+        return Err("not a setting of an option file; write `name = value`");
+    }
+    if !bare.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:?*#@/".contains(c)) {
+        return Err("not a name that an option can have");
+    }
+    let mut key = bare.replace('-', "_");
+    let loose = key.starts_with("loose_");
+    if loose {
+        key.drain(..6);
+    }
+    let mut negated = false;
+    for (prefix, no) in [("skip_", true), ("disable_", true), ("enable_", false)] {
+        // `skip_networking` and similar variables have names of their own; only InnoDB's variables are looked
+        // up here.
+        if key.starts_with(prefix) && key[prefix.len()..].starts_with("innodb") {
+            key.drain(..prefix.len());
+            negated = no;
+        }
+    }
+    let (value, span) = match value {
+        Some(value) => {
+            let trimmed = value.trim();
+            let offset = start + body.len() - value.len() + (value.len() - value.trim_start().len());
+            (trimmed.trim_matches(['"', '\'']).to_owned(), Some((offset, offset + trimmed.len())))
+        }
+        None => ("ON".to_owned(), None),
+    };
+    let value = if negated { if truth(&value) == Some(false) { "ON".into() } else { "OFF".into() } } else { value };
+    Ok(Line::Setting { key, value, name: (start, start + name.len()), span, negated, loose })
+}
+
+/// A `#` outside quotes begins a comment.
+fn without_comment(body: &str) -> &str {
+    let mut quote = None;
+    for (i, c) in body.char_indices() {
+        match (quote, c) {
+            (None, '#') => return body[..i].trim_end(),
+            (None, '"' | '\'') => quote = Some(c),
+            (Some(q), c) if c == q => quote = None,
+            _ => {}
+        }
+    }
+    body
+}
+
+pub(super) fn truth(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "on" | "1" | "true" | "yes" => Some(true),
+        "off" | "0" | "false" | "no" => Some(false),
+        _ => None,
+    }
+}

@@ -1,0 +1,153 @@
+//! Panels as HTML. Text is HTML at a fixed size; only lines are SVG, stretched to the panel's width, so that nothing is
+//! clipped or shrunk on a phone.
+//!
+//! - Bars start at zero; every figure is printed beside its bar.
+//! - Series differ in colour and dash; published figures are grey.
+
+use crate::evidence::{Bar, Body, Lines, Panel, Point, Table};
+use crate::text::escape;
+
+/// A panel; its table or plot is never empty.
+pub(super) fn panel(panel: &Panel) -> String {
+    let body = match &panel.body {
+        Body::Table(t) => table(t),
+        Body::Bars(bars) => self::bars(bars),
+        Body::Lines(lines) => self::lines(lines, &panel.title),
+    };
+    let note = if panel.note.is_empty() { String::new() } else { format!(r#"<p class="sub">{}</p>"#, escape(&panel.note)) };
+    format!(r#"<figure class="panel"><h3>{}</h3>{body}{note}</figure>"#, escape(&panel.title))
+}
+
+pub(super) fn table(table: &Table) -> String {
+    let figure = |text: &str| if text.chars().count() > 40 { "" } else { r#" class="n""# };
+    let row = |cells: &[String]| -> String {
+        let rest = cells.iter().skip(1).map(|c| format!("<td{}>{}</td>", figure(c), escape(c)));
+        format!("<tr><th>{}</th>{}</tr>", escape(&cells[0]), rest.collect::<String>())
+    };
+    let rows: String = table.rows.iter().map(|r| row(r)).collect();
+    let head: String = table
+        .head
+        .iter()
+        .enumerate()
+        .map(|(i, h)| format!("<th{}>{}</th>", if i > 0 { r#" class="n""# } else { "" }, escape(h)))
+        .collect();
+    format!(r#"<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#)
+}
+
+fn bars(bars: &[Bar]) -> String {
+    let ends = |b: &Bar| [b.value, b.interval.1, b.published.as_ref().map_or(0.0, |p| p.0)];
+    let most = bars.iter().flat_map(ends).filter(|v| v.is_finite()).fold(f64::MIN_POSITIVE, f64::max);
+    let share = |v: f64| if v.is_finite() { (v / most * 100.0).clamp(0.0, 100.0) } else { 0.0 };
+    let mut out = String::from(r#"<div class="bars">"#);
+    for b in bars {
+        let (low, high) = (share(b.interval.0), share(b.interval.1));
+        out += &format!(
+            r#"<span class="name">{}</span><span class="track"><i class="s{}" style="width:{:.1}%"></i><b style="left:{low:.1}%;width:{:.1}%"></b></span><span class="figure">{}</span>"#,
+            escape(&b.label),
+            b.series % 8,
+            share(b.value),
+            (high - low).max(0.2),
+            escape(&b.text)
+        );
+        if let Some((value, text)) = &b.published {
+            out += &format!(
+                r#"<span class="name"></span><span class="track old"><i style="width:{:.1}%"></i></span><span class="figure old">{}</span>"#,
+                share(*value),
+                escape(text)
+            );
+        }
+    }
+    out + "</div>"
+}
+
+/// The height of the drawing, in units of which it is 1000 wide; the style sheet stretches it.
+const HEIGHT: f64 = 400.0;
+
+fn lines(plot: &Lines, label: &str) -> String {
+    let points = || plot.lines.iter().flat_map(|l| &l.points);
+    let edge = |of: fn(&Point) -> f64, pick: fn(f64, f64) -> f64, from: f64| points().map(of).fold(from, pick);
+    let (x_min, x_max) = (edge(|p| p.x, f64::min, f64::INFINITY), edge(|p| p.x, f64::max, f64::NEG_INFINITY));
+    let top = edge(|p| p.high.max(p.y), f64::max, f64::MIN_POSITIVE);
+    let bottom = if plot.y_logarithmic { edge(|p| p.low.max(1.0), f64::min, top) } else { 0.0 };
+    let y_ticks = if plot.y_logarithmic { decades(bottom, top) } else { steps(top) };
+    let (low, high) = (bottom.min(y_ticks[0]), top.max(y_ticks[y_ticks.len() - 1]));
+    let x = |v: f64| if x_max > x_min { ((v - x_min) / (x_max - x_min)).clamp(0.0, 1.0) } else { 0.5 };
+    let y = |v: f64| {
+        let part = if plot.y_logarithmic {
+            (v.max(1.0) / low).ln() / (high / low).ln().max(f64::MIN_POSITIVE)
+        } else {
+            (v - low) / (high - low)
+        };
+        1.0 - part.clamp(0.0, 1.0)
+    };
+    let at = |px: f64, py: f64| format!("{:.1} {:.1}", x(px) * 1000.0, y(py) * HEIGHT);
+    let mut svg = String::new();
+    let mut ticks = String::new();
+    for t in &y_ticks {
+        svg += &format!(r#"<path class="grid" d="M0 {0:.1}H1000"/>"#, y(*t) * HEIGHT);
+        ticks += &format!(r#"<span class="y" style="top:{:.1}%">{}</span>"#, y(*t) * 100.0, escape(&(plot.y_tick)(*t)));
+    }
+    for (t, name) in &plot.x_ticks {
+        ticks += &format!(r#"<span class="x" style="left:{:.1}%">{}</span>"#, x(*t) * 100.0, escape(name));
+    }
+    let mut legend = String::new();
+    for (i, line) in plot.lines.iter().enumerate() {
+        let path: Vec<String> = line.points.iter().map(|p| at(p.x, p.y)).collect();
+        let whiskers: String = line
+            .points
+            .iter()
+            .filter(|p| p.high > p.low)
+            .map(|p| format!("M{}L{}", at(p.x, p.low), at(p.x, p.high)))
+            .collect();
+        svg += &format!(
+            r#"<path class="whisker s{0}" d="{whiskers}"/><path class="line s{0}" d="M{1}"/>"#,
+            i % 8,
+            path.join("L")
+        );
+        if !line.name.is_empty() {
+            legend += &format!(
+                r#"<li><svg viewBox="0 0 30 8" width="30" height="8" aria-hidden="true"><path class="line s{}" d="M0 4H30"/></svg>{}</li>"#,
+                i % 8,
+                escape(&line.name)
+            );
+        }
+    }
+    let legend = if legend.is_empty() { legend } else { format!(r#"<ul class="legend">{legend}</ul>"#) };
+    format!(
+        r#"{legend}<div class="plot"><svg viewBox="0 0 1000 {HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{}">{svg}</svg>{ticks}</div>
+<p class="axis">{}</p>"#,
+        escape(label),
+        escape(&plot.x_title)
+    )
+}
+
+/// Round steps from zero to at least `top`.
+fn steps(top: f64) -> Vec<f64> {
+    if !(top.is_finite() && top > 1e-280) {
+        return vec![0.0, 1.0];
+    }
+    let rough = top / 4.0;
+    let base = 10f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0].map(|f| f * base).into_iter().find(|s| *s >= rough * 0.999).unwrap_or(rough);
+    (0..=(top / step * 0.999).ceil().clamp(1.0, 8.0) as u32).map(|i| f64::from(i) * step).collect()
+}
+
+/// Powers of ten from below `low` to above `high`.
+fn decades(low: f64, high: f64) -> Vec<f64> {
+    let exponent = |v: f64| v.clamp(1.0, 1e15).log10();
+    let (from, to) = (exponent(low).floor() as i32, exponent(high).ceil() as i32);
+    (from..=to.max(from + 1)).map(|e| 10f64.powi(e)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_have_round_ticks_that_hold_the_values() {
+        assert_eq!(steps(46_000.0), [0.0, 20_000.0, 40_000.0, 60_000.0]);
+        assert_eq!(decades(30_000.0, 2e6), [1e4, 1e5, 1e6, 1e7]);
+        assert_eq!(steps(f64::NAN), [0.0, 1.0]);
+        assert_eq!(crate::text::latency(decades(30_000.0, 2e6)[0]), "10 µs");
+    }
+}
