@@ -43,7 +43,8 @@ fn the_default_plan_prints_and_writes_everything() {
 
     // The same again from the file alone.
     let file = dir.join("results.json");
-    let again = seawall(work.path(), ["lab".as_ref(), "report".as_ref(), file.as_os_str(), "--table".as_ref()]).exits(0);
+    let again =
+        seawall(work.path(), ["lab".as_ref(), "report".as_ref(), file.as_os_str(), "--table".as_ref()]).exits(0);
     assert_eq!(again.out, ran.out);
     // Without --table a screenful.
     let short = seawall(work.path(), ["lab".as_ref(), "report".as_ref(), dir.as_os_str()]).exits(0);
@@ -215,7 +216,11 @@ fn paths_that_cannot_be_measured_are_refused_with_what_to_do() {
         .measured_nothing()
         .says("file is not a directory: give a directory");
     lab(work.path(), Path::new("."), &["--reserve", "1000T"]).exits(2).measured_nothing().says("--reserve");
-    lab(work.path(), Path::new("/proc"), &[]).exits(2).measured_nothing().says("/proc is on proc").says("give a directory");
+    lab(work.path(), Path::new("/proc"), &[])
+        .exits(2)
+        .measured_nothing()
+        .says("/proc is on proc")
+        .says("give a directory");
     let args = ["lab", ".", "--size", "1M"];
     seawall(work.path(), args).exits(2).measured_nothing().says("at least 16 MiB");
     seawall(work.path(), ["lab", ".", "--size", "huge"]).exits(2).says("such as 512M");

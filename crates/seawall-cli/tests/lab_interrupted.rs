@@ -142,7 +142,7 @@ fn a_disk_that_fills_up_ends_the_run_with_what_it_has() {
             mib /= 2;
         }
     }
-    let ran = Ran::from(child.wait_with_output().unwrap()).exits(2).shows("1 experiment");
+    let ran = Ran::from(child.wait_with_output().unwrap()).exits(2).shows("random 16 KiB reads");
     let ran = ran.says("went no further").says("free some space");
     assert!(!ran.err.contains("interrupted"), "{ran:#?}");
     assert_eq!(read_json(&work.path().join("r.json"))["complete"], false, "{ran:#?}");

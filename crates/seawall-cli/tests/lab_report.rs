@@ -30,7 +30,10 @@ fn is_page(text: &str) -> bool {
 #[test]
 fn a_report_writes_what_is_asked_for() {
     let dir = with_run();
-    report(dir.path(), &["a.json", "--html", "r.html", "--table"]).exits(0).shows("E1 direct-sync").says("wrote r.html");
+    report(dir.path(), &["a.json", "--html", "r.html", "--table"])
+        .exits(0)
+        .shows("E1 direct-sync")
+        .says("wrote r.html");
     assert!(is_page(&std::fs::read_to_string(dir.path().join("r.html")).unwrap()));
     assert_eq!(names(dir.path()), ["a.json", "r.html"]);
     report(dir.path(), &["a.json", "--out", "all"]).exits(0);

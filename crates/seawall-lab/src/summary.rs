@@ -64,7 +64,11 @@ pub(crate) fn tiles(results: &Results) -> [Tile; 4] {
             "settings",
             format!("{} of {}", changed.len(), advice.len()),
             "differ from the defaults",
-            if changed.is_empty() { vec![Some("the defaults fit".into())] } else { changed.into_iter().map(Some).collect() },
+            if changed.is_empty() {
+                vec![Some("the defaults fit".into())]
+            } else {
+                changed.into_iter().map(Some).collect()
+            },
         ),
     ]
 }

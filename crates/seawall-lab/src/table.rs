@@ -48,7 +48,10 @@ pub fn screen(results: &Results, style: Style) -> String {
     let mut out = text::wrap(&summary::subject(results), SCREEN, "", "  ") + "\n\n";
     for tile in summary::tiles(results) {
         out += &format!("  {:8} {bold}{:>9}{end} {}\n", tile.name, tile.figure, tile.unit);
-        out += &format!("{dim}{}{end}\n", text::wrap(&tile.detail, SCREEN, "                     ", "                     "));
+        out += &format!(
+            "{dim}{}{end}\n",
+            text::wrap(&tile.detail, SCREEN, "                     ", "                     ")
+        );
     }
     if let Some(sustain) = results.sustain.as_ref().filter(|s| !s.per_second.is_empty()) {
         out += &format!("\n{}", sustained(sustain));
@@ -139,8 +142,8 @@ fn row(cell: &CellResult) -> Vec<String> {
     let device = cell.device_per_operation();
     let bytes = |b: f64| if b < 0.5 { "0".into() } else { text::bytes(b) };
     vec![
-        format!("{}{}", cell.spec.title(), if cell.disturbed() { " *" } else { "" }),
-        or_missing(rate, |r| text::count(r.median)),
+        cell.spec.title(),
+        format!("{}{}", or_missing(rate, |r| text::count(r.median)), if cell.disturbed() { "*" } else { "" }),
         or_missing(rate, |r| text::spread(r.spread())),
         or_missing(cell.bytes_per_second(), |b| text::count((b / 1e6).round())),
         latency(cell.latency_ns(0.5)),
@@ -157,7 +160,8 @@ fn row(cell: &CellResult) -> Vec<String> {
 fn lines(table: &Table) -> String {
     let columns = table.head.len();
     let cell = |row: &[String], i: usize| row.get(i).map_or(0, |c| c.chars().count());
-    let width = |i: usize| table.rows.iter().map(|r| cell(r, i)).chain([table.head[i].chars().count()]).max().unwrap_or(0);
+    let width =
+        |i: usize| table.rows.iter().map(|r| cell(r, i)).chain([table.head[i].chars().count()]).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let name = widths[0].min(NAME);
     // A last column of sentences is wrapped, the others are right-aligned figures.
@@ -172,7 +176,13 @@ fn lines(table: &Table) -> String {
             let pad = if text_last && i == columns - 1 { 0 } else { widths[i] };
             first += &format!(" {value:>pad$}");
         }
-        out.push_str(&(if text_last { text::wrap(first.trim_start(), WIDTH_MAX, "  ", "    ") } else { first.trim_end().into() }));
+        out.push_str(
+            &(if text_last {
+                text::wrap(first.trim_start(), WIDTH_MAX, "  ", "    ")
+            } else {
+                first.trim_end().into()
+            }),
+        );
         out.push('\n');
         for rest in names {
             out.push_str(&format!("  {rest}\n"));
@@ -279,7 +289,7 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH_MAX, "{line}");
         }
-        assert!(text.contains("1 thread *") && text.contains("not measured here"), "{text}");
+        assert!(text.contains("* ") && text.contains("not measured here"), "{text}");
         let first: Vec<usize> = text.lines().skip(1).take(4).map(|l| l.chars().count()).collect();
         assert!(first.windows(2).all(|w| w[0] == w[1]), "{text}");
         for shown in ["open_datasync", "may lose", "over 40%", "of disk", "MB/s"] {
@@ -307,7 +317,10 @@ mod tests {
         assert!(text.starts_with("act on\n"), "{text}");
         assert!(text.contains("\nnot tested\n  ? durability under power loss: not tested\n"), "{text}");
         let shown = screen(&r, COLOUR);
-        assert!(shown.contains("\x1b[1;31m  ! ") && shown.contains("settings") && shown.contains("1 not tested"), "{shown}");
+        assert!(
+            shown.contains("\x1b[1;31m  ! ") && shown.contains("settings") && shown.contains("1 not tested"),
+            "{shown}"
+        );
         assert!(!screen(&r, PLAIN).contains('\x1b'));
         r.cells.clear();
         assert!(!conclusions(&r).contains("act on") && !screen(&r, PLAIN).contains("act on"));

@@ -11,8 +11,8 @@ use seawall_lab::cell::{CellSpec, Experiment};
 use seawall_lab::require::{Requirement, metric_list};
 use seawall_lab::results::{RESULTS, Results, WitnessOutcome};
 use seawall_lab::run::{Lab, LabError, LabOptions, Observation, observe};
-use seawall_lab::stats::ROUNDS_MIN;
 use seawall_lab::settings::{Server, Settings, recommend};
+use seawall_lab::stats::ROUNDS_MIN;
 use seawall_lab::{compare, mycnf, report, table};
 use seawall_tools::witness::Verification;
 use std::io::{ErrorKind, IsTerminal as _};
@@ -276,9 +276,7 @@ impl Outputs {
         can_make_files_in(dir)?;
         let names = [RESULTS, REPORT].map(String::from).into_iter().chain(Settings::names());
         match names.map(|name| dir.join(name)).find(|path| path.exists()) {
-            Some(path) => {
-                Err(format!("{} exists: give another --out, nothing is overwritten", path.display()).into())
-            }
+            Some(path) => Err(format!("{} exists: give another --out, nothing is overwritten", path.display()).into()),
             None => Ok(()),
         }
     }

@@ -214,7 +214,8 @@ fn preallocated(results: &Results, w: &mut Writer<'_>) {
     let made = extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync);
     let against = |preparation, access| pair(results, &made, &extend(preparation, access, Sync::Fdatasync));
     let longest = |cell: &CellResult| {
-        cell.latency_ns_max().map_or_else(String::new, |ns| format!("its longest write took {}", text::latency(ns as f64)))
+        cell.latency_ns_max()
+            .map_or_else(String::new, |ns| format!("its longest write took {}", text::latency(ns as f64)))
     };
     // Against a written file if the full run has one with the same access, else against appending.
     if let Some(p) = against(Preparation::Written, Access::Direct) {
@@ -232,8 +233,8 @@ fn preallocated(results: &Results, w: &mut Writer<'_>) {
             ],
             &longest(p.a),
         );
-    } else if let Some(p) = against(Preparation::Append, Access::Direct)
-        .or_else(|| against(Preparation::Append, Access::Buffered))
+    } else if let Some(p) =
+        against(Preparation::Append, Access::Direct).or_else(|| against(Preparation::Append, Access::Buffered))
     {
         let appending = if p.b.spec.access == Access::Direct { "appending" } else { "buffered appending" };
         w.compare(
@@ -291,10 +292,7 @@ fn o_dsync(results: &Results, w: &mut Writer<'_>) {
             (&format!("O_DSYNC for {name} log writes"), "fdatasync"),
             [
                 (Level::Note, format!("{name} log writes: O_DSYNC is {} faster than fdatasync", p.times())),
-                (
-                    Level::Warning,
-                    format!("{name} log writes: O_DSYNC is {} slower than fdatasync", p.times_slower()),
-                ),
+                (Level::Warning, format!("{name} log writes: O_DSYNC is {} slower than fdatasync", p.times_slower())),
                 (Level::CannotTell, format!("cannot tell O_DSYNC from fdatasync for {name} log writes")),
             ],
             "",

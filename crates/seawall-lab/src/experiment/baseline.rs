@@ -86,13 +86,17 @@ fn conclude(results: &Results, w: &mut Writer<'_>) {
     let mb = |cell: &CellResult| Some(format!("{} MB/s", text::count(cell.bytes_per_second()? / 1e6)));
     let shown: Vec<String> = cells
         .iter()
-        .filter_map(|c| {
-            Some(format!("{} {}", if c.spec.reads() { "reads" } else { "writes" }, mb(c)?))
-        })
+        .filter_map(|c| Some(format!("{} {}", if c.spec.reads() { "reads" } else { "writes" }, mb(c)?)))
         .collect();
     if !shown.is_empty() {
         let reason: Vec<String> = cells.iter().map(|c| cell_rate(c)).collect();
-        w.add("bandwidth", Level::Note, format!("in order the device {}", shown.join(" and ")), reason.join("; "), &cells);
+        w.add(
+            "bandwidth",
+            Level::Note,
+            format!("in order the device {}", shown.join(" and ")),
+            reason.join("; "),
+            &cells,
+        );
     }
 }
 

@@ -217,10 +217,7 @@ fn confounder(results: &Results, noise: Option<f64>, w: &mut Writer<'_>) {
     } else if p.answer == Answer::Same {
         (Judged::Good, format!("o_dsync does not slow a read-only load (noise: {apart})"))
     } else {
-        (
-            Judged::CannotTell,
-            format!("o_dsync made {} the read-only transactions of fsync: that is noise", p.times()),
-        )
+        (Judged::CannotTell, format!("o_dsync made {} the read-only transactions of fsync: that is noise", p.times()))
     };
     w.add("confounder", judged, sentence, reason, &p.cells());
 }
@@ -237,7 +234,12 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
     panels.push(gains(results));
     let losses = Level::ALL.map(|level| vec![level.name().to_owned(), level.loss().to_owned()]);
     if panels.iter().any(Option::is_some) {
-        panels.push(Panel::table("What may be lost", "Tested: see docs/recovery.md.", &["level", "may lose"], losses.into()));
+        panels.push(Panel::table(
+            "What may be lost",
+            "Tested: see docs/recovery.md.",
+            &["level", "may lose"],
+            losses.into(),
+        ));
     }
     panels
 }
@@ -266,8 +268,9 @@ fn rates(results: &Results, load: Pattern) -> Option<Panel> {
 /// The gains of levels 2 and 0 over 1 under each load, beside the published gain.
 fn gains(results: &Results) -> Option<Panel> {
     let gain = |load: Pattern, method: FlushMethod, level: Level| {
-        let ratio =
-            results.compare(&commit_levels(load, method, level), &commit_levels(load, method, Level::Flushed)).ratio()?;
+        let ratio = results
+            .compare(&commit_levels(load, method, level), &commit_levels(load, method, Level::Flushed))
+            .ratio()?;
         let sign = |v: f64| format!("{:+.0}%", (v - 1.0) * 100.0);
         ratio
             .median

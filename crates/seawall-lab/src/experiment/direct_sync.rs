@@ -124,11 +124,8 @@ fn conclude(results: &Results, w: &mut Writer<'_>) {
 fn flush_cost(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = without_flush(results) else { return };
     let (Some(without), Some(with), Some(cost)) = (p50_ns(p.a), p50_ns(p.b), flush_cost_ns(results)) else { return };
-    let more = format!(
-        "a flush after each write costs {}; without it {} as many writes",
-        text::latency(cost),
-        p.times()
-    );
+    let more =
+        format!("a flush after each write costs {}; without it {} as many writes", text::latency(cost), p.times());
     w.compare(
         "flush-cost",
         &p,
@@ -158,9 +155,8 @@ fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
         None => "write cache not known, so taken for volatile".into(),
     };
     let cost_word = text::latency(cost);
-    let reason = format!(
-        "flush cost {cost_word} (median of write + fdatasync less median of write alone); {why}; {told}"
-    );
+    let reason =
+        format!("flush cost {cost_word} (median of write + fdatasync less median of write alone); {why}; {told}");
     let (level, sentence, means) = match cache {
         Some(WriteCache::Through) => (
             Level::Note,
@@ -223,10 +219,7 @@ fn rwf_dsync(results: &Results, w: &mut Writer<'_>) {
         &p,
         ("RWF_DSYNC", "write + fdatasync"),
         [
-            (
-                Level::Note,
-                format!("RWF_DSYNC is {} as fast as write + fdatasync: use it for the log", p.times()),
-            ),
+            (Level::Note, format!("RWF_DSYNC is {} as fast as write + fdatasync: use it for the log", p.times())),
             (
                 Level::Warning,
                 format!("RWF_DSYNC is {} slower than write + fdatasync: stay with fdatasync", p.times_slower()),
@@ -250,16 +243,12 @@ fn published_column(results: &Results, w: &mut Writer<'_>) {
     let Some(rate) = p.b.rate().map(|r| r.median).filter(|r| *r > 0.0) else { return };
     let of = |what| figure(what, 1).unwrap_or(f64::NAN);
     let (level, sentence, base) = match p.answer {
-        Answer::More if p.ratio.median >= OFF_MIN && p.ratio.low > ON_MAX => (
-            Level::Note,
-            "like the published drive with its cache off: each flush is paid for",
-            Some(of(OFF_EACH)),
-        ),
-        Answer::More | Answer::Less | Answer::Same if p.ratio.median <= ON_MAX && p.ratio.high < OFF_MIN => (
-            Level::Note,
-            "like the published drive with its cache on: flushes are nearly free",
-            Some(of(ON_FIRST)),
-        ),
+        Answer::More if p.ratio.median >= OFF_MIN && p.ratio.low > ON_MAX => {
+            (Level::Note, "like the published drive with its cache off: each flush is paid for", Some(of(OFF_EACH)))
+        }
+        Answer::More | Answer::Less | Answer::Same if p.ratio.median <= ON_MAX && p.ratio.high < OFF_MIN => {
+            (Level::Note, "like the published drive with its cache on: flushes are nearly free", Some(of(ON_FIRST)))
+        }
         _ => (Level::CannotTell, "cannot tell which published column this drive is like", None),
     };
     let against = base.map_or_else(String::new, |base| {
@@ -453,7 +442,10 @@ mod tests {
         for round in &mut r.cells[1].rounds {
             round.device.as_mut().unwrap().flushes = None;
         }
-        assert!(verdict(&r, "direct-sync.flush-sent").is_none(), "a kernel that does not count flushes accuses no drive");
+        assert!(
+            verdict(&r, "direct-sync.flush-sent").is_none(),
+            "a kernel that does not count flushes accuses no drive"
+        );
         device(&mut r).write_cache = Finding::Known(WriteCache::Through);
         assert!(verdict(&r, "direct-sync.flush-sent").is_none());
     }
@@ -462,10 +454,7 @@ mod tests {
     fn dsync_each_way() {
         let says = |dsync| said(&run(20_000.0, 10_000.0, dsync, 1.0), "direct-sync.rwf-dsync");
         assert!(says(20_000.0).1.starts_with("RWF_DSYNC is 2.0x as fast"));
-        assert_eq!(
-            says(5_000.0).1,
-            "RWF_DSYNC is 2.0x slower than write + fdatasync: stay with fdatasync"
-        );
+        assert_eq!(says(5_000.0).1, "RWF_DSYNC is 2.0x slower than write + fdatasync: stay with fdatasync");
         assert_eq!(says(10_000.0).0, Level::CannotTell);
     }
 

@@ -60,11 +60,7 @@ pub fn log(threads: u32, access: Access, block_bytes: u32, merged: bool) -> Cell
 fn cells(full: bool) -> Vec<CellSpec> {
     use Access as A;
     if !full {
-        return vec![
-            log(16, A::Buffered, 512, false),
-            log(16, A::Buffered, 512, true),
-            log(16, A::Direct, 4096, true),
-        ];
+        return vec![log(16, A::Buffered, 512, false), log(16, A::Buffered, 512, true), log(16, A::Direct, 4096, true)];
     }
     let of = |threads| {
         [
@@ -135,10 +131,7 @@ fn merged(results: &Results, w: &mut Writer<'_>) {
                 ("one write per group", &format!("one per record, {name}, {with}")),
                 [
                     (Level::Good, format!("one write per group: {} the commits, {name} log, {with}", p.times())),
-                    (
-                        Level::Warning,
-                        format!("one write per group is {} slower, {name} log, {with}", p.times_slower()),
-                    ),
+                    (Level::Warning, format!("one write per group is {} slower, {name} log, {with}", p.times_slower())),
                     (Level::Note, format!("merging a group's writes gains nothing, {name} log, {with}")),
                 ],
                 "",
@@ -186,8 +179,11 @@ fn page_cache(results: &Results, w: &mut Writer<'_>) {
         let Some((cell, cached)) = most else { continue };
         let size = text::bytes(cached as f64);
         let commits = cell.operations() as f64 / cell.rounds.len().max(1) as f64;
-        let share =
-            if memory > 0.0 { format!(" ({} of memory)", text::percent(cached as f64 / memory)) } else { String::new() };
+        let share = if memory > 0.0 {
+            format!(" ({} of memory)", text::percent(cached as f64 / memory))
+        } else {
+            String::new()
+        };
         let reason = format!(
             "{} on this {}: {size} in the page cache after about {} commits{share}; published: about 10 GB of binlogs and the full redo log on 72 GB hosts",
             cell.spec.title(),
@@ -224,8 +220,7 @@ fn hidden_reads(results: &Results, w: &mut Writer<'_>) {
         let all: Vec<&CellResult> = measured.iter().map(|(c, _)| *c).collect();
         w.add("hidden-reads", Level::Good, "no log write read the disk back", reason, &all);
     } else {
-        let sentence =
-            format!("partial-page log writes read the disk back: {reads:.2} device reads per commit");
+        let sentence = format!("partial-page log writes read the disk back: {reads:.2} device reads per commit");
         w.add("hidden-reads", Level::Warning, sentence, format!("write whole, aligned blocks; {reason}"), &found);
     }
 }
@@ -251,7 +246,11 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
         }
         let ratio = results.compare(&cell.spec, &base).ratio()?;
         let interval = format!("{} to {}", text::percent(ratio.low), text::percent(ratio.high));
-        Some(vec![format!("{mode}, {}", text::many(*threads, "thread", "threads")), text::percent(ratio.median), interval])
+        Some(vec![
+            format!("{mode}, {}", text::many(*threads, "thread", "threads")),
+            text::percent(ratio.median),
+            interval,
+        ])
     });
     let relative = Panel::table(
         "The same, relative to buffered and merged",

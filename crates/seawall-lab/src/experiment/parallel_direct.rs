@@ -71,8 +71,7 @@ pub fn flush_under_writes() -> CellSpec {
 }
 
 fn cells(full: bool) -> Vec<CellSpec> {
-    let mut cells =
-        vec![parallel(1, Beside::Nothing), parallel(8, Beside::Nothing), parallel(8, Beside::CachedPages)];
+    let mut cells = vec![parallel(1, Beside::Nothing), parallel(8, Beside::Nothing), parallel(8, Beside::CachedPages)];
     if full {
         cells = [1, 2, 4, 8, 16].into_iter().flat_map(|t| SERIES.map(|(beside, _)| parallel(t, beside))).collect();
     }
@@ -92,8 +91,7 @@ fn serialised(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = pair(results, &parallel(8, Beside::Nothing), &parallel(1, Beside::Nothing)) else { return };
     let name = file_system_word(results);
     if p.answer == Answer::Unclear || (p.answer == Answer::More && p.ratio.median >= PARALLEL_MIN) {
-        let more =
-            (Level::Good, format!("8 direct writers on this {name} write {} as much as one", p.times()));
+        let more = (Level::Good, format!("8 direct writers on this {name} write {} as much as one", p.times()));
         return w.compare("serialised", &p, ("8 direct writers", "one"), [more.clone(), more.clone(), more], "");
     }
     // Below 1.5x: does the file system serialise, or does one writer saturate the device?
@@ -107,20 +105,14 @@ fn serialised(results: &Results, w: &mut Writer<'_>) {
     let why = match &depth {
         Some(d) => {
             cells.extend(d.cells());
-            let means = if idle {
-                "use xfs or ext4, and several data files"
-            } else {
-                "the device may have no more to give"
-            };
+            let means =
+                if idle { "use xfs or ext4, and several data files" } else { "the device may have no more to give" };
             format!("{means}; {}", d.reason())
         }
         None => "what the device could do at depth was not measured".into(),
     };
     let (level, sentence) = if idle {
-        (
-            Level::Warning,
-            format!("this {name} serialises direct writers: 8 threads write {} as much as one", p.times()),
-        )
+        (Level::Warning, format!("this {name} serialises direct writers: 8 threads write {} as much as one", p.times()))
     } else {
         (Level::CannotTell, format!("cannot tell whether this {name} serialises direct writers"))
     };

@@ -176,17 +176,18 @@ fn direct_against_buffered(results: &Results, tree: KeyOrder, w: &mut Writer<'_>
         &p,
         ("direct reads", &format!("buffered ones of {over}, without prefetch")),
         [
-            (
-                Level::Note,
-                format!("without prefetch, direct reads of {over} are {} as fast as buffered", p.times()),
-            ),
+            (Level::Note, format!("without prefetch, direct reads of {over} are {} as fast as buffered", p.times())),
             (
                 Level::Note,
                 format!("without prefetch, direct reads of {over} are {} slower than buffered", p.times_slower()),
             ),
             (Level::Note, format!("without prefetch, direct reads of {over} are as fast as buffered")),
         ],
-        &with_device(results, &p, "buffered reads have the kernel's read-ahead; published: 1.5x slower, 10 queries/s against 15"),
+        &with_device(
+            results,
+            &p,
+            "buffered reads have the kernel's read-ahead; published: 1.5x slower, 10 queries/s against 15",
+        ),
     );
 }
 
@@ -216,7 +217,9 @@ fn windows(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let fixed = |pages| range_prefetch(tree, Access::Direct, Ahead::Window(pages), 1);
     let rate = |pages: u32| results.cell(&fixed(pages)).and_then(CellResult::rate).map(|r| (pages, r.median));
     let Some((best, _)) = WINDOWS.iter().filter_map(|p| rate(*p)).max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
-    let Some(p) = pair(results, &range_prefetch(tree, Access::Direct, Ahead::Adaptive, 1), &fixed(best)) else { return };
+    let Some(p) = pair(results, &range_prefetch(tree, Access::Direct, Ahead::Adaptive, 1), &fixed(best)) else {
+        return;
+    };
     let window = format!("{best} fixed pages, {}", tree_name(tree));
     let all: Vec<String> =
         WINDOWS.iter().filter_map(|p| rate(*p)).map(|(p, r)| format!("{p}: {}", text::count(r))).collect();

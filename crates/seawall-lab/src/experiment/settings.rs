@@ -55,7 +55,9 @@ const LOADS: [(Pattern, &str, &str); 2] =
     [(Pattern::Update, "commit", "small commits"), (Pattern::RangeQuery, "cold-scan", "cold range queries")];
 
 fn cells(_full: bool) -> Vec<CellSpec> {
-    let both = |(load, ..): (Pattern, _, _)| [Origin::Default, Origin::Recommended].map(|settings| under_settings(load, settings));
+    let both = |(load, ..): (Pattern, _, _)| {
+        [Origin::Default, Origin::Recommended].map(|settings| under_settings(load, settings))
+    };
     LOADS.into_iter().flat_map(both).collect()
 }
 
@@ -117,7 +119,8 @@ fn differs(results: &Results) -> String {
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {
     let rates = LOADS.map(|(load, _, what)| {
-        let cells: Vec<&CellResult> = results.cells_of(Experiment::Settings).filter(|c| c.spec.pattern == load).collect();
+        let cells: Vec<&CellResult> =
+            results.cells_of(Experiment::Settings).filter(|c| c.spec.pattern == load).collect();
         let bars = cells.into_iter().filter_map(|c| {
             let origin = c.spec.engine?.settings?;
             Bar::rate(c, format!("{} settings", origin.word()), usize::from(origin == Origin::Recommended))
@@ -126,7 +129,9 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
     });
     let mut panels: Vec<Option<Panel>> = rates.into();
     let measured = results.engine.as_ref().filter(|_| panels.iter().any(Option::is_some));
-    let rows = measured.into_iter().flat_map(|e| e.settings_line().split("; ").map(|l| vec![l.to_owned()]).collect::<Vec<_>>());
+    let rows = measured
+        .into_iter()
+        .flat_map(|e| e.settings_line().split("; ").map(|l| vec![l.to_owned()]).collect::<Vec<_>>());
     panels.push(Panel::table("The recommended settings, as they were measured", "", &["seawall.toml"], rows.collect()));
     panels
 }

@@ -12,7 +12,7 @@ mod plot;
 mod tests;
 
 use crate::cell::{Access, Experiment, Preparation, Sync};
-use crate::evidence::{Lines, Line, Panel, Point};
+use crate::evidence::{Line, Lines, Panel, Point};
 use crate::experiment::{definition, published, source, verdicts};
 use crate::plan;
 use crate::results::{CellResult, Results};
@@ -205,7 +205,9 @@ fn section(id: &str, title: &str, question: &str, panels: &[Option<Panel>]) -> S
     if panels.is_empty() {
         return String::new();
     }
-    format!(r#"<section id="{id}"><h2>{title}</h2><p class="question">{question}</p><div class="panels">{panels}</div></section>"#)
+    format!(
+        r#"<section id="{id}"><h2>{title}</h2><p class="question">{question}</p><div class="panels">{panels}</div></section>"#
+    )
 }
 
 /// The evidence of an experiment, and its publication; empty if nothing was measured.
@@ -358,9 +360,7 @@ fn every_cell(results: &Results) -> String {
 fn probe(results: &Results) -> String {
     let rows: String = explain(&results.probe)
         .into_iter()
-        .map(|e| {
-            format!("<tr><th>{}</th><td>{}</td><td>{}</td></tr>", e.name, escape(&e.value), escape(&e.meaning))
-        })
+        .map(|e| format!("<tr><th>{}</th><td>{}</td><td>{}</td></tr>", e.name, escape(&e.value), escape(&e.meaning)))
         .collect();
     format!(
         r#"<details id="probe"><summary>What the disk and the file system say of themselves</summary><div class="scroll">

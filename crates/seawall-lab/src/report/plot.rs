@@ -14,7 +14,8 @@ pub(super) fn panel(panel: &Panel) -> String {
         Body::Bars(bars) => self::bars(bars),
         Body::Lines(lines) => self::lines(lines, &panel.title),
     };
-    let note = if panel.note.is_empty() { String::new() } else { format!(r#"<p class="sub">{}</p>"#, escape(&panel.note)) };
+    let note =
+        if panel.note.is_empty() { String::new() } else { format!(r#"<p class="sub">{}</p>"#, escape(&panel.note)) };
     format!(r#"<figure class="panel"><h3>{}</h3>{body}{note}</figure>"#, escape(&panel.title))
 }
 

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::cell::{CellSpec, Experiment, Sync};
-use crate::results::{CellResult, DeviceDelta, Plateau, Skipped, Sustain, WitnessOutcome};
 use crate::experiment::verdicts;
+use crate::results::{CellResult, DeviceDelta, Plateau, Skipped, Sustain, WitnessOutcome};
 use crate::verdict::{Level, Verdict};
 use crate::{plan, sample};
 use histogram::SparseHistogram;

@@ -226,8 +226,7 @@ impl Worker<'_> {
         let mut over = false;
         // When `--rate` permits the next request, since the start of the round.
         let mut due: Option<Duration> = None;
-        let kind =
-            if self.spec.reads() { RequestKind::Read } else { RequestKind::Write(self.write_how()) };
+        let kind = if self.spec.reads() { RequestKind::Read } else { RequestKind::Write(self.write_how()) };
         loop {
             while !over && flying.len() < depth as usize {
                 due = due.or_else(|| self.turns.due());

@@ -30,12 +30,8 @@ fn file_system(results: &Results, w: &mut Writer<'_>) {
         }
     };
     let kind = &fs.kind;
-    let mut reason = format!(
-        "{} is {kind} mounted at {} ({})",
-        results.probe.path.display(),
-        fs.mount_point.display(),
-        fs.options
-    );
+    let mut reason =
+        format!("{} is {kind} mounted at {} ({})", results.probe.path.display(), fs.mount_point.display(), fs.options);
     let (level, sentence) = match &fs.copy_on_write {
         _ if in_memory(kind) => {
             (Level::Warning, format!("{kind} is memory: nothing here survives a restart, nor describes a disk"))
@@ -127,9 +123,7 @@ fn medium(results: &Results, w: &mut Writer<'_>) {
         (Finding::Known(false), _) => {
             (Level::Good, format!("{name} is solid state: random access costs no seek"), "rotational = 0")
         }
-        (Finding::Unknown(why), _) => {
-            (Level::CannotTell, format!("cannot tell whether {name} rotates"), why.as_str())
-        }
+        (Finding::Unknown(why), _) => (Level::CannotTell, format!("cannot tell whether {name} rotates"), why.as_str()),
     };
     w.add("rotational", level, sentence, format!("{model}: {reason}"), &cells);
 }

@@ -80,13 +80,7 @@ fn durability(results: &Results, w: &mut Writer<'_>) {
     );
     if seen.acknowledged == 0 {
         let reason = format!("no write was acknowledged before the cut; {reason}");
-        w.add(
-            "durability",
-            Level::CannotTell,
-            "durability under power loss: cannot tell",
-            reason,
-            &[],
-        );
+        w.add("durability", Level::CannotTell, "durability under power loss: cannot tell", reason, &[]);
     } else if seen.lost + seen.torn > 0 {
         w.add(
             "durability",

@@ -1,0 +1,101 @@
+//! Why a run, or a cell of it, could not be measured.
+
+use super::{EngineError, FILE_BYTES_MIN};
+use crate::results::Results;
+use seawall_io::{BackendUnavailable, IoError};
+use std::path::PathBuf;
+
+/// Why a run could not start or continue.
+///
+/// ```
+/// use seawall_lab::run::{Lab, LabError, LabOptions};
+/// # let dir = tempfile::tempdir()?;
+/// let tiny = LabOptions { file_bytes: 4096, ..LabOptions::new(dir.path()) };
+/// let error = Lab::new(tiny).unwrap_err();
+/// assert!(matches!(error, LabError::TooSmall));
+/// assert_eq!(error.to_string(), "--size must be at least 16 MiB");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The path is not a directory.
+    #[error("{} is not a directory: give a directory on the disk to measure, such as the database's data directory", path.display())]
+    NotADirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path is on a file system without a disk.
+    #[error("{} is on {kind}, which shows state of the kernel and stores nothing: give a directory on the disk to measure", path.display())]
+    NoStorage {
+        /// The path.
+        path: PathBuf,
+        /// The file system.
+        kind: &'static str,
+    },
+    /// Too little space.
+    #[error(
+        "{} has {} MiB free above the reserve of {} MiB, and this run may need {} MiB; free some space, or give a smaller --size or --reserve",
+        path.display(), available >> 20, reserve >> 20, needed >> 20
+    )]
+    NoSpace {
+        /// The directory.
+        path: PathBuf,
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes free above the reserve.
+        available: u64,
+        /// The reserve, bytes.
+        reserve: u64,
+    },
+    /// Other processes use the disk.
+    #[error(
+        "the disk {device} is {:.0}% busy with {:.1} MB/s of others' I/O: what is measured now would say little; \
+         stop the other work, wait, or give --force",
+        share * 100.0, bytes_per_s / 1e6
+    )]
+    Busy {
+        /// The device.
+        device: String,
+        /// Share of the time that it was busy.
+        share: f64,
+        /// Bytes read and written a second.
+        bytes_per_s: f64,
+    },
+    /// The scratch file is too small for useful results.
+    #[error("--size must be at least {} MiB", FILE_BYTES_MIN >> 20)]
+    TooSmall,
+    /// The requested backend does not work.
+    #[error(transparent)]
+    Backend(BackendUnavailable),
+    /// An error of the disk.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+    /// The engine's cells could not be measured.
+    #[error(transparent)]
+    Engine(EngineError),
+    /// A cell cannot be measured here.
+    #[error("{}", .0.0)]
+    Unavailable(Unavailable),
+    /// The run stopped after some cells had been measured.
+    #[error("{cause}")]
+    Cut {
+        /// The measurements so far.
+        results: Box<Results>,
+        /// The cause.
+        cause: Box<LabError>,
+    },
+}
+
+/// Why a cell cannot be measured here.
+///
+/// ```
+/// use seawall_lab::run::{LabError, Unavailable};
+/// let error = LabError::Unavailable(Unavailable("the kernel has no RWF_DONTCACHE".into()));
+/// assert_eq!(error.to_string(), "the kernel has no RWF_DONTCACHE");
+/// ```
+#[derive(Debug)]
+pub struct Unavailable(pub String);

@@ -1,0 +1,229 @@
+//! The rounds of all cells: their order, their repetition, and what is observed around each.
+
+use super::machine::{self, device_counters, device_delta};
+use super::options::{Limits, Progress};
+use super::prepare::{BESIDE_FILL_BYTES_PER_S, Preparer};
+use super::{Engine, Lab, LabError, Unavailable, engine, work};
+use crate::cell::{Beside, CellSpec, Pattern, Preparation};
+use crate::results::{CellResult, Foreign, Results, Round, Skipped};
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_pcg::Pcg64Mcg;
+use seawall_io::{Disk as _, FileClass, Fill, FillOptions, SystemClock};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A round is disturbed if other processes use more than this, cores.
+pub const FOREIGN_CORES_MAX: f64 = 0.15;
+/// A round is disturbed if other processes move more than this, bytes a second.
+pub const FOREIGN_IO_MAX: f64 = 4e6;
+/// How often a disturbed round is repeated.
+const REPEATS_MAX: u32 = 2;
+/// A round continues until it has this many operations (up to five times its time): six rounds then support a
+/// 99th percentile.
+const OPERATIONS_MIN: u64 = 50;
+/// The engine's cells are many and steady: their rounds are this many times shorter than a disk cell's.
+const ENGINE_ROUND_PART: u32 = 2;
+/// Growth of the engine's databases in a round, bytes, at most; they were created before.
+const ENGINE_ROUND_BYTES: u64 = 64 << 20;
+/// A range query is hundreds of reads: a round continues until each thread has done this many.
+const QUERIES_MIN: u64 = 3;
+impl Lab {
+    /// All rounds of the cells that measure the engine, or of those that do not.
+    pub(super) fn rounds(
+        &self,
+        preparer: &Preparer,
+        of_engine: bool,
+        one: &mut dyn FnMut(&CellSpec, u64) -> Result<Round, LabError>,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+    ) -> Result<(), LabError> {
+        let cells = results.cells.iter().filter(|c| c.spec.engine.is_some() == of_engine).count();
+        let total = cells as u64 * u64::from(self.options.rounds);
+        progress.begin(if of_engine { "measuring the engine" } else { "measuring" }, total);
+        let mut done = 0;
+        for n in 0..self.options.rounds {
+            let seed = self.options.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(n));
+            for index in pass_order(&results.cells, seed) {
+                let CellResult { id, spec, .. } = results.cells[index].clone();
+                if spec.engine.is_some() != of_engine {
+                    continue;
+                }
+                progress.at(done, &spec.title());
+                done += 1;
+                if results.skipped.iter().any(|s| s.id == id) {
+                    continue;
+                }
+                if spec.preparation == Preparation::ZeroFilledWait && !preparer.is_filled_ahead(&spec) {
+                    // Without cells found unavailable: their files would never be used up.
+                    let waits = |c: &&CellResult| {
+                        c.spec.preparation == spec.preparation && !results.skipped.iter().any(|s| s.id == c.id)
+                    };
+                    let waiting: Vec<CellSpec> = results.cells.iter().filter(waits).map(|c| c.spec).collect();
+                    preparer.fill_ahead(&waiting, stop)?;
+                }
+                match self.quiet_round(preparer, &spec, seed, one, stop) {
+                    Ok(round) => results.cells[index].rounds.push(round),
+                    Err(LabError::Unavailable(Unavailable(reason))) => {
+                        results.skipped.push(Skipped { id, title: spec.title(), reason });
+                    }
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        progress.at(total, "done");
+        Ok(())
+    }
+
+    /// One round, repeated while other processes disturb it.
+    fn quiet_round(
+        &self,
+        preparer: &Preparer,
+        spec: &CellSpec,
+        seed: u64,
+        one: &mut dyn FnMut(&CellSpec, u64) -> Result<Round, LabError>,
+        stop: &AtomicBool,
+    ) -> Result<Round, LabError> {
+        let mut repeats = 0;
+        loop {
+            self.check_reserve(preparer, if spec.engine.is_some() { ENGINE_ROUND_BYTES } else { self.round_bytes() })?;
+            let mut round = one(spec, seed ^ (u64::from(repeats) << 56))?;
+            if stop.load(Ordering::Relaxed) {
+                return Err(LabError::Interrupted);
+            }
+            let foreign = &mut round.foreign;
+            foreign.disturbed = foreign.cpu_cores > FOREIGN_CORES_MAX
+                || foreign.io_bytes_per_s.is_some_and(|bytes| bytes > FOREIGN_IO_MAX);
+            // A file that waited 20 s cannot be created again at once.
+            let repeats_max = match spec.preparation {
+                Preparation::ZeroFilledWait => 0,
+                // Many cells: on a busy machine the run would take three times as long.
+                _ if spec.engine.is_some() => REPEATS_MAX / 2,
+                _ => REPEATS_MAX,
+            };
+            if !foreign.disturbed || repeats >= repeats_max {
+                return Ok(round);
+            }
+            repeats += 1;
+        }
+    }
+
+    /// Other processes may have filled the disk since the run began.
+    fn check_reserve(&self, preparer: &Preparer, needed: u64) -> Result<(), LabError> {
+        let reserve = self.options.reserve_bytes;
+        let available = preparer.disk.free_bytes(&preparer.dir)?.saturating_sub(reserve);
+        if available < needed {
+            return Err(LabError::NoSpace { path: self.probe.path.clone(), needed, available, reserve });
+        }
+        Ok(())
+    }
+
+    pub(super) fn one_round(
+        &self,
+        preparer: &Preparer,
+        spec: &CellSpec,
+        seed: u64,
+        stop: &AtomicBool,
+    ) -> Result<Round, LabError> {
+        let file = preparer.prepare(spec, stop)?;
+        let limits = Limits { round: self.options.round, operations_min: OPERATIONS_MIN, rate: self.options.rate };
+        let counters = || self.device.as_deref().and_then(device_counters);
+        let (device_before, foreign_before) = (counters(), machine::ForeignReading::take());
+        let fill_stop = AtomicBool::new(false);
+        let measured = std::thread::scope(|scope| {
+            let fill = (spec.beside == Beside::PacedFill).then(|| scope.spawn(|| fill_beside(preparer, &fill_stop)));
+            let measured = work::round(spec, &file, &limits, self.options.backend, seed, stop);
+            fill_stop.store(true, Ordering::Relaxed);
+            match fill.map(|f| f.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))) {
+                Some(Err(e)) => Err(e),
+                _ => measured,
+            }
+        });
+        let (merged, seconds) = measured?;
+        let (cpu_cores, io_bytes_per_s) = foreign_before.since();
+        let device = device_before.zip(counters()).map(|(before, after)| device_delta(before, after));
+        let len = preparer.disk.len(&file.file)?;
+        Ok(Round {
+            device,
+            foreign: Foreign { cpu_cores, io_bytes_per_s, disturbed: false },
+            cached_bytes: preparer.disk.cached(&file.file, len).ok().map(|c| c.resident),
+            ..merged.into_round(seconds)
+        })
+    }
+
+    /// One round of a cell that measures the engine.
+    pub(super) fn engine_round(
+        &self,
+        preparer: &Preparer,
+        engine: &mut dyn Engine,
+        spec: &CellSpec,
+        seed: u64,
+        stop: &AtomicBool,
+    ) -> Result<Round, LabError> {
+        let ready = engine.prepare(spec, seed)?;
+        let queries = spec.pattern == Pattern::RangeQuery;
+        let operations_min = if queries { QUERIES_MIN * u64::from(spec.threads) } else { OPERATIONS_MIN };
+        let limits = Limits { round: self.options.round / ENGINE_ROUND_PART, operations_min, rate: self.options.rate };
+        let counters = || self.device.as_deref().and_then(device_counters);
+        let (device_before, foreign_before) = (counters(), machine::ForeignReading::take());
+        let round = engine::round(spec, &*ready, &limits, stop)?;
+        let (cpu_cores, io_bytes_per_s) = foreign_before.since();
+        let device = device_before.zip(counters()).map(|(before, after)| device_delta(before, after));
+        let cached_bytes = engine::cached_bytes(&preparer.disk, &ready.dir());
+        ready.finish()?;
+        let foreign = Foreign { cpu_cores, io_bytes_per_s, disturbed: false };
+        Ok(Round { device, foreign, cached_bytes, ..round })
+    }
+}
+
+/// The order of one pass: shuffled, so that no cell always follows the same cell and its dirty caches; the
+/// files that have to wait come last, together.
+fn pass_order(cells: &[CellResult], seed: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..cells.len()).collect();
+    order.shuffle(&mut Pcg64Mcg::seed_from_u64(seed));
+    order.sort_by_key(|&i| cells[i].spec.preparation == Preparation::ZeroFilledWait);
+    order
+}
+
+/// The fill that runs beside a measurement: one preallocated file after the other, rate-limited, until
+/// stopped.
+fn fill_beside(preparer: &Preparer, stop: &AtomicBool) -> Result<(), LabError> {
+    let path = preparer.dir.join("filled-beside");
+    while !stop.load(Ordering::Relaxed) {
+        let options = FillOptions {
+            bytes_per_second: BESIDE_FILL_BYTES_PER_S,
+            // The cell needs zeroes written at a rate; WRITE_ZEROES would be a series of unpaced calls.
+            write_zeroes: false,
+            // Small enough that a round contains whole files: zeroes, fsync, rename, directory fsync.
+            ..FillOptions::new(FileClass::Scratch, 24 << 20)
+        };
+        match Fill::begin(preparer.disk.clone(), &path, options)?.run(&SystemClock::default(), stop) {
+            Ok(_) => preparer.disk.remove(&path)?,
+            Err(e) if e.kind == seawall_io::IoErrorKind::Cancelled => break,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{plan, sample};
+
+    #[test]
+    fn a_pass_visits_every_cell_once_in_an_order_of_its_own_and_waits_last() {
+        let cells = sample::of_plan(&plan::full()).cells;
+        let orders: Vec<Vec<usize>> = (0..8).map(|seed| pass_order(&cells, seed)).collect();
+        for (seed, order) in orders.iter().enumerate() {
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..cells.len()).collect::<Vec<_>>(), "seed {seed}");
+            let waits = |i: &usize| cells[*i].spec.preparation == Preparation::ZeroFilledWait;
+            let first_wait = order.iter().position(waits).unwrap();
+            assert!(order[first_wait..].iter().all(waits));
+        }
+        let firsts: std::collections::HashSet<usize> = orders.iter().map(|o| o[0]).collect();
+        assert!(firsts.len() > 4, "the first cell of a pass hardly changes: {firsts:?}");
+    }
+}
