@@ -120,6 +120,41 @@ pub struct Settings {
     pub level_gains: Vec<(u32, String)>,
 }
 
+/// A setting's name and its default, from which recommendations are made.
+#[derive(Debug, Clone, Copy)]
+struct Key(&'static str, &'static str);
+
+impl Key {
+    fn recommend(self, value: &str, confidence: Confidence, because: impl Into<String>) -> Recommendation {
+        Recommendation {
+            key: self.0.into(),
+            value: value.into(),
+            because: because.into(),
+            confidence,
+            default: self.1.into(),
+            loose: false,
+        }
+    }
+
+    fn measured(self, value: &str, because: impl Into<String>) -> Recommendation {
+        self.recommend(value, Confidence::Measured, because)
+    }
+
+    fn probed(self, value: &str, because: impl Into<String>) -> Recommendation {
+        self.recommend(value, Confidence::Probed, because)
+    }
+
+    /// The default, because other values risk data.
+    fn safety(self, because: impl Into<String>) -> Recommendation {
+        self.recommend(self.1, Confidence::Safety, because)
+    }
+
+    /// The default, because nothing tells otherwise.
+    fn kept(self, because: impl Into<String>) -> Recommendation {
+        self.recommend(self.1, Confidence::DefaultKept, because)
+    }
+}
+
 /// The settings recommended from a run.
 ///
 /// ```

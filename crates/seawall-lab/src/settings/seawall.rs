@@ -1,7 +1,7 @@
 //! The keys of `seawall.toml`. One function per key; each returns the default with a reason if there is no
 //! evidence.
 
-use super::{Confidence, Recommendation, round_down, write_capacity};
+use super::{Key, Recommendation, round_down, write_capacity};
 use crate::cell::{Access, Preparation, Sync};
 use crate::experiment::append_overwrite::{extend, overwrite_against};
 use crate::experiment::baseline::{DEPTHS, random_read};
@@ -13,9 +13,14 @@ use crate::verdict::{Answer, Pair, pair};
 use seawall_io::probe::{DirectIo, Finding, WriteCache};
 
 /// The engine's own defaults; a test in a crate that has the engine compares them.
-const IO_CAPACITY_DEFAULT: &str = "2000";
-const IO_CAPACITY_BURST_DEFAULT: &str = "20000";
-const PREFETCH_DEPTH_DEFAULT: u32 = 32;
+const IO_CAPACITY: Key = Key("io_capacity", "2000");
+const IO_CAPACITY_BURST: Key = Key("io_capacity_burst", "20000");
+const PREFETCH_DEPTH: Key = Key("prefetch_depth", "32");
+const PREALLOCATE: Key = Key("preallocate", "written");
+const TORN_PAGES: Key = Key("torn_page_protection", "doublewrite");
+const DATA_FLUSH_METHOD: Key = Key("data.flush_method", "auto");
+const LOG_FLUSH_METHOD: Key = Key("log.flush_method", "auto");
+const LOG_BLOCK: Key = Key("log.block_bytes", "4096");
 
 pub(super) fn recommend(results: &Results) -> Vec<Recommendation> {
     let (capacity, burst) = io_capacity(results);
@@ -31,23 +36,6 @@ pub(super) fn recommend(results: &Results) -> Vec<Recommendation> {
     ]
 }
 
-fn setting(
-    key: &str,
-    value: &str,
-    default: &str,
-    confidence: Confidence,
-    because: impl Into<String>,
-) -> Recommendation {
-    Recommendation {
-        key: key.into(),
-        value: value.into(),
-        because: because.into(),
-        confidence,
-        default: default.into(),
-        loose: false,
-    }
-}
-
 /// Whether direct I/O may be used, with the reason when not.
 pub(super) fn direct_works(results: &Results) -> Result<(), String> {
     match &results.probe.direct_io {
@@ -59,8 +47,8 @@ pub(super) fn direct_works(results: &Results) -> Result<(), String> {
 
 /// Whether skipping flushes of data files is both safe by the drive's report and a measured gain.
 ///
-/// Safe: the kernel reports a write-through cache, the file system overwrites in place. A gain: writes without a flush are faster
-/// beyond the noise. An unknown cache is volatile.
+/// Safe: the kernel reports a write-through cache, the file system overwrites in place. A gain: writes without a
+/// flush are faster beyond the noise. An unknown cache is volatile.
 pub(super) fn flush_may_be_skipped(results: &Results) -> Option<Pair<'_>> {
     // A drive that lost acknowledged writes in a power cut is not believed.
     if results.witness.as_ref().is_some_and(|w| w.lost + w.torn > 0) {
@@ -90,72 +78,64 @@ pub(super) fn dsync_against_fdatasync(results: &Results, access: Access) -> Opti
 }
 
 fn data_flush_method(results: &Results) -> Recommendation {
-    const KEY: &str = "data.flush_method";
-    const DEFAULT: &str = "auto";
+    const KEY: Key = DATA_FLUSH_METHOD;
     if let Finding::Unknown(why) = &results.probe.direct_io {
-        let because =
-            format!("whether O_DIRECT works here is not known ({why}); the engine reports the mode in effect");
-        return setting(KEY, DEFAULT, DEFAULT, Confidence::DefaultKept, because);
+        return KEY
+            .kept(format!("whether O_DIRECT works here is not known ({why}); the engine reports the mode in effect"));
     }
     if let Err(why) = direct_works(results) {
-        let because = format!("{why}: buffered writes and fdatasync are honest about it");
-        return setting(KEY, "fsync", DEFAULT, Confidence::Probed, because);
+        return KEY.probed("fsync", format!("{why}: buffered writes and fdatasync are honest about it"));
     }
     if let Some(p) = flush_may_be_skipped(results) {
         let because = format!(
-            "the drive reports a write-through cache, and leaving out the flush gains {}; growth and checkpoints are still flushed",
+            "the drive reports a write-through cache, and leaving out the flush gains {}; growth and checkpoints are \
+             still flushed",
             p.times()
         );
-        return setting(KEY, "o_direct_no_fsync", DEFAULT, Confidence::Measured, because);
+        return KEY.measured("o_direct_no_fsync", because);
     }
-    setting(
-        KEY,
-        "o_direct",
-        DEFAULT,
-        Confidence::Probed,
-        "direct I/O works and leaves no pages in the page cache; one fdatasync covers a batch of pages",
-    )
+    let because = "direct I/O works and leaves no pages in the page cache; one fdatasync covers a batch of pages";
+    KEY.probed("o_direct", because)
 }
 
 fn log_flush_method(results: &Results) -> Recommendation {
-    const KEY: &str = "log.flush_method";
-    const DEFAULT: &str = "auto";
+    const KEY: Key = LOG_FLUSH_METHOD;
     let direct = direct_works(results);
     let unknown = matches!(results.probe.direct_io, Finding::Unknown(_));
+    let prefix = direct.as_ref().err().map_or_else(String::new, |why| format!("{why}; "));
     let (access, flushed, through) = if direct.is_ok() || unknown {
         (Access::Direct, "o_direct", "o_direct_dsync")
     } else {
         (Access::Buffered, "fsync", "o_dsync")
     };
-    let prefix = direct.as_ref().err().map_or_else(String::new, |why| format!("{why}; "));
-    // Without this setting the engine tries both in the database's own directory.
-    let (otherwise, fallback) =
-        if access == Access::Direct { (DEFAULT, Confidence::DefaultKept) } else { (flushed, Confidence::Probed) };
-    let Some(p) = dsync_against_fdatasync(results, access) else {
-        let because = format!("{prefix}O_DSYNC was not measured against write + fdatasync");
-        return setting(KEY, otherwise, DEFAULT, fallback, because);
+    // Without this setting the engine tries both direct methods in the database's own directory.
+    let otherwise = |why: String| {
+        let because = format!("{prefix}{why}");
+        if access == Access::Direct { KEY.kept(because) } else { KEY.probed(flushed, because) }
     };
+    match dsync_against_fdatasync(results, access) {
+        None => otherwise("O_DSYNC was not measured against write + fdatasync".into()),
+        Some(p) => match (p.answer, dsync_words(&p)) {
+            (Answer::More, words) => KEY.measured(through, prefix + &words),
+            (Answer::Less, words) => KEY.measured(flushed, prefix + &words),
+            (Answer::Same | Answer::Unclear, words) => otherwise(words),
+        },
+    }
+}
+
+/// How `O_DSYNC` compares, as a reason.
+pub(super) fn dsync_words(p: &Pair<'_>) -> String {
     match p.answer {
-        Answer::More => {
-            let because = format!("{prefix}O_DSYNC is {} faster than write + fdatasync ({})", p.times(), p.reason());
-            setting(KEY, through, DEFAULT, Confidence::Measured, because)
-        }
-        Answer::Less => {
-            let because =
-                format!("{prefix}O_DSYNC is {} slower than write + fdatasync ({})", p.times_slower(), p.reason());
-            setting(KEY, flushed, DEFAULT, Confidence::Measured, because)
-        }
-        Answer::Same | Answer::Unclear => {
-            setting(KEY, otherwise, DEFAULT, fallback, prefix + &p.in_words("O_DSYNC", "write + fdatasync"))
-        }
+        Answer::More => format!("O_DSYNC is {} faster than write + fdatasync ({})", p.times(), p.reason()),
+        Answer::Less => format!("O_DSYNC is {} slower than write + fdatasync ({})", p.times_slower(), p.reason()),
+        Answer::Same | Answer::Unclear => p.in_words("O_DSYNC", "write + fdatasync"),
     }
 }
 
 /// The smallest log block that causes no read-modify-write: the physical block, never below the alignment of
 /// direct I/O.
 fn log_block(results: &Results) -> Recommendation {
-    const KEY: &str = "log.block_bytes";
-    const DEFAULT: &str = "4096";
+    const KEY: Key = LOG_BLOCK;
     let physical = results.probe.device.known().and_then(|d| d.physical_block_bytes.known()).copied();
     let align = results
         .probe
@@ -165,210 +145,127 @@ fn log_block(results: &Results) -> Recommendation {
         .or_else(|| results.probe.direct_align_tried_bytes.known().copied())
         .unwrap_or(4096);
     let sane = |b: u32| b.is_power_of_two() && (512..=65536).contains(&b);
-    match physical.filter(|b| sane(*b)) {
-        Some(physical) if physical.max(align) > 4096 && sane(physical.max(align)) => {
-            let bytes = physical.max(align);
-            let because =
-                format!("the device writes blocks of {physical} bytes and takes direct writes aligned to {align}");
-            setting(KEY, &bytes.to_string(), DEFAULT, Confidence::Probed, because)
-        }
-        Some(512) if align <= 512 => {
-            match pair(results, &log(16, Access::Direct, 512, true), &log(16, Access::Direct, 4096, true)) {
-                Some(p) if p.answer == Answer::More => {
-                    let because =
-                        format!("512-byte blocks commit {} as much as 4096-byte ones ({})", p.times(), p.reason());
-                    setting(KEY, "512", DEFAULT, Confidence::Measured, because)
-                }
-                Some(p) if p.answer == Answer::Less => {
-                    let because = format!(
-                        "4096-byte blocks commit {} as much as 512-byte ones, whatever the device says ({})",
-                        p.times_slower(),
-                        p.reason()
-                    );
-                    setting(KEY, DEFAULT, DEFAULT, Confidence::Measured, because)
-                }
-                Some(p) => setting(
-                    KEY,
-                    DEFAULT,
-                    DEFAULT,
-                    Confidence::DefaultKept,
-                    p.in_words("512-byte log blocks", "4096-byte ones"),
-                ),
-                None => setting(
-                    KEY,
-                    DEFAULT,
-                    DEFAULT,
-                    Confidence::DefaultKept,
-                    "the device reports 512-byte blocks; whether it means it was not measured (`--full --only log-memory`)",
-                ),
-            }
-        }
-        Some(physical) => {
-            let because = format!(
+    let Some(physical) = physical.filter(|b| sane(*b)) else {
+        return KEY.kept("the device's physical block is not known");
+    };
+    let bytes = physical.max(align);
+    if bytes > 4096 && sane(bytes) {
+        return KEY.probed(
+            &bytes.to_string(),
+            format!("the device writes blocks of {physical} bytes and takes direct writes aligned to {align}"),
+        );
+    }
+    if physical != 512 || align > 512 {
+        return KEY.probed(
+            KEY.1,
+            format!(
                 "the device writes blocks of {physical} bytes: 4096-byte log blocks are never read back to be completed"
-            );
-            setting(KEY, DEFAULT, DEFAULT, Confidence::Probed, because)
+            ),
+        );
+    }
+    let Some(p) = pair(results, &log(16, Access::Direct, 512, true), &log(16, Access::Direct, 4096, true)) else {
+        return KEY.kept(
+            "the device reports 512-byte blocks; whether it means it was not measured (`--full --only log-memory`)",
+        );
+    };
+    let times =
+        |times: String, more: &str, less: &str| format!("{more} commit {times} as much as {less} ({})", p.reason());
+    match p.answer {
+        Answer::More => KEY.measured("512", times(p.times(), "512-byte blocks", "4096-byte ones")),
+        Answer::Less => {
+            KEY.measured(KEY.1, times(p.times_slower(), "4096-byte blocks", "512-byte ones, whatever the device says,"))
         }
-        None => setting(KEY, DEFAULT, DEFAULT, Confidence::DefaultKept, "the device's physical block is not known"),
+        Answer::Same | Answer::Unclear => KEY.kept(p.in_words("512-byte log blocks", "4096-byte ones")),
     }
 }
 
 /// Half of the measured rate for steady background work, so that as much stays for reads and the log; nine
 /// tenths under pressure.
 fn io_capacity(results: &Results) -> (Recommendation, Recommendation) {
-    const KEYS: [&str; 2] = ["io_capacity", "io_capacity_burst"];
     match write_capacity(results) {
         Ok((low, why)) => {
-            let steady = round_down((low * 0.5).max(100.0));
-            let burst = round_down((low * 0.9).max(100.0));
+            let part = |share: f64| round_down((low * share).max(100.0)).to_string();
+            let pressed =
+                format!("nine tenths of the same when a checkpoint presses ({} writes per second)", text::count(low));
             (
-                setting(
-                    KEYS[0],
-                    &steady.to_string(),
-                    IO_CAPACITY_DEFAULT,
-                    Confidence::Measured,
-                    format!("half of it for background writes: {why}"),
-                ),
-                setting(
-                    KEYS[1],
-                    &burst.to_string(),
-                    IO_CAPACITY_BURST_DEFAULT,
-                    Confidence::Measured,
-                    format!(
-                        "nine tenths of the same when a checkpoint presses ({} writes per second)",
-                        text::count(low)
-                    ),
-                ),
+                IO_CAPACITY.measured(&part(0.5), format!("half of it for background writes: {why}")),
+                IO_CAPACITY_BURST.measured(&part(0.9), pressed),
             )
         }
-        Err(why) => (
-            setting(KEYS[0], IO_CAPACITY_DEFAULT, IO_CAPACITY_DEFAULT, Confidence::DefaultKept, why.clone()),
-            setting(KEYS[1], IO_CAPACITY_BURST_DEFAULT, IO_CAPACITY_BURST_DEFAULT, Confidence::DefaultKept, why),
-        ),
+        Err(why) => (IO_CAPACITY.kept(why.clone()), IO_CAPACITY_BURST.kept(why)),
     }
 }
 
 /// The smallest depth that gives nine tenths of the best measured read rate.
 fn prefetch_depth(results: &Results) -> Recommendation {
-    const KEY: &str = "prefetch_depth";
-    let default = PREFETCH_DEPTH_DEFAULT.to_string();
+    const KEY: Key = PREFETCH_DEPTH;
     let measured: Vec<(u32, f64)> = DEPTHS
         .into_iter()
         .filter_map(|d| Some((d, results.cell(&random_read(d))?.rate()?.median)))
         .filter(|(_, rate)| *rate > 0.0)
         .collect();
     let best = measured.iter().map(|(_, r)| *r).fold(0.0, f64::max);
-    let (Some(&(first, slowest)), Some(&(depth, rate))) =
-        (measured.first(), measured.iter().find(|(_, r)| *r >= 0.9 * best))
+    let (Some(&(first, slowest)), Some(&(deepest, _)), Some(&(depth, rate))) =
+        (measured.first(), measured.last(), measured.iter().find(|(_, r)| *r >= 0.9 * best))
     else {
-        return setting(
-            KEY,
-            &default,
-            &default,
-            Confidence::DefaultKept,
-            "random reads by depth were not measured (run baseline)",
-        );
+        return KEY.kept("random reads by depth were not measured (run baseline)");
     };
-    let deepest = measured.last().map_or(first, |(d, _)| *d);
     if deepest == first {
-        return setting(
-            KEY,
-            &default,
-            &default,
-            Confidence::DefaultKept,
-            format!("random reads were measured at depth {first} only"),
-        );
+        return KEY.kept(format!("random reads were measured at depth {first} only"));
     }
-    let Some(p) = pair(results, &random_read(deepest), &random_read(first)) else {
-        return setting(KEY, &default, &default, Confidence::DefaultKept, "random reads by depth cannot be compared");
-    };
-    if p.answer == Answer::More {
-        let because = format!(
-            "16K random reads: {} per second at depth {depth}, {} at depth {first} ({} from {first} to {deepest})",
-            text::count(rate),
-            text::count(slowest),
-            p.times()
-        );
-        setting(KEY, &depth.to_string(), &default, Confidence::Measured, because)
-    } else {
-        let because = p.in_words(&format!("random reads at depth {deepest}"), &format!("those at depth {first}"));
-        setting(KEY, &default, &default, Confidence::DefaultKept, because)
+    match pair(results, &random_read(deepest), &random_read(first)) {
+        None => KEY.kept("random reads by depth cannot be compared"),
+        Some(p) if p.answer == Answer::More => KEY.measured(
+            &depth.to_string(),
+            format!(
+                "16K random reads: {} per second at depth {depth}, {} at depth {first} ({} from {first} to {deepest})",
+                text::count(rate),
+                text::count(slowest),
+                p.times()
+            ),
+        ),
+        Some(p) => {
+            KEY.kept(p.in_words(&format!("random reads at depth {deepest}"), &format!("those at depth {first}")))
+        }
     }
 }
 
 fn preallocate(results: &Results) -> Recommendation {
-    const KEY: &str = "preallocate";
-    const DEFAULT: &str = "written";
-    if let Some(fs) = results.probe.file_system.known() {
-        if fs.copy_on_write.is_yes() {
-            let because = format!("{} copies on write: written blocks are given away at the first overwrite", fs.kind);
-            return setting(KEY, "off", DEFAULT, Confidence::Probed, because);
-        }
+    const KEY: Key = PREALLOCATE;
+    if let Some(fs) = results.probe.file_system.known().filter(|fs| fs.copy_on_write.is_yes()) {
+        let because = format!("{} copies on write: written blocks are given away at the first overwrite", fs.kind);
+        return KEY.probed("off", because);
     }
     let Some(p) = overwrite_against(results, Preparation::Append) else {
-        return setting(
-            KEY,
-            DEFAULT,
-            DEFAULT,
-            Confidence::DefaultKept,
-            "appending was not measured (run append-overwrite)",
-        );
+        return KEY.kept("appending was not measured (run append-overwrite)");
     };
     if p.answer != Answer::More {
-        return setting(
-            KEY,
-            DEFAULT,
-            DEFAULT,
-            Confidence::DefaultKept,
-            format!("{}; preallocating does no harm", p.in_words("overwriting", "appending")),
-        );
+        return KEY.kept(format!("{}; preallocating does no harm", p.in_words("overwriting", "appending")));
     }
     let unwritten = match overwrite_against(results, Preparation::Unwritten) {
-        Some(u) if u.answer == Answer::More => {
-            format!(", and fallocated blocks still cost {}", u.times())
-        }
+        Some(u) if u.answer == Answer::More => format!(", and fallocated blocks still cost {}", u.times()),
         _ => String::new(),
     };
-    setting(
-        KEY,
-        DEFAULT,
-        DEFAULT,
-        Confidence::Measured,
-        format!("appending costs {} overwriting{unwritten} ({})", p.times(), p.reason()),
-    )
+    KEY.measured(KEY.1, format!("appending costs {} overwriting{unwritten} ({})", p.times(), p.reason()))
 }
 
 fn torn_pages(results: &Results) -> Recommendation {
-    const KEY: &str = "torn_page_protection";
-    const DEFAULT: &str = "doublewrite";
+    const KEY: Key = TORN_PAGES;
     match &results.probe.atomic_writes {
-        Finding::Known(limits) if limits.unit_bytes_min <= 16384 && limits.unit_bytes_max >= 16384 => setting(
-            KEY,
+        Finding::Known(limits) if limits.unit_bytes_min <= 16384 && limits.unit_bytes_max >= 16384 => KEY.probed(
             "auto",
-            DEFAULT,
-            Confidence::Probed,
             format!(
-                "statx reports untorn writes of {} to {} bytes: the engine tries them per file and keeps doublewrite where they fail",
+                "statx reports untorn writes of {} to {} bytes: the engine tries them per file and keeps doublewrite where \
+                 they fail",
                 limits.unit_bytes_min, limits.unit_bytes_max
             ),
         ),
-        Finding::Known(limits) if limits.unit_bytes_max == 0 => {
-            setting(KEY, DEFAULT, DEFAULT, Confidence::Safety, "no write here is promised not to tear")
-        }
-        Finding::Known(limits) => setting(
-            KEY,
-            DEFAULT,
-            DEFAULT,
-            Confidence::Safety,
-            format!("untorn writes of at most {} bytes do not hold a 16 KiB page", limits.unit_bytes_max),
-        ),
-        Finding::Unknown(why) => setting(
-            KEY,
-            DEFAULT,
-            DEFAULT,
-            Confidence::Safety,
-            format!("no proof that a 16 KiB write cannot tear ({why})"),
-        ),
+        Finding::Known(limits) if limits.unit_bytes_max == 0 => KEY.safety("no write here is promised not to tear"),
+        Finding::Known(limits) => KEY.safety(format!(
+            "untorn writes of at most {} bytes do not hold a 16 KiB page",
+            limits.unit_bytes_max
+        )),
+        Finding::Unknown(why) => KEY.safety(format!("no proof that a 16 KiB write cannot tear ({why})")),
     }
 }
 
@@ -377,6 +274,7 @@ mod tests {
     use super::*;
     use crate::plan;
     use crate::sample::{self, cell};
+    use crate::settings::Confidence;
     use seawall_io::probe::{AtomicWrites, BlockDevice};
 
     fn device(results: &mut Results) -> &mut BlockDevice {

@@ -1,15 +1,17 @@
 //! The same advice in InnoDB's words, for the series of MariaDB and MySQL in use today.
 //!
 //! - A variable is named only for series that have it; if early releases of a series lack it, it is `loose`.
-//! - Versions and defaults: MariaDB 10.11 has innodb_flush_method (default O_DIRECT since 10.6) and innodb_log_file_buffering
-//!   (10.8.4); 11.0 deprecates innodb_flush_method in favour of innodb_{data,log}_file_{buffering,write_through};
-//!   innodb_log_write_ahead_size came back in 10.11.9 and 11.4.3 (MDEV-33894), 512 to 4096, never below the physical block.
-//!   MySQL 8.0: innodb_flush_method fsync, innodb_io_capacity 200, innodb_use_fdatasync from 8.0.26 (off); 8.4: O_DIRECT, 10000,
-//!   on. innodb_flush_neighbors is 1 in MariaDB, 0 in MySQL 8. O_DIRECT_NO_FSYNC syncs
-//!   after growth from MySQL 8.0.14, yet not after a write into a hole, fallocated space or a reflinked extent: never advised.
+//! - MariaDB 10.11 has innodb_flush_method (default O_DIRECT since 10.6) and innodb_log_file_buffering (10.8.4); 11.0
+//!   deprecates innodb_flush_method in favour of innodb_{data,log}_file_{buffering,write_through};
+//!   innodb_log_write_ahead_size came back in 10.11.9 and 11.4.3 (MDEV-33894), 512 to 4096, never below the physical
+//!   block. innodb_flush_neighbors is 1 in MariaDB, 0 in MySQL 8.
+//! - MySQL 8.0: innodb_flush_method fsync, innodb_io_capacity 200, innodb_use_fdatasync from 8.0.26 (off); 8.4:
+//!   O_DIRECT, 10000, on.
+//! - O_DIRECT_NO_FSYNC syncs after growth from MySQL 8.0.14, yet not after a write into a hole, fallocated space or a
+//!   reflinked extent: never advised.
 
-use super::seawall::{direct_works, dsync_against_fdatasync, flush_may_be_skipped};
-use super::{Confidence, Recommendation, round_down, write_capacity};
+use super::seawall::{direct_works, dsync_against_fdatasync, dsync_words, flush_may_be_skipped};
+use super::{Key, Recommendation, round_down, write_capacity};
 use crate::cell::{Access, Preparation};
 use crate::experiment::append_overwrite::overwrite_against;
 use crate::experiment::baseline::{random_read, rotates, too_fast_to_rotate};
@@ -119,58 +121,41 @@ impl Server {
     }
 }
 
+pub(super) fn recommend(results: &Results, server: Server) -> Vec<Recommendation> {
+    let a = Advice { results, server };
+    let mut list = match server {
+        Server::MariaDb10 => vec![a.mariadb_flush_method(), a.log_buffering()],
+        Server::MariaDb11 => {
+            vec![a.data_buffering(), a.log_write_through(), a.data_write_through(), a.log_buffering()]
+        }
+        Server::MySql80 | Server::MySql84 => {
+            vec![a.mysql_flush_method(), a.use_fdatasync(), a.extend_and_initialize()]
+        }
+    };
+    list.push(if server.is_mariadb() { a.mariadb_write_ahead_size() } else { a.mysql_write_ahead_size() });
+    list.extend(a.io_capacity());
+    list.push(a.flush_neighbors());
+    list.extend(a.io_threads());
+    list.push(
+        Key("innodb_doublewrite", "ON")
+            .safety("no proof that a 16 KiB page cannot be torn by a power cut on this drive and file system"),
+    );
+    list
+}
+
 struct Advice<'a> {
     results: &'a Results,
     server: Server,
-    list: Vec<Recommendation>,
 }
 
-pub(super) fn recommend(results: &Results, server: Server) -> Vec<Recommendation> {
-    let mut a = Advice { results, server, list: vec![] };
-    match server {
-        Server::MariaDb10 => a.mariadb_flush_method(),
-        Server::MariaDb11 => a.mariadb_buffering(),
-        Server::MySql80 | Server::MySql84 => a.mysql_flush_method(),
-    }
-    if server.is_mariadb() {
-        a.mariadb_log_buffering();
-    } else {
-        a.use_fdatasync();
-        a.extend_and_initialize();
-    }
-    a.write_ahead_size();
-    a.io_capacity();
-    a.flush_neighbors();
-    a.io_threads();
-    a.add(
-        "innodb_doublewrite",
-        "ON",
-        "ON",
-        Confidence::Safety,
-        "no proof that a 16 KiB page cannot be torn by a power cut on this drive and file system",
-    );
-    a.list
+/// The same, written so that early releases of the series, which lack the variable, start.
+fn loose(recommendation: Recommendation) -> Recommendation {
+    Recommendation { loose: true, ..recommendation }
 }
+
+const WORKS: &str = "direct I/O works and leaves nothing in the page cache";
 
 impl Advice<'_> {
-    fn add(&mut self, key: &str, value: &str, default: &str, confidence: Confidence, because: impl Into<String>) {
-        self.list.push(Recommendation {
-            key: key.into(),
-            value: value.into(),
-            because: because.into(),
-            confidence,
-            default: default.into(),
-            loose: false,
-        });
-    }
-
-    /// Marks the last one added as missing from early releases of the series.
-    fn loose(&mut self) {
-        if let Some(last) = self.list.last_mut() {
-            last.loose = true;
-        }
-    }
-
     /// Why direct I/O cannot be used, if the probe proved that.
     fn direct_refused(&self) -> Option<String> {
         match &self.results.probe.direct_io {
@@ -179,16 +164,15 @@ impl Advice<'_> {
         }
     }
 
-    fn mariadb_flush_method(&mut self) {
-        const KEY: &str = "innodb_flush_method";
+    fn mariadb_flush_method(&self) -> Recommendation {
+        const KEY: Key = Key("innodb_flush_method", "O_DIRECT");
         if let Some(why) = self.direct_refused() {
-            self.add(KEY, "fsync", "O_DIRECT", Confidence::Probed, why);
-            return;
+            return KEY.probed("fsync", why);
         }
         let dsync = match dsync_against_fdatasync(self.results, Access::Direct) {
             Some(p) if p.answer == Answer::More => format!(
-                "; O_DSYNC is {} faster than write + fdatasync, but here it would also apply to every page of the data files \
-                 (from 11.0 innodb_log_file_write_through applies it to the log alone)",
+                "; O_DSYNC is {} faster than write + fdatasync, but here it would also apply to every page of the data \
+                 files (from 11.0 innodb_log_file_write_through applies it to the log alone)",
                 p.times()
             ),
             Some(p) if p.answer == Answer::Less => {
@@ -196,85 +180,62 @@ impl Advice<'_> {
             }
             _ => String::new(),
         };
-        let because = match direct_works(self.results) {
-            Ok(()) => format!("direct I/O works and leaves nothing in the page cache{dsync}"),
-            Err(why) => why + &dsync,
-        };
-        self.add(KEY, "O_DIRECT", "O_DIRECT", Confidence::Probed, because);
+        KEY.probed(KEY.1, direct_works(self.results).err().unwrap_or_else(|| WORKS.into()) + &dsync)
     }
 
-    fn mariadb_buffering(&mut self) {
-        const OFF: &str = "OFF";
-        if let Some(why) = self.direct_refused() {
-            self.add("innodb_data_file_buffering", "ON", OFF, Confidence::Probed, why);
-        } else {
-            let because = direct_works(self.results)
-                .err()
-                .unwrap_or_else(|| "direct I/O works and leaves nothing in the page cache".into());
-            self.add("innodb_data_file_buffering", OFF, OFF, Confidence::Probed, because);
+    fn data_buffering(&self) -> Recommendation {
+        const KEY: Key = Key("innodb_data_file_buffering", "OFF");
+        match self.direct_refused() {
+            Some(why) => KEY.probed("ON", why),
+            None => KEY.probed("OFF", direct_works(self.results).err().unwrap_or_else(|| WORKS.into())),
         }
-        let key = "innodb_log_file_write_through";
+    }
+
+    fn log_write_through(&self) -> Recommendation {
+        const KEY: Key = Key("innodb_log_file_write_through", "OFF");
         let access = if self.direct_refused().is_some() { Access::Buffered } else { Access::Direct };
         match dsync_against_fdatasync(self.results, access) {
-            Some(p) if p.answer == Answer::More => {
-                self.add(
-                    key,
-                    "ON",
-                    OFF,
-                    Confidence::Measured,
-                    format!("O_DSYNC is {} faster than write + fdatasync ({})", p.times(), p.reason()),
-                );
-            }
-            Some(p) if p.answer == Answer::Less => {
-                self.add(
-                    key,
-                    OFF,
-                    OFF,
-                    Confidence::Measured,
-                    format!("O_DSYNC is {} slower than write + fdatasync ({})", p.times_slower(), p.reason()),
-                );
-            }
-            Some(p) => self.add(key, OFF, OFF, Confidence::DefaultKept, p.in_words("O_DSYNC", "write + fdatasync")),
-            None => {
-                self.add(key, OFF, OFF, Confidence::DefaultKept, "O_DSYNC was not measured against write + fdatasync");
-            }
+            Some(p) => match p.answer {
+                Answer::More => KEY.measured("ON", dsync_words(&p)),
+                Answer::Less => KEY.measured("OFF", dsync_words(&p)),
+                Answer::Same | Answer::Unclear => KEY.kept(dsync_words(&p)),
+            },
+            None => KEY.kept("O_DSYNC was not measured against write + fdatasync"),
         }
-        self.add(
-            "innodb_data_file_write_through",
-            OFF,
-            OFF,
-            Confidence::DefaultKept,
-            "one flush after a batch of pages is cheaper than one in every page write; not measured here",
-        );
     }
 
-    fn mysql_flush_method(&mut self) {
-        const KEY: &str = "innodb_flush_method";
-        let default = if self.server == Server::MySql80 { "fsync" } else { "O_DIRECT" };
+    fn data_write_through(&self) -> Recommendation {
+        Key("innodb_data_file_write_through", "OFF")
+            .kept("one flush after a batch of pages is cheaper than one in every page write; not measured here")
+    }
+
+    fn mysql_flush_method(&self) -> Recommendation {
+        let key = Key("innodb_flush_method", if self.server == Server::MySql80 { "fsync" } else { "O_DIRECT" });
         match direct_works(self.results) {
             Ok(()) => {
                 let mut because =
-                    "direct I/O works: data is not held twice in memory (the redo log and the binlog stay buffered in MySQL)".to_owned();
+                    "direct I/O works: data is not held twice in memory (the redo log and the binlog stay \
+                                   buffered in MySQL)"
+                        .to_owned();
                 if let Some(p) = flush_may_be_skipped(self.results) {
                     because += &format!(
-                        "; the drive reports a write-through cache and leaving out the flush gains {}, but O_DIRECT_NO_FSYNC is not \
-                         advised: it also leaves out the file system's commit that pages in holes (page compression), in fallocated \
-                         space and in reflinked files need before a checkpoint may pass them",
+                        "; the drive reports a write-through cache and leaving out the flush gains {}, but O_DIRECT_NO_FSYNC \
+                         is not advised: it also leaves out the file system's commit that pages in holes (page \
+                         compression), in fallocated space and in reflinked files need before a checkpoint may pass them",
                         p.times()
                     );
                 }
-                self.add(KEY, "O_DIRECT", default, Confidence::Probed, because);
+                key.probed("O_DIRECT", because)
             }
-            Err(why) if self.direct_refused().is_some() => self.add(KEY, "fsync", default, Confidence::Probed, why),
-            Err(why) => self.add(KEY, default, default, Confidence::DefaultKept, why),
+            Err(why) if self.direct_refused().is_some() => key.probed("fsync", why),
+            Err(why) => key.kept(why),
         }
     }
 
-    fn mariadb_log_buffering(&mut self) {
-        const KEY: &str = "innodb_log_file_buffering";
+    fn log_buffering(&self) -> Recommendation {
+        const KEY: Key = Key("innodb_log_file_buffering", "OFF");
         if let Some(why) = self.direct_refused() {
-            self.add(KEY, "ON", "OFF", Confidence::Probed, why);
-            return;
+            return KEY.probed("ON", why);
         }
         let pairs: Vec<_> = THREADS
             .into_iter()
@@ -284,17 +245,8 @@ impl Advice<'_> {
             })
             .collect();
         if pairs.is_empty() {
-            self.add(
-                KEY,
-                "OFF",
-                "OFF",
-                Confidence::DefaultKept,
-                "a direct log was not measured against a buffered one (run log-memory)",
-            );
-            return;
+            return KEY.kept("a direct log was not measured against a buffered one (run log-memory)");
         }
-        // Buffering justifies its memory only if it wins clearly, at every measured thread count.
-        let wins = pairs.iter().all(|(_, p)| p.answer == Answer::Less && p.ratio.median < 0.9);
         let seen: Vec<String> = pairs
             .iter()
             .map(|(t, p)| {
@@ -303,184 +255,120 @@ impl Advice<'_> {
                     Answer::Less => "direct slower",
                     Answer::Same | Answer::Unclear => "cannot tell",
                 };
-                format!("{t} thread{} {} ({word})", if *t == 1 { "" } else { "s" }, text::ratio(p.ratio.median))
+                format!("{} {} ({word})", text::many(*t, "thread", "threads"), text::ratio(p.ratio.median))
             })
             .collect();
-        let seen = seen.join(", ");
-        if wins {
-            let because =
-                format!("direct log against buffered: {seen}; costs page cache up to the size of the redo log");
-            self.add(KEY, "ON", "OFF", Confidence::Measured, because);
+        let seen = format!("direct log against buffered: {}", seen.join(", "));
+        // Buffering justifies its memory only if it wins clearly, at every measured thread count.
+        if pairs.iter().all(|(_, p)| p.answer == Answer::Less && p.ratio.median < 0.9) {
+            KEY.measured("ON", format!("{seen}; costs page cache up to the size of the redo log"))
         } else if pairs.iter().all(|(_, p)| matches!(p.answer, Answer::Same | Answer::Unclear)) {
-            self.add(KEY, "OFF", "OFF", Confidence::DefaultKept, format!("direct log against buffered: {seen}"));
+            KEY.kept(seen)
         } else {
-            let because = format!("direct log against buffered: {seen}; a direct log takes no page cache");
-            self.add(KEY, "OFF", "OFF", Confidence::Measured, because);
+            KEY.measured("OFF", format!("{seen}; a direct log takes no page cache"))
         }
     }
 
-    fn use_fdatasync(&mut self) {
-        let default = if self.server == Server::MySql80 { "OFF" } else { "ON" };
-        self.add(
-            "innodb_use_fdatasync",
-            "ON",
-            default,
-            Confidence::Probed,
-            "every durable figure of this run was made with fdatasync, which leaves out the timestamps that fsync journals (8.0.26 and later)",
-        );
-        if self.server == Server::MySql80 {
-            self.loose();
-        }
+    fn use_fdatasync(&self) -> Recommendation {
+        const WHY: &str = "every durable figure of this run was made with fdatasync, which leaves out the timestamps that \
+                           fsync journals (8.0.26 and later)";
+        let of = |default| Key("innodb_use_fdatasync", default).probed("ON", WHY);
+        if self.server == Server::MySql80 { loose(of("OFF")) } else { of("ON") }
     }
 
-    fn extend_and_initialize(&mut self) {
-        const KEY: &str = "innodb_extend_and_initialize";
-        match overwrite_against(self.results, Preparation::Unwritten) {
-            Some(p) if p.answer == Answer::More => self.add(
-                KEY,
+    fn extend_and_initialize(&self) -> Recommendation {
+        const KEY: Key = Key("innodb_extend_and_initialize", "ON");
+        let advice = match overwrite_against(self.results, Preparation::Unwritten) {
+            Some(p) if p.answer == Answer::More => KEY.measured(
                 "ON",
-                "ON",
-                Confidence::Measured,
-                format!("writing into fallocate'd blocks costs {} overwriting: let new pages be written with zeroes ahead of use", p.times()),
+                format!(
+                    "writing into fallocated blocks costs {} overwriting: let new pages be written with zeroes ahead of use",
+                    p.times()
+                ),
             ),
-            Some(p) => self.add(
-                KEY,
-                "ON",
-                "ON",
-                Confidence::DefaultKept,
-                p.in_words("overwriting", "writing into fallocate'd blocks"),
+            Some(p) => KEY.kept(p.in_words("overwriting", "writing into fallocated blocks")),
+            None => KEY.kept("writing into fallocated blocks was not measured"),
+        };
+        if self.server == Server::MySql80 { loose(advice) } else { advice }
+    }
+
+    fn physical_block(&self) -> Option<u32> {
+        self.results.probe.device.known().and_then(|d| d.physical_block_bytes.known()).copied()
+    }
+
+    /// The server itself uses at least the physical block; only a device that understates it needs a setting.
+    fn mariadb_write_ahead_size(&self) -> Recommendation {
+        const KEY: Key = Key("innodb_log_write_ahead_size", "512");
+        let better = pair(self.results, &log(16, Access::Direct, 4096, true), &log(16, Access::Direct, 512, true))
+            .filter(|p| p.answer == Answer::More);
+        loose(match (self.physical_block(), better) {
+            (Some(512) | None, Some(p)) => KEY.measured(
+                "4096",
+                format!(
+                    "4096-byte log writes commit {} as much as 512-byte ones, whatever block the device reports (10.11.9, \
+                     11.4.3 and later)",
+                    p.times()
+                ),
             ),
-            None => self.add(KEY, "ON", "ON", Confidence::DefaultKept, "writing into fallocate'd blocks was not measured"),
-        }
-        if self.server == Server::MySql80 {
-            self.loose();
+            (Some(physical), _) => {
+                let because = format!("the server takes the physical block by itself ({physical} bytes reported)");
+                let size = physical.clamp(512, 4096).to_string();
+                Recommendation { value: size.clone(), default: size, ..KEY.kept(because) }
+            }
+            (None, None) => KEY.kept("the physical block is not known and log blocks were not compared"),
+        })
+    }
+
+    fn mysql_write_ahead_size(&self) -> Recommendation {
+        const KEY: Key = Key("innodb_log_write_ahead_size", "8192");
+        match self.physical_block() {
+            Some(bytes @ 8193..=16384) => KEY.probed(
+                "16384",
+                format!("the device writes blocks of {bytes} bytes: smaller log writes are read back to be completed"),
+            ),
+            Some(bytes) => KEY.kept(format!(
+                "it covers the page cache's 4096-byte pages and the device's {bytes}-byte blocks: no read-back"
+            )),
+            None => KEY.kept("it covers the page cache's 4096-byte pages; the device's block is not known"),
         }
     }
 
-    fn write_ahead_size(&mut self) {
-        const KEY: &str = "innodb_log_write_ahead_size";
-        let physical = self.results.probe.device.known().and_then(|d| d.physical_block_bytes.known()).copied();
-        if self.server.is_mariadb() {
-            // The server itself uses at least the physical block; only a device that understates it needs a
-            // setting.
-            let better = pair(self.results, &log(16, Access::Direct, 4096, true), &log(16, Access::Direct, 512, true))
-                .filter(|p| p.answer == Answer::More);
-            match (physical, better) {
-                (Some(512) | None, Some(p)) => {
-                    let because = format!(
-                        "4096-byte log writes commit {} as much as 512-byte ones, whatever block the device reports (10.11.9, 11.4.3 and later)",
-                        p.times()
-                    );
-                    self.add(KEY, "4096", "512", Confidence::Measured, because);
-                }
-                (Some(physical), _) => {
-                    let size = physical.clamp(512, 4096).to_string();
-                    let because = format!("the server takes the physical block by itself ({physical} bytes reported)");
-                    self.add(KEY, &size, &size, Confidence::DefaultKept, because);
-                }
-                (None, None) => {
-                    self.add(
-                        KEY,
-                        "512",
-                        "512",
-                        Confidence::DefaultKept,
-                        "the physical block is not known and log blocks were not compared",
-                    );
-                }
-            }
-            self.loose();
-        } else {
-            match physical {
-                Some(bytes @ 8193..=16384) => self.add(
-                    KEY,
-                    "16384",
-                    "8192",
-                    Confidence::Probed,
-                    format!(
-                        "the device writes blocks of {bytes} bytes: smaller log writes are read back to be completed"
-                    ),
-                ),
-                Some(bytes) => self.add(
-                    KEY,
-                    "8192",
-                    "8192",
-                    Confidence::DefaultKept,
-                    format!(
-                        "it covers the page cache's 4096-byte pages and the device's {bytes}-byte blocks: no read-back"
-                    ),
-                ),
-                None => self.add(
-                    KEY,
-                    "8192",
-                    "8192",
-                    Confidence::DefaultKept,
-                    "it covers the page cache's 4096-byte pages; the device's block is not known",
-                ),
-            }
-        }
-    }
-
-    /// Pages, not writes: doublewrite writes every page twice. A quarter of the writes for steady flushing, half under pressure.
-    fn io_capacity(&mut self) {
-        let (steady_default, burst_default) =
-            if self.server == Server::MySql84 { ("10000", "20000") } else { ("200", "2000") };
+    /// Pages, not writes: doublewrite writes every page twice. A quarter of the writes for steady flushing, half under
+    /// pressure.
+    fn io_capacity(&self) -> [Recommendation; 2] {
+        let (steady, burst) = if self.server == Server::MySql84 { ("10000", "20000") } else { ("200", "2000") };
+        let (steady, burst) = (Key("innodb_io_capacity", steady), Key("innodb_io_capacity_max", burst));
         match write_capacity(self.results) {
             Ok((low, why)) => {
-                let steady = round_down((low * 0.25).clamp(100.0, IO_CAPACITY_MAX));
-                let burst = round_down((low * 0.5).clamp(200.0, 4.0 * IO_CAPACITY_MAX)).max(steady);
-                self.add(
-                    "innodb_io_capacity",
-                    &steady.to_string(),
-                    steady_default,
-                    Confidence::Measured,
-                    format!("a quarter of the writes, at most {} (each page is written twice, and foreground work needs the rest): {why}", text::count(IO_CAPACITY_MAX)),
+                let quarter = round_down((low * 0.25).clamp(100.0, IO_CAPACITY_MAX));
+                let half = round_down((low * 0.5).clamp(200.0, 4.0 * IO_CAPACITY_MAX)).max(quarter);
+                let because = format!(
+                    "a quarter of the writes, at most {} (each page is written twice, and foreground work needs the rest): {why}",
+                    text::count(IO_CAPACITY_MAX)
                 );
-                self.add(
-                    "innodb_io_capacity_max",
-                    &burst.to_string(),
-                    burst_default,
-                    Confidence::Measured,
-                    format!("half of the same {} writes per second, for when the redo log fills", text::count(low)),
-                );
+                let pressed =
+                    format!("half of the same {} writes per second, for when the redo log fills", text::count(low));
+                [steady.measured(&quarter.to_string(), because), burst.measured(&half.to_string(), pressed)]
             }
-            Err(why) => {
-                self.add("innodb_io_capacity", steady_default, steady_default, Confidence::DefaultKept, why.clone());
-                self.add("innodb_io_capacity_max", burst_default, burst_default, Confidence::DefaultKept, why);
-            }
+            Err(why) => [steady.kept(why.clone()), burst.kept(why)],
         }
     }
 
-    fn flush_neighbors(&mut self) {
-        const KEY: &str = "innodb_flush_neighbors";
-        let default = if self.server.is_mariadb() { "1" } else { "0" };
-        match rotates(self.results) {
-            Some(true) => {
-                self.add(
-                    KEY,
-                    "1",
-                    default,
-                    Confidence::Probed,
-                    "a rotating disk: writing a page's neighbours with it saves seeks",
-                );
+    fn flush_neighbors(&self) -> Recommendation {
+        let key = Key("innodb_flush_neighbors", if self.server.is_mariadb() { "1" } else { "0" });
+        match (rotates(self.results), too_fast_to_rotate(self.results)) {
+            (Some(true), _) => key.probed("1", "a rotating disk: writing a page's neighbours with it saves seeks"),
+            (Some(false), Some(rate)) => {
+                key.probed("0", format!("no seeks to save: {} random reads per second", text::count(rate)))
             }
-            Some(false) => {
-                let because = match too_fast_to_rotate(self.results) {
-                    Some(rate) => format!("no seeks to save: {} random reads per second", text::count(rate)),
-                    None => "the kernel reports a drive that does not rotate: no seeks to save".into(),
-                };
-                self.add(KEY, "0", default, Confidence::Probed, because);
-            }
-            None => {
-                self.add(KEY, default, default, Confidence::DefaultKept, "it is not known whether the drive rotates");
-            }
+            (Some(false), None) => key.probed("0", "the kernel reports a drive that does not rotate: no seeks to save"),
+            (None, _) => key.kept("it is not known whether the drive rotates"),
         }
     }
 
-    fn io_threads(&mut self) {
-        let because = match [64, 32, 16]
-            .into_iter()
-            .find_map(|d| Some((d, self.results.cell(&random_read(d))?.rate()?.median)))
-        {
+    fn io_threads(&self) -> [Recommendation; 2] {
+        let deep = |d| Some((d, self.results.cell(&random_read(d))?.rate()?.median));
+        let because = match [64, 32, 16].into_iter().find_map(deep) {
             Some((depth, rate)) => format!(
                 "{depth} requests in flight reach {} reads per second, and a thread keeps up to 256 in flight with native AIO",
                 text::count(rate)
@@ -492,8 +380,9 @@ impl Advice<'_> {
             Server::MySql84 => (self.results.machine.cpus / 2).clamp(4, 64).to_string(),
             Server::MariaDb10 | Server::MariaDb11 | Server::MySql80 => "4".into(),
         };
-        self.add("innodb_read_io_threads", &read, &read, Confidence::DefaultKept, because.clone());
-        self.add("innodb_write_io_threads", "4", "4", Confidence::DefaultKept, because);
+        let reads = Key("innodb_read_io_threads", "4").kept(because.clone());
+        let writes = Key("innodb_write_io_threads", "4").kept(because);
+        [Recommendation { value: read.clone(), default: read, ..reads }, writes]
     }
 }
 
@@ -503,6 +392,7 @@ mod tests {
     use crate::cell::{Beside, Sync};
     use crate::plan;
     use crate::sample::{self, cell};
+    use crate::settings::Confidence;
     use seawall_io::probe::{BlockDevice, WriteCache};
 
     fn device(results: &mut Results) -> &mut BlockDevice {
