@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_holds_up_nobody_and_ends_whoever_drives() {
+    fn a_flush_delays_no_other_request_and_completes_by_any_poll() {
         let dir = tempfile::tempdir().unwrap();
         for backend in [Backend::Auto, Backend::Threads, Backend::Sync] {
             let disk = disk(backend);

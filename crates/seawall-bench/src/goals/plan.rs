@@ -18,7 +18,7 @@ pub const SUBJECT: &str = "seawall";
 pub enum Extent {
     /// `make goals`.
     Full,
-    /// `make bench`.
+    /// `make bench`: only goals with a threshold.
     Quick,
 }
 
@@ -70,9 +70,6 @@ struct GroupEntry {
     rounds: Option<Either<u32>>,
     #[serde(default)]
     also_on: Vec<DiskKind>,
-    /// Only part of `make goals`.
-    #[serde(default)]
-    full: bool,
     goal: Vec<GoalEntry>,
 }
 
@@ -333,12 +330,12 @@ impl Plan {
         let mut groups = Vec::new();
         for disk in [DiskKind::Plain, DiskKind::SlowFlush, DiskKind::FewIops] {
             for group in &file.group {
-                let here = disk == DiskKind::Plain || group.also_on.contains(&disk);
-                if here && (extent == Extent::Full || !group.full) {
+                if disk == DiskKind::Plain || group.also_on.contains(&disk) {
                     groups.push(maker.group(group, disk)?);
                 }
             }
         }
+        groups.retain(|group| !group.goals.is_empty());
         let mut ids: Vec<&str> = groups.iter().flat_map(|group| &group.goals).map(|goal| goal.id.as_str()).collect();
         ids.sort_unstable();
         if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -408,7 +405,7 @@ impl Maker<'_> {
         } else if goal.against.is_empty() {
             return Err(told("nothing to compare it with: give `against` or `limits`".into()));
         }
-        for against in &goal.against {
+        for against in goal.against.iter().filter(|against| self.extent == Extent::Full || !against.reported) {
             let cell = self.cell(goal, Some(against), threads, disk).map_err(told)?;
             let beside = against.name.as_ref().or(against.store.as_ref()).map_or("fio", String::as_str);
             out.push(Goal {

@@ -1,7 +1,7 @@
 //! One cell of a key-value workload, from an empty directory to its result.
 //!
 //! ```text
-//!   place ──open──> loaded, settled (or there already) ──[cold: close, drop page cache, open]──> [all read once] ──drive──> result ──close──>
+//!   data directory ──open──> loaded, settled (or there already) ──[cold: close, drop page cache, open]──> [all read once] ──drive──> result ──close──>
 //! ```
 //!
 //! 1. The load before a workload uses one thread, batches of [`BATCH`] rows in key order, not durable;
@@ -14,10 +14,10 @@
 use super::cell::{Cell, machine};
 use super::charge::Charged;
 use super::config::RunConfig;
+use super::data_dir::{DataDir, DataDirError, Marker};
 use super::drive::{Driven, Limit, Outcome, Spec, drive};
 pub use super::load::BATCH;
 use super::load::{Loader, fill};
-use super::place::{Marker, Place, PlaceError};
 use crate::client_batching::ClientBatching;
 use crate::observe::{Observer, drop_page_cache};
 use crate::results::{CellResult, Load};
@@ -66,9 +66,9 @@ pub enum RunError {
     /// The store.
     #[error(transparent)]
     Store(#[from] Error),
-    /// The place for the data.
+    /// The directory of the data.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    DataDir(#[from] DataDirError),
     /// An impossible request: says what to do.
     #[error("{0}")]
     Refused(String),
@@ -146,9 +146,9 @@ impl KvRun {
     /// [`RunError`]; an error inside the window is in [`KvRan::error`] instead, beside the result so far.
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<KvRan, RunError> {
         self.check()?;
-        let mut place = Place::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
+        let mut data_dir = DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
         let settings = Settings {
-            dir: place.data(),
+            dir: data_dir.data(),
             pool_bytes: self.cell.pool_bytes,
             durability: self.cell.durability,
             tables: vec!["kv".into()],
@@ -159,18 +159,18 @@ impl KvRun {
         };
         if self.cell.memory_limit_bytes.is_some() {
             // Pages cached earlier belong to another group, and would not count.
-            drop_page_cache(place.dir()).map_err(RunError::Refused)?;
+            drop_page_cache(data_dir.dir()).map_err(RunError::Refused)?;
         }
         let mut store = open(&settings)?;
         let mut load = None;
         let ran = |load, interrupted| KvRan { result: None, load, error: None, interrupted };
-        if !place.is_loaded() && !self.workload.loads() {
+        if !data_dir.is_loaded() && !self.workload.loads() {
             load = self.fill(&*store, progress, stop)?;
             if load.is_none() {
                 store.close()?;
                 return Ok(ran(None, true));
             }
-            place.set_loaded()?;
+            data_dir.set_loaded()?;
         }
         if self.config.load_only && !self.workload.loads() {
             store.close()?;
@@ -178,9 +178,9 @@ impl KvRun {
         }
         if self.workload == Workload::PointReadCold {
             store.close()?;
-            drop_page_cache(place.dir()).map_err(RunError::Refused)?;
+            drop_page_cache(data_dir.dir()).map_err(RunError::Refused)?;
             store = open(&settings)?;
-            drop_page_cache(place.dir()).map_err(RunError::Refused)?;
+            drop_page_cache(data_dir.dir()).map_err(RunError::Refused)?;
         } else if self.fits_pool() && !self.workload.loads() && !self.read_all(&*store, progress, stop)? {
             store.close()?;
             return Ok(ran(load, true));
@@ -188,11 +188,11 @@ impl KvRun {
         if self.cell.client_batch > 1 {
             store = Box::new(ClientBatching::new(store, self.cell.client_batch));
         }
-        let machine = machine(place.dir());
-        let mut observer = Observer::new(place.dir());
+        let machine = machine(data_dir.dir());
+        let mut observer = Observer::new(data_dir.dir());
         let mut beside = Beside::default();
         let mut driven = if self.workload == Workload::CommitBesideBackup {
-            let to = place.dir().join("backup");
+            let to = data_dir.dir().join("backup");
             beside.drive(&*store, &to, || self.drive(&*store, &mut observer, progress, stop))
         } else {
             self.drive(&*store, &mut observer, progress, stop)
@@ -201,7 +201,7 @@ impl KvRun {
         if self.workload.writes() && driven.error.is_none() && !driven.interrupted {
             charged = Some(Charged::settle(&*store, &mut driven, &mut observer, progress)?);
             if self.workload.loads() {
-                place.set_loaded()?;
+                data_dir.set_loaded()?;
             }
         }
         let mut result = self.cell.result(&driven, &store.about(), machine, load.clone());

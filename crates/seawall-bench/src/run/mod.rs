@@ -4,10 +4,10 @@
 pub mod cell;
 pub(crate) mod charge;
 pub mod config;
+pub mod data_dir;
 pub mod drive;
 pub mod kv;
 pub(crate) mod load;
-pub mod place;
 pub mod recorder;
 
 pub use cell::Cell;

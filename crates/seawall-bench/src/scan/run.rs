@@ -1,7 +1,7 @@
 //! One cell of a scan, from an empty directory to its result.
 //!
 //! ```text
-//!   place ──open with much memory──> loaded, closed (or there already) ──bound memory──> opened cold ──measure──> closed ──fio──> result
+//!   data directory ──open with much memory──> loaded, closed (or there already) ──bound memory──> opened cold ──measure──> closed ──fio──> result
 //! ```
 //!
 //! 1. The memory of the load does not affect where rows are placed, and a random load beyond memory takes
@@ -17,8 +17,8 @@ use crate::cgroup::MemoryGroup;
 use crate::process::ProcessError;
 use crate::results::Load;
 use crate::run::cell::{Cell, machine};
+use crate::run::data_dir::{DataDir, Marker};
 use crate::run::kv::{KvRan, Open, RunError};
-use crate::run::place::{Marker, Place};
 use crate::run::{Limit, RunConfig};
 use crate::store::{Error, Result, Settings};
 use seawall_lab::run::{Progress, this_machine};
@@ -120,22 +120,22 @@ impl ScanRun {
         };
         // A bound that cannot be set is refused before the load.
         drop(bound()?);
-        let mut place = Place::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
+        let mut data_dir = DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
         let mut ran = KvRan { result: None, load: None, error: None, interrupted: false };
-        if !place.is_loaded() {
-            ran.load = self.load(&place.data(), open, progress, stop)?;
+        if !data_dir.is_loaded() {
+            ran.load = self.load(&data_dir.data(), open, progress, stop)?;
             if ran.load.is_none() {
                 return Ok(KvRan { interrupted: true, ..ran });
             }
-            place.set_loaded()?;
+            data_dir.set_loaded()?;
         }
         if self.config.load_only {
             return Ok(ran);
         }
         let bounded = bound()?;
-        let store = cold(&self.settings(&place.data(), self.cell.pool_bytes), open)?;
-        let machine = machine(place.dir());
-        let mut scanned = self.scans().measure(&*store, place.dir(), progress, stop);
+        let store = cold(&self.settings(&data_dir.data(), self.cell.pool_bytes), open)?;
+        let machine = machine(data_dir.dir());
+        let mut scanned = self.scans().measure(&*store, data_dir.dir(), progress, stop);
         let about = store.about();
         store.close()?;
         drop(bounded);
@@ -144,7 +144,7 @@ impl ScanRun {
         ran.interrupted = scanned.driven.interrupted;
         result.extra = self.extra(&scanned);
         if self.fio && ran.error.is_none() && !ran.interrupted {
-            ran.interrupted = !self.beside_fio(&place.data(), &mut result.extra, progress, stop)?;
+            ran.interrupted = !self.beside_fio(&data_dir.data(), &mut result.extra, progress, stop)?;
         }
         Ok(KvRan { result: Some(result), ..ran })
     }

@@ -1,7 +1,7 @@
 //! One cell of TPC-C, from an empty directory to its result.
 //!
 //! ```text
-//!   place ──open──> loaded by all threads, settled (or there already) ──drive──> result ──conditions checked──close──>
+//!   data directory ──open──> loaded by all threads, settled (or there already) ──drive──> result ──conditions checked──close──>
 //! ```
 //!
 //! 1. Latencies and counts by transaction cover the same window as all other figures.
@@ -16,9 +16,9 @@ use crate::observe::{Observer, drop_page_cache};
 use crate::results::{CellResult, Load};
 use crate::run::cell::machine;
 use crate::run::charge::Charged;
+use crate::run::data_dir::{DataDir, Marker};
 use crate::run::drive::{Driven, Limit, Spec, drive};
 use crate::run::kv::{Open, RunError};
-use crate::run::place::{Marker, Place};
 use crate::run::{Cell, RunConfig};
 use crate::store::{Error, Settings, Store};
 use seawall_lab::run::Progress;
@@ -103,9 +103,9 @@ impl TpccRun {
     /// [`RunError`]; an error inside the window is in [`TpccRan::error`] instead, beside the result so far.
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<TpccRan, RunError> {
         self.check()?;
-        let mut place = Place::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
+        let mut data_dir = DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
         let settings = Settings {
-            dir: place.data(),
+            dir: data_dir.data(),
             pool_bytes: self.cell.pool_bytes,
             durability: self.cell.durability,
             tables: TABLES.map(str::to_owned).into(),
@@ -116,12 +116,12 @@ impl TpccRun {
         };
         if self.cell.memory_limit_bytes.is_some() {
             // Pages cached earlier belong to another group, and would not count.
-            drop_page_cache(place.dir()).map_err(RunError::Refused)?;
+            drop_page_cache(data_dir.dir()).map_err(RunError::Refused)?;
         }
         let store = open(&settings)?;
         let mut ran = TpccRan { result: None, load: None, error: None, interrupted: false, checked: None };
-        let mut observer = Observer::new(place.dir());
-        if !place.is_loaded() {
+        let mut observer = Observer::new(data_dir.dir());
+        if !data_dir.is_loaded() {
             let mut driven = self.fill(&*store, &mut observer, progress, stop);
             if driven.interrupted || driven.error.is_some() {
                 store.close()?;
@@ -134,7 +134,7 @@ impl TpccRun {
             let (seconds, settle_seconds) = (driven.window.as_secs_f64(), began.elapsed().as_secs_f64());
             let rows_per_s = driven.ops as f64 / seconds.max(1e-9);
             ran.load = Some(Load { rows_per_s, seconds, settle_seconds });
-            place.set_loaded()?;
+            data_dir.set_loaded()?;
         }
         if self.config.load_only {
             store.close()?;
@@ -142,7 +142,7 @@ impl TpccRun {
         }
         progress.begin("reading all once", TABLES.len() as u64);
         read_all(&*store, progress)?;
-        let machine = machine(place.dir());
+        let machine = machine(data_dir.dir());
         let (mut driven, stats) = self.drive(&*store, &mut observer, progress, stop);
         ran.error = driven.error.take();
         ran.interrupted = driven.interrupted;

@@ -13,6 +13,7 @@ use seawall_bench::goals::plan::{Cell, DiskKind, Group, Tool};
 use seawall_bench::goals::report::Report;
 use seawall_bench::goals::run::Listener;
 use seawall_bench::goals::{Extent, GOALS, Overrides, Plan, Records, Runner, evaluate, measure};
+use seawall_bench::run::data_dir::given_or_temporary;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -108,7 +109,7 @@ pub(crate) fn run(args: &GoalsArgs, stop: &AtomicBool) -> Outcome {
     if args.resume {
         note(format_args!("{} cells were measured before", records.all.len()));
     }
-    let (base, _temporary) = base(args.dir.as_deref())?;
+    let (base, _temporary) = given_or_temporary(args.dir.as_deref())?;
     check_space(&base, args.quick)?;
     let runner = Runner { plan: &plan, seed: args.seed, base, exe };
     let mut lines = Lines::new();
@@ -179,18 +180,6 @@ fn check_tools(plan: &Plan, exe: &Path) -> Result<(), String> {
         Some((program, package)) => Err(format!("{program} is needed: scripts/apt-install {package}")),
         None => Ok(()),
     }
-}
-
-fn base(dir: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>), String> {
-    if let Some(dir) = dir {
-        std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}; give another --dir", dir.display()))?;
-        return Ok((dir.into(), None));
-    }
-    let below = if Path::new("target").is_dir() { PathBuf::from("target") } else { std::env::temp_dir() };
-    let temporary = tempfile::Builder::new().prefix("seawall-goals-").tempdir_in(&below);
-    let temporary =
-        temporary.map_err(|e| format!("cannot make a directory in {}: {e}; give --dir", below.display()))?;
-    Ok((temporary.path().into(), Some(temporary)))
 }
 
 fn check_space(base: &Path, quick: bool) -> Result<(), String> {

@@ -10,10 +10,10 @@ use crate::{Ended, Outcome, note, print, units};
 use clap::{Args, ValueEnum};
 use seawall_bench::goals::evaluate::number;
 use seawall_bench::results::CellResult;
+use seawall_bench::run::data_dir::given_or_temporary;
 use seawall_bench::run::kv::KvRan;
 use seawall_bench::scan::run::ScanRun;
 use seawall_bench::scan::{Order, Query, Rows};
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// Default memory for the cache: ten times as much data is loaded in seconds.
@@ -176,16 +176,13 @@ const HEADING: &str = "tree       query          threads  prefetch  method      
 fn table(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
     let common = &args.common;
     common.check()?;
-    let parent = match &common.dir {
-        Some(dir) => Place::Given(dir.clone()),
-        None => Place::Ours(temporary()?),
-    };
+    let (parent, temporary) = given_or_temporary(common.dir.as_deref())?;
     let mut results = Vec::new();
     if !common.json {
         print(&format!("{HEADING}\n"))?;
     }
     for order in [Order::Ordered, Order::Fragmented] {
-        let dir = parent.path().join(order.name());
+        let dir = parent.join(order.name());
         let keys = args.scan(order, Query::All, 1, Prefetch::On, Method::Direct).cell.keys;
         let cells = cells(&common.store, keys, args.threads_max);
         let last = cells.len() - 1;
@@ -193,7 +190,7 @@ fn table(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
             let mut scan = args.scan(order, query, threads, prefetch, method);
             (scan.config.dir, scan.fio) = (Some(dir.clone()), at == last && !args.no_fio);
             // The first cell of a tree creates it.
-            scan.config.reuse = at > 0 || common.reuse || matches!(parent, Place::Ours(_));
+            scan.config.reuse = at > 0 || common.reuse || temporary.is_some();
             let ran = match measured(&scan, args, stop) {
                 Ok(ran) => ran,
                 Err(why) if scan.cell.memory_limit_bytes.is_some() && common.memory_limit.is_none() => {
@@ -217,27 +214,6 @@ fn table(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
         print(&format!("{}\n", serde_json::to_string_pretty(&results)?))?;
     }
     Ok(Ended::Well)
-}
-
-/// Where the trees of a table are.
-enum Place {
-    Given(std::path::PathBuf),
-    Ours(tempfile::TempDir),
-}
-
-impl Place {
-    fn path(&self) -> &Path {
-        match self {
-            Self::Given(dir) => dir,
-            Self::Ours(dir) => dir.path(),
-        }
-    }
-}
-
-fn temporary() -> Result<tempfile::TempDir, String> {
-    let below = if Path::new("target").is_dir() { "target".into() } else { std::env::temp_dir() };
-    let made = tempfile::Builder::new().prefix("seawall-bench-").tempdir_in(&below);
-    made.map_err(|e| format!("cannot make a directory in {}: {e}; give another place with --dir", below.display()))
 }
 
 /// Query, threads, prefetch, method of each cell; fio runs after the last one. Other stores have only one way

@@ -22,12 +22,12 @@ const DATA: &str = "data";
 /// Identifies data: its store, rows, sizes.
 pub type Marker = BTreeMap<String, String>;
 
-/// A place for data.
+/// The directory of a run.
 #[derive(Debug)]
-pub struct Place {
+pub struct DataDir {
     dir: PathBuf,
     /// Holds the directory until the end.
-    _temporary: Option<TempDir>,
+    temporary: Option<TempDir>,
     marker: Marker,
     loaded: bool,
 }
@@ -35,60 +35,58 @@ pub struct Place {
 /// Why data cannot be stored there: says where and what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct PlaceError(String);
+pub struct DataDirError(String);
 
-impl Place {
+impl DataDir {
     /// Checks `dir`, or creates a temporary directory below `./target` or the system's directory for such.
     /// Existing data is used when `reuse` is given and its marker is `marker`.
     ///
     /// # Errors
     /// When the directory cannot be created, or holds something else.
-    pub fn prepare(dir: Option<&Path>, reuse: bool, marker: Marker) -> Result<Self, PlaceError> {
-        let Some(dir) = dir else {
-            let below = if Path::new("target").is_dir() { PathBuf::from("target") } else { std::env::temp_dir() };
-            let temporary = tempfile::Builder::new().prefix("seawall-bench-").tempdir_in(&below);
-            let temporary = temporary.map_err(|e| cannot("make a directory in", &below, e))?;
-            return Ok(Self { dir: temporary.path().into(), _temporary: Some(temporary), marker, loaded: false });
-        };
-        fs::create_dir_all(dir).map_err(|e| cannot("make", dir, e))?;
-        let place = Self { dir: dir.into(), _temporary: None, marker, loaded: false };
-        let what_to_do = format!("remove {} and {DATA}/ in it, or give another --dir", place.marker_path().display());
-        match fs::read_to_string(place.marker_path()) {
+    pub fn prepare(dir: Option<&Path>, reuse: bool, marker: Marker) -> Result<Self, DataDirError> {
+        let (dir, temporary) = given_or_temporary(dir)?;
+        let data_dir = Self { dir, temporary, marker, loaded: false };
+        if data_dir.temporary.is_some() {
+            return Ok(data_dir);
+        }
+        let what_to_do =
+            format!("remove {} and {DATA}/ in it, or give another --dir", data_dir.marker_path().display());
+        match fs::read_to_string(data_dir.marker_path()) {
             Ok(text) if reuse => {
                 let there: Marker = serde_json::from_str(&text).map_err(|e| {
-                    PlaceError(format!(
+                    DataDirError(format!(
                         "{} is no marker of a benchmark: {e}; {what_to_do}",
-                        place.marker_path().display()
+                        data_dir.marker_path().display()
                     ))
                 })?;
-                if there != place.marker {
+                if there != data_dir.marker {
                     let words = |marker: &Marker| {
                         let words: Vec<String> = marker.iter().map(|(name, value)| format!("{name} {value}")).collect();
                         words.join(", ")
                     };
-                    return Err(PlaceError(format!(
+                    return Err(DataDirError(format!(
                         "{} holds other data ({}) than asked for ({}): {what_to_do}",
-                        dir.display(),
+                        data_dir.dir.display(),
                         words(&there),
-                        words(&place.marker)
+                        words(&data_dir.marker)
                     )));
                 }
-                Ok(Self { loaded: true, ..place })
+                Ok(Self { loaded: true, ..data_dir })
             }
-            Ok(_) => Err(PlaceError(format!(
+            Ok(_) => Err(DataDirError(format!(
                 "{} holds the data of an earlier run: give --reuse to measure on it; else {what_to_do}",
-                dir.display()
+                data_dir.dir.display()
             ))),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                if place.data().exists() {
-                    return Err(PlaceError(format!(
-                        "{} holds data that an earlier run did not finish, or somebody else's: {what_to_do}",
-                        place.data().display()
+                if data_dir.data().exists() {
+                    return Err(DataDirError(format!(
+                        "{} holds data that an earlier run did not finish, or other files: {what_to_do}",
+                        data_dir.data().display()
                     )));
                 }
-                Ok(place)
+                Ok(data_dir)
             }
-            Err(e) => Err(cannot("read", &place.marker_path(), e)),
+            Err(e) => Err(cannot("read", &data_dir.marker_path(), e)),
         }
     }
 
@@ -114,7 +112,7 @@ impl Place {
     ///
     /// # Errors
     /// When the marker cannot be written.
-    pub fn set_loaded(&mut self) -> Result<(), PlaceError> {
+    pub fn set_loaded(&mut self) -> Result<(), DataDirError> {
         let path = self.marker_path();
         let text = serde_json::to_string_pretty(&self.marker).map_err(|e| cannot("write", &path, e))?;
         fs::write(&path, text).map_err(|e| cannot("write", &path, e))?;
@@ -127,8 +125,24 @@ impl Place {
     }
 }
 
-fn cannot(what: &str, path: &Path, why: impl Display) -> PlaceError {
-    PlaceError(format!("cannot {what} {}: {why}; give another place with --dir", path.display()))
+/// `dir`, created if it does not exist, or a temporary directory below `./target` or the system's directory for
+/// such, which lasts as long as the returned owner.
+///
+/// # Errors
+/// When it cannot be created.
+pub fn given_or_temporary(dir: Option<&Path>) -> Result<(PathBuf, Option<TempDir>), DataDirError> {
+    if let Some(dir) = dir {
+        fs::create_dir_all(dir).map_err(|e| cannot("make", dir, e))?;
+        return Ok((dir.into(), None));
+    }
+    let below = if Path::new("target").is_dir() { PathBuf::from("target") } else { std::env::temp_dir() };
+    let temporary = tempfile::Builder::new().prefix("seawall-bench-").tempdir_in(&below);
+    let temporary = temporary.map_err(|e| cannot("make a directory in", &below, e))?;
+    Ok((temporary.path().into(), Some(temporary)))
+}
+
+fn cannot(what: &str, path: &Path, why: impl Display) -> DataDirError {
+    DataDirError(format!("cannot {what} {}: {why}; give another --dir", path.display()))
 }
 
 #[cfg(test)]
@@ -143,28 +157,28 @@ mod tests {
     fn data_is_used_again_only_when_it_is_what_is_asked_for() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("d");
-        let mut place = Place::prepare(Some(&dir), true, marker("5")).unwrap();
-        assert!(!place.is_loaded());
-        fs::create_dir(place.data()).unwrap();
-        let half = Place::prepare(Some(&dir), true, marker("5")).unwrap_err();
+        let mut data_dir = DataDir::prepare(Some(&dir), true, marker("5")).unwrap();
+        assert!(!data_dir.is_loaded());
+        fs::create_dir(data_dir.data()).unwrap();
+        let half = DataDir::prepare(Some(&dir), true, marker("5")).unwrap_err();
         assert!(half.to_string().contains("did not finish"), "{half}");
-        place.set_loaded().unwrap();
-        drop(place);
-        assert!(Place::prepare(Some(&dir), true, marker("5")).unwrap().is_loaded());
-        let other = Place::prepare(Some(&dir), true, marker("6")).unwrap_err().to_string();
+        data_dir.set_loaded().unwrap();
+        drop(data_dir);
+        assert!(DataDir::prepare(Some(&dir), true, marker("5")).unwrap().is_loaded());
+        let other = DataDir::prepare(Some(&dir), true, marker("6")).unwrap_err().to_string();
         assert!(other.contains("keys 5") && other.contains("keys 6"), "{other}");
-        assert!(Place::prepare(Some(&dir), false, marker("5")).unwrap_err().to_string().contains("--reuse"));
+        assert!(DataDir::prepare(Some(&dir), false, marker("5")).unwrap_err().to_string().contains("--reuse"));
         fs::write(dir.join(MARKER), "{").unwrap();
-        assert!(Place::prepare(Some(&dir), true, marker("5")).unwrap_err().to_string().contains("no marker"));
+        assert!(DataDir::prepare(Some(&dir), true, marker("5")).unwrap_err().to_string().contains("no marker"));
     }
 
     #[test]
-    fn a_temporary_place_goes() {
-        let place = Place::prepare(None, false, Marker::new()).unwrap();
-        let dir = place.dir().to_owned();
-        fs::create_dir_all(place.data()).unwrap();
+    fn a_temporary_directory_is_removed() {
+        let data_dir = DataDir::prepare(None, false, Marker::new()).unwrap();
+        let dir = data_dir.dir().to_owned();
+        fs::create_dir_all(data_dir.data()).unwrap();
         assert!(dir.exists());
-        drop(place);
+        drop(data_dir);
         assert!(!dir.exists());
     }
 }
