@@ -18,7 +18,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Run and diagnose a Seawall database; measure what a disk really does, keep the page cache honest, prove durability.
+/// Run and diagnose a Seawall database; measure what a disk really does, keep the page cache honest, prove
+/// durability.
 #[derive(Debug, Parser)]
 #[command(name = "seawall", version, max_term_width = 110, propagate_version = true)]
 struct Cli {
@@ -28,7 +29,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Re-run classic I/O experiments on the disk under PATH; ends in a table, verdicts, settings and a report.
+    /// Re-run classic I/O experiments on the disk under PATH; ends in a table, verdicts, settings and a
+    /// report.
     Lab(Box<commands::lab::LabArgs>),
     /// Show what the disk, file system and kernel under PATH offer, and what each finding means.
     Probe(commands::probe::ProbeArgs),

@@ -260,7 +260,8 @@ fn pool(s: &Stats) -> Vec<Finding> {
     let small = one(often && p.evictions.saturating_mul(2) > p.misses, "pool-too-small", Severity::Warning, || {
         (
             format!(
-                "{waiters:.1} readers waited for the disk at a time ({} pages, {} each), and {} pages were evicted from a pool of {}.",
+                "{waiters:.1} readers waited for the disk at a time ({} pages, {} each), and {} pages were \
+                 evicted from a pool of {}.",
                 p.misses,
                 time(wait_ns / p.misses.max(1)),
                 p.evictions,
@@ -335,7 +336,8 @@ fn clean_writes(s: &Stats) -> Vec<Finding> {
     })
 }
 
-/// Mean of the flushes that commits wait for, ns: of durable writes, or of syncs where a method has no such writes.
+/// Mean of the flushes that commits wait for, ns: of durable writes, or of syncs where a method has no such
+/// writes.
 fn flush_mean_ns(s: &Stats) -> Option<u64> {
     [Op::DurableWrite, Op::Sync].into_iter().find_map(|op| {
         let cell = s.io.get(FileClass::Redo, op, Cause::Commit).filter(|cell| cell.count() > 0)?;
@@ -452,7 +454,8 @@ fn growth(s: &Stats) -> Vec<Finding> {
     one(p.growths >= 10 && share >= SHARE_PERCENT_MIN, "growth-cost", Severity::Warning, || {
         (
             format!(
-                "The data file grew {} times, which took {} altogether ({share:.0}% of the time); {} of its {} are free.",
+                "The data file grew {} times, which took {} altogether ({share:.0}% of the time); {} of its {} \
+                 are free.",
                 p.growths,
                 time(p.growth_ns),
                 bytes(p.free_bytes),

@@ -1,4 +1,5 @@
-//! `seawall completions SHELL` and `seawall man DIR`: what the argument parser knows, for shells and for `man`.
+//! `seawall completions SHELL` and `seawall man DIR`: what the argument parser knows, for shells and for
+//! `man`.
 
 use crate::{Ended, Outcome, print_bytes};
 use clap::{Args, CommandFactory as _};

@@ -6,7 +6,7 @@ use seawall_io::{Disk, OsDisk};
 use seawall_tools::witness::{
     self, RunId, RunOptions, ServeOptions, Verdict, VerifyOptions, Witness, WitnessError, WriteMethod,
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -109,68 +109,70 @@ pub(crate) fn run(args: WitnessArgs, stop: &AtomicBool) -> Outcome {
                 reserve_bytes: reserve,
                 ..RunOptions::default()
             };
-            let token = if options.token.is_empty() { String::new() } else { " --token ...".into() };
             // The record of the run contains the directory: it must be valid from wherever verify is called.
-            let path = std::path::absolute(&path)?;
-            let invitation = format!(
-                "run {}: pull the plug whenever you like; after the restart:\n  seawall witness verify {} --witness {} --run {}{token}\n",
-                options.run,
-                path.display(),
-                options.witness,
-                options.run
-            );
-            let said: Mutex<Option<Instant>> = Mutex::new(None);
-            let progress = |p: &witness::Progress| {
-                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-                // Only when there is something to lose: without a witness or a writable directory a power cut
-                // proves nothing.
-                if said.is_none() && p.acknowledged > 0 {
-                    *said = Some(Instant::now());
-                    if let Err(e) = print(&invitation) {
-                        note(format_args!("{e}\n{invitation}"));
-                    }
-                }
-                if said.is_some_and(|at| at.elapsed() >= Duration::from_secs(5)) {
-                    *said = Some(Instant::now());
-                    let state = if p.connected { "" } else { ", waiting for the witness" };
-                    note(format_args!(
-                        "{:>6.0}s  {} writes acknowledged{state}",
-                        p.elapsed.as_secs_f64(),
-                        p.acknowledged
-                    ));
-                }
-            };
-            let summary = witness::run(&OsDisk::synchronous(), &path, &options, stop, &progress)?;
-            print(&format!(
-                "run {} ended without a power cut after {} acknowledged writes in {:.0} s: nothing is proven yet\n",
-                summary.run,
-                summary.acknowledged,
-                summary.elapsed.as_secs_f64()
-            ))?;
-            Ok(if stop.load(Ordering::Relaxed) { Ended::Interrupted } else { Ended::Well })
+            write(&std::path::absolute(&path)?, &options, stop)
         }
         WitnessCommand::Verify { path, witness, run, token, json, cleanup } => {
-            let disk = OsDisk::synchronous();
             let options = VerifyOptions { witness, run, token, ..VerifyOptions::default() };
-            let found = match witness::verify(&disk, &path, &options, stop, &|_| ()) {
-                Err(e @ WitnessError::Stopped) => {
-                    note(format_args!("seawall: {e}"));
-                    return Ok(Ended::Interrupted);
-                }
-                found => found?,
-            };
-            print(&found.text())?;
-            if let Some(file) = json {
-                std::fs::write(&file, found.to_json()).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
-            }
-            if cleanup {
-                let removed = witness::cleanup(&disk, &path, run)?;
-                note(format_args!("removed {removed} files of run {run}"));
-            }
-            Ok(match found.verdict() {
-                Verdict::Broken => Ended::Short,
-                _ => Ended::Well,
-            })
+            verify(&path, &options, json.as_deref(), cleanup, stop)
         }
     }
+}
+
+/// Writes until the power goes, or `stop` or the end of the duration.
+fn write(path: &Path, options: &RunOptions, stop: &AtomicBool) -> Outcome {
+    let token = if options.token.is_empty() { "" } else { " --token ..." };
+    let invitation = format!(
+        "run {}: pull the plug whenever you like; after the restart:\n  seawall witness verify {} --witness {} --run {}{token}\n",
+        options.run,
+        path.display(),
+        options.witness,
+        options.run
+    );
+    let said: Mutex<Option<Instant>> = Mutex::new(None);
+    let progress = |p: &witness::Progress| {
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only when there is something to lose: without a witness or a writable directory a power cut proves
+        // nothing.
+        if said.is_none() && p.acknowledged > 0 {
+            *said = Some(Instant::now());
+            if let Err(e) = print(&invitation) {
+                note(format_args!("{e}\n{invitation}"));
+            }
+        }
+        if said.is_some_and(|at| at.elapsed() >= Duration::from_secs(5)) {
+            *said = Some(Instant::now());
+            let state = if p.connected { "" } else { ", waiting for the witness" };
+            note(format_args!("{:>6.0}s  {} writes acknowledged{state}", p.elapsed.as_secs_f64(), p.acknowledged));
+        }
+    };
+    let summary = witness::run(&OsDisk::synchronous(), path, options, stop, &progress)?;
+    print(&format!(
+        "run {} ended without a power cut after {} acknowledged writes in {:.0} s: nothing is proven yet\n",
+        summary.run,
+        summary.acknowledged,
+        summary.elapsed.as_secs_f64()
+    ))?;
+    Ok(if stop.load(Ordering::Relaxed) { Ended::Interrupted } else { Ended::Well })
+}
+
+/// Compares the disk with the witness's record; exits with 1 if the disk broke its promise.
+fn verify(path: &Path, options: &VerifyOptions, json: Option<&Path>, cleanup: bool, stop: &AtomicBool) -> Outcome {
+    let disk = OsDisk::synchronous();
+    let found = match witness::verify(&disk, path, options, stop, &|_| ()) {
+        Err(e @ WitnessError::Stopped) => {
+            note(format_args!("seawall: {e}"));
+            return Ok(Ended::Interrupted);
+        }
+        found => found?,
+    };
+    print(&found.text())?;
+    if let Some(file) = json {
+        std::fs::write(file, found.to_json()).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+    }
+    if cleanup {
+        let removed = witness::cleanup(&disk, path, options.run)?;
+        note(format_args!("removed {removed} files of run {}", options.run));
+    }
+    Ok(if found.verdict() == Verdict::Broken { Ended::Short } else { Ended::Well })
 }

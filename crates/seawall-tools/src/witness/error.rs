@@ -20,7 +20,8 @@ use std::io;
 pub enum WitnessError {
     /// Another program listens on the address.
     #[error(
-        "cannot listen on {addr}: the address is in use; stop the other program (`ss -ltnp` names it) or give another port"
+        "cannot listen on {addr}: the address is in use; stop the other program (`ss -ltnp` names it) or give \
+         another port"
     )]
     AddressInUse {
         /// The requested address.
@@ -55,7 +56,8 @@ pub enum WitnessError {
     },
     /// The two programs speak different protocol versions.
     #[error(
-        "this program speaks witness protocol {ours} and the other side {theirs}: use the same version of seawall on both machines"
+        "this program speaks witness protocol {ours} and the other side {theirs}: use the same version of \
+         seawall on both machines"
     )]
     ProtocolMismatch {
         /// The version of this program.

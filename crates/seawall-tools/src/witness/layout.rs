@@ -3,7 +3,8 @@
 //!
 //! 1. Everything follows from the [`Description`], which the witness keeps: the expected contents are never
 //!    read from the disk under test.
-//! 2. A *place* (file, offset) belongs to one stream and holds one block; writes of a stream to one place have rising sequences.
+//! 2. A *place* (file, offset) belongs to one stream and holds one block; writes of a stream to one place
+//!    have rising sequences.
 //! 3. File names carry the run id, so runs in one directory never touch each other's files.
 //!
 //! | stream | writes | to |

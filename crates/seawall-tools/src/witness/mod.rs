@@ -83,8 +83,8 @@ impl RunId {
     /// ```
     #[must_use]
     pub fn random() -> Self {
-        // The keys of the standard hasher come from the operating system's randomness; the process id and time separate the
-        // ids of processes even if a machine's randomness is poor right after its start.
+        // The keys of the standard hasher come from the operating system's randomness; the process id and
+        // time separate the ids of processes even if a machine's randomness is poor right after its start.
         use std::hash::{BuildHasher as _, RandomState};
         Self(RandomState::new().hash_one((std::process::id(), std::time::SystemTime::now())))
     }

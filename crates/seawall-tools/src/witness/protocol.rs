@@ -2,7 +2,8 @@
 //! their encoding.
 //!
 //! 1. The client speaks first; every client message gets exactly one answer; the server sends nothing else.
-//! 2. The preamble keeps its place and size in every future version, so that two versions can always name each other.
+//! 2. The preamble keeps its place and size in every future version, so that two versions can always name
+//!    each other.
 //! 3. No frame exceeds [`FRAME_BYTES_MAX`]; a length is checked before memory is taken for it.
 //! 4. The token excludes strangers and typing errors. It is not encryption: every reader of the network can
 //!    read it.

@@ -1,7 +1,8 @@
 //! The run: writes without pause, and reports each write to the witness after the disk has acknowledged it,
 //! never before.
 //!
-//! 1. A write is *acknowledged* when everything its [`WriteMethod`] does to make it durable has returned without an error.
+//! 1. A write is *acknowledged* when everything its [`WriteMethod`] does to make it durable has returned
+//!    without an error.
 //! 2. It is *reported* after that and before its stream writes again: at the cut, each stream has at most one
 //!    write in flight that the witness does not know. That write may be there, wholly or in part, or not.
 //! 3. All files of a stream exist durably before its first report; their preparation is synced under every

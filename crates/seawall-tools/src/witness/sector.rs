@@ -61,7 +61,8 @@ pub enum Sector {
     Damaged,
 }
 
-/// A well-mixed 64-bit function (Steele et al., "Fast splittable pseudorandom number generators", the finaliser of SplitMix64).
+/// A well-mixed 64-bit function (Steele et al., "Fast splittable pseudorandom number generators", the
+/// finaliser of SplitMix64).
 pub(super) fn mix(mut z: u64) -> u64 {
     z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

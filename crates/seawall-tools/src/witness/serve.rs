@@ -199,7 +199,8 @@ impl Witness {
     /// ```
     ///
     /// # Errors
-    /// [`WitnessError::AddressInUse`], [`WitnessError::CannotListen`], or the disk's refusal of the directory.
+    /// [`WitnessError::AddressInUse`], [`WitnessError::CannotListen`], or the disk's refusal of the
+    /// directory.
     pub fn bind(disk: &Arc<dyn Disk>, dir: &Path, options: &ServeOptions) -> Result<Self, WitnessError> {
         disk.list(dir)?;
         let cannot = |source| WitnessError::CannotListen { addr: options.listen.clone(), source };

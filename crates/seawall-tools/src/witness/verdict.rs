@@ -458,7 +458,8 @@ impl Verification {
         match self.control {
             Some(control) if control.broken() > 0 => writeln!(
                 text,
-                "The control, {} writes without any sync, lost {} of {} places: the cut took what was not synced, as a real one does.",
+                "The control, {} writes without any sync, lost {} of {} places: the cut took what was not \
+                 synced, as a real one does.",
                 grouped(control.acknowledged),
                 grouped(control.broken()),
                 grouped(control.checked)
@@ -506,7 +507,7 @@ impl Verification {
                 if self.cut == Cut::SameBoot {
                     writeln!(
                         text,
-                        "The machine did not even go down (same boot id), and acknowledged writes are gone all the same: the \
+                        "The machine did not even go down (same boot id), and acknowledged writes are gone: the \
                          files were changed by something else, or the disk or its driver fails. Look at the kernel log (dmesg)."
                     )
                 } else {
@@ -528,7 +529,8 @@ impl Verification {
             Verdict::ProvesNothing(NoProof::NothingWritten) => {
                 writeln!(
                     text,
-                    "Nothing was acknowledged, so there was nothing to lose. Let the run go on for a minute before the cut."
+                    "Nothing was acknowledged, so there was nothing to lose. Let the run go on for a minute \
+                     before the cut."
                 )
             }
             Verdict::ProvesNothing(NoProof::SameBoot) => writeln!(
@@ -538,7 +540,8 @@ impl Verification {
             ),
             Verdict::ProvesNothing(NoProof::UnknownBoot) => writeln!(
                 text,
-                "This proves nothing: it cannot be told whether the machine went down (no boot id), and no control lost data."
+                "This proves nothing: it cannot be told whether the machine went down (no boot id), and no \
+                 control lost data."
             ),
             Verdict::ProvesNothing(NoProof::ControlKept) => writeln!(
                 text,
@@ -547,7 +550,8 @@ impl Verification {
             ),
             Verdict::Control { lost_data: true } => writeln!(
                 text,
-                "This run was a control ({method}) and lost data, as it should: the same cut under a real method is a real test."
+                "This run was a control ({method}) and lost data, as it should: the same cut under a real \
+                 method is a real test."
             ),
             Verdict::Control { lost_data: false } => writeln!(
                 text,

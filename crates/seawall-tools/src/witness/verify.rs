@@ -319,6 +319,25 @@ struct Judge<'a> {
     earliest_gone: Option<u64>,
 }
 
+impl Tally {
+    /// Counts the write `next` of an append stream, in flight at the cut: its place holds no other.
+    fn count_append_in_flight(&mut self, sectors: &[Sector], next: u64) {
+        match judge(sectors, next, None, next, true) {
+            Held::Newest => self.in_flight_whole += 1,
+            _ if sectors.iter().all(|s| matches!(s, Sector::Missing | Sector::Zeroes)) => self.in_flight_absent += 1,
+            _ => self.in_flight_torn += 1,
+        }
+    }
+
+    fn count_wrong(&mut self, kind: FindingKind) {
+        match kind {
+            FindingKind::Lost => self.lost += 1,
+            FindingKind::Torn => self.torn += 1,
+            FindingKind::Corrupted => self.corrupted += 1,
+        }
+    }
+}
+
 impl<'a> Judge<'a> {
     fn new(layout: &'a Layout, ended: bool) -> Self {
         Self {
@@ -355,13 +374,7 @@ impl<'a> Judge<'a> {
         if !shared_place && is_next {
             let place = self.layout.place(stream, slot, next);
             let sectors = reading.sectors(&self.layout.author(stream), &place.file, place.offset);
-            match judge(&sectors, next, None, next, true) {
-                Held::Newest => tally.in_flight_whole += 1,
-                _ if sectors.iter().all(|s| matches!(s, Sector::Missing | Sector::Zeroes)) => {
-                    tally.in_flight_absent += 1;
-                }
-                _ => tally.in_flight_torn += 1,
-            }
+            tally.count_append_in_flight(&sectors, next);
         }
         if (newest.sequence == 0 && !prepared) || superseded {
             // There is no recorded write to compare the place with.
@@ -389,36 +402,26 @@ impl<'a> Judge<'a> {
             }
         }
         let write = |sequence| WriteId { stream, sequence };
+        self.beyond += u64::from(matches!(held, Held::Beyond));
         let survivor = match held {
             Held::Newest => Some((write(newest.sequence), newest.issued_after)),
             Held::InFlight => Some((write(next), seen.last.record)),
-            Held::Beyond => {
-                self.beyond += 1;
-                None
-            }
-            Held::TornInFlight => None,
+            Held::Beyond | Held::TornInFlight => None,
             Held::Wrong(wrong) => {
-                match wrong {
-                    FindingKind::Lost => tally.lost += 1,
-                    FindingKind::Torn => tally.torn += 1,
-                    FindingKind::Corrupted => tally.corrupted += 1,
-                }
+                tally.count_wrong(wrong);
                 if kind != StreamKind::Control && wrong != FindingKind::Corrupted {
                     self.earliest_gone = Some(self.earliest_gone.map_or(newest.record, |r| r.min(newest.record)));
                 }
-                self.findings_total += 1;
-                if self.findings.len() < FINDINGS_MAX {
-                    self.findings.push(Finding {
-                        kind: wrong,
-                        stream: kind,
-                        write: write(newest.sequence),
-                        record: newest.record,
-                        file: place.file,
-                        offset: place.offset,
-                        found: SectorRun::of(&sectors),
-                        overtaken_by: None,
-                    });
-                }
+                self.note_finding(Finding {
+                    kind: wrong,
+                    stream: kind,
+                    write: write(newest.sequence),
+                    record: newest.record,
+                    file: place.file,
+                    offset: place.offset,
+                    found: SectorRun::of(&sectors),
+                    overtaken_by: None,
+                });
                 return;
             }
         };
@@ -426,6 +429,13 @@ impl<'a> Judge<'a> {
         if kind != StreamKind::Control {
             // Version 0 was there before the run: it does not count as a survivor.
             self.survivors.extend(survivor.filter(|(write, _)| write.sequence > 0));
+        }
+    }
+
+    fn note_finding(&mut self, finding: Finding) {
+        self.findings_total += 1;
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
         }
     }
 

@@ -24,7 +24,8 @@ pub(crate) struct BackupArgs {
     /// Bytes a second that are read at most; 0 is as many as the disk gives
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = rate)]
     rate: u64,
-    /// Log that the backup may keep from being reused, beyond log_capacity; it ends with an error when writers are that far ahead
+    /// Log that the backup may keep from being reused, beyond log_capacity; it ends with an error when
+    /// writers are that far ahead
     #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = units::size)]
     held_log_max: u64,
     /// An earlier backup: only what has changed since is copied
@@ -102,7 +103,8 @@ pub(crate) fn restore(args: &RestoreArgs) -> Outcome {
     let done = Database::restore(from, to)?;
     let data = units::bytes(done.data_bytes);
     print(&format!(
-        "{}: a database at position {}: {} pages, a data file of {data}. Options are not part of a backup: put its seawall.toml there if it had one\n",
+        "{}: a database at position {}: {} pages, a data file of {data}. Options are not part of a backup: put \
+         its seawall.toml there if it had one\n",
         to.display(),
         done.end,
         done.pages

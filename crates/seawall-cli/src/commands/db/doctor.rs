@@ -94,7 +94,8 @@ fn io_time(stats: &Stats) -> Vec<String> {
     let tell = |(ns, cell): (u64, &seawall_io::CellSnapshot)| {
         let share = if all == 0 { 0.0 } else { ns as f64 * 100.0 / all as f64 };
         format!(
-            "{share:.0}% ({} of {}) went to {} {} for {}: {} operations of {}, the slowest hundredth {} or more, {} moved.",
+            "{share:.0}% ({} of {}) went to {} {} for {}: {} operations of {}, the slowest hundredth {} or \
+             more, {} moved.",
             time(ns),
             time(all),
             cell.class,

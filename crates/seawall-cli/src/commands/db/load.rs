@@ -1,9 +1,9 @@
 //! `seawall load DIR`: all trees of a dump, or some.
 //!
-//! 1. Without `--merge` everything is loaded in one transaction of built trees: after a failure, Ctrl-C or a kill
-//!    nothing of it is there. A database that the load made is removed again.
-//! 2. With `--merge` rows go into trees that exist, in batches. A load that fails says what is committed, and can
-//!    be repeated.
+//! 1. Without `--merge` everything is loaded in one transaction of built trees: after a failure, Ctrl-C or a
+//!    kill nothing of it is there. A database that the load made is removed again.
+//! 2. With `--merge` rows go into trees that exist, in batches. A load that fails says what is committed, and
+//!    can be repeated.
 //! 3. A block's checksum is compared before the block is used.
 
 use super::input::Input;
@@ -30,8 +30,8 @@ pub(crate) struct LoadArgs {
     /// The dump; `-` is standard input
     #[arg(long = "in", short, default_value = "-")]
     input: PathBuf,
-    /// Load into trees that exist, over entries with the same key, in batches; else such a tree is an error, and
-    /// a load is whole or nothing
+    /// Load into trees that exist, over entries with the same key, in batches; else such a tree is an error,
+    /// and a load is whole or nothing
     #[arg(long)]
     merge: bool,
     /// With --merge, commit whenever this many bytes were loaded, with K, M or G

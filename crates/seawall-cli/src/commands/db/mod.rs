@@ -1,10 +1,10 @@
-//! Commands on a database: `seawall init|trees|get|put|del|scan|import|dump|load|grow|compact|stat|doctor|backup|restore|check DIR`,
-//! and `seawall options`.
+//! Commands on a database, a module for each or for a few that belong together, and `seawall options`.
 //!
 //! - A command that needs a database never creates one by accident: only `init` and `load` do.
 //! - `stat` and `doctor` open nothing: they read what the process that has the database open publishes.
 //!   `backup` asks that process, if it has a control socket. All other commands open the database themselves.
-//! - Keys and values are text with escapes (`\n`, `\\`, `\x00`), the same on the way in and out, or with `--hex` hexadecimal digits.
+//! - Keys and values are text with escapes (`\n`, `\\`, `\x00`), the same on the way in and out, or with
+//!   `--hex` hexadecimal digits.
 
 pub(crate) mod backup;
 pub(crate) mod doctor;

@@ -80,7 +80,8 @@ fn unescape(text: &str) -> Result<Vec<u8>, String> {
         };
         let Some((byte, len)) = found else {
             return Err(format!(
-                "{text:?} has a backslash that means nothing: write \\\\ for one, or \\n, \\t, \\r, \\0, \\x7f, or use --hex"
+                "{text:?} has a backslash that means nothing: write \\\\ for one, or \\n, \\t, \\r, \\0, \\x7f, \
+                 or use --hex"
             ));
         };
         out.push(byte);

@@ -2,8 +2,8 @@
 //!
 //! - The database is not opened: the owning process publishes its statistics every `stats_interval` into a
 //!   small file of the directory.
-//! - The age of the numbers is always shown. The lock of the control file tells a process that was killed from one
-//!   that hangs.
+//! - The age of the numbers is always shown. The lock of the control file tells a process that was killed
+//!   from one that hangs.
 
 use super::must_be_database;
 use crate::{Ended, Failed, Outcome, Reader, note, print, units};
@@ -47,8 +47,8 @@ pub(super) struct Seen {
     held: Option<bool>,
 }
 
-/// Whether a process has the database in `dir` open for writing. A process that is about to open it tries again
-/// when it meets this look.
+/// Whether a process has the database in `dir` open for writing. A process that is about to open it tries
+/// again when it meets this look.
 fn held(dir: &Path) -> Option<bool> {
     let control = File::open(dir.join(seawall::CONTROL_FILE)).ok()?;
     match flock(&control, FlockOperation::NonBlockingLockShared) {
@@ -64,7 +64,8 @@ impl Seen {
         let published = Published::read(dir)?.ok_or_else(|| {
             let dir = dir.display();
             format!(
-                "{dir} has no {STATS_FILE}: it is written by the process that has the database open, every `stats_interval`"
+                "{dir} has no {STATS_FILE}: it is written by the process that has the database open, every \
+                 `stats_interval`"
             )
         })?;
         Ok(Self { published, held: held(dir) })
@@ -87,14 +88,16 @@ impl Seen {
         match (self.published.open, self.held) {
             _ if self.is_live() => format!("process {pid} has it open; numbers of {ago}"),
             (true, Some(false)) => format!(
-                "NOT CLOSED: process {pid} has ended without closing it, its last numbers are of {ago}; the next opening recovers it"
+                "NOT CLOSED: process {pid} has ended without closing it, its last numbers are of {ago}; the \
+                 next opening recovers it"
             ),
             (true, _) => {
                 format!("STALE: numbers of {ago}; process {pid} has published none since: it hangs, or has ended")
             }
             (false, Some(true)) => {
                 format!(
-                    "open in a process that publishes no numbers (stats_interval = 0); these are of process {pid}, {ago}"
+                    "open in a process that publishes no numbers (stats_interval = 0); these are of process \
+                     {pid}, {ago}"
                 )
             }
             (false, _) => format!("closed: the last numbers of process {pid}, {ago}"),
@@ -225,7 +228,8 @@ fn page(s: &Stats) -> String {
     let (p, l, t) = (&s.pool, &s.log, &s.txn);
     let wait = l.commit_wait_ns.checked_div(l.commit_waits).map_or_else(|| "-".into(), time);
     line(format_args!(
-        "{seconds:.1} s, {:.0} commits/s ({wait} each), {:.0} rollbacks/s, {} active, {} prepared, {} conflicts, {} deadlocks",
+        "{seconds:.1} s, {:.0} commits/s ({wait} each), {:.0} rollbacks/s, {} active, {} prepared, {} \
+         conflicts, {} deadlocks",
         rate(t.commits),
         rate(t.rollbacks),
         t.active,
