@@ -2,7 +2,7 @@
 //! # For those who change the crate
 //!
 //! Modules import leftward only: `format <- log <- buffer <- space <- btree <- txn <- recovery <- db`; `error` and `mutants` are below them all.
-//! `docs/engine.md` says how the engine works.
+//! `DESIGN.md` says how the engine works.
 
 #![allow(unreachable_pub, reason = "`pub` in an internal module is what a layer shows to the others")]
 

@@ -33,7 +33,7 @@ impl Seek<'_> {
     /// The first leaf to search, under a shared latch.
     ///
     /// # Errors
-    /// [`Stop::Load`]; those of a damaged tree.
+    /// `Stop::Load`; those of a damaged tree.
     pub fn leaf<'p>(&self, tree: &Tree, pool: &'p Pool) -> Result<PageRead<'p>, Stop> {
         tree.leaf(
             pool,

@@ -1,4 +1,4 @@
-//! The buffer pool. docs/engine.md, "Buffer", says how it works; docs/invariants.md has its numbered rules
+//! The buffer pool. DESIGN.md, "Buffer", says how it works; docs/invariants.md has its numbered rules
 //! of latching.
 //!
 //! - `frame`: the protocol by which frames change hands. `arena`, `translate`, `guard`: its memory, its map,

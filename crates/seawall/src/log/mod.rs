@@ -1,4 +1,4 @@
-//! The log: an endless stream of entries, made durable in groups. See docs/engine.md, "Log".
+//! The log: an endless stream of entries, made durable in groups. See DESIGN.md, "Log".
 //!
 //! 1. *Admit, reserve, publish, wait.* Room is promised before any latch is taken ([`Log::try_admit`]); a
 //!    position is taken while all pages are latched ([`Log::reserve`]); the publishing thread copies the

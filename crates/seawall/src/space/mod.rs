@@ -1,4 +1,4 @@
-//! Page ownership and allocation. See docs/engine.md, "Space".
+//! Page ownership and allocation. See DESIGN.md, "Space".
 //!
 //! 1. A page's owner is the one in its group's space map; the maps are pages, changed only through redo.
 //!    Everything in memory is rebuilt from them: from the first ones by [`Space::open`], from the others by

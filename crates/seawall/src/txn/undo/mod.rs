@@ -1,4 +1,4 @@
-//! Undo logs. See docs/engine.md, "Transactions".
+//! Undo logs. See DESIGN.md, "Transactions".
 //!
 //! 1. An undo log is a chain of undo pages. It belongs to one transaction at a time, from
 //!    [`UndoStore::acquire`] to [`UndoStore::release`], and holds `begin record* commit` of one after the
