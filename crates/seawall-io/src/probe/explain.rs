@@ -34,165 +34,206 @@ pub struct Explained {
 /// ```
 #[must_use]
 pub fn explain(probe: &Probe) -> Vec<Explained> {
-    let mut lines = Vec::new();
-    let mut say = |name, value: String, meaning: &str| lines.push(Explained { name, value, meaning: meaning.into() });
-    match &probe.file_system {
-        Finding::Known(fs) => {
-            let kind = format!("{} on {}", fs.kind, fs.mount_point.display());
-            say(
-                "file system",
-                kind,
-                if matches!(fs.kind.as_str(), "tmpfs" | "ramfs" | "devtmpfs") {
-                    "memory: nothing here survives a restart"
-                } else {
-                    ""
-                },
-            );
-            say("mount options", fs.options.clone(), "");
-            say(
-                "copy on write",
-                yes_no(&fs.copy_on_write),
-                match fs.copy_on_write {
-                    Finding::Known(true) => "overwriting in place is impossible: preallocation promises nothing here",
-                    Finding::Known(false) => "blocks are overwritten in place: a preallocated log stays where it is",
-                    Finding::Unknown(_) => "do not count on preallocation",
-                },
-            );
-            say(
-                "journal",
-                yes_no(&fs.journal),
-                match fs.journal {
-                    Finding::Known(true) => {
-                        "a sync after growth commits the journal too: one flush more than after an overwrite"
-                    }
-                    Finding::Known(false) => "no journal commit at a sync; after a crash the file system needs a check",
-                    Finding::Unknown(_) => "",
-                },
-            );
-        }
-        Finding::Unknown(reason) => say("file system", format!("unknown ({reason})"), ""),
+    let mut lines = Lines(Vec::new());
+    lines.file_system(probe);
+    lines.device(probe);
+    lines.direct_io(probe);
+    lines.system_calls(probe);
+    lines.0
+}
+
+struct Lines(Vec<Explained>);
+
+impl Lines {
+    fn say(&mut self, name: &'static str, value: String, meaning: &str) {
+        self.0.push(Explained { name, value, meaning: meaning.into() });
     }
-    match &probe.device {
-        Finding::Known(device) => {
-            let mut name = device.name.clone();
-            if device.volume != device.name {
-                name = format!("{} (on {})", device.volume, device.name);
+
+    fn file_system(&mut self, probe: &Probe) {
+        match &probe.file_system {
+            Finding::Known(fs) => {
+                let kind = format!("{} on {}", fs.kind, fs.mount_point.display());
+                self.say(
+                    "file system",
+                    kind,
+                    if matches!(fs.kind.as_str(), "tmpfs" | "ramfs" | "devtmpfs") {
+                        "memory: nothing here survives a restart"
+                    } else {
+                        ""
+                    },
+                );
+                self.say("mount options", fs.options.clone(), "");
+                self.say(
+                    "copy on write",
+                    yes_no(&fs.copy_on_write),
+                    match fs.copy_on_write {
+                        Finding::Known(true) => {
+                            "overwriting in place is impossible: preallocation promises nothing here"
+                        }
+                        Finding::Known(false) => {
+                            "blocks are overwritten in place: a preallocated log stays where it is"
+                        }
+                        Finding::Unknown(_) => "do not count on preallocation",
+                    },
+                );
+                self.say(
+                    "journal",
+                    yes_no(&fs.journal),
+                    match fs.journal {
+                        Finding::Known(true) => {
+                            "a sync after growth commits the journal too: one flush more than after an overwrite"
+                        }
+                        Finding::Known(false) => {
+                            "no journal commit at a sync; after a crash the file system needs a check"
+                        }
+                        Finding::Unknown(_) => "",
+                    },
+                );
             }
-            say("device", name, "");
-            for below in &device.below {
-                say("lies on", below.clone(), "what holds for the device above need not hold for this one");
+            Finding::Unknown(reason) => self.say("file system", format!("unknown ({reason})"), ""),
+        }
+    }
+
+    fn device(&mut self, probe: &Probe) {
+        match &probe.device {
+            Finding::Known(device) => {
+                let mut name = device.name.clone();
+                if device.volume != device.name {
+                    name = format!("{} (on {})", device.volume, device.name);
+                }
+                self.say("device", name, "");
+                for below in &device.below {
+                    self.say("lies on", below.clone(), "what holds for the device above need not hold for this one");
+                }
+                self.say("model", device.model.to_string(), "");
+                self.say(
+                    "rotational",
+                    yes_no(&device.rotational),
+                    match device.rotational {
+                        Finding::Known(true) => {
+                            "a head must move, and a flush costs a rotation; virtual disks often say so without having one"
+                        }
+                        Finding::Known(false) => "no moving head, or a hypervisor that says so",
+                        Finding::Unknown(_) => "",
+                    },
+                );
+                self.say(
+                    "write cache",
+                    device.write_cache.to_string(),
+                    match device.write_cache {
+                        Finding::Known(WriteCache::Back) => {
+                            "a completed write may be lost: only a flush (or FUA) makes it durable"
+                        }
+                        Finding::Known(WriteCache::Through) => {
+                            "the kernel sends no flushes: durability rests on what the device claims"
+                        }
+                        Finding::Unknown(_) => "taken for volatile: every durable write is flushed",
+                    },
+                );
+                self.say(
+                    "FUA",
+                    yes_no(&device.fua),
+                    match device.fua {
+                        Finding::Known(true) => {
+                            "O_DSYNC and RWF_DSYNC can bypass the cache for one write, on written extents"
+                        }
+                        Finding::Known(false) => {
+                            "O_DSYNC and RWF_DSYNC are a write and a flush: nothing is gained over fdatasync"
+                        }
+                        Finding::Unknown(_) => "",
+                    },
+                );
+                self.say("logical block", bytes(&device.logical_block_bytes), "the smallest direct write");
+                self.say(
+                    "physical block",
+                    bytes(&device.physical_block_bytes),
+                    "smaller writes make the device read first: keep log blocks at least this large",
+                );
+                self.say("I/O scheduler", device.scheduler.to_string(), "");
             }
-            say("model", device.model.to_string(), "");
-            say(
-                "rotational",
-                yes_no(&device.rotational),
-                match device.rotational {
-                    Finding::Known(true) => {
-                        "a head must move, and a flush costs a rotation; virtual disks often say so without having one"
-                    }
-                    Finding::Known(false) => "no moving head, or a hypervisor that says so",
-                    Finding::Unknown(_) => "",
-                },
-            );
-            say(
-                "write cache",
-                device.write_cache.to_string(),
-                match device.write_cache {
-                    Finding::Known(WriteCache::Back) => {
-                        "a completed write may be lost: only a flush (or FUA) makes it durable"
-                    }
-                    Finding::Known(WriteCache::Through) => {
-                        "the kernel sends no flushes: durability rests on what the device claims"
-                    }
-                    Finding::Unknown(_) => "taken for volatile: every durable write is flushed",
-                },
-            );
-            say(
-                "FUA",
-                yes_no(&device.fua),
-                match device.fua {
-                    Finding::Known(true) => {
-                        "O_DSYNC and RWF_DSYNC can bypass the cache for one write, on written extents"
-                    }
-                    Finding::Known(false) => {
-                        "O_DSYNC and RWF_DSYNC are a write and a flush: nothing is gained over fdatasync"
-                    }
-                    Finding::Unknown(_) => "",
-                },
-            );
-            say("logical block", bytes(&device.logical_block_bytes), "the smallest direct write");
-            say(
-                "physical block",
-                bytes(&device.physical_block_bytes),
-                "smaller writes make the device read first: keep log blocks at least this large",
-            );
-            say("I/O scheduler", device.scheduler.to_string(), "");
-        }
-        Finding::Unknown(reason) => say("device", format!("unknown ({reason})"), "device counters cannot be shown"),
-    }
-    say(
-        "direct I/O",
-        probe.direct_io.to_string(),
-        match probe.direct_io {
-            Finding::Known(DirectIo::Yes) => "data and log can bypass the page cache",
-            Finding::Known(DirectIo::SilentlyBuffered) => {
-                "the page cache is used whatever is asked for: memory is held twice"
+            Finding::Unknown(reason) => {
+                self.say("device", format!("unknown ({reason})"), "device counters cannot be shown");
             }
-            Finding::Known(DirectIo::Refused) => "files are opened buffered instead, and the mode in effect says so",
-            Finding::Unknown(_) => "",
-        },
-    );
-    match &probe.direct_align {
-        Finding::Known(a) => say(
-            "direct alignment",
-            format!("offset {} B, memory {} B", a.offset_bytes, a.memory_bytes),
-            "what statx promises",
-        ),
-        Finding::Unknown(reason) => say("direct alignment", format!("unknown ({reason})"), ""),
-    }
-    say("smallest direct write", bytes(&probe.direct_align_tried_bytes), "by trial");
-    match &probe.atomic_writes {
-        Finding::Known(a) if a.unit_bytes_max == 0 => {
-            say("atomic writes", "none".into(), "pages can be torn by a power cut: keep doublewrite");
-        }
-        Finding::Known(a) => say(
-            "atomic writes",
-            format!("{} to {} B", a.unit_bytes_min, a.unit_bytes_max),
-            "writes of these sizes cannot be torn: doublewrite could be left out for pages that fit",
-        ),
-        Finding::Unknown(reason) => {
-            say("atomic writes", format!("unknown ({reason})"), "pages can be torn by a power cut: keep doublewrite");
         }
     }
-    say(
-        "RWF_DSYNC",
-        yes_no(&probe.rwf_dsync),
-        "one durable write in one system call; `seawall lab` says whether it is faster",
-    );
-    say(
-        "RWF_DONTCACHE",
-        yes_no(&probe.rwf_dontcache),
-        "buffered appends that leave no pages behind (Linux 6.14); overwrites in place may leave theirs",
-    );
-    say(
-        "fallocate",
-        yes_no(&probe.fallocate),
-        "reserves space; the first write into it still costs what an append costs",
-    );
-    say(
-        "WRITE_ZEROES",
-        yes_no(&probe.write_zeroes),
-        "written extents without writing zeroes (Linux 6.17, and the device's help)",
-    );
-    say("cachestat", yes_no(&probe.cachestat), "exact page-cache figures per file; without it only residence is known");
-    say("io_uring", yes_no(&probe.io_uring), &probe.io_uring_reason);
-    say(
-        "locked memory",
-        probe.memlock_bytes.map_or_else(|| "unlimited".into(), |b| format!("{} KiB", b >> 10)),
-        "bounds the buffers that can be registered with the kernel (ulimit -l)",
-    );
-    say("free space", format!("{:.1} GiB", probe.free_bytes as f64 / f64::from(1 << 30)), "");
-    lines
+
+    fn direct_io(&mut self, probe: &Probe) {
+        self.say(
+            "direct I/O",
+            probe.direct_io.to_string(),
+            match probe.direct_io {
+                Finding::Known(DirectIo::Yes) => "data and log can bypass the page cache",
+                Finding::Known(DirectIo::SilentlyBuffered) => {
+                    "the page cache is used whatever is asked for: memory is held twice"
+                }
+                Finding::Known(DirectIo::Refused) => {
+                    "files are opened buffered instead, and the mode in effect says so"
+                }
+                Finding::Unknown(_) => "",
+            },
+        );
+        match &probe.direct_align {
+            Finding::Known(a) => self.say(
+                "direct alignment",
+                format!("offset {} B, memory {} B", a.offset_bytes, a.memory_bytes),
+                "what statx promises",
+            ),
+            Finding::Unknown(reason) => self.say("direct alignment", format!("unknown ({reason})"), ""),
+        }
+        self.say("smallest direct write", bytes(&probe.direct_align_tried_bytes), "by trial");
+        match &probe.atomic_writes {
+            Finding::Known(a) if a.unit_bytes_max == 0 => {
+                self.say("atomic writes", "none".into(), "pages can be torn by a power cut: keep doublewrite");
+            }
+            Finding::Known(a) => self.say(
+                "atomic writes",
+                format!("{} to {} B", a.unit_bytes_min, a.unit_bytes_max),
+                "writes of these sizes cannot be torn: doublewrite could be left out for pages that fit",
+            ),
+            Finding::Unknown(reason) => {
+                self.say(
+                    "atomic writes",
+                    format!("unknown ({reason})"),
+                    "pages can be torn by a power cut: keep doublewrite",
+                );
+            }
+        }
+    }
+
+    fn system_calls(&mut self, probe: &Probe) {
+        self.say(
+            "RWF_DSYNC",
+            yes_no(&probe.rwf_dsync),
+            "one durable write in one system call; `seawall lab` says whether it is faster",
+        );
+        self.say(
+            "RWF_DONTCACHE",
+            yes_no(&probe.rwf_dontcache),
+            "buffered appends that leave no pages behind (Linux 6.14); overwrites in place may leave theirs",
+        );
+        self.say(
+            "fallocate",
+            yes_no(&probe.fallocate),
+            "reserves space; the first write into it still costs what an append costs",
+        );
+        self.say(
+            "WRITE_ZEROES",
+            yes_no(&probe.write_zeroes),
+            "written extents without writing zeroes (Linux 6.17, and the device's help)",
+        );
+        self.say(
+            "cachestat",
+            yes_no(&probe.cachestat),
+            "exact page-cache figures per file; without it only residence is known",
+        );
+        self.say("io_uring", yes_no(&probe.io_uring), &probe.io_uring_reason);
+        self.say(
+            "locked memory",
+            probe.memlock_bytes.map_or_else(|| "unlimited".into(), |b| format!("{} KiB", b >> 10)),
+            "bounds the buffers that can be registered with the kernel (ulimit -l)",
+        );
+        self.say("free space", format!("{:.1} GiB", probe.free_bytes as f64 / f64::from(1 << 30)), "");
+    }
 }
 
 fn yes_no(finding: &Finding<bool>) -> String {

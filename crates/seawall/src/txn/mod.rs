@@ -8,6 +8,7 @@ mod engine;
 mod locking;
 pub mod locks;
 mod multi_row;
+mod neighbour;
 mod owned;
 mod prepared;
 mod purge;

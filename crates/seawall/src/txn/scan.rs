@@ -14,21 +14,22 @@
 //! 5. A locking scan reads the live tree row by row. It locks the interval up to the next key, checks that
 //!    this still is the next key, and only then locks the row: from then on nothing can appear in the
 //!    interval. Within a leaf it does all of this under one shared latch, which excludes insertions: it need
-//!    not check again (`lock_in_leaf`). The next key is the next that is not dead: a row whose deletion is
+//!    not check again (`scan/locked.rs`). The next key is the next that is not dead: a row whose deletion is
 //!    committed is as good as purged, and is not locked by itself. The scan prefetches when it goes from leaf
 //!    to leaf, as a snapshot scan does.
 
+mod locked;
+
 use super::dead::{Beyond, For, stretch};
-use super::locking::{SCAN, Sight, Writer};
-use super::locks::{KeySpan, LockRequest, Mode};
-use super::read::{LockedRow, RowLock};
+use super::locking::{SCAN, Sight};
+use super::locks::Mode;
 use super::transaction::{Isolation, LockWait, Txn, ViewRef};
 use super::trees::TreeState;
 use super::version::{Reader, Stored};
 use super::views::View;
 use super::write::Change;
-use crate::btree::{Cursor, Entry, KeyBound, LookAhead, Node, OVERFLOW, OverflowRef, Seek};
-use crate::error::{Error, Result, Stop};
+use crate::btree::{Cursor, Entry, KeyBound, LookAhead, OVERFLOW, OverflowRef, Seek};
+use crate::error::{Error, Result};
 use crate::format::{TreeId, TxnId, page};
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
@@ -63,7 +64,7 @@ enum Value {
 }
 
 /// Consecutive dead rows after which a scan looks for a known run, and records theirs at a leaf's end.
-const DEAD_MIN: usize = 4;
+pub(super) const DEAD_MIN: usize = 4;
 /// Consecutive dead rows after which it records their run within a leaf.
 const DEAD_ROWS: usize = 16;
 /// Entries that it skips in one step between two checks for an interrupt.
@@ -621,153 +622,6 @@ impl ScanState {
         Ok(Met::Row)
     }
 
-    // --- with locks
-    // ----------------------------------------------------------------------------------------------------
-
-    /// Whether it locks the intervals between the rows. A scan that skips locked rows does not require that
-    /// no others appear between them, and must not wait for rows between them.
-    fn locks_ranges(&self, by: By<'_>) -> bool {
-        by.txn.options.isolation != Isolation::ReadCommitted && self.wait != LockWait::SkipLocked
-    }
-
-    /// Moves to the next row beyond `near`, if it is in the leaf where the search begins: locks and reads it
-    /// under one latch, without an allocation unless dead rows lie between. Returns `false` at the end of the
-    /// leaf or of the scan, for a long value, if a lock is not free, and after an error: then
-    /// [`ScanState::step_locked`] does the whole step. The interval up to the row may be locked already.
-    ///
-    /// Where the search begins beyond a run of dead rows, other leaves lie between: the run is looked up
-    /// again when the interval is locked (rule 2 of [`super::dead`]).
-    fn lock_in_leaf(&mut self, by: By<'_>, mode: Mode, near: Bound<&[u8]>, forward: bool) -> bool {
-        let ranges = self.locks_ranges(by);
-        let (txn, tree, wait) = (by.txn, &self.tree, self.wait);
-        let (engine, id) = (&*txn.engine, tree.at.id);
-        if tree.usable(txn.id(), by.view).is_err() {
-            return false;
-        }
-        let dead = tree.dead.beyond(near, forward, txn.locking_sight());
-        let (from, after) = match (&dead, near) {
-            (Some(Beyond::End), _) => return false,
-            (Some(Beyond::Key(key)), _) => (&key[..], !forward),
-            (None, Bound::Included(key)) => (key, false),
-            (None, Bound::Excluded(key)) => (key, true),
-            (None, Bound::Unbounded) if forward => (&[][..], false),
-            (None, Bound::Unbounded) => return false,
-        };
-        let still_dead = || match tree.dead.beyond(near, forward, txn.locking_sight()) {
-            Some(Beyond::End) => true,
-            Some(Beyond::Key(key)) => {
-                if forward {
-                    &key[..] >= from
-                } else {
-                    &key[..] <= from
-                }
-            }
-            None => false,
-        };
-        let limit = if forward { self.limit.1.get() } else { self.limit.0.get() };
-        let mut value = match std::mem::replace(&mut self.value, Value::InLeaf) {
-            Value::Bytes(bytes) | Value::Stored(Stored::Inline(bytes)) => bytes,
-            Value::InLeaf | Value::Stored(Stored::Overflow(_)) => Vec::new(),
-        };
-        let key = &mut self.next_key;
-        let locked = engine.pool().retry(|| {
-            let leaf = tree.at.leaf_shared_by(&engine.space, from, &txn.leaves)?;
-            let node = Node::open(&leaf)?;
-            let at = node.search_inside(from)?;
-            let slot = at.slot + usize::from(at.found && after == forward);
-            let slot = match (forward, txn.pass_dead(tree, &node, slot, (forward, dead.is_some()))?) {
-                (true, slot) if slot < node.count() => slot,
-                (false, slot) if slot > 0 => slot - 1,
-                _ => return Ok(None),
-            };
-            node.key_into(slot, key)?;
-            let entry = node.entry(slot)?;
-            if is_beyond(key, limit, forward) || entry.is_deleted() || entry.flags & OVERFLOW != 0 {
-                return Ok(None);
-            }
-            if ranges {
-                let far = Bound::Included(&key[..]);
-                let (low, high) = if forward { (near, far) } else { (far, near) };
-                let lock = |span: &_| engine.locks.add_range(&LockRequest::span(&txn.owner, id, span, mode));
-                let locked = KeySpan::with(low, high, lock);
-                if locked.is_err() || (dead.is_some() && !still_dead()) {
-                    return Ok(None);
-                }
-            }
-            let newly_locked = match txn.writer_of(tree, key, &entry, wait) {
-                Writer::Me => Ok(false),
-                Writer::Other | Writer::Busy(_) => return Ok(None),
-                Writer::None if ranges => engine.locks.check_point(&txn.owner, id, key, mode).map(|()| false),
-                Writer::None => {
-                    engine.locks.room(&txn.owner, id, key)?;
-                    engine.locks.try_new_point(&txn.owner, id, key, mode)
-                }
-            };
-            let Ok(newly_locked) = newly_locked else { return Ok(None) };
-            tree.is_there(txn.id(), &engine.active)?;
-            if txn.stale(&entry).is_some() {
-                return Ok(None);
-            }
-            value.clear();
-            value.extend_from_slice(entry.value);
-            Ok(Some((leaf.id(), newly_locked)))
-        });
-        self.value = Value::Bytes(value);
-        // The whole step meets an error again.
-        let Ok(Some((leaf, newly_locked))) = locked else { return false };
-        if dead.is_some() {
-            self.cursor.look_ahead().came_to(engine.pool(), leaf);
-        } else {
-            self.cursor.look_ahead().sought(leaf);
-        }
-        self.rows_in_leaf += 1;
-        std::mem::swap(&mut self.locked_key, &mut self.next_key);
-        (self.on_entry, self.newly_locked) = (true, newly_locked);
-        (self.deleted, self.undone) = (None, txn.undone);
-        true
-    }
-
-    fn step_locked(&mut self, by: By<'_>, mode: Mode, mut from: Bound<Vec<u8>>, forward: bool) -> Result<bool> {
-        let ranges = self.locks_ranges(by);
-        loop {
-            let ahead = Some((self.cursor.look_ahead(), &mut self.rows_in_leaf));
-            let mut next = by.txn.next_alive(&self.tree, &from, forward, ahead)?;
-            let limit = if forward { self.limit.1.get() } else { self.limit.0.get() };
-            let beyond = next.as_ref().is_none_or(|key| is_beyond(key, limit, forward));
-            if ranges {
-                let far = match &next {
-                    Some(key) if !beyond => Bound::Included(&key[..]),
-                    _ => limit,
-                };
-                let near = from.as_ref().map(|key| &key[..]);
-                let (low, high) = if forward { (near, far) } else { (far, near) };
-                by.txn.lock_range(&self.tree, low, high, mode, self.wait)?;
-                let again = by.txn.next_alive(&self.tree, &from, forward, None)?;
-                if again != next {
-                    continue;
-                }
-            }
-            if beyond {
-                return Ok(false);
-            }
-            self.rows_in_leaf += 1;
-            let key = next.take().expect("it is not beyond");
-            let how = if ranges { RowLock::InRange } else { RowLock::IfThere };
-            match by.txn.lock_row_how(&self.tree, &key, mode, how, self.wait) {
-                Ok(LockedRow { value: Some(value), newly_locked }) => {
-                    self.value = Value::Bytes(value);
-                    self.locked_key = key;
-                    (self.on_entry, self.newly_locked) = (true, newly_locked);
-                    return Ok(true);
-                }
-                Ok(_) => {}
-                Err(Error::LockTimeout { .. }) if self.wait == LockWait::SkipLocked => {}
-                Err(error) => return Err(error),
-            }
-            from = Bound::Excluded(key);
-        }
-    }
-
     /// As [`Scan::delete`]. The transaction is the one that last moved it.
     pub(super) fn delete(&mut self, txn: &mut Txn) -> Result<bool> {
         if !self.on_entry {
@@ -810,169 +664,5 @@ pub(super) fn is_beyond(key: &[u8], limit: Bound<&[u8]>, forward: bool) -> bool 
                 key <= limit
             }
         }
-    }
-}
-
-impl Txn {
-    /// The next key beyond `from` in the live tree, whatever its version. Read under the latch: no leaf is
-    /// copied.
-    pub(super) fn neighbour(
-        &self,
-        tree: &Arc<TreeState>,
-        from: &Bound<Vec<u8>>,
-        forward: bool,
-    ) -> Result<Option<Vec<u8>>> {
-        self.neighbour_ahead(tree, from, forward, None, None)
-    }
-
-    /// The next key beyond `from` that is not dead for a locking read. A scan passes its prefetch, and the
-    /// number of rows it has reached in its leaf.
-    fn next_alive(
-        &self,
-        tree: &Arc<TreeState>,
-        from: &Bound<Vec<u8>>,
-        forward: bool,
-        scan: Option<(&mut LookAhead, &mut usize)>,
-    ) -> Result<Option<Vec<u8>>> {
-        self.neighbour_ahead(tree, from, forward, scan, Some(self.locking_sight()))
-    }
-
-    /// Skips the entries of a latched leaf that are dead for a locking read. Forward, `slot` is the first
-    /// entry to check; backward, it is the slot after it. Returns such a slot again. `joins`: the search began
-    /// at the end of a known run, which is extended.
-    fn pass_dead(
-        &self,
-        tree: &Arc<TreeState>,
-        node: &Node<'_>,
-        slot: usize,
-        (forward, joins): (bool, bool),
-    ) -> Result<usize> {
-        let mut at = slot;
-        if forward {
-            while at < node.count() && self.is_dead(&node.entry(at)?) {
-                at += 1;
-            }
-        } else {
-            while at > 0 && self.is_dead(&node.entry(at - 1)?) {
-                at -= 1;
-            }
-        }
-        // At the end of a leaf also fewer: a run of every leaf, with a gap before the next leaf, serves nothing.
-        let at_end = if forward { at == node.count() } else { at == 0 };
-        if at.abs_diff(slot) >= DEAD_MIN || (at_end && at != slot) {
-            let me = self.id();
-            let is_dead = |entry: &Entry<'_>| self.is_dead(entry).then_some(me != TxnId::NONE && entry.writer == me);
-            let slots = at.min(slot)..at.max(slot);
-            let (lo, hi, own) = stretch(node, slots, !joins, is_dead)?;
-            if own {
-                self.note_dead_in(tree);
-            }
-            // The deleters have ended, or are this transaction: a snapshot taken from now on sees those that
-            // have ended.
-            let serves = if own { For::OnlyLocking(me) } else { For::Views(self.engine.active.next_serial()) };
-            tree.dead.add(lo, hi, serves);
-        }
-        Ok(at)
-    }
-
-    /// The next key beyond `from`; with a `sight`, the next that is not dead.
-    fn neighbour_ahead(
-        &self,
-        tree: &Arc<TreeState>,
-        from: &Bound<Vec<u8>>,
-        forward: bool,
-        mut scan: Option<(&mut LookAhead, &mut usize)>,
-        sight: Option<Sight>,
-    ) -> Result<Option<Vec<u8>>> {
-        enum Met {
-            Key(Vec<u8>),
-            Edge(Vec<u8>),
-            End,
-        }
-        let pool = self.engine.pool();
-        let mut edge: Option<Vec<u8>> = None;
-        loop {
-            self.go_on(SCAN)?;
-            if let Some(sight) = sight {
-                let here = match &edge {
-                    Some(edge) if forward => Bound::Included(&edge[..]),
-                    Some(edge) => Bound::Excluded(&edge[..]),
-                    None => from.as_ref().map(|key| &key[..]),
-                };
-                match tree.dead.beyond(here, forward, sight) {
-                    Some(Beyond::End) => return Ok(None),
-                    Some(Beyond::Key(key)) => edge = Some(key),
-                    None => {}
-                }
-            }
-            let to = match (&edge, from, forward) {
-                (Some(edge), _, true) => Seek::AtLeast(edge),
-                (Some(edge), _, false) => Seek::Before(edge),
-                (None, Bound::Unbounded, true) => Seek::First,
-                (None, Bound::Unbounded, false) => Seek::Last,
-                (None, Bound::Included(key), true) => Seek::AtLeast(key),
-                (None, Bound::Excluded(key), true) => Seek::After(key),
-                (None, Bound::Included(key), false) => Seek::AtMost(key),
-                (None, Bound::Excluded(key), false) => Seek::Before(key),
-            };
-            let (leaf, leaf_rows, met) = pool.retry(|| {
-                let page = to.leaf(&tree.at, pool)?;
-                let node = Node::open(&page)?;
-                let slot = to.slot(&node)?;
-                let slot =
-                    if sight.is_some() { self.pass_dead(tree, &node, slot, (forward, edge.is_some()))? } else { slot };
-                let met = match (forward, slot) {
-                    (true, _) if slot < node.count() => Met::Key(node.key(slot)?),
-                    (true, _) => node.upper().map_or(Met::End, |upper| Met::Edge(upper.to_vec())),
-                    (false, 0) if node.lower().is_empty() => Met::End,
-                    (false, 0) => Met::Edge(node.lower().to_vec()),
-                    (false, _) => Met::Key(node.key(slot - 1)?),
-                };
-                Ok((page.id(), node.count(), met))
-            })?;
-            if let Some((ahead, rows)) = &mut scan {
-                if edge.is_some() {
-                    ahead.came_to(pool, leaf);
-                } else {
-                    ahead.sought(leaf);
-                }
-                if let Met::Edge(next) = &met {
-                    let rows = std::mem::take(*rows);
-                    ahead.leave(pool, &tree.at, forward, next, rows, leaf_rows);
-                }
-            }
-            match met {
-                Met::Key(key) => return Ok(Some(key)),
-                Met::End => return Ok(None),
-                Met::Edge(next) => edge = Some(next),
-            }
-        }
-    }
-
-    /// The version of `key` that `reader` sees, as stored.
-    pub(super) fn stored_version(
-        &self,
-        tree: &Arc<TreeState>,
-        key: &[u8],
-        reader: Reader<'_>,
-    ) -> Result<Option<Stored>> {
-        let engine = &*self.engine;
-        engine.pool().retry(|| -> Result<_, Stop> {
-            let leaf = tree.at.leaf_shared(engine.pool(), key)?;
-            let node = Node::open(&leaf)?;
-            let position = node.search(key)?;
-            if !position.found {
-                return Ok(None);
-            }
-            let entry: Entry<'_> = node.entry(position.slot)?;
-            if !reader.sees_entry(&entry) {
-                let image = super::version::Image::of(&entry);
-                return engine.older_version(leaf, image, reader);
-            }
-            if entry.is_deleted() {
-                return Ok(None);
-            }
-            Ok(Some(Stored::of(entry.flags, entry.value)?))
-        })
     }
 }

@@ -255,6 +255,7 @@ impl Txn {
         Self::new(engine, options, owner, None)
     }
 
+    #[inline]
     pub(super) fn new(
         engine: Ref<Engine>,
         options: TxOptions,
