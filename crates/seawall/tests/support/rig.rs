@@ -16,6 +16,8 @@
 //! an old but valid page was read, or the log ends at the damage and nothing after it proves that more was
 //! flushed.
 
+mod opening;
+
 use crate::api::{
     Background, Database, Durability, Env, Error, Isolation, Options, OwnedCursor, Savepoint, Transaction, Tree,
     TxOptions,
@@ -373,117 +375,6 @@ impl Rig {
             }
         }
         Ok(())
-    }
-
-    /// Opens the database, with crashes during the opening. `None`: damage was reported.
-    fn open(&mut self, last: bool) -> Result<Option<Live>, String> {
-        for attempt in 0.. {
-            if self.sim.has_lost_names() {
-                self.say(|| "  the file system has stopped, and is mounted anew".into());
-                self.sim.power_cut();
-                self.crashed(End::PowerCut);
-            }
-            let how = if self.dice.percent(60) { End::PowerCut } else { End::Killed };
-            let doomed = !last && attempt < 3 && self.dice.percent(85);
-            let after = if !doomed {
-                None
-            } else if self.dice.percent(25) {
-                Some(self.dice.below(60))
-            } else {
-                Some(self.dice.log_uniform(4000))
-            };
-            let process = Doomed::tearing(&self.sim, how, after, !self.kept);
-            let options = self.options()?;
-            let env = Env {
-                disk: process.clone(),
-                clock: Arc::new(DiskClock(self.sim.clone())),
-                seed: self.dice.next(),
-                background: Background::Steps,
-            };
-            self.tally.openings += 1;
-            self.opening.0 = self.operations();
-            self.note_log_damage();
-            let opened = Database::open_in(env, DIR, options);
-            self.opening.1 = self.operations();
-            match opened {
-                Ok(db) => {
-                    self.nothing_temporary_is_left()?;
-                    return Ok(Some(Live {
-                        process,
-                        txs: Vec::new(),
-                        in_place: Vec::new(),
-                        rewritten: false,
-                        told: Arc::default(),
-                        copies: false,
-                        cursors: Vec::new(),
-                        temporaries: Vec::new(),
-                        trees: BTreeMap::new(),
-                        built: BTreeSet::new(),
-                        losers: true,
-                        db,
-                    }));
-                }
-                Err(_) if process.is_dead() => {
-                    self.say(|| format!("  {how:?} while it opened"));
-                    self.tally.dead_openings += 1;
-                    self.crashed(how);
-                }
-                Err(error) if self.names_damage(&error) => {
-                    self.say(|| format!("  damage is named: {error}"));
-                    self.named();
-                    return Ok(None);
-                }
-                // A full disk may have no space for a new database, but has it for an existing one.
-                Err(Error::NoSpace { .. } | Error::Io(_)) if self.mode == Mode::Faults && self.model_is_empty() => {
-                    return Ok(None);
-                }
-                Err(error) => {
-                    let failed = Stop::Failed(format!("it does not open: {error}"));
-                    let Some(Stop::Failed(why)) = self.excused(Some(failed)) else { return Ok(None) };
-                    return Err(why);
-                }
-            }
-        }
-        unreachable!("an opening without a crash answers")
-    }
-
-    fn model_is_empty(&self) -> bool {
-        self.model.names(self.model.seq()).is_empty() && self.model.prepared.is_empty()
-    }
-
-    fn crashed(&mut self, how: End) {
-        match how {
-            End::PowerCut => self.tally.power_cuts += 1,
-            End::Killed => self.tally.kills += 1,
-        }
-        self.powerless |= how == End::PowerCut;
-    }
-
-    /// Reads everything and compares it with the permitted contents; then the model takes over what was
-    /// found.
-    fn judge_opening(&mut self, live: &mut Live) -> Step {
-        let found = self.read_all(live)?;
-        let least = self.model.least(self.powerless, self.window());
-        let seq = match self.model.find(&found, least) {
-            Ok(seq) => seq,
-            Err(_) if self.log_ends_at_damage(&found, least) => return Err(Stop::Undetectable(Undetectable::EndOfLog)),
-            Err(why) => return fail(format!("after the opening: {why}")),
-        };
-        let of = self.model.seq();
-        self.tally.lost += (of - seq) as u64;
-        self.say(|| format!("  opened: {seq} of {of} events are there, {least} had to be"));
-        self.model.settle(seq);
-        self.log_damage.clear();
-        self.powerless = false;
-        let names = self.model.names(0);
-        for (name, uid) in names {
-            let tree = live.db.open_tree(&name);
-            let tree = self.answer(live, tree, May::default())?;
-            live.trees.insert(uid, tree);
-        }
-        self.check(live)?;
-        self.decide_again(live)?;
-        self.restore_all(live)
     }
 
     /// The age up to which unflushed commits may be lost: the interval, and as much again for the flush
