@@ -1,7 +1,8 @@
 //! Compares the lab's cells with `fio` on the same file: interleaved rounds, medians, paired ratios with
 //! their interval.
 //!
-//! - Both programs do the same operations on the same file: pattern, block, depth, direct, sync, backend, registered buffers.
+//! - Both programs do the same operations on the same file: pattern, block, depth, direct, sync, backend,
+//!   registered buffers.
 //! - Rounds alternate, and which program goes first alternates too, so that drift falls on both.
 //! - The exit code is 1 when a median ratio lies outside 0.90 to 1.10.
 //!

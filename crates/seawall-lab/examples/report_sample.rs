@@ -20,7 +20,8 @@ fn vary(results: &mut Results) {
     }
 }
 
-/// A consumer drive on a bad day: flushes cost a hundred times a write, some writes wait for the journal, rounds differ.
+/// A consumer drive on a bad day: flushes cost a hundred times a write, some writes wait for the journal,
+/// rounds differ.
 fn slow() -> Results {
     let rate = |spec: &CellSpec| {
         let threads = f64::from(spec.threads);

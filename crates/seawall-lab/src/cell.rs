@@ -319,7 +319,8 @@ impl CellSpec {
         }
     }
 
-    /// The stable id, such as `e4/append/seqwrite/8k/buffered/fdatasync/t1`, or `e5/tpcc/o_direct/written/t4` in cells of the engine.
+    /// The stable id, such as `e4/append/seqwrite/8k/buffered/fdatasync/t1`, or `e5/tpcc/o_direct/written/t4`
+    /// in cells of the engine.
     ///
     /// ```
     /// use seawall_lab::cell::{CellSpec, Experiment};

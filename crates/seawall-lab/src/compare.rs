@@ -1,8 +1,8 @@
 //! Two runs side by side: `seawall lab diff A.json B.json`.
 //!
 //! - Cells are joined by id, never by title or position.
-//! - Rounds of two runs are not paired: a difference counts only when the two intervals do not overlap and the medians are more
-//!   than 3% apart.
+//! - Rounds of two runs are not paired: a difference counts only when the two intervals do not overlap and
+//!   the medians are more than 3% apart.
 //! - Runs of different machines, file sizes or modes may be compared; the output states the differences
 //!   first.
 
@@ -185,7 +185,8 @@ impl Difference {
         const TITLE: usize = 62;
         let mut out = String::new();
         if !self.same_machine {
-            out += "These runs come from different machines or drives: a ratio compares the two, it does not show a change.\n\n";
+            out += "These runs come from different machines or drives: a ratio compares the two, it does not show a \
+                    change.\n\n";
         }
         if !self.context.is_empty() {
             let width = self.context.iter().map(|(w, ..)| w.len()).max().unwrap_or(0);

@@ -2,7 +2,8 @@
 //! settings.
 //!
 //! - [`experiment`] holds one file for each experiment: its cells, publication, verdicts and evidence.
-//! - [`run`] measures cells ([`cell`], [`plan`]) and returns [`results::Results`], which is what `results.json` holds.
+//! - [`run`] measures cells ([`cell`], [`plan`]) and returns [`results::Results`], which is what
+//!   `results.json` holds.
 //! - Cells of the engine need an implementation of [`run::Engine`], passed to [`run::Lab::run_with`]:
 //!   `seawall-bench`'s `lab`.
 //! - Everything derived from a run is computed from its results alone: the [`table`], the [`verdict`]s, the

@@ -1,8 +1,9 @@
 //! Which cells a run measures: those of every experiment, in order.
 //!
-//! - The default run contains only the cells that a verdict or a setting needs (two minutes for the disk, two and a
-//!   half for the engine on it); `--full` contains the whole grid.
-//! - Every cell that a verdict or a setting uses is made by one function, so that plan and verdict cannot disagree.
+//! - The default run contains only the cells that a verdict or a setting needs (two minutes for the disk, two
+//!   and a half for the engine on it); `--full` contains the whole grid.
+//! - Every cell that a verdict or a setting uses is made by one function, so that plan and verdict cannot
+//!   disagree.
 
 use crate::cell::{CellSpec, Experiment};
 use crate::experiment::definition;

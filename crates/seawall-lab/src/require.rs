@@ -1,7 +1,8 @@
 //! `--require 'flush.p99<10ms'`: compares a run with a limit, for provisioning scripts.
 //!
 //! - A metric that was not measured is an error that names the experiment to run; it never passes.
-//! - A latency is the upper edge of its histogram bucket (1.6% wide at most), so a limit is never met by rounding.
+//! - A latency is the upper edge of its histogram bucket (1.6% wide at most), so a limit is never met by
+//!   rounding.
 //! - A rate is the median of the rounds; when the limit lies inside its interval the outcome says so.
 
 use crate::cell::{Access, Beside, CellSpec, Preparation, Sync};
@@ -186,7 +187,8 @@ impl fmt::Display for Outcome {
 pub enum RequireError {
     /// Not of the form `metric.stat op value`.
     #[error(
-        "`{text}` is not a requirement: write metric.stat, one of < <= > >=, and a value, such as 'flush.p99<10ms' or 'read_deep.rate>=20k/s'"
+        "`{text}` is not a requirement: write metric.stat, one of < <= > >=, and a value, such as 'flush.p99<10ms' \
+         or 'read_deep.rate>=20k/s'"
     )]
     Form {
         /// The text.

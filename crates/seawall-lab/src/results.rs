@@ -3,7 +3,8 @@
 //!
 //! - `format` changes only when a reader of the old format would misread the file; readers ignore unknown
 //!   fields.
-//! - Latencies are nanoseconds, sizes bytes, rates operations per second, times seconds, unless the name says otherwise.
+//! - Latencies are nanoseconds, sizes bytes, rates operations per second, times seconds, unless the name says
+//!   otherwise.
 
 use crate::cell::{CellSpec, Experiment, Pattern};
 use crate::stats::{Comparison, Estimate, ROUNDS_MIN};
@@ -18,7 +19,8 @@ pub const FORMAT: u32 = 2;
 /// The name of the results file in a run's directory.
 pub const RESULTS: &str = "results.json";
 
-/// Grouping power and maximum value power of every latency histogram of the lab: 1.6% wide buckets up to 18 minutes.
+/// Grouping power and maximum value power of every latency histogram of the lab: 1.6% wide buckets up to 18
+/// minutes.
 pub const LATENCY_CONFIG: (u8, u8) = (seawall_io::GROUPING_POWER, seawall_io::MAX_VALUE_POWER);
 
 /// One run of `seawall lab`.
@@ -339,7 +341,8 @@ impl CellResult {
         Some(rate.median * f64::from(self.spec.block_bytes))
     }
 
-    /// The latency at `quantile` (0.5, 0.99, ...) over all rounds, ns: the upper edge of its histogram bucket.
+    /// The latency at `quantile` (0.5, 0.99, ...) over all rounds, ns: the upper edge of its histogram
+    /// bucket.
     #[must_use]
     pub fn latency_ns(&self, quantile: f64) -> Option<u64> {
         let all = self.latency()?;
@@ -539,7 +542,8 @@ pub enum ReadError {
     },
     /// The file was not written by `seawall lab`.
     #[error(
-        "{} is not a results file of `seawall lab` ({source}); give the results.json that a run wrote, or run `seawall lab PATH --json FILE` again",
+        "{} is not a results file of `seawall lab` ({source}); give the results.json that a run wrote, or run \
+         `seawall lab PATH --json FILE` again",
         path.display()
     )]
     NotResults {

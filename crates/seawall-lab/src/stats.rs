@@ -26,13 +26,14 @@ pub struct Estimate {
     pub high: f64,
     /// Number of samples.
     pub samples: usize,
-    /// Probability that the interval holds the true median (below 0.95 when there are fewer than six samples).
+    /// Probability that the interval holds the true median (below 0.95 when there are fewer than six
+    /// samples).
     pub confidence: f64,
 }
 
 impl Estimate {
-    /// The median of `samples` and the narrowest symmetric order-statistic interval with at least 95% confidence, or
-    /// the whole range when there are too few samples for that. `None` for no samples.
+    /// The median of `samples` and the narrowest symmetric order-statistic interval with at least 95%
+    /// confidence, or the whole range when there are too few samples for that. `None` for no samples.
     ///
     /// Source: the sign test's interval, e.g. Conover, Practical Nonparametric Statistics, 3.2.
     ///
@@ -109,7 +110,8 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// Compares `a` to `b` pair by pair (round i of one against round i of the other, which ran next to each other).
+    /// Compares `a` to `b` pair by pair (round i of one against round i of the other, which ran next to each
+    /// other).
     ///
     /// ```
     /// use seawall_lab::stats::Comparison;

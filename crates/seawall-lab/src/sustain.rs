@@ -18,10 +18,11 @@ const BINS_MAX: usize = 600;
 /// Neighbourhood of a boundary, in bins, in which the step is judged.
 const WINDOW_BINS: usize = 60;
 
-/// Finds stretches of steady rate by binary segmentation: the split that leaves the least sum of absolute deviations from
-/// the two medians, accepted when the step is real, then each side again.
+/// Finds stretches of steady rate by binary segmentation: the split that leaves the least sum of absolute
+/// deviations from the two medians, accepted when the step is real, then each side again.
 ///
-/// Source: binary segmentation after Scott and Knott (1974), with medians in place of means (Fryzlewicz 2014 reviews it).
+/// Source: binary segmentation after Scott and Knott (1974), with medians in place of means (Fryzlewicz 2014
+/// reviews it).
 ///
 /// ```
 /// let mut series = vec![16_000; 240];
@@ -168,7 +169,8 @@ pub fn sentence(plateaus: &[Plateau]) -> (Shape, String) {
         return (
             Shape::TooShort,
             format!(
-                "cannot tell from {total_s} s whether the rate lasts: burst credit and write caches take minutes to spend"
+                "cannot tell from {total_s} s whether the rate lasts: burst credit and write caches take minutes to \
+                 spend"
             ),
         );
     }

@@ -33,8 +33,8 @@ pub const PLAIN: Style = Style { bold: "", warning: "", dim: "", end: "" };
 /// ANSI colours.
 pub const COLOUR: Style = Style { bold: "\x1b[1m", warning: "\x1b[1;31m", dim: "\x1b[2m", end: "\x1b[0m" };
 
-/// The end of a run on one screen: four figures, what to act on, the settings that differ from the defaults, and where
-/// the rest is.
+/// The end of a run on one screen: four figures, what to act on, the settings that differ from the defaults,
+/// and where the rest is.
 ///
 /// ```
 /// use seawall_lab::{plan, sample, table};
@@ -78,8 +78,8 @@ pub fn screen(results: &Results, style: Style) -> String {
             n => Some(format!("{n} {}", heading(level))),
         })
         .collect();
-    out += &format!("\n{}; --table shows them and every cell, the report explains them\n", counts.join(", "));
-    out
+    let rest = format!("{}; --table shows them and every cell, the report explains them", counts.join(", "));
+    out + "\n" + &text::wrap(&rest, SCREEN, "", "") + "\n"
 }
 
 /// Every cell and table, by experiment.
@@ -126,8 +126,9 @@ pub fn table(results: &Results) -> String {
 }
 
 /// How to read [`cells`].
-pub(crate) const CELLS_NOTE: &str = "+-: half the interval of the median, relative. written, flushes, reads: at the device, for \
-    each operation. cached: page cache of the cell's files. *: other load on the machine disturbed some rounds of this cell.";
+pub(crate) const CELLS_NOTE: &str = "+-: half the interval of the median, relative. written, flushes, reads: at the \
+    device, for each operation. cached: page cache of the cell's files. *: other load on the machine disturbed some \
+    rounds of this cell.";
 
 /// The cells of an experiment; `None` if none was measured.
 pub(crate) fn cells(results: &Results, experiment: Experiment) -> Option<Table> {

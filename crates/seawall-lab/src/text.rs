@@ -1,4 +1,5 @@
-//! Numbers and text for people, the same in the terminal and in the report: `12,330`, `95 µs`, `1.5 GiB`, `3.1x`.
+//! Numbers and text for people, the same in the terminal and in the report: `12,330`, `95 µs`, `1.5 GiB`,
+//! `3.1x`.
 //!
 //! - A number that is not finite is shown as `?`.
 //! - [`escape`] is the only path by which text from a results file enters a page.
@@ -26,8 +27,13 @@ pub(crate) fn count(value: f64) -> String {
     if value < 0.0 { format!("-{out}") } else { out }
 }
 
-/// A latency in nanoseconds.
-pub(crate) fn latency(ns: f64) -> String {
+/// A latency in nanoseconds: `95 µs`, `4.2 ms`.
+///
+/// ```
+/// assert_eq!(seawall_lab::report::latency(95_000.0), "95 µs");
+/// ```
+#[must_use]
+pub fn latency(ns: f64) -> String {
     if !ns.is_finite() {
         return "?".into();
     }
@@ -108,8 +114,14 @@ pub(crate) fn moment(rfc3339: &str) -> String {
     }
 }
 
-/// Text made safe for the content of an HTML element and for quoted attributes; control characters are dropped.
-pub(crate) fn escape(text: &str) -> String {
+/// Text made safe for the content of an HTML element and for quoted attributes; control characters are
+/// dropped.
+///
+/// ```
+/// assert_eq!(seawall_lab::report::escape("a < b & c"), "a &lt; b &amp; c");
+/// ```
+#[must_use]
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -31,8 +31,8 @@ pub(crate) struct LabArgs {
     /// The whole grid, every cell repeated: about half an hour instead of 5 minutes
     #[arg(long)]
     full: bool,
-    /// Only these experiments, by name or number: baseline, direct-sync (E1), log-memory (E2), parallel-direct (E3), append-overwrite (E4),
-    /// commit-levels (E5), range-prefetch (E6), settings
+    /// Only these experiments, by name or number: baseline, direct-sync (E1), log-memory (E2), parallel-direct
+    /// (E3), append-overwrite (E4), commit-levels (E5), range-prefetch (E6), settings
     #[arg(long, value_delimiter = ',', value_parser = experiment)]
     only: Vec<Experiment>,
     /// Size of the scratch file, at least 16M [default: 512M, with --full 1G]
@@ -122,8 +122,8 @@ struct Outputs {
 
 fn experiment(text: &str) -> Result<Experiment, String> {
     Experiment::parse(text).ok_or_else(|| {
-        "use baseline, direct-sync (E1), log-memory (E2), parallel-direct (E3), append-overwrite (E4), commit-levels (E5), \
-         range-prefetch (E6) or settings"
+        "use baseline, direct-sync (E1), log-memory (E2), parallel-direct (E3), append-overwrite (E4), \
+         commit-levels (E5), range-prefetch (E6) or settings"
             .into()
     })
 }

@@ -20,7 +20,8 @@ pub(crate) const EXPERIMENT: Definition = Definition {
         citation: "Y. Matsunobu, \"Overwriting is much faster than appending\", 2009",
         address: Some("http://yoshinorimatsunobu.blogspot.com/2009/05/overwriting-is-much-faster-than_28.html"),
         setup: "8 KB writes with fdatasync, 131,072 times, ext3, RAID with battery-backed write cache",
-        caveat: "fallocate was not measured then: it reserves unwritten extents, whose first write costs what an append costs.",
+        caveat: "fallocate was not measured then: it reserves unwritten extents, whose first write costs what an \
+                 append costs.",
     }),
     figures: &FIGURES,
     cells,
@@ -189,7 +190,8 @@ fn zero_fill(results: &Results, w: &mut Writer<'_>, preparation: Preparation, su
     let stall_word = text::latency(stall as f64);
     let published = if preparation == Preparation::ZeroFilledNow { "6,569" } else { "11,670" };
     let more = format!(
-        "longest write {stall_word} (overwriting: {}); pace a fill and fsync it before use; published {published} against 12,330",
+        "longest write {stall_word} (overwriting: {}); pace a fill and fsync it before use; published {published} \
+         against 12,330",
         text::latency(p.a.latency_ns_max().unwrap_or(0) as f64)
     );
     if stall >= STALL_NS && p.answer != Answer::More {

@@ -1,7 +1,8 @@
 //! E5: the cost of a level of commit durability, by load and flush method, beside the published cost.
 //!
 //! - A read-only load commits nothing, so neither level nor `O_DSYNC` can affect it: its differences are
-//!   the noise of these cells. It gets one verdict, on the noise, and a difference elsewhere counts only beyond it.
+//!   the noise of these cells. It gets one verdict, on the noise, and a difference elsewhere counts only
+//!   beyond it.
 //! - For every gain of a level, the reason states the possible loss.
 
 use super::definition::{Definition, Source};
@@ -19,10 +20,11 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     source: Some(Source {
         citation: "Danti, \"MySQL (innodb) performance tuning\", 2012",
         address: Some("https://www.ilsistemista.net/index.php/linux-a-unix/26-mysql-performance-tuning.html"),
-        setup: "InnoDB under DBT-2, sysbench simple (read-only) and sysbench complex (transactional), flush at commit 1 and 2, \
-                fdatasync, O_DSYNC and O_DIRECT",
-        caveat: "Published as percentages of level 1. Level 0 is explained there and was not measured. O_DSYNC was found slower \
-                 everywhere, in the read-only test too, which cannot be its doing: that test writes nothing.",
+        setup: "InnoDB under DBT-2, sysbench simple (read-only) and sysbench complex (transactional), flush at \
+                commit 1 and 2, fdatasync, O_DSYNC and O_DIRECT",
+        caveat: "Published as percentages of level 1. Level 0 is explained there and was not measured. O_DSYNC was \
+                 found slower everywhere, in the read-only test too, which cannot be its doing: that test writes \
+                 nothing.",
     }),
     figures: &[],
     cells,
@@ -208,8 +210,9 @@ fn confounder(results: &Results, noise: Option<f64>, w: &mut Writer<'_>) {
     let most = read_only.map(writes).fold(0.0, f64::max);
     let apart = text::percent(noise);
     let reason = format!(
-        "{}; read-only cells that differ only in level or in O_DSYNC are {apart} apart in the median; the engine issued at most \
-         {most:.4} writes per read-only transaction; published: O_DSYNC slower here too, so something else differed there",
+        "{}; read-only cells that differ only in level or in O_DSYNC are {apart} apart in the median; the engine \
+         issued at most {most:.4} writes per read-only transaction; published: O_DSYNC slower here too, so \
+         something else differed there",
         p.reason()
     );
     let (judged, sentence) = if most >= WRITES_MIN {
@@ -252,7 +255,8 @@ fn rates(results: &Results, load: Pattern) -> Option<Panel> {
     });
     let note = match (load, noise(results)) {
         (Pattern::ReadOnly, Some(noise)) => format!(
-            "Nothing is committed here: cells that cannot differ are {} apart in the median. Take smaller differences for none.",
+            "Nothing is committed here: cells that cannot differ are {} apart in the median. Take smaller \
+             differences for none.",
             text::percent(noise)
         ),
         _ => String::new(),

@@ -1,5 +1,5 @@
-//! E1: the cost of a flush, whether that cost is believable, which way to sync is fastest, and which published drive
-//! this one resembles.
+//! E1: the cost of a flush, whether that cost is believable, which way to sync is fastest, and which
+//! published drive this one resembles.
 //!
 //! - The cost of a flush is a difference of medians of two cells measured alternately (write + fdatasync,
 //!   write alone).
@@ -18,13 +18,15 @@ use seawall_io::probe::WriteCache;
 pub(crate) const EXPERIMENT: Definition = Definition {
     menu: "Flush cost",
     title: "What a flush costs after each direct write",
-    question: "A direct write is not durable while the drive may hold it in a volatile cache. What does making sure cost here?",
+    question: "A direct write is not durable while the drive may hold it in a volatile cache. What does making sure \
+               cost here?",
     source: Some(Source {
         citation: "M. Callaghan, \"Buffered versus direct IO for InnoDB\", 2009",
         address: None,
-        setup: "sysbench fileio, random writes to one 4 GB O_DIRECT file, one SATA disk, fsync after each write or none",
-        caveat: "The row for one thread with the drive's cache on (503 and 532) contradicts the publication's text, and its \
-                 columns are not labelled; both are shown as published.",
+        setup: "sysbench fileio, random writes to one 4 GB O_DIRECT file, one SATA disk, fsync after each write or \
+                none",
+        caveat: "The row for one thread with the drive's cache on (503 and 532) contradicts the publication's text, \
+                 and its columns are not labelled; both are shown as published.",
     }),
     figures: &FIGURES,
     cells,
@@ -260,7 +262,8 @@ fn published_column(results: &Results, w: &mut Writer<'_>) {
         )
     });
     let reason = format!(
-        "{against}without against with a flush each: {} here, published {} with the cache off, none with it on ({} and {}); {}",
+        "{against}without against with a flush each: {} here, published {} with the cache off, none with it on ({} \
+         and {}); {}",
         p.times(),
         text::ratio(of(OFF_NONE) / of(OFF_EACH)),
         text::count(of(ON_FIRST)),
@@ -359,8 +362,8 @@ fn left_over(results: &Results) -> Option<Panel> {
     });
     Panel::table(
         "What a flush per write leaves of the rate",
-        "With the drive's cache on, the two published columns lie within 15% of each other. tpcc-mysql with the cache off, \
-         published: 1,294 transactions per second without fsync, 1,237 with.",
+        "With the drive's cache on, the two published columns lie within 15% of each other. tpcc-mysql with the \
+         cache off, published: 1,294 transactions per second without fsync, 1,237 with.",
         &["no sync = 100%", "fdatasync", "RWF_DSYNC", "published, cache off"],
         rows.collect(),
     )

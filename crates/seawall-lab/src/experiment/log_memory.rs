@@ -15,14 +15,14 @@ use crate::verdict::{Level, Writer, file_system_word, pair};
 pub(crate) const EXPERIMENT: Definition = Definition {
     menu: "Log writes",
     title: "How a log should be written",
-    question: "Through the page cache, past it, or around it: commits per second, and the memory the log keeps from the \
-               database.",
+    question: "Through the page cache, past it, or around it: commits per second, and the memory the log keeps from \
+               the database.",
     source: Some(Source {
         citation: "D. Mituzas, \"Logs memory pressure\", 2010",
         address: Some("http://dom.as/2010/11/18/logs-memory-pressure/"),
         setup: "MySQL hosts with 72 GB of memory, logs written buffered, uncached and direct",
-        caveat: "Published as relations, not rates: a direct log about 10% faster with one thread, 10-20% slower with many threads \
-                 and group commit, because several writes per flush were not merged.",
+        caveat: "Published as relations, not rates: a direct log about 10% faster with one thread, 10-20% slower \
+                 with many threads and group commit, because several writes per flush were not merged.",
     }),
     figures: &[],
     cells,
@@ -185,7 +185,8 @@ fn page_cache(results: &Results, w: &mut Writer<'_>) {
             String::new()
         };
         let reason = format!(
-            "{} on this {}: {size} in the page cache after about {} commits{share}; published: about 10 GB of binlogs and the full redo log on 72 GB hosts",
+            "{} on this {}: {size} in the page cache after about {} commits{share}; published: about 10 GB of \
+             binlogs and the full redo log on 72 GB hosts",
             cell.spec.title(),
             file_system_word(results),
             text::count(commits)
@@ -211,7 +212,8 @@ fn hidden_reads(results: &Results, w: &mut Writer<'_>) {
     let Some(&(worst, reads)) = measured.first() else { return };
     let found: Vec<&CellResult> = measured.iter().filter(|(_, r)| *r >= READS_MIN).map(|(c, _)| *c).collect();
     let reason = format!(
-        "at most {reads:.3} device reads per commit ({}), by /proc/diskstats; at or above {READS_MIN} in {} of {} cells",
+        "at most {reads:.3} device reads per commit ({}), by /proc/diskstats; at or above {READS_MIN} in {} of {} \
+         cells",
         worst.spec.title(),
         found.len(),
         measured.len()

@@ -1,7 +1,9 @@
-//! The experiments: one file each, with its cells, publication and published figures, verdicts, evidence and words.
+//! The experiments: one file each, with its cells, publication and published figures, verdicts, evidence and
+//! words.
 //!
-//! - To add one: a line in `experiments!` (`cell.rs`) with its stable ids, a file here that defines `EXPERIMENT`,
-//!   and an arm in [`definition`]. The compiler demands the arm; plan, table, report, summary and `--only` follow.
+//! - To add one: a line in `experiments!` (`cell.rs`) with its stable ids, a file here that defines
+//!   `EXPERIMENT`, and an arm in [`definition`]. The compiler demands the arm; plan, table, report, summary
+//!   and `--only` follow.
 //! - A file imports other experiments' cells if its verdict needs them, never this registry.
 
 pub(crate) mod append_overwrite;

@@ -17,7 +17,8 @@ use crate::verdict::{Answer, Level, Pair, Writer, cell_rate, file_system_word, p
 pub(crate) const EXPERIMENT: Definition = Definition {
     menu: "Parallel writers",
     title: "Whether parallel writers to one file get in each other's way",
-    question: "Some file systems let one direct writer in at a time; others do so once pages are cached or the file grows.",
+    question: "Some file systems let one direct writer in at a time; others do so once pages are cached or the file \
+               grows.",
     source: Some(Source {
         citation: "D. Mituzas, \"Notes from land of I/O\", 2008",
         address: Some("http://dom.as/2008/08/11/notes-from-land-of-io/"),

@@ -3,8 +3,9 @@
 //!
 //! - The reference is the disk's own random reads at depth 32, from the same run: a query that reaches this
 //!   rate waits for the disk only.
-//! - Pages are counted, not requests: one request reads several pages that are neighbours in the file. A share
-//!   above 1 is explained by that only if requests were indeed larger than a page; else the reference was low.
+//! - Pages are counted, not requests: one request reads several pages that are neighbours in the file. A
+//!   share above 1 is explained by that only if requests were indeed larger than a page; else the reference
+//!   was low.
 
 use super::baseline::random_read;
 use super::definition::{Definition, Published, Source};
@@ -17,14 +18,15 @@ use crate::verdict::{Level, Pair, Writer, cell_rate, pair};
 pub(crate) const EXPERIMENT: Definition = Definition {
     menu: "Range queries",
     title: "How much of the disk one query gets",
-    question: "Range queries over trees that do not fit in memory: one page at a time, or as many as the disk can take.",
+    question: "Range queries over trees that do not fit in memory: one page at a time, or as many as the disk can \
+               take.",
     source: Some(Source {
         citation: "Hardy, \"InnoDB I/O-bound performance enhancement patch\", 2010",
         address: None,
         setup: "range queries on a 30 GB table with a 4 GB buffer pool and 6 disks; pages of the range prefetched \
                 asynchronously from the branch pages",
-        caveat: "The size of the ranges is not the lab's: compare the three with each other. One query drove about 2,000 reads a \
-                 second.",
+        caveat: "The size of the ranges is not the lab's: compare the three with each other. One query drove about \
+                 2,000 reads a second.",
     }),
     figures: &FIGURES,
     cells,
@@ -324,8 +326,8 @@ fn at_the_device_table(results: &Results) -> Option<Panel> {
     Panel::table(
         "What the device did for it",
         format!(
-            "Of disk: 16 KiB pages read, over its random 16 KiB reads a second at depth 32 in this run. More pages than reads: \
-             neighbouring pages were read by one request.{sizes}"
+            "Of disk: 16 KiB pages read, over its random 16 KiB reads a second at depth 32 in this run. More pages \
+             than reads: neighbouring pages were read by one request.{sizes}"
         ),
         &["", "queries/s", "reads/s", "pages/s", "of disk"],
         rows.collect(),

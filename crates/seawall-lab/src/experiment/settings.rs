@@ -2,8 +2,8 @@
 //! following.
 //!
 //! - "No difference" is an ordinary outcome, reported in the same place.
-//! - A query writes nothing: where one of the two databases wrote much more for each query, it was still settling
-//!   from its load, and the two are not compared.
+//! - A query writes nothing: where one of the two databases wrote much more for each query, it was still
+//!   settling from its load, and the two are not compared.
 
 use super::commit_levels::COMMIT_THREADS;
 use super::definition::Definition;
@@ -95,7 +95,8 @@ fn settling(p: &Pair<'_>) -> Option<String> {
     let (most, least) = (recommended.max(default), recommended.min(default));
     (most >= SETTLING_BYTES && most > 4.0 * least).then(|| {
         format!(
-            "one database was still settling: {} written per query under the recommended settings, {} under the defaults",
+            "one database was still settling: {} written per query under the recommended settings, {} under the \
+             defaults",
             text::bytes(recommended),
             text::bytes(default)
         )

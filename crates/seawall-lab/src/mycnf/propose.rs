@@ -146,8 +146,8 @@ impl MyCnf {
         notes
     }
 
-    /// What the file leaves at risk by its own choice of commit level, beside the measured gain: the choice itself is
-    /// never changed.
+    /// What the file leaves at risk by its own choice of commit level, beside the measured gain: the choice
+    /// itself is never changed.
     pub(super) fn commit_risk(&self, server: Server, settings: &Settings) -> Vec<String> {
         let value = |key: &str| match self.effective(server, key) {
             Some((_, Line::Setting { value, .. })) => Some(value.as_str()),
@@ -171,7 +171,8 @@ impl MyCnf {
         }
         if value("sync_binlog") == Some("0") {
             notes.push(
-                "sync_binlog = 0 is left as it is; a power failure may lose binlog events of transactions that InnoDB keeps"
+                "sync_binlog = 0 is left as it is; a power failure may lose binlog events of transactions that \
+                 InnoDB keeps"
                     .into(),
             );
         }

@@ -1,10 +1,10 @@
 //! The report: one HTML file that explains a run to a reader who did not make it.
 //!
 //! - Self-contained: loads nothing, readable without scripts; light, dark, narrow (420 px), and on paper.
-//! - Order: the four figures, what to act on, the settings, what is worth knowing; folded: the other verdicts, every
-//!   cell; then the evidence by experiment, the probe's findings and the sources.
-//! - Every figure is computed from [`Results`] or quoted from a publication, every judgement is a verdict's; the
-//!   report itself measures and judges nothing.
+//! - Order: the four figures, what to act on, the settings, what is worth knowing; folded: the other
+//!   verdicts, every cell; then the evidence by experiment, the probe's findings and the sources.
+//! - Every figure is computed from [`Results`] or quoted from a publication, every judgement is a verdict's;
+//!   the report itself measures and judges nothing.
 //! - Text from a results file reaches the page only through `text::escape`; odd numbers never panic.
 
 mod plot;
@@ -19,7 +19,8 @@ use crate::results::{CellResult, Results};
 use crate::settings::recommend;
 use crate::summary;
 use crate::table::{self, heading, panels};
-use crate::text::{self, escape};
+use crate::text;
+pub use crate::text::{escape, latency};
 use crate::verdict::{Level, Verdict};
 use seawall_io::probe::explain;
 
@@ -54,6 +55,29 @@ pub fn frame(title: &str, body: &str) -> String {
 "#,
         escape(title)
     )
+}
+
+/// A line through `points` in a panel of this look; empty without two points. `y_tick` formats a value of the
+/// axis, which starts at zero unless it is logarithmic.
+///
+/// ```
+/// use seawall_lab::report::line_plot;
+/// let ticks = vec![(0.0, "0".to_owned()), (60.0, "60".to_owned())];
+/// let plot = line_plot("Rate over time", "seconds", ticks, |v| format!("{v:.0}"), false, &[(0.0, 10.0), (60.0, 12.0)]);
+/// assert!(plot.contains("<svg") && plot.contains("seconds"));
+/// ```
+#[must_use]
+pub fn line_plot(
+    title: &str,
+    x_title: &str,
+    x_ticks: Vec<(f64, String)>,
+    y_tick: fn(f64) -> String,
+    y_logarithmic: bool,
+    points: &[(f64, f64)],
+) -> String {
+    let line = Line { name: String::new(), points: points.iter().map(|(x, y)| Point::bare(*x, *y)).collect() };
+    let lines = Lines { x_title: x_title.into(), x_ticks, y_tick, y_logarithmic, lines: vec![line] };
+    Panel::lines(title, "", lines).map_or_else(String::new, |panel| plot::panel(&panel))
 }
 
 /// The page; `files` are settings to offer, as (name, text).

@@ -1,5 +1,5 @@
-//! Panels as HTML. Text is HTML at a fixed size; only lines are SVG, stretched to the panel's width, so that nothing is
-//! clipped or shrunk on a phone.
+//! Panels as HTML. Text is HTML at a fixed size; only lines are SVG, stretched to the panel's width, so that
+//! nothing is clipped or shrunk on a phone.
 //!
 //! - Bars start at zero; every figure is printed beside its bar.
 //! - Series differ in colour and dash; published figures are grey.

@@ -2,7 +2,7 @@
 //! the databases and does the work.
 //!
 //! ```text
-//!   make ──once, databases filled──> prepare ──before each round──> worker, one a thread ──round over──> finish
+//!   make ──databases filled──> prepare ──before each round──> worker, one a thread ──round over──> finish
 //! ```
 //!
 //! 1. The lab does not depend on the engine: the crate with the workloads (`seawall-bench`) implements
@@ -87,7 +87,8 @@ impl EngineSizes {
         (self.tree_bytes / TREE_TO_POOL).max(1 << 20)
     }
 
-    /// The most that all databases take together, bytes: trees with half-full leaves, and four databases of E5 that grow.
+    /// The most that all databases take together, bytes: trees with half-full leaves, and four databases of
+    /// E5 that grow.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         let levels = u64::from(self.rows) * 1000 + self.log_bytes + (96 << 20);

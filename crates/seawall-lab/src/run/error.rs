@@ -20,13 +20,15 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum LabError {
     /// The path is not a directory.
-    #[error("{} is not a directory: give a directory on the disk to measure, such as the database's data directory", path.display())]
+    #[error("{} is not a directory: give a directory on the disk to measure, such as the database's data \
+             directory", path.display())]
     NotADirectory {
         /// The path.
         path: PathBuf,
     },
     /// The path is on a file system without a disk.
-    #[error("{} is on {kind}, which shows state of the kernel and stores nothing: give a directory on the disk to measure", path.display())]
+    #[error("{} is on {kind}, which shows state of the kernel and stores nothing: give a directory on the disk to \
+             measure", path.display())]
     NoStorage {
         /// The path.
         path: PathBuf,
@@ -35,7 +37,8 @@ pub enum LabError {
     },
     /// Too little space.
     #[error(
-        "{} has {} MiB free above the reserve of {} MiB, and this run may need {} MiB; free some space, or give a smaller --size or --reserve",
+        "{} has {} MiB free above the reserve of {} MiB, and this run may need {} MiB; free some space, or give a \
+         smaller --size or --reserve",
         path.display(), available >> 20, reserve >> 20, needed >> 20
     )]
     NoSpace {

@@ -4,7 +4,8 @@
 //!   next offset of sequential patterns.
 //! - A round lasts its time, and longer until it has its minimum number of operations, but never longer than
 //!   five times its time.
-//! - At depth 1 operations are plain system calls on the measuring thread; deeper ones go through the I/O layer's backend.
+//! - At depth 1 operations are plain system calls on the measuring thread; deeper ones go through the I/O
+//!   layer's backend.
 
 use super::log::GroupLog;
 use super::prepare::{Prepared, noise};

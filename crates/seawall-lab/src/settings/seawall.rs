@@ -47,8 +47,8 @@ pub(super) fn direct_works(results: &Results) -> Result<(), String> {
 
 /// Whether skipping flushes of data files is both safe by the drive's report and a measured gain.
 ///
-/// Safe: the kernel reports a write-through cache, the file system overwrites in place. A gain: writes without a
-/// flush are faster beyond the noise. An unknown cache is volatile.
+/// Safe: the kernel reports a write-through cache, the file system overwrites in place. A gain: writes
+/// without a flush are faster beyond the noise. An unknown cache is volatile.
 pub(super) fn flush_may_be_skipped(results: &Results) -> Option<Pair<'_>> {
     // A drive that lost acknowledged writes in a power cut is not believed.
     if results.witness.as_ref().is_some_and(|w| w.lost + w.torn > 0) {
@@ -255,16 +255,15 @@ fn torn_pages(results: &Results) -> Recommendation {
         Finding::Known(limits) if limits.unit_bytes_min <= 16384 && limits.unit_bytes_max >= 16384 => KEY.probed(
             "auto",
             format!(
-                "statx reports untorn writes of {} to {} bytes: the engine tries them per file and keeps doublewrite where \
-                 they fail",
+                "statx reports untorn writes of {} to {} bytes: the engine tries them per file and keeps \
+                 doublewrite where they fail",
                 limits.unit_bytes_min, limits.unit_bytes_max
             ),
         ),
         Finding::Known(limits) if limits.unit_bytes_max == 0 => KEY.safety("no write here is promised not to tear"),
-        Finding::Known(limits) => KEY.safety(format!(
-            "untorn writes of at most {} bytes do not hold a 16 KiB page",
-            limits.unit_bytes_max
-        )),
+        Finding::Known(limits) => {
+            KEY.safety(format!("untorn writes of at most {} bytes do not hold a 16 KiB page", limits.unit_bytes_max))
+        }
         Finding::Unknown(why) => KEY.safety(format!("no proof that a 16 KiB write cannot tear ({why})")),
     }
 }

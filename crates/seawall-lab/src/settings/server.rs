@@ -1,14 +1,15 @@
 //! The same advice in InnoDB's words, for the series of MariaDB and MySQL in use today.
 //!
 //! - A variable is named only for series that have it; if early releases of a series lack it, it is `loose`.
-//! - MariaDB 10.11 has innodb_flush_method (default O_DIRECT since 10.6) and innodb_log_file_buffering (10.8.4); 11.0
-//!   deprecates innodb_flush_method in favour of innodb_{data,log}_file_{buffering,write_through};
-//!   innodb_log_write_ahead_size came back in 10.11.9 and 11.4.3 (MDEV-33894), 512 to 4096, never below the physical
-//!   block. innodb_flush_neighbors is 1 in MariaDB, 0 in MySQL 8.
-//! - MySQL 8.0: innodb_flush_method fsync, innodb_io_capacity 200, innodb_use_fdatasync from 8.0.26 (off); 8.4:
-//!   O_DIRECT, 10000, on.
-//! - O_DIRECT_NO_FSYNC syncs after growth from MySQL 8.0.14, yet not after a write into a hole, fallocated space or a
-//!   reflinked extent: never advised.
+//! - MariaDB 10.11 has innodb_flush_method (default O_DIRECT since 10.6) and innodb_log_file_buffering
+//!   (10.8.4); 11.0 deprecates innodb_flush_method in favour of
+//!   innodb_{data,log}_file_{buffering,write_through}; innodb_log_write_ahead_size came back in 10.11.9 and
+//!   11.4.3 (MDEV-33894), 512 to 4096, never below the physical block. innodb_flush_neighbors is 1 in
+//!   MariaDB, 0 in MySQL 8.
+//! - MySQL 8.0: innodb_flush_method fsync, innodb_io_capacity 200, innodb_use_fdatasync from 8.0.26 (off);
+//!   8.4: O_DIRECT, 10000, on.
+//! - O_DIRECT_NO_FSYNC syncs after growth from MySQL 8.0.14, yet not after a write into a hole, fallocated
+//!   space or a reflinked extent: never advised.
 
 use super::seawall::{direct_works, dsync_against_fdatasync, dsync_words, flush_may_be_skipped};
 use super::{Key, Recommendation, round_down, write_capacity};
@@ -219,9 +220,10 @@ impl Advice<'_> {
                         .to_owned();
                 if let Some(p) = flush_may_be_skipped(self.results) {
                     because += &format!(
-                        "; the drive reports a write-through cache and leaving out the flush gains {}, but O_DIRECT_NO_FSYNC \
-                         is not advised: it also leaves out the file system's commit that pages in holes (page \
-                         compression), in fallocated space and in reflinked files need before a checkpoint may pass them",
+                        "; the drive reports a write-through cache and leaving out the flush gains {}, but \
+                         O_DIRECT_NO_FSYNC is not advised: it also leaves out the file system's commit that pages \
+                         in holes (page compression), in fallocated space and in reflinked files need before a \
+                         checkpoint may pass them",
                         p.times()
                     );
                 }
@@ -270,8 +272,8 @@ impl Advice<'_> {
     }
 
     fn use_fdatasync(&self) -> Recommendation {
-        const WHY: &str = "every durable figure of this run was made with fdatasync, which leaves out the timestamps that \
-                           fsync journals (8.0.26 and later)";
+        const WHY: &str = "every durable figure of this run was made with fdatasync, which leaves out the \
+                           timestamps that fsync journals (8.0.26 and later)";
         let of = |default| Key("innodb_use_fdatasync", default).probed("ON", WHY);
         if self.server == Server::MySql80 { loose(of("OFF")) } else { of("ON") }
     }
@@ -282,7 +284,8 @@ impl Advice<'_> {
             Some(p) if p.answer == Answer::More => KEY.measured(
                 "ON",
                 format!(
-                    "writing into fallocated blocks costs {} overwriting: let new pages be written with zeroes ahead of use",
+                    "writing into fallocated blocks costs {} overwriting: let new pages be written with zeroes \
+                     ahead of use",
                     p.times()
                 ),
             ),
@@ -305,8 +308,8 @@ impl Advice<'_> {
             (Some(512) | None, Some(p)) => KEY.measured(
                 "4096",
                 format!(
-                    "4096-byte log writes commit {} as much as 512-byte ones, whatever block the device reports (10.11.9, \
-                     11.4.3 and later)",
+                    "4096-byte log writes commit {} as much as 512-byte ones, whatever block the device reports \
+                     (10.11.9, 11.4.3 and later)",
                     p.times()
                 ),
             ),
@@ -333,8 +336,8 @@ impl Advice<'_> {
         }
     }
 
-    /// Pages, not writes: doublewrite writes every page twice. A quarter of the writes for steady flushing, half under
-    /// pressure.
+    /// Pages, not writes: doublewrite writes every page twice. A quarter of the writes for steady flushing,
+    /// half under pressure.
     fn io_capacity(&self) -> [Recommendation; 2] {
         let (steady, burst) = if self.server == Server::MySql84 { ("10000", "20000") } else { ("200", "2000") };
         let (steady, burst) = (Key("innodb_io_capacity", steady), Key("innodb_io_capacity_max", burst));
@@ -343,7 +346,8 @@ impl Advice<'_> {
                 let quarter = round_down((low * 0.25).clamp(100.0, IO_CAPACITY_MAX));
                 let half = round_down((low * 0.5).clamp(200.0, 4.0 * IO_CAPACITY_MAX)).max(quarter);
                 let because = format!(
-                    "a quarter of the writes, at most {} (each page is written twice, and foreground work needs the rest): {why}",
+                    "a quarter of the writes, at most {} (each page is written twice, and foreground work needs the \
+                     rest): {why}",
                     text::count(IO_CAPACITY_MAX)
                 );
                 let pressed =
@@ -370,7 +374,8 @@ impl Advice<'_> {
         let deep = |d| Some((d, self.results.cell(&random_read(d))?.rate()?.median));
         let because = match [64, 32, 16].into_iter().find_map(deep) {
             Some((depth, rate)) => format!(
-                "{depth} requests in flight reach {} reads per second, and a thread keeps up to 256 in flight with native AIO",
+                "{depth} requests in flight reach {} reads per second, and a thread keeps up to 256 in flight with \
+                 native AIO",
                 text::count(rate)
             ),
             None => "reads at depth were not measured".into(),

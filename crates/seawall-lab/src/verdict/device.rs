@@ -38,8 +38,8 @@ fn file_system(results: &Results, w: &mut Writer<'_>) {
         }
         Finding::Known(true) => {
             reason = format!(
-                "preallocated space is given away at the first overwrite (on btrfs, `chattr +C` on the empty directory, or \
-                 another file system for the log); {reason}"
+                "preallocated space is given away at the first overwrite (on btrfs, `chattr +C` on the empty \
+                 directory, or another file system for the log); {reason}"
             );
             (Level::Warning, format!("{kind} copies on write: preallocation promises nothing"))
         }
@@ -82,7 +82,8 @@ fn direct_io(results: &Results, w: &mut Writer<'_>) {
         (Finding::Known(DirectIo::Refused), _) => (
             Level::Warning,
             format!("this {name} refuses O_DIRECT"),
-            "a trial open or write failed: an engine here works through the page cache, which holds the data twice".into(),
+            "a trial open or write failed: an engine here works through the page cache, which holds the data \
+             twice".into(),
         ),
         (Finding::Known(DirectIo::Yes), Some((cell, bytes))) => {
             let size = text::bytes(bytes as f64);
@@ -112,7 +113,8 @@ fn medium(results: &Results, w: &mut Writer<'_>) {
             (
                 Level::Note,
                 format!("{name} claims to rotate, but {} random reads/s: virtual or mislabelled", text::count(rate)),
-                "rotational = 1; a disk makes 80 to 250 random reads per second, and settings made for disks would hurt",
+                "rotational = 1; a disk makes 80 to 250 random reads per second, and settings made for disks would \
+                 hurt",
             )
         }
         (Finding::Known(true), None) => (

@@ -1,12 +1,13 @@
-//! What a verdict is, and how two cells are compared. The verdicts themselves are in `experiment/`, one file an
-//! experiment; those about the run and the device are in this folder.
+//! What a verdict is, and how two cells are compared. The verdicts themselves are in `experiment/`, one file
+//! an experiment; those about the run and the device are in this folder.
 //!
 //! - A verdict is a pure function of [`Results`]; without a measured cell there is no verdict on it.
 //! - A sentence has at most 15 words; the numbers are in the reason.
 //! - A difference inside the noise is never reported as one: [`Level::CannotTell`] is an answer.
 //! - "Does no harm" is claimed only when the whole interval of the ratio lies within 10% of 1
 //!   (`Answer::Same`).
-//! - Ids are stable, `experiment.subject[.variant]`: the report links to them and scripts read them from JSON.
+//! - Ids are stable, `experiment.subject[.variant]`: the report links to them and scripts read them from
+//!   JSON.
 
 pub(crate) mod device;
 pub(crate) mod run;
@@ -225,8 +226,8 @@ impl Writer<'_> {
         });
     }
 
-    /// The verdict on a pair: `said` is the level and sentence if `p.a` is faster, slower, or the same; `names` are
-    /// what is compared, for the case that it cannot be told.
+    /// The verdict on a pair: `said` is the level and sentence if `p.a` is faster, slower, or the same;
+    /// `names` are what is compared, for the case that it cannot be told.
     pub(crate) fn compare(
         &mut self,
         subject: &str,

@@ -68,7 +68,8 @@ fn durability(results: &Results, w: &mut Writer<'_>) {
             "durability",
             Level::NotTested,
             "durability under power loss: not tested",
-            "the only proof is pulling the plug: run `seawall witness serve` on another machine, `seawall witness run` here",
+            "the only proof is pulling the plug: run `seawall witness serve` on another machine, `seawall witness \
+             run` here",
             &[],
         );
         return;
@@ -117,7 +118,10 @@ fn disturbance(results: &Results, w: &mut Writer<'_>) {
                 "disturbed",
                 Level::CannotTell,
                 "nothing else loaded the processors; cannot tell about the disk",
-                format!("other processes' I/O is hidden from this user (run as root); no round of {measured} cells was above the limit for foreign CPU"),
+                format!(
+                    "other processes' I/O is hidden from this user (run as root); no round of {measured} cells \
+                         was above the limit for foreign CPU"
+                ),
                 &[],
             );
             return;
