@@ -208,70 +208,56 @@ impl Preparer {
         Ok(())
     }
 
-    /// Brings a file into the state that `spec` needs and opens it.
-    pub(super) fn prepare(&self, spec: &CellSpec, stop: &AtomicBool) -> Result<Prepared, LabError> {
+    /// Makes the file that `spec` needs; returns its path, the bytes of it that operations may touch, and whether they
+    /// continue from its start.
+    fn make(&self, spec: &CellSpec, stop: &AtomicBool) -> Result<(PathBuf, u64, bool), LabError> {
+        use Preparation as P;
         let fresh = FRESH_BYTES.min(self.base_bytes);
         let name = |what: &str| self.dir.join(what);
         let none = &mut |_| {};
-        let (path, span, circular) = match (spec.pattern, spec.preparation, spec.beside) {
+        let empty = |path: PathBuf| -> Result<_, LabError> {
+            drop(self.disk.open(&path, OpenHow { write: true, create: Create::New, ..OpenHow::default() })?);
+            Ok((path, self.base_bytes, false))
+        };
+        let allocated = |path: PathBuf, how| self.allocate(&path, how, fresh).map(|()| (path, fresh, false));
+        match (spec.pattern, spec.preparation, spec.beside) {
             (Pattern::Log, ..) => {
-                let path = name("log");
-                let len = LOG_BYTES.min(self.base_bytes);
+                let (path, len) = (name("log"), LOG_BYTES.min(self.base_bytes));
                 self.write_file(&path, len, stop, none)?;
-                (path, len, true)
+                Ok((path, len, true))
             }
-            (_, _, Beside::BeyondEof) => {
-                let path = name("beyond");
-                drop(self.disk.open(&path, OpenHow { write: true, create: Create::New, ..OpenHow::default() })?);
-                (path, self.base_bytes, false)
-            }
-            (_, Preparation::Written, _) => (self.base.clone(), self.base_bytes, true),
-            (_, Preparation::Append, _) => {
-                let path = name("append");
-                drop(self.disk.open(&path, OpenHow { write: true, create: Create::New, ..OpenHow::default() })?);
-                (path, self.base_bytes, false)
-            }
-            (_, Preparation::Unwritten, _) => {
-                self.allocate(&name("unwritten"), Allocate::Unwritten, fresh)?;
-                (name("unwritten"), fresh, false)
-            }
-            (_, Preparation::KeepSize, _) => {
-                self.allocate(&name("keepsize"), Allocate::KeepSize, fresh)?;
-                (name("keepsize"), fresh, false)
-            }
-            (_, Preparation::WriteZeroes, _) => {
-                self.allocate(&name("writezeroes"), Allocate::WriteZeroes, fresh)?;
-                (name("writezeroes"), fresh, false)
-            }
-            (_, Preparation::Recycled, _) => {
+            (_, _, Beside::BeyondEof) => empty(name("beyond")),
+            (_, P::Written, _) => Ok((self.base.clone(), self.base_bytes, true)),
+            (_, P::Append, _) => empty(name("append")),
+            (_, P::Unwritten, _) => allocated(name("unwritten"), Allocate::Unwritten),
+            (_, P::KeepSize, _) => allocated(name("keepsize"), Allocate::KeepSize),
+            (_, P::WriteZeroes, _) => allocated(name("writezeroes"), Allocate::WriteZeroes),
+            (_, P::Recycled, _) => {
                 self.write_file(&name("used"), fresh, stop, none)?;
                 self.disk.rename(&name("used"), &name("recycled"))?;
                 self.disk.sync_dir(&self.dir)?;
-                (name("recycled"), fresh, true)
+                Ok((name("recycled"), fresh, true))
             }
             // Used once and not cyclically: an overwritten block is no longer in the state that the zero-fill
             // left.
-            (_, Preparation::ZeroFilledNow, _) => {
+            (_, P::ZeroFilledNow, _) => {
                 self.zero_fill(&name("zerofilled"), fresh, stop)?;
-                (name("zerofilled"), fresh, false)
+                Ok((name("zerofilled"), fresh, false))
             }
-            (_, Preparation::ZeroFilledWait, _) => {
+            (_, P::ZeroFilledWait, _) => {
                 let path = self.waiting_path(spec);
-                let filled = self.filled_ahead().remove(&path);
-                let filled = match filled {
+                let ahead = self.filled_ahead().remove(&path);
+                let filled = match ahead {
                     Some(at) => at,
-                    None => {
-                        self.zero_fill(&path, fresh, stop)?;
-                        Instant::now()
-                    }
+                    None => self.zero_fill(&path, fresh, stop).map(|()| Instant::now())?,
                 };
                 while filled.elapsed() < PUBLISHED_WAIT {
                     go_on(stop)?;
                     std::thread::sleep(Duration::from_millis(50));
                 }
-                (path, fresh, false)
+                Ok((path, fresh, false))
             }
-            (_, Preparation::Preallocated, _) => {
+            (_, P::Preallocated, _) => {
                 let path = name("preallocated");
                 let options =
                     FillOptions { bytes_per_second: FILL_BYTES_PER_S, ..FillOptions::new(FileClass::Scratch, fresh) };
@@ -279,9 +265,14 @@ impl Preparer {
                     Err(e) if e.kind == IoErrorKind::Cancelled => return Err(LabError::Interrupted),
                     filled => drop(filled?),
                 }
-                (path, fresh, true)
+                Ok((path, fresh, true))
             }
-        };
+        }
+    }
+
+    /// Brings a file into the state that `spec` needs and opens it.
+    pub(super) fn prepare(&self, spec: &CellSpec, stop: &AtomicBool) -> Result<Prepared, LabError> {
+        let (path, span, circular) = self.make(spec, stop)?;
         let remove = (path != self.base).then(|| (self.disk.clone(), path.clone()));
         let mut prepared =
             Prepared { file: self.disk.open(&path, OpenHow::default())?, span, circular, from: 0, remove };
