@@ -266,7 +266,7 @@ mod tests {
         b.run.file_bytes = 8 << 30;
         let d = compare(&a, &b);
         assert!(d.same_machine);
-        assert_eq!(d.context, [("file size".into(), "1.0 GiB".into(), "8.0 GiB".into())]);
+        assert_eq!(d.context, [("file size".into(), "1 GiB".into(), "8 GiB".into())]);
         b.machine.host = "db2".into();
         let text = compare(&a, &b).to_text();
         assert!(text.starts_with("These runs come from different machines"), "{text}");

@@ -54,11 +54,8 @@ pub(crate) fn bytes(value: f64) -> String {
     let mut value = value;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if value < 1024.0 {
-            return if value < 10.0 && unit != "B" {
-                format!("{value:.1} {unit}")
-            } else {
-                format!("{value:.0} {unit}")
-            };
+            let shown = if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") };
+            return format!("{} {unit}", shown.strip_suffix(".0").unwrap_or(&shown));
         }
         value /= 1024.0;
     }
@@ -176,7 +173,8 @@ mod tests {
         assert_eq!(latency(95_000.0), "95 µs");
         assert_eq!(latency(4_200_000.0), "4.2 ms");
         assert_eq!(latency(0.0), "0 ns");
-        assert_eq!(bytes(8192.0), "8.0 KiB");
+        assert_eq!(bytes(8192.0), "8 KiB");
+        assert_eq!(bytes(1536.0), "1.5 KiB");
         assert_eq!(bytes(600.0 * 1024.0 * 1024.0), "600 MiB");
         assert_eq!([count(0.434), count(0.0421), count(0.0)], ["0.43", "0.042", "0"]);
         assert_eq!([percent(0.084), percent(0.55)], ["8.4%", "55%"]);

@@ -176,11 +176,16 @@ fn list(said: &[Verdict], level: Level, folded: bool) -> String {
             let link = v.experiment.map_or_else(String::new, |e| {
                 format!(r##" <a href="#{}">{}</a>"##, e.short(), definition(e).menu)
             });
-            format!(
-                r#"<li class="{class}"><h3><span class="icon" aria-hidden="true">{mark}</span>{}</h3><p>{}{link}</p></li>"#,
-                escape(&capitalised(&v.sentence)),
-                escape(&v.reason)
-            )
+            let icon = format!(r#"<span class="icon" aria-hidden="true">{mark}</span>"#);
+            let (headline, reason) = (escape(&capitalised(&v.sentence)), escape(&v.reason));
+            // What to act on is shown whole; the others show their reason on a click.
+            if level == Level::Warning {
+                format!(r#"<li class="{class}"><h3>{icon}{headline}</h3><p>{reason}{link}</p></li>"#)
+            } else {
+                format!(
+                    r#"<li class="{class}"><details><summary>{icon}{headline}</summary><p>{reason}{link}</p></details></li>"#
+                )
+            }
         })
         .collect();
     if cards.is_empty() {
@@ -244,17 +249,32 @@ fn experiment(results: &Results, experiment: Experiment) -> String {
     if shown.is_empty() {
         return String::new();
     }
-    let rows = published(experiment).iter().map(|p| {
-        let threads = text::or_missing(p.threads, |t| t.to_string());
-        vec![p.what.to_owned(), threads, text::count(p.rate)]
-    });
     let note = format!("{}. {}. Read with care: {}", source.citation, source.setup, source.caveat);
-    let figures = Panel::table("Published", note.clone(), &["per second", "threads", "rate"], rows.collect());
+    let figures = published_table(experiment, &note);
     // Relations are published without rates: then only the words are shown.
     shown.push(figures.or_else(|| Panel::table("Published", "", &[""], vec![vec![note]])));
     let d = definition(experiment);
     let title = format!("{} · {}", experiment.short().to_uppercase(), d.title);
     section(experiment.short(), &title, d.question, &shown)
+}
+
+/// The published rates, by threads where they were published so.
+fn published_table(experiment: Experiment, note: &str) -> Option<Panel> {
+    const THREADS: [u32; 5] = [1, 2, 4, 8, 16];
+    let figures = published(experiment);
+    if figures.iter().all(|p| p.threads.is_none_or(|t| t == 1)) {
+        let rows = figures.iter().map(|p| vec![p.what.to_owned(), text::count(p.rate)]).collect();
+        return Panel::table("Published", note, &["", "per second"], rows);
+    }
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for p in figures {
+        if rows.last().is_none_or(|row| row[0] != p.what) {
+            let rate = |t| figures.iter().find(|f| f.what == p.what && f.threads == Some(t)).map(|f| f.rate);
+            let rates = THREADS.map(|t| text::or_missing(rate(t), text::count));
+            rows.push([p.what.to_owned()].into_iter().chain(rates).collect());
+        }
+    }
+    Panel::table("Published", note, &["per second, by threads", "1", "2", "4", "8", "16"], rows)
 }
 
 /// The cells whose latency and steadiness are shown.
