@@ -1,4 +1,4 @@
-//! `seawall dump DIR`: all trees, or some, as one portable stream (docs/format.md).
+//! `seawall dump DIR`: all trees, or some, as one portable stream (crates/seawall/FORMAT.md).
 //!
 //! - A dump is one moment of the database: one snapshot for all trees.
 //! - A failed dump leaves no usable dump: its file is removed, and on a pipe it has no end block, which

@@ -64,7 +64,7 @@ impl fmt::Display for Skipped {
 }
 
 impl Database {
-    /// Writes all trees to `out`, as they are at this moment, in the format of docs/format.md:
+    /// Writes all trees to `out`, as they are at this moment, in the format of FORMAT.md:
     /// [`DumpReader`](super::DumpReader) and `seawall load` read it. Others read and write meanwhile. The
     /// caller must make the file durable.
     ///

@@ -1,4 +1,4 @@
-//! A dump: all trees of a database as one portable stream. The format is described in docs/format.md.
+//! A dump: all trees of a database as one portable stream. The format is described in FORMAT.md.
 //!
 //! 1. A dump does not depend on page size, byte order or version of the database it was made from.
 //! 2. Without its last block a dump is incomplete, and reading it fails with [`DumpError::Truncated`]: an
