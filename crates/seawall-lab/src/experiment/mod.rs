@@ -2,7 +2,7 @@
 //! words.
 //!
 //! - To add one: a line in `experiments!` (`cell.rs`) with its stable ids, a file here that defines
-//!   `EXPERIMENT`, and an arm in [`definition`]. The compiler demands the arm; plan, table, report, summary
+//!   `EXPERIMENT`, and an arm in `definition`. The compiler demands the arm; plan, table, report, summary
 //!   and `--only` follow.
 //! - A file imports other experiments' cells if its verdict needs them, never this registry.
 

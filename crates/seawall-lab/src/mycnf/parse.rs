@@ -29,7 +29,7 @@ impl MyCnf {
     /// Reads a file.
     ///
     /// # Errors
-    /// As [`propose`].
+    /// As `propose`.
     ///
     /// ```
     /// use seawall_lab::mycnf::{MyCnf, MyCnfError};
