@@ -35,7 +35,8 @@ pub struct AlignedBuf {
     len: usize,
 }
 
-// SAFETY: an AlignedBuf owns its memory exclusively; moving or sharing it between threads is as safe as for a Vec<u8>.
+// SAFETY: an AlignedBuf owns its memory exclusively; moving or sharing it between threads is as safe as for a
+// Vec<u8>.
 unsafe impl Send for AlignedBuf {}
 // SAFETY: as above; shared references give only shared access to the bytes.
 unsafe impl Sync for AlignedBuf {}
@@ -90,7 +91,8 @@ impl Drop for AlignedBuf {
 impl Deref for AlignedBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start` points to `len` initialised bytes that live as long as self, and &self excludes writers.
+        // SAFETY: `start` points to `len` initialised bytes that live as long as self, and &self excludes
+        // writers.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -302,8 +304,8 @@ impl ArenaSlot {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the slot's bytes are initialised (zeroed at creation), inside the arena, kept alive by `arena`, and owned by
-        // this slot alone until its drop returns the index.
+        // SAFETY: the slot's bytes are initialised (zeroed at creation), inside the arena, kept alive by
+        // `arena`, and owned by this slot alone until its drop returns the index.
         unsafe { std::slice::from_raw_parts(self.start(), self.arena.slot_bytes) }
     }
 

@@ -47,7 +47,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Which backend this is and why it was chosen.
     fn backend(&self) -> &BackendInfo;
 
-    // --- names ---------------------------------------------------------------------------------------------------------
+    // --- names
+    // ---------------------------------------------------------------------------------------------------------
 
     /// Opens a file.
     ///
@@ -95,7 +96,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The kernel's refusal.
     fn free_bytes(&self, path: &Path) -> Result<u64>;
 
-    // --- an open file, synchronously -----------------------------------------------------------------------------------
+    // --- an open file, synchronously
+    // -----------------------------------------------------------------------------------
 
     /// Locks the file itself against other processes and other handles, without waiting.
     ///
@@ -155,7 +157,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The kernel's refusal.
     fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> Result<()>;
 
-    // --- asynchronously --------------------------------------------------------------------------------------------------
+    // --- asynchronously
+    // --------------------------------------------------------------------------------------------------
 
     /// Submits a batch with as few system calls as the backend can. Returns one ticket for each request, in
     /// order. A request's completion reports what is wrong with it. May wait for requests in flight when the
@@ -397,7 +400,8 @@ impl Handle {
         Self(Arc::new(HandleInner { path: path.into(), file: HandleFile::Simulated { id, _guard: None } }))
     }
 
-    /// Like [`Handle::simulated`]; `guard` is dropped with the last clone, so that the disk learns that the file was closed.
+    /// Like [`Handle::simulated`]; `guard` is dropped with the last clone, so that the disk learns that the
+    /// file was closed.
     ///
     /// ```
     /// use seawall_io::Handle;
@@ -586,7 +590,8 @@ impl Request {
             len: Some(len as u64),
             ..IoError::new(self.op(), self.file.path(), kind)
         };
-        // ECANCELED: the submitting thread ended before the request did. That is no error of the disk: try again from here.
+        // ECANCELED: the submitting thread ended before the request did. That is no error of the disk: try
+        // again from here.
         const AGAIN: [i64; 3] = [-(libc::EINTR as i64), -(libc::EAGAIN as i64), -(libc::ECANCELED as i64)];
         if AGAIN.contains(&answer) {
             return None;

@@ -1,4 +1,5 @@
-//! One error for every failed I/O: it always names operation, file, offset, length and errno, and says what to do.
+//! One error for every failed I/O: it always names operation, file, offset, length and errno, and says what
+//! to do.
 
 use crate::class::Op;
 use std::fmt;
@@ -107,8 +108,8 @@ impl IoError {
         }
     }
 
-    /// Whether there is no room for the file to grow: on the file system, in the user's quota, within the limit
-    /// of a file's size, or above the reserve of free space that is to be kept. Nothing was lost.
+    /// Whether there is no room for the file to grow: on the file system, in the user's quota, within the
+    /// limit of a file's size, or above the reserve of free space that is to be kept. Nothing was lost.
     ///
     /// ```
     /// # use seawall_io::{IoError, Op};

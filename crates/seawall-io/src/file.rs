@@ -1,13 +1,16 @@
 //! A file of a class, open by a flush method: the interface the engine and the lab write through.
 //!
-//! 1. Reads and writes are whole: short transfers are completed here, and a read past the end is an error with what was there.
-//! 2. A durable write is durable when it returns, under every method. A barrier makes all completed writes durable, and is
-//!    skipped only by `o_dsync`, when nothing but durable writes happened, and by `o_direct_no_fsync`, when nothing grew, nothing
-//!    is growing, and no hole or unwritten extent can have been written into (trap 5).
+//! 1. Reads and writes are whole: short transfers are completed here, and a read past the end is an error
+//!    with what was there.
+//! 2. A durable write is durable when it returns, under every method. A barrier makes all completed writes
+//!    durable, and is skipped only by `o_dsync`, when nothing but durable writes happened, and by
+//!    `o_direct_no_fsync`, when nothing grew, nothing is growing, and no hole or unwritten extent can have
+//!    been written into (trap 5).
 //! 3. No lock is held across a sync: a sync works on a clone of the handle.
-//! 4. Changing the method loses no error: the new descriptor is open before the old one is synced, the old one's last sync is
-//!    checked before the change is called done (trap 18), and both see write-back errors of the time between.
-//!    The lock is kept: the descriptor that holds it stays open as long as the file (trap 7).
+//! 4. Changing the method loses no error: the new descriptor is open before the old one is synced, the old
+//!    one's last sync is checked before the change is called done (trap 18), and both see write-back errors
+//!    of the time between. The lock is kept: the descriptor that holds it stays open as long as the file
+//!    (trap 7).
 //! 5. [`File::mode`] reports the mode in effect, which can differ from the one requested.
 
 mod request;
@@ -49,7 +52,8 @@ pub struct FileOptions {
     /// The caller knows that every block below the end is written (it filled and synced the file, and
     /// remembers so). If false, `o_direct_no_fsync` skips no barrier before [`File::declare_written`].
     pub known_written: bool,
-    /// The device's cache is proven non-volatile, so that `o_direct_no_fsync` may skip even the checkpoint's sync.
+    /// The device's cache is proven non-volatile, so that `o_direct_no_fsync` may skip even the checkpoint's
+    /// sync.
     pub cache_is_stable: bool,
 }
 
@@ -130,8 +134,8 @@ pub struct File {
     stats: Arc<IoStats>,
     open: RwLock<Open>,
     len: AtomicU64,
-    /// Counts growth; what `synced_growth` has reached is durable. Two counters and not a flag: a barrier must not skip because
-    /// another thread's sync, still under way, has taken the flag.
+    /// Counts growth; what `synced_growth` has reached is durable. Two counters and not a flag: a barrier
+    /// must not skip because another thread's sync, still under way, has taken the flag.
     growth: AtomicU64,
     synced_growth: AtomicU64,
     /// Counts growth by allocation, without data: only a full fsync makes it durable.
@@ -188,7 +192,8 @@ fn open_by(disk: &dyn Disk, path: &Path, method: FlushMethod, create: Create) ->
 }
 
 impl File {
-    /// Opens a file. Where the file system has no direct I/O the file is opened buffered, and [`File::mode`] says so.
+    /// Opens a file. Where the file system has no direct I/O the file is opened buffered, and [`File::mode`]
+    /// says so.
     ///
     /// # Errors
     /// What [`Disk::open`] refuses with.
@@ -315,7 +320,8 @@ impl File {
     /// Makes all completed writes durable, unless the flush method needs no sync.
     ///
     /// # Errors
-    /// The first error of any write since the last sync. It must not be retried: a second sync may report success for lost data.
+    /// The first error of any write since the last sync. It must not be retried: a second sync may report
+    /// success for lost data.
     pub fn barrier(&self, cause: Cause) -> Result<Barrier> {
         let open = self.current();
         // In this order: an asynchronous write counts as growth before it stops counting as growing.
@@ -335,7 +341,8 @@ impl File {
         Ok(Barrier::Flushed)
     }
 
-    /// The barrier of a checkpoint: like a barrier, but `o_direct_no_fsync` skips it only when the cache is proven stable.
+    /// The barrier of a checkpoint: like a barrier, but `o_direct_no_fsync` skips it only when the cache is
+    /// proven stable.
     ///
     /// # Errors
     /// As [`File::barrier`].
@@ -397,7 +404,8 @@ impl File {
             self.unwritten.store(true, Ordering::Release);
         }
         self.allocations.fetch_add(1, Ordering::AcqRel);
-        // Counted before the new length can be seen, so that no barrier after a write into the new part is skipped.
+        // Counted before the new length can be seen, so that no barrier after a write into the new part is
+        // skipped.
         self.growth.fetch_add(1, Ordering::AcqRel);
         if how != Allocate::KeepSize {
             self.len.fetch_max(len, Ordering::AcqRel);
@@ -484,7 +492,8 @@ impl File {
             let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *open, new)
         };
-        // Requests in flight hold clones of the old handle; new ones no longer can. The lock, if it is on this one, stays.
+        // Requests in flight hold clones of the old handle; new ones no longer can. The lock, if it is on
+        // this one, stays.
         let holds_lock = || {
             let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
             lock.as_ref().is_some_and(|handle| handle.is_clone_of(&old.handle))

@@ -1,7 +1,7 @@
 //! The I/O layer of Seawall: everything that touches a device, and nothing that knows what a page is.
 //!
-//! - [`Disk`] is the seam: one trait, implemented by [`OsDisk`] (io_uring, a thread pool, or plain synchronous calls, picked by
-//!   trial) and by the simulated disk of `seawall-sim`.
+//! - [`Disk`] is the seam: one trait, implemented by [`OsDisk`] (io_uring, a thread pool, or plain
+//!   synchronous calls, picked by trial) and by the simulated disk of `seawall-sim`.
 //! - [`File`] is a file of a class ([`FileClass`]) opened by a [`FlushMethod`]; it completes short transfers,
 //!   makes writes durable by that method, and counts everything in [`IoStats`].
 //! - [`Fill`] prepares files ahead of need; [`probe::probe`] finds out what a path really offers.
@@ -10,9 +10,10 @@
 //! says why it is sound.
 //!
 //! # Follow one durable write
-//! [`File::write_durable_at`] checks alignment (`file.rs`), hands the slices to [`Disk::write_at`] (`disk.rs`), which on Linux is
-//! `pwrite` or `pwritev2` with `RWF_DSYNC` on the calling thread (`os/mod.rs`, `os/raw.rs`), completes a short write, calls
-//! [`Disk::sync`] if the method needs it, and records the latency (`stats.rs`).
+//! [`File::write_durable_at`] checks alignment (`file.rs`), hands the slices to [`Disk::write_at`]
+//! (`disk.rs`), which on Linux is `pwrite` or `pwritev2` with `RWF_DSYNC` on the calling thread (`os/mod.rs`,
+//! `os/raw.rs`), completes a short write, calls [`Disk::sync`] if the method needs it, and records the
+//! latency (`stats.rs`).
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("seawall-io runs on Linux only: its I/O path is built on O_DIRECT, io_uring, cachestat and fallocate");

@@ -1,4 +1,5 @@
-//! How writes to a class of files become durable: the names InnoDB's users know, with what they mean on Linux.
+//! How writes to a class of files become durable: the names InnoDB's users know, with what they mean on
+//! Linux.
 //!
 //! | method | open flags | a durable write is | an ordinary barrier is |
 //! |---|---|---|---|
@@ -8,8 +9,9 @@
 //! | `o_direct_no_fsync` | `O_DIRECT` | write, fdatasync | fdatasync only after growth or into holes or unwritten extents |
 //! | `o_direct_dsync` | `O_DIRECT` | write with `RWF_DSYNC` | fdatasync |
 //!
-//! A *durable write* is durable when it returns, under every method. A *barrier* is what comes after a batch of ordinary
-//! writes; `o_dsync` needs none, and `o_direct_no_fsync` skips it, but never at a checkpoint unless the cache is proven non-volatile.
+//! A *durable write* is durable when it returns, under every method. A *barrier* is what comes after a batch
+//! of ordinary writes; `o_dsync` needs none, and `o_direct_no_fsync` skips it, but never at a checkpoint
+//! unless the cache is proven non-volatile.
 
 use std::fmt;
 use std::str::FromStr;
@@ -127,7 +129,8 @@ pub struct EffectiveMode {
     pub direct: bool,
     /// Alignment that offset and length need, bytes; 1 when buffered.
     pub align_bytes: u32,
-    /// Whether durable writes carry `RWF_DSYNC` (else they are followed by fdatasync, unless the file is open `O_DSYNC`).
+    /// Whether durable writes carry `RWF_DSYNC` (else they are followed by fdatasync, unless the file is open
+    /// `O_DSYNC`).
     pub rwf_dsync: bool,
     /// Why the effect differs from the request.
     pub degraded: Option<String>,

@@ -7,13 +7,14 @@
 //!   any ──error or drop──> NAME.filling removed
 //! ```
 //!
-//! 1. The final name exists only when every byte is written and synced, so a crash leaves a `.filling` file (removed by [`sweep`])
-//!    or a whole one.
-//! 2. All blocks are allocated before the first zero is written, and the reserve is checked before that: a full disk is found
-//!    here and not on the commit path.
-//! 3. The zeroes are direct writes at the stated rate; the page cache holds none of them, and no sync finds a backlog
-//!    (an unsynced buffered fill stalls the first commit by hundreds of milliseconds).
-//! 4. Filling is a sequence of steps: a thread drives it in production ([`Fill::run`]), a simulator one step at a time.
+//! 1. The final name exists only when every byte is written and synced, so a crash leaves a `.filling` file
+//!    (removed by [`sweep`]) or a whole one.
+//! 2. All blocks are allocated before the first zero is written, and the reserve is checked before that: a
+//!    full disk is found here and not on the commit path.
+//! 3. The zeroes are direct writes at the stated rate; the page cache holds none of them, and no sync finds a
+//!    backlog (an unsynced buffered fill stalls the first commit by hundreds of milliseconds).
+//! 4. Filling is a sequence of steps: a thread drives it in production ([`Fill::run`]), a simulator one step
+//!    at a time.
 
 use crate::buf::AlignedBuf;
 use crate::class::{Cause, FileClass, Op};
@@ -128,8 +129,9 @@ impl Fill {
     /// Creates `target`'s `.filling` file and allocates its blocks.
     ///
     /// # Errors
-    /// [`IoErrorKind::Reserve`] when the space is not there, `EEXIST` when `target` exists or its `.filling` file does (another
-    /// fill is under way, or was interrupted and awaits [`sweep`]), or the kernel's refusal; nothing is left behind.
+    /// [`IoErrorKind::Reserve`] when the space is not there, `EEXIST` when `target` exists or its `.filling`
+    /// file does (another fill is under way, or was interrupted and awaits [`sweep`]), or the kernel's
+    /// refusal; nothing is left behind.
     ///
     /// ```
     /// use seawall_io::{FileClass, Fill, FillOptions, IoErrorKind, OsDisk};

@@ -42,7 +42,8 @@ fn joined(bufs: &[IoBuf]) -> Vec<u8> {
     parts.concat()
 }
 
-/// Each thread owns a stripe of the file, so that its part of the model is exact while all share disk and handle.
+/// Each thread owns a stripe of the file, so that its part of the model is exact while all share disk and
+/// handle.
 fn random_batches_against_a_model(backend: Backend, direct: bool, registered: bool, seed: u64) {
     const THREADS: usize = 4;
     const STRIPE_BLOCKS: usize = 64;
@@ -324,7 +325,8 @@ fn offsets_beyond_what_the_kernel_takes_are_refused() {
         let disk = OsDisk::new(backend, None).unwrap();
         let file = disk.open(&path, writable(false)).unwrap();
         for offset in [u64::MAX, u64::MAX - 7, 1 << 63, (1 << 63) - 1] {
-            // io_uring takes the offset -1 for "the current position": the write would land at the start of the file.
+            // io_uring takes the offset -1 for "the current position": the write would land at the start of
+            // the file.
             let buf = || vec![AlignedBuf::copy_of(&[1; 64]).into()];
             let batch = vec![
                 Request::write(&file, offset, buf(), WriteHow::default()),

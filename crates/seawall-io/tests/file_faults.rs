@@ -155,7 +155,8 @@ fn a_durable_write_is_one_write_and_what_its_method_says() {
     }
 }
 
-/// A file of `blocks` written and synced blocks, open by `o_direct_no_fsync`; `None` where direct I/O does not exist.
+/// A file of `blocks` written and synced blocks, open by `o_direct_no_fsync`; `None` where direct I/O does
+/// not exist.
 fn no_fsync_file(disk: &Arc<FaultyDisk>, dir: &tempfile::TempDir, blocks: usize) -> Option<File> {
     std::fs::write(dir.path().join("f"), vec![0; blocks * BLOCK]).unwrap();
     let file = open(disk, dir, FlushMethod::ODirectNoFsync, true);

@@ -1,4 +1,5 @@
-//! Kernels and containers that refuse: io_uring forbidden or absent, too little locked memory, file size limits, a full disk.
+//! Kernels and containers that refuse: io_uring forbidden or absent, too little locked memory, file size
+//! limits, a full disk.
 #![allow(unsafe_code)]
 
 mod common;

@@ -1,7 +1,7 @@
 //! A disk with a volatile cache: what reads return, what is durable, and the pending writes between the two.
 //!
-//! 1. A write is pending from its arrival until a flush covers it. A flush covers the writes that were completed when the flush arrived, and
-//!    makes them durable when the flush itself completes.
+//! 1. A write is pending from its arrival until a flush covers it. A flush covers the writes that were
+//!    completed when the flush arrived, and makes them durable when the flush itself completes.
 //! 2. A power cut keeps what is durable and any subset of the pending writes, each whole or torn at the
 //!    disk's unit of atomicity. The kept writes are applied in the order of their arrival: a drive never
 //!    replaces a newer completed write by an older one.

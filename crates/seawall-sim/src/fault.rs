@@ -1,7 +1,7 @@
 //! Faults on request: what goes wrong, on which operations, and when.
 //!
-//! 1. A *legal* fault is one that an engine must survive without losing an acknowledged commit. An *illegal* one breaks
-//!    the device's promise: it must be detected and named, as far as it can be.
+//! 1. A *legal* fault is one that an engine must survive without losing an acknowledged commit. An *illegal*
+//!    one breaks the device's promise: it must be detected and named, as far as it can be.
 //! 2. At most one fault applies to an operation: the first that matches, in the order of injection.
 //! 3. A script ("the third write of this path") counts matching operations since the injection.
 
@@ -40,13 +40,14 @@ pub enum Legality {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// Legal, on anything: the operation fails with this errno. A write that fails with `EIO` leaves any mixture of old and new
-    /// units behind. A sync that fails loses at least one page of what was pending (of a directory: one change of a name), marks
-    /// all of it clean, and the next sync succeeds, as on Linux.
+    /// Legal, on anything: the operation fails with this errno. A write that fails with `EIO` leaves any
+    /// mixture of old and new units behind. A sync that fails loses at least one page of what was pending (of
+    /// a directory: one change of a name), marks all of it clean, and the next sync succeeds, as on Linux.
     Errno(i32),
     /// Legal, on reads and writes: fewer bytes are transferred than requested.
     Short,
-    /// Legal, on asynchronous requests: one attempt is answered `ECANCELED`, as when the submitting thread ended.
+    /// Legal, on asynchronous requests: one attempt is answered `ECANCELED`, as when the submitting thread
+    /// ended.
     Cancelled,
     /// Legal, on anything: the operation takes this much longer.
     Slow(Duration),

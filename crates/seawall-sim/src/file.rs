@@ -1,6 +1,7 @@
 //! One file: what programs see of it, what is stable, and what lies between.
 //!
-//! 1. `seen` is what reads return; `stable` is what a power cut cannot take; `pending` leads from the second to the first.
+//! 1. `seen` is what reads return; `stable` is what a power cut cannot take; `pending` leads from the second
+//!    to the first.
 //! 2. A *divergent* page is one whose cached bytes the device does not hold and never will: its write was
 //!    lost after it was acknowledged, or a sync failed and marked it clean. Reads return the cached bytes
 //!    until it leaves the cache.
@@ -44,7 +45,8 @@ impl SimFile {
         Self { unit, ..Self::default() }
     }
 
-    // --- reading ---------------------------------------------------------------------------------------------------------
+    // --- reading
+    // ---------------------------------------------------------------------------------------------------------
 
     /// Reads up to the end of the file; returns the bytes read.
     pub(crate) fn read(&mut self, offset: u64, buf: &mut [u8], direct: bool) -> usize {
@@ -104,7 +106,8 @@ impl SimFile {
         }
     }
 
-    // --- writing ---------------------------------------------------------------------------------------------------------
+    // --- writing
+    // ---------------------------------------------------------------------------------------------------------
 
     /// Writes bytes (`None`: `len` zeroes).
     pub(crate) fn write(&mut self, seq: u64, offset: u64, len: u64, bytes: Option<&[u8]>, via: Via) {
@@ -229,7 +232,8 @@ impl SimFile {
         }
     }
 
-    // --- durability ------------------------------------------------------------------------------------------------------
+    // --- durability
+    // ------------------------------------------------------------------------------------------------------
 
     /// Makes everything stable that fdatasync (`all` false) or fsync promises.
     pub(crate) fn sync(&mut self, all: bool) {
@@ -298,7 +302,8 @@ impl SimFile {
         *self = Self { seen: stable.clone(), data_end: stable.len, stable, ..Self::new(self.unit) };
     }
 
-    // --- cache and rot ---------------------------------------------------------------------------------------------------
+    // --- cache and rot
+    // ---------------------------------------------------------------------------------------------------
 
     pub(crate) fn drop_cache(&mut self, pages: std::ops::RangeInclusive<u64>) {
         for page in self.cache.drop_clean(pages) {

@@ -1,5 +1,6 @@
-//! One suite over every implementation of `Disk`: the operating system's disk with each backend, and the simulated one. The same
-//! calls have the same results, and the same errors: operation, path, offset, length and kind.
+//! One suite over every implementation of `Disk`: the operating system's disk with each backend, and the
+//! simulated one. The same calls have the same results, and the same errors: operation, path, offset, length
+//! and kind.
 
 mod common;
 

@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 //! # For those who change the crate
 //!
-//! Modules import leftward only: `format <- log <- buffer <- space <- btree <- txn <- recovery <- db`; `error` and `mutants` are below them all.
-//! `DESIGN.md` says how the engine works.
+//! Modules import leftward only: `format <- log <- buffer <- space <- btree <- txn <- recovery <- db`;
+//! `error` and `mutants` are below them all. `DESIGN.md` says how the engine works.
 
 #![allow(unreachable_pub, reason = "`pub` in an internal module is what a layer shows to the others")]
 

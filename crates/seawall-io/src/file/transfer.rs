@@ -72,7 +72,8 @@ impl File {
         self.write_vectored_at(offset, &[bytes], cause)
     }
 
-    /// Writes `parts` one after the other from `offset` (bytes), in one system call where the kernel takes it.
+    /// Writes `parts` one after the other from `offset` (bytes), in one system call where the kernel takes
+    /// it.
     ///
     /// # Errors
     /// As [`File::write_at`].

@@ -1,7 +1,7 @@
 //! The operating system's disk: names, synchronous I/O, and one of three backends for asynchronous I/O.
 //!
-//! 1. Synchronous calls run on the calling thread with positioned system calls; no hand-off (a thread hand-off costs more than
-//!    the write at low concurrency).
+//! 1. Synchronous calls run on the calling thread with positioned system calls; no hand-off (a thread
+//!    hand-off costs more than the write at low concurrency).
 //! 2. `EINTR` and `EAGAIN` never leave this module.
 //! 3. The backend is picked by trial at creation and never changes; the reason is kept.
 //! 4. A directory that was synced once stays open ([`dirs`]): its later syncs need no descriptor.
@@ -57,11 +57,12 @@ enum Queue {
 }
 
 impl OsDisk {
-    /// A disk with the backend asked for, or with `Auto` the best one that works here: io_uring, else threads. `arena` is
-    /// registered with the kernel when that is possible.
+    /// A disk with the backend asked for, or with `Auto` the best one that works here: io_uring, else
+    /// threads. `arena` is registered with the kernel when that is possible.
     ///
     /// # Errors
-    /// [`BackendUnavailable`] when a backend asked for by name does not work here, with the reason and what to do.
+    /// [`BackendUnavailable`] when a backend asked for by name does not work here, with the reason and what
+    /// to do.
     ///
     /// ```
     /// use seawall_io::{Arena, Backend, Disk, OsDisk};

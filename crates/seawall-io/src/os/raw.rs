@@ -1,4 +1,5 @@
-//! One attempt at a request by plain positioned system calls; shared by the thread pool and the synchronous backend.
+//! One attempt at a request by plain positioned system calls; shared by the thread pool and the synchronous
+//! backend.
 
 use crate::buf::IoBuf;
 use crate::class::Op;

@@ -1,4 +1,5 @@
-//! System calls that no library wraps, and the raw memory they need. This is one of the modules in which `unsafe` is allowed.
+//! System calls that no library wraps, and the raw memory they need. This is one of the modules in which
+//! `unsafe` is allowed.
 #![allow(unsafe_code)]
 
 use rustix::fd::{AsRawFd as _, BorrowedFd};
@@ -38,7 +39,8 @@ pub(crate) fn count_forks() {
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the handler changes atomics and nothing else, which is allowed in a child of a process with threads, and it is never unloaded.
+        // SAFETY: the handler changes atomics and nothing else, which is allowed in a child of a process with
+        // threads, and it is never unloaded.
         let answer = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         assert_eq!(answer, 0, "no memory for a handler of fork");
     });
@@ -65,7 +67,8 @@ pub(crate) struct CacheStat {
 pub(crate) fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<CacheStat, Errno> {
     let range = Range { offset, len };
     let mut stat = CacheStat::default();
-    // SAFETY: both pointers are to live, properly laid out structs for the duration of the call; the kernel writes only `stat`.
+    // SAFETY: both pointers are to live, properly laid out structs for the duration of the call; the kernel
+    // writes only `stat`.
     let answer = unsafe { libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), &raw const range, &raw mut stat, 0) };
     if answer == 0 { Ok(stat) } else { Err(last_errno()) }
 }

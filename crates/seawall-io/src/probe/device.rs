@@ -120,7 +120,8 @@ pub fn block_device_of(path: &Path) -> Finding<BlockDevice> {
     // In a chroot the mount is not visible, but the files on it still carry its device number.
     let by_number = mount.as_ref().map(|m| m.device_number.clone()).or_else(|| device_number(path));
     let by_number = by_number.map(|n| PathBuf::from("/sys/dev/block").join(n));
-    // btrfs and a few others give the mount an anonymous device number; then the mount's source names the device.
+    // btrfs and a few others give the mount an anonymous device number; then the mount's source names the
+    // device.
     let by_source = || {
         let source = fs::canonicalize(&mount.as_ref()?.source).ok()?;
         let name = source.strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");

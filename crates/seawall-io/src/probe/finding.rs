@@ -1,5 +1,5 @@
-//! What the probe found, as data. Unknown is a value: every finding that could not be established carries the reason, and
-//! nothing downstream may treat it as a guess in either direction (an unknown cache is volatile).
+//! What the probe found, as data. Unknown is a value: every finding that could not be established carries the
+//! reason, and nothing downstream may treat it as a guess in either direction (an unknown cache is volatile).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -183,7 +183,8 @@ pub struct FileSystem {
     pub mount_point: PathBuf,
     /// Mount options.
     pub options: String,
-    /// Whether overwriting in place is impossible by design (btrfs, zfs, bcachefs): preallocation then promises nothing.
+    /// Whether overwriting in place is impossible by design (btrfs, zfs, bcachefs): preallocation then
+    /// promises nothing.
     pub copy_on_write: Finding<bool>,
     /// Whether there is a journal that an fsync may have to commit.
     pub journal: Finding<bool>,
@@ -201,7 +202,8 @@ pub struct FileSystem {
 pub enum DirectIo {
     /// Works, and leaves no pages in the page cache.
     Yes,
-    /// The flag is accepted but the data passed through the page cache (btrfs with checksums, some FUSE and overlay mounts).
+    /// The flag is accepted but the data passed through the page cache (btrfs with checksums, some FUSE and
+    /// overlay mounts).
     SilentlyBuffered,
     /// Refused (tmpfs before Linux 6.6, some network file systems).
     Refused,

@@ -97,7 +97,8 @@ pub(crate) fn direct_support(file: &Handle) -> DirectSupport {
             };
         }
     }
-    // A memory file system is the page cache, and reports no alignment. (The type of f_type differs by architecture.)
+    // A memory file system is the page cache, and reports no alignment. (The type of f_type differs by
+    // architecture.)
     #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
     match rustix::fs::fstatfs(fd).map(|s| s.f_type as u64 & 0xffff_ffff) {
         Ok(TMPFS_MAGIC | RAMFS_MAGIC) => DirectSupport::Ignored("a memory file system lives in the page cache"),

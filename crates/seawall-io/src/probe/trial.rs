@@ -46,7 +46,8 @@ impl Drop for Scratch<'_> {
     }
 }
 
-/// Yes, no, or unknown, from a trial's answer: a full disk or an I/O error says nothing about whether a feature exists.
+/// Yes, no, or unknown, from a trial's answer: a full disk or an I/O error says nothing about whether a
+/// feature exists.
 fn works<T>(answer: &Result<T>) -> Finding<bool> {
     match answer {
         Ok(_) => Finding::Known(true),

@@ -4,7 +4,8 @@
 //! 1. The bytes after a change depend only on the bytes before it and the arguments: no clock, no address, no
 //!    hash order.
 //! 2. Checksum and LSN are never touched.
-//! 3. A change that does not fit the page is refused with [`Malformed`] and never panics, whatever the page holds; the page may then be half changed.
+//! 3. A change that does not fit the page is refused with [`Malformed`] and never panics, whatever the page
+//!    holds; the page may then be half changed.
 //! 4. Hints in use always agree with the slots.
 
 use super::Damaged;
@@ -356,7 +357,8 @@ pub(super) fn truncate(page: &mut [u8], keep: usize, upper: &[u8]) -> Result<(),
     layout.finish()
 }
 
-/// Ends the node at `upper` and adds the entries of the right sibling, packed for the prefix that the new fences share.
+/// Ends the node at `upper` and adds the entries of the right sibling, packed for the prefix that the new
+/// fences share.
 pub(super) fn append(page: &mut [u8], upper: Option<&[u8]>, count: usize, entries: &[u8]) -> Result<(), Malformed> {
     let old = page.to_vec();
     let node = Node::open(&old)?;

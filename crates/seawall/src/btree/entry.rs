@@ -1,6 +1,7 @@
 //! A leaf's payload: flags, version, value.
 //!
-//! 1. `flags u8, [writer u48, undo pointer u48 when HEADER], value`; the value is the bytes themselves, or an [`OverflowRef`] when OVERFLOW.
+//! 1. `flags u8, [writer u48, undo pointer u48 when HEADER], value`; the value is the bytes themselves, or an
+//!    [`OverflowRef`] when OVERFLOW.
 //! 2. An entry without a header is visible to every view. One that is marked deleted always has a header:
 //!    purge needs its writer.
 //! 3. Flags, writer and undo pointer are contiguous at the front, so that one patch of [`ENTRY_HEADER_BYTES`]

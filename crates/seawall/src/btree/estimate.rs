@@ -66,8 +66,8 @@ fn is_empty_range(low: &[u8], high: Bound<&[u8]>) -> bool {
 }
 
 impl Tree {
-    /// The leaves of the range from `low` (included) to `high` that one branch names: the first branch of the range, or the last with
-    /// `from_high`. No latch may be held.
+    /// The leaves of the range from `low` (included) to `high` that one branch names: the first branch of the
+    /// range, or the last with `from_high`. No latch may be held.
     ///
     /// # Errors
     /// Those of reading branch pages.

@@ -1,14 +1,16 @@
 //! A node of a tree: a slotted page, read.
 //!
-//! 1. Every key of a node lies in [lower fence, upper fence); an upper fence may be infinite. The common prefix of the fences is the prefix
-//!    of every such key: it is stored once, at the front of the lower fence, and cut from all keys. An infinite upper fence shares nothing.
-//! 2. Slots are sorted by key and grow upward behind the hints; keys, payloads and fences lie in the heap, which grows downward from the
-//!    page's end. An entry's suffix and payload are contiguous. Bytes of the heap that belong to nothing are counted as garbage.
-//! 3. A slot's head holds the first four bytes of its suffix, big-endian, zero-filled: comparing heads as numbers is comparing bytes. Equal
-//!    heads decide nothing.
+//! 1. Every key of a node lies in [lower fence, upper fence); an upper fence may be infinite. The common
+//!    prefix of the fences is the prefix of every such key: it is stored once, at the front of the lower
+//!    fence, and cut from all keys. An infinite upper fence shares nothing.
+//! 2. Slots are sorted by key and grow upward behind the hints; keys, payloads and fences lie in the heap,
+//!    which grows downward from the page's end. An entry's suffix and payload are contiguous. Bytes of the
+//!    heap that belong to nothing are counted as garbage.
+//! 3. A slot's head holds the first four bytes of its suffix, big-endian, zero-filled: comparing heads as
+//!    numbers is comparing bytes. Equal heads decide nothing.
 //! 4. Hint `i` repeats the head of slot `(i + 1) * (count / 17)`; it is in use from 34 entries on.
-//! 5. A branch's payload is a child's page number. The key of slot `i` is the lower fence of child `i`; slot 0 stores an empty suffix and
-//!    stands for the node's own lower fence.
+//! 5. A branch's payload is a child's page number. The key of slot `i` is the lower fence of child `i`; slot
+//!    0 stores an empty suffix and stands for the node's own lower fence.
 //! 6. [`Node::open`] checks the header once; after it no accessor panics, whatever the slots say: a bad slot
 //!    is [`Damaged`].
 
@@ -241,7 +243,8 @@ impl<'a> Node<'a> {
         self.has_upper().then(|| &self.page[at..at + len])
     }
 
-    /// The upper fence of a node that `key` has led to. What goes on from there to the next node comes to an end because the fence is above the key.
+    /// The upper fence of a node that `key` has led to. What goes on from there to the next node comes to an
+    /// end because the fence is above the key.
     ///
     /// # Errors
     /// [`Damaged`] where it is not: the page is valid but old, on a disk that lost a write.
@@ -343,7 +346,8 @@ impl<'a> Node<'a> {
         self.page.get(from..from + payload_len).ok_or_else(|| self.damaged("a slot points outside the page"))
     }
 
-    /// Sets `key` to the whole key of a slot. For slot 0 of a branch that is the prefix; its separator is [`Node::lower`].
+    /// Sets `key` to the whole key of a slot. For slot 0 of a branch that is the prefix; its separator is
+    /// [`Node::lower`].
     ///
     /// # Errors
     /// [`Damaged`] when the slot is damaged.

@@ -1,5 +1,5 @@
-//! Long values, too long for a leaf: their pages, and the changes of these. `overflow/` reads, writes and frees
-//! values.
+//! Long values, too long for a leaf: their pages, and the changes of these. `overflow/` reads, writes and
+//! frees values.
 //!
 //! 1. A leaf's entry holds the number of a value's *head*. A value that fits one data page has that page as
 //!    its head ([`write_one_page`]). A longer one lies in data pages, all full except the last. List pages

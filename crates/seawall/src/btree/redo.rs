@@ -3,7 +3,8 @@
 //! 1. A record is made for a page in a known state: the caller has checked that it fits
 //!    ([`Node::fits_insert`] and the like). So applying it cannot fail, now or in recovery.
 //! 2. [`redo`] trusts neither body nor page: what does not fit is [`Malformed`], never a panic.
-//! 3. Slots and lengths are written as varints, keys as suffixes: a record costs little more than what it changes.
+//! 3. Slots and lengths are written as varints, keys as suffixes: a record costs little more than what it
+//!    changes.
 
 use super::edit::{self, NewNode};
 use super::overflow;
@@ -71,8 +72,8 @@ pub struct Insert<'a> {
 }
 
 impl<'a> Insert<'a> {
-    /// Puts `key` before `slot` of a node whose prefix is `prefix_len` long. The node's range covers the key, and it fits
-    /// ([`super::Node::fits_insert`]).
+    /// Puts `key` before `slot` of a node whose prefix is `prefix_len` long. The node's range covers the key,
+    /// and it fits ([`super::Node::fits_insert`]).
     #[must_use]
     pub fn new(slot: usize, prefix_len: usize, key: &'a [u8], payload: &'a [u8]) -> Self {
         Self { slot: slot as u16, suffix: &key[prefix_len..], payload }
@@ -300,7 +301,8 @@ fn run<'a, R: TryApply<'a>>(body: &'a [u8], page: &mut [u8]) -> Result<(), Malfo
 /// Replays a record on a page.
 ///
 /// # Errors
-/// When the tag is not a tree's, or the body does not decode or does not fit the page, which may then be half changed.
+/// When the tag is not a tree's, or the body does not decode or does not fit the page, which may then be half
+/// changed.
 pub fn redo(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
     match tag {
         Build::TAG => run::<Build<'_>>(body, page),

@@ -25,7 +25,8 @@ pub struct Children {
 }
 
 impl Tree {
-    /// The nodes of `level` under the branch on the way to `key`; `None` when the tree has no branch above that level. No latch may be held.
+    /// The nodes of `level` under the branch on the way to `key`; `None` when the tree has no branch above
+    /// that level. No latch may be held.
     ///
     /// # Errors
     /// Those of reading.

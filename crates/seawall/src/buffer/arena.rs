@@ -87,7 +87,8 @@ impl Mapping {
         assert!(offset + len <= self.len, "inside the mapping");
         // SAFETY: inside the mapping, as just checked.
         let start = unsafe { self.base.as_ptr().add(offset) };
-        // SAFETY: the range is this mapping's; the advice given here changes no contents but those of an owned frame's.
+        // SAFETY: the range is this mapping's; the advice given here changes no contents but those of an
+        // owned frame's.
         let advised = unsafe { advise(start.cast::<c_void>(), len, advice) };
         // A kernel that does not take the advice (no huge pages, say) costs memory or speed, nothing else.
         advised.unwrap_or(());
@@ -173,8 +174,8 @@ impl Frames {
         assert!(frame < self.made.load(Ordering::Acquire), "frame {frame} exists");
         // SAFETY: inside the mapping, as `made` <= `max`.
         let known = unsafe { self.known.base.cast::<Frame>().add(frame as usize) };
-        // SAFETY: constructed by `grow` before `made` was raised over it; mappings are aligned to pages, and a Frame is
-        // shared only.
+        // SAFETY: constructed by `grow` before `made` was raised over it; mappings are aligned to pages, and
+        // a Frame is shared only.
         unsafe { known.as_ref() }
     }
 
@@ -183,7 +184,8 @@ impl Frames {
         assert!(frame < self.max, "frame {frame} exists");
         // SAFETY: inside the mapping, as just checked.
         let dirt = unsafe { self.dirt.base.cast::<Dirt>().add(frame as usize) };
-        // SAFETY: zeroes are atomic integers of value 0; mappings are aligned to pages, and a Dirt is shared only.
+        // SAFETY: zeroes are atomic integers of value 0; mappings are aligned to pages, and a Dirt is shared
+        // only.
         unsafe { dirt.as_ref() }
     }
 

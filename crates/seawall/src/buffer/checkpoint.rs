@@ -1,6 +1,7 @@
 //! Checkpoints: the position from which recovery has to read the log.
 //!
-//! 1. A checkpoint is no later than the start of any mini-transaction whose pages are not all in the data file.
+//! 1. A checkpoint is no later than the start of any mini-transaction whose pages are not all in the data
+//!    file.
 //! 2. It is computed in this order: the oldest unpublished mini-transaction; then the oldest dirty page
 //!    (`dirty.rs`), where a page's `rec_lsn` is read before its `writing`. Clean frames are not scanned. A
 //!    mini-transaction marks its pages before it publishes, so one that the first step finds published is

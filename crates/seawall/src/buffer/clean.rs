@@ -9,8 +9,8 @@
 //!
 //! 1. A write carries a copy made under a shared latch: the page may change while the copy is in flight.
 //! 2. Before anything of a batch is written, the log is *flushed* up to the newest of its pages (trap 10).
-//! 3. One batch at a time ([`super::role::Role`]), so one write in flight per page. No latch and no mutex is held
-//!    across its I/O.
+//! 3. One batch at a time ([`super::role::Role`]), so one write in flight per page. No latch and no mutex is
+//!    held across its I/O.
 //! 4. A failed write or flush poisons: its pages stay in flight for ever, and no checkpoint passes them. So
 //!    does a panic between the begin and the end of a write ([`Unfinished`]).
 //! 5. A page needs no doublewrite if the log initialises it and nothing in the log since the checkpoint
@@ -97,8 +97,8 @@ struct Copied {
 }
 
 impl Pool {
-    /// One step of background work: frees frames when they are short, writes old pages when the checkpoint falls behind
-    /// or much is dirty. No latch may be held.
+    /// One step of background work: frees frames when they are short, writes old pages when the checkpoint
+    /// falls behind or much is dirty. No latch may be held.
     ///
     /// # Errors
     /// A failed write or flush, which poisons; or the first failure, when there was one.
@@ -357,12 +357,14 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether pages go through the doublewrite file. (It is opened to restore pages even when new ones do not use it.)
+    /// Whether pages go through the doublewrite file. (It is opened to restore pages even when new ones do
+    /// not use it.)
     fn protects(&self) -> bool {
         self.config.torn == crate::format::control::Torn::Doublewrite && !self.health().has(Mutant::NoDoublewrite)
     }
 
-    /// The log could not be flushed: the pages in flight cannot be written, now or ever. Keeps the first error.
+    /// The log could not be flushed: the pages in flight cannot be written, now or ever. Keeps the first
+    /// error.
     pub(super) fn failed_log(&self, error: crate::Error) -> crate::Error {
         match error {
             crate::Error::Poisoned { .. } | crate::Error::ShutDown => error,

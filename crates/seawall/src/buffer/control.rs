@@ -6,16 +6,16 @@
 //!   open ──write──> open: always into the slot that does not hold the newest block
 //! ```
 //!
-//! 1. The slot that is written is never the one that holds the newest valid block: a torn or failed write leaves that
-//!    one.
+//! 1. The slot that is written is never the one that holds the newest valid block: a torn or failed write
+//!    leaves that one.
 //! 2. A write returns only when it is durable. After a failed write nothing is written any more: which slot
 //!    is valid is not known until the file is opened again.
 //! 3. The file is locked for as long as it is open: one process has the database (trap 7).
 //! 4. A block that was read may not be durable: the process that wrote it may have been killed before its
 //!    flush. [`Control::make_durable`] flushes it, and the other slot, before anything that depends on it is
 //!    written.
-//! 5. A slot that cannot be read counts as torn: some drives answer EIO for a sector whose write was cut (trap
-//!    26). The next write goes there.
+//! 5. A slot that cannot be read counts as torn: some drives answer EIO for a sector whose write was cut
+//!    (trap 26). The next write goes there.
 
 use super::role::Role;
 use crate::counted::Mutex;
@@ -76,8 +76,8 @@ impl Control {
     /// Opens the control file `path`.
     ///
     /// # Errors
-    /// [`Error::NotADatabase`], [`Error::OtherFormat`], [`Error::Locked`], [`Corruption::File`] when both slots are
-    /// damaged; the disk's refusal.
+    /// [`Error::NotADatabase`], [`Error::OtherFormat`], [`Error::Locked`], [`Corruption::File`] when both
+    /// slots are damaged; the disk's refusal.
     pub fn open(disk: Arc<dyn Disk>, path: &Path, stats: &Arc<IoStats>) -> Result<Self> {
         let file = match Self::open_file(disk, path, stats, Create::No) {
             Err(Error::Io(e)) if e.errno() == Some(2) => {

@@ -1,8 +1,8 @@
 //! The doublewrite file: copies of pages on their way home, so that a page torn by a crash can be restored.
 //!
 //! 1. A page is written home only when its copy is durable, header and all, in one of two areas.
-//! 2. An area is overwritten only after a real flush of the data file that covers the home writes of its last batch
-//!    (trap 4): a flush of this file or of the log is none.
+//! 2. An area is overwritten only after a real flush of the data file that covers the home writes of its last
+//!    batch (trap 4): a flush of this file or of the log is none.
 //! 3. A copy counts if the header's checksum and the copy's own hold, for the page that the header names. It
 //!    replaces a home page that fails its check, and no other.
 //! 4. A copy whose LSN lies before the checkpoint is never used: a home page torn by a crash was being
@@ -87,8 +87,8 @@ impl Doublewrite {
         while_locked(&*config.clock, || file.lock().map_err(open_error))?;
         let whole = area_bytes(config.page_bytes) * AREAS as u64;
         if wanted && file.len() < whole {
-            // Room is taken now, so that no page write finds the disk full. The blocks stay unwritten: every write here
-            // is made durable by its own flush, which pays for the conversion once.
+            // Room is taken now, so that no page write finds the disk full. The blocks stay unwritten: every
+            // write here is made durable by its own flush, which pays for the conversion once.
             let before = file.len();
             match file.grow(Allocate::Unwritten, whole, Cause::Preallocate) {
                 // Flushed: a write here makes only itself durable, and a power cut would free the blocks
@@ -106,7 +106,8 @@ impl Doublewrite {
         Ok(Some(Self { file, page_bytes: config.page_bytes, state: Mutex::default() }))
     }
 
-    /// Makes copies of pages durable; they may be written home when this returns. Only with the cleaner's role.
+    /// Makes copies of pages durable; they may be written home when this returns. Only with the cleaner's
+    /// role.
     pub(super) fn write(&self, pool: &Pool, pages: &[(PageId, &[u8])]) -> Result<()> {
         debug_assert!(pages.len() <= BATCH, "a batch fits an area");
         let (area, sequence, unflushed) = {

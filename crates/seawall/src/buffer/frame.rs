@@ -216,8 +216,8 @@ impl Frame {
         self.flags.fetch_or(BIASED, Ordering::SeqCst);
     }
 
-    /// Takes the exclusive latch of a frame if its page is unused (5); returns the page. `unread` checks, under
-    /// the latch, that no thread reads beside it (`bravo.rs`).
+    /// Takes the exclusive latch of a frame if its page is unused (5); returns the page. `unread` checks,
+    /// under the latch, that no thread reads beside it (`bravo.rs`).
     pub(super) fn claim(&self, dirt: &Dirt, unread: impl FnOnce() -> bool) -> Option<u32> {
         // Checked without the latch first: this rejects most frames cheaply.
         if self.is_pinned() || !dirt.is_clean() || self.page().is_none() || !self.latch.try_lock_exclusive() {
@@ -302,8 +302,8 @@ impl Entry {
         }
     }
 
-    /// From nowhere to `to`. `None` if the page is resident or being loaded; otherwise whether it was never in
-    /// memory before.
+    /// From nowhere to `to`. `None` if the page is resident or being loaded; otherwise whether it was never
+    /// in memory before.
     fn leave_nowhere(&self, to: u32) -> Option<bool> {
         [NEVER, GONE]
             .into_iter()

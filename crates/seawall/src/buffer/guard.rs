@@ -1,8 +1,8 @@
 //! What a thread can hold of a frame: each guard's existence is the proof that its bytes may be touched.
 //! docs/invariants.md, "Latches".
 //!
-//! 1. [`PageRead`]: the page under a shared latch. [`PageWrite`]: under an exclusive latch. [`Pin`]: resident, and
-//!    nothing else.
+//! 1. [`PageRead`]: the page under a shared latch. [`PageWrite`]: under an exclusive latch. [`Pin`]:
+//!    resident, and nothing else.
 //! 2. [`Owned`]: a frame that holds no page and belongs to the holder of this. Dropped, the frame is free.
 //! 3. A page that was made and never initialised is dropped with its latch: no other thread ever sees it.
 #![allow(unsafe_code)]
@@ -179,8 +179,8 @@ impl Pool {
         }
     }
 
-    /// The page of a frame under a shared latch, for the cleaner; `None` when it holds none, or `wait` is false and it
-    /// is latched.
+    /// The page of a frame under a shared latch, for the cleaner; `None` when it holds none, or `wait` is
+    /// false and it is latched.
     pub(super) fn shared_frame(&self, frame: u32, wait: bool) -> Option<PageRead<'_>> {
         let known = self.frames.get(frame);
         if wait {
@@ -339,8 +339,8 @@ impl Drop for PageWrite<'_> {
             return;
         }
         let entry = self.pool.map.entry(self.id());
-        // SAFETY: self holds the latch, and is gone after this. A page that was never initialised was never unlatched,
-        // so never pinned.
+        // SAFETY: self holds the latch, and is gone after this. A page that was never initialised was never
+        // unlatched, so never pinned.
         unsafe { known.vacate(entry) };
         drop(Owned { pool: self.pool, frame: self.frame });
     }
@@ -387,8 +387,8 @@ impl<'p> Owned<'p> {
     /// The frame's bytes: what its last page left there.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         let (bytes, len) = (self.pool.frames.bytes(self.frame), self.pool.page_bytes());
-        // SAFETY: the bytes are initialised; the frame holds no page, so by the protocol's rule (3) they are ours
-        // alone, and &mut self excludes other borrows through this.
+        // SAFETY: the bytes are initialised; the frame holds no page, so by the protocol's rule (3) they are
+        // ours alone, and &mut self excludes other borrows through this.
         unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), len) }
     }
 

@@ -8,8 +8,8 @@
 //! - `dirty`, `clean`, `doublewrite`, `checkpoint`, `control`: pages and positions onto the disk.
 //! - `spill`: pages that are in no pool and no data file, of temporary trees.
 //!
-//! 1. Latched code never does I/O: it returns what it needs ([`crate::error::Stop`]), releases its latches, and
-//!    starts over ([`Pool::retry`]).
+//! 1. Latched code never does I/O: it returns what it needs ([`crate::error::Stop`]), releases its latches,
+//!    and starts over ([`Pool::retry`]).
 //! 2. A page is written only when its log is flushed; a checkpoint is no later than the oldest change that is
 //!    not written.
 //! 3. A failed read is the reader's error. A failed write concerns every thread: it poisons the database.

@@ -1,5 +1,5 @@
-//! The protocol of frames, compiled a second time on a checked scheduler (loom) that tries every interleaving and every
-//! value a load may return.
+//! The protocol of frames, compiled a second time on a checked scheduler (loom) that tries every interleaving
+//! and every value a load may return.
 //!
 //! `frame.rs` is the very file of the product; only `super::sync` is replaced. The latch is parking_lot's and
 //! is not checked: here it is a mutex and a count.
@@ -96,8 +96,8 @@ fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// A pool of one frame and two pages. The frame's bytes are one number, which loom watches for races: 10 for page 0, 11
-/// for page 1.
+/// A pool of one frame and two pages. The frame's bytes are one number, which loom watches for races: 10 for
+/// page 0, 11 for page 1.
 struct Pool {
     frame: Frame,
     readers: VisibleReaders,

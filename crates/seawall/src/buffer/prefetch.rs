@@ -271,8 +271,8 @@ impl Pool {
             }
             room.keep();
             (asked, done) = (asked + 1, done + 1);
-            // SAFETY: un-parked by `finish_pages`, after the read has ended and its buffer was dropped, or by `Run::drop`, before it was
-            // submitted.
+            // SAFETY: un-parked by `finish_pages`, after the read has ended and its buffer was dropped, or by
+            // `Run::drop`, before it was submitted.
             let (frame, buf) = unsafe { owned.lend() };
             match (joins, runs.last_mut()) {
                 (Some(down), Some(run)) => {

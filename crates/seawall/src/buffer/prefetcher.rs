@@ -204,8 +204,8 @@ impl Prefetcher {
             pool.finish_prefetches(false);
         }
         let flying = (in_flight.load(Ordering::Acquire) as usize).saturating_sub(pool.arrived_of(in_flight));
-        // A prefetcher that had the device for itself before others came keeps more than its part until its reads
-        // have completed.
+        // A prefetcher that had the device for itself before others came keeps more than its part until its
+        // reads have completed.
         let left_over = total.saturating_sub(pool.loads.prefetches.reads()).max(usize::from(flying == 0));
         let reads = reads_max.saturating_sub(flying).min(left_over);
         if reads == 0 || (reads < reads_max / 4 && !self.ahead.is_empty()) {

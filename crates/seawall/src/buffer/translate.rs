@@ -1,4 +1,5 @@
-//! From page number to frame: a two-level array, no hash table. A look-up is two loads; nothing moves when it grows.
+//! From page number to frame: a two-level array, no hash table. A look-up is two loads; nothing moves when it
+//! grows.
 //!
 //! 1. A chunk is allocated when the first of its pages is loaded, and stays.
 //! 2. A page without a chunk is nowhere.

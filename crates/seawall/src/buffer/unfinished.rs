@@ -1,4 +1,5 @@
-//! Work that must not be left half done: a panic in the middle of it, or a forgotten step, poisons the database.
+//! Work that must not be left half done: a panic in the middle of it, or a forgotten step, poisons the
+//! database.
 //!
 //! 1. The guard exists from before the first step that others depend on until [`Unfinished::done`]. Dropped
 //!    without that, it poisons: otherwise other threads would wait for ever for a step that never comes.

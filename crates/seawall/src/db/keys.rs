@@ -17,8 +17,8 @@
 //! | `[T; N]` | its elements; so a `[u8; 16]` is 16 bytes, but a `[u8]` is a byte string |
 //! | tuples of 1 to 8 | their elements |
 //!
-//! Integers of different widths have different encodings: a key that was written with a `u32` is looked up with a
-//! `u32`.
+//! Integers of different widths have different encodings: a key that was written with a `u32` is looked up
+//! with a `u32`.
 
 use std::fmt;
 use std::ops::Bound;

@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// - a step of a scan, iterator or cursor, also one that skips many deleted rows; `multi_get` and `put_many`
 ///   at the next leaf.
 ///
-/// Other calls succeed. Commits, rollbacks, rollbacks to a savepoint, and reads of the disk are never interrupted.
+/// Other calls succeed. Commits, rollbacks, rollbacks to a savepoint, and reads of the disk are never
+/// interrupted.
 ///
 /// An interrupted call has failed as with [`Error::LockTimeout`](crate::Error::LockTimeout): its own change
 /// is undone; the transaction's earlier changes and its locks stay. The transaction can be rolled back or

@@ -196,7 +196,8 @@ mod tests {
     use seawall_io::SystemClock;
     use std::sync::Arc;
 
-    /// Small enough for Miri, which watches every access to memory (`make miri`): splits, evictions, two writers of the same rows, and reopening.
+    /// Small enough for Miri, which watches every access to memory (`make miri`): splits, evictions, two
+    /// writers of the same rows, and reopening.
     #[test]
     fn a_small_database_with_two_writers() {
         let disk = Arc::new(MemoryDisk::new());

@@ -163,7 +163,8 @@ impl OwnedCursor {
     /// otherwise the cursor moves to the first entry after it, if any.
     ///
     /// # Errors
-    /// As [`OwnedCursor::seek`]; [`Error::Usage`](crate::Error::Usage) for a position in another tree or of another database.
+    /// As [`OwnedCursor::seek`]; [`Error::Usage`](crate::Error::Usage) for a position in another tree or of
+    /// another database.
     pub fn restore(&mut self, tx: &Transaction, position: &Position) -> Result<bool> {
         if let Some(here) = self.scan.tree() {
             position.check(here)?;

@@ -1,10 +1,12 @@
 //! Pauses in long work, so that concurrent writers keep most of their rate.
 //!
-//! 1. The writers' rate is measured while the work runs and while it pauses. A pause is long enough for the mean rate to reach the requested share of the
-//!    rate in a pause.
-//! 2. Pauses change the time only: the work does the same without them. Without changes by writers there are no pauses.
+//! 1. The writers' rate is measured while the work runs and while it pauses. A pause is long enough for the
+//!    mean rate to reach the requested share of the rate in a pause.
+//! 2. Pauses change the time only: the work does the same without them. Without changes by writers there are
+//!    no pauses.
 //! 3. The work takes no latch and no lock for a pause.
-//! 4. A pause is bounded: the work runs for at least a tenth of the time. Where it catches up with the writers, it stays twice as fast as they are.
+//! 4. A pause is bounded: the work runs for at least a tenth of the time. Where it catches up with the
+//!    writers, it stays twice as fast as they are.
 
 use seawall_io::Clock;
 use std::time::Duration;

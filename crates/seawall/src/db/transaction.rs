@@ -119,7 +119,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// The value of `key`. A key is a reference to bytes: `b"ada"`, `"ada"`, `&vec`, `&7u32.to_be_bytes()`, `&(7u32, "ada").encode()` ([`keys`](crate::keys)).
+    /// The value of `key`. A key is a reference to bytes: `b"ada"`, `"ada"`, `&vec`, `&7u32.to_be_bytes()`,
+    /// `&(7u32, "ada").encode()` ([`keys`](crate::keys)).
     ///
     /// # Errors
     /// [`Error::TreeDropped`]; [`Error::Io`] and [`Error::Corrupt`] if a page cannot be read; lock errors at
@@ -166,8 +167,8 @@ impl Transaction {
     /// others wait. Locks a missing key too.
     ///
     /// # Errors
-    /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`], [`Error::TooManyLocks`] at read committed, and as
-    /// [`Transaction::get`].
+    /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`], [`Error::TooManyLocks`] at read
+    /// committed, and as [`Transaction::get`].
     pub fn get_for_update(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Vec<u8>>> {
         self.txn.admit(&tree.state)?;
         self.noted(self.txn.lock_row(&tree.state, key.as_ref(), Mode::Exclusive))

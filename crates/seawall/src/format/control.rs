@@ -2,8 +2,9 @@
 //!
 //! 1. It is kept in two slots, [`SLOT_STRIDE`] bytes apart so that no device tears both with one write. The
 //!    valid slot with the higher epoch counts.
-//! 2. A slot is one block of [`SLOT_BYTES`]. Its CRC covers all of it but itself. Magic, CRC, version and size stay
-//!    where they are in every later format, so that an older program can always tell a newer file from a damaged one.
+//! 2. A slot is one block of [`SLOT_BYTES`]. Its CRC covers all of it but itself. Magic, CRC, version and
+//!    size stay where they are in every later format, so that an older program can always tell a newer file
+//!    from a damaged one.
 //! 3. Bytes not named here are zero.
 
 use super::page::{PAGE_BYTES_MAX, PAGE_BYTES_MIN, set_u32, set_u64, u32_at, u64_at};

@@ -17,7 +17,8 @@ macro_rules! id {
 }
 
 id!(
-    /// A page of the data file, by number. Page 0 is the header page and so never a child, an undo page or a value: 0 is "none".
+    /// A page of the data file, by number. Page 0 is the header page and so never a child, an undo page or a
+    /// value: 0 is "none".
     PageId(u32), ""
 );
 id!(

@@ -1,6 +1,7 @@
 //! What is on disk, and nothing that reads or writes it.
 //!
-//! Integers are little-endian. A format is written once, as offsets beside the code that uses them; FORMAT.md links here.
+//! Integers are little-endian. A format is written once, as offsets beside the code that uses them; FORMAT.md
+//! links here.
 
 mod bytes;
 pub mod control;

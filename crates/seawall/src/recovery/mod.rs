@@ -1,20 +1,23 @@
 //! From what a crash left to a database that can be used.
 //!
-//! 1. Nothing is appended before the new incarnation is durable (trap 1), and nothing is read before the files are locked: the last writes of a
-//!    killed process cannot land under its successor (trap 7).
+//! 1. Nothing is appended before the new incarnation is durable (trap 1), and nothing is read before the
+//!    files are locked: the last writes of a killed process cannot land under its successor (trap 7).
 //! 2. Torn pages are repaired from the doublewrite area before any page is read.
-//! 3. Redo applies to a page what a mini-transaction did to it, all or nothing, unless the page's LSN says that it has it. It is the same
-//!    code that made the change, and doing it twice is the same as once: a crash during recovery is just another crash.
-//! 4. The log that is redone is made durable before any page changed by it can be written: `Log::open` flushes what it found.
-//! 5. Open transactions are taken over as they are: prepared ones wait for their coordinator, losers are rolled back in the background, and until
-//!    then are active: invisible, and their rows locked.
+//! 3. Redo applies to a page what a mini-transaction did to it, all or nothing, unless the page's LSN says
+//!    that it has it. It is the same code that made the change, and doing it twice is the same as once: a
+//!    crash during recovery is just another crash.
+//! 4. The log that is redone is made durable before any page changed by it can be written: `Log::open`
+//!    flushes what it found.
+//! 5. Open transactions are taken over as they are: prepared ones wait for their coordinator, losers are
+//!    rolled back in the background, and until then are active: invisible, and their rows locked.
 //!
 //! ```text
 //!   locked ─► incarnation ─► log's end ─► torn pages ─► redo ─► space, undo ─► open ─► losers rolled back
 //! ```
 //!
-//! The log is read in batches, by a thread that is a batch ahead. A batch is sorted by page, the pages it needs are asked for together, and threads
-//! apply it page by page: records of one page stay in order, those of different pages need none. Batches are applied one after the other.
+//! The log is read in batches, by a thread that is a batch ahead. A batch is sorted by page, the pages it
+//! needs are asked for together, and threads apply it page by page: records of one page stay in order, those
+//! of different pages need none. Batches are applied one after the other.
 
 mod batch;
 

@@ -163,7 +163,8 @@ pub(super) struct Dead {
 }
 
 impl Dead {
-    /// Whether there are none. With a leaf latched exclusively the answer is exact for its keys: a run over them was added under its latch.
+    /// Whether there are none. With a leaf latched exclusively the answer is exact for its keys: a run over
+    /// them was added under its latch.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
@@ -230,8 +231,8 @@ impl Dead {
                     run.idle += 1;
                     return run.idle < IDLE_MAX;
                 }
-                // Of a run without an upper bound, the part above the key is not kept: appended rows would cut it
-                // again and again.
+                // Of a run without an upper bound, the part above the key is not kept: appended rows would
+                // cut it again and again.
                 let above = run.hi.take().filter(|hi| !follows(hi, key));
                 if let Some(hi) = above {
                     split.push(Run { lo: after(key), hi: Some(hi), serves: run.serves, idle: 0 });

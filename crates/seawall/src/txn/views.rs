@@ -282,7 +282,8 @@ impl ActiveSet {
         TxnId(self.shared.ids.begin())
     }
 
-    /// `id` is committed, durable at its level, or wholly undone: views made from now on see what it wrote. Ending twice does nothing.
+    /// `id` is committed, durable at its level, or wholly undone: views made from now on see what it wrote.
+    /// Ending twice does nothing.
     pub fn end(&self, id: TxnId) {
         let Shared { ids, state, .. } = &*self.shared;
         let ended = ids.end(id.0);
@@ -347,7 +348,8 @@ impl ActiveSet {
         self.shared.state.read().made + 1
     }
 
-    /// Every id below it is seen by every view that exists or will be made. May lag behind a dropped view, never runs ahead.
+    /// Every id below it is seen by every view that exists or will be made. May lag behind a dropped view,
+    /// never runs ahead.
     #[must_use]
     pub fn horizon(&self) -> TxnId {
         TxnId(self.shared.ids.horizon())

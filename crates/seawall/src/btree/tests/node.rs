@@ -264,7 +264,8 @@ proptest! {
         prop_assert_eq!(contents(&left.node()), expected);
     }
 
-    /// As [`crate::btree::Tree::make_room`] does it: until there is room, each step in the half that the key belongs to.
+    /// As [`crate::btree::Tree::make_room`] does it: until there is room, each step in the half that the key
+    /// belongs to.
     #[test]
     fn splits_end_with_room_for_any_row(
         page_bytes in page_bytes(),

@@ -83,8 +83,8 @@ impl<R: Read> DumpReader<R> {
     /// Begins to read.
     ///
     /// # Errors
-    /// [`DumpError::NotADump`], [`DumpError::NewerVersion`], [`DumpError::Truncated`], [`DumpError::Damaged`],
-    /// [`DumpError::Io`].
+    /// [`DumpError::NotADump`], [`DumpError::NewerVersion`], [`DumpError::Truncated`],
+    /// [`DumpError::Damaged`], [`DumpError::Io`].
     pub fn new(input: R) -> Result<Self, DumpError> {
         let mut reader = Self {
             input,

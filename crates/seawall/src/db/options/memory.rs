@@ -1,8 +1,8 @@
 //! The memory that this process may use: the machine's, or less if its control group limits it.
 //!
 //! 1. A limit that cannot be read is no limit: nothing here fails, and the result names its source.
-//! 2. A limit of any ancestor group counts, the lowest wins. "Unlimited" is a word in version 2 and a huge number in
-//!    version 1.
+//! 2. A limit of any ancestor group counts, the lowest wins. "Unlimited" is a word in version 2 and a huge
+//!    number in version 1.
 
 use std::fs;
 use std::path::Path;
@@ -58,8 +58,8 @@ impl MemoryLimit {
             };
             for mount in mounts {
                 let mount = root.join(mount);
-                // In a container the group's path may be the host's and not exist here: the root of the mount is then
-                // the group. A path with `..` (a group outside this namespace) is not followed.
+                // In a container the group's path may be the host's and not exist here: the root of the mount
+                // is then the group. A path with `..` (a group outside this namespace) is not followed.
                 let inside = Path::new(group.trim_start_matches('/'));
                 let plain = inside.components().all(|c| matches!(c, std::path::Component::Normal(_)));
                 let group = if plain { mount.join(inside) } else { mount.clone() };

@@ -1,10 +1,11 @@
 //! Options: their names and values, their sources, and when they can be changed.
 //!
-//! 1. Strength of sources: default < `seawall.toml` < set by the program < what the database was made with (where that
-//!    cannot change).
+//! 1. Strength of sources: default < `seawall.toml` < set by the program < what the database was made with
+//!    (where that cannot change).
 //! 2. Nothing unknown is skipped: a misspelt name is an error that names the closest one. Only `[lab]`, the
 //!    lab's own notes, is ignored.
-//! 3. [`Options::settle`] comes before use: after it every value is in its range and the rules between options hold.
+//! 3. [`Options::settle`] comes before use: after it every value is in its range and the rules between
+//!    options hold.
 
 mod docs;
 mod file;

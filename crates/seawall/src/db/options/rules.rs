@@ -33,8 +33,8 @@ impl Options {
     pub fn settle(&mut self, memory: &MemoryLimit) -> Result<Vec<Warning>> {
         self.check_ranges()?;
         if let (Some(limit), Source::Default) = (memory.bytes, self.pool_size.source) {
-            // Half: the program around the engine, its stacks and the kernel's own memory are charged to the same
-            // limit.
+            // Half: the program around the engine, its stacks and the kernel's own memory are charged to the
+            // same limit.
             let least = (POOL_PAGES_MIN * self.page_size.value).max(1 << 20);
             let share = (limit / 2) & !((1 << 20) - 1);
             self.pool_size.value = self.pool_size.value.min(share.max(least));

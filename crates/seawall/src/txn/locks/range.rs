@@ -80,8 +80,8 @@ impl TreeRanges {
         }
     }
 
-    /// Calls `each` with every owner that `request` has to wait for: holders, the first `ahead` of the queue and,
-    /// if `request` is for the whole tree, the tree's users. Stops when `each` returns `false`.
+    /// Calls `each` with every owner that `request` has to wait for: holders, the first `ahead` of the queue
+    /// and, if `request` is for the whole tree, the tree's users. Stops when `each` returns `false`.
     fn blockers(
         &self,
         request: &LockRequest<'_>,

@@ -1,7 +1,8 @@
 //! Intervals of keys, and sets of them.
 //!
-//! 1. A span is half-open, `lo <= key < hi`; without `hi` it has no end. Keys are byte strings, so what comes right after `k` is `k` and a zero
-//!    byte: every kind of bound has this one form, and the empty key is the lowest of all.
+//! 1. A span is half-open, `lo <= key < hi`; without `hi` it has no end. Keys are byte strings, so what comes
+//!    right after `k` is `k` and a zero byte: every kind of bound has this one form, and the empty key is the
+//!    lowest of all.
 //! 2. The spans of a set are sorted, not empty, and neither overlap nor touch: their `hi` are sorted too.
 //! 3. A set only grows: adding and joining never uncover a key.
 

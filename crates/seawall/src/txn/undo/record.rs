@@ -152,7 +152,8 @@ impl<'a> UndoRecord<'a> {
             Self::Update { key, value, .. } | Self::Delete { key, overflow: value, .. } => (key.len(), value.len()),
             _ => (0, 0),
         };
-        // Three numbers of at most 5 bytes, one length of at most 3 (pages end at 32 KiB), flags, and two of 6 bytes.
+        // Three numbers of at most 5 bytes, one length of at most 3 (pages end at 32 KiB), flags, and two of
+        // 6 bytes.
         RECORD_HEAD + 15 + 3 + 1 + 12 + key + value
     }
 

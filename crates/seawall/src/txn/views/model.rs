@@ -139,7 +139,8 @@ fn the_horizon_stops_at_one_that_begins() {
     });
 }
 
-/// A transaction that depends on another begins when that one has ended: a snapshot that sees the second sees the first.
+/// A transaction that depends on another begins when that one has ended: a snapshot that sees the second sees
+/// the first.
 #[test]
 fn a_snapshot_is_of_one_moment() {
     explore(|| {

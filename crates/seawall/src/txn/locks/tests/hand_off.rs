@@ -134,7 +134,8 @@ fn a_lock_is_handed_on_or_given_up() {
     });
 }
 
-/// An interrupt reaches a wait that begins before or after it; without one the wait is granted. A second wait finds it pending until it is cleared.
+/// An interrupt reaches a wait that begins before or after it; without one the wait is granted. A second wait
+/// finds it pending until it is cleared.
 #[test]
 fn an_interrupt_is_never_lost() {
     loom::model(|| {
@@ -156,7 +157,8 @@ fn an_interrupt_is_never_lost() {
     });
 }
 
-/// A lock that is granted while the waiting transaction is interrupted: the wait has one answer, and the interrupt is pending either way.
+/// A lock that is granted while the waiting transaction is interrupted: the wait has one answer, and the
+/// interrupt is pending either way.
 #[test]
 fn an_interrupt_and_a_grant_are_one_answer() {
     loom::model(|| {
