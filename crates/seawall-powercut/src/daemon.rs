@@ -18,10 +18,10 @@
 //!    very process that executes it. Signals for the terminal's process group do not reach it.
 
 use crate::Result;
-use crate::dice::Dice;
 use crate::drive::DISKS;
 use crate::fuse::{self, What};
 use crate::recorder::{Disk, Honesty, Image, Kept};
+use crate::rng::SeededRng;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -46,7 +46,7 @@ struct DelayedReply {
 /// An armed cut.
 #[derive(Debug)]
 struct Armed {
-    dice: Dice,
+    rng: SeededRng,
     /// Writes and flushes until then.
     left: u64,
     unit: usize,
@@ -63,7 +63,7 @@ struct Daemon {
     held: BTreeMap<(Instant, u64), DelayedReply>,
     /// The longest delay of an answer.
     pace: Duration,
-    dice: Dice,
+    rng: SeededRng,
     armed: Option<Armed>,
     /// Whether the last armed cut has happened.
     fired: bool,
@@ -83,7 +83,7 @@ pub(crate) fn run(dir: &Path) -> Result<()> {
         last_node: fuse::ROOT,
         held: BTreeMap::new(),
         pace: Duration::ZERO,
-        dice: Dice::new(0),
+        rng: SeededRng::new(0),
         armed: None,
         fired: false,
     };
@@ -219,10 +219,10 @@ impl Daemon {
     fn hold(&mut self, held: DelayedReply) {
         let micros = self.pace.as_micros() as u64;
         // Most answers are immediate; a few are late, so that others overtake them.
-        if micros == 0 || self.dice.below(4) != 0 {
+        if micros == 0 || self.rng.below(4) != 0 {
             return self.complete(held);
         }
-        let due = Instant::now() + Duration::from_micros(self.dice.scale(micros));
+        let due = Instant::now() + Duration::from_micros(self.rng.scale(micros));
         self.held.insert((due, held.id), held);
     }
 
@@ -260,7 +260,7 @@ impl Daemon {
         for (old, new) in &armed.disks {
             let disk = self.disks.get_mut(self.names.get(old).ok_or("no such disk")?).ok_or("no such disk")?;
             disk.dead = true;
-            let (image, kept) = disk.cut(&mut armed.dice, armed.unit);
+            let (image, kept) = disk.cut(&mut armed.rng, armed.unit);
             let Kept { pending, whole, torn, lost } = kept;
             line += &format!(" {old}: {pending} pending, {whole} kept, {torn} torn, {lost} lost;");
             self.add(new, Disk::new(image))?;
@@ -311,10 +311,10 @@ impl Daemon {
             ["arm", seed, left, unit, ref disks @ ..] => {
                 let disks = disks.iter().map(|pair| pair.split_once('=').ok_or("OLD=NEW"));
                 let disks: Result<Vec<_>, _> = disks.map(|p| p.map(|(a, b)| (a.to_owned(), b.to_owned()))).collect();
-                let dice = Dice::new(seed.parse()?);
-                self.dice = Dice::new(seed.parse::<u64>()? ^ 1);
+                let rng = SeededRng::new(seed.parse()?);
+                self.rng = SeededRng::new(seed.parse::<u64>()? ^ 1);
                 self.fired = false;
-                self.armed = Some(Armed { dice, left: left.parse()?, unit: unit.parse()?, disks: disks? });
+                self.armed = Some(Armed { rng, left: left.parse()?, unit: unit.parse()?, disks: disks? });
             }
             // now: cuts the power now, if an armed cut has not happened.
             ["now"] => self.cut()?,

@@ -15,10 +15,10 @@
 //!    hide everything else. On ext4 and xfs a refused mount is always a failure.
 
 use crate::Result;
-use crate::dice::{Dice, mix};
 use crate::engine::{Orders, read_items};
 use crate::machine::{self, Fs, Mounted, Recorder};
 use crate::model::Model;
+use crate::rng::{SeededRng, mix};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -132,13 +132,13 @@ pub(crate) fn run(request: &Request, systems: &[Fs]) -> Result<Outcome> {
     };
     let mut life = None;
     for round in 0..request.rounds {
-        let mut dice = Dice::new(mix(request.seed) ^ mix(round));
+        let mut rng = SeededRng::new(mix(request.seed) ^ mix(round));
         let begun = match life.take() {
             Some(life) => Ok(life),
-            None => driver.begin(&mut dice),
+            None => driver.begin(&mut rng),
         };
         let told = begun.and_then(|mut begun| {
-            let told = driver.round(&mut begun, &mut dice, round)?;
+            let told = driver.round(&mut begun, &mut rng, round)?;
             begun.rounds_left -= 1;
             if begun.rounds_left > 0 && matches!(told, Told::Passed) {
                 life = Some(begun);
@@ -190,11 +190,11 @@ impl Life {
 
 impl Driver<'_> {
     /// Creates fresh disks with random settings.
-    fn begin(&mut self, dice: &mut Dice) -> Result<Life> {
-        let fs = dice.pick(self.systems);
+    fn begin(&mut self, rng: &mut SeededRng) -> Result<Life> {
+        let fs = rng.pick(self.systems);
         // Copies of one btrfs cannot be mounted at the same time.
         let others: Vec<Fs> = self.systems.iter().copied().filter(|other| *other != Fs::Btrfs).collect();
-        let apart = match dice.below(6) {
+        let apart = match rng.below(6) {
             0 if !self.request.apart => Some(Apart::Log),
             1 if !self.request.apart => Some(Apart::Doublewrite),
             // No flush but its own reaches the data file's disk.
@@ -202,46 +202,46 @@ impl Driver<'_> {
             _ if self.request.apart => Some(Apart::Both),
             _ => None,
         };
-        let second = apart.filter(|_| !others.is_empty()).map(|apart| (dice.pick(&others), apart));
+        let second = apart.filter(|_| !others.is_empty()).map(|apart| (rng.pick(&others), apart));
         // btrfs relies on the disk writing its superblock of 4 KiB whole.
-        let small = dice.one_in(2) && fs != Fs::Btrfs;
+        let small = rng.one_in(2) && fs != Fs::Btrfs;
         let (sector, unit) = if small { (512, 512) } else { (4096, 4096) };
         let mount = match fs {
-            Fs::Ext4 => dice.pick(&["", ",data=writeback", ",data=journal"]),
-            Fs::Btrfs => dice.pick(&["", ",nodatacow"]),
+            Fs::Ext4 => rng.pick(&["", ",data=writeback", ",data=journal"]),
+            Fs::Btrfs => rng.pick(&["", ",nodatacow"]),
             Fs::Xfs => "",
         };
         let root = self.dir.join("a");
         let mut orders = Orders {
             dir: root.join("db"),
-            seed: dice.next(),
-            threads: 1 + dice.below(6),
+            seed: rng.next(),
+            threads: 1 + rng.below(6),
             options: Vec::new(),
             mutant: self.request.mutant.clone(),
         };
         let mut set = |name: &str, value: &str| orders.options.push((name.into(), value.into()));
-        let page = dice.pick(&["4K", "8K", "16K", "32K"]);
+        let page = rng.pick(&["4K", "8K", "16K", "32K"]);
         set("page_size", page);
         // Small, so that pages are written back all the time.
-        set("pool_size", if page == "32K" { "3M" } else { dice.pick(&["1M", "2M", "4M"]) });
+        set("pool_size", if page == "32K" { "3M" } else { rng.pick(&["1M", "2M", "4M"]) });
         set("pool_size_max", "16M");
-        set("io_backend", dice.pick(&["io_uring", "threads", "sync"]));
-        set("data_flush_method", dice.pick(&METHODS));
-        set("log_flush_method", dice.pick(&METHODS));
-        set("log_block_bytes", if small { dice.pick(&["512", "4K"]) } else { dice.pick(&["4K", "8K"]) });
-        set("log_segment_size", dice.pick(&["64K", "256K", "1M"]));
+        set("io_backend", rng.pick(&["io_uring", "threads", "sync"]));
+        set("data_flush_method", rng.pick(&METHODS));
+        set("log_flush_method", rng.pick(&METHODS));
+        set("log_block_bytes", if small { rng.pick(&["512", "4K"]) } else { rng.pick(&["4K", "8K"]) });
+        set("log_segment_size", rng.pick(&["64K", "256K", "1M"]));
         // The larger log is seldom checkpointed, so that pages stay in the data file's cache.
-        set("log_capacity", dice.pick(&["4M", "32M"]));
-        set("log_buffer_size", dice.pick(&["1M", "4M"]));
+        set("log_capacity", rng.pick(&["4M", "32M"]));
+        set("log_buffer_size", rng.pick(&["1M", "4M"]));
         set("data_initial_size", "1M");
-        set("data_growth_step", dice.pick(&["1M", "8M"]));
-        set("flush_interval", dice.pick(&["5ms", "50ms", "500ms"]));
-        set("preallocate", dice.pick(&["written", "off"]));
+        set("data_growth_step", rng.pick(&["1M", "8M"]));
+        set("flush_interval", rng.pick(&["5ms", "50ms", "500ms"]));
+        set("preallocate", rng.pick(&["written", "off"]));
         if let Some((_, Apart::Log | Apart::Both)) = second {
             set("log_dir", &self.dir.join("b/log").display().to_string());
         }
         let model = Model::new(orders.seed, orders.threads);
-        let rounds_left = 1 + dice.below(5);
+        let rounds_left = 1 + rng.below(5);
         let mut life =
             Life { fs, second, unit, sector, mount, orders, model, generation: 0, mounts: Vec::new(), rounds_left };
         for number in 0..life.disks() {
@@ -300,11 +300,11 @@ impl Driver<'_> {
         Ok(())
     }
 
-    fn arm(&mut self, life: &Life, dice: &mut Dice, requests: u64) -> Result<()> {
+    fn arm(&mut self, life: &Life, rng: &mut SeededRng, requests: u64) -> Result<()> {
         let pairs: Vec<String> = (0..life.disks())
             .map(|number| format!("{}={}{}", life.disk(number), DISKS[number], life.generation + 1))
             .collect();
-        let line = format!("arm {} {requests} {} {}", dice.next(), life.unit, pairs.join(" "));
+        let line = format!("arm {} {requests} {} {}", rng.next(), life.unit, pairs.join(" "));
         self.recorder.command(&line).map(drop)
     }
 
@@ -342,12 +342,12 @@ impl Driver<'_> {
     }
 
     /// One round.
-    fn round(&mut self, life: &mut Life, dice: &mut Dice, round: u64) -> Result<Told> {
+    fn round(&mut self, life: &mut Life, rng: &mut SeededRng, round: u64) -> Result<Told> {
         let begun = Instant::now();
         let acks = life.model.acks;
         self.lines.clear();
         self.cuts.clear();
-        let told = self.cut_and_compare(life, dice);
+        let told = self.cut_and_compare(life, rng);
         let told = match told {
             Ok(()) => {
                 if !self.request.quiet {
@@ -376,35 +376,35 @@ impl Driver<'_> {
         Ok(told)
     }
 
-    fn cut_and_compare(&mut self, life: &mut Life, dice: &mut Dice) -> Result<()> {
-        let pace = dice.pick(&[0, 200, 2000]);
-        let killed = dice.below(20);
-        let requests = dice.scale(3000);
+    fn cut_and_compare(&mut self, life: &mut Life, rng: &mut SeededRng) -> Result<()> {
+        let pace = rng.pick(&[0, 200, 2000]);
+        let killed = rng.below(20);
+        let requests = rng.scale(3000);
         if killed < 3 {
             // Kills the process; its dirty pages in the page cache still reach the disk.
             let mut worker = Worker::start(self.child("work", life, &[])?)?;
             self.recorder.command(&format!("pace {pace}"))?;
-            let until = dice.scale(500);
+            let until = rng.scale(500);
             worker.wait_for(until, &mut life.model, &mut self.lines)?;
             worker.kill(&mut life.model, &mut self.lines)?;
             self.cuts += " | killed";
             if killed == 0 {
-                self.arm(life, dice, requests.min(200))?;
-                std::thread::sleep(Duration::from_millis(dice.scale(50)));
+                self.arm(life, rng, requests.min(200))?;
+                std::thread::sleep(Duration::from_millis(rng.scale(50)));
                 self.recorder.command("now")?;
             }
         }
         if killed > 0 {
             self.recorder.command(&format!("pace {pace}"))?;
-            let from_start = dice.one_in(3);
+            let from_start = rng.one_in(3);
             if from_start {
-                self.arm(life, dice, requests)?;
+                self.arm(life, rng, requests)?;
             }
             let mut worker = Worker::start(self.child("work", life, &[])?)?;
             if !from_start {
-                let until = dice.scale(400);
+                let until = rng.scale(400);
                 worker.wait_for(until, &mut life.model, &mut self.lines)?;
-                self.arm(life, dice, requests)?;
+                self.arm(life, rng, requests)?;
             }
             let fired = worker.until_cut(&mut self.recorder, &mut life.model, &mut self.lines)?;
             if fired.is_none() {
@@ -418,10 +418,10 @@ impl Driver<'_> {
         }
         self.outcome.cuts += 1;
         self.after_cut(life)?;
-        for _ in 0..dice.below(3) {
+        for _ in 0..rng.below(3) {
             self.recorder.command(&format!("pace {pace}"))?;
-            let requests = dice.scale(400);
-            self.arm(life, dice, requests)?;
+            let requests = rng.scale(400);
+            self.arm(life, rng, requests)?;
             let mut look = self.look(life, false)?;
             let fired = loop {
                 if let Some(line) = self.recorder.cut_within(Duration::from_millis(2))? {
@@ -445,7 +445,7 @@ impl Driver<'_> {
             self.after_cut(life)?;
         }
         self.recorder.command("pace 0")?;
-        let close = dice.one_in(2);
+        let close = rng.one_in(2);
         let look = self.look(life, close)?;
         self.compare(life, look)
     }

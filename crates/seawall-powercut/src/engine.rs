@@ -9,8 +9,8 @@
 //! error that ends a thread.
 
 use crate::Result;
-use crate::dice::Dice;
 use crate::plan::{self, End, Op, Plan, SHARED, SHARED_ROWS};
+use crate::rng::SeededRng;
 use seawall::{Database, Durability, Env, Error, OnConflict, Options, Transaction, Tree, TxOptions, Xid};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -144,7 +144,7 @@ pub(crate) fn work(orders: &Orders) -> Result<()> {
         let (db, say) = (&db, &say);
         let trees = &trees;
         scope.spawn(move || {
-            if let Err(error) = disturb(db, trees, Dice::new(orders.seed ^ u64::from(std::process::id()))) {
+            if let Err(error) = disturb(db, trees, SeededRng::new(orders.seed ^ u64::from(std::process::id()))) {
                 say(&format!("e disturber: {error}"));
             }
         });
@@ -155,21 +155,21 @@ pub(crate) fn work(orders: &Orders) -> Result<()> {
 }
 
 /// Options changed at run time, checkpoints, compaction, and a transaction that is never committed.
-fn disturb(db: &Database, trees: &[(String, Tree)], mut dice: Dice) -> Result<(), Error> {
+fn disturb(db: &Database, trees: &[(String, Tree)], mut rng: SeededRng) -> Result<(), Error> {
     const METHODS: [&str; 5] = ["fsync", "o_dsync", "o_direct", "o_direct_no_fsync", "o_direct_dsync"];
     let rows = &trees[1].1;
     let mut open = db.begin()?;
     open.put(rows, &[0xff; 20], &[1; 9_000])?;
-    let often = dice.pick(&[1, 30]);
+    let often = rng.pick(&[1, 30]);
     loop {
-        std::thread::sleep(Duration::from_millis(often * dice.scale(60)));
-        match dice.below(8) {
-            0 => db.set("log_flush_method", dice.pick(&METHODS))?,
-            1 => db.set("flush_interval", dice.pick(&["5ms", "50ms", "1s"]))?,
-            2 => db.set("pool_size", dice.pick(&["2M", "3M", "4M"]))?,
-            3 => db.set("log_capacity", dice.pick(&["4M", "6M", "32M"]))?,
-            4 => db.set("max_dirty_percent", dice.pick(&["5", "50", "90"]))?,
-            5 => db.set("io_capacity", dice.pick(&["200", "2000", "20000"]))?,
+        std::thread::sleep(Duration::from_millis(often * rng.scale(60)));
+        match rng.below(8) {
+            0 => db.set("log_flush_method", rng.pick(&METHODS))?,
+            1 => db.set("flush_interval", rng.pick(&["5ms", "50ms", "1s"]))?,
+            2 => db.set("pool_size", rng.pick(&["2M", "3M", "4M"]))?,
+            3 => db.set("log_capacity", rng.pick(&["4M", "6M", "32M"]))?,
+            4 => db.set("max_dirty_percent", rng.pick(&["5", "50", "90"]))?,
+            5 => db.set("io_capacity", rng.pick(&["200", "2000", "20000"]))?,
             6 => db.checkpoint()?,
             _ => drop(db.compact(rows)?),
         }

@@ -3,7 +3,6 @@
 #![cfg(target_os = "linux")]
 
 mod daemon;
-mod dice;
 mod drive;
 mod engine;
 mod fuse;
@@ -11,6 +10,7 @@ mod machine;
 mod model;
 mod plan;
 mod recorder;
+mod rng;
 
 use drive::Request;
 use machine::Fs;

@@ -8,7 +8,7 @@
 //! 3. A transaction that is rolled back in its second phase changes nothing, its counter included: it runs
 //!    again after a crash.
 
-use crate::dice::{Dice, mix};
+use crate::rng::{SeededRng, mix};
 use seawall::Durability;
 use std::collections::BTreeMap;
 
@@ -83,25 +83,25 @@ fn value(len: u64, seed: u64) -> Vec<u8> {
 }
 
 pub(crate) fn plan(seed: u64, thread: u64, n: u64) -> Plan {
-    let mut dice = Dice::new(mix(seed ^ mix(thread << 40 | n)));
+    let mut rng = SeededRng::new(mix(seed ^ mix(thread << 40 | n)));
     let mut ops = Vec::new();
-    let count = match dice.below(30) {
-        0 => 60 + dice.below(60),
-        _ => 1 + dice.below(6),
+    let count = match rng.below(30) {
+        0 => 60 + rng.below(60),
+        _ => 1 + rng.below(6),
     };
     for _ in 0..count {
-        let tree = if dice.one_in(3) { WIDE } else { ROWS }.to_owned();
-        let key = key(thread, dice.below(SLOTS));
-        if dice.one_in(4) {
+        let tree = if rng.one_in(3) { WIDE } else { ROWS }.to_owned();
+        let key = key(thread, rng.below(SLOTS));
+        if rng.one_in(4) {
             ops.push(Op::Delete { tree, key });
             continue;
         }
-        let len = match dice.below(if count > 10 { 12 } else { 40 }) {
-            0 if tree == WIDE => 2_000 + dice.below(40_000),
-            1 => 500 + dice.below(3_000),
-            _ => 10 + dice.below(300),
+        let len = match rng.below(if count > 10 { 12 } else { 40 }) {
+            0 if tree == WIDE => 2_000 + rng.below(40_000),
+            1 => 500 + rng.below(3_000),
+            _ => 10 + rng.below(300),
         };
-        ops.push(Op::Put { tree, key, value: value(len, dice.next()) });
+        ops.push(Op::Put { tree, key, value: value(len, rng.next()) });
     }
     let phase = n % SIDE_EVERY;
     if phase == 0 {
@@ -110,17 +110,17 @@ pub(crate) fn plan(seed: u64, thread: u64, n: u64) -> Plan {
     if phase < SIDE_LIFE && n >= SIDE_EVERY {
         let tree = side(thread, n - phase);
         for i in 0..4 {
-            ops.push(Op::Put { tree: tree.clone(), key: key(n, i), value: value(100 + i * 50, dice.next()) });
+            ops.push(Op::Put { tree: tree.clone(), key: key(n, i), value: value(100 + i * 50, rng.next()) });
         }
     }
     if phase == SIDE_LIFE && n >= SIDE_EVERY {
         ops.push(Op::Drop { tree: side(thread, n - phase) });
     }
-    let mut shared: Vec<u64> = (0..dice.below(3)).map(|_| dice.below(SHARED_ROWS)).collect();
+    let mut shared: Vec<u64> = (0..rng.below(3)).map(|_| rng.below(SHARED_ROWS)).collect();
     shared.sort_unstable();
     shared.dedup();
     let has_ddl = phase == 0 || phase == SIDE_LIFE;
-    let end = match dice.below(20) {
+    let end = match rng.below(20) {
         0..=8 => End::Commit(Durability::Flushed),
         9..=12 => End::Commit(Durability::Written),
         13..=16 => End::Commit(Durability::Deferred),
@@ -128,7 +128,7 @@ pub(crate) fn plan(seed: u64, thread: u64, n: u64) -> Plan {
         19 if !has_ddl => End::TakenBack,
         _ => End::Commit(Durability::Flushed),
     };
-    Plan { ops, shared, end, junk: dice.one_in(5) }
+    Plan { ops, shared, end, junk: rng.one_in(5) }
 }
 
 /// The contents of trees: by tree, by key.

@@ -7,7 +7,7 @@
 //!    replaces a newer completed write by an older one.
 //! 3. Reads see every write that has arrived.
 
-use crate::dice::Dice;
+use crate::rng::SeededRng;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -208,14 +208,14 @@ impl Disk {
     }
 
     /// A possible state after a power cut now.
-    pub(crate) fn cut(&self, dice: &mut Dice, unit: usize) -> (Image, Kept) {
+    pub(crate) fn cut(&self, rng: &mut SeededRng, unit: usize) -> (Image, Kept) {
         let mut image = self.durable.clone();
         let count = self.pending.len() as u64;
         let mut kept = Kept { pending: count, ..Kept::default() };
-        let manner = dice.below(6);
-        let border = dice.below(count + 1);
-        let share = dice.pick(&[1, 8, 15]);
-        let torn_in_8 = dice.pick(&[0, 1, 8]);
+        let manner = rng.below(6);
+        let border = rng.below(count + 1);
+        let share = rng.pick(&[1, 8, 15]);
+        let torn_in_8 = rng.pick(&[0, 1, 8]);
         for (at, write) in (0..).zip(&self.pending) {
             let keep = match manner {
                 0 => false,
@@ -223,13 +223,13 @@ impl Disk {
                 // The oldest, or the newest: reordered.
                 2 => at < border,
                 3 => at >= border,
-                _ => dice.below(16) < share,
+                _ => rng.below(16) < share,
             };
             if !keep {
                 kept.lost += 1;
-            } else if write.data.len() > unit && dice.below(8) < torn_in_8 {
+            } else if write.data.len() > unit && rng.below(8) < torn_in_8 {
                 kept.torn += 1;
-                tear(&mut image, write, dice, unit);
+                tear(&mut image, write, rng, unit);
             } else {
                 kept.whole += 1;
                 image.write(write.offset, &write.data);
@@ -240,14 +240,14 @@ impl Disk {
 }
 
 /// Keeps a beginning, an end, or any subset of a write.
-fn tear(image: &mut Image, write: &Write, dice: &mut Dice, unit: usize) {
+fn tear(image: &mut Image, write: &Write, rng: &mut SeededRng, unit: usize) {
     let units = write.data.len().div_ceil(unit);
-    let (manner, border) = (dice.below(3), dice.below(units as u64 + 1) as usize);
+    let (manner, border) = (rng.below(3), rng.below(units as u64 + 1) as usize);
     for (number, part) in write.data.chunks(unit).enumerate() {
         let keep = match manner {
             0 => number < border,
             1 => number >= border,
-            _ => dice.one_in(2),
+            _ => rng.one_in(2),
         };
         if keep {
             image.write(write.offset + (number * unit) as u64, part);
@@ -293,13 +293,13 @@ mod tests {
         disk.write_done(2);
         let mut lost = 0;
         for seed in 0..100 {
-            lost += u64::from(bytes(&disk.cut(&mut Dice::new(seed), 512).0, 0, 1) == [0]);
+            lost += u64::from(bytes(&disk.cut(&mut SeededRng::new(seed), 512).0, 0, 1) == [0]);
         }
         assert!(lost > 0, "a flush that is not acknowledged promises nothing");
         disk.flush_done(3);
         let mut second = [0; 2];
         for seed in 0..100 {
-            let (image, kept) = disk.cut(&mut Dice::new(seed), 512);
+            let (image, kept) = disk.cut(&mut SeededRng::new(seed), 512);
             assert_eq!(bytes(&image, 0, 4096), vec![1; 4096]);
             assert_eq!(kept.pending, 1);
             second[usize::from(bytes(&image, 4096, 1)[0] == 2)] += 1;
@@ -316,7 +316,7 @@ mod tests {
         }
         let (mut subsets, mut tears) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
         for seed in 0..3000 {
-            let (image, kept) = disk.cut(&mut Dice::new(seed), 4096);
+            let (image, kept) = disk.cut(&mut SeededRng::new(seed), 4096);
             assert_eq!(kept.whole + kept.torn + kept.lost, 3);
             let seen: Vec<u8> = (0..6).map(|block| bytes(&image, block * 4096, 1)[0]).collect();
             assert!(seen.iter().zip([1, 1, 2, 2, 3, 3]).all(|(seen, whole)| *seen == 0 || *seen == whole), "{seen:?}");
@@ -340,7 +340,7 @@ mod tests {
         disk.flush_done(3);
         disk.write_done(1);
         for seed in 0..50 {
-            assert_eq!(bytes(&disk.cut(&mut Dice::new(seed), 512).0, 0, 4096), vec![2; 4096]);
+            assert_eq!(bytes(&disk.cut(&mut SeededRng::new(seed), 512).0, 0, 4096), vec![2; 4096]);
         }
     }
 
@@ -352,7 +352,7 @@ mod tests {
         disk.write_done(1);
         disk.flush_began(2);
         disk.flush_done(2);
-        let lost = (0..50).filter(|seed| bytes(&disk.cut(&mut Dice::new(*seed), 512).0, 0, 1) == [0]).count();
+        let lost = (0..50).filter(|seed| bytes(&disk.cut(&mut SeededRng::new(*seed), 512).0, 0, 1) == [0]).count();
         assert!(lost > 0 && disk.flushes == 1);
     }
 

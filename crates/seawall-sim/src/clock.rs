@@ -1,9 +1,9 @@
 //! Time that passes only when the disk executes an operation.
 //!
 //! 1. No real clock is read and nothing sleeps: an hour of simulated time costs what its operations cost.
-//! 2. Latencies are drawn from the disk's own dice, so time is part of what a seed replays.
+//! 2. Latencies are drawn from the disk's own rng, so time is part of what a seed replays.
 
-use crate::dice::Dice;
+use crate::rng::SeededRng;
 use std::time::Duration;
 
 /// How long operations take: a base, a random addition of up to the same length, and rare spikes.
@@ -46,11 +46,11 @@ impl Default for Latency {
 }
 
 impl Latency {
-    pub(crate) fn draw(&self, least: Duration, dice: &mut Dice) -> Duration {
-        let whole = |end: Duration, dice: &mut Dice| {
-            Duration::from_nanos(dice.below(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX)))
+    pub(crate) fn draw(&self, least: Duration, rng: &mut SeededRng) -> Duration {
+        let whole = |end: Duration, rng: &mut SeededRng| {
+            Duration::from_nanos(rng.below(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX)))
         };
-        let usual = least + whole(least, dice);
-        if dice.ppm(self.spikes_per_million) { usual + whole(self.spike, dice) } else { usual }
+        let usual = least + whole(least, rng);
+        if rng.ppm(self.spikes_per_million) { usual + whole(self.spike, rng) } else { usual }
     }
 }

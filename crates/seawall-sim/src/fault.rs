@@ -5,7 +5,7 @@
 //! 2. At most one fault applies to an operation: the first that matches, in the order of injection.
 //! 3. A script ("the third write of this path") counts matching operations since the injection.
 
-use crate::dice::Dice;
+use crate::rng::SeededRng;
 use crate::trace::Call;
 use seawall_io::Op;
 use std::path::{Path, PathBuf};
@@ -341,7 +341,7 @@ impl Fault {
         self.kind
     }
 
-    fn strikes(&mut self, call: Call, path: &Path, number: u64, asynchronous: bool, dice: &mut Dice) -> bool {
+    fn strikes(&mut self, call: Call, path: &Path, number: u64, asynchronous: bool, rng: &mut SeededRng) -> bool {
         let Some(op) = call.op() else { return false };
         let op_fits = match self.op {
             None => true,
@@ -363,7 +363,7 @@ impl Fault {
             When::Always => true,
             When::Nth(n) => self.matched == n,
             When::AtOp(wanted) => wanted == number,
-            When::PerMillion(ppm) => dice.ppm(ppm),
+            When::PerMillion(ppm) => rng.ppm(ppm),
         };
         self.left -= u64::from(strikes);
         strikes
@@ -425,11 +425,11 @@ impl FaultPlan {
         path: &Path,
         number: u64,
         asynchronous: bool,
-        dice: &mut Dice,
+        rng: &mut SeededRng,
     ) -> Option<FaultKind> {
         let mut striking = None;
         for fault in &mut self.faults {
-            if striking.is_none() && fault.strikes(call, path, number, asynchronous, dice) {
+            if striking.is_none() && fault.strikes(call, path, number, asynchronous, rng) {
                 striking = Some(fault.kind);
             }
         }

@@ -267,16 +267,16 @@ impl SimFile {
     pub(crate) fn sync_failed(&mut self, mut lose: impl FnMut() -> bool) {
         self.failures += 1;
         let units: Vec<u64> = self.pending.units().collect();
-        let mut fate: Option<(u64, bool)> = None;
+        let mut outcome: Option<(u64, bool)> = None;
         for number in units {
             let page = number * self.unit / BLOCK;
-            let lost = match fate {
+            let lost = match outcome {
                 Some((decided, lost)) if decided == page => lost,
                 // The first page is always lost: a failed sync without loss would prove nothing.
                 None => true,
                 Some(_) => lose(),
             };
-            fate = Some((page, lost));
+            outcome = Some((page, lost));
             if lost {
                 self.pending.forget_unit(number);
                 self.divergent.insert(page);

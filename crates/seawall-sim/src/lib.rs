@@ -54,7 +54,6 @@ mod cache;
 mod clock;
 mod crash;
 mod damage;
-mod dice;
 mod disk;
 mod fault;
 mod file;
@@ -64,6 +63,7 @@ mod options;
 mod pending;
 mod process;
 mod queue;
+mod rng;
 mod state;
 mod trace;
 

@@ -10,7 +10,7 @@
 //!    directory is created with the first file in it, and its own name is pending until the directory above
 //!    is synced. A power cut that loses a directory loses everything below it.
 
-use crate::crash::Fates;
+use crate::crash::CrashOutcomes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
@@ -162,13 +162,13 @@ impl Names {
         }
     }
 
-    pub(crate) fn cut(&mut self, fates: &mut Fates<'_>) {
+    pub(crate) fn cut(&mut self, outcomes: &mut CrashOutcomes<'_>) {
         for pending in std::mem::take(&mut self.pending) {
-            if fates.whole(pending.seq) && !pending.lost {
+            if outcomes.whole(pending.seq) && !pending.lost {
                 self.settle(&pending);
             }
         }
-        self.cut_dirs(|seq| fates.whole(seq));
+        self.cut_dirs(|seq| outcomes.whole(seq));
         self.seen = self.stable.clone();
     }
 

@@ -8,7 +8,7 @@
 //! 4. A shrink that does not persist takes all later changes with it: later data lives in blocks that the
 //!    shrink would have freed.
 
-use crate::crash::Fates;
+use crate::crash::CrashOutcomes;
 use crate::image::Image;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -117,10 +117,10 @@ impl Pending {
     }
 
     /// Decides every change, as a power cut does.
-    pub(crate) fn cut(&mut self, unit: u64, stable: &mut Image, fates: &mut Fates<'_>) {
+    pub(crate) fn cut(&mut self, unit: u64, stable: &mut Image, outcomes: &mut CrashOutcomes<'_>) {
         std::mem::take(self).replay(unit, stable, |seq, event| match event {
-            Event::Meta(_) => fates.whole(seq),
-            Event::Data(..) => fates.part(seq),
+            Event::Meta(_) => outcomes.whole(seq),
+            Event::Data(..) => outcomes.part(seq),
         });
         stable.settle();
     }

@@ -9,13 +9,13 @@
 mod crash;
 
 use crate::damage::Damage;
-use crate::dice::Dice;
 use crate::fault::FaultKind;
 use crate::file::{SimFile, Via};
 use crate::image::{BLOCK, blocks_of};
 use crate::names::{Names, normal};
 use crate::options::SimOptions;
 use crate::queue::{ATTEMPTS_MAX, InFlight, Queue};
+use crate::rng::SeededRng;
 use crate::trace::{Call, Trace, TraceEntry};
 use seawall_io::{
     Allocate, Completion, Create, IoError, IoErrorKind, OpenHow, Request, RequestKind, SyncHow, WriteHow,
@@ -74,7 +74,7 @@ pub(crate) struct About<'a> {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) options: SimOptions,
-    pub(crate) dice: Dice,
+    pub(crate) rng: SeededRng,
     pub(crate) now: Duration,
     pub(crate) trace: Trace,
     pub(crate) lying: bool,
@@ -95,7 +95,7 @@ impl State {
     pub(crate) fn new(options: SimOptions) -> Self {
         let options = options.rounded();
         Self {
-            dice: Dice::new(options.seed),
+            rng: SeededRng::new(options.seed),
             now: Duration::ZERO,
             trace: Trace::new(options.trace_entries_max),
             lying: false,
@@ -123,7 +123,7 @@ impl State {
         work: impl FnOnce(&mut Self, Option<FaultKind>) -> Answer<(T, u64)>,
     ) -> Result<T, IoError> {
         let least = self.least_time(about.call);
-        self.now += self.options.latency.draw(least, &mut self.dice);
+        self.now += self.options.latency.draw(least, &mut self.rng);
         self.run_due();
         self.attempt(about, work).map(|(value, _)| value).map_err(|errno| error(about, errno))
     }
@@ -137,7 +137,7 @@ impl State {
         self.ops += 1;
         self.land_late();
         let path = normal(about.path);
-        let fault = self.options.faults.strike(about.call, &path, self.ops, about.asynchronous, &mut self.dice);
+        let fault = self.options.faults.strike(about.call, &path, self.ops, about.asynchronous, &mut self.rng);
         let mut blocked = None;
         match fault {
             Some(FaultKind::Slow(by)) => self.now += by,
@@ -270,8 +270,8 @@ impl State {
             return Err(Errno(libc::ENOTDIR));
         }
         if let Some(FaultKind::Errno(errno)) = fault {
-            let dice = &mut self.dice;
-            self.names.sync_dir_failed(&path, || dice.percent(50));
+            let rng = &mut self.rng;
+            self.names.sync_dir_failed(&path, || rng.percent(50));
             return Err(Errno(errno));
         }
         if !self.lying {
@@ -379,7 +379,7 @@ impl State {
         let direct = self.opened(id)?.how.direct;
         self.check_range(offset, buf.len() as u64, direct, libc::EINVAL)?;
         if fault == Some(FaultKind::BitRot) && !buf.is_empty() {
-            let (at, bit) = (self.dice.below(buf.len() as u64), self.dice.below(8) as u8);
+            let (at, bit) = (self.rng.below(buf.len() as u64), self.rng.below(8) as u8);
             let inode = self.opened(id)?.inode;
             if offset + at < self.file(id)?.seen.len {
                 self.flip_bit_of(inode, offset + at, bit)?;
@@ -412,12 +412,12 @@ impl State {
             if errno == libc::EIO {
                 let seq = self.next_seq();
                 let via = Via { direct: open.direct, dontcache: how.dontcache };
-                let dice = &mut self.dice;
+                let rng = &mut self.rng;
                 // Only over existing bytes: what a failed write leaves beyond the end is not part of the
                 // file.
                 let file = self.files.get_mut(&inode).filter(|file| offset + bytes.len() as u64 <= file.seen.len);
                 if let Some(file) = file {
-                    file.write_in_part(seq, offset, bytes, via, || dice.percent(50));
+                    file.write_in_part(seq, offset, bytes, via, || rng.percent(50));
                 }
             }
             return Err(Errno(errno));
@@ -438,7 +438,7 @@ impl State {
     ) -> Answer<((), u64)> {
         let free = self.free_bytes() / BLOCK;
         let (seq, lying) = (self.next_seq(), self.lying);
-        let elsewhere = if fault == Some(FaultKind::MisdirectedWrite) { self.dice.next() } else { 0 };
+        let elsewhere = if fault == Some(FaultKind::MisdirectedWrite) { self.rng.next() } else { 0 };
         let file = self.files.get_mut(&inode).ok_or(Errno(libc::ENXIO))?;
         let len = room(file, offset, bytes.len() as u64, free);
         if len == 0 && !bytes.is_empty() {
@@ -479,13 +479,13 @@ impl State {
     pub(crate) fn sync(&mut self, id: u64, how: SyncHow, fault: Option<FaultKind>) -> Answer<((), u64)> {
         let lying = self.lying;
         let inode = self.opened(id)?.inode;
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         let file = self.files.get_mut(&inode).ok_or(Errno(libc::ENXIO))?;
         let mut errno = libc::EIO;
         match fault {
             Some(FaultKind::Errno(asked)) => {
                 errno = asked;
-                file.sync_failed(|| dice.percent(50));
+                file.sync_failed(|| rng.percent(50));
             }
             _ if lying => file.sync_lied(0, u64::MAX),
             _ => file.sync(how == SyncHow::All),
@@ -521,7 +521,7 @@ impl State {
             return len;
         }
         let units = len.div_ceil(unit) as u64;
-        (1 + self.dice.below(units - 1)) as usize * unit
+        (1 + self.rng.below(units - 1)) as usize * unit
     }
 
     // --- requests
@@ -531,8 +531,8 @@ impl State {
         let call = request_call(&one.request);
         let least = self.least_time(call);
         // Requests overtake each other: up to four times their minimum latency.
-        let extra = Duration::from_nanos(self.dice.below(3 * u64::try_from(least.as_nanos()).unwrap_or(u64::MAX / 3)));
-        let due = self.now + self.options.latency.draw(least, &mut self.dice) + extra;
+        let extra = Duration::from_nanos(self.rng.below(3 * u64::try_from(least.as_nanos()).unwrap_or(u64::MAX / 3)));
+        let due = self.now + self.options.latency.draw(least, &mut self.rng) + extra;
         self.queue.push(due.max(self.now + Duration::from_nanos(1)), one);
     }
 
@@ -605,14 +605,14 @@ impl State {
     /// The same disk as another process would find it after this one died, with a seed of its own.
     pub(crate) fn fork(&mut self, seed: u64) -> Self {
         let mut late = self.late.clone();
-        let mut dice = Dice::new(seed);
+        let mut rng = SeededRng::new(seed);
         for write in self.writes_in_flight() {
-            let due_op = self.ops + 1 + dice.below(self.options.late_within_ops);
+            let due_op = self.ops + 1 + rng.below(self.options.late_within_ops);
             late.push(LateWrite { due_op, ..write });
         }
         let mut copy = Self {
             options: SimOptions { seed, ..self.options.clone() },
-            dice,
+            rng,
             now: self.now,
             trace: Trace::new(self.options.trace_entries_max),
             lying: self.lying,

@@ -6,15 +6,15 @@
 //! 3. After either, no handle and no lock is left.
 
 use super::*;
-use crate::crash::Fates;
+use crate::crash::CrashOutcomes;
 
 impl State {
     /// Kills the process: handles and locks are gone, the page cache stays, writes in flight may land later.
     pub(crate) fn process_crash(&mut self) {
         self.note(Call::ProcessCrash);
         for late in self.writes_in_flight() {
-            if self.dice.percent(75) {
-                let due_op = self.ops + 1 + self.dice.below(self.options.late_within_ops);
+            if self.rng.percent(75) {
+                let due_op = self.ops + 1 + self.rng.below(self.options.late_within_ops);
                 self.late.push(LateWrite { due_op, ..late });
             }
         }
@@ -37,14 +37,14 @@ impl State {
         let seqs = || self.files.values().flat_map(|file| file.pending.seqs()).chain(self.names.seqs());
         let (oldest, newest) = (seqs().min().unwrap_or(0), seqs().max().unwrap_or(0));
         let unit = self.unit();
-        let mut fates = Fates::new(&mut self.dice, oldest, newest);
+        let mut outcomes = CrashOutcomes::new(&mut self.rng, oldest, newest);
         for file in self.files.values_mut() {
             if !file.pending.is_empty() {
-                file.pending.cut(unit, &mut file.stable, &mut fates);
+                file.pending.cut(unit, &mut file.stable, &mut outcomes);
             }
             file.restart();
         }
-        self.names.cut(&mut fates);
+        self.names.cut(&mut outcomes);
         self.forget_unreachable();
         self.now += Duration::from_secs(30);
     }

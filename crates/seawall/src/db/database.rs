@@ -8,7 +8,7 @@
 use super::background::{Task, Threads, Work};
 use super::backup::ControlSocket;
 use super::options::Options;
-use super::outside::Teller;
+use super::outside::CallbackThread;
 use super::publish::Publisher;
 use super::shutdown::{Handle, Shutdown};
 use super::stats::{Counts, Prepared};
@@ -100,7 +100,7 @@ pub(super) struct Inner {
     pub options: Mutex<Options>,
     pub counts: Arc<Counts>,
     prepared: Prepared,
-    pub teller: Teller,
+    pub callback_thread: CallbackThread,
     threads: Mutex<Option<Threads>>,
     publisher: Mutex<Option<Publisher>>,
     socket: Mutex<Option<ControlSocket>>,
@@ -146,7 +146,7 @@ impl Inner {
             options: Mutex::new(options),
             counts,
             prepared,
-            teller: Teller::default(),
+            callback_thread: CallbackThread::default(),
             threads: Mutex::new(threads),
             publisher: Mutex::default(),
             socket: Mutex::default(),
@@ -266,7 +266,7 @@ impl Inner {
         last();
         let closed = self.work.close();
         self.engine().log().end_watch(closed.as_ref().err());
-        self.teller.join();
+        self.callback_thread.join();
         // Last, so that the writes of closing are counted, even if closing failed.
         let publisher = self.publisher.lock().take();
         if let Some(publisher) = publisher {
@@ -283,7 +283,7 @@ impl Inner {
     fn leave(&mut self) {
         let threads = (self.threads.get_mut().take(), self.publisher.get_mut().take(), self.socket.get_mut().take());
         std::mem::forget(threads);
-        self.teller.leave();
+        self.callback_thread.leave();
         std::mem::forget((self.work.clone(), self.engine_refs.clone(), self.counts.clone(), self.prepared.clone()));
     }
 }

@@ -50,9 +50,9 @@ impl fmt::Display for LogPosition {
 
 /// The thread that calls callbacks, if it has started.
 #[derive(Debug, Default)]
-pub(super) struct Teller(Mutex<Option<JoinHandle<()>>>);
+pub(super) struct CallbackThread(Mutex<Option<JoinHandle<()>>>);
 
-impl Teller {
+impl CallbackThread {
     fn start(&self, inner: &Inner) -> Result<()> {
         let mut thread = self.0.lock();
         if thread.is_none() {
@@ -143,7 +143,7 @@ impl Database {
     ) -> Result<()> {
         self.here()?;
         if self.inner.has_threads() {
-            self.inner.teller.start(&self.inner)?;
+            self.inner.callback_thread.start(&self.inner)?;
         }
         let call = Box::new(move |durable: Result<Lsn>| call(durable.map(LogPosition::from)));
         self.inner.engine().log().on_durable(Lsn(position.0), call)

@@ -36,7 +36,7 @@ use deadlock::Graph;
 use owner::{HeldLocks, Owners};
 use point::{KeyMark, Points, Taken};
 use range::Ranges;
-use report::Told;
+use report::WaitObserver;
 use seawall_io::Clock;
 use span::Keys;
 use std::ops::Bound;
@@ -169,7 +169,7 @@ pub struct LockTable {
     owners: Owners,
     graph: Mutex<Graph>,
     /// Called when a wait begins.
-    told: RwLock<Told>,
+    observer: RwLock<WaitObserver>,
     /// Waits that have already begun may have closed a cycle: the next wait searches from all waiters.
     search_all: AtomicBool,
     /// The current limit: `point_max` of the configuration until [`LockTable::set_point_bytes`] changes it.
@@ -190,7 +190,7 @@ impl LockTable {
             ranges: Ranges::new(config.range_max),
             owners: Owners::new(),
             graph: Mutex::default(),
-            told: RwLock::default(),
+            observer: RwLock::default(),
             search_all: AtomicBool::new(false),
             point_max: AtomicUsize::new(config.point_max),
             waits: AtomicU64::new(0),

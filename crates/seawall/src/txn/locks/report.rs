@@ -108,11 +108,11 @@ pub type OnWait = Arc<dyn Fn(&WaitInfo) + Send + Sync>;
 
 /// The callback, if there is one.
 #[derive(Default)]
-pub(super) struct Told(pub(super) Option<OnWait>);
+pub(super) struct WaitObserver(pub(super) Option<OnWait>);
 
-impl fmt::Debug for Told {
+impl fmt::Debug for WaitObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Told" } else { "Nobody" })
+        f.write_str(if self.0.is_some() { "WaitObserver" } else { "None" })
     }
 }
 
@@ -131,14 +131,14 @@ impl Waiter {
 impl LockTable {
     /// Sets the callback that is called with each wait from now on; `None` removes it.
     pub fn set_on_wait(&self, told: Option<OnWait>) {
-        let before = std::mem::replace(&mut *self.told.write(), Told(told));
+        let before = std::mem::replace(&mut *self.observer.write(), WaitObserver(told));
         // Its drop may run any code: not with the lock held.
         drop(before);
     }
 
     /// Calls the callback with a wait that has begun, unless it has ended by now. No mutex is held.
     pub(super) fn tell_of(&self, waiter: &Arc<Waiter>) {
-        let told = self.told.read().0.clone();
+        let told = self.observer.read().0.clone();
         let Some(told) = told else { return };
         if let Some(info) = self.wait_info(waiter) {
             told(&info);

@@ -8,9 +8,9 @@ use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Dice(Pcg64Mcg);
+pub(crate) struct SeededRng(Pcg64Mcg);
 
-impl Dice {
+impl SeededRng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(Pcg64Mcg::seed_from_u64(seed))
     }

@@ -2,9 +2,9 @@
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Debug, Clone)]
-pub(crate) struct Dice(u64);
+pub(crate) struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
