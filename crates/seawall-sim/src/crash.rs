@@ -1,8 +1,8 @@
 //! What a power cut does to pending changes.
 //!
 //! 1. Only pending changes are decided: stable data stays, under every seed.
-//! 2. Any subset may persist. Each cut has a pattern, so that the extremes (all, nothing, a clean cut in time,
-//!    only tears) occur often, besides the mixture that independent decisions give.
+//! 2. Any subset may persist. Each cut has a pattern, so that the extremes (all, nothing, a clean cut in
+//!    time, only tears) occur often, besides the mixture that independent decisions give.
 
 use crate::rng::SeededRng;
 use std::collections::BTreeMap;

@@ -212,7 +212,7 @@ pub enum Error {
         why: String,
     },
     /// The answer, to a request through its control socket, of the process that has a database open.
-    Asked {
+    BackupRefused {
         /// The database.
         path: PathBuf,
         /// The answer.
@@ -368,7 +368,7 @@ impl fmt::Display for Error {
                 path = path.display()
             ),
             Self::BadBackup { path, why } => write!(f, "backup {path}: {why}", path = path.display()),
-            Self::Asked { path, why } => {
+            Self::BackupRefused { path, why } => {
                 write!(f, "the process that has {path} open says: {why}", path = path.display())
             }
             Self::BackupTooSlow { held_bytes, max_bytes, disk_full } => {

@@ -32,7 +32,7 @@ pub use buffer::{CONTROL_FILE, DATA_FILE};
 #[doc(hidden)]
 pub use counted::locks_taken;
 pub use db::{
-    Asked, Background, Backup, BackupFile, BackupOptions, BackupProgress, BackupReport, BuildOptions, Commit,
+    Background, Backup, BackupAnswer, BackupFile, BackupOptions, BackupProgress, BackupReport, BuildOptions, Commit,
     CompactOptions, CompactProgress, Compacted, ControlSocketChoice, Cursor, CursorMut, CursorOptions, Damage,
     Database, Env, FlushChoice, IndexEntries, IndexOptions, InterruptHandle, KeyRange, KeyValue, LeafSample, LockMode,
     LogPosition, MemoryLimit, MultiRangeIter, OptionChange, OptionInfo, Options, OwnedCursor, Part, Position,

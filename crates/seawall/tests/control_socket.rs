@@ -5,7 +5,7 @@
 //! 3. Every way of closing aborts a backup. It never waits for a client.
 #![allow(unsafe_code)]
 
-use seawall::{Asked, BackupOptions, BackupProgress, ControlSocketChoice, Database, Error, Options};
+use seawall::{BackupAnswer, BackupOptions, BackupProgress, ControlSocketChoice, Database, Error, Options};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::ops::ControlFlow;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt};
@@ -32,24 +32,28 @@ fn at_rate(rate: u64) -> BackupOptions {
     BackupOptions { rate, ..BackupOptions::default() }
 }
 
-fn ask(db: &Path, to: &Path) -> seawall::Result<Asked> {
+fn ask(db: &Path, to: &Path) -> seawall::Result<BackupAnswer> {
     Database::ask_for_backup(db, to, &at_rate(0), |_| ControlFlow::Continue(()))
 }
 
 /// Requests a backup so slow that it never ends.
-fn ask_slowly(db: &Path, to: &Path, go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>) -> seawall::Result<Asked> {
+fn ask_slowly(
+    db: &Path,
+    to: &Path,
+    go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>,
+) -> seawall::Result<BackupAnswer> {
     Database::ask_for_backup(db, to, &at_rate(1), go_on)
 }
 
-fn is_done(asked: &Asked) -> bool {
-    matches!(asked, Asked::Done(report) if report.end >= report.begin)
+fn is_done(asked: &BackupAnswer) -> bool {
+    matches!(asked, BackupAnswer::Done(report) if report.end >= report.begin)
 }
 
 /// The other process's refusal.
 #[track_caller]
-fn says(asked: seawall::Result<Asked>, what: &str) {
+fn says(asked: seawall::Result<BackupAnswer>, what: &str) {
     let error = asked.unwrap_err();
-    assert!(matches!(error, Error::Asked { .. }) && error.to_string().contains(what), "{what}: {error}");
+    assert!(matches!(error, Error::BackupRefused { .. }) && error.to_string().contains(what), "{what}: {error}");
 }
 
 /// Waits until a backup into `to` has begun.
@@ -75,12 +79,12 @@ fn a_backup_that_is_asked_for_restores_to_what_was_committed() {
     db.transact(|tx| tx.put(&tree, b"k", b"changed")).unwrap();
     let since = BackupOptions { incremental_from: Some(full.clone()), ..at_rate(0) };
     let asked = Database::ask_for_backup(&path, &more, &since, |_| ControlFlow::Continue(())).unwrap();
-    assert!(matches!(asked, Asked::Done(report) if report.incremental), "{asked:?}");
+    assert!(matches!(asked, BackupAnswer::Done(report) if report.incremental), "{asked:?}");
     says(ask(&path, &full), "new or empty");
     Database::restore(&[&full, &more], scratch.path().join("restored")).unwrap();
     db.close().unwrap();
     assert!(!path.join("control.socket").exists());
-    assert_eq!(ask(&path, &scratch.path().join("not")).unwrap(), Asked::NotHeard);
+    assert_eq!(ask(&path, &scratch.path().join("not")).unwrap(), BackupAnswer::NoListener);
     let restored = Database::open_with(scratch.path().join("restored"), options()).unwrap();
     let tree = restored.open_tree("t").unwrap();
     assert_eq!(restored.get(&tree, b"k").unwrap().as_deref(), Some(&b"changed"[..]));
@@ -93,18 +97,18 @@ fn a_stale_socket_is_replaced_and_none_is_made_where_it_is_off() {
     let off = || options().with_control_socket(ControlSocketChoice::Off);
     let db = Database::open_with(&path, off()).unwrap();
     assert!(!path.join("control.socket").exists());
-    assert_eq!(ask(&path, &scratch.path().join("a")).unwrap(), Asked::NotHeard);
+    assert_eq!(ask(&path, &scratch.path().join("a")).unwrap(), BackupAnswer::NoListener);
     db.close().unwrap();
     // As killed processes leave them: one that had it open, and one that was about to.
     for name in ["control.socket", "control.socket.new"] {
         drop(UnixListener::bind(path.join(name)).unwrap());
     }
-    assert_eq!(ask(&path, &scratch.path().join("a")).unwrap(), Asked::NotHeard);
+    assert_eq!(ask(&path, &scratch.path().join("a")).unwrap(), BackupAnswer::NoListener);
     let db = Database::open_with(&path, options()).unwrap();
     assert!(is_done(&ask(&path, &scratch.path().join("a")).unwrap()));
     assert!(!path.join("control.socket.new").exists());
     db.close().unwrap();
-    assert_eq!(ask(&scratch.path().join("nothing"), &scratch.path().join("b")).unwrap(), Asked::NotHeard);
+    assert_eq!(ask(&scratch.path().join("nothing"), &scratch.path().join("b")).unwrap(), BackupAnswer::NoListener);
 }
 
 #[test]
@@ -114,7 +118,7 @@ fn where_no_socket_can_be_made_the_database_is_open_all_the_same() {
     std::fs::create_dir_all(path.join("control.socket.new/in the way")).unwrap();
     let db = Database::open_with(&path, options()).unwrap();
     db.create_tree("t").unwrap();
-    assert_eq!(ask(&path, &scratch.path().join("a")).unwrap(), Asked::NotHeard);
+    assert_eq!(ask(&path, &scratch.path().join("a")).unwrap(), BackupAnswer::NoListener);
     db.close().unwrap();
 }
 
@@ -206,7 +210,7 @@ fn of_two_at_once_one_is_refused_and_one_can_be_broken_off() {
         says(ask(&path, &second), "one at a time");
         assert!(matches!(db.backup_to(&second, &at_rate(0)), Err(Error::Usage(_))));
         enough.store(true, Ordering::SeqCst);
-        assert_eq!(asking.join().unwrap().unwrap(), Asked::BrokenOff);
+        assert_eq!(asking.join().unwrap().unwrap(), BackupAnswer::Aborted);
     });
     // The server notices that the client has disconnected.
     let asked = loop {

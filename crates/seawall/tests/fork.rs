@@ -8,8 +8,8 @@
 #![allow(unsafe_code)]
 
 use seawall::{
-    Access, Asked, Background, BackupOptions, CursorOptions, Database, Env, Error, Isolation, Options, RangeOrder,
-    Seek, Task, TemporaryOptions, Transaction, Tree, TxOptions, Xid,
+    Access, Background, BackupAnswer, BackupOptions, CursorOptions, Database, Env, Error, Isolation, Options,
+    RangeOrder, Seek, Task, TemporaryOptions, Transaction, Tree, TxOptions, Xid,
 };
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -331,7 +331,7 @@ fn forks_beside_threads_that_commit_lose_nothing() {
 }
 
 /// Requests a backup through the socket of the database in `dir`.
-fn asks(dir: &Path, to: &str) -> Asked {
+fn asks(dir: &Path, to: &str) -> BackupAnswer {
     let to = dir.with_file_name(to);
     let options = BackupOptions { rate: 0, ..BackupOptions::default() };
     Database::ask_for_backup(dir, to, &options, |_| std::ops::ControlFlow::Continue(())).unwrap()
@@ -345,7 +345,7 @@ fn a_forked_process_leaves_the_control_socket_alone() {
     let db = Database::open_with(&path, options()).unwrap();
     in_child(dir.path(), &mut Some(db.clone()), drop);
     assert!(path.join("control.socket").exists());
-    assert!(matches!(asks(&path, "one"), Asked::Done(_)));
+    assert!(matches!(asks(&path, "one"), BackupAnswer::Done(_)));
     // A live child has a copy of its descriptor: after the parent has closed, no client may find the database
     // open.
     let [runs, ends] = ["child-runs", "child-ends"].map(|name| dir.path().join(name));
@@ -362,10 +362,10 @@ fn a_forked_process_leaves_the_control_socket_alone() {
             });
         });
         wait_for(&runs);
-        assert!(matches!(asks(&path, "two"), Asked::Done(_)));
+        assert!(matches!(asks(&path, "two"), BackupAnswer::Done(_)));
         db.close().unwrap();
         assert!(!path.join("control.socket").exists());
-        assert_eq!(asks(&path, "three"), Asked::NotHeard);
+        assert_eq!(asks(&path, "three"), BackupAnswer::NoListener);
         std::fs::write(&ends, "").unwrap();
     });
 }

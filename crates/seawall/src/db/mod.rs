@@ -36,7 +36,7 @@ mod temporary;
 mod transaction;
 
 pub use background::{Background, Task};
-pub use backup::{Asked, Backup, BackupFile, BackupOptions, BackupProgress, BackupReport, Restored};
+pub use backup::{Backup, BackupAnswer, BackupFile, BackupOptions, BackupProgress, BackupReport, Restored};
 pub use check::{Damage, Part, check_pages};
 pub use compact::{CompactOptions, CompactProgress, Compacted};
 pub use cursor::{Cursor, CursorMut, CursorOptions, KeyValue, LockMode, Position, RangeIter};

@@ -6,7 +6,7 @@
 use super::{DatabaseArgs, must_be_database};
 use crate::{Ended, Outcome, note, print, units};
 use clap::Args;
-use seawall::{Asked, BackupOptions, BackupProgress, Database, Error};
+use seawall::{BackupAnswer, BackupOptions, BackupProgress, Database, Error};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,9 +58,9 @@ pub(crate) fn backup(args: &BackupArgs, stop: &AtomicBool) -> Outcome {
         if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let done = match Database::ask_for_backup(&args.database.dir, &args.to, &options, &mut go_on)? {
-        Asked::Done(report) => Some(report),
-        Asked::BrokenOff => None,
-        Asked::NotHeard => match args.database.open() {
+        BackupAnswer::Done(report) => Some(report),
+        BackupAnswer::Aborted => None,
+        BackupAnswer::NoListener => match args.database.open() {
             Err(Error::Locked { path, .. }) => {
                 let why = "and that process has no control socket (option control_socket). Have it call Database::backup_to, or close it";
                 return Err(format!("{} is open in another process, {why}", path.display()).into());

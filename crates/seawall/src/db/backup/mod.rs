@@ -23,7 +23,7 @@ mod socket;
 
 pub(super) use manifest::refuse;
 pub use restore::Restored;
-pub use socket::Asked;
+pub use socket::BackupAnswer;
 pub(super) use socket::ControlSocket;
 
 use super::database::Database;

@@ -404,11 +404,11 @@ fn unescape(text: &str) -> Result<Vec<u8>, String> {
 
 /// What became of a backup that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum BackupAnswer {
     /// No process listens there: none has the database open, or the one that has it has no socket (option `control_socket`).
-    NotHeard,
+    NoListener,
     /// It was broken off: what is there is an unfinished backup.
-    BrokenOff,
+    Aborted,
     /// It was taken.
     Done(BackupReport),
 }
@@ -468,20 +468,20 @@ impl Database {
     /// with what is told of its progress, several times a second; `Break` breaks the backup off.
     ///
     /// # Errors
-    /// [`Error::Asked`] with what the other process says; [`Error::Io`] when its socket cannot be reached.
+    /// [`Error::BackupRefused`] with what the other process says; [`Error::Io`] when its socket cannot be reached.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let (path, copy) = (dir.path().join("db"), dir.path().join("copy"));
-    /// use seawall::{Asked, BackupOptions, Database};
+    /// use seawall::{BackupAnswer, BackupOptions, Database};
     /// use std::ops::ControlFlow::Continue;
     /// let db = Database::open(&path)?;
     /// // In another process:
     /// let asked = Database::ask_for_backup(&path, &copy, &BackupOptions::default(), |_| Continue(()))?;
-    /// assert!(matches!(asked, Asked::Done(_)));
+    /// assert!(matches!(asked, BackupAnswer::Done(_)));
     /// db.close()?;
     /// let asked = Database::ask_for_backup(&path, &copy, &BackupOptions::default(), |_| Continue(()))?;
-    /// assert_eq!(asked, Asked::NotHeard);
+    /// assert_eq!(asked, BackupAnswer::NoListener);
     /// # Ok::<(), seawall::Error>(())
     /// ```
     pub fn ask_for_backup(
@@ -489,7 +489,7 @@ impl Database {
         to: impl AsRef<Path>,
         options: &BackupOptions,
         mut go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>,
-    ) -> Result<Asked> {
+    ) -> Result<BackupAnswer> {
         let dir = dir.as_ref();
         let failed = |path: &Path, e: &std::io::Error| -> Error {
             IoError::os(Op::Inspect, path, e.raw_os_error().unwrap_or(EIO)).into()
@@ -498,11 +498,11 @@ impl Database {
         let incremental_from = options.incremental_from.as_deref().map(absolute).transpose()?;
         let options = BackupOptions { incremental_from, ..options.clone() };
         let request = Request { to: absolute(to.as_ref())?, options };
-        let Some(stream) = connect(dir)? else { return Ok(Asked::NotHeard) };
+        let Some(stream) = connect(dir)? else { return Ok(BackupAnswer::NoListener) };
         let prepared =
             stream.set_write_timeout(Some(PATIENCE)).and_then(|()| stream.set_read_timeout(Some(TOLD_EVERY)));
         prepared.map_err(|e| failed(dir, &e))?;
-        let refused = |why: String| Error::Asked { path: dir.into(), why };
+        let refused = |why: String| Error::BackupRefused { path: dir.into(), why };
         // A process that refuses at once does not read this: what it says tells more than the failure.
         let written = say(&stream, &request.write());
         let mut answers = Answers { stream: &stream, bytes: Vec::new() };
@@ -519,7 +519,7 @@ impl Database {
                     "it speaks {greeting:?}, and this program {GREETING:?}: use the same version"
                 )));
             }
-            Ok(None) if stops => return Ok(Asked::BrokenOff),
+            Ok(None) if stops => return Ok(BackupAnswer::Aborted),
             Ok(None) => return Err(refused(format!("no answer came within {PATIENCE:?}: it hangs or is stopped"))),
             Err(why) => {
                 return Err(refused(written.err().map_or(why, |e| format!("the connection to it failed: {e}"))));
@@ -527,7 +527,7 @@ impl Database {
         }
         loop {
             let Some(answer) = answers.line(|| go_on(&progress).is_continue()).map_err(refused)? else {
-                return Ok(Asked::BrokenOff);
+                return Ok(BackupAnswer::Aborted);
             };
             let (what, rest) = answer.split_once(' ').unwrap_or((&answer, ""));
             let numbers: Vec<u64> = rest.split(' ').filter_map(|word| word.parse().ok()).collect();
@@ -535,12 +535,19 @@ impl Database {
                 ("progress", &[pages_read, pages, pages_copied, log_bytes]) => {
                     progress = BackupProgress { pages_read, pages, pages_copied, log_bytes, done: pages_read == pages };
                     if go_on(&progress).is_break() {
-                        return Ok(Asked::BrokenOff);
+                        return Ok(BackupAnswer::Aborted);
                     }
                 }
                 ("done", &[begin, end, pages, log_bytes, read_again, incremental]) => {
                     let incremental = incremental == 1;
-                    return Ok(Asked::Done(BackupReport { begin, end, pages, log_bytes, read_again, incremental }));
+                    return Ok(BackupAnswer::Done(BackupReport {
+                        begin,
+                        end,
+                        pages,
+                        log_bytes,
+                        read_again,
+                        incremental,
+                    }));
                 }
                 ("error", _) => {
                     let why = unescape(rest).map(|why| String::from_utf8_lossy(&why).into_owned());
