@@ -104,24 +104,10 @@ const STATS: [(&str, Stat); 8] = [
     ("iops", Stat::Rate),
 ];
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Op {
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-}
+type Holds = fn(&f64, &f64) -> bool;
 
-impl Op {
-    fn holds(self, a: f64, b: f64) -> bool {
-        match self {
-            Self::Less => a < b,
-            Self::LessOrEqual => a <= b,
-            Self::Greater => a > b,
-            Self::GreaterOrEqual => a >= b,
-        }
-    }
-}
+/// The operators, those of two characters first.
+const OPERATORS: [(&str, Holds); 4] = [("<=", f64::le), (">=", f64::ge), ("<", f64::lt), (">", f64::gt)];
 
 /// A parsed requirement.
 ///
@@ -141,7 +127,8 @@ pub struct Requirement {
     metric: String,
     cell: String,
     stat: Stat,
-    op: Op,
+    /// Index in [`OPERATORS`].
+    operator: usize,
     /// Nanoseconds, or operations per second.
     limit: f64,
 }
@@ -260,12 +247,8 @@ impl Requirement {
         let form = || RequireError::Form { text: text.trim().into() };
         let at = text.find(['<', '>']).ok_or_else(form)?;
         let (left, rest) = text.split_at(at);
-        let (op, value) = match (rest.as_bytes()[0], rest.as_bytes().get(1)) {
-            (b'<', Some(b'=')) => (Op::LessOrEqual, &rest[2..]),
-            (b'<', _) => (Op::Less, &rest[1..]),
-            (_, Some(b'=')) => (Op::GreaterOrEqual, &rest[2..]),
-            _ => (Op::Greater, &rest[1..]),
-        };
+        let (operator, value) =
+            (0..OPERATORS.len()).find_map(|i| Some((i, rest.strip_prefix(OPERATORS[i].0)?))).ok_or_else(form)?;
         let (metric, stat) = left.trim().rsplit_once('.').ok_or_else(form)?;
         let (metric, stat, value) = (metric.trim(), stat.trim(), value.trim());
         if metric.is_empty() || stat.is_empty() || value.is_empty() {
@@ -282,7 +265,7 @@ impl Requirement {
             .map(|(_, s)| *s)
             .ok_or_else(|| RequireError::Stat { stat: stat.into() })?;
         let limit = if stat == Stat::Rate { parse_rate(value)? } else { parse_latency(value)? };
-        Ok(Self { text: text.trim().into(), metric: metric.into(), cell, stat, op, limit })
+        Ok(Self { text: text.trim().into(), metric: metric.into(), cell, stat, operator, limit })
     }
 
     /// The cell that must be measured, by [`CellSpec::id`].
@@ -339,7 +322,7 @@ impl Requirement {
         if cell.disturbed() {
             aside += ", measured under other load";
         }
-        let met = self.op.holds(measured, self.limit);
+        let met = OPERATORS[self.operator].1(&measured, &self.limit);
         let word = if met { "met" } else { "short" };
         let sentence = format!(
             "{word}: {} ({} {} of {}{aside})",

@@ -46,7 +46,9 @@ pub const COLOUR: Style = Style { bold: "\x1b[1m", warning: "\x1b[1;31m", dim: "
 pub fn screen(results: &Results, style: Style) -> String {
     let Style { bold, warning, dim, end } = style;
     let mut out = text::wrap(&summary::subject(results), SCREEN, "", "  ") + "\n\n";
-    for tile in summary::tiles(results) {
+    // A sustained load measures none of them.
+    let only_sustained = results.sustain.is_some() && results.cells.is_empty();
+    for tile in summary::tiles(results).into_iter().filter(|_| !only_sustained) {
         out += &format!("  {:8} {bold}{:>9}{end} {}\n", tile.name, tile.figure, tile.unit);
         out += &format!(
             "{dim}{}{end}\n",

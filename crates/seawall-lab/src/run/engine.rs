@@ -11,8 +11,9 @@
 //! 3. All files are below the directory given to [`Engine::make`], which is removed with the lab's scratch
 //!    directory.
 
+use super::error::{EngineError, LabError};
+use super::options::{Limits, Progress};
 use super::work::{Turns, Until};
-use super::{LabError, Limits, Progress, Unavailable};
 use crate::cell::CellSpec;
 use crate::results::Round;
 use crate::run::record::Recorder;
@@ -119,37 +120,6 @@ pub struct EngineWork<'a> {
     pub seawall_toml: &'a str,
     /// Set by Ctrl-C.
     pub stop: &'a AtomicBool,
-}
-
-/// Why the engine did not run a cell.
-///
-/// ```
-/// use seawall_lab::run::{EngineError, LabError};
-/// let error: LabError = EngineError::Failed("no space".into()).into();
-/// assert_eq!(error.to_string(), "the engine failed: no space");
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EngineError {
-    /// The engine does not offer this here: the cell is left out.
-    #[error("{0}")]
-    Unavailable(String),
-    /// Ctrl-C.
-    #[error("interrupted")]
-    Interrupted,
-    /// An error that ends the run.
-    #[error("the engine failed: {0}")]
-    Failed(String),
-}
-
-impl From<EngineError> for LabError {
-    fn from(error: EngineError) -> Self {
-        match error {
-            EngineError::Unavailable(reason) => Self::Unavailable(Unavailable(reason)),
-            EngineError::Interrupted => Self::Interrupted,
-            failed @ EngineError::Failed(_) => Self::Engine(failed),
-        }
-    }
 }
 
 /// Creates databases and runs work on them.

@@ -1,6 +1,6 @@
 //! Why a run, or a cell of it, could not be measured.
 
-use super::{EngineError, FILE_BYTES_MIN};
+use super::options::FILE_BYTES_MIN;
 use crate::results::Results;
 use seawall_io::{BackendUnavailable, IoError};
 use std::path::PathBuf;
@@ -102,3 +102,34 @@ pub enum LabError {
 /// ```
 #[derive(Debug)]
 pub struct Unavailable(pub String);
+
+/// Why the engine did not run a cell.
+///
+/// ```
+/// use seawall_lab::run::{EngineError, LabError};
+/// let error: LabError = EngineError::Failed("no space".into()).into();
+/// assert_eq!(error.to_string(), "the engine failed: no space");
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The engine does not offer this here: the cell is left out.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+    /// An error that ends the run.
+    #[error("the engine failed: {0}")]
+    Failed(String),
+}
+
+impl From<EngineError> for LabError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Unavailable(reason) => Self::Unavailable(Unavailable(reason)),
+            EngineError::Interrupted => Self::Interrupted,
+            failed @ EngineError::Failed(_) => Self::Engine(failed),
+        }
+    }
+}
