@@ -163,7 +163,7 @@ impl MyCnf {
         if let Some(level) = level {
             let measured = settings.level_gains.iter().find(|(number, _)| *number == level.number());
             notes.push(format!(
-                "{KEY} = {} is left as it is; it may lose {}. {}",
+                "{KEY} = {} is left as it is; it may lose {}; {}",
                 level.number(),
                 level.loss(),
                 measured.map_or("its gain was not measured (run commit-levels)", |(_, gain)| gain.as_str())
