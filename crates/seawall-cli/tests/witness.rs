@@ -84,8 +84,8 @@ fn a_killed_process_loses_nothing_and_proves_nothing() {
     assert_eq!((&found["cut"], found["main"]["lost"].as_u64()), (&"same-boot".into(), Some(0)));
     assert!(found["main"]["acknowledged"].as_u64().unwrap() > 0);
     // The report must not count it as a proof either.
-    let lab =
-        common::lab(disk.path(), disk.path(), &["--only", "baseline", "--json", "r.json", "--witness", "found.json"]);
+    let args = ["--only", "baseline", "--json", "r.json", "--witness", "found.json", "--table"];
+    let lab = common::lab(disk.path(), disk.path(), &args);
     lab.exits(0).says("proves nothing about power loss").shows("durability under power loss: not tested");
     verify(disk.path(), &witness.addr, &id, &["--cleanup"]).exits(0).says("removed");
     assert_eq!(names(disk.path()), ["found.json", "mine", "r.json"]);
