@@ -139,3 +139,23 @@ fn every_page_that_code_names_exists() {
         }
     }
 }
+
+/// Paths in backticks, below `crates/`, or below the engine's sources when they begin with a layer.
+#[test]
+fn every_source_file_that_a_page_names_exists() {
+    const LAYERS: [&str; 8] = ["btree/", "buffer/", "db/", "format/", "log/", "recovery/", "space/", "txn/"];
+    let mut seen = 0;
+    for page in ["ARCHITECTURE.md", "docs/invariants.md", "docs/recovery.md", "crates/seawall/DESIGN.md"] {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        for name in text.split('`').skip(1).step_by(2).filter(|name| name.ends_with(".rs") && !name.contains('{')) {
+            let below = match LAYERS.iter().any(|layer| name.starts_with(layer)) {
+                true => "crates/seawall/src",
+                false if name.starts_with("seawall") => "crates",
+                false => continue,
+            };
+            assert!(root().join(below).join(name).is_file(), "{page}: there is no {below}/{name}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 100, "{seen} paths");
+}
