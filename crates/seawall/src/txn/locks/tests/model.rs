@@ -64,6 +64,154 @@ impl Has {
     }
 }
 
+/// A table, its owners, and what the model says that they have.
+struct Locked {
+    table: LockTable,
+    owners: Vec<Arc<LockOwner>>,
+    has: Vec<Has>,
+    /// Rows that an owner has changed: it holds them without an entry.
+    rows: BTreeMap<u8, usize>,
+    /// The table refuses nothing that the model grants.
+    exact: bool,
+    next: u64,
+}
+
+type Checked = Result<(), TestCaseError>;
+
+impl Locked {
+    fn owner(&mut self) -> Arc<LockOwner> {
+        self.next += 1;
+        self.table.txn(self.next)
+    }
+
+    /// Whether another owner keeps `me` from this point.
+    fn is_taken(&self, me: usize, key: u8, mode: Mode) -> bool {
+        self.has.iter().enumerate().any(|(other, has)| other != me && has.keeps_point_from(key, mode))
+    }
+
+    fn holds(&self, me: usize, key: u8) -> bool {
+        self.table.holds(&self.owners[me], TREE, &[key])
+    }
+
+    fn step(&mut self, step: &Step) -> Checked {
+        match *step {
+            Step::Point(me, key, mode) => self.point(me, key, mode),
+            Step::Write(me, key) => self.write(me, key),
+            Step::Briefly(me, key, mode) => self.briefly(me, key, mode),
+            Step::Range(me, lo, hi, mode) => self.range(me, lo, hi, mode),
+            Step::Convert(pick) => self.convert(pick),
+            Step::Statement(me) => {
+                self.owners[me].next_statement();
+                self.has[me].new.clear();
+                Ok(())
+            }
+            Step::Unlock(me, key) => self.unlock(me, key),
+            Step::End(me) => {
+                self.table.release_all(&self.owners[me]);
+                self.rows.retain(|_, writer| *writer != me);
+                self.owners[me] = self.owner();
+                self.has[me] = Has::default();
+                Ok(())
+            }
+        }
+    }
+
+    fn point(&mut self, me: usize, key: u8, mode: Mode) -> Checked {
+        if let Some(&writer) = self.rows.get(&key) {
+            if writer != me {
+                let converted = self.table.convert(self.owners[writer].txn(), TREE, &[key]);
+                prop_assert!(matches!(converted, Converted::Held(_)));
+                self.has[writer].points.push((key, X));
+                prop_assert!(self.table.try_point(&self.owners[me], TREE, &[key], mode).is_err());
+            }
+            return Ok(());
+        }
+        let (taken, had) = (self.is_taken(me, key, mode), self.holds(me, key));
+        let answer = self.table.try_new_point(&self.owners[me], TREE, &[key], mode);
+        prop_assert!(!(answer.is_ok() && taken), "it was granted");
+        prop_assert!(!self.exact || answer.is_ok() != taken, "it was refused");
+        if let Ok(new) = answer {
+            prop_assert!(!self.exact || new == (self.holds(me, key) && !had), "it took what it had");
+            if new {
+                self.has[me].new.insert(key);
+            } else {
+                self.has[me].new.remove(&key);
+            }
+            self.has[me].points.push((key, mode));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, me: usize, key: u8) -> Checked {
+        if self.rows.contains_key(&key) {
+            return Ok(());
+        }
+        let taken = self.is_taken(me, key, X);
+        let answer = self.table.check_write(&self.owners[me], TREE, &[key]);
+        prop_assert!(!(answer.is_ok() && taken), "it was granted");
+        prop_assert!(!self.exact || answer.is_ok() != taken, "it was refused");
+        if let Ok(has_point) = answer {
+            self.rows.insert(key, me);
+            self.has[me].new.remove(&key);
+            if has_point {
+                self.table.written(&self.owners[me], TREE, &[key]);
+                prop_assert!(!self.exact || !self.holds(me, key), "the row is the lock");
+            }
+        }
+        Ok(())
+    }
+
+    fn briefly(&mut self, me: usize, key: u8, mode: Mode) -> Checked {
+        if self.rows.contains_key(&key) {
+            return Ok(());
+        }
+        let (taken, before) = (self.is_taken(me, key, mode), self.table.stats().points);
+        let answer = self.table.try_new_point(&self.owners[me], TREE, &[key], mode);
+        prop_assert!(!(answer.is_ok() && taken), "it was granted");
+        if let Ok(true) = answer {
+            self.table.give_back(&self.owners[me], TREE, &[key]);
+            prop_assert!(!self.exact || self.table.stats().points == before, "nothing is left");
+        } else if answer.is_ok() {
+            self.has[me].new.remove(&key);
+            self.has[me].points.push((key, mode));
+        }
+        Ok(())
+    }
+
+    fn range(&mut self, me: usize, lo: u8, hi: u8, mode: Mode) -> Checked {
+        let taken = self.has.iter().enumerate().any(|(other, has)| other != me && has.keeps_range_from(lo, hi, mode));
+        let span = KeySpan::new(Included(&[lo]), Included(&[hi]));
+        let answer = self.table.add_range(&LockRequest::span(&self.owners[me], TREE, &span, mode)).is_ok();
+        prop_assert!(!(answer && taken), "it was granted");
+        prop_assert!(!self.exact || answer != taken, "it was refused");
+        if answer {
+            self.has[me].ranges.push((lo, hi, mode));
+        }
+        Ok(())
+    }
+
+    fn convert(&mut self, pick: usize) -> Checked {
+        if let Some((&key, &writer)) = self.rows.iter().nth(pick % self.rows.len().max(1)) {
+            let converted = self.table.convert(self.owners[writer].txn(), TREE, &[key]);
+            prop_assert!(matches!(converted, Converted::Held(_)));
+            self.has[writer].points.push((key, X));
+        }
+        Ok(())
+    }
+
+    fn unlock(&mut self, me: usize, key: u8) -> Checked {
+        let gone = self.table.give_back_of_statement(&self.owners[me], TREE, &[key]);
+        let may = self.has[me].new.remove(&key);
+        prop_assert!(!gone || may, "it gave back what was needed");
+        prop_assert!(!self.exact || gone == may, "it kept what it may give back");
+        if gone {
+            prop_assert!(!self.exact || !self.holds(me, key));
+            self.has[me].points.retain(|&(at, _)| at != key);
+        }
+        Ok(())
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
 
@@ -82,122 +230,24 @@ proptest! {
         if tight {
             (config.point_max, config.range_max) = (point_max, range_max);
         }
-        let exact = !tight && mask == u64::MAX;
         let mut table = LockTable::new(config);
         table.hash_mask = mask;
-        let mut next = 1;
-        let mut txn = |table: &LockTable| {
-            next += 1;
-            table.txn(next)
-        };
-        let mut owners: Vec<_> = (0..OWNERS).map(|_| txn(&table)).collect();
-        let mut has = vec![Has::default(); OWNERS];
-        // Rows that an owner has changed: it holds them without an entry.
-        let mut rows: BTreeMap<u8, usize> = BTreeMap::new();
-        for step in steps {
-            match step {
-                Step::Point(me, key, mode) => {
-                    if let Some(&writer) = rows.get(&key) {
-                        if writer != me {
-                            let converted = table.convert(owners[writer].txn(), TREE, &[key]);
-                            prop_assert!(matches!(converted, Converted::Held(_)));
-                            has[writer].points.push((key, X));
-                            prop_assert!(table.try_point(&owners[me], TREE, &[key], mode).is_err());
-                        }
-                        continue;
-                    }
-                    let taken = has.iter().enumerate().any(|(other, has)| other != me && has.keeps_point_from(key, mode));
-                    let had = table.holds(&owners[me], TREE, &[key]);
-                    let answer = table.try_new_point(&owners[me], TREE, &[key], mode);
-                    prop_assert!(!(answer.is_ok() && taken), "{:?} was granted", step);
-                    prop_assert!(!exact || answer.is_ok() != taken, "{:?} was refused", step);
-                    if let Ok(new) = answer {
-                        let has_now = table.holds(&owners[me], TREE, &[key]);
-                        prop_assert!(!exact || new == (has_now && !had), "{:?} took what it had", step);
-                        if new {
-                            has[me].new.insert(key);
-                        } else {
-                            has[me].new.remove(&key);
-                        }
-                        has[me].points.push((key, mode));
-                    }
-                }
-                Step::Write(me, key) => {
-                    if rows.contains_key(&key) {
-                        continue;
-                    }
-                    let taken = has.iter().enumerate().any(|(other, has)| other != me && has.keeps_point_from(key, X));
-                    let answer = table.check_write(&owners[me], TREE, &[key]);
-                    prop_assert!(!(answer.is_ok() && taken), "{:?} was granted", step);
-                    prop_assert!(!exact || answer.is_ok() != taken, "{:?} was refused", step);
-                    if let Ok(has_point) = answer {
-                        rows.insert(key, me);
-                        has[me].new.remove(&key);
-                        if has_point {
-                            table.written(&owners[me], TREE, &[key]);
-                            prop_assert!(!exact || !table.holds(&owners[me], TREE, &[key]), "the row is the lock");
-                        }
-                    }
-                }
-                Step::Briefly(me, key, mode) => {
-                    if rows.contains_key(&key) {
-                        continue;
-                    }
-                    let taken = has.iter().enumerate().any(|(other, has)| other != me && has.keeps_point_from(key, mode));
-                    let before = table.stats().points;
-                    let answer = table.try_new_point(&owners[me], TREE, &[key], mode);
-                    prop_assert!(!(answer.is_ok() && taken), "{:?} was granted", step);
-                    if let Ok(true) = answer {
-                        table.give_back(&owners[me], TREE, &[key]);
-                        prop_assert!(!exact || table.stats().points == before, "nothing is left");
-                    } else if answer.is_ok() {
-                        has[me].new.remove(&key);
-                        has[me].points.push((key, mode));
-                    }
-                }
-                Step::Range(me, lo, hi, mode) => {
-                    let taken = has.iter().enumerate().any(|(other, has)| other != me && has.keeps_range_from(lo, hi, mode));
-                    let answer = table.add_range(&LockRequest::span(&owners[me], TREE, &KeySpan::new(Included(&[lo]), Included(&[hi])), mode)).is_ok();
-                    prop_assert!(!(answer && taken), "{:?} was granted", step);
-                    prop_assert!(!exact || answer != taken, "{:?} was refused", step);
-                    if answer {
-                        has[me].ranges.push((lo, hi, mode));
-                    }
-                }
-                Step::Convert(pick) => {
-                    if let Some((&key, &writer)) = rows.iter().nth(pick % rows.len().max(1)) {
-                        prop_assert!(matches!(table.convert(owners[writer].txn(), TREE, &[key]), Converted::Held(_)));
-                        has[writer].points.push((key, X));
-                    }
-                }
-                Step::Statement(me) => {
-                    owners[me].next_statement();
-                    has[me].new.clear();
-                }
-                Step::Unlock(me, key) => {
-                    let gone = table.give_back_of_statement(&owners[me], TREE, &[key]);
-                    let may = has[me].new.remove(&key);
-                    prop_assert!(!gone || may, "{:?} gave back what was needed", step);
-                    prop_assert!(!exact || gone == may, "{:?} kept what it may give back", step);
-                    if gone {
-                        prop_assert!(!exact || !table.holds(&owners[me], TREE, &[key]));
-                        has[me].points.retain(|&(at, _)| at != key);
-                    }
-                }
-                Step::End(me) => {
-                    table.release_all(&owners[me]);
-                    rows.retain(|_, writer| *writer != me);
-                    owners[me] = txn(&table);
-                    has[me] = Has::default();
-                }
-            }
+        let exact = !tight && mask == u64::MAX;
+        let has = vec![Has::default(); OWNERS];
+        let mut locked = Locked { table, owners: Vec::new(), has, rows: BTreeMap::new(), exact, next: 1 };
+        for _ in 0..OWNERS {
+            let owner = locked.owner();
+            locked.owners.push(owner);
         }
-        let stats = table.stats();
+        for step in &steps {
+            locked.step(step).map_err(|why| TestCaseError::fail(format!("{step:?}: {why}")))?;
+        }
+        let stats = locked.table.stats();
         prop_assert!(!tight || stats.ranges <= OWNERS * 2 * range_max, "{:?}", stats);
-        for owner in &owners {
-            table.release_all(owner);
+        for owner in &locked.owners {
+            locked.table.release_all(owner);
         }
-        table.assert_empty();
+        locked.table.assert_empty();
     }
 }
 
