@@ -1,4 +1,4 @@
-//! The primitives under the protocol of frames. The model of `tests/frames_model.rs` replaces this file by
+//! The primitives under the protocol of frames. The model of `model.rs` replaces this file by
 //! its own and so runs the very code of `frame.rs` under every interleaving it can find.
 //!
 //! The latch is parking_lot's one-word lock: shared or exclusive, fair in the long run, waiters parked
