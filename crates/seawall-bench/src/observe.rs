@@ -15,6 +15,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// A measurement is called disturbed if other processes used more than this meanwhile, cores.
+pub const FOREIGN_CORES: f64 = 0.1;
+
 /// What happened in a window.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {

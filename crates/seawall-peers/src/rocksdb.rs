@@ -33,13 +33,6 @@ type Plain = DBWithThreadMode<MultiThreaded>;
 type TransactionDb = rocksdb::TransactionDB<MultiThreaded>;
 type Family<'s> = Arc<BoundColumnFamily<'s>>;
 
-/// RocksDB calls this function, if the program has it, to decide whether to use io_uring.
-#[allow(unsafe_code, non_snake_case, reason = "RocksDB finds the function by this name")]
-#[unsafe(no_mangle)]
-extern "C" fn RocksDbIOUringEnable() -> bool {
-    true
-}
-
 fn error_of(error: rocksdb::Error) -> Error {
     match error.kind() {
         // A deadlock or a changed key, a lock that took too long, a snapshot that is too old.
@@ -70,6 +63,8 @@ pub(crate) struct RocksDb {
     ahead: ReadAhead,
     tables: Vec<String>,
     sync: bool,
+    /// Log files are recycled: RocksDB then refuses writes that bypass the log.
+    recycles: bool,
     handle: Arc<Handle>,
 }
 
@@ -205,7 +200,8 @@ impl RocksDb {
             Flusher::start(move || either!(&*handle, db => db.flush_wal(true)).map_err(error_of))
         });
         let about = About { version: option_in(&file, "rocksdb_version").unwrap_or("unknown").into(), settings: shown };
-        Ok(Self { about, flusher, ahead, tables, sync, handle })
+        let recycles = option_in(&file, "recycle_log_file_num").is_some_and(|number| number != "0");
+        Ok(Self { about, flusher, ahead, tables, sync, recycles, handle })
     }
 
     fn writing(&self, sync: bool, log: bool) -> WriteOptions {
@@ -257,7 +253,7 @@ impl Store for RocksDb {
             families: self.families()?,
             latest: ReadOptions::default(),
             writing: self.writing(true, true),
-            loading: self.writing(false, false),
+            loading: self.writing(false, self.recycles),
             value: Vec::new(),
         }))
     }
@@ -288,7 +284,7 @@ impl Store for RocksDb {
     fn close(mut self: Box<Self>) -> Result<()> {
         self.flusher.take().map_or(Ok(()), |flusher| flusher.end(NAME))?;
         either!(&*self.handle, db => db.flush_wal(true)).map_err(error_of)?;
-        // Loads bypass the log.
+        // Loads may bypass the log.
         self.flush()
     }
 }

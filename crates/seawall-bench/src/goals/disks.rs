@@ -3,17 +3,12 @@
 //! 1. Mounts, limits and files made here are removed on drop, after errors too.
 //! 2. The limit is lifted while rows are created: it applies to measurements only.
 
-use super::plan::{Cell, DiskKind};
+use super::plan::{Cell, DiskKind, FLUSH_DELAY_MS, IOPS_MAX};
 use crate::process::{self, ProcessError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-/// Added to every flush of [`DiskKind::SlowFlush`], ms.
-pub const FLUSH_DELAY_MS: u64 = 8;
-/// Reads a second, and writes a second, of [`DiskKind::FewIops`].
-pub const IOPS_MAX: u64 = 3000;
 
 const SLOW_DISK: &str = include_str!("../../../../scripts/slow-disk");
 const FLUSH_DELAY: &str = include_str!("../../../../scripts/flush_delay.c");

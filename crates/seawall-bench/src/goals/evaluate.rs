@@ -5,6 +5,7 @@
 //! 3. A goal beside a store whose library lacks the operation says so and does not count.
 
 use super::plan::{Goal, Source, Take, Threshold};
+use crate::report::number;
 use serde::Serialize;
 
 /// The verdict on a goal.
@@ -204,27 +205,6 @@ impl Outcome {
     /// The heading over such lines.
     pub const HEADING: &'static str =
         "goal                                     seawall  beside this    ratio  must be            outcome";
-}
-
-/// A figure with its significant digits.
-#[must_use]
-pub fn number(value: f64) -> String {
-    match value.abs() {
-        a if a >= 1000.0 => {
-            let digits = format!("{:.0}", value.abs());
-            let mut grouped = String::from(if value < 0.0 { "-" } else { "" });
-            for (place, digit) in digits.chars().enumerate() {
-                if place > 0 && (digits.len() - place) % 3 == 0 {
-                    grouped.push(',');
-                }
-                grouped.push(digit);
-            }
-            grouped
-        }
-        a if a >= 100.0 => format!("{value:.0}"),
-        a if a >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
-    }
 }
 
 /// How many goals have a threshold, and how many of these are met.

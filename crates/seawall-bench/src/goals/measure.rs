@@ -3,7 +3,7 @@
 
 use super::disks::{Disks, delayed_calls};
 use super::plan::{Cell, DiskKind, Tool};
-use super::records::FOREIGN_CORES_MAX;
+use crate::observe::FOREIGN_CORES;
 use crate::process::{self, ProcessError, Said};
 use crate::scan::fio;
 use seawall_lab::run::ForeignReading;
@@ -104,7 +104,7 @@ impl Bench<'_> {
         while began.elapsed() < within {
             let before = ForeignReading::take();
             std::thread::sleep(QUIET_FOR);
-            if before.since().0 <= FOREIGN_CORES_MAX {
+            if before.since().0 <= FOREIGN_CORES {
                 return Ok(());
             }
             if self.stop.load(Ordering::Relaxed) {

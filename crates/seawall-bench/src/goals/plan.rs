@@ -12,6 +12,10 @@ use std::collections::BTreeMap;
 pub const GOALS: &str = include_str!("../../goals.toml");
 /// The store that the goals are about.
 pub const SUBJECT: &str = "seawall";
+/// Added to every flush of [`DiskKind::SlowFlush`], ms.
+pub const FLUSH_DELAY_MS: u64 = 8;
+/// Reads a second, and writes a second, of [`DiskKind::FewIops`].
+pub const IOPS_MAX: u64 = 3000;
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,9 +192,9 @@ pub enum DiskKind {
     /// Without a delay or limit.
     #[default]
     Plain,
-    /// Every flush takes [`super::disks::FLUSH_DELAY_MS`] longer.
+    /// Every flush takes [`FLUSH_DELAY_MS`] longer.
     SlowFlush,
-    /// At most [`super::disks::IOPS_MAX`] reads and writes a second.
+    /// At most [`IOPS_MAX`] reads and writes a second.
     FewIops,
 }
 
@@ -487,7 +491,7 @@ impl Maker<'_> {
             }
             if disk == DiskKind::SlowFlush {
                 // Peers get the delay from a preloaded library, and the flag for the record.
-                command.extend(["--flush-delay".into(), format!("{}ms", super::disks::FLUSH_DELAY_MS)]);
+                command.extend(["--flush-delay".into(), format!("{FLUSH_DELAY_MS}ms")]);
             }
         }
         if goal.fresh {

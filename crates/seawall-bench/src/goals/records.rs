@@ -6,13 +6,12 @@
 
 use super::evaluate::Figures;
 use super::plan::{Cell, Source};
+use crate::observe::FOREIGN_CORES;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// More work of other processes than this disturbs a cell, cores.
-pub const FOREIGN_CORES_MAX: f64 = 0.1;
 /// The directory of records below `--out`.
 pub const DIR: &str = "cells";
 
@@ -49,7 +48,7 @@ impl Record {
     /// Whether work of other processes disturbed it.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
-        self.figure("foreign_cpu_cores").is_some_and(|cores| cores > FOREIGN_CORES_MAX)
+        self.figure("foreign_cpu_cores").is_some_and(|cores| cores > FOREIGN_CORES)
     }
 }
 

@@ -1,9 +1,10 @@
 //! The results of a run: `goals.json` with every goal, `goals.md` with the tables that docs/benchmarks.md
 //! includes. The measurements themselves are the files of [`super::records`].
 
-use super::evaluate::{Outcome, Verdict, number, tally};
+use super::evaluate::{Outcome, Verdict, tally};
 use super::plan::{Plan, SUBJECT};
 use super::records::{Record, Records};
+use crate::report::number;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

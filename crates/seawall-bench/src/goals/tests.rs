@@ -1,6 +1,6 @@
 //! The evaluation, from fixed figures; the plan of the data file; records and the report.
 
-use super::evaluate::{Figures, Outcome, Verdict, all_well, evaluate, median, number, tally};
+use super::evaluate::{Figures, Outcome, Verdict, all_well, evaluate, median, tally};
 use super::plan::{Cell, DiskKind, Extent, GOALS, Goal, Overrides, Plan, Source, Threshold, Tool};
 use super::records::{Record, Records};
 use super::report::{Report, curve};
@@ -122,8 +122,6 @@ fn a_line_has_everything() {
     for part in ["commit-16/rocksdb", "51,132", "20,000", "2.56", ">= 1.5x", "met"] {
         assert!(line.contains(part), "{part} in {line}");
     }
-    assert_eq!(number(1_234_567.8), "1,234,568");
-    assert_eq!((number(0.0123), number(12.345), number(345.6)), ("0.0123".into(), "12.35".into(), "346".into()));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 mod plot;
 mod text;
 
-pub use text::{FOREIGN_CORES, table};
+pub use text::{number, table};
 
 use crate::results::CellResult;
 use seawall_lab::report::{escape, frame};

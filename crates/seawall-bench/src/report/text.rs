@@ -1,11 +1,8 @@
 //! The table for the terminal.
 
-use crate::goals::evaluate::number;
+use crate::observe::FOREIGN_CORES;
 use crate::results::CellResult;
 use std::fmt::Write as _;
-
-/// A result is called disturbed if other processes used more than this, cores.
-pub const FOREIGN_CORES: f64 = 0.1;
 
 /// A line for each figure; each label is a phrase that needs no explanation.
 #[must_use]
@@ -97,6 +94,20 @@ pub fn table(result: &CellResult) -> String {
     text
 }
 
+/// A figure with its significant digits.
+#[must_use]
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        a if a >= 1000.0 => {
+            let sign = if value < 0.0 { "-" } else { "" };
+            format!("{sign}{}", thousands(a.round() as u64))
+        }
+        a if a >= 100.0 => format!("{value:.0}"),
+        a if a >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
 /// `1,234,567`.
 fn thousands(n: u64) -> String {
     let digits = n.to_string();
@@ -144,5 +155,7 @@ mod tests {
         assert_eq!([us(0.84), us(84.0), us(1240.0), us(2.5e6)], ["840 ns", "84.0 us", "1.24 ms", "2.50 s"]);
         assert_eq!([bytes(12.0), bytes(1536.0)], ["12 B", "1.5 KiB"]);
         assert_eq!([rate(3.06), rate(12_345.6)], ["3.1", "12,346"]);
+        let numbers = [1_234_567.8, -1234.0, 345.6, 12.345, 0.0123].map(number);
+        assert_eq!(numbers, ["1,234,568", "-1,234", "346", "12.35", "0.0123"]);
     }
 }

@@ -8,7 +8,7 @@ use super::kv::count;
 use super::{CommonArgs, ended, note_load, open, with_progress};
 use crate::{Ended, Outcome, note, print, units};
 use clap::{Args, ValueEnum};
-use seawall_bench::goals::evaluate::number;
+use seawall_bench::report::number;
 use seawall_bench::results::CellResult;
 use seawall_bench::run::data_dir::given_or_temporary;
 use seawall_bench::run::kv::KvRan;
