@@ -94,7 +94,7 @@ powercut-mutants: need-rust need-mkfs
 	$(CARGO) build --release --locked -q -p seawall-powercut --features mutants
 	target/release/seawall-powercut --mutants --rounds 200 $(POWERCUT_ARGS)
 
-.PHONY: fuzz long cgroup-test nightly
+.PHONY: fuzz long cgroup-test miri nightly
 
 # Fuzzes the readers of untrusted bytes, SECONDS for each target; starts from the inputs found earlier.
 SECONDS_EACH = $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),60)
@@ -111,6 +111,14 @@ long: need-rust
 cgroup-test: need-rust
 	scripts/cgroup-test
 
+# The parts without I/O under Miri, which finds undefined behaviour and data races: the log's ring, the locks
+# and their interrupts, and a small database in memory. It is thousands of times slower than the machine.
+MIRI_TESTS ?= log::ring::tests::groups log::ring::tests::a_cut log::ring::tests::promises txn::locks::tests::interrupts \
+  txn::locks::tests::an_owner txn::locks::tests::two_
+miri: need-rust
+	rustup toolchain install nightly --profile minimal --component miri,rust-src --no-self-update
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p seawall --lib --target-dir target/miri -- $(MIRI_TESTS)
+
 # Tests that take too long for every change; stops at the first failure.
 nightly: export SEAWALL_SKIPPED = $(SKIPPED)
 nightly: need-rust
@@ -121,6 +129,7 @@ nightly: need-rust
 	$(MAKE) backups ROUNDS=20
 	$(MAKE) fuzz SECONDS=60
 	$(MAKE) long ROWS=10000000
+	$(MAKE) miri
 	$(MAKE) cgroup-test
 	$(MAKE) powercut ROUNDS=50
 	$(MAKE) powercut-mutants
