@@ -1,0 +1,647 @@
+/* Seawall's C interface. Made by cbindgen from crates/seawall-ffi: cargo test -p seawall-ffi says how to make it again. */
+
+#ifndef SEAWALL_H
+#define SEAWALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// The result of a call.
+typedef enum {
+  // Done.
+  SEAWALL_STATUS_OK = 0,
+  // There is no such row, entry or tree. Not a failure.
+  SEAWALL_STATUS_NOT_FOUND = 1,
+  // The key exists.
+  SEAWALL_STATUS_KEY_EXISTS = 2,
+  // Another transaction changed the row after this one's snapshot: roll back and run it again.
+  SEAWALL_STATUS_WRITE_CONFLICT = 3,
+  // Chosen as the victim of a deadlock: roll back and run it again.
+  SEAWALL_STATUS_DEADLOCK = 4,
+  // The lock was not free in time. Nothing was changed by this call.
+  SEAWALL_STATUS_LOCK_TIMEOUT = 5,
+  // Interrupted by another thread. Nothing was changed by this call.
+  SEAWALL_STATUS_INTERRUPTED = 6,
+  // The transaction has as many locks as it may have.
+  SEAWALL_STATUS_TOO_MANY_LOCKS = 7,
+  // The disk is full.
+  SEAWALL_STATUS_NO_SPACE = 8,
+  // A read failed.
+  SEAWALL_STATUS_IO = 9,
+  // What was read is not what was written.
+  SEAWALL_STATUS_CORRUPT = 10,
+  // An earlier write or flush failed: nothing can be committed until the database is opened again.
+  SEAWALL_STATUS_POISONED = 11,
+  // It is unknown whether the transaction is committed: open the database again and look.
+  SEAWALL_STATUS_OUTCOME_UNKNOWN = 12,
+  // The tree was dropped.
+  SEAWALL_STATUS_TREE_DROPPED = 13,
+  // The tree is newer than the transaction's snapshot.
+  SEAWALL_STATUS_TREE_TOO_NEW = 14,
+  // A tree of that name exists.
+  SEAWALL_STATUS_TREE_EXISTS = 15,
+  // A key, value or name is too long.
+  SEAWALL_STATUS_TOO_LONG = 16,
+  // The database, or the transaction, permits no changes.
+  SEAWALL_STATUS_READ_ONLY = 17,
+  // An option has an invalid value.
+  SEAWALL_STATUS_INVALID_OPTION = 18,
+  // The directory cannot be opened as a database: another kind of file, another format, a backup.
+  SEAWALL_STATUS_NOT_A_DATABASE = 19,
+  // It is open already.
+  SEAWALL_STATUS_LOCKED = 20,
+  // The transaction has ended.
+  SEAWALL_STATUS_TRANSACTION_ENDED = 21,
+  // Too many transactions write or are prepared at once.
+  SEAWALL_STATUS_TOO_MANY_TRANSACTIONS = 22,
+  // The database was shut down, or transactions keep it from being shut down.
+  SEAWALL_STATUS_SHUT_DOWN = 23,
+  // The rows are not in key order.
+  SEAWALL_STATUS_ROWS_OUT_OF_ORDER = 24,
+  // Wrong use of the interface.
+  SEAWALL_STATUS_USAGE = 25,
+  // Any other failure; the text says which.
+  SEAWALL_STATUS_OTHER = 26,
+  // The call panicked: a defect of the engine.
+  SEAWALL_STATUS_PANIC = 27,
+} seawall_status;
+
+// What a commit waits for.
+typedef enum {
+  // The database's option `durability`.
+  SEAWALL_COMMIT_LEVEL_DEFAULT = 0,
+  // The flush: it survives a power cut.
+  SEAWALL_COMMIT_LEVEL_FLUSHED = 1,
+  // The write to the device: it survives the death of the process. A power cut loses at most the commits
+  // of the last `flush_interval`.
+  SEAWALL_COMMIT_LEVEL_WRITTEN = 2,
+  // Nothing: the death of the process or a power cut lose at most the commits of the last `flush_interval`.
+  SEAWALL_COMMIT_LEVEL_DEFERRED = 3,
+} seawall_commit_level;
+
+// What others may do to what a transaction reads.
+typedef enum {
+  // Each statement sees what was committed when it began.
+  SEAWALL_ISOLATION_READ_COMMITTED = 0,
+  // All statements see what was committed at the first read without a lock.
+  SEAWALL_ISOLATION_REPEATABLE_READ = 1,
+  // As if transactions ran one after the other.
+  SEAWALL_ISOLATION_SERIALIZABLE = 2,
+} seawall_isolation;
+
+// What a call does when another transaction holds a lock.
+typedef enum {
+  // The transaction's setting; in the options of a transaction, as `Wait`.
+  SEAWALL_WAIT_MODE_DEFAULT = 0,
+  // Wait, up to the option `lock_wait_timeout`.
+  SEAWALL_WAIT_MODE_WAIT = 1,
+  // Wait, up to `wait_ms`.
+  SEAWALL_WAIT_MODE_FOR = 2,
+  // Fail at once.
+  SEAWALL_WAIT_MODE_NO = 3,
+  // Locking cursors skip the row; elsewhere as `No`.
+  SEAWALL_WAIT_MODE_SKIP_LOCKED = 4,
+} seawall_wait_mode;
+
+// A lock.
+typedef enum {
+  // None: the snapshot is read.
+  SEAWALL_LOCK_NONE = 0,
+  // Others may read it with a lock, too.
+  SEAWALL_LOCK_SHARED = 1,
+  // No other transaction has it.
+  SEAWALL_LOCK_EXCLUSIVE = 2,
+} seawall_lock;
+
+// What the key of a bound means.
+typedef enum {
+  // There is no bound.
+  SEAWALL_BOUND_KIND_UNBOUNDED = 0,
+  // The key belongs to the range.
+  SEAWALL_BOUND_KIND_INCLUDED = 1,
+  // The key does not belong to it.
+  SEAWALL_BOUND_KIND_EXCLUDED = 2,
+} seawall_bound_kind;
+
+// Where a cursor goes.
+typedef enum {
+  // The first entry of the range.
+  SEAWALL_SEEK_FIRST = 0,
+  // The last entry of the range.
+  SEAWALL_SEEK_LAST = 1,
+  // The first entry with this key or a larger one.
+  SEAWALL_SEEK_AT_LEAST = 2,
+  // The first entry with a larger key.
+  SEAWALL_SEEK_AFTER = 3,
+  // The last entry with this key or a smaller one.
+  SEAWALL_SEEK_AT_MOST = 4,
+  // The last entry with a smaller key.
+  SEAWALL_SEEK_BEFORE = 5,
+  // From where it stands: the next entry.
+  SEAWALL_SEEK_NEXT = 6,
+  // From where it stands: the previous entry.
+  SEAWALL_SEEK_PREV = 7,
+} seawall_seek;
+
+// A cursor over a range of a tree. Each call that moves it is given the transaction.
+typedef struct seawall_cursor seawall_cursor;
+
+// An open database.
+typedef struct seawall_db seawall_db;
+
+// Interrupts a transaction while it waits or scans.
+typedef struct seawall_interrupt_t seawall_interrupt_t;
+
+// The transactions that are prepared and not decided.
+typedef struct seawall_prepared_list seawall_prepared_list;
+
+// A point to which a transaction can be rolled back.
+typedef struct seawall_savepoint_t seawall_savepoint_t;
+
+// A transaction. After its end it is a new one with the same options: one object serves a connection.
+typedef struct seawall_tx seawall_tx;
+
+// A tree: an ordered map of keys to values.
+typedef struct seawall_tree seawall_tree;
+
+// Bytes that belong to somebody else. `data` may be null if `len` is 0.
+typedef struct {
+  // The first byte.
+  const uint8_t *data;
+  // Their number.
+  size_t len;
+} seawall_slice;
+
+// One end of a range.
+typedef struct {
+  // The key; ignored if there is no bound.
+  seawall_slice key;
+  // What the key means: a `seawall_bound_kind`.
+  uint32_t kind;
+} seawall_bound;
+
+// Called once, by a thread of the database, when the log before a position is durable (`ok`), or never
+// will be.
+typedef void (*seawall_on_durable_fn)(void *context, bool ok);
+
+// How a transaction is to run.
+typedef struct {
+  // What others may do to what it reads: a `seawall_isolation`.
+  uint32_t isolation;
+  // What its commit waits for: a `seawall_commit_level`.
+  uint32_t level;
+  // What it does when another transaction holds a lock: a `seawall_wait_mode`.
+  uint32_t wait;
+  // The longest wait for a lock, ms, with `SEAWALL_WAIT_MODE_FOR`.
+  uint64_t wait_ms;
+  // Whether a change of a row that is newer than its snapshot fails (snapshot isolation). Otherwise it
+  // acts on the latest version, as InnoDB does.
+  bool fail_on_conflict;
+  // A number that reports of lock waits show: a connection's, for example.
+  uint64_t tag;
+} seawall_tx_options;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Makes a cursor without a tree.
+//
+// # Safety
+// `cursor` is writable.
+seawall_status seawall_cursor_new(seawall_cursor **cursor);
+
+// Frees a cursor.
+//
+// # Safety
+// `cursor` is null, or a handle of a cursor.
+void seawall_cursor_free(seawall_cursor *cursor);
+
+// Sets the tree, the range, the lock that it takes on each row, and how many rows will be read (a hint; 0: unknown).
+// Keeps its memory.
+//
+// # Safety
+// `cursor` and `tree` are handles; the bounds are readable.
+seawall_status seawall_cursor_reset(seawall_cursor *cursor,
+                                    const seawall_tree *tree,
+                                    seawall_bound lower,
+                                    seawall_bound upper,
+                                    uint32_t lock,
+                                    uint32_t wait,
+                                    uint64_t wait_ms,
+                                    uint64_t limit);
+
+// Gives up its position and its snapshot until the next seek.
+//
+// # Safety
+// `cursor` is a handle.
+seawall_status seawall_cursor_release(seawall_cursor *cursor);
+
+// Moves the cursor, and lends the entry's key and value until its next call. `SEAWALL_STATUS_NOT_FOUND`: there is none.
+// With a null `value` a long value is not read.
+//
+// # Safety
+// `cursor` and `tx` are handles; `key` is readable, and ignored where `to` has none; `found_key` and `value`
+// are null or writable.
+seawall_status seawall_cursor_seek(seawall_cursor *cursor,
+                                   seawall_tx *tx,
+                                   uint32_t to,
+                                   seawall_slice key,
+                                   seawall_slice *found_key,
+                                   seawall_slice *value);
+
+// Whether the cursor stands on a row that it has newly locked, and may return with `seawall_unlock_row`.
+//
+// # Safety
+// `cursor` is a handle.
+seawall_status seawall_cursor_newly_locked(const seawall_cursor *cursor,
+                                           bool *newly_locked);
+
+// Deletes the entry on which the cursor stands. It continues from there. `SEAWALL_STATUS_NOT_FOUND`: it was gone.
+//
+// # Safety
+// `cursor` and `tx` are handles.
+seawall_status seawall_cursor_delete(seawall_cursor *cursor,
+                                     seawall_tx *tx);
+
+// Opens the database in the directory `path`, and makes it if there is none. `options` are `count` texts
+// like "pool_size=4G"; they precede those of the directory's seawall.toml.
+//
+// # Safety
+// `path` and the options are texts that end with a zero byte; `db` is writable.
+seawall_status seawall_open(const char *path,
+                            const char *const *options,
+                            size_t count,
+                            seawall_db **db);
+
+// Shuts the database down: later calls fail, running ones are waited for, at most for `patience_ms`; then
+// it is closed clean. `SEAWALL_STATUS_SHUT_DOWN` when transactions are still open: call it again when they have ended. The
+// handle is to be freed afterwards.
+//
+// # Safety
+// `db` is a handle of a database.
+seawall_status seawall_shutdown(const seawall_db *db,
+                                uint64_t patience_ms);
+
+// Frees the handle. The database closes with its last handle; to see a failure of that,
+// call `seawall_shutdown` before.
+//
+// # Safety
+// `db` is null, or a handle of a database that no call uses any more.
+void seawall_free(seawall_db *db);
+
+// Changes an option of the running database.
+//
+// # Safety
+// `db` is a handle of a database; `name` and `value` are texts that end with a zero byte.
+seawall_status seawall_set_option(const seawall_db *db, const char *name, const char *value);
+
+// Makes the log before `position` durable; the whole log if that is 0. Calls at one time share a flush.
+//
+// # Safety
+// `db` is a handle of a database.
+seawall_status seawall_flush_log(const seawall_db *db,
+                                 uint64_t position);
+
+// The end of the log now.
+//
+// # Safety
+// `db` is a handle of a database; `position` is writable.
+seawall_status seawall_log_position(const seawall_db *db, uint64_t *position);
+
+// Calls `told` once when the log before `position` is durable. It causes no flush: background work flushes
+// within `flush_interval`.
+//
+// # Safety
+// `db` is a handle of a database; `told` may be called with `context` by another thread, also after this
+// handle is freed, until the database has closed.
+seawall_status seawall_on_durable(const seawall_db *db,
+                                  uint64_t position,
+                                  seawall_on_durable_fn told,
+                                  void *context);
+
+// Lists the transactions that are prepared and not decided.
+//
+// # Safety
+// `db` is a handle of a database; `list` is writable.
+seawall_status seawall_prepared(const seawall_db *db, seawall_prepared_list **list);
+
+// The next name of the list; `SEAWALL_STATUS_NOT_FOUND` at its end.
+//
+// # Safety
+// `list` is a handle of a list; `xid` is writable.
+seawall_status seawall_prepared_next(seawall_prepared_list *list, seawall_slice *xid);
+
+// Frees the list.
+//
+// # Safety
+// `list` is null, or a handle of a list.
+void seawall_prepared_free(seawall_prepared_list *list);
+
+// Commits a prepared transaction that no handle has. `SEAWALL_STATUS_NOT_FOUND` if there is none of this name.
+//
+// # Safety
+// `db` is a handle of a database; `xid` is readable.
+seawall_status seawall_commit_prepared(const seawall_db *db,
+                                       seawall_slice xid);
+
+// Rolls a prepared transaction back that no handle has; as `seawall_commit_prepared`.
+//
+// # Safety
+// `db` is a handle of a database; `xid` is readable.
+seawall_status seawall_rollback_prepared(const seawall_db *db, seawall_slice xid);
+
+// Counts the rows of a range that the transaction sees. Reads no values.
+//
+// # Safety
+// `tx` and `tree` are handles; the bounds are readable; `rows` is writable.
+seawall_status seawall_count(seawall_tx *tx,
+                             const seawall_tree *tree,
+                             seawall_bound lower,
+                             seawall_bound upper,
+                             uint64_t *rows);
+
+// The bytes of a tree's pages.
+//
+// # Safety
+// `db` and `tree` are handles; `bytes` is writable.
+seawall_status seawall_tree_bytes(const seawall_db *db, const seawall_tree *tree, uint64_t *bytes);
+
+// The text of the last call of this thread that failed: what, where, and what to do. UTF-8. It stays until
+// the next failure of the thread.
+const char *seawall_error(void);
+
+// The version of the library, for example "0.1.0".
+const char *seawall_version(void);
+
+// Makes a transaction. It costs nothing until it reads or changes a row.
+//
+// # Safety
+// `db` is a handle of a database; `options` is readable; `tx` is writable.
+seawall_status seawall_begin(const seawall_db *db,
+                             const seawall_tx_options *options,
+                             seawall_tx **tx);
+
+// Frees a transaction: rolls it back, unless it is prepared.
+//
+// # Safety
+// `tx` is null, or a handle of a transaction.
+void seawall_transaction_free(seawall_tx *tx);
+
+// Gives the transaction new options, from its beginning on: it must not have read or changed anything yet.
+//
+// # Safety
+// `tx` is a handle of a transaction; `options` is readable.
+seawall_status seawall_restart(seawall_tx *tx,
+                               const seawall_tx_options *options);
+
+// Commits. After a failure the text says whether it is committed.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_commit(seawall_tx *tx);
+
+// Rolls back.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_rollback(seawall_tx *tx);
+
+// Takes the snapshot now, not at the first read.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_take_snapshot(seawall_tx *tx);
+
+// Begins a statement: at read committed it sees what is committed now.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_begin_statement(seawall_tx *tx);
+
+// Ends a statement: `seawall_unlock_row` returns no lock of it any more.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_end_statement(seawall_tx *tx);
+
+// Changes the isolation from the next statement on.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_set_isolation(seawall_tx *tx, uint32_t isolation);
+
+// Changes what it does when another transaction holds a lock.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_set_wait(seawall_tx *tx, uint32_t wait, uint64_t wait_ms);
+
+// Changes what its commit waits for.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_set_level(seawall_tx *tx, uint32_t level);
+
+// Whether the transaction has changed anything: `id` is its number then, otherwise 0.
+//
+// # Safety
+// `tx` is a handle of a transaction; `id` is writable.
+seawall_status seawall_transaction_id(seawall_tx *tx, uint64_t *id);
+
+// Makes a savepoint. Free it with `seawall_savepoint_free`, in any order.
+//
+// # Safety
+// `tx` is a handle of a transaction; `savepoint` is writable.
+seawall_status seawall_savepoint(seawall_tx *tx, seawall_savepoint_t **savepoint);
+
+// Undoes all changes since the savepoint, which stays.
+//
+// # Safety
+// `tx` and `savepoint` are handles.
+seawall_status seawall_rollback_to(seawall_tx *tx, const seawall_savepoint_t *savepoint);
+
+// Frees a savepoint; changes nothing.
+//
+// # Safety
+// `savepoint` is null, or a handle of a savepoint.
+void seawall_savepoint_free(seawall_savepoint_t *savepoint);
+
+// A handle with which any thread interrupts the transaction, also after later commits and rollbacks.
+//
+// # Safety
+// `tx` is a handle of a transaction; `interrupt` is writable.
+seawall_status seawall_interrupt_new(seawall_tx *tx,
+                                     seawall_interrupt_t **interrupt);
+
+// Interrupts the transaction's waits and scans until `seawall_interrupt_clear`. Any thread may call it.
+//
+// # Safety
+// `interrupt` is a handle.
+seawall_status seawall_interrupt(const seawall_interrupt_t *interrupt);
+
+// Lets the transaction go on.
+//
+// # Safety
+// `interrupt` is a handle.
+seawall_status seawall_interrupt_clear(const seawall_interrupt_t *interrupt);
+
+// Frees the handle.
+//
+// # Safety
+// `interrupt` is null, or a handle that no call uses any more.
+void seawall_interrupt_free(seawall_interrupt_t *interrupt);
+
+// Prepares the transaction under the name `xid` (1 to 140 bytes): it survives a crash, and waits for the
+// outside log's decision. `position` is where the log must be flushed to if `level` is below
+// `SEAWALL_COMMIT_LEVEL_FLUSHED`.
+//
+// # Safety
+// `tx` is a handle of a transaction; `xid` is readable; `position` is null or writable.
+seawall_status seawall_prepare(seawall_tx *tx,
+                               seawall_slice xid,
+                               uint32_t level,
+                               uint64_t *position);
+
+// Commits a prepared transaction that the outside log has decided, in that log's order: visible to others at once, no
+// flush, no I/O. It is durable when the log is flushed to `position`.
+//
+// # Safety
+// `tx` is a handle of a transaction; `position` is null or writable.
+seawall_status seawall_commit_ordered(seawall_tx *tx,
+                                      uint64_t *position);
+
+// Makes a tree. It exists for others when the transaction has committed.
+//
+// # Safety
+// `tx` is a handle of a transaction; `name` is a text; `tree` is writable.
+seawall_status seawall_create_tree(seawall_tx *tx, const char *name, seawall_tree **tree);
+
+// Opens a tree; `SEAWALL_STATUS_NOT_FOUND` if there is none of this name.
+//
+// # Safety
+// `tx` is a handle of a transaction; `name` is a text; `tree` is writable.
+seawall_status seawall_open_tree(seawall_tx *tx, const char *name, seawall_tree **tree);
+
+// Drops a tree; `SEAWALL_STATUS_NOT_FOUND` if there is none of this name.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_drop_tree(seawall_tx *tx, const char *name);
+
+// Renames a tree.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_rename_tree(seawall_tx *tx, const char *from, const char *to);
+
+// Inserts a row; `SEAWALL_STATUS_KEY_EXISTS` if the key exists.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_insert(seawall_tx *tx,
+                              const seawall_tree *tree,
+                              seawall_slice key,
+                              seawall_slice value);
+
+// Inserts a row, or replaces it.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_put(seawall_tx *tx,
+                           const seawall_tree *tree,
+                           seawall_slice key,
+                           seawall_slice value);
+
+// Inserts an entry of a unique index: `SEAWALL_STATUS_KEY_EXISTS` if an entry exists whose key begins with the first
+// `prefix_len` bytes of `key`.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_insert_unique(seawall_tx *tx,
+                                     const seawall_tree *tree,
+                                     seawall_slice key,
+                                     size_t prefix_len,
+                                     seawall_slice value);
+
+// Frees the handle of a tree.
+//
+// # Safety
+// `tree` is null, or a handle that no call uses any more.
+void seawall_tree_free(seawall_tree *tree);
+
+// Replaces a row; `SEAWALL_STATUS_NOT_FOUND` if there is none.
+//
+// # Safety
+// `tx` and `tree` are handles; `key` and `value` are readable.
+seawall_status seawall_update(seawall_tx *tx,
+                              const seawall_tree *tree,
+                              seawall_slice key,
+                              seawall_slice value);
+
+// Deletes a row; `SEAWALL_STATUS_NOT_FOUND` if there is none.
+//
+// # Safety
+// `tx` and `tree` are handles; `key` is readable.
+seawall_status seawall_delete(seawall_tx *tx, const seawall_tree *tree, seawall_slice key);
+
+// Reads a row of the snapshot; `SEAWALL_STATUS_NOT_FOUND` if there is none.
+//
+// # Safety
+// `tx` and `tree` are handles; `key` is readable; `value` is null or writable.
+seawall_status seawall_get(seawall_tx *tx,
+                           const seawall_tree *tree,
+                           seawall_slice key,
+                           seawall_slice *value);
+
+// Locks a row, whether it exists or not, and reads its latest version; `SEAWALL_STATUS_NOT_FOUND` if it does not exist.
+// `newly_locked`: `seawall_unlock_row` may return the lock.
+//
+// # Safety
+// `tx` and `tree` are handles; `key` is readable; `value` and `newly_locked` are null or writable.
+seawall_status seawall_lock_row(seawall_tx *tx,
+                                const seawall_tree *tree,
+                                seawall_slice key,
+                                uint32_t lock,
+                                uint32_t wait,
+                                uint64_t wait_ms,
+                                seawall_slice *value,
+                                bool *newly_locked);
+
+// Returns the lock of a row that a locking read of this statement took new; `unlocked` says whether it did.
+//
+// # Safety
+// `tx` and `tree` are handles; `key` is readable; `unlocked` is null or writable.
+seawall_status seawall_unlock_row(seawall_tx *tx,
+                                  const seawall_tree *tree,
+                                  seawall_slice key,
+                                  bool *unlocked);
+
+// A semi-consistent read, at read committed: locks the row if it is free (`locked`), otherwise reads its committed
+// version.
+//
+// # Safety
+// `tx` and `tree` are handles; `key` is readable; `value` and `locked` are null or writable.
+seawall_status seawall_lock_or_committed(seawall_tx *tx,
+                                         const seawall_tree *tree,
+                                         seawall_slice key,
+                                         seawall_slice *value,
+                                         bool *locked);
+
+// An estimate of a range's rows and pages, from branch pages. An unbounded end is a null slice.
+//
+// # Safety
+// `tx` and `tree` are handles; the bounds are readable; `rows` and `pages` are null or writable.
+seawall_status seawall_estimate_range(seawall_tx *tx,
+                                      const seawall_tree *tree,
+                                      seawall_bound lower,
+                                      seawall_bound upper,
+                                      uint64_t *rows,
+                                      uint64_t *pages);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* SEAWALL_H */

@@ -1,0 +1,222 @@
+//! Cursors, which live as long as a statement or a prepared query does.
+
+use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store};
+use crate::status::{Status, call, usage};
+use crate::transaction::{Lock, Transaction, Tree, WaitMode};
+use seawall::{CursorOptions, OwnedCursor, Result, Seek};
+
+/// A cursor over a range of a tree. Each call that moves it is given the transaction.
+#[derive(Debug, Default)]
+pub struct Cursor(OwnedCursor);
+
+/// One end of a range.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Bound {
+    /// The key; ignored if there is no bound.
+    pub key: Slice,
+    /// What the key means: a `seawall_bound_kind`.
+    pub kind: u32,
+}
+
+/// What the key of a bound means.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BoundKind {
+    /// There is no bound.
+    Unbounded = 0,
+    /// The key belongs to the range.
+    Included = 1,
+    /// The key does not belong to it.
+    Excluded = 2,
+}
+
+impl Enumeration for BoundKind {
+    const NAME: &'static str = "seawall_bound_kind";
+    const VALUES: &'static [Self] = &[Self::Unbounded, Self::Included, Self::Excluded];
+}
+
+impl Enumeration for SeekTo {
+    const NAME: &'static str = "seawall_seek";
+    const VALUES: &'static [Self] =
+        &[Self::First, Self::Last, Self::AtLeast, Self::After, Self::AtMost, Self::Before, Self::Next, Self::Prev];
+}
+
+impl Bound {
+    /// # Safety
+    /// The key is readable.
+    pub(crate) unsafe fn bound<'a>(self) -> Result<std::ops::Bound<&'a [u8]>> {
+        Ok(match BoundKind::of(self.kind)? {
+            BoundKind::Unbounded => std::ops::Bound::Unbounded,
+            // SAFETY: as the function requires.
+            BoundKind::Included => std::ops::Bound::Included(unsafe { self.key.bytes() }?),
+            // SAFETY: as the function requires.
+            BoundKind::Excluded => std::ops::Bound::Excluded(unsafe { self.key.bytes() }?),
+        })
+    }
+}
+
+/// Where a cursor goes.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeekTo {
+    /// The first entry of the range.
+    First = 0,
+    /// The last entry of the range.
+    Last = 1,
+    /// The first entry with this key or a larger one.
+    AtLeast = 2,
+    /// The first entry with a larger key.
+    After = 3,
+    /// The last entry with this key or a smaller one.
+    AtMost = 4,
+    /// The last entry with a smaller key.
+    Before = 5,
+    /// From where it stands: the next entry.
+    Next = 6,
+    /// From where it stands: the previous entry.
+    Prev = 7,
+}
+
+/// Makes a cursor without a tree.
+///
+/// # Safety
+/// `cursor` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_cursor_new(cursor: *mut *mut Cursor) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        unsafe { hand_out(cursor, Cursor::default()) }?;
+        Ok(Status::Ok)
+    })
+}
+
+/// Frees a cursor.
+///
+/// # Safety
+/// `cursor` is null, or a handle of a cursor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_cursor_free(cursor: *mut Cursor) {
+    // SAFETY: as the function requires.
+    drop(unsafe { free(cursor) });
+}
+
+/// Sets the tree, the range, the lock that it takes on each row, and how many rows will be read (a hint; 0: unknown).
+/// Keeps its memory.
+///
+/// # Safety
+/// `cursor` and `tree` are handles; the bounds are readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_cursor_reset(
+    cursor: *mut Cursor,
+    tree: *const Tree,
+    lower: Bound,
+    upper: Bound,
+    lock: u32,
+    wait: u32,
+    wait_ms: u64,
+    limit: u64,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let (cursor, tree) = unsafe { (exclusive(cursor)?, shared(tree)?) };
+        // SAFETY: as the function requires.
+        let range = unsafe { (lower.bound()?, upper.bound()?) };
+        let limit = (limit != 0).then_some(limit);
+        let options =
+            CursorOptions { lock: Lock::of(lock)?.mode(), wait: WaitMode::of(wait)?.wait(wait_ms), limit, long: false };
+        cursor.0.reset(&tree.0, options, range);
+        Ok(Status::Ok)
+    })
+}
+
+/// Gives up its position and its snapshot until the next seek.
+///
+/// # Safety
+/// `cursor` is a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_cursor_release(cursor: *mut Cursor) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        unsafe { exclusive(cursor) }?.0.release();
+        Ok(Status::Ok)
+    })
+}
+
+/// Moves the cursor, and lends the entry's key and value until its next call. `SEAWALL_STATUS_NOT_FOUND`: there is none.
+/// With a null `value` a long value is not read.
+///
+/// # Safety
+/// `cursor` and `tx` are handles; `key` is readable, and ignored where `to` has none; `found_key` and `value`
+/// are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_cursor_seek(
+    cursor: *mut Cursor,
+    tx: *mut Transaction,
+    to: u32,
+    key: Slice,
+    found_key: *mut Slice,
+    value: *mut Slice,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let (Cursor(cursor), tx) = unsafe { (exclusive(cursor)?, &exclusive(tx)?.tx) };
+        // SAFETY: as the function requires.
+        let key = || unsafe { key.bytes() };
+        let there = match SeekTo::of(to)? {
+            SeekTo::First => cursor.seek(tx, Seek::First),
+            SeekTo::Last => cursor.seek(tx, Seek::Last),
+            SeekTo::AtLeast => cursor.seek(tx, Seek::AtLeast(key()?)),
+            SeekTo::After => cursor.seek(tx, Seek::After(key()?)),
+            SeekTo::AtMost => cursor.seek(tx, Seek::AtMost(key()?)),
+            SeekTo::Before => cursor.seek(tx, Seek::Before(key()?)),
+            SeekTo::Next => cursor.next(tx),
+            SeekTo::Prev => cursor.prev(tx),
+        };
+        if !there? {
+            return Ok(Status::NotFound);
+        }
+        if value.is_null() {
+            // SAFETY: as the function requires.
+            unsafe { store(found_key, Slice::of(cursor.key())) };
+        } else {
+            let (at, bytes) = cursor.entry(tx)?;
+            // SAFETY: as the function requires.
+            unsafe { store(found_key, Slice::of(at)) };
+            // SAFETY: as the function requires.
+            unsafe { store(value, Slice::of(bytes)) };
+        }
+        Ok(Status::Ok)
+    })
+}
+
+/// Whether the cursor stands on a row that it has newly locked, and may return with `seawall_unlock_row`.
+///
+/// # Safety
+/// `cursor` is a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_cursor_newly_locked(cursor: *const Cursor, newly_locked: *mut bool) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let cursor = unsafe { shared(cursor) }?;
+        // SAFETY: as the function requires.
+        unsafe { store(newly_locked, cursor.0.newly_locked()) };
+        Ok(Status::Ok)
+    })
+}
+
+/// Deletes the entry on which the cursor stands. It continues from there. `SEAWALL_STATUS_NOT_FOUND`: it was gone.
+///
+/// # Safety
+/// `cursor` and `tx` are handles.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_cursor_delete(cursor: *mut Cursor, tx: *mut Transaction) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let (Cursor(cursor), tx) = unsafe { (exclusive(cursor)?, exclusive(tx)?) };
+        if !cursor.is_on_entry() {
+            return Err(usage("the cursor stands on no entry"));
+        }
+        Ok(if cursor.delete(&mut tx.tx)? { Status::Ok } else { Status::NotFound })
+    })
+}

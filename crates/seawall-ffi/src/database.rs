@@ -1,0 +1,263 @@
+//! Databases, their log, and the transactions that wait to be decided.
+
+use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store, text};
+use crate::status::{Status, call, usage};
+use seawall::{Durability, LogPosition, Options, Xid};
+use std::ffi::{c_char, c_void};
+use std::time::Duration;
+
+/// An open database.
+#[derive(Debug)]
+pub struct Database(pub(crate) seawall::Database);
+
+/// What a commit waits for.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitLevel {
+    /// The database's option `durability`.
+    Default = 0,
+    /// The flush: it survives a power cut.
+    Flushed = 1,
+    /// The write to the device: it survives the death of the process. A power cut loses at most the commits
+    /// of the last `flush_interval`.
+    Written = 2,
+    /// Nothing: the death of the process or a power cut lose at most the commits of the last `flush_interval`.
+    Deferred = 3,
+}
+
+impl Enumeration for CommitLevel {
+    const NAME: &'static str = "seawall_commit_level";
+    const VALUES: &'static [Self] = &[Self::Default, Self::Flushed, Self::Written, Self::Deferred];
+}
+
+impl CommitLevel {
+    pub(crate) fn durability(self) -> Option<Durability> {
+        match self {
+            Self::Default => None,
+            Self::Flushed => Some(Durability::Flushed),
+            Self::Written => Some(Durability::Written),
+            Self::Deferred => Some(Durability::Deferred),
+        }
+    }
+}
+
+/// Opens the database in the directory `path`, and makes it if there is none. `options` are `count` texts
+/// like "pool_size=4G"; they precede those of the directory's seawall.toml.
+///
+/// # Safety
+/// `path` and the options are texts that end with a zero byte; `db` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_open(
+    path: *const c_char,
+    options: *const *const c_char,
+    count: usize,
+    db: *mut *mut Database,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let path = unsafe { text(path) }?;
+        let mut set = Options::default();
+        for at in 0..count {
+            // SAFETY: there are `count` of them.
+            let option = unsafe { *options.add(at) };
+            // SAFETY: as the function requires.
+            let option = unsafe { text(option) }?;
+            let (name, value) = option
+                .split_once('=')
+                .ok_or_else(|| usage(&format!("option {option:?} has no '=': write name=value")))?;
+            set.set(name.trim(), value.trim())?;
+        }
+        let opened = seawall::Database::open_with(path, set)?;
+        // SAFETY: as the function requires.
+        unsafe { hand_out(db, Database(opened)) }?;
+        Ok(Status::Ok)
+    })
+}
+
+/// Shuts the database down: later calls fail, running ones are waited for, at most for `patience_ms`; then
+/// it is closed clean. `SEAWALL_STATUS_SHUT_DOWN` when transactions are still open: call it again when they have ended. The
+/// handle is to be freed afterwards.
+///
+/// # Safety
+/// `db` is a handle of a database.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_shutdown(db: *const Database, patience_ms: u64) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        unsafe { shared(db) }?.0.shutdown_within(Duration::from_millis(patience_ms))?;
+        Ok(Status::Ok)
+    })
+}
+
+/// Frees the handle. The database closes with its last handle; to see a failure of that,
+/// call `seawall_shutdown` before.
+///
+/// # Safety
+/// `db` is null, or a handle of a database that no call uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_free(db: *mut Database) {
+    call(|| {
+        // SAFETY: as the function requires.
+        drop(unsafe { free(db) });
+        Ok(Status::Ok)
+    });
+}
+
+/// Changes an option of the running database.
+///
+/// # Safety
+/// `db` is a handle of a database; `name` and `value` are texts that end with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_set_option(db: *const Database, name: *const c_char, value: *const c_char) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let (db, name, value) = unsafe { (shared(db)?, text(name)?, text(value)?) };
+        db.0.set(name, value)?;
+        Ok(Status::Ok)
+    })
+}
+
+/// Makes the log before `position` durable; the whole log if that is 0. Calls at one time share a flush.
+///
+/// # Safety
+/// `db` is a handle of a database.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_flush_log(db: *const Database, position: u64) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = &unsafe { shared(db) }?.0;
+        match position {
+            0 => drop(db.flush_log()?),
+            position => db.flush_log_to(LogPosition::from_u64(position))?,
+        }
+        Ok(Status::Ok)
+    })
+}
+
+/// The end of the log now.
+///
+/// # Safety
+/// `db` is a handle of a database; `position` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_log_position(db: *const Database, position: *mut u64) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db) }?;
+        // SAFETY: as the function requires.
+        unsafe { store(position, db.0.log_position().as_u64()) };
+        Ok(Status::Ok)
+    })
+}
+
+/// Called once, by a thread of the database, when the log before a position is durable (`ok`), or never
+/// will be.
+pub type OnDurable = Option<unsafe extern "C" fn(context: *mut c_void, ok: bool)>;
+
+struct Context(*mut c_void);
+// SAFETY: the caller promises that the context may be used by another thread.
+unsafe impl Send for Context {}
+
+/// Calls `told` once when the log before `position` is durable. It causes no flush: background work flushes
+/// within `flush_interval`.
+///
+/// # Safety
+/// `db` is a handle of a database; `told` may be called with `context` by another thread, also after this
+/// handle is freed, until the database has closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_on_durable(
+    db: *const Database,
+    position: u64,
+    told: OnDurable,
+    context: *mut c_void,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db) }?;
+        let told = told.ok_or_else(|| usage("a null function"))?;
+        let context = Context(context);
+        db.0.on_durable(LogPosition::from_u64(position), move |durable| {
+            let context = context;
+            // SAFETY: as the function requires.
+            unsafe { told(context.0, durable.is_ok()) };
+        })?;
+        Ok(Status::Ok)
+    })
+}
+
+/// The transactions that are prepared and not decided.
+#[derive(Debug)]
+pub struct PreparedList {
+    left: std::vec::IntoIter<Xid>,
+    last: Xid,
+}
+
+/// Lists the transactions that are prepared and not decided.
+///
+/// # Safety
+/// `db` is a handle of a database; `list` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_prepared(db: *const Database, list: *mut *mut PreparedList) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db) }?;
+        let left = db.0.prepared().into_iter();
+        // SAFETY: as the function requires.
+        unsafe { hand_out(list, PreparedList { left, last: Xid(Vec::new()) }) }?;
+        Ok(Status::Ok)
+    })
+}
+
+/// The next name of the list; `SEAWALL_STATUS_NOT_FOUND` at its end.
+///
+/// # Safety
+/// `list` is a handle of a list; `xid` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_prepared_next(list: *mut PreparedList, xid: *mut Slice) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let list = unsafe { exclusive(list) }?;
+        let Some(next) = list.left.next() else { return Ok(Status::NotFound) };
+        list.last = next;
+        // SAFETY: as the function requires.
+        unsafe { store(xid, Slice::of(&list.last.0)) };
+        Ok(Status::Ok)
+    })
+}
+
+/// Frees the list.
+///
+/// # Safety
+/// `list` is null, or a handle of a list.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_prepared_free(list: *mut PreparedList) {
+    // SAFETY: as the function requires.
+    drop(unsafe { free(list) });
+}
+
+/// Commits a prepared transaction that no handle has. `SEAWALL_STATUS_NOT_FOUND` if there is none of this name.
+///
+/// # Safety
+/// `db` is a handle of a database; `xid` is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_commit_prepared(db: *const Database, xid: Slice) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let (db, xid) = unsafe { (shared(db)?, xid.bytes()?) };
+        db.0.commit_prepared(&Xid(xid.to_vec()))?;
+        Ok(Status::Ok)
+    })
+}
+
+/// Rolls a prepared transaction back that no handle has; as `seawall_commit_prepared`.
+///
+/// # Safety
+/// `db` is a handle of a database; `xid` is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_rollback_prepared(db: *const Database, xid: Slice) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let (db, xid) = unsafe { (shared(db)?, xid.bytes()?) };
+        db.0.rollback_prepared(&Xid(xid.to_vec()))?;
+        Ok(Status::Ok)
+    })
+}

@@ -1,0 +1,32 @@
+//! The C interface of Seawall.
+//!
+//! Conventions, for every function unless it says otherwise:
+//!
+//! 1. It returns a [`Status`]. What it produces goes through a pointer, and is written only when the status
+//!    says so. [`seawall_error`] returns the text of the last failure of the calling thread.
+//! 2. A handle (`Database`, `Tree`, `Transaction`, `Cursor`, ...) is made by one function and freed by one. Null is refused with
+//!    `SEAWALL_STATUS_USAGE`; freeing null does nothing.
+//! 3. A handle is used by one thread at a time, except a `Database`, a `Tree` and an `Interrupt`, which any
+//!    number of threads use at once. Handles can be freed in any order: each keeps alive what it needs.
+//! 4. Bytes that are handed in ([`Slice`]) are read during the call only. Bytes that are handed out belong to
+//!    the handle that lent them, and stay until that handle's next call.
+//! 5. No panic crosses the interface: a call that panics returns `SEAWALL_STATUS_PANIC`. Roll the transaction back.
+//!    (The engine stops itself if a panic left a page half changed.)
+//!
+//! The header `include/seawall.h` is made from this crate; a test compares them.
+
+#![allow(unsafe_code, reason = "pointers of a C caller; each function states what it relies on")]
+
+mod cursor;
+mod database;
+mod measure;
+mod slice;
+mod status;
+mod transaction;
+
+pub use cursor::*;
+pub use database::*;
+pub use measure::*;
+pub use slice::*;
+pub use status::*;
+pub use transaction::*;

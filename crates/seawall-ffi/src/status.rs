@@ -1,0 +1,150 @@
+//! The result of a call, and its text.
+
+use seawall::{Error, Result};
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The result of a call.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Done.
+    Ok = 0,
+    /// There is no such row, entry or tree. Not a failure.
+    NotFound = 1,
+    /// The key exists.
+    KeyExists = 2,
+    /// Another transaction changed the row after this one's snapshot: roll back and run it again.
+    WriteConflict = 3,
+    /// Chosen as the victim of a deadlock: roll back and run it again.
+    Deadlock = 4,
+    /// The lock was not free in time. Nothing was changed by this call.
+    LockTimeout = 5,
+    /// Interrupted by another thread. Nothing was changed by this call.
+    Interrupted = 6,
+    /// The transaction has as many locks as it may have.
+    TooManyLocks = 7,
+    /// The disk is full.
+    NoSpace = 8,
+    /// A read failed.
+    Io = 9,
+    /// What was read is not what was written.
+    Corrupt = 10,
+    /// An earlier write or flush failed: nothing can be committed until the database is opened again.
+    Poisoned = 11,
+    /// It is unknown whether the transaction is committed: open the database again and look.
+    OutcomeUnknown = 12,
+    /// The tree was dropped.
+    TreeDropped = 13,
+    /// The tree is newer than the transaction's snapshot.
+    TreeTooNew = 14,
+    /// A tree of that name exists.
+    TreeExists = 15,
+    /// A key, value or name is too long.
+    TooLong = 16,
+    /// The database, or the transaction, permits no changes.
+    ReadOnly = 17,
+    /// An option has an invalid value.
+    InvalidOption = 18,
+    /// The directory cannot be opened as a database: another kind of file, another format, a backup.
+    NotADatabase = 19,
+    /// It is open already.
+    Locked = 20,
+    /// The transaction has ended.
+    TransactionEnded = 21,
+    /// Too many transactions write or are prepared at once.
+    TooManyTransactions = 22,
+    /// The database was shut down, or transactions keep it from being shut down.
+    ShutDown = 23,
+    /// The rows are not in key order.
+    RowsOutOfOrder = 24,
+    /// Wrong use of the interface.
+    Usage = 25,
+    /// Any other failure; the text says which.
+    Other = 26,
+    /// The call panicked: a defect of the engine.
+    Panic = 27,
+}
+
+impl Status {
+    fn of(error: &Error) -> Self {
+        match error {
+            Error::Io(_) | Error::NoThread { .. } => Self::Io,
+            Error::Corrupt(_) => Self::Corrupt,
+            Error::Poisoned { .. } => Self::Poisoned,
+            Error::OutcomeUnknown { .. } => Self::OutcomeUnknown,
+            Error::ReadOnly { .. } => Self::ReadOnly,
+            Error::NoSpace { .. } => Self::NoSpace,
+            Error::Deadlock { .. } => Self::Deadlock,
+            Error::LockTimeout { .. } => Self::LockTimeout,
+            Error::Interrupted { .. } => Self::Interrupted,
+            Error::TooManyLocks { .. } => Self::TooManyLocks,
+            Error::WriteConflict { .. } => Self::WriteConflict,
+            Error::KeyExists { .. } | Error::DuplicateRow { .. } => Self::KeyExists,
+            Error::RowsOutOfOrder { .. } => Self::RowsOutOfOrder,
+            Error::KeyTooLong { .. } | Error::NameTooLong { .. } | Error::ValueTooLong { .. } => Self::TooLong,
+            Error::NoSuchTree { .. } => Self::NotFound,
+            Error::TreeDropped { .. } => Self::TreeDropped,
+            Error::TreeTooNew { .. } => Self::TreeTooNew,
+            Error::TreeExists { .. } => Self::TreeExists,
+            Error::InvalidOption { .. } => Self::InvalidOption,
+            Error::NotADatabase { .. }
+            | Error::OtherFormat { .. }
+            | Error::IsABackup { .. }
+            | Error::UnfinishedBackup { .. }
+            | Error::NeedsRecovery { .. } => Self::NotADatabase,
+            Error::Locked { .. } => Self::Locked,
+            Error::TooManyTransactions { .. } | Error::TooManyPrepared { .. } => Self::TooManyTransactions,
+            Error::TransactionEnded { .. } => Self::TransactionEnded,
+            Error::Unknown { .. } => Self::NotFound,
+            Error::ShutDown | Error::StillRunning { .. } => Self::ShutDown,
+            Error::Usage(_) => Self::Usage,
+            _ => Self::Other,
+        }
+    }
+}
+
+thread_local! {
+    static TEXT: RefCell<CString> = RefCell::default();
+}
+
+fn remember(text: &str) {
+    let bytes: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
+    let text = CString::new(bytes).unwrap_or_default();
+    TEXT.with(|last| last.replace(text));
+}
+
+/// Runs a call: no panic leaves it, and the text of its failure is kept.
+pub(crate) fn call(f: impl FnOnce() -> Result<Status>) -> Status {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(status)) => status,
+        Ok(Err(error)) => {
+            remember(&error.to_string());
+            Status::of(&error)
+        }
+        Err(panic) => {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            remember(&format!("a defect of the engine: {said}. Roll back the transaction, and report it"));
+            Status::Panic
+        }
+    }
+}
+
+pub(crate) fn usage(why: &str) -> Error {
+    Error::Usage(why.into())
+}
+
+/// The text of the last call of this thread that failed: what, where, and what to do. UTF-8. It stays until
+/// the next failure of the thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn seawall_error() -> *const c_char {
+    TEXT.with(|last| last.borrow().as_ptr())
+}
+
+/// The version of the library, for example "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn seawall_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
