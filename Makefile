@@ -176,6 +176,20 @@ instructions: need-rust
 	$(CARGO) build --release --locked -p seawall --example instructions
 	target/release/examples/instructions
 
+# The plugin for MariaDB (mariadb/README.md): build it, start a server with it, test it. The first time
+# fetches a server and its headers, 180 MB.
+.PHONY: mariadb mariadb-run mariadb-test need-mariadb
+mariadb: need-mariadb
+	mariadb/build
+mariadb-run: need-mariadb
+	mariadb/run
+mariadb-test: need-mariadb
+	mariadb/test
+need-mariadb: need-rust
+	@command -v g++ >/dev/null || scripts/apt-install g++
+	@for lib in libaio.so.1 liburing.so.2 libnuma.so.1 libncurses.so.6; do \
+	  ldconfig -p | grep -q "$$lib" || missing=1; done; [ -z "$$missing" ] || scripts/apt-install libaio1 liburing2 libnuma1 libncurses6
+
 need-rust: need-linker
 	@command -v $(CARGO) >/dev/null || { \
 	  echo 'Rust is missing. This line installs it:'; \

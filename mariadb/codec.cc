@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "codec.h"
+#include <cstring>
+
+namespace seawall {
+
+static const uint GROUP = 8;
+
+static bool is_text(const Field *field) {
+  switch (field->real_type()) {
+  case MYSQL_TYPE_STRING:
+  case MYSQL_TYPE_VARCHAR:
+  case MYSQL_TYPE_VAR_STRING:
+  case MYSQL_TYPE_TINY_BLOB:
+  case MYSQL_TYPE_MEDIUM_BLOB:
+  case MYSQL_TYPE_LONG_BLOB:
+  case MYSQL_TYPE_BLOB:
+    /* INET6 and UUID are strings of fixed length with an order of their own. */
+    return dynamic_cast<const Field_longstr *>(field) != nullptr;
+  default:
+    return false;
+  }
+}
+
+void Key_codec::init(TABLE *table, const KEY *info) {
+  m_table = table;
+  m_parts.clear();
+  for (uint at = 0; at < info->user_defined_key_parts; at++) {
+    const KEY_PART_INFO &part = info->key_part[at];
+    Field *field = table->field[part.fieldnr - 1];
+    Part p{};
+    p.field = field;
+    p.key_field = part.fieldnr - 1;
+    p.length = part.length;
+    p.nullable = field->real_maybe_null();
+    p.descending = part.key_part_flag & HA_REVERSE_SORT;
+    p.kind = Part::Fixed;
+    p.fixed = field->sort_length();
+    if (is_text(field)) {
+      CHARSET_INFO *cs = field->charset();
+      p.chars = part.length / cs->mbmaxlen;
+      if (cs == &my_charset_bin && field->real_type() != MYSQL_TYPE_STRING) {
+        p.kind = Part::Binary;
+      } else if (cs == &my_charset_bin) {
+        p.kind = Part::Binary; /* BINARY(n): its zeroes count */
+      } else {
+        p.kind = Part::Weights;
+        uchar space[16];
+        size_t len = seawall_weights(cs, space, sizeof space, 1, (const uchar *)" ", 1, 0);
+        if (cs->state & MY_CS_NOPAD) {
+          p.text = Text::NoPad;
+        } else if (cs->levels_for_order > 1 || len < 1 || len > 3 || cs->mbminlen > 1) {
+          p.text = Text::Full;
+          p.fixed = (uint)cs->strnxfrmlen(part.length);
+        } else {
+          p.text = Text::Pad;
+          p.unit = (uint)len;
+          for (size_t i = 0; i < len; i++) p.space = p.space << 8 | space[i];
+        }
+      }
+    }
+    m_parts.push_back(p);
+  }
+}
+
+size_t Key_codec::max_bytes() const {
+  size_t all = 0;
+  for (const Part &p : m_parts) {
+    all += p.nullable;
+    if (p.kind == Part::Fixed || (p.kind == Part::Weights && p.text == Text::Full)) {
+      all += p.fixed;
+    } else if (p.kind == Part::Binary) {
+      all += (p.length / GROUP + 1) * (GROUP + 1);
+    } else if (p.text == Text::NoPad) {
+      all += (p.field->charset()->strnxfrmlen(p.length) / GROUP + 1) * (GROUP + 1);
+    } else {
+      all += (size_t)p.unit * (p.chars + 1);
+    }
+  }
+  return all;
+}
+
+bool Key_codec::has_null(const uchar *record) const {
+  for (const Part &p : m_parts)
+    if (p.nullable && p.field->is_null_in_record(record)) return true;
+  return false;
+}
+
+static void groups(const uchar *from, size_t len, Bytes *to) {
+  for (;;) {
+    size_t here = len < GROUP ? len : GROUP;
+    to->append((const char *)from, here);
+    to->append(GROUP - here, '\0');
+    if (len <= GROUP) {
+      to->push_back((char)here);
+      return;
+    }
+    to->push_back((char)(GROUP + 1));
+    from += here;
+    len -= here;
+  }
+}
+
+static void put_unit(uint32 weight, uint unit, Bytes *to) {
+  for (uint i = unit; i-- > 0;) to->push_back((char)(weight >> (8 * i)));
+}
+
+static void padded(const uchar *from, size_t len, uint unit, uint32 space, Bytes *to) {
+  const uint32 top = (uint32)((1ULL << (8 * unit)) - 1);
+  auto at = [&](size_t i) {
+    uint32 weight = 0;
+    for (uint b = 0; b < unit; b++) weight = weight << 8 | from[i * unit + b];
+    return weight;
+  };
+  size_t count = len / unit;
+  while (count > 0 && at(count - 1) == space) count--;
+  for (size_t i = 0; i < count; i++) {
+    uint32 weight = at(i);
+    if (weight == space) {
+      size_t next = i + 1;
+      while (at(next) == space) next++; /* the last is no space */
+      put_unit(at(next) < space ? space : space + 2, unit, to);
+    } else if (weight < space) {
+      put_unit(weight, unit, to);
+    } else if (weight < top - 2) {
+      put_unit(weight + 2, unit, to);
+    } else {
+      put_unit(top, unit, to);
+      put_unit(weight, unit, to);
+    }
+  }
+  put_unit(space + 1, unit, to);
+}
+
+/* The bytes of a text or binary column. */
+static const uchar *bytes_of(const Field *field, const uchar *ptr, size_t *len) {
+  switch (field->real_type()) {
+  case MYSQL_TYPE_STRING:
+    *len = field->field_length;
+    return ptr;
+  case MYSQL_TYPE_VARCHAR:
+  case MYSQL_TYPE_VAR_STRING: {
+    uint prefix = static_cast<const Field_varstring *>(field)->length_bytes;
+    *len = prefix == 1 ? *ptr : uint2korr(ptr);
+    return ptr + prefix;
+  }
+  default: {
+    const Field_blob *blob = static_cast<const Field_blob *>(field);
+    *len = blob->get_length(ptr);
+    const uchar *data;
+    memcpy(&data, ptr + blob->pack_length_no_ptr(), sizeof data);
+    return data;
+  }
+  }
+}
+
+void Key_codec::encode_part(const Part &p, const uchar *record, Bytes *to) const {
+  Field *field = p.field;
+  size_t begin = to->size();
+  if (p.nullable) {
+    bool null = field->is_null_in_record(record);
+    to->push_back(null ? 0 : 1);
+    if (null) {
+      if (p.descending) (*to)[begin] = (char)~(*to)[begin];
+      return;
+    }
+  }
+  my_ptrdiff_t offset = record - m_table->record[0];
+  if (p.kind == Part::Fixed) {
+    size_t at = to->size();
+    to->resize(at + p.fixed);
+    field->move_field_offset(offset);
+    field->sort_string((uchar *)&(*to)[at], p.fixed);
+    field->move_field_offset(-offset);
+  } else {
+    size_t len;
+    const uchar *from = bytes_of(field, field->ptr_in_record(record), &len);
+    CHARSET_INFO *cs = field->charset();
+    size_t most = p.length;
+    if (cs->mbmaxlen > 1 && len > 0) most = cs->charpos((const char *)from, (const char *)from + len, p.chars);
+    if (len > most) len = most;
+    if (p.kind == Part::Binary) {
+      groups(from, len, to);
+    } else {
+      uchar small[512];
+      size_t room = cs->strnxfrmlen(len > p.length ? len : p.length);
+      std::vector<uchar> large;
+      uchar *weights = small;
+      if (room > sizeof small) {
+        large.resize(room);
+        weights = large.data();
+      }
+      if (p.text == Text::Full) {
+        size_t made = seawall_weights(cs, weights, p.fixed, p.chars, from, len,
+                                      MY_STRXFRM_PAD_WITH_SPACE | MY_STRXFRM_PAD_TO_MAXLEN);
+        to->append((const char *)weights, made);
+        if (made < p.fixed) to->append(p.fixed - made, '\0');
+      } else {
+        size_t made = seawall_weights(cs, weights, room, p.chars, from, len, 0);
+        if (p.text == Text::NoPad) groups(weights, made, to);
+        else padded(weights, made, p.unit, p.space, to);
+      }
+    }
+  }
+  if (p.descending)
+    for (size_t i = begin; i < to->size(); i++) (*to)[i] = (char)~(*to)[i];
+}
+
+void Key_codec::encode(const uchar *record, uint parts, Bytes *to) const {
+  for (uint at = 0; at < parts && at < m_parts.size(); at++) encode_part(m_parts[at], record, to);
+}
+
+bool Key_codec::length_in(const Bytes &key, size_t *len) const {
+  size_t at = 0;
+  for (const Part &p : m_parts) {
+    uchar flip = p.descending ? 0xff : 0;
+    auto byte = [&](size_t i) { return (uchar)((uchar)key[i] ^ flip); };
+    if (p.nullable) {
+      if (at >= key.size()) return false;
+      if (byte(at++) == 0) continue;
+    }
+    if (p.kind == Part::Fixed || (p.kind == Part::Weights && p.text == Text::Full)) {
+      at += p.fixed;
+    } else if (p.kind == Part::Binary || p.text == Text::NoPad) {
+      do {
+        at += GROUP + 1;
+        if (at > key.size()) return false;
+      } while (byte(at - 1) > GROUP);
+    } else {
+      const uint32 top = (uint32)((1ULL << (8 * p.unit)) - 1);
+      for (;;) {
+        if (at + p.unit > key.size()) return false;
+        uint32 unit = 0;
+        for (uint i = 0; i < p.unit; i++) unit = unit << 8 | byte(at + i);
+        at += p.unit;
+        if (unit == p.space + 1) break;
+        if (unit == top) at += p.unit;
+      }
+    }
+    if (at > key.size()) return false;
+  }
+  *len = at;
+  return true;
+}
+
+void Row_codec::init(TABLE *table) {
+  m_table = table;
+  m_fields.clear();
+  m_null_bit.clear();
+  m_blobs = false;
+  uint bits = 0;
+  for (Field **f = table->field; *f; f++) {
+    if (!(*f)->stored_in_db()) continue;
+    m_fields.push_back(*f);
+    m_null_bit.push_back((*f)->real_maybe_null() ? (int)bits++ : -1);
+    m_blobs |= ((*f)->flags & BLOB_FLAG) != 0;
+  }
+  m_null_bytes = (bits + 7) / 8;
+}
+
+static const uchar FORMAT = 1;
+
+void Row_codec::encode(const uchar *record, Bytes *to) const {
+  my_ptrdiff_t offset = record - m_table->record[0];
+  to->push_back((char)FORMAT);
+  size_t nulls = to->size();
+  to->append(m_null_bytes, '\0');
+  for (size_t i = 0; i < m_fields.size(); i++) {
+    Field *field = m_fields[i];
+    int bit = m_null_bit[i];
+    if (bit >= 0 && field->is_null_in_record(record)) {
+      (*to)[nulls + bit / 8] |= (char)(1 << (bit % 8));
+      continue;
+    }
+    size_t at = to->size();
+    size_t room = field->pack_length() + 8;
+    if (field->flags & BLOB_FLAG) room += static_cast<Field_blob *>(field)->get_length(field->ptr_in_record(record));
+    to->resize(at + room);
+    field->move_field_offset(offset);
+    uchar *begin = (uchar *)&(*to)[at];
+    uchar *end = field->pack(begin, field->ptr);
+    field->move_field_offset(-offset);
+    to->resize(at + (end - begin));
+  }
+}
+
+bool Row_codec::decode(const uchar *from, size_t len, uchar *record) const {
+  my_ptrdiff_t offset = record - m_table->record[0];
+  const uchar *end = from + len;
+  if (len < 1 + m_null_bytes || *from != FORMAT) return false;
+  const uchar *nulls = from + 1;
+  from = nulls + m_null_bytes;
+  /* Bits of fields share bytes with NULL bits: begin with the defaults. */
+  memcpy(record, m_table->s->default_values, m_table->s->null_bytes);
+  for (size_t i = 0; i < m_fields.size(); i++) {
+    Field *field = m_fields[i];
+    int bit = m_null_bit[i];
+    if (bit >= 0) {
+      if (nulls[bit / 8] & (1 << (bit % 8))) {
+        field->set_null(offset);
+        uint width = field->pack_length_in_rec();
+        memcpy(record + field->offset(m_table->record[0]), m_table->s->default_values + field->offset(m_table->record[0]), width);
+        continue;
+      }
+      field->set_notnull(offset);
+    }
+    field->move_field_offset(offset);
+    const uchar *next = field->unpack(field->ptr, from, end);
+    field->move_field_offset(-offset);
+    if (!next || next > end) return false;
+    from = next;
+  }
+  return from == end;
+}
+
+bool successor(Bytes *prefix) {
+  while (!prefix->empty()) {
+    uchar last = (uchar)prefix->back();
+    if (last != 0xff) {
+      prefix->back() = (char)(last + 1);
+      return true;
+    }
+    prefix->pop_back();
+  }
+  return false;
+}
+
+}

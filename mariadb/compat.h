@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The differences between the server versions that the plugin is built for: 10.11 and 11.8. */
+#ifndef SEAWALL_COMPAT_H
+#define SEAWALL_COMPAT_H
+
+#define MYSQL_SERVER 1
+#include <my_global.h>
+#include <mysql_version.h>
+#include <sql_class.h>
+#include <sql_plugin.h>
+#include <handler.h>
+#include <field.h>
+#include <key.h>
+#include <log.h>
+#include <table.h>
+#include <my_base.h>
+#include <mysql/plugin.h>
+#include <mysql/service_thd_wait.h>
+
+#if MYSQL_VERSION_ID >= 110000
+/* The hooks of a connection lost their leading handlerton*. */
+template <auto F> struct without_hton;
+template <typename R, typename... Args, R (*F)(handlerton *, Args...)>
+struct without_hton<F> {
+  static R call(Args... args) { return F(nullptr, args...); }
+};
+#define SEAWALL_HOOK(f) without_hton<f>::call
+#else
+#define SEAWALL_HOOK(f) f
+#endif
+
+#if MYSQL_VERSION_ID >= 110800
+static inline size_t seawall_weights(CHARSET_INFO *cs, uchar *to, size_t room, uint chars, const uchar *from,
+                                     size_t len, uint flags) {
+  return cs->strnxfrm(to, room, chars, from, len, flags).m_result_length;
+}
+#else
+static inline size_t seawall_weights(CHARSET_INFO *cs, uchar *to, size_t room, uint chars, const uchar *from,
+                                     size_t len, uint flags) {
+  return cs->strnxfrm((char *)to, room, chars, (const char *)from, len, flags);
+}
+#endif
+
+#endif

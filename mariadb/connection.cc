@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The life of a connection's transaction:
+
+     idle --begin (first table, or START TRANSACTION WITH CONSISTENT SNAPSHOT)--> active
+     active --prepare--> prepared --commit_ordered--> committed --commit--> idle
+     active --commit, rollback--> idle            prepared --rollback--> idle
+
+   The engine's transaction object is one for the connection's life. A statement begins with a savepoint, to
+   which the server's rollback of a statement returns. */
+#include "connection.h"
+#include <cstring>
+
+namespace seawall {
+
+handlerton *hton;
+Db db;
+
+Connection *Connection::known(THD *thd) { return static_cast<Connection *>(thd_get_ha_data(thd, hton)); }
+
+Connection *Connection::of(THD *thd) {
+  Connection *connection = known(thd);
+  if (!connection) {
+    connection = new (std::nothrow) Connection;
+    if (!connection) return nullptr;
+    connection->m_thd = thd;
+    thd_set_ha_data(thd, hton, connection);
+  }
+  return connection;
+}
+
+static seawall_isolation isolation_of(THD *thd) {
+  switch (thd_tx_isolation(thd)) {
+  case ISO_READ_UNCOMMITTED:
+  case ISO_READ_COMMITTED: return SEAWALL_ISOLATION_READ_COMMITTED;
+  case ISO_SERIALIZABLE: return SEAWALL_ISOLATION_SERIALIZABLE;
+  default: return SEAWALL_ISOLATION_REPEATABLE_READ;
+  }
+}
+
+static bool in_transaction(THD *thd) { return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN); }
+
+int Connection::begin() {
+  seawall_tx_options options{};
+  options.isolation = isolation_of(m_thd);
+  /* As InnoDB: a plain SELECT that is a transaction of its own reads a snapshot. */
+  if (options.isolation == SEAWALL_ISOLATION_SERIALIZABLE && !in_transaction(m_thd))
+    options.isolation = SEAWALL_ISOLATION_REPEATABLE_READ;
+  options.level = SEAWALL_COMMIT_LEVEL_DEFAULT;
+  options.wait = SEAWALL_WAIT_MODE_WAIT;
+  options.tag = thd_get_thread_id(m_thd);
+  seawall_status status;
+  if (m_tx) {
+    status = seawall_restart(m_tx.get(), &options);
+  } else {
+    status = seawall_begin(db.get(), &options, m_tx.out());
+    if (status == SEAWALL_STATUS_OK) {
+      std::lock_guard<std::mutex> guard(m_interrupt_mutex);
+      status = seawall_interrupt_new(m_tx.get(), m_interrupt.out());
+    }
+  }
+  if (status != SEAWALL_STATUS_OK) return error_of(m_thd, status, nullptr);
+  m_active = true;
+  m_prepared = m_committed = false;
+  return 0;
+}
+
+int Connection::use(THD *thd) {
+  m_thd = thd;
+  if (m_interrupt && thd_kill_level(thd) == THD_IS_NOT_KILLED) seawall_interrupt_clear(m_interrupt.get());
+  if (!m_active) {
+    if (int error = begin()) return error;
+    m_statement = false;
+  }
+  if (!m_statement) {
+    seawall_set_isolation(m_tx.get(), isolation_of(thd));
+    seawall_begin_statement(m_tx.get());
+    /* NOWAIT and WAIT n set this for their statement; at its default, a day, the engine's own limit counts. */
+    const ulong DAY = 86400;
+    ulong seconds = thd->variables.lock_wait_timeout;
+    seawall_set_wait(m_tx.get(), seconds == 0 ? SEAWALL_WAIT_MODE_NO : seconds == DAY ? SEAWALL_WAIT_MODE_WAIT : SEAWALL_WAIT_MODE_FOR,
+                     (uint64_t)seconds * 1000);
+    seawall_status status = seawall_savepoint(m_tx.get(), m_before.out());
+    if (status != SEAWALL_STATUS_OK) return error_of(thd, status, nullptr);
+    m_statement = true;
+  }
+  trans_register_ha(thd, false, hton, 0);
+  if (in_transaction(thd)) trans_register_ha(thd, true, hton, 0);
+  return 0;
+}
+
+int Connection::take_snapshot() {
+  if (int error = use(m_thd)) return error;
+  seawall_status status = seawall_take_snapshot(m_tx.get());
+  return status == SEAWALL_STATUS_OK ? 0 : error_of(m_thd, status, nullptr);
+}
+
+void Connection::end_statement() {
+  if (m_statement) {
+    seawall_end_statement(m_tx.get());
+    m_before.out();
+    m_statement = false;
+  }
+}
+
+void Connection::ended() {
+  m_before.out();
+  m_statement = m_active = m_prepared = m_committed = false;
+}
+
+/* Whether a call for one statement ends the transaction. */
+static bool ends(THD *thd, bool all) { return all || !in_transaction(thd); }
+
+int Connection::commit(bool all) {
+  if (!m_active) return 0;
+  if (!ends(m_thd, all)) {
+    end_statement();
+    return 0;
+  }
+  seawall_status status = SEAWALL_STATUS_OK;
+  if (!m_committed) status = seawall_commit(m_tx.get());
+  ended();
+  return status == SEAWALL_STATUS_OK ? 0 : error_of(m_thd, status, nullptr);
+}
+
+int Connection::rollback(bool all) {
+  if (!m_active) return 0;
+  if (m_interrupt) seawall_interrupt_clear(m_interrupt.get());
+  seawall_status status;
+  if (!ends(m_thd, all)) {
+    status = m_statement ? seawall_rollback_to(m_tx.get(), m_before.get()) : SEAWALL_STATUS_OK;
+    end_statement();
+  } else {
+    status = seawall_rollback(m_tx.get());
+    ended();
+  }
+  return status == SEAWALL_STATUS_OK ? 0 : error_of(m_thd, status, nullptr);
+}
+
+/* The name under which the engine keeps a prepared transaction. */
+static std::string name_of(const XID *xid) {
+  std::string name;
+  uint32_t format = (uint32_t)xid->formatID;
+  for (int i = 24; i >= 0; i -= 8) name.push_back((char)(format >> i));
+  name.push_back((char)xid->gtrid_length);
+  name.append(xid->data, xid->gtrid_length + xid->bqual_length);
+  return name;
+}
+
+static bool xid_of(seawall_slice name, XID *xid) {
+  if (name.len < 5 || name.len > 5 + MAXGTRIDSIZE + MAXBQUALSIZE || name.data[4] > name.len - 5) return false;
+  const uint8_t *at = name.data;
+  xid->formatID = (int32_t)((uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3]);
+  xid->gtrid_length = at[4];
+  xid->bqual_length = (long)(name.len - 5 - at[4]);
+  memcpy(xid->data, at + 5, name.len - 5);
+  return true;
+}
+
+int Connection::prepare(bool all) {
+  if (!m_active) return 0;
+  if (!ends(m_thd, all)) {
+    end_statement();
+    return 0;
+  }
+  uint64_t id = 0;
+  seawall_transaction_id(m_tx.get(), &id);
+  if (id == 0) return 0; /* it changed nothing: commit and rollback are the same */
+  MYSQL_XID xid;
+  thd_get_xid(m_thd, &xid);
+  end_statement();
+  std::string name = name_of(reinterpret_cast<const XID *>(&xid));
+  seawall_status status = seawall_prepare(m_tx.get(), slice(name), SEAWALL_COMMIT_LEVEL_FLUSHED, nullptr);
+  if (status != SEAWALL_STATUS_OK) return error_of(m_thd, status, nullptr);
+  m_prepared = true;
+  return 0;
+}
+
+void Connection::commit_ordered(bool all) {
+  if (!m_active || !ends(m_thd, all) || !m_prepared) return;
+  uint64_t position;
+  if (seawall_commit_ordered(m_tx.get(), &position) == SEAWALL_STATUS_OK) {
+    m_committed = true;
+    return;
+  }
+  /* The binary log has it: to go on would let the two logs differ. The next start commits it. */
+  sql_print_error("Seawall: a transaction that the binary log has could not be committed: %s. The server stops; its next start commits it.",
+                  seawall_error());
+  abort();
+}
+
+void Connection::interrupt() {
+  std::lock_guard<std::mutex> guard(m_interrupt_mutex);
+  if (m_interrupt) seawall_interrupt(m_interrupt.get());
+}
+
+int error_of(THD *thd, seawall_status status, std::string *text) {
+  if (text) *text = seawall_error();
+  switch (status) {
+  case SEAWALL_STATUS_OK: return 0;
+  case SEAWALL_STATUS_NOT_FOUND: return HA_ERR_KEY_NOT_FOUND;
+  case SEAWALL_STATUS_KEY_EXISTS: return HA_ERR_FOUND_DUPP_KEY;
+  case SEAWALL_STATUS_WRITE_CONFLICT:
+    if (thd) thd->mark_transaction_to_rollback(true);
+    return HA_ERR_RECORD_CHANGED;
+  case SEAWALL_STATUS_DEADLOCK:
+    if (thd) thd->mark_transaction_to_rollback(true);
+    return HA_ERR_LOCK_DEADLOCK;
+  case SEAWALL_STATUS_LOCK_TIMEOUT:
+    if (thd) thd->mark_transaction_to_rollback(false);
+    return HA_ERR_LOCK_WAIT_TIMEOUT;
+  case SEAWALL_STATUS_INTERRUPTED: return HA_ERR_ABORTED_BY_USER;
+  case SEAWALL_STATUS_TOO_MANY_LOCKS: return HA_ERR_LOCK_TABLE_FULL;
+  case SEAWALL_STATUS_NO_SPACE: return HA_ERR_RECORD_FILE_FULL;
+  case SEAWALL_STATUS_CORRUPT: return HA_ERR_CRASHED;
+  case SEAWALL_STATUS_TREE_DROPPED: return HA_ERR_NO_SUCH_TABLE;
+  case SEAWALL_STATUS_TREE_TOO_NEW: return HA_ERR_TABLE_DEF_CHANGED;
+  case SEAWALL_STATUS_TREE_EXISTS: return HA_ERR_TABLE_EXIST;
+  case SEAWALL_STATUS_TOO_LONG: return HA_ERR_TO_BIG_ROW;
+  case SEAWALL_STATUS_READ_ONLY: return HA_ERR_TABLE_READONLY;
+  case SEAWALL_STATUS_TOO_MANY_TRANSACTIONS: return HA_ERR_TOO_MANY_CONCURRENT_TRXS;
+  default: return HA_ERR_INTERNAL_ERROR;
+  }
+}
+
+// --- the server's hooks ----------------------------------------------------------------------------------
+
+static int close_connection(handlerton *, THD *thd) {
+  Connection *connection = Connection::known(thd);
+  thd_set_ha_data(thd, hton, nullptr);
+  delete connection;
+  return 0;
+}
+static int commit(handlerton *, THD *thd, bool all) {
+  Connection *connection = Connection::known(thd);
+  return connection ? connection->commit(all) : 0;
+}
+static int rollback(handlerton *, THD *thd, bool all) {
+  Connection *connection = Connection::known(thd);
+  return connection ? connection->rollback(all) : 0;
+}
+static int prepare(handlerton *, THD *thd, bool all) {
+  Connection *connection = Connection::known(thd);
+  return connection ? connection->prepare(all) : 0;
+}
+static void commit_ordered(handlerton *, THD *thd, bool all) {
+  if (Connection *connection = Connection::known(thd)) connection->commit_ordered(all);
+}
+static int start_consistent_snapshot(handlerton *, THD *thd) {
+  Connection *connection = Connection::of(thd);
+  return connection ? connection->take_snapshot() : HA_ERR_OUT_OF_MEM;
+}
+static void kill_query(handlerton *, THD *thd, enum thd_kill_levels) {
+  if (Connection *connection = Connection::known(thd)) connection->interrupt();
+}
+
+struct Saved {
+  seawall_savepoint_t *at;
+};
+static int savepoint_set(handlerton *, THD *thd, void *place) {
+  Saved *saved = static_cast<Saved *>(place);
+  saved->at = nullptr;
+  Connection *connection = Connection::known(thd);
+  if (!connection || !connection->tx()) return 0;
+  seawall_status status = seawall_savepoint(connection->tx(), &saved->at);
+  return status == SEAWALL_STATUS_OK ? 0 : error_of(thd, status, nullptr);
+}
+static int savepoint_rollback(handlerton *, THD *thd, void *place) {
+  Saved *saved = static_cast<Saved *>(place);
+  Connection *connection = Connection::known(thd);
+  if (!connection || !saved->at) return 0;
+  seawall_status status = seawall_rollback_to(connection->tx(), saved->at);
+  return status == SEAWALL_STATUS_OK ? 0 : error_of(thd, status, nullptr);
+}
+static int savepoint_release(handlerton *, THD *, void *place) {
+  Saved *saved = static_cast<Saved *>(place);
+  seawall_savepoint_free(saved->at);
+  saved->at = nullptr;
+  return 0;
+}
+
+static int recover(handlerton *, XID *list, uint len) {
+  /* Called again until it returns fewer than fit: it goes on where it was. */
+  static Owned<seawall_prepared_list, seawall_prepared_free> prepared;
+  if (!prepared && seawall_prepared(db.get(), prepared.out()) != SEAWALL_STATUS_OK) return 0;
+  uint count = 0;
+  seawall_slice name;
+  while (count < len && seawall_prepared_next(prepared.get(), &name) == SEAWALL_STATUS_OK)
+    if (xid_of(name, &list[count])) count++;
+  if (count < len) prepared.out();
+  return (int)count;
+}
+/* The answers of the X/Open interface, which the server's headers lack. */
+enum { XA_OK = 0, XAER_RMERR = -3, XAER_NOTA = -4 };
+
+static int commit_by_xid(handlerton *, XID *xid) {
+  std::string name = name_of(xid);
+  seawall_status status = seawall_commit_prepared(db.get(), slice(name));
+  return status == SEAWALL_STATUS_OK ? XA_OK : status == SEAWALL_STATUS_NOT_FOUND ? XAER_NOTA : XAER_RMERR;
+}
+static int rollback_by_xid(handlerton *, XID *xid) {
+  std::string name = name_of(xid);
+  seawall_status status = seawall_rollback_prepared(db.get(), slice(name));
+  return status == SEAWALL_STATUS_OK ? XA_OK : status == SEAWALL_STATUS_NOT_FOUND ? XAER_NOTA : XAER_RMERR;
+}
+
+extern "C" {
+static void checkpoint_done(void *cookie, bool ok) {
+  if (ok) commit_checkpoint_notify_ha(cookie);
+}
+}
+static void commit_checkpoint_request(void *cookie) {
+  uint64_t position = 0;
+  seawall_log_position(db.get(), &position);
+  if (seawall_on_durable(db.get(), position, checkpoint_done, cookie) != SEAWALL_STATUS_OK &&
+      seawall_flush_log(db.get(), position) == SEAWALL_STATUS_OK)
+    commit_checkpoint_notify_ha(cookie);
+}
+static bool flush_logs(handlerton *) { return seawall_flush_log(db.get(), 0) != SEAWALL_STATUS_OK; }
+
+void set_hooks(handlerton *h) {
+  h->savepoint_offset = sizeof(Saved);
+  h->close_connection = SEAWALL_HOOK(close_connection);
+  h->commit = SEAWALL_HOOK(commit);
+  h->rollback = SEAWALL_HOOK(rollback);
+  h->prepare = SEAWALL_HOOK(prepare);
+  h->commit_ordered = SEAWALL_HOOK(commit_ordered);
+  h->start_consistent_snapshot = SEAWALL_HOOK(start_consistent_snapshot);
+  h->savepoint_set = SEAWALL_HOOK(savepoint_set);
+  h->savepoint_rollback = SEAWALL_HOOK(savepoint_rollback);
+  h->savepoint_release = SEAWALL_HOOK(savepoint_release);
+  h->recover = SEAWALL_HOOK(recover);
+  h->commit_by_xid = SEAWALL_HOOK(commit_by_xid);
+  h->rollback_by_xid = SEAWALL_HOOK(rollback_by_xid);
+  h->kill_query = kill_query;
+  h->commit_checkpoint_request = commit_checkpoint_request;
+  h->flush_logs = flush_logs;
+}
+
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* One connection's transaction, and the handles of the engine. */
+#ifndef SEAWALL_CONNECTION_H
+#define SEAWALL_CONNECTION_H
+
+#include "compat.h"
+#include "seawall.h"
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace seawall {
+
+/* An owner of a handle. */
+template <typename T, void (*FREE)(T *)> class Owned {
+public:
+  Owned() = default;
+  Owned(Owned &&other) noexcept : m_handle(std::exchange(other.m_handle, nullptr)) {}
+  Owned &operator=(Owned &&other) noexcept {
+    if (this != &other) {
+      FREE(m_handle);
+      m_handle = std::exchange(other.m_handle, nullptr);
+    }
+    return *this;
+  }
+  ~Owned() { FREE(m_handle); }
+  T *get() const { return m_handle; }
+  T **out() {
+    FREE(m_handle);
+    m_handle = nullptr;
+    return &m_handle;
+  }
+  explicit operator bool() const { return m_handle != nullptr; }
+
+private:
+  T *m_handle = nullptr;
+};
+
+using Db = Owned<seawall_db, seawall_free>;
+using Tree = Owned<seawall_tree, seawall_tree_free>;
+using Tx = Owned<seawall_tx, seawall_transaction_free>;
+using Cursor = Owned<seawall_cursor, seawall_cursor_free>;
+using Savepoint = Owned<seawall_savepoint_t, seawall_savepoint_free>;
+using Interrupt = Owned<seawall_interrupt_t, seawall_interrupt_free>;
+
+extern handlerton *hton;
+extern Db db;
+
+inline seawall_slice slice(const std::string &bytes) { return {(const uint8_t *)bytes.data(), bytes.size()}; }
+inline seawall_slice slice(const void *data, size_t len) { return {(const uint8_t *)data, len}; }
+const seawall_slice NOTHING = {nullptr, 0};
+const seawall_bound UNBOUNDED = {NOTHING, SEAWALL_BOUND_KIND_UNBOUNDED};
+
+/* A connection. Its transaction object stays over all its transactions. */
+class Connection {
+public:
+  /* The connection of the thread, made if it has none; null if that fails. */
+  static Connection *of(THD *thd);
+  static Connection *known(THD *thd);
+
+  /* Called when a statement uses its first table, or another: begins transaction and statement as needed. */
+  int use(THD *thd);
+  seawall_tx *tx() const { return m_tx.get(); }
+  THD *thd() const { return m_thd; }
+
+  int commit(bool all);
+  int rollback(bool all);
+  int prepare(bool all);
+  void commit_ordered(bool all);
+  int take_snapshot();
+  void interrupt();
+  uint tables = 0; /* of the statement */
+
+private:
+  friend class Connections;
+  int begin();
+  void end_statement();
+  void ended();
+
+  THD *m_thd = nullptr;
+  Tx m_tx;
+  std::mutex m_interrupt_mutex;
+  Interrupt m_interrupt;
+  bool m_active = false;     /* a transaction has begun */
+  bool m_statement = false;
+  bool m_prepared = false;
+  bool m_committed = false;  /* by commit_ordered */
+  Savepoint m_before;        /* the statement */
+};
+
+/* The server's error for a status. Rolls back as far as the status asks for, by telling the server. */
+int error_of(THD *thd, seawall_status status, std::string *text);
+
+/* Fills the hooks of the handlerton that belong to transactions. */
+void set_hooks(handlerton *hton);
+
+}
+#endif

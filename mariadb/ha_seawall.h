@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A table of the engine, as the server sees it. */
+#ifndef HA_SEAWALL_H
+#define HA_SEAWALL_H
+
+#include "codec.h"
+#include "connection.h"
+#include "dictionary.h"
+#include <atomic>
+#include <memory>
+
+namespace seawall {
+
+/* What all handlers of one table share. */
+class Share : public Handler_share {
+public:
+  Share() { thr_lock_init(&lock); }
+  ~Share() override { thr_lock_delete(&lock); }
+  THR_LOCK lock;
+  std::mutex mutex;                   /* opening, and the counters' beginning */
+  bool open = false;
+  Definition definition;
+  std::vector<Tree> trees;            /* the rows, then one for each secondary index */
+  std::atomic<uint64_t> next_row{0};  /* of a table without a primary key */
+  uint64_t next_auto = 0;             /* 0: unknown; under `mutex` */
+};
+
+}
+
+class ha_seawall final : public handler {
+public:
+  ha_seawall(handlerton *hton, TABLE_SHARE *share);
+  ~ha_seawall() override;
+
+  Table_flags table_flags() const override;
+  ulong index_flags(uint index, uint part, bool all_parts) const override;
+  const char *index_type(uint) override { return "BTREE"; }
+  uint max_supported_keys() const override { return MAX_INDEXES; }
+  uint max_supported_key_parts() const override { return MAX_REF_PARTS; }
+  uint max_supported_key_length() const override { return 3072; }
+  uint max_supported_key_part_length() const override { return 3072; }
+
+  int open(const char *name, int mode, uint test_if_locked) override;
+  int close() override;
+  int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;
+  int delete_table(const char *name) override;
+  int rename_table(const char *from, const char *to) override;
+  int truncate() override;
+
+  int write_row(const uchar *record) override;
+  int update_row(const uchar *old_record, const uchar *new_record) override;
+  int delete_row(const uchar *record) override;
+
+  int rnd_init(bool scan) override;
+  int rnd_end() override;
+  int rnd_next(uchar *record) override;
+  int rnd_pos(uchar *record, uchar *position) override;
+  void position(const uchar *record) override;
+  int cmp_ref(const uchar *a, const uchar *b) override;
+
+  int index_init(uint index, bool sorted) override;
+  int index_end() override;
+  int index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) override;
+  int index_read_last_map(uchar *record, const uchar *key, key_part_map parts) override {
+    return index_read_map(record, key, parts, HA_READ_PREFIX_LAST);
+  }
+  int index_next(uchar *record) override;
+  int index_prev(uchar *record) override;
+  int index_first(uchar *record) override;
+  int index_last(uchar *record) override;
+  int index_next_same(uchar *record, const uchar *key, uint len) override;
+
+  int info(uint flags) override;
+  int extra(enum ha_extra_function operation) override;
+  int reset() override;
+  ha_rows records_in_range(uint index, const key_range *min, const key_range *max, page_range *pages) override;
+  void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
+                          ulonglong *reserved) override;
+  int reset_auto_increment(ulonglong value) override;
+  void update_create_info(HA_CREATE_INFO *info) override;
+
+  int external_lock(THD *thd, int type) override;
+  int start_stmt(THD *thd, thr_lock_type type) override;
+  THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type) override;
+  void unlock_row() override;
+  bool get_error_message(int error, String *text) override;
+  bool check_if_incompatible_data(HA_CREATE_INFO *, uint) override { return COMPATIBLE_DATA_NO; }
+
+private:
+  using Bytes = seawall::Bytes;
+  int failed(seawall_status status);
+  int open_trees(const char *name);
+  /* Index numbers of the server; the rows' tree is that of the primary key, or of hidden numbers. */
+  const seawall_tree *rows() const { return m_share->trees[0].get(); }
+  const seawall_tree *index_tree(uint index) const;
+  bool is_primary(uint index) const { return index == table->s->primary_key; }
+  void primary_key_of(const uchar *record, Bytes *key) const;
+  void entry_of(uint index, const uchar *record, Bytes *key, size_t *unique_len) const;
+  int insert_entry(uint index, const uchar *record);
+  int change_entries(const uchar *old_record, const uchar *new_record);
+  int read_row(uchar *record, seawall_slice value);
+  int fetch(uchar *record);
+  int move(uchar *record, seawall_seek to, const Bytes &key);
+  void encode_search(uint index, const uchar *key, key_part_map parts, Bytes *to);
+  void reset_cursor(const seawall_tree *tree);
+  int note_auto_increment(const uchar *record);
+  int begin_counting();
+
+  Bytes m_name; /* the table's path; of a partition with its suffix */
+  seawall::Share *m_share = nullptr;
+  THR_LOCK_DATA m_lock_data;
+  seawall_lock m_lock = SEAWALL_LOCK_NONE;
+  seawall_wait_mode m_wait = SEAWALL_WAIT_MODE_DEFAULT;
+  seawall::Connection *m_connection = nullptr;
+  seawall::Cursor m_cursor;
+  bool m_positioned = false;
+  std::vector<seawall::Key_codec> m_keys;
+  seawall::Row_codec m_row;
+  std::vector<uchar> m_scratch;      /* a record for search keys */
+  Bytes m_search, m_upper;           /* the search key, and the end of its range */
+  bool m_has_upper = false;
+  bool m_exact = false;
+  Bytes m_key, m_value, m_old_key, m_new_key;
+  Bytes m_primary;                   /* the primary key of the row that was read last */
+  Bytes m_long;                      /* what its long columns point to */
+  uint m_duplicate = MAX_KEY;
+  Bytes m_error;
+};
+
+#endif
