@@ -111,8 +111,8 @@ long: need-rust
 cgroup-test: need-rust
 	scripts/cgroup-test
 
-# The parts without I/O under Miri, which finds undefined behaviour and data races: the log's ring, the locks
-# and their interrupts, and a small database in memory. It is thousands of times slower than the machine.
+# The parts without I/O under Miri, which finds undefined behaviour and data races: the log's ring, and the
+# locks with their interrupts. It is thousands of times slower than the machine.
 MIRI_TESTS ?= log::ring::tests::groups log::ring::tests::a_cut log::ring::tests::promises txn::locks::tests::interrupts \
   txn::locks::tests::an_owner txn::locks::tests::two_
 miri: need-rust

@@ -16,7 +16,10 @@
 //! The header `include/seawall.h` is made from this crate; a test compares them.
 
 #![allow(unsafe_code, reason = "pointers of a C caller; each function states what it relies on")]
-#![allow(clippy::multiple_unsafe_ops_per_block, reason = "what a call is given is taken under the one promise that it names")]
+#![allow(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "what a call is given is taken under the one promise that it names"
+)]
 
 mod cursor;
 mod database;
