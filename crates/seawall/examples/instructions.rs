@@ -184,9 +184,7 @@ fn measure(kind: &str) -> std::io::Result<u64> {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [part, kind, ops] = &args[..]
-        && part == "work"
-    {
+    if let ("work", [_, kind, ops]) = (args.first().map_or("", String::as_str), &args[..]) {
         work(kind, ops.parse().expect("a number of operations")).expect("the operations succeed");
         return ExitCode::SUCCESS;
     }

@@ -109,7 +109,8 @@ fn a_check_of_one_tree_finds_each_damaged_page_and_goes_on_behind_it() {
 
 #[test]
 fn a_check_of_one_tree_beside_writers_finds_nothing() {
-    let db = Database::open_with(tempfile::tempdir().unwrap().path(), options()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open_with(dir.path(), options()).unwrap();
     let tree = db.create_tree("t").unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
