@@ -47,8 +47,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Which backend this is and why it was chosen.
     fn backend(&self) -> &BackendInfo;
 
-    // --- names
-    // ---------------------------------------------------------------------------------------------------------
+    // --- names ---------------------------------------------------------------------------------------------
 
     /// Opens a file.
     ///
@@ -96,8 +95,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The kernel's refusal.
     fn free_bytes(&self, path: &Path) -> Result<u64>;
 
-    // --- an open file, synchronously
-    // -----------------------------------------------------------------------------------
+    // --- an open file, synchronously -----------------------------------------------------------------------
 
     /// Locks the file itself against other processes and other handles, without waiting.
     ///
@@ -157,8 +155,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The kernel's refusal.
     fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> Result<()>;
 
-    // --- asynchronously
-    // --------------------------------------------------------------------------------------------------
+    // --- asynchronously ------------------------------------------------------------------------------------
 
     /// Submits a batch with as few system calls as the backend can. Returns one ticket for each request, in
     /// order. A request's completion reports what is wrong with it. May wait for requests in flight when the

@@ -152,8 +152,7 @@ impl Daemon {
         }
     }
 
-    // --- the kernel
-    // ------------------------------------------------------------------------------------------------------
+    // --- the kernel ----------------------------------------------------------------------------------------
 
     fn answer(&self, id: u64, errno: i32, body: &[u8]) {
         // An error means that the kernel no longer waits for the answer.
@@ -240,8 +239,7 @@ impl Daemon {
         }
     }
 
-    // --- the driver
-    // ------------------------------------------------------------------------------------------------------
+    // --- the driver ----------------------------------------------------------------------------------------
 
     /// Counts a request of a disk whose power is to be cut; true when the cut is due.
     fn count_down(&mut self, node: u64) -> bool {

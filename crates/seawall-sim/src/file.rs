@@ -45,8 +45,7 @@ impl SimFile {
         Self { unit, ..Self::default() }
     }
 
-    // --- reading
-    // ---------------------------------------------------------------------------------------------------------
+    // --- reading -------------------------------------------------------------------------------------------
 
     /// Reads up to the end of the file; returns the bytes read.
     pub(crate) fn read(&mut self, offset: u64, buf: &mut [u8], direct: bool) -> usize {
@@ -106,8 +105,7 @@ impl SimFile {
         }
     }
 
-    // --- writing
-    // ---------------------------------------------------------------------------------------------------------
+    // --- writing -------------------------------------------------------------------------------------------
 
     /// Writes bytes (`None`: `len` zeroes).
     pub(crate) fn write(&mut self, seq: u64, offset: u64, len: u64, bytes: Option<&[u8]>, via: Via) {
@@ -232,8 +230,7 @@ impl SimFile {
         }
     }
 
-    // --- durability
-    // ------------------------------------------------------------------------------------------------------
+    // --- durability ----------------------------------------------------------------------------------------
 
     /// Makes everything stable that fdatasync (`all` false) or fsync promises.
     pub(crate) fn sync(&mut self, all: bool) {
@@ -302,8 +299,7 @@ impl SimFile {
         *self = Self { seen: stable.clone(), data_end: stable.len, stable, ..Self::new(self.unit) };
     }
 
-    // --- cache and rot
-    // ---------------------------------------------------------------------------------------------------
+    // --- cache and rot -------------------------------------------------------------------------------------
 
     pub(crate) fn drop_cache(&mut self, pages: std::ops::RangeInclusive<u64>) {
         for page in self.cache.drop_clean(pages) {

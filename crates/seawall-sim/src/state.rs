@@ -113,8 +113,7 @@ impl State {
         }
     }
 
-    // --- one operation
-    // ---------------------------------------------------------------------------------------------------
+    // --- one operation -------------------------------------------------------------------------------------
 
     /// Runs one synchronous operation.
     pub(crate) fn perform<T>(
@@ -196,8 +195,7 @@ impl State {
         u64::from(self.options.physical_sector_bytes)
     }
 
-    // --- names
-    // -----------------------------------------------------------------------------------------------------------
+    // --- names ---------------------------------------------------------------------------------------------
 
     pub(crate) fn open(&mut self, id: u64, path: &Path, how: OpenHow) -> Answer<((), u64)> {
         let path = normal(path);
@@ -301,8 +299,7 @@ impl State {
         (self.options.capacity_bytes / BLOCK).saturating_sub(used) * BLOCK
     }
 
-    // --- an open file
-    // ----------------------------------------------------------------------------------------------------
+    // --- an open file --------------------------------------------------------------------------------------
 
     fn opened(&self, id: u64) -> Answer<&OpenFile> {
         self.open.get(&id).ok_or(Errno(libc::ENXIO))
@@ -524,8 +521,7 @@ impl State {
         (1 + self.rng.below(units - 1)) as usize * unit
     }
 
-    // --- requests
-    // --------------------------------------------------------------------------------------------------------
+    // --- requests ------------------------------------------------------------------------------------------
 
     pub(crate) fn submit(&mut self, one: InFlight) {
         let call = request_call(&one.request);
@@ -599,8 +595,7 @@ impl State {
         }
     }
 
-    // --- copies and inspection
-    // ------------------------------------------------------------------------------------------
+    // --- copies and inspection -----------------------------------------------------------------------------
 
     /// The same disk as another process would find it after this one died, with a seed of its own.
     pub(crate) fn fork(&mut self, seed: u64) -> Self {

@@ -296,8 +296,7 @@ fn a_backup_under_load_restores_to_what_was_committed_at_its_end() {
     }
 }
 
-// --- pages caught half-written
-// ---------------------------------------------------------------------------------------------
+// --- pages caught half-written -----------------------------------------------------------------------------
 
 /// A disk on which some reads of a data page return a part of the next version.
 #[derive(Debug)]
@@ -447,8 +446,7 @@ fn a_damaged_page_is_named_and_a_free_one_is_not_needed() {
     assert!(error.to_string().contains(&format!("page {used} ")), "{error}");
 }
 
-// --- what is held
-// ------------------------------------------------------------------------------------------------------------
+// --- what is held ------------------------------------------------------------------------------------------
 
 fn write_much(db: &Database, rounds: u32) {
     let tree = db.create_tree("much").unwrap();
@@ -540,8 +538,7 @@ fn the_file_does_not_become_shorter_under_a_backup() {
     assert!(after <= before * 3 / 4, "afterwards it does: {before} bytes, then {after}");
 }
 
-// --- a target that fails, is full, or lies
-// ---------------------------------------------------------------------------------
+// --- a target that fails, is full, or lies -----------------------------------------------------------------
 
 /// Runs backups on a disk that fails one operation on the target after the other, or all from one on: each
 /// failure is typed, the source is unchanged, and the remains cannot be restored. If only the last step
@@ -671,8 +668,7 @@ fn a_target_that_lies_is_named_or_restores_to_the_same() {
     assert!(named > 10 && same > 0, "{named} are named, {same} are of no matter");
 }
 
-// --- what is refused
-// ---------------------------------------------------------------------------------------------------------
+// --- what is refused ---------------------------------------------------------------------------------------
 
 #[test]
 fn chains_and_places_that_do_not_fit_are_refused() {

@@ -201,8 +201,7 @@ impl Builder {
         writer.finish(space, Purpose::Grow)
     }
 
-    // --- where leaves end
-    // ----------------------------------------------------------------------------------------------------
+    // --- where leaves end ----------------------------------------------------------------------------------
 
     /// The fence before row `end`.
     fn fence(&self, end: usize) -> &[u8] {
@@ -274,8 +273,7 @@ impl Builder {
         self.piece(self.rows.len(), None);
     }
 
-    // --- writing
-    // -------------------------------------------------------------------------------------------------------------
+    // --- writing -------------------------------------------------------------------------------------------
 
     /// As many leaves as a step can gather in memory, each with a space map.
     fn at_once(&self, space: &Space) -> usize {

@@ -102,8 +102,7 @@ impl Index {
         }
     }
 
-    // --- building
-    // --------------------------------------------------------------------------------------------------------
+    // --- building ------------------------------------------------------------------------------------------
 
     /// Adds the next extent, with the owners of its pages. [`Index::settle`] follows when all are added.
     pub(super) fn add(&mut self, owners: impl Iterator<Item = TreeId>) {
@@ -187,8 +186,7 @@ impl Index {
         self.extents.len() as u32
     }
 
-    // --- claiming
-    // --------------------------------------------------------------------------------------------------------
+    // --- claiming ------------------------------------------------------------------------------------------
 
     /// Pages that are neither owned nor claimed.
     pub(super) fn free(&self) -> u64 {
@@ -393,8 +391,7 @@ impl Index {
         }
     }
 
-    // --- the file's end
-    // --------------------------------------------------------------------------------------------------
+    // --- the file's end ------------------------------------------------------------------------------------
 
     /// Stops the allocation of extents from `fence` on; `false` if there is a fence already.
     pub(super) fn set_fence(&mut self, fence: u32) -> bool {
@@ -435,8 +432,7 @@ impl Index {
         self.extents()
     }
 
-    // --- pages set aside
-    // -------------------------------------------------------------------------------------------------
+    // --- pages set aside -----------------------------------------------------------------------------------
 
     /// Sets a page aside, unless it is set aside already. The page was claimed, and its map is latched.
     pub(super) fn set_aside(&mut self, page: PageId) -> bool {

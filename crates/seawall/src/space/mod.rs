@@ -267,8 +267,7 @@ impl Space {
         !index.unread().is_empty() || u64::from(index.pages_of(tree)) > pages
     }
 
-    // --- the header page
-    // -------------------------------------------------------------------------------------------------
+    // --- the header page -----------------------------------------------------------------------------------
 
     /// Allocates the next tree id. Latches the header page, after all other latches except maps. No two trees
     /// ever have the same id: if the mini-transaction is lost, its id is allocated again, but no tree has it.
@@ -327,8 +326,7 @@ impl Space {
         mtr.latch(header::PAGE)
     }
 
-    // --- maps
-    // ------------------------------------------------------------------------------------------------------------
+    // --- maps ----------------------------------------------------------------------------------------------
 
     /// The owner of a page. No latch may be held.
     ///

@@ -523,8 +523,7 @@ impl ScanState {
         moved
     }
 
-    // --- by snapshot
-    // ---------------------------------------------------------------------------------------------------
+    // --- by snapshot ---------------------------------------------------------------------------------------
 
     /// Where a scan from here continues, if it starts among dead rows.
     fn beyond_dead(&self, by: By<'_>, to: Seek<'_>) -> Option<Beyond> {

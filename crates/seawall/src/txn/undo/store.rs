@@ -219,8 +219,7 @@ impl UndoStore {
         })
     }
 
-    // --- handing out
-    // -----------------------------------------------------------------------------------------------------
+    // --- handing out ---------------------------------------------------------------------------------------
 
     /// Acquires an undo log for one transaction. No latch may be held.
     ///
@@ -349,8 +348,7 @@ impl UndoStore {
         SetSlot { index, head: head.unwrap_or(old_head), tail: tail.unwrap_or(old_tail) }
     }
 
-    // --- looking
-    // ---------------------------------------------------------------------------------------------------------
+    // --- looking -------------------------------------------------------------------------------------------
 
     /// The number of undo logs; they are numbered from 0.
     pub fn undo_logs(&self) -> u32 {

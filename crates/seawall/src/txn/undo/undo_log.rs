@@ -245,8 +245,7 @@ impl UndoStore {
         self.put(undo_log, mtr, &UndoRecord::Prepared { xid })
     }
 
-    // --- rolling back
-    // ----------------------------------------------------------------------------------------------------
+    // --- rolling back --------------------------------------------------------------------------------------
 
     /// The record to undo next, [`None`] if the transaction has none left but its `Begin`. Frees empty pages
     /// at the undo log's end, so it may be slow. No latch may be held.
