@@ -21,7 +21,8 @@ pub struct MemoryGroup {
 /// Why the process could not be bounded.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot bound memory by a cgroup: {0}; run as root or in a delegated group (systemd-run --scope -p Delegate=yes), or leave --memory-limit out"
+    "cannot bound memory by a cgroup: {0}; run as root or in a delegated group (systemd-run --scope -p Delegate=yes), \
+     or leave --memory-limit out"
 )]
 pub struct CgroupError(String);
 

@@ -165,7 +165,7 @@ typedef struct seawall_tx seawall_tx;
 // A tree: an ordered map of keys to values.
 typedef struct seawall_tree seawall_tree;
 
-// Bytes that belong to somebody else. `data` may be null if `len` is 0.
+// Borrowed bytes. `data` may be null if `len` is 0.
 typedef struct {
   // The first byte.
   const uint8_t *data;
@@ -238,8 +238,8 @@ seawall_status seawall_cursor_reset(seawall_cursor *cursor,
 // `cursor` is a handle.
 seawall_status seawall_cursor_release(seawall_cursor *cursor);
 
-// Moves the cursor, and lends the entry's key and value until its next call. `SEAWALL_STATUS_NOT_FOUND`: there is none.
-// With a null `value` a long value is not read.
+// Moves the cursor, and lends the entry's key and value until its next call. `SEAWALL_STATUS_NOT_FOUND`: there is
+// none. With a null `value` a long value is not read.
 //
 // # Safety
 // `cursor` and `tx` are handles; `key` is readable, and ignored where `to` has none; `found_key` and `value`
@@ -276,8 +276,8 @@ seawall_status seawall_open(const char *path,
                             seawall_db **db);
 
 // Shuts the database down: later calls fail, running ones are waited for, at most for `patience_ms`; then
-// it is closed clean. `SEAWALL_STATUS_SHUT_DOWN` when transactions are still open: call it again when they have ended. The
-// handle is to be freed afterwards.
+// it is closed clean. `SEAWALL_STATUS_SHUT_DOWN` when transactions are still open: call it again when they have ended.
+// The handle is to be freed afterwards.
 //
 // # Safety
 // `db` is a handle of a database.
@@ -595,8 +595,8 @@ seawall_status seawall_get(seawall_tx *tx,
                            seawall_slice key,
                            seawall_slice *value);
 
-// Locks a row, whether it exists or not, and reads its latest version; `SEAWALL_STATUS_NOT_FOUND` if it does not exist.
-// `newly_locked`: `seawall_unlock_row` may return the lock.
+// Locks a row, whether it exists or not, and reads its latest version; `SEAWALL_STATUS_NOT_FOUND` if it does not
+// exist. `newly_locked`: `seawall_unlock_row` may return the lock.
 //
 // # Safety
 // `tx` and `tree` are handles; `key` is readable; `value` and `newly_locked` are null or writable.

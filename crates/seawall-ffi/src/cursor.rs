@@ -143,8 +143,8 @@ pub unsafe extern "C" fn seawall_cursor_release(cursor: *mut Cursor) -> Status {
     })
 }
 
-/// Moves the cursor, and lends the entry's key and value until its next call. `SEAWALL_STATUS_NOT_FOUND`: there is none.
-/// With a null `value` a long value is not read.
+/// Moves the cursor, and lends the entry's key and value until its next call. `SEAWALL_STATUS_NOT_FOUND`: there is
+/// none. With a null `value` a long value is not read.
 ///
 /// # Safety
 /// `cursor` and `tx` are handles; `key` is readable, and ignored where `to` has none; `found_key` and `value`

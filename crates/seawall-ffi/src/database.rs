@@ -75,8 +75,8 @@ pub unsafe extern "C" fn seawall_open(
 }
 
 /// Shuts the database down: later calls fail, running ones are waited for, at most for `patience_ms`; then
-/// it is closed clean. `SEAWALL_STATUS_SHUT_DOWN` when transactions are still open: call it again when they have ended. The
-/// handle is to be freed afterwards.
+/// it is closed clean. `SEAWALL_STATUS_SHUT_DOWN` when transactions are still open: call it again when they have ended.
+/// The handle is to be freed afterwards.
 ///
 /// # Safety
 /// `db` is a handle of a database.

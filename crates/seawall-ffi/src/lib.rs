@@ -4,8 +4,8 @@
 //!
 //! 1. It returns a [`Status`]. What it produces goes through a pointer, and is written only when the status
 //!    says so. [`seawall_error`] returns the text of the last failure of the calling thread.
-//! 2. A handle (`Database`, `Tree`, `Transaction`, `Cursor`, ...) is made by one function and freed by one. Null is refused with
-//!    `SEAWALL_STATUS_USAGE`; freeing null does nothing.
+//! 2. A handle (`Database`, `Tree`, `Transaction`, `Cursor`, ...) is made by one function and freed by one. Null is
+//!    refused with `SEAWALL_STATUS_USAGE`; freeing null does nothing.
 //! 3. A handle is used by one thread at a time, except a `Database`, a `Tree` and an `Interrupt`, which any
 //!    number of threads use at once. Handles can be freed in any order: each keeps alive what it needs.
 //! 4. Bytes that are handed in ([`Slice`]) are read during the call only. Bytes that are handed out belong to

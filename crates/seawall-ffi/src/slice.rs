@@ -4,7 +4,7 @@ use crate::status::usage;
 use seawall::Result;
 use std::ffi::{CStr, c_char};
 
-/// Bytes that belong to somebody else. `data` may be null if `len` is 0.
+/// Borrowed bytes. `data` may be null if `len` is 0.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Slice {
@@ -20,7 +20,7 @@ impl Slice {
     }
 
     /// # Safety
-    /// `data` points to `len` bytes that nobody changes during the call.
+    /// `data` points to `len` bytes that do not change during the call.
     pub(crate) unsafe fn bytes<'a>(self) -> Result<&'a [u8]> {
         if self.len == 0 {
             return Ok(&[]);

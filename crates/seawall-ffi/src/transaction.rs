@@ -668,8 +668,8 @@ pub unsafe extern "C" fn seawall_get(tx: *mut Transaction, tree: *const Tree, ke
     unsafe { with(tx, get) }
 }
 
-/// Locks a row, whether it exists or not, and reads its latest version; `SEAWALL_STATUS_NOT_FOUND` if it does not exist.
-/// `newly_locked`: `seawall_unlock_row` may return the lock.
+/// Locks a row, whether it exists or not, and reads its latest version; `SEAWALL_STATUS_NOT_FOUND` if it does not
+/// exist. `newly_locked`: `seawall_unlock_row` may return the lock.
 ///
 /// # Safety
 /// `tx` and `tree` are handles; `key` is readable; `value` and `newly_locked` are null or writable.

@@ -161,10 +161,12 @@ impl IoError {
             IoErrorKind::Os(libc::EMFILE | libc::ENFILE) => "raise the limit of open files (ulimit -n)",
             IoErrorKind::Os(libc::ENOMEM) => "the system has no memory for this now: try again, or give it more",
             IoErrorKind::Os(libc::EIO) => {
-                "the device or its path failed: look at the kernel log (dmesg), and do not trust what was written since the last good sync"
+                "the device or its path failed: look at the kernel log (dmesg), and do not trust what was written \
+                 since the last good sync"
             }
             IoErrorKind::Os(libc::EINVAL) if matches!(self.op, Op::Open | Op::Read | Op::Write | Op::DurableWrite) => {
-                "this file system may not support direct I/O with this alignment: `seawall probe` tells, flush method fsync works anywhere"
+                "this file system may not support direct I/O with this alignment: `seawall probe` tells, flush method \
+                 fsync works anywhere"
             }
             IoErrorKind::Os(libc::ESTALE) => {
                 "the file was renamed, replaced or removed since it was opened: open it again"

@@ -533,7 +533,8 @@ impl Results {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file could not be read.
-    #[error("cannot read results file {}: {source}; give the results.json that a run wrote, or its directory", path.display())]
+    #[error("cannot read results file {}: {source}; give the results.json that a run wrote, or its \
+        directory", path.display())]
     Io {
         /// The file.
         path: PathBuf,

@@ -3,8 +3,8 @@
 //!
 //! - The pool is the whole memory: two memtables of an eighth of it (at most 64 MiB each) per keyspace, and
 //!   the block cache with the rest.
-//! - flushed: `PersistMode::SyncData` at each commit (fdatasync, which its documentation names for ACID transactions). written:
-//!   `PersistMode::Buffer`. deferred: `manual_journal_persist`, and a thread that persists each second.
+//! - flushed: `PersistMode::SyncData` at each commit (fdatasync, which its documentation names for ACID transactions).
+//!   written: `PersistMode::Buffer`. deferred: `manual_journal_persist`, and a thread that persists each second.
 //! - A transaction whose reads another transaction changed meanwhile fails at its commit: a conflict.
 
 use crate::support::{Flusher, Options, make_dir, setting};

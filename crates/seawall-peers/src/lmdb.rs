@@ -5,10 +5,11 @@
 //! - It has no cache of its own: data lives in the page cache, which only a memory cgroup can bound to the
 //!   pool. With data larger than the pool `MDB_NORDAHEAD` is set, as lmdb.h advises for random reads; for scans
 //!   the option `MDB_NORDAHEAD=false` leaves the kernel's read-ahead on.
-//! - flushed: no flag, two flushes a commit. written: `MDB_NOSYNC`, pages are written at each commit and not flushed. deferred:
-//!   `MDB_WRITEMAP | MDB_MAPASYNC`, pages are changed in the map, and a thread flushes each second.
+//! - flushed: no flag, two flushes a commit. written: `MDB_NOSYNC`, pages are written at each commit and not flushed.
+//!   deferred: `MDB_WRITEMAP | MDB_MAPASYNC`, pages are changed in the map, and a thread flushes each second.
 //! - One writer at a time: write transactions wait for each other when they begin, and never conflict.
-//! - One read transaction and one cursor per session, reset and renewed; `MDB_NOTLS`, because a session is not a thread.
+//! - One read transaction and one cursor per session, reset and renewed; `MDB_NOTLS`, because a session is not a
+//!   thread.
 //! - A load that need not be durable sets `MDB_NOSYNC` while it commits. The flag applies to the whole
 //!   environment, so no other session may commit meanwhile: such a load holds `commits` exclusively, every
 //!   other writer holds it shared.
@@ -39,7 +40,8 @@ pub(crate) struct Lmdb {
 }
 
 impl Lmdb {
-    /// Opens it. Options: `mapsize` (bytes), `maxreaders`, and the flags `MDB_NORDAHEAD` and `MDB_WRITEMAP` (true or false).
+    /// Opens it. Options: `mapsize` (bytes), `maxreaders`, and the flags `MDB_NORDAHEAD` and `MDB_WRITEMAP` (true or
+    /// false).
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
         make_dir(NAME, settings)?;
         let mut options = Options::new(NAME, settings);

@@ -125,7 +125,8 @@ fn run(args: &[String]) -> Result<bool> {
     let outcome = drive::run(&request, &systems)?;
     let by_fs: Vec<String> = outcome.rounds_by_fs.iter().map(|(fs, rounds)| format!("{fs} {rounds}")).collect();
     println!(
-        "{} rounds ({}), {} power cuts of which {} during recovery, {} commits acknowledged, {} times btrfs could not be mounted, {}",
+        "{} rounds ({}), {} power cuts of which {} during recovery, {} commits acknowledged, {} times btrfs could not \
+         be mounted, {}",
         outcome.rounds,
         by_fs.join(", "),
         outcome.cuts,

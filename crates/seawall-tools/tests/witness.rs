@@ -104,7 +104,7 @@ fn run_until(disk: &Arc<SimDisk>, options: &RunOptions, operations: u64, how: im
         let running = scope.spawn(|| run(&mortal, DIR.as_ref(), options, &AtomicBool::new(false), &|_| ()));
         wait_for_operations(disk, operations, || running.is_finished());
         mortal.crash_by(how);
-        running.join().unwrap().expect_err("nobody asked it to stop")
+        running.join().unwrap().expect_err("it was not asked to stop")
     })
 }
 

@@ -67,7 +67,8 @@ fn compact(db: &Database, tree: &Tree) -> Result<()> {
     let (took, log) = (began.elapsed().as_secs_f64(), db.stats().since(&before).log.bytes);
     let (after, leaves) = (done.after, done.done.freed as f64);
     println!(
-        "{}: compacted in {took:.1} s ({:.0} leaves/s, {} MiB of log), now {} leaves, {:.1}% of neighbours apart, {}% full",
+        "{}: compacted in {took:.1} s ({:.0} leaves/s, {} MiB of log), now {} leaves, {:.1}% of neighbours apart, {}% \
+         full",
         tree.name(),
         leaves / took,
         log >> 20,

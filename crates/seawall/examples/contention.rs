@@ -146,7 +146,7 @@ fn work(
                 sums = [sums[0] + locks_taken() - before[0], sums[1] + ALLOCATIONS.get() - before[1]];
             }
             result?;
-            done.send(()).expect("somebody waits for it");
+            done.send(()).expect("the main thread waits for it");
         }
     }
     // It stays until all are done: otherwise another thread could reuse its resources.

@@ -79,7 +79,8 @@ fn run(dir: &Path) -> Result<()> {
     let (threads, each) = (machine::number("THREADS", 200), machine::number("EACH", 200));
     machine::describe(&Options::default());
     println!(
-        "{threads} threads, {each} increments each\n| increments/s | failed | durable 4K writes/s before and after | ratio |\n|---|---|---|---|"
+        "{threads} threads, {each} increments each\n| increments/s | failed | durable 4K writes/s before and after | \
+         ratio |\n|---|---|---|---|"
     );
     let mut ratios = Vec::new();
     for _ in 0..machine::number("ROUNDS", 3) {

@@ -87,7 +87,8 @@ fn main() -> seawall::Result<()> {
             _ => "  (the steady one grew too)",
         };
         println!(
-            "window {window}: steady {:.0}/s, growing {:.0}/s ({:.2}); data grew {} times, the log by {made} files{note}",
+            "window {window}: steady {:.0}/s, growing {:.0}/s ({:.2}); data grew {} times, the log by {made} \
+             files{note}",
             of[0],
             of[1],
             of[1] / of[0],

@@ -113,7 +113,8 @@ fn main() -> seawall::Result<()> {
         drop(held);
         let purge = load.caught_up();
         println!(
-            "window {window}: {free:.0}/s without, {pinned:.0}/s with ({:.2}); history {history}, read through it in {read:.2?}, purged in {purge:.2?}",
+            "window {window}: {free:.0}/s without, {pinned:.0}/s with ({:.2}); history {history}, read through it in \
+             {read:.2?}, purged in {purge:.2?}",
             pinned / free
         );
         without.push(free);

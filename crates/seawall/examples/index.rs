@@ -1,4 +1,5 @@
-//! A secondary index is a tree of its own, changed in the same transaction as the rows: users by id, and by e-mail address, which is unique.
+//! A secondary index is a tree of its own, changed in the same transaction as the rows: users by id, and by e-mail
+//! address, which is unique.
 //!
 //! An index entry's key is the address and then the id. `insert_unique_prefix` refuses it when any live key
 //! begins with the same address, and locks that prefix: of two transactions that insert it, one waits for the

@@ -47,7 +47,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 db.build_index(&base, &name, IndexOptions::default(), by_value, |_| Ok(())).expect("the index");
             });
             println!(
-                "{writers} writers: {alone:.0} commits/s, {beside:.0} while an index of {rows} rows is built in {took:.1?}: {:.2}",
+                "{writers} writers: {alone:.0} commits/s, {beside:.0} while an index of {rows} rows is built in \
+                 {took:.1?}: {:.2}",
                 beside / alone
             );
         }

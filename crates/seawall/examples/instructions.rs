@@ -1,4 +1,5 @@
-//! Instructions per operation, in memory, by valgrind's callgrind: the same for every run of one build. `make instructions` runs it.
+//! Instructions per operation, in memory, by valgrind's callgrind: the same for every run of one build. `make
+//! instructions` runs it.
 //!
 //! Counts the instructions of the operations' thread while they run: not opening, loading and closing, and
 //! not background work, which is stopped.

@@ -94,7 +94,8 @@ fn measure(dir: &Path) -> Result<()> {
             let bytes = log.bytes - before.bytes;
             let total: f64 = rates.iter().sum::<f64>() * ROUND.as_secs_f64();
             println!(
-                "commits of one row, {durability:?}, {threads:2} threads: {:6.0}/s; {:.1} a group, {:.0} bytes of log a commit",
+                "commits of one row, {durability:?}, {threads:2} threads: {:6.0}/s; {:.1} a group, {:.0} bytes of log \
+                 a commit",
                 median(rates),
                 total / groups as f64,
                 bytes as f64 / total

@@ -1,7 +1,8 @@
-//! A temporary tree beside transactions: intermediate results of one connection, which no commit waits for and no recovery restores.
+//! A temporary tree beside transactions: intermediate results of one connection, which no commit waits for and no
+//! recovery restores.
 //!
-//! A report groups a million amounts by customer. The groups do not fit into the memory that they are given, so most of them are in a file
-//! without a name. A failed statement's changes of the tree are undone by a savepoint of the tree.
+//! A report groups a million amounts by customer. The groups do not fit into the memory that they are given, so most of
+//! them are in a file without a name. A failed statement's changes of the tree are undone by a savepoint of the tree.
 //! Run with `cargo run --release --example temporary`.
 
 use seawall::{Database, Result, TemporaryOptions, TemporaryTree};

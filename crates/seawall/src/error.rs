@@ -267,7 +267,8 @@ impl fmt::Display for Error {
             Self::Corrupt(inner) => write!(f, "{inner}"),
             Self::Poisoned { first_error } => write!(
                 f,
-                "the database stopped at its first failed write: {first_error}. Committed data is safe: close it, repair the disk, and open it again"
+                "the database stopped at its first failed write: {first_error}. Committed data is safe: close it, \
+                 repair the disk, and open it again"
             ),
             Self::OutcomeUnknown { cause } => write!(
                 f,
@@ -276,17 +277,20 @@ impl fmt::Display for Error {
             Self::ReadOnly { why } => write!(f, "read-only: {why}"),
             Self::NoSpace { path, needed_bytes, kept_free_bytes } => write!(
                 f,
-                "no space: {path} cannot grow by {needed_bytes} bytes{}. Free space on that file system, then try again",
+                "no space: {path} cannot grow by {needed_bytes} bytes{}. Free space on that file system, then try \
+                 again",
                 kept_free(*kept_free_bytes),
                 path = path.display()
             ),
             Self::Deadlock { victim, waits_for, on } => write!(
                 f,
-                "deadlock: transaction {victim} waits for {waits_for} on {on}, which waits for it in turn. Roll back and run it again"
+                "deadlock: transaction {victim} waits for {waits_for} on {on}, which waits for it in turn. Roll back \
+                 and run it again"
             ),
             Self::LockTimeout { holder, on, waited_ms } => write!(
                 f,
-                "lock time-out after {waited_ms} ms on {on}, held by transaction {holder}. Run the statement again, or raise lock_wait_timeout"
+                "lock time-out after {waited_ms} ms on {on}, held by transaction {holder}. Run the statement again, \
+                 or raise lock_wait_timeout"
             ),
             Self::Interrupted { during, on } => write!(
                 f,
@@ -295,16 +299,19 @@ impl fmt::Display for Error {
             ),
             Self::TooManyLocks { locks, max_bytes } => write!(
                 f,
-                "this transaction has {locks} locks on keys, all that {max_bytes} bytes hold: commit it and go on in another, lock fewer rows at a time, or raise lock_memory_per_transaction"
+                "this transaction has {locks} locks on keys, all that {max_bytes} bytes hold: commit it and go on in \
+                 another, lock fewer rows at a time, or raise lock_memory_per_transaction"
             ),
             Self::WriteConflict { writer, on } => write!(
                 f,
-                "write conflict on {on}: transaction {writer} changed it after this snapshot was taken. Roll back and run it again"
+                "write conflict on {on}: transaction {writer} changed it after this snapshot was taken. Roll back and \
+                 run it again"
             ),
             Self::KeyExists { on } => write!(f, "the key exists: {on}"),
             Self::RowsOutOfOrder { index } => write!(
                 f,
-                "row {index} (counted from 0) has a smaller key than the row before it: sort the rows by their keys, as bytes"
+                "row {index} (counted from 0) has a smaller key than the row before it: sort the rows by their keys, \
+                 as bytes"
             ),
             Self::DuplicateRow { index, on } => {
                 write!(f, "row {index} (counted from 0) cannot be inserted, its key exists: {on}")
@@ -322,7 +329,8 @@ impl fmt::Display for Error {
             Self::TreeDropped { tree } => write!(f, "tree {tree} was dropped"),
             Self::TreeTooNew { tree } => write!(
                 f,
-                "tree {tree} was built after this transaction's snapshot was taken: end the transaction and begin another"
+                "tree {tree} was built after this transaction's snapshot was taken: end the transaction and begin \
+                 another"
             ),
             Self::TreeExists { name } => write!(f, "a tree named {name:?} exists"),
             Self::InvalidOption { name, value, why } => write!(f, "option {name} = {value}: {why}"),
@@ -331,39 +339,46 @@ impl fmt::Display for Error {
             }
             Self::OtherFormat { path, found, supported } => write!(
                 f,
-                "{path} has format version {found}, and this program reads {supported}: open it with the Seawall that wrote it, or a newer one",
+                "{path} has format version {found}, and this program reads {supported}: open it with the Seawall that \
+                 wrote it, or a newer one",
                 path = path.display()
             ),
             Self::NoThread { path, why } => write!(
                 f,
-                "{path} was not opened: the system starts no thread for background work ({why}). Raise the limit of processes (ulimit -u) or of \
+                "{path} was not opened: the system starts no thread for background work ({why}). Raise the limit of \
+                 processes (ulimit -u) or of \
          the container (pids.max), or give it more memory",
                 path = path.display()
             ),
             Self::Locked { path, in_this_process: true } => write!(
                 f,
-                "{path} is open in this process already: use that `Database` (its clones are handles of the same database), or close it first",
+                "{path} is open in this process already: use that `Database` (its clones are handles of the same \
+                 database), or close it first",
                 path = path.display()
             ),
             Self::Locked { path, in_this_process: false } => write!(
                 f,
-                "{path} is open in another process: one may have it open, or several that opened it read-only. Close the other first",
+                "{path} is open in another process: one may have it open, or several that opened it read-only. Close \
+                 the other first",
                 path = path.display()
             ),
             Self::NeedsRecovery { path } => write!(
                 f,
-                "{path} was not closed, and to open it read-only there must be nothing to recover: open it for writing once, which recovers it, and \
+                "{path} was not closed, and to open it read-only there must be nothing to recover: open it for \
+                 writing once, which recovers it, and \
          close it",
                 path = path.display()
             ),
             Self::IsABackup { path } => write!(
                 f,
-                "{path} holds a backup: opening it would change it. Restore it into a directory of its own (`seawall restore`, Database::restore)",
+                "{path} holds a backup: opening it would change it. Restore it into a directory of its own (`seawall \
+                 restore`, Database::restore)",
                 path = path.display()
             ),
             Self::UnfinishedBackup { path } => write!(
                 f,
-                "{path} holds an unfinished backup or restore: it was interrupted, or it is under way. Nothing in it can be used: when it is not under \
+                "{path} holds an unfinished backup or restore: it was interrupted, or it is under way. Nothing in it \
+                 can be used: when it is not under \
          way, remove the directory and do it again",
                 path = path.display()
             ),
@@ -379,7 +394,8 @@ impl fmt::Display for Error {
             }
             Self::TooManyPrepared { max } => write!(
                 f,
-                "{max} transactions are prepared in place already, the most for which the pool keeps a page: commit or roll back one of them, prepare \
+                "{max} transactions are prepared in place already, the most for which the pool keeps a page: commit \
+                 or roll back one of them, prepare \
          with `Transaction::prepare`, or raise pool_size"
             ),
             Self::TransactionEnded { why } => write!(f, "the transaction has ended: {why}"),
@@ -415,7 +431,8 @@ fn too_slow(held_bytes: u64, max_bytes: u64, disk_full: bool) -> String {
             .to_owned()
     } else {
         format!(
-            "it held {held_bytes} bytes of log that writers were done with, and held_log_max allows {max_bytes}. Raise rate or held_log_max, or \
+            "it held {held_bytes} bytes of log that writers were done with, and held_log_max allows {max_bytes}. \
+             Raise rate or held_log_max, or \
              begin again when less is written"
         )
     }
@@ -502,7 +519,8 @@ impl fmt::Display for Corruption {
         match self {
             Self::ChecksumMismatch { path, page, expected, found } => write!(
                 f,
-                "{path}: page {page} has checksum {found:#010x} where {expected:#010x} was expected. Restore it from a backup; `seawall check` lists all damage",
+                "{path}: page {page} has checksum {found:#010x} where {expected:#010x} was expected. Restore it from \
+                 a backup; `seawall check` lists all damage",
                 path = path.display()
             ),
             Self::Misdirected { path, page, found } => write!(
@@ -512,7 +530,8 @@ impl fmt::Display for Corruption {
             ),
             Self::LogBehindPage { page, page_lsn, log_end } => write!(
                 f,
-                "page {page} was changed at {page_lsn}, but the log ends at {log_end}: flushed log is lost. Restore from a backup"
+                "page {page} was changed at {page_lsn}, but the log ends at {log_end}: flushed log is lost. Restore \
+                 from a backup"
             ),
             Self::Log { at, why } => write!(f, "the log is damaged at {at}: {why}. Restore from a backup"),
             Self::Page { page, why } => {

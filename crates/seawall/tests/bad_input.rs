@@ -79,12 +79,12 @@ fn what_is_no_database_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     std::fs::create_dir(&path).unwrap();
-    std::fs::write(path.join("data"), "somebody's data").unwrap();
+    std::fs::write(path.join("data"), "another program's data").unwrap();
     match Database::open_with(&path, small()) {
         Err(Error::NotADatabase { why, .. }) => assert!(why.contains("control"), "{why}"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(std::fs::read(path.join("data")).unwrap(), b"somebody's data");
+    assert_eq!(std::fs::read(path.join("data")).unwrap(), b"another program's data");
     std::fs::write(path.join("control"), vec![b'x'; 20_480]).unwrap();
     match Database::open_with(&path, small()) {
         Err(Error::NotADatabase { why, .. }) => assert!(why.contains("control file"), "{why}"),
@@ -201,7 +201,7 @@ fn a_page_that_cannot_be_read_is_the_readers_error() {
         other => panic!("{other:?}"),
     }
     sim.clear_faults();
-    assert!(get(&db, 150).unwrap().is_some(), "and nobody else's");
+    assert!(get(&db, 150).unwrap().is_some(), "and no other row");
     put(&db, 1, b"goes on").unwrap();
 }
 

@@ -760,7 +760,8 @@ fn the_table_in_the_documentation_is_what_is_measured() {
         .collect();
     assert!(
         text[begin..end] == measured,
-        "docs/recovery.md is out of date: see what has changed and why, then SEAWALL_WRITE_DOCS=1 cargo test -p seawall --test fault_matrix{}",
+        "docs/recovery.md is out of date: see what has changed and why, then SEAWALL_WRITE_DOCS=1 cargo test -p \
+         seawall --test fault_matrix{}",
         differ.concat()
     );
 }

@@ -71,7 +71,8 @@ fn feed((name, take): Target, inputs: u64) {
             let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.input"));
             std::fs::write(&file, &bytes).unwrap();
             panic!(
-                "{name} panics on input {input} of SEED={first}, kept: INPUT={} TARGET={name} cargo test -p seawall --test fuzz replay -- --ignored",
+                "{name} panics on input {input} of SEED={first}, kept: INPUT={} TARGET={name} cargo test -p seawall \
+                 --test fuzz replay -- --ignored",
                 file.display()
             );
         }

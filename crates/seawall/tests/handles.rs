@@ -160,7 +160,8 @@ fn a_prepared_transaction_is_known_to_its_database_only() {
     db.commit_prepared(&xid).unwrap();
 }
 
-// --- while a thread unwinds ------------------------------------------------------------------------------------------------------
+// --- while a thread unwinds
+// ------------------------------------------------------------------------------------------------------
 
 /// A database that only the calling thread writes to.
 fn alone() -> (Database, Tree) {
@@ -246,7 +247,8 @@ fn a_drop_that_commits_while_the_thread_unwinds() {
     db.close().unwrap();
 }
 
-// --- messages -----------------------------------------------------------------------------------------------------------
+// --- messages
+// -----------------------------------------------------------------------------------------------------------
 
 #[test]
 fn messages_name_what_is_meant() {

@@ -1,7 +1,8 @@
 //! The Hermitage tests (Kleppmann, github.com/ept/hermitage) and the engine's promise for each.
 //!
-//! `-`: prevented. `yes`: can happen. RC: read committed; RR latest: repeatable read whose writes act on the latest version, as InnoDB's; RR fail:
-//! repeatable read that fails on a conflict, which is snapshot isolation; S: serializable.
+//! `-`: prevented. `yes`: can happen. RC: read committed; RR latest: repeatable read whose writes act on the latest
+//! version, as InnoDB's; RR fail: repeatable read that fails on a conflict, which is snapshot isolation; S:
+//! serializable.
 //!
 //! | anomaly | | RC | RR latest | RR fail | S |
 //! |---|---|---|---|---|---|

@@ -1,4 +1,5 @@
-//! Modules import leftward only: `(counted, error, format, mutants) <- log <- buffer <- space <- btree <- txn <- recovery <- db`.
+//! Modules import leftward only: `(counted, error, format, mutants) <- log <- buffer <- space <- btree <- txn <-
+//! recovery <- db`.
 //!
 //! 1. Every path in code that starts at the crate's root counts, `crate::` and chains of `super::` alike, in
 //!    arguments of macros `crate::` only; modules under `#[cfg(test)]` do not.

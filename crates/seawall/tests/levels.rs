@@ -1,8 +1,8 @@
 //! What a commit of each durability level can lose, and how much, measured by a clock that only the test
 //! moves.
 //!
-//! 1. `Flushed` loses nothing. `Written` loses nothing when the process dies, and on power loss at most the flush interval. `Deferred`
-//!    loses at most the interval on either.
+//! 1. `Flushed` loses nothing. `Written` loses nothing when the process dies, and on power loss at most the flush
+//!    interval. `Deferred` loses at most the interval on either.
 //! 2. Commits are lost from the end only: if a commit is found, so are all that were acknowledged before it,
 //!    at any level.
 //! 3. Time: while background work runs, the interval counts from the acknowledgement to the crash. Without

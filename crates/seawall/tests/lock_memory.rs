@@ -120,7 +120,8 @@ fn a_unique_prefix_stays_with_its_writer_while_another_waits_for_it() {
     }
 }
 
-/// Threads insert, delete and insert again under few columns, roll back to savepoints and at the end: at most one entry for a column.
+/// Threads insert, delete and insert again under few columns, roll back to savepoints and at the end: at most one entry
+/// for a column.
 #[test]
 fn columns_stay_unique_under_many_threads() {
     const THREADS: u32 = 4;

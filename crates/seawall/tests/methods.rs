@@ -1,4 +1,5 @@
-//! Every flush method of data and log, with and without protection of torn pages: the same workload leaves the same contents.
+//! Every flush method of data and log, with and without protection of torn pages: the same workload leaves the same
+//! contents.
 //!
 //! 1. The contents are compared with a model that the workload computes beside the database, not only with
 //!    each other.

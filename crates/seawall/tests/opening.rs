@@ -116,7 +116,7 @@ fn a_commit_that_is_only_polled_is_done_soon() {
         let mut tx = db.begin_with(seawall::TxOptions { durability: Some(level), ..Default::default() }).unwrap();
         tx.put(&tree, b"k", b"v").unwrap();
         let mut commit = tx.commit_start().unwrap();
-        assert!(commit.poll().transpose().unwrap().is_some(), "{level:?}: one poll is enough when nobody else writes");
+        assert!(commit.poll().transpose().unwrap().is_some(), "{level:?}: one poll is enough without other writers");
     }
     db.step_task(Task::Log).unwrap();
 }

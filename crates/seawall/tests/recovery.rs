@@ -339,7 +339,7 @@ fn a_control_slot_that_cannot_be_read_is_a_torn_one() {
     let sim = crashed_with(20, &[]);
     let disk = Unreadable::new(Arc::new(Process::new(&sim)), vec![slot(0), slot(1)]);
     let error = try_open(&sim, disk, small()).unwrap_err();
-    assert!(matches!(&error, Error::Io(e) if e.errno() == Some(5)), "both are needed by nobody else: {error}");
+    assert!(matches!(&error, Error::Io(e) if e.errno() == Some(5)), "no other thread needs either: {error}");
 }
 
 /// The pages with copies in the doublewrite file.

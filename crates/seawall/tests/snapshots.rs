@@ -113,7 +113,7 @@ fn snapshots_show_their_moment_and_purge_catches_up() {
             }
         }
         purge(&db);
-        assert!(!db.step_task(Task::Purge).unwrap(), "what a snapshot pins is not purged, and nobody spins over it");
+        assert!(!db.step_task(Task::Purge).unwrap(), "what a snapshot pins is not purged, and no task spins over it");
         // The middle one ends first, then the oldest: the third still needs the later versions.
         for index in [1, 0, 0] {
             let (tx, of_then, name) = held.remove(index);

@@ -101,7 +101,8 @@ impl<'r> Report<'r> {
             lines.push(
                 "\nWorkloads that write: the rate of the window, and with the work left after it; when the store was \
                  steady; bytes at the device per operation; the rate over the window.\n\n\
-                 | command | store | a second | sustained | steady after, s | settled in, s | batch | written, B | read, B | p99.9, us | over time |\n\
+                 | command | store | a second | sustained | steady after, s | settled in, s | batch | written, B | \
+                 read, B | p99.9, us | over time |\n\
                  |---|---|---|---|---|---|---|---|---|---|---|"
                     .into(),
             );

@@ -1,4 +1,5 @@
-//! Small flushed commits under the engine's defaults or under a `seawall.toml`, which is read from the database's directory as in production.
+//! Small flushed commits under the engine's defaults or under a `seawall.toml`, which is read from the database's
+//! directory as in production.
 
 use super::{close, failed, issued, put_settings, settings};
 use crate::store::{Settings, Store};

@@ -121,8 +121,10 @@ impl KvRun {
         if self.workload == Workload::PointReadCold && data < pool_bytes.saturating_mul(COLD_FACTOR) {
             let least = pool_bytes.saturating_mul(COLD_FACTOR).div_ceil(value_size);
             return refused(format!(
-                "point-read-cold: {keys} keys of {value_size} bytes are {data} bytes, less than {COLD_FACTOR} times the pool of \
-                 {pool_bytes} bytes, so that many reads would find their page in memory: give --keys {least} or more, or a smaller --pool"
+                "point-read-cold: {keys} keys of {value_size} bytes are {data} bytes, less than {COLD_FACTOR} times \
+                 the pool of \
+                 {pool_bytes} bytes, so that many reads would find their page in memory: give --keys {least} or more, \
+                 or a smaller --pool"
             ));
         }
         Ok(())

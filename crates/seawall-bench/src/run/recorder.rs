@@ -203,7 +203,8 @@ impl Latencies {
         self.histogram.as_slice().iter().sum()
     }
 
-    /// The latency that a share `quantile` (0 to 1) of operations did not exceed, us, at most 0.8% too high; 0 when there were none.
+    /// The latency that a share `quantile` (0 to 1) of operations did not exceed, us, at most 0.8% too high; 0 when
+    /// there were none.
     #[must_use]
     pub fn quantile_us(&self, quantile: f64) -> f64 {
         let bucket = self.histogram.quantile_bucket(quantile).ok().flatten();

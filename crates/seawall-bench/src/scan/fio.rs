@@ -126,7 +126,8 @@ mod tests {
 
     #[test]
     fn its_result_is_understood() {
-        let text = "note: something\n{\"fio version\": \"fio-3.33\", \"jobs\": [{\"read\": {\"iops\": 40.5, \"bw_bytes\": 2000000}}]}";
+        let text = "note: something\n{\"fio version\": \"fio-3.33\", \"jobs\": [{\"read\": \
+            {\"iops\": 40.5, \"bw_bytes\": 2000000}}]}";
         assert_eq!(parse(text).unwrap(), (Reads { reads_per_s: 40.5, mb_per_s: 2.0 }, "fio-3.33".into()));
         assert!(parse("{\"jobs\": []}").is_err() && parse("fio: failed").is_err());
     }

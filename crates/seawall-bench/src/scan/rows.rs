@@ -106,8 +106,8 @@ pub fn cold(settings: &Settings, open: impl FnOnce(&Settings) -> Result<Box<dyn 
     Ok(store)
 }
 
-/// Options that make Seawall read its data file by `method`, with at most `prefetch_depth` reads ahead for one scan: 0 for none, `None` for its
-/// default.
+/// Options that make Seawall read its data file by `method`, with at most `prefetch_depth` reads ahead for one scan: 0
+/// for none, `None` for its default.
 #[must_use]
 pub fn options(method: FlushMethod, prefetch_depth: Option<u32>) -> Vec<(String, String)> {
     let depth = prefetch_depth.map(|depth| ("prefetch_depth".to_owned(), depth.to_string()));

@@ -90,7 +90,8 @@ impl ScanRun {
         let (data, least) = (self.rows().data_bytes(), Rows::keys_for(pool_bytes, value_size));
         if keys < least {
             return refused(format!(
-                "{keys} keys are {data} bytes, less than {COLD_FACTOR} times the pool of {pool_bytes} bytes, so that scans would find \
+                "{keys} keys are {data} bytes, less than {COLD_FACTOR} times the pool of {pool_bytes} bytes, so that \
+                 scans would find \
                  pages in memory: give --keys {least} or more, or a smaller --pool"
             ));
         }

@@ -123,7 +123,8 @@ pub(crate) fn run(args: WitnessArgs, stop: &AtomicBool) -> Outcome {
 fn write(path: &Path, options: &RunOptions, stop: &AtomicBool) -> Outcome {
     let token = if options.token.is_empty() { "" } else { " --token ..." };
     let invitation = format!(
-        "run {}: pull the plug whenever you like; after the restart:\n  seawall witness verify {} --witness {} --run {}{token}\n",
+        "run {}: pull the plug whenever you like; after the restart:\n  seawall witness verify {} --witness {} --run \
+         {}{token}\n",
         options.run,
         path.display(),
         options.witness,

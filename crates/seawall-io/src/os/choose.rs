@@ -93,7 +93,8 @@ impl fmt::Display for BackendUnavailable {
         let Self { backend, reason, hint } = self;
         write!(
             f,
-            "I/O backend {backend} does not work here: {reason}; use `threads`, or `auto` to have the best one picked{hint}"
+            "I/O backend {backend} does not work here: {reason}; use `threads`, or `auto` to have the best one \
+             picked{hint}"
         )
     }
 }

@@ -111,7 +111,8 @@ impl Lines {
                     yes_no(&device.rotational),
                     match device.rotational {
                         Finding::Known(true) => {
-                            "a head must move, and a flush costs a rotation; virtual disks often say so without having one"
+                            "a head must move, and a flush costs a rotation; virtual disks often say so without \
+                             having one"
                         }
                         Finding::Known(false) => "no moving head, or a hypervisor that says so",
                         Finding::Unknown(_) => "",

@@ -175,7 +175,8 @@ mod tests {
 
     #[test]
     fn changes_in_place_and_leaves_the_rest() {
-        let text = "# mine\n[client]\nport=3306\n\n[mysqld]\n  innodb-io-capacity=200   # old disk\nskip-name-resolve\n!includedir /etc/x\n\n[mysqldump]\nquick\n";
+        let text = "# mine\n[client]\nport=3306\n\n[mysqld]\n  innodb-io-capacity=200   # old \
+            disk\nskip-name-resolve\n!includedir /etc/x\n\n[mysqldump]\nquick\n";
         let p = apply(
             text,
             Server::MySql80,
@@ -187,7 +188,14 @@ mod tests {
         assert!(p.text.contains(
             "  # seawall lab, measured: innodb_io_capacity was measured\n  innodb-io-capacity=5000   # old disk\n"
         ));
-        assert!(p.text.contains("skip-name-resolve\n# seawall lab, measured: innodb_flush_method was measured\ninnodb_flush_method = O_DIRECT\n"), "{}", p.text);
+        assert!(
+            p.text.contains(
+                "skip-name-resolve\n# seawall lab, measured: innodb_flush_method was \
+            measured\ninnodb_flush_method = O_DIRECT\n"
+            ),
+            "{}",
+            p.text
+        );
         assert_eq!(p.changes.len(), 2);
         assert_eq!((p.changes[0].from.as_deref(), p.changes[0].line), (Some("200"), Some(6)));
         assert_eq!(p.notes.len(), 1);

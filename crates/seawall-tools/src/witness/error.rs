@@ -37,7 +37,8 @@ pub enum WitnessError {
     },
     /// No connection to the witness.
     #[error(
-        "cannot reach the witness at {addr}: {source}; check that `seawall witness serve` runs there, that it listens on an \
+        "cannot reach the witness at {addr}: {source}; check that `seawall witness serve` runs there, that it listens \
+         on an \
          address other than loopback, and that no firewall is between"
     )]
     CannotReach {
@@ -90,7 +91,8 @@ pub enum WitnessError {
     },
     /// The connection to the witness was lost.
     #[error(
-        "the connection to the witness at {addr} was lost and did not come back ({reason}); the run ends here, because a write \
+        "the connection to the witness at {addr} was lost and did not come back ({reason}); the run ends here, \
+         because a write \
          that no witness knows of proves nothing. What was confirmed stays on record and can be verified"
     )]
     ConnectionLost {
@@ -101,7 +103,8 @@ pub enum WitnessError {
     },
     /// The witness came back with fewer reports than it had confirmed.
     #[error(
-        "the witness had confirmed write {confirmed} of stream {stream} and, after a reconnect, records only {recorded}: the \
+        "the witness had confirmed write {confirmed} of stream {stream} and, after a reconnect, records only \
+         {recorded}: the \
          witness's own storage loses what it syncs; run it on another machine"
     )]
     WitnessForgot {

@@ -479,7 +479,8 @@ impl Verification {
         if self.beyond_record > 0 {
             writeln!(
                 text,
-                "{} places hold writes that the witness never confirmed: its record is shorter than it was, so its own storage \
+                "{} places hold writes that the witness never confirmed: its record is shorter than it was, so its \
+                 own storage \
                  lost something. The counts are lower bounds.",
                 self.beyond_record
             )?;
@@ -508,22 +509,28 @@ impl Verification {
                     writeln!(
                         text,
                         "The machine did not even go down (same boot id), and acknowledged writes are gone: the \
-                         files were changed by something else, or the disk or its driver fails. Look at the kernel log (dmesg)."
+                         files were changed by something else, or the disk or its driver fails. Look at the kernel \
+                         log (dmesg)."
                     )
                 } else {
                     writeln!(
                         text,
-                        "This path does not keep its promise. Do not run a database on it with {method}. What lies between: \
-                         the file system and its mount options, the hypervisor's cache mode, the controller's cache without a \
-                         battery, and the drive's own cache without power-loss protection (`seawall probe` shows what it can \
-                         see of these). Turning the drive's write cache off, and running this test again, tells whether it was \
+                        "This path does not keep its promise. Do not run a database on it with {method}. What lies \
+                         between: \
+                         the file system and its mount options, the hypervisor's cache mode, the controller's cache \
+                         without a \
+                         battery, and the drive's own cache without power-loss protection (`seawall probe` shows what \
+                         it can \
+                         see of these). Turning the drive's write cache off, and running this test again, tells \
+                         whether it was \
                          the drive."
                     )
                 }
             }
             Verdict::Kept => writeln!(
                 text,
-                "This path kept its promise through this cut, with {method}. One cut proves little: repeat it some ten times, \
+                "This path kept its promise through this cut, with {method}. One cut proves little: repeat it some \
+                 ten times, \
                  and pull the plug rather than press reset, which leaves the drive its power."
             ),
             Verdict::ProvesNothing(NoProof::NothingWritten) => {
@@ -535,7 +542,8 @@ impl Verification {
             }
             Verdict::ProvesNothing(NoProof::SameBoot) => writeln!(
                 text,
-                "This proves nothing about power loss: the machine was not restarted (same boot id). Only the process ended, \
+                "This proves nothing about power loss: the machine was not restarted (same boot id). Only the process \
+                 ended, \
                  and the page cache outlived it. Start a run, cut the power, and verify after the restart."
             ),
             Verdict::ProvesNothing(NoProof::UnknownBoot) => writeln!(
@@ -545,7 +553,8 @@ impl Verification {
             ),
             Verdict::ProvesNothing(NoProof::ControlKept) => writeln!(
                 text,
-                "This proves little: even the control, which is never synced, kept everything. Either the machine was shut down \
+                "This proves little: even the control, which is never synced, kept everything. Either the machine was \
+                 shut down \
                  in good order, or the caches had time to empty. Cut the power while the run writes."
             ),
             Verdict::Control { lost_data: true } => writeln!(
@@ -559,7 +568,8 @@ impl Verification {
                 if self.cut == Cut::SameBoot {
                     "the machine was not restarted (same boot id), so there was no cut."
                 } else if self.description.method == super::WriteMethod::DirectNoSync {
-                    "the drive's cache was empty, protected or absent at the cut, or the drive kept its power (a reset does \
+                    "the drive's cache was empty, protected or absent at the cut, or the drive kept its power (a \
+                     reset does \
                      not take it)."
                 } else {
                     "the shutdown was too gentle to test anything."

@@ -1,15 +1,16 @@
 //! A tree with a single owner: no latches, no log, no versions.
 //!
-//! 1. *One owner.* Every call has exclusive access to the tree (`&mut`), so there is no latch, no lock and no writer to name. The nodes are
-//!    those of all other trees (`node`, `edit`), split and merged at the same places; the pages are a [`Spill`]'s.
-//! 2. *Steps.* A change loads all pages that it needs before it changes the first, and makes new pages in memory: nothing can fail between
-//!    two changes that belong together. A call that fails with an error of the disk has changed nothing but, perhaps, split or merged
-//!    nodes; the tree is whole.
-//! 3. A payload is that of an entry without a header: flags, then the value or its place. The pages of a long value are chained in memory;
-//!    freeing them reads nothing. They have no headers: only this tree can read them.
-//! 4. *Undo.* While a savepoint exists, each change notes the key and the old payload. A long value that was replaced keeps its pages until
-//!    the note goes. A rollback undoes the notes from the last one on and drops each as it is undone, so a rollback that an error of the
-//!    disk ended continues where it stopped.
+//! 1. *One owner.* Every call has exclusive access to the tree (`&mut`), so there is no latch, no lock and no writer to
+//!    name. The nodes are those of all other trees (`node`, `edit`), split and merged at the same places; the pages are
+//!    a [`Spill`]'s.
+//! 2. *Steps.* A change loads all pages that it needs before it changes the first, and makes new pages in memory:
+//!    nothing can fail between two changes that belong together. A call that fails with an error of the disk has
+//!    changed nothing but, perhaps, split or merged nodes; the tree is whole.
+//! 3. A payload is that of an entry without a header: flags, then the value or its place. The pages of a long value are
+//!    chained in memory; freeing them reads nothing. They have no headers: only this tree can read them.
+//! 4. *Undo.* While a savepoint exists, each change notes the key and the old payload. A long value that was replaced
+//!    keeps its pages until the note goes. A rollback undoes the notes from the last one on and drops each as it is
+//!    undone, so a rollback that an error of the disk ended continues where it stopped.
 //! 5. Merging is optional. An error that ends it comes back to the next reader of that page.
 //!
 //! ```text
@@ -121,7 +122,8 @@ impl Temporary {
         &self.pages
     }
 
-    // --- reading -------------------------------------------------------------------------------------------------------
+    // --- reading
+    // -------------------------------------------------------------------------------------------------------
 
     /// Loads the pages on the way to a leaf.
     fn descend(&mut self, toward: Toward<'_>) -> Result<(Way, PageId)> {
@@ -177,7 +179,8 @@ impl Temporary {
         if out.len() == len { Ok(out) } else { Err(bug(head)(Malformed("a long value without its end"))) }
     }
 
-    /// The leaf that has the keys from `key` on, or, `below`, those just below it; no key is the first one, or one beyond the last.
+    /// The leaf that has the keys from `key` on, or, `below`, those just below it; no key is the first one, or one
+    /// beyond the last.
     ///
     /// # Errors
     /// Those of the disk.
@@ -201,7 +204,8 @@ impl Temporary {
         Ok(out)
     }
 
-    // --- changing ------------------------------------------------------------------------------------------------------
+    // --- changing
+    // ------------------------------------------------------------------------------------------------------
 
     /// Sets the value of a key; whether it was there before.
     ///
@@ -343,7 +347,8 @@ impl Temporary {
         }
     }
 
-    /// Splits the leaf, or the lowest node above it whose parent has room for one child more. All pages of the way are loaded.
+    /// Splits the leaf, or the lowest node above it whose parent has room for one child more. All pages of the way are
+    /// loaded.
     fn split(&mut self, mut way: Way, leaf: PageId, key: &[u8]) -> Result<()> {
         let mut page = leaf;
         loop {
@@ -460,7 +465,8 @@ impl Temporary {
         Ok(())
     }
 
-    // --- savepoints ----------------------------------------------------------------------------------------------------
+    // --- savepoints
+    // ----------------------------------------------------------------------------------------------------
 
     /// A point to roll back to: its number.
     pub fn savepoint(&mut self) -> u64 {
@@ -521,9 +527,11 @@ impl Temporary {
         Ok(())
     }
 
-    // --- looking after it ----------------------------------------------------------------------------------------------
+    // --- looking after it
+    // ----------------------------------------------------------------------------------------------
 
-    /// Compares everything with everything: each node with its parent, rows and pages with what is counted. What is wrong.
+    /// Compares everything with everything: each node with its parent, rows and pages with what is counted. What is
+    /// wrong.
     ///
     /// # Errors
     /// Those of the disk.

@@ -431,7 +431,8 @@ impl Pool {
         let failed = self.counters.prefetch_failed.fetch_add(1, Ordering::Relaxed) + 1;
         if failed.is_power_of_two() {
             ::log::warn!(
-                "page {page} could not be prefetched ({failed} pages since the opening): {why}. A thread that needs it reads it again"
+                "page {page} could not be prefetched ({failed} pages since the opening): {why}. A thread that needs \
+                 it reads it again"
             );
         }
     }

@@ -282,7 +282,8 @@ pub fn lend<T>(f: impl FnOnce() -> T) -> T {
 /// [`Error::Usage`] in a closure that has been lent a latched page.
 pub(super) fn may_latch() -> Result<()> {
     if LENT.get() {
-        let why = "the database is called by a closure that it has lent a value of one of its pages: copy the value, and call afterwards";
+        let why = "the database is called by a closure that it has lent a value of one of its pages: copy the value, \
+            and call afterwards";
         return Err(Error::Usage(why.into()));
     }
     Ok(())

@@ -1,14 +1,16 @@
 //! Pages with one owner, in memory of their own and in a file without a name, for data that ends with its owner.
 //!
-//! 1. *No promise.* Nothing here is logged, flushed, checkpointed or recovered. The buffer pool, the data file and the log do not know these
-//!    pages, so recovery, backup, checks and shrinking do not either.
-//! 2. *The file.* It is created when memory does not suffice, and its name is removed before the first write: when the owner or the process
-//!    ends, the file system frees its blocks. A power cut can bring the name back; the next opening removes it ([`remove_leftovers`]).
-//! 3. *Steps.* Pages leave memory only in [`Spill::begin_step`]. Until the next step, a page that was looked at or made stays in memory, so
-//!    only the first look at a page can fail. A step loads the pages that it needs before it changes the first of them; then nothing
-//!    fails. Memory exceeds its limit by the pages of one step.
+//! 1. *No promise.* Nothing here is logged, flushed, checkpointed or recovered. The buffer pool, the data file and the
+//!    log do not know these pages, so recovery, backup, checks and shrinking do not either.
+//! 2. *The file.* It is created when memory does not suffice, and its name is removed before the first write: when the
+//!    owner or the process ends, the file system frees its blocks. A power cut can bring the name back; the next
+//!    opening removes it ([`remove_leftovers`]).
+//! 3. *Steps.* Pages leave memory only in [`Spill::begin_step`]. Until the next step, a page that was looked at or made
+//!    stays in memory, so only the first look at a page can fail. A step loads the pages that it needs before it
+//!    changes the first of them; then nothing fails. Memory exceeds its limit by the pages of one step.
 //! 4. A page that is read back must have the checksum that it had when it was written. The checksums are in memory.
-//! 5. A page that has not changed since it was written is not written again. Adjacent pages that leave together are one write.
+//! 5. A page that has not changed since it was written is not written again. Adjacent pages that leave together are one
+//!    write.
 //!
 //! ```text
 //!   free ──make──> in memory, changed ──begin_step──> in the file ──page──> in memory ──seen_mut──> in memory, changed

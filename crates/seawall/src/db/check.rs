@@ -89,10 +89,12 @@ impl fmt::Display for Damage {
 pub(super) fn advice(part: Part) -> &'static str {
     match part {
         Part::Page => {
-            "Restore the database from a backup; `seawall dump --skip-damaged` saves everything that can still be read. Then check the disk"
+            "Restore the database from a backup; `seawall dump --skip-damaged` saves everything that can still be \
+             read. Then check the disk"
         }
         Part::Tree => {
-            "Restore the database from a backup, or dump it (--skip-damaged) and load it into a new one. Please report it"
+            "Restore the database from a backup, or dump it (--skip-damaged) and load it into a new one. Please \
+             report it"
         }
         Part::Undo => {
             "Old versions may be wrong: restore the database from a backup, or dump it and load it. Please report it"
@@ -136,7 +138,8 @@ impl Database {
             }
         }
         Err(Error::Usage(format!(
-            "the database was changed during each of {LOOKS_MAX} checks, so the check has no result: run it while there are no writes"
+            "the database was changed during each of {LOOKS_MAX} checks, so the check has no result: run it while \
+             there are no writes"
         )))
     }
 }

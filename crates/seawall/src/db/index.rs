@@ -271,7 +271,8 @@ impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
         for (key, _) in &go {
             if !tx.delete(index, key)? {
                 return Err(Error::Usage(format!(
-                    "an entry \"{}\" of a row is not in its index: the function gives different entries for the same row",
+                    "an entry \"{}\" of a row is not in its index: the function gives different entries for the same \
+                     row",
                     key.escape_ascii()
                 )));
             }
@@ -290,7 +291,8 @@ impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
     }
 }
 
-/// The share of each of the three steps of catching up with a change: reading it, removing old entries, adding new ones.
+/// The share of each of the three steps of catching up with a change: reading it, removing old entries, adding new
+/// ones.
 const ROUND_PART: f64 = 1.0 / 3.0;
 /// Rows between two collections of the log.
 const PIECE_ROWS: usize = 4096;

@@ -422,8 +422,10 @@ impl Opening {
 }
 
 pub(super) fn forked_in_use() -> Error {
-    let why = "this process was forked from one that had a database open: threads that were not copied still stand in the queues of its locks, so that \
-               its own might wait for ever. Fork before any database is opened (or after all are closed), or execute a program in the child";
+    let why = "this process was forked from one that had a database open: threads that were not copied still stand in \
+        the queues of its locks, so that \
+               its own might wait for ever. Fork before any database is opened (or after all are closed), or execute \
+               a program in the child";
     Error::Usage(why.into())
 }
 
@@ -454,7 +456,8 @@ fn refuse_small_blocks(block_bytes: u64, device: &BlockDevice) -> Result<()> {
     match device.physical_block_bytes {
         Finding::Known(physical) if block_bytes < u64::from(physical) => {
             let why = format!(
-                "the log's device {} has physical sectors of {physical} bytes: use at least that much, otherwise a power cut can tear durable log",
+                "the log's device {} has physical sectors of {physical} bytes: use at least that much, otherwise a \
+                 power cut can tear durable log",
                 device.name
             );
             Err(Error::InvalidOption { name: "log_block_bytes".into(), value: block_bytes.to_string(), why })

@@ -1,17 +1,19 @@
 //! Temporary trees, for intermediate results and temporary tables: volatile, without a log, gone at close.
 //!
-//! 1. *Owner.* The handle is the tree: it has no name and no second handle, so only the owner of the handle can use it: a transaction, a
-//!    connection or a thread, one after the other. It stays across the owner's transactions, and ends when the handle is dropped.
-//!    Hence it needs no locks, no versions and no snapshots: the owner sees each change at once.
-//! 2. *Isolation from the database.* It is in no catalogue, checkpoint, log, backup or dump, and its pages are not in the data file
-//!    ([`crate::buffer::Spill`]). So `check`, `compact` and `shrink` never meet it, no commit and no checkpoint waits for it, and a crash
-//!    leaves nothing of it. A failed write of its file is an error of the call and does not poison the database.
-//! 3. A transaction's rollback does not undo its changes. The owner can undo them: to a savepoint of the tree, taken where the transaction
-//!    began or took its own savepoint.
-//! 4. It does not keep the database open: when the database is closed or shut down, each call is [`Error::ShutDown`]; in a forked process,
-//!    [`Error::Usage`]. The file's blocks are freed with the handle.
-//! 5. Calls with `&self` can load and evict pages, so a mutex serialises them. It is held for one call: only threads that share the handle
-//!    wait for each other, at most for one read or some writes of pages, never for a flush.
+//! 1. *Owner.* The handle is the tree: it has no name and no second handle, so only the owner of the handle can use it:
+//!    a transaction, a connection or a thread, one after the other. It stays across the owner's transactions, and ends
+//!    when the handle is dropped. Hence it needs no locks, no versions and no snapshots: the owner sees each change at
+//!    once.
+//! 2. *Isolation from the database.* It is in no catalogue, checkpoint, log, backup or dump, and its pages are not in
+//!    the data file ([`crate::buffer::Spill`]). So `check`, `compact` and `shrink` never meet it, no commit and no
+//!    checkpoint waits for it, and a crash leaves nothing of it. A failed write of its file is an error of the call and
+//!    does not poison the database.
+//! 3. A transaction's rollback does not undo its changes. The owner can undo them: to a savepoint of the tree, taken
+//!    where the transaction began or took its own savepoint.
+//! 4. It does not keep the database open: when the database is closed or shut down, each call is [`Error::ShutDown`];
+//!    in a forked process, [`Error::Usage`]. The file's blocks are freed with the handle.
+//! 5. Calls with `&self` can load and evict pages, so a mutex serialises them. It is held for one call: only threads
+//!    that share the handle wait for each other, at most for one read or some writes of pages, never for a flush.
 
 use super::cursor::KeyValue;
 use super::database::Database;
@@ -51,7 +53,8 @@ impl Temporaries {
         if self.gate.is_closed() {
             return Err(Error::ShutDown);
         }
-        let why = "this process was forked from the one that made this temporary tree: make another in a database opened here";
+        let why = "this process was forked from the one that made this temporary tree: make another in a database \
+            opened here";
         Err(Error::Usage(why.into()))
     }
 }
@@ -86,8 +89,9 @@ pub struct TemporarySavepoint {
 }
 
 impl Database {
-    /// Makes a temporary tree: an ordered map that belongs to the owner of the handle. It is not logged, not durable and not locked, can be
-    /// larger than memory, and is gone when the handle is dropped, the database is closed, or the process ends.
+    /// Makes a temporary tree: an ordered map that belongs to the owner of the handle. It is not logged, not durable
+    /// and not locked, can be larger than memory, and is gone when the handle is dropped, the database is closed, or
+    /// the process ends.
     ///
     /// It is independent of transactions, and stays across those of its owner; it can be rolled back to
     /// savepoints of its own.
@@ -195,8 +199,8 @@ impl TemporaryTree {
     /// Inserts or overwrites; true if `key` existed.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NoSpace`] for its file, [`Error::Io`], [`Error::ShutDown`]: the row is
-    /// unchanged.
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NoSpace`] for its file, [`Error::Io`],
+    /// [`Error::ShutDown`]: the row is unchanged.
     pub fn put(&mut self, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<bool> {
         let max_bytes = crate::txn::VALUE_BYTES_MAX;
         if value.len() as u64 > max_bytes {

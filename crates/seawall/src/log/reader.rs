@@ -337,7 +337,8 @@ impl LogReader {
             let proof = header.durable_then(at).filter(|durable| *durable >= whole_at);
             if let Some(durable) = proof.filter(|_| !self.planted.has(Mutant::UnprovenEnd)) {
                 let why = format!(
-                    "the mini-transaction here is broken, but a whole one at lsn {at} says that everything before lsn {durable} was flushed"
+                    "the mini-transaction here is broken, but a whole one at lsn {at} says that everything before lsn \
+                     {durable} was flushed"
                 );
                 return Err(Corruption::Log { at: Lsn(end), why }.into());
             }

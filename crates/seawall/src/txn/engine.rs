@@ -72,7 +72,8 @@ impl Instance {
 
 #[cold]
 fn elsewhere() -> Error {
-    let why = "the database was opened by another process, from which this one was forked: its handles cannot be used here. Fork before \
+    let why = "the database was opened by another process, from which this one was forked: its handles cannot be used \
+        here. Fork before \
                the database is opened, or execute a program in the child";
     Error::Usage(why.into())
 }
@@ -80,7 +81,8 @@ fn elsewhere() -> Error {
 #[cold]
 fn foreign(tree: &TreeState) -> Error {
     Error::Usage(format!(
-        "the handle of tree {} is of another database, or of an earlier opening of this one: open the tree by its name here",
+        "the handle of tree {} is of another database, or of an earlier opening of this one: open the tree by its \
+         name here",
         tree.at.id
     ))
 }

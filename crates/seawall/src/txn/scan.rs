@@ -435,7 +435,8 @@ impl ScanState {
                 Ok(())
             }
             _ => {
-                let why = "the transaction was rolled back to a savepoint, and what the cursor stands on may be gone with it: seek again";
+                let why = "the transaction was rolled back to a savepoint, and what the cursor stands on may be gone \
+                    with it: seek again";
                 Err(Error::Usage(why.into()))
             }
         }

@@ -176,7 +176,7 @@ fn reads(history: &History, writers: &Writers, wrong: &mut Vec<(Anomaly, String)
             let mut good = true;
             for element in &list[..foreign] {
                 match writers.get(element) {
-                    None => wrong.push((Anomaly::Garbage, say(&format!("nobody appended {element}")))),
+                    None => wrong.push((Anomaly::Garbage, say(&format!("no transaction appended {element}")))),
                     Some((writer, _)) if history.txns[*writer].committed.is_none() => {
                         wrong.push((Anomaly::AbortedRead, say(&format!("T{writer} was rolled back"))));
                     }
@@ -389,8 +389,8 @@ fn real_time(history: &History, starts: &BTreeSet<(u64, Node)>, into: &mut Graph
 mod tests {
     use super::*;
 
-    /// Appends and reads of one transaction, as text: `a x 1` appends, `r x 1 2` reads, `l x 1` reads with a lock. `!` at the end: rolled back. All
-    /// transactions overlap unless `sequential`.
+    /// Appends and reads of one transaction, as text: `a x 1` appends, `r x 1 2` reads, `l x 1` reads with a lock. `!`
+    /// at the end: rolled back. All transactions overlap unless `sequential`.
     fn history(level: Level, sequential: bool, txns: &[&str], last: &[&[u64]]) -> History {
         let key = |name: &str| u64::from(name.as_bytes()[0] - b'x');
         let txns = txns.iter().enumerate().map(|(index, text)| {

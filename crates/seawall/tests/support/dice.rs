@@ -1,6 +1,7 @@
 //! Randomness of one seed.
 //!
-//! 1. One seed is one run, under every version of every library: the generator (SplitMix64, Steele, Lea and Flood 2014) is written out here.
+//! 1. One seed is one run, under every version of every library: the generator (SplitMix64, Steele, Lea and Flood 2014)
+//!    is written out here.
 //! 2. Split-off streams are independent: an added draw in one part of a test leaves the others unchanged.
 
 #![allow(dead_code)] // each test binary uses some of it

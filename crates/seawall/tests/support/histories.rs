@@ -4,7 +4,8 @@
 //!    back longer.
 //! 2. At levels whose writes act on the latest version an append reads with a lock; at the others the engine
 //!    must notice the conflict.
-//! 3. Stamps come from one counter: taken before a transaction begins, before each operation, and after a commit has returned.
+//! 3. Stamps come from one counter: taken before a transaction begins, before each operation, and after a commit has
+//!    returned.
 //!
 //! The seed determines what the threads do, but not how they interleave. A history that fails is printed
 //! completely.
@@ -160,7 +161,7 @@ impl Client<'_> {
             self.statement += 1;
             if self.dice.percent(3) {
                 let other = self.dice.index(self.clock.interrupts.len());
-                let handle = self.clock.interrupts[other].lock().expect("nobody panics");
+                let handle = self.clock.interrupts[other].lock().expect("no thread panics");
                 handle.iter().for_each(Interrupt::raise);
             }
             match self.dice.below(13) {
@@ -221,7 +222,7 @@ impl Client<'_> {
         let options = options(self.level, &mut self.dice);
         let begin = self.clock.stamp();
         let mut tx = db.begin_with(options).expect("it begins");
-        *self.clock.interrupts[self.thread].lock().expect("nobody panics") = Some(Interrupt::of(&tx));
+        *self.clock.interrupts[self.thread].lock().expect("no thread panics") = Some(Interrupt::of(&tx));
         let mut done = self.operations(&mut tx);
         if matches!(done, Err(Error::Interrupted { .. })) && self.dice.percent(50) {
             // It continues with the rows it has.

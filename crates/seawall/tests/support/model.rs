@@ -250,7 +250,8 @@ impl Model {
             let lost = &self.log[seq..least];
             let promises: Vec<Promise> = lost.iter().map(|logged| logged.promise).collect();
             return Err(format!(
-                "lost: the state is that after event {seq} of {}, and the first {least} had to survive; promises of those that are gone: {promises:?}",
+                "lost: the state is that after event {seq} of {}, and the first {least} had to survive; promises of \
+                 those that are gone: {promises:?}",
                 self.seq()
             ));
         }

@@ -1,7 +1,8 @@
 //! A naive engine with the engine's interface: the rig and the history runner are tested on it, with promises
 //! broken on purpose.
 //!
-//! 1. Everything is in memory; a commit appends its changes to one file. Nothing is ever checkpointed, purged or cached.
+//! 1. Everything is in memory; a commit appends its changes to one file. Nothing is ever checkpointed, purged or
+//!    cached.
 //! 2. It never waits: a conflict is an error at once. Serializable transactions lock whole trees.
 //! 3. A [`Mutant`] breaks one promise; the tests of the rig show that each is caught.
 //!

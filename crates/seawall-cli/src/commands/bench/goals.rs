@@ -152,7 +152,8 @@ fn check_tools(plan: &Plan, exe: &Path) -> Result<(), String> {
     let peer = cells.iter().find(|cell| PEERS.contains(&cell.store.as_str()));
     if let (Some(cell), false) = (peer, cfg!(feature = "peers")) {
         return Err(format!(
-            "{} is to be measured and this build has no peers: cargo build --release -p seawall-cli --features peers, or choose goals with --only",
+            "{} is to be measured and this build has no peers: cargo build --release -p seawall-cli --features peers, \
+             or choose goals with --only",
             cell.store
         ));
     }
@@ -170,7 +171,8 @@ fn check_tools(plan: &Plan, exe: &Path) -> Result<(), String> {
     let counter = measure::instructions_beside(exe);
     if counts && !counter.is_file() {
         return Err(format!(
-            "{} is missing: build it with the command (make goals-build): cargo build --release -p seawall --example instructions",
+            "{} is missing: build it with the command (make goals-build): cargo build --release -p seawall --example \
+             instructions",
             counter.display()
         ));
     }

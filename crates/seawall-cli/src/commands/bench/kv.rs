@@ -15,7 +15,8 @@ use std::sync::atomic::AtomicBool;
     seawall bench kv --workload update --keys 10M --pool 256M --dir /srv/bench --reuse --json"
 )]
 pub(crate) struct KvArgs {
-    /// load-sequential, load-random, point-read, point-read-cold, update, read-modify-write, commit, commit-beside-backup, mixed or short-range
+    /// load-sequential, load-random, point-read, point-read-cold, update, read-modify-write, commit,
+    /// commit-beside-backup, mixed or short-range
     #[arg(long, value_name = "NAME", value_parser = workload)]
     workload: Workload,
     /// Keys in the store; K and M stand for 1,000 and 1,000,000

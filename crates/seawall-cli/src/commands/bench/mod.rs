@@ -167,7 +167,8 @@ impl CommonArgs {
         let preloaded = std::env::var_os("LD_PRELOAD").is_some_and(|value| !value.is_empty());
         if self.flush_delay.is_some() && !ours && !preloaded {
             return Err(format!(
-                "--flush-delay delays Seawall's own I/O: for {} load a library that delays fsync and fdatasync by LD_PRELOAD, \
+                "--flush-delay delays Seawall's own I/O: for {} load a library that delays fsync and fdatasync by \
+                 LD_PRELOAD, \
                  and give --flush-delay beside it for the record",
                 self.store
             )

@@ -1,6 +1,7 @@
 //! `seawall bench scan`: ranges, everything, many keys at a time, on a tree in key order or scattered.
 //!
-//! 1. With `--table` the cells of docs/bench.md are measured on the same rows one after the other, and fio once for each tree.
+//! 1. With `--table` the cells of docs/bench.md are measured on the same rows one after the other, and fio once for
+//!    each tree.
 //! 2. A run that reads through the page cache has bounded memory: otherwise the cache would hold all the data
 //!    after the first scan.
 
@@ -65,7 +66,8 @@ pub(crate) struct ScanArgs {
     /// Do not run fio on the file afterwards
     #[arg(long)]
     no_fio: bool,
-    /// Measure both trees, all sizes, 1 to 16 threads, with and without reading ahead, direct and buffered; some minutes
+    /// Measure both trees, all sizes, 1 to 16 threads, with and without reading ahead, direct and buffered; some
+    /// minutes
     #[arg(long, alias = "all", conflicts_with_all = ["tree", "rows_per_range", "multi_get", "gets", "point_readers", "prefetch", "method", "threads", "load_only", "out"])]
     table: bool,
     /// With --table: no more threads than this
@@ -170,7 +172,8 @@ fn measured(scan: &ScanRun, args: &ScanArgs, stop: &AtomicBool) -> Result<KvRan,
 }
 
 /// One line of the table.
-const HEADING: &str = "tree       query          threads  prefetch  method      queries/s       rows/s  reads/s   MB/s  depth  ahead  waste  fairness";
+const HEADING: &str = "tree       query          threads  prefetch  method      queries/s       rows/s  reads/s   \
+    MB/s  depth  ahead  waste  fairness";
 
 /// Measures all cells on rows that are created once for each tree.
 fn table(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
@@ -271,7 +274,8 @@ fn line(result: &CellResult, order: Order, threads: usize, prefetch: Prefetch, m
     if fio.iter().any(|name| figure(name).is_some()) {
         let [one, eight, many, sequential] = fio.map(show);
         text.push_str(&format!(
-            "{:<10} fio on the same file: random 16K reads/s at depth 1, 8, 32: {one}, {eight}, {many}; sequential 1M at depth 8: {sequential} MB/s\n",
+            "{:<10} fio on the same file: random 16K reads/s at depth 1, 8, 32: {one}, {eight}, {many}; sequential 1M \
+             at depth 8: {sequential} MB/s\n",
             order.name()
         ));
     } else if let Some(why) = result.extra.get("fio").and_then(serde_json::Value::as_str) {

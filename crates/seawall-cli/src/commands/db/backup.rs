@@ -62,7 +62,8 @@ pub(crate) fn backup(args: &BackupArgs, stop: &AtomicBool) -> Outcome {
         BackupAnswer::Aborted => None,
         BackupAnswer::NoListener => match args.database.open() {
             Err(Error::Locked { path, .. }) => {
-                let why = "and that process has no control socket (option control_socket). Have it call Database::backup_to, or close it";
+                let why = "and that process has no control socket (option control_socket). Have it call \
+                    Database::backup_to, or close it";
                 return Err(format!("{} is open in another process, {why}", path.display()).into());
             }
             opened => {

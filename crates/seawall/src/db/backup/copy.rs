@@ -1,10 +1,12 @@
 //! Copying the files of an open database.
 //!
 //! 1. Log comes before pages in each step: what is copied is let go of, so that little is held.
-//! 2. A segment read from is looked at again after the read: only if the hold is unbroken then, it was that segment (`log/hold.rs`, 1).
-//! 3. A page of zeroes was never written, or its file was cut and grew again: nothing is copied, and the log makes it if it is needed.
-//! 4. A page that stays bad after all dirty pages were written is damage, unless nothing owns it: then nothing behind C changed it, else that write
-//!    would have made it whole.
+//! 2. A segment read from is looked at again after the read: only if the hold is unbroken then, it was that segment
+//!    (`log/hold.rs`, 1).
+//! 3. A page of zeroes was never written, or its file was cut and grew again: nothing is copied, and the log makes it
+//!    if it is needed.
+//! 4. A page that stays bad after all dirty pages were written is damage, unless nothing owns it: then nothing behind C
+//!    changed it, else that write would have made it whole.
 
 use super::manifest::{Manifest, Name, PAGES_FILE, RESTORED, Target, read_small};
 use super::{

@@ -5,9 +5,10 @@
 //!     ──UNFINISHED removed──> a backup
 //! ```
 //!
-//! 1. `UNFINISHED` is durable before the first other file is made: what an interruption leaves is always recognised, and no opening takes it for a
-//!    database.
-//! 2. The manifest has its name only when every file it speaks of is durable. With a manifest the backup is whole, with or without `UNFINISHED`.
+//! 1. `UNFINISHED` is durable before the first other file is made: what an interruption leaves is always recognised,
+//!    and no opening takes it for a database.
+//! 2. The manifest has its name only when every file it speaks of is durable. With a manifest the backup is whole, with
+//!    or without `UNFINISHED`.
 //! 3. The manifest is text, a field a line, and ends with a checksum of all before it.
 //! 4. A restore fills its directory between the same marks, but has no manifest: what it leaves is a database.
 
@@ -83,7 +84,8 @@ pub(super) struct Manifest {
     pub(super) page_bytes: u32,
     pub(super) block_bytes: u32,
     pub(super) segment_bytes: u64,
-    /// Recovery of the restored database begins here. No page that was not changed behind this is missing in an increment on this backup.
+    /// Recovery of the restored database begins here. No page that was not changed behind this is missing in an
+    /// increment on this backup.
     pub(super) begin: Lsn,
     /// The position of the state it holds.
     pub(super) end: Lsn,

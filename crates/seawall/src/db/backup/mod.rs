@@ -4,16 +4,18 @@
 //!   begin: log held from the checkpoint C, file not cut ──step: log and pages──> ... ──step──> end: log up to E ──manifest──> a backup at E
 //! ```
 //!
-//! 1. A page of the copy is the page as it was on disk at some moment after C, whole: its checksum was verified, and it was read again when it was
-//!    caught half-written. Everything that changed it before C is in it, because C is a checkpoint that was there before the first page was read.
-//! 2. The copy has the log from C to E, and nothing behind E but zeroes. E is durable and lies at or behind the LSN of every page that was
-//!    copied: a page is written only after its log. So redo from C makes exactly the state at E.
-//! 3. The log from C on is held until it is copied (`log/hold.rs`). What is held is bounded: who writes faster than the backup copies is not
-//!    stopped, the backup is.
+//! 1. A page of the copy is the page as it was on disk at some moment after C, whole: its checksum was verified, and it
+//!    was read again when it was caught half-written. Everything that changed it before C is in it, because C is a
+//!    checkpoint that was there before the first page was read.
+//! 2. The copy has the log from C to E, and nothing behind E but zeroes. E is durable and lies at or behind the LSN of
+//!    every page that was copied: a page is written only after its log. So redo from C makes exactly the state at E.
+//! 3. The log from C on is held until it is copied (`log/hold.rs`). What is held is bounded: who writes faster than the
+//!    backup copies is not stopped, the backup is.
 //! 4. The file does not become shorter meanwhile (`space/shrink.rs`, 5). Pages that it grew by are made by the log.
-//! 5. An increment has the pages whose LSN lies behind the *begin* of the backup before it, not behind its end: what changed between the two is in
-//!    the log of that backup, which the restored database does not replay.
-//! 6. Files are read by direct I/O where the file system has it: a backup leaves no page cache, whatever the flush methods are.
+//! 5. An increment has the pages whose LSN lies behind the *begin* of the backup before it, not behind its end: what
+//!    changed between the two is in the log of that backup, which the restored database does not replay.
+//! 6. Files are read by direct I/O where the file system has it: a backup leaves no page cache, whatever the flush
+//!    methods are.
 //! 7. No latch, lock or mutex is held across its I/O, and it takes part in no commit.
 
 mod copy;
@@ -48,8 +50,8 @@ const STEP_BYTES: u64 = 1 << 20;
 pub struct BackupOptions {
     /// Bytes a second that it reads at most; 0 is as many as the disk gives.
     pub rate: u64,
-    /// Bytes of log before the last checkpoint that it may keep from being reused, beyond `log_capacity`. Writers are never stopped: when they are
-    /// so far ahead of the backup, it ends with [`Error::BackupTooSlow`].
+    /// Bytes of log before the last checkpoint that it may keep from being reused, beyond `log_capacity`. Writers are
+    /// never stopped: when they are so far ahead of the backup, it ends with [`Error::BackupTooSlow`].
     pub held_log_max: u64,
     /// The directory of an earlier backup of this database: only pages that have changed since are copied.
     pub incremental_from: Option<PathBuf>,
@@ -82,7 +84,8 @@ pub struct BackupProgress {
 pub struct BackupReport {
     /// Where recovery of the restored database begins, a position in the log.
     pub begin: u64,
-    /// The position in the log of the state that it holds: everything that was committed before is in it, and nothing that came later.
+    /// The position in the log of the state that it holds: everything that was committed before is in it, and nothing
+    /// that came later.
     pub end: u64,
     /// Pages in it.
     pub pages: u64,
@@ -103,19 +106,21 @@ pub struct BackupFile {
     pub len_bytes: u64,
 }
 
-/// A backup under way: the three steps that a server's hooks call. Dropped before its end, it leaves an unfinished backup that no opening takes
-/// for a database, and lets go of what it held.
+/// A backup under way: the three steps that a server's hooks call. Dropped before its end, it leaves an unfinished
+/// backup that no opening takes for a database, and lets go of what it held.
 #[derive(Debug)]
 pub struct Backup {
     copying: Copying,
 }
 
 impl Database {
-    /// Begins a backup into `dir`, which must be new or empty: a checkpoint, from which on the log is held. One at a time.
+    /// Begins a backup into `dir`, which must be new or empty: a checkpoint, from which on the log is held. One at a
+    /// time.
     ///
     /// # Errors
-    /// [`Error::BadBackup`] when `dir` is not empty or `incremental_from` does not fit; [`Error::Usage`] while another backup is under way;
-    /// [`Error::NoSpace`] when the file system of `dir` is full; [`Error::Poisoned`]; [`Error::Io`].
+    /// [`Error::BadBackup`] when `dir` is not empty or `incremental_from` does not fit; [`Error::Usage`] while another
+    /// backup is under way; [`Error::NoSpace`] when the file system of `dir` is full; [`Error::Poisoned`];
+    /// [`Error::Io`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -137,7 +142,8 @@ impl Database {
         Ok(Backup { copying: Copying::begin(Subject::of(self), dir.as_ref(), options)? })
     }
 
-    /// Takes a backup into `dir`, which must be new or empty, while others read and write. All of it is durable when this returns.
+    /// Takes a backup into `dir`, which must be new or empty, while others read and write. All of it is durable when
+    /// this returns.
     ///
     /// # Errors
     /// As [`Database::backup_begin`] and [`Backup::step`].
@@ -157,7 +163,8 @@ impl Database {
         done.ok_or_else(|| Error::Usage("a backup that is not broken off has an end".into()))
     }
 
-    /// The same; `go_on` is called after each step: `Break` ends it, and what is there is an unfinished backup. `None` then.
+    /// The same; `go_on` is called after each step: `Break` ends it, and what is there is an unfinished backup. `None`
+    /// then.
     ///
     /// # Errors
     /// As [`Database::backup_to`].
@@ -198,17 +205,20 @@ impl Backup {
         self.copying.files()
     }
 
-    /// Copies about `bytes_max` bytes of log and pages, at most; waits as `rate` demands. More than nothing, if there is more.
+    /// Copies about `bytes_max` bytes of log and pages, at most; waits as `rate` demands. More than nothing, if there
+    /// is more.
     ///
     /// # Errors
-    /// [`Error::BackupTooSlow`]; [`Error::Corrupt`] for a page that is damaged on disk, and not only half-written; [`Error::NoSpace`] when the file
-    /// system of the backup is full; [`Error::Poisoned`]; [`Error::Io`]. After an error the backup is to be dropped.
+    /// [`Error::BackupTooSlow`]; [`Error::Corrupt`] for a page that is damaged on disk, and not only half-written;
+    /// [`Error::NoSpace`] when the file system of the backup is full; [`Error::Poisoned`]; [`Error::Io`]. After an
+    /// error the backup is to be dropped.
     pub fn step(&mut self, bytes_max: u64) -> Result<BackupProgress> {
         self.copying.step(bytes_max)
     }
 
-    /// Ends the backup at the log's present end: everything that is committed when this is called is in it. The log that is not yet copied is
-    /// copied without regard to `rate`; then the copy of the log is read through, and all is made durable.
+    /// Ends the backup at the log's present end: everything that is committed when this is called is in it. The log
+    /// that is not yet copied is copied without regard to `rate`; then the copy of the log is read through, and all is
+    /// made durable.
     ///
     /// # Errors
     /// [`Error::Usage`] when not all pages are copied; else as [`Backup::step`].

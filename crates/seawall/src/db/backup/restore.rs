@@ -1,9 +1,10 @@
 //! A database from a backup, or from a full backup and the increments on it.
 //!
-//! 1. Each file is checked as it is read: pages by their checksums, the log to its end, the manifests and the control block by theirs. Nothing of a
-//!    backup is changed.
+//! 1. Each file is checked as it is read: pages by their checksums, the log to its end, the manifests and the control
+//!    block by theirs. Nothing of a backup is changed.
 //! 2. What comes later in the chain replaces what came before; the log is the last one's.
-//! 3. A restored database begins a history of its own: increments on backups of the other history are refused (`copy.rs`, `fits`).
+//! 3. A restored database begins a history of its own: increments on backups of the other history are refused
+//!    (`copy.rs`, `fits`).
 
 use super::BLOCK;
 use super::copy::{is_zero, lengthen, log_is_whole, new_file, or_no_space, write_control};
@@ -39,12 +40,13 @@ pub struct Restored {
 }
 
 impl Database {
-    /// Makes a database in `to`, which must be new or empty, from backups: a full one, and the increments on it in order. All of it is durable when
-    /// this returns; opening it recovers to the end of the last one. A `seawall.toml` is not part of a backup.
+    /// Makes a database in `to`, which must be new or empty, from backups: a full one, and the increments on it in
+    /// order. All of it is durable when this returns; opening it recovers to the end of the last one. A `seawall.toml`
+    /// is not part of a backup.
     ///
     /// # Errors
-    /// [`Error::BadBackup`] when the chain does not fit, something in it is damaged, or `to` is not empty; [`Error::UnfinishedBackup`];
-    /// [`Error::Corrupt`] for a damaged page; [`Error::NoSpace`], [`Error::Io`].
+    /// [`Error::BadBackup`] when the chain does not fit, something in it is damaged, or `to` is not empty;
+    /// [`Error::UnfinishedBackup`]; [`Error::Corrupt`] for a damaged page; [`Error::NoSpace`], [`Error::Io`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -100,7 +102,8 @@ impl Database {
         let pages = restoring.pages(&chain, last)?;
         restoring.log(last_dir, last, &block)?;
         write_control(disk, &target.dir, &restoring.stats, &block)?;
-        // Every restore is another: named by what it is made of, when and to where, and by the seed, which is drawn at random but for tests.
+        // Every restore is another: named by what it is made of, when and to where, and by the seed, which is drawn at
+        // random but for tests.
         let (when, seed) = (env.clock.now().as_nanos().to_le_bytes(), env.seed.to_le_bytes());
         let own = Name::of(&[&last.name.0, &seed, &when, to.as_os_str().as_encoded_bytes()]);
         let text = format!("restored from backup {} at {}, as {own}\n", last.name, last.end);
@@ -177,7 +180,8 @@ impl Restoring<'_> {
     }
 }
 
-/// Writes the pages of a piece of a backup to their places: those of a data file's piece at `at`, or of an increment, which know theirs. How many.
+/// Writes the pages of a piece of a backup to their places: those of a data file's piece at `at`, or of an increment,
+/// which know theirs. How many.
 fn write_pages(
     out: &File,
     path: &Path,

@@ -5,17 +5,21 @@
 //!                                                                     then "done ..." or "error ..."
 //! ```
 //!
-//! 1. Lines of text, at most [`LINE_MAX`] bytes each, a request at most [`LINES_MAX`] lines; paths and messages with `%xx` for all that is not plain.
-//!    A request that does not fit is answered with an error. It ends its own connection and nothing else.
-//! 2. The owner's rights only: the socket has mode 0600 before it gets its name, and the kernel names the user of each connection, who must be this
-//!    process's user or root. The address of a socket has room for 107 bytes: a longer one is reached through a descriptor of the directory.
-//! 3. The process that makes the socket has the database locked. A socket that it finds was left by a killed process, and is replaced.
-//! 4. No thread here is a handle of the database: when the last handle is dropped the database closes, also while a backup is under way. Closing
-//!    removes the socket, breaks the backup off, and waits for it at most [`CLOSE_PATIENCE`]: a write to a target that hangs holds up no one longer.
-//! 5. One thread accepts, and each connection has its own, [`CONNECTIONS_MAX`] at most: a client that hangs does not hold up another. A request must be
-//!    there within [`PATIENCE`]. A backup ends when its client goes.
-//! 6. A forked process has none of the threads and leaves the socket alone. Its copy of the descriptor does not keep the socket alive: closing shuts
-//!    the socket down for all copies.
+//! 1. Lines of text, at most [`LINE_MAX`] bytes each, a request at most [`LINES_MAX`] lines; paths and messages with
+//!    `%xx` for all that is not plain. A request that does not fit is answered with an error. It ends its own
+//!    connection and nothing else.
+//! 2. The owner's rights only: the socket has mode 0600 before it gets its name, and the kernel names the user of each
+//!    connection, who must be this process's user or root. The address of a socket has room for 107 bytes: a longer one
+//!    is reached through a descriptor of the directory.
+//! 3. The process that makes the socket has the database locked. A socket that it finds was left by a killed process,
+//!    and is replaced.
+//! 4. No thread here is a handle of the database: when the last handle is dropped the database closes, also while a
+//!    backup is under way. Closing removes the socket, breaks the backup off, and waits for it at most
+//!    [`CLOSE_PATIENCE`]: a write to a target that hangs holds up no one longer.
+//! 5. One thread accepts, and each connection has its own, [`CONNECTIONS_MAX`] at most: a client that hangs does not
+//!    hold up another. A request must be there within [`PATIENCE`]. A backup ends when its client goes.
+//! 6. A forked process has none of the threads and leaves the socket alone. Its copy of the descriptor does not keep
+//!    the socket alive: closing shuts the socket down for all copies.
 
 use super::copy::Subject;
 use super::{BackupOptions, BackupProgress, BackupReport, take};
@@ -51,7 +55,8 @@ const GREETING: &str = "seawall-control 1";
 const LINE_MAX: u64 = 16 << 10;
 /// No request has more.
 const LINES_MAX: usize = 16;
-/// A request comes within this time, or not; so does the greeting. A client takes what is written to it within this time.
+/// A request comes within this time, or not; so does the greeting. A client takes what is written to it within this
+/// time.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Closing waits no longer for a backup that it has broken off.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -93,7 +98,8 @@ fn is_gone(stream: &UnixStream) -> bool {
     }
 }
 
-// --- the process that has the database open --------------------------------------------------------------------------------
+// --- the process that has the database open
+// --------------------------------------------------------------------------------
 
 /// The socket of an open database, and the threads that serve it.
 #[derive(Debug)]
@@ -400,12 +406,14 @@ fn unescape(text: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-// --- the process that asks -------------------------------------------------------------------------------------------------
+// --- the process that asks
+// -------------------------------------------------------------------------------------------------
 
 /// What became of a backup that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackupAnswer {
-    /// No process listens there: none has the database open, or the one that has it has no socket (option `control_socket`).
+    /// No process listens there: none has the database open, or the one that has it has no socket (option
+    /// `control_socket`).
     NoListener,
     /// It was broken off: what is there is an unfinished backup.
     Aborted,
@@ -464,8 +472,9 @@ impl Answers<'_> {
 }
 
 impl Database {
-    /// Asks the process that has the database in `dir` open for a backup into `to`, which that process writes, with its rights. `go_on` is called
-    /// with what is told of its progress, several times a second; `Break` breaks the backup off.
+    /// Asks the process that has the database in `dir` open for a backup into `to`, which that process writes, with its
+    /// rights. `go_on` is called with what is told of its progress, several times a second; `Break` breaks the backup
+    /// off.
     ///
     /// # Errors
     /// [`Error::BackupRefused`] with what the other process says; [`Error::Io`] when its socket cannot be reached.

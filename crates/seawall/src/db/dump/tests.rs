@@ -119,7 +119,7 @@ proptest! {
         for (ordinal, (kind, payload)) in blocks.iter().enumerate() {
             forge(&mut bytes, ordinal as u64, *kind, payload);
         }
-        prop_assert!(loaded(&bytes[..]).is_err(), "nobody guesses the last block");
+        prop_assert!(loaded(&bytes[..]).is_err(), "an altered last block is found");
     }
 
     #[test]

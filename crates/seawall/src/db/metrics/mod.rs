@@ -87,10 +87,12 @@ numbers! {
         prefetch_wasted Counter "Of these, pages evicted before their first use.",
         prefetch_failed Counter "Of these, pages that could not be read; a thread that needs one reads it again.",
         prefetch_reads Counter "Prefetch reads; one read fetches contiguous pages.",
-        prefetch_depth_sum Counter "Sum of the prefetch reads in flight when each began; divided by their number: the depth reached.",
+        prefetch_depth_sum Counter "Sum of the prefetch reads in flight when each began; divided by their number: the \
+            depth reached.",
         prefetch_waits Counter "Times a reader waited for a prefetched page that was still in flight.",
         scan_leaves Counter "Leaves that scans reached from the previous leaf.",
-        scan_leaves_apart Counter "Of these, leaves that are not adjacent to it in the file: a high share means that trees are fragmented (`seawall compact`).",
+        scan_leaves_apart Counter "Of these, leaves that are not adjacent to it in the file: a high share means that \
+            trees are fragmented (`seawall compact`).",
         evictions Counter "Pages evicted.",
         evict_waits Counter "Times a thread waited because no frame was free.",
         pages_written Counter "Pages written home.",

@@ -10,10 +10,12 @@ impl Options {
             "# Options\n\n\
              Made from the table in `crates/seawall/src/db/options/table.rs`; do not edit. To regenerate it:\n\n    \
              SEAWALL_WRITE_DOCS=1 cargo test -p seawall options_md\n\n\
-             The value of an option comes from its default, from `seawall.toml` in the database's directory, or from the\n\
+             The value of an option comes from its default, from `seawall.toml` in the database's directory, or from \
+             the\n\
              program (`Options`, command-line flags); a later source in this list overrides an earlier one.\n\
              Sizes are in powers of 1024 (`512M`, `1.5G`), times take `ms`, `s`, `m`, `h` (a bare number is seconds),\n\
-             percentages may end with `%`. In `seawall.toml` the options `data_...` and `log_...` may be in the tables\n\
+             percentages may end with `%`. In `seawall.toml` the options `data_...` and `log_...` may be in the \
+             tables\n\
              `[data]` and `[log]` without the prefix, as `seawall lab` writes them; an unknown name is an error.\n\n\
              | option | default | allowed | changeable | |\n|---|---|---|---|---|\n",
         );

@@ -59,7 +59,8 @@ impl Options {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "{} sets options, and this program was built without the feature `toml` of the crate seawall: build it with that, or set the \
+            "{} sets options, and this program was built without the feature `toml` of the crate seawall: build it \
+             with that, or set the \
              options in the program and remove the file",
             path.display()
         )))

@@ -143,7 +143,8 @@ impl Options {
         let log_least = (segment * LOG_SEGMENTS_MIN).max(segment + 4 * MTR_BYTES_MAX as u64);
         if self.log_capacity.value < log_least {
             let why = format!(
-                "it must hold three log files, and four of the largest changes beside one: {} for log_segment_size = {}",
+                "it must hold three log files, and four of the largest changes beside one: {} for log_segment_size = \
+                 {}",
                 Size::print(&log_least),
                 Size::print(&self.log_segment_size.value)
             );

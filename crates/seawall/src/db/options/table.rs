@@ -156,7 +156,8 @@ options! {
     page_size, with_page_size: u64 as Size = 16 * KIB,
         Limits::PowerOfTwo(4 * KIB, 32 * KIB), Creation, "bytes", [],
         "The size of a page.",
-        "Keys may have 928 bytes at 4K, 1952 at 8K and 4000 from 16K on; a row of up to half a page stays in its leaf. Smaller \
+        "Keys may have 928 bytes at 4K, 1952 at 8K and 4000 from 16K on; a row of up to half a page stays in its \
+         leaf. Smaller \
          pages write less for a scattered change, larger ones make scans and large rows cheaper.";
 
     pool_size, with_pool_size: u64 as Size = 128 * MIB,
@@ -199,7 +200,8 @@ options! {
     log_block_bytes, with_log_block_bytes: u64 as Size = 4 * KIB,
         Limits::PowerOfTwo(512, 64 * KIB), Opening, "bytes", ["log_block_size"],
         "The unit in which the log is written.",
-        "Use at least the device's physical block, otherwise the device must read a block for each commit to complete it.";
+        "Use at least the device's physical block, otherwise the device must read a block for each commit to complete \
+         it.";
 
     log_segment_size, with_log_segment_size: u64 as Size = 16 * MIB,
         Limits::PowerOfTwo(64 * KIB, GIB), Creation, "bytes", [],
@@ -215,7 +217,8 @@ options! {
     log_space_reserve, with_log_space_reserve: u64 as Size = 64 * MIB,
         Limits::Between(0, TIB), Running, "bytes", [],
         "Free space on the log's file system that the log does not take.",
-        "The log stops growing there and reuses its files. The first three files may use the reserve: without them no change and no delete is possible.";
+        "The log stops growing there and reuses its files. The first three files may use the reserve: without them no \
+         change and no delete is possible.";
 
     log_buffer_size, with_log_buffer_size: u64 as Size = 16 * MIB,
         Limits::PowerOfTwo(MIB, GIB), Opening, "bytes", [],
@@ -236,7 +239,8 @@ options! {
     torn_page_protection, with_torn_page_protection: TornPages as Word<TornPages> = TornPages::Doublewrite,
         Limits::Any, Opening, "", [],
         "The protection of pages against writes torn by a power loss.",
-        "`doublewrite` writes pages twice; `atomic` is refused unless the device guarantees it; `auto` uses it if it is proven for the file, otherwise doublewrite; `off` risks the database.";
+        "`doublewrite` writes pages twice; `atomic` is refused unless the device guarantees it; `auto` uses it if it \
+         is proven for the file, otherwise doublewrite; `off` risks the database.";
 
     preallocate, with_preallocate: Preallocate as Word<Preallocate> = Preallocate::Written,
         Limits::Any, Opening, "", [],
@@ -278,26 +282,33 @@ options! {
     prefetch_window, with_prefetch_window: u32 as Count = 0,
         Limits::Between(0, 8192), Running, "pages", [],
         "A fixed number of pages that a scan keeps prefetched; 0 for an adaptive number.",
-        "For measuring the effect of a window, as `seawall lab --full` does. Reads in flight stay below `prefetch_depth`.";
+        "For measuring the effect of a window, as `seawall lab --full` does. Reads in flight stay below \
+         `prefetch_depth`.";
 
     lock_wait_timeout, with_lock_wait_timeout: Duration as Time = Duration::from_secs(50),
         Limits::Between(Duration::ZERO, Duration::from_secs(7 * 24 * 3600)), Running, "time", [],
         "How long a transaction waits for a lock; 0 for not at all.",
-        "Then the statement fails and the transaction may go on. Deadlocks are found at once, independent of this option.";
+        "Then the statement fails and the transaction may go on. Deadlocks are found at once, independent of this \
+         option.";
 
     lock_memory_per_transaction, with_lock_memory_per_transaction: u64 as Size = 32 * MIB,
         Limits::Between(64 * KIB, TIB), Running, "bytes", [],
         "The most memory that one transaction uses for locks on keys; a lock counts as 256 bytes.",
-        "Rows that it has written need no lock. Beyond it a read committed transaction is refused further locks (`TooManyLocks`) and keeps \
-         those it has; at the other levels its locks on the keys of one tree become one range, which also locks the keys between them.";
+        "Rows that it has written need no lock. Beyond it a read committed transaction is refused further locks \
+         (`TooManyLocks`) and keeps \
+         those it has; at the other levels its locks on the keys of one tree become one range, which also locks the \
+         keys between them.";
 
     stats_interval, with_stats_interval: Duration as Time = Duration::from_secs(1),
         Limits::Between(Duration::ZERO, Duration::from_secs(3600)), Running, "time", [],
-        "How often the statistics are written for `seawall stat` and `seawall doctor`; 0 for only when the database is closed.",
+        "How often the statistics are written for `seawall stat` and `seawall doctor`; 0 for only when the database \
+         is closed.",
         "About a millisecond of processor time each.";
 
     control_socket, with_control_socket: ControlSocketChoice as Word<ControlSocketChoice> = ControlSocketChoice::On,
         Limits::Any, Opening, "", [],
-        "Whether `seawall backup` can request a backup from this process while it has the database open: `on` or `off`.",
-        "Through the socket `control.socket` in the directory, for the process's own user and root. Costs a thread that sleeps and two descriptors.";
+        "Whether `seawall backup` can request a backup from this process while it has the database open: `on` or \
+         `off`.",
+        "Through the socket `control.socket` in the directory, for the process's own user and root. Costs a thread \
+         that sleeps and two descriptors.";
 }

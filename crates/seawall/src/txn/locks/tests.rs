@@ -320,7 +320,8 @@ fn the_one_who_has_done_least_gives_way() {
     let error = ended(victim).expect_err("it gives way though it waited first");
     assert_eq!(
         error.to_string(),
-        "deadlock: transaction txn 7 waits for txn 8 on key \"two\" of tree 16, which waits for it in turn. Roll back and run it again"
+        "deadlock: transaction txn 7 waits for txn 8 on key \"two\" of tree 16, which waits for it in turn. Roll back \
+         and run it again"
     );
     table.release_all(&light);
     ended(winner).expect("the other goes on");

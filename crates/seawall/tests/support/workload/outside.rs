@@ -229,7 +229,8 @@ impl Rig {
         Ok(())
     }
 
-    // --- backups -------------------------------------------------------------------------------------------------------------
+    // --- backups
+    // -------------------------------------------------------------------------------------------------------------
 
     /// A lying disk could also lie to the backup, which reports it: `tests/backup.rs` tests that.
     pub(super) fn may_copy(&self, live: &Live) -> bool {

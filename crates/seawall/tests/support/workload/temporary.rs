@@ -1,9 +1,9 @@
-//! Temporary trees beside all other work: each equals a plain map, whatever crashes, fails and fills up around it, and the next opening finds
-//! nothing of it.
+//! Temporary trees beside all other work: each equals a plain map, whatever crashes, fails and fills up around it, and
+//! the next opening finds nothing of it.
 //!
 //! 1. They are drawn from separate dice, on a third of the seeds: all other seeds are the runs that they were.
-//! 2. An operation that failed has changed nothing. A rollback that failed has undone a part: the tree's contents are unknown, and it is
-//!    dropped.
+//! 2. An operation that failed has changed nothing. A rollback that failed has undone a part: the tree's contents are
+//!    unknown, and it is dropped.
 
 use super::*;
 use crate::api::{TemporarySavepoint, TemporaryTree};
