@@ -431,7 +431,8 @@ fn a_shared_lock_is_raised_by_the_change_that_it_lets_through() {
     let hopeless = {
         let (table, b) = (table.clone(), b.clone());
         thread::spawn(move || {
-            let policy = Duration::from_millis(50);
+            // Long enough that it is still waiting when it is counted, under Miri as well.
+            let policy = Duration::from_millis(if cfg!(miri) { 10_000 } else { 200 });
             table.wait(&LockRequest::key(&b, TREE, b"k", X), policy, None)
         })
     };
