@@ -114,7 +114,7 @@ cgroup-test: need-rust
 # The parts without I/O under Miri, which finds undefined behaviour and data races: the log's ring, and the
 # locks with their interrupts. It is thousands of times slower than the machine.
 MIRI_TESTS ?= log::ring::tests::groups log::ring::tests::a_cut log::ring::tests::promises txn::locks::tests::interrupts \
-  txn::locks::tests::an_owner txn::locks::tests::two_
+  txn::locks::tests::a txn::locks::tests::two_
 miri: need-rust
 	rustup toolchain install nightly --profile minimal --component miri,rust-src --no-self-update
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p seawall --lib --target-dir target/miri -- $(MIRI_TESTS)

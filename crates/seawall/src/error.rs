@@ -347,7 +347,7 @@ impl fmt::Display for Error {
                 f,
                 "{path} was not opened: the system starts no thread for background work ({why}). Raise the limit of \
                  processes (ulimit -u) or of \
-         the container (pids.max), or give it more memory",
+                 the container (pids.max), or give it more memory",
                 path = path.display()
             ),
             Self::Locked { path, in_this_process: true } => write!(
@@ -366,7 +366,7 @@ impl fmt::Display for Error {
                 f,
                 "{path} was not closed, and to open it read-only there must be nothing to recover: open it for \
                  writing once, which recovers it, and \
-         close it",
+                 close it",
                 path = path.display()
             ),
             Self::IsABackup { path } => write!(
@@ -379,7 +379,7 @@ impl fmt::Display for Error {
                 f,
                 "{path} holds an unfinished backup or restore: it was interrupted, or it is under way. Nothing in it \
                  can be used: when it is not under \
-         way, remove the directory and do it again",
+                 way, remove the directory and do it again",
                 path = path.display()
             ),
             Self::BadBackup { path, why } => write!(f, "backup {path}: {why}", path = path.display()),
@@ -396,7 +396,7 @@ impl fmt::Display for Error {
                 f,
                 "{max} transactions are prepared in place already, the most for which the pool keeps a page: commit \
                  or roll back one of them, prepare \
-         with `Transaction::prepare`, or raise pool_size"
+                 with `Transaction::prepare`, or raise pool_size"
             ),
             Self::TransactionEnded { why } => write!(f, "the transaction has ended: {why}"),
             Self::Unknown { what, name } => write!(f, "unknown {what}: {name:?}"),

@@ -78,20 +78,21 @@ pub fn table(result: &CellResult) -> String {
         let text = value.as_f64().filter(|_| value.is_f64()).map_or_else(|| value.to_string(), number);
         line(&name.replace('_', " "), value.as_str().map_or(text, str::to_owned));
     }
-    let machine = &result.machine;
-    line(
-        "Machine",
-        format!(
-            "{}, {} cores, {}, Linux {}",
-            machine.cpu_model,
-            machine.cores,
-            bytes(machine.memory_bytes as f64),
-            machine.kernel
-        ),
-    );
-    line("Disk", format!("{}, {}", machine.device, machine.file_system));
-    line("Seed, commit", format!("{}, {}", result.seed, result.commit));
+    for (label, value) in origin(result) {
+        line(label, value);
+    }
     text
+}
+
+/// Where and of what the figures are.
+fn origin(result: &CellResult) -> [(&'static str, String); 3] {
+    let machine = &result.machine;
+    let memory = bytes(machine.memory_bytes as f64);
+    [
+        ("Machine", format!("{}, {} cores, {memory}, Linux {}", machine.cpu_model, machine.cores, machine.kernel)),
+        ("Disk", format!("{}, {}", machine.device, machine.file_system)),
+        ("Seed, commit", format!("{}, {}", result.seed, result.commit)),
+    ]
 }
 
 /// A figure with its significant digits.

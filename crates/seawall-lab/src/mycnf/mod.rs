@@ -191,7 +191,7 @@ mod tests {
         assert!(
             p.text.contains(
                 "skip-name-resolve\n# seawall lab, measured: innodb_flush_method was \
-            measured\ninnodb_flush_method = O_DIRECT\n"
+                 measured\ninnodb_flush_method = O_DIRECT\n"
             ),
             "{}",
             p.text

@@ -141,22 +141,22 @@ impl fmt::Display for DumpError {
             Self::Io { at_byte, source } => write!(f, "at byte {at_byte} of the dump: {source}"),
             Self::NotADump => f.write_str(
                 "this is no dump: it does not begin with the eight bytes of one. Was it \
-                compressed, or transferred as text?",
+                 compressed, or transferred as text?",
             ),
             Self::NewerVersion { found, supported } => write!(
                 f,
                 "the dump has version {found}, and this program \
-                reads up to {supported}: load it with a newer Seawall"
+                 reads up to {supported}: load it with a newer Seawall"
             ),
             Self::Truncated { at_byte } => write!(
                 f,
                 "the dump ends at byte {at_byte} without being complete: the \
-                rest of it is missing. Dump or copy it again"
+                 rest of it is missing. Dump or copy it again"
             ),
             Self::Damaged { at_byte, why } => write!(
                 f,
                 "the dump is damaged at byte {at_byte}: {why}. Dump or copy \
-                it again"
+                 it again"
             ),
             Self::Database(error) => write!(f, "{error}"),
             Self::Misuse(inner) => write!(f, "{inner}"),
