@@ -34,7 +34,7 @@ pub(super) struct ReadAhead {
     spare: Vec<IoBuf>,
 }
 
-/// The segments of the segments.
+/// The segments that a log reader may read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LogSegments<'a> {
     pub(super) shelf: &'a Shelf,

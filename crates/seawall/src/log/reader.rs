@@ -386,7 +386,7 @@ impl LogReader {
     }
 }
 
-/// SegmentOptions far beyond the end a buffer of this size can have written something: half a buffer
+/// So far beyond the end a buffer of this size can have written something: half a buffer
 /// unflushed, a buffer not yet written, an entry (writer.rs, 5) and a block.
 fn search_bytes(buffer_bytes: u64) -> u64 {
     buffer_bytes / 2 + buffer_bytes + ENTRY_BYTES_MAX as u64 + BLOCK_BYTES_MAX

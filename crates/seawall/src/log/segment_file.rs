@@ -78,7 +78,7 @@ pub(super) fn lock(file: &File) -> Result<()> {
     })
 }
 
-/// SegmentOptions files are opened.
+/// How segment files are opened.
 #[derive(Debug, Clone)]
 pub(super) struct SegmentOptions {
     pub(super) method: FlushMethod,

@@ -60,7 +60,7 @@ const WINDOW: u64 = 20;
 /// The log keeps the size that it needed within the last one to two of these periods.
 pub(super) const RECENT: Duration = Duration::from_secs(300);
 
-/// SegmentOptions many segments beyond the one being written may be open. Four of the largest
+/// So many segments beyond the one being written may be open. Four of the largest
 /// mini-transactions always fit.
 fn window(segment_bytes: u64) -> u64 {
     WINDOW.max(4 * MTR_BYTES_MAX as u64 / segment_bytes + 2)

@@ -98,7 +98,7 @@ impl Txn {
     /// Logs the commit of a transaction that is prepared in place, or returns why it cannot be committed.
     #[cold]
     pub(super) fn log_prepared_commit(&mut self) -> Result<Lsn> {
-        let place = match std::mem::replace(&mut self.state, State::Open) {
+        let place = match std::mem::replace(&mut self.state, State::Kept) {
             State::Prepared(place) => place,
             other => {
                 self.state = other;
@@ -110,9 +110,9 @@ impl Txn {
         let logged = self.engine.undo.commit_kept(&mut Writing::of(&mut self.writing).undo_log, commit);
         if logged.is_err() {
             // Its page is damaged: it stays prepared, and can be ended by name.
-            self.state = State::Kept;
             self.hand_over(&xid, &*names);
         } else {
+            self.state = State::Open;
             names.ended(&xid);
         }
         logged

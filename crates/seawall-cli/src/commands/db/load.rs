@@ -1,7 +1,7 @@
 //! `seawall load DIR`: all trees of a dump, or some.
 //!
 //! 1. Without `--merge` everything is loaded in one transaction of built trees: after a failure, Ctrl-C or a
-//!    kill nothing of it is there. A database that the load made is removed again.
+//!    kill nothing of it is there; a database that the load made stays, empty, and takes the load again.
 //! 2. With `--merge` rows go into trees that exist, in batches. A load that fails says what is committed, and
 //!    can be repeated.
 //! 3. A block's checksum is compared before the block is used.
@@ -15,7 +15,6 @@ use seawall::dump::{DumpReader, Item, Totals};
 use seawall::{BuildOptions, Database, Error, Transaction, Tree};
 use seawall_io::Op;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -56,59 +55,27 @@ pub(crate) fn load(args: &LoadArgs, stop: &AtomicBool) -> Outcome {
         }
         begun => Dump { reader: begun.map_err(|e| e.of_file(&args.input, Op::Read))?, args, stop },
     };
-    let made = if is_database(&args.database.dir) { None } else { Some(Made::look(&args.database.dir)?) };
+    let made = !is_database(&args.database.dir);
     let db = args.database.open_or_make()?;
-    if made.is_some() {
+    if made {
         note(format_args!("made a database in {}", args.database.dir.display()));
     }
     if args.merge {
         return merge(db, &mut dump);
     }
     let loaded = whole(&db, &mut dump);
-    if let Ok(Some(totals)) = &loaded {
-        db.close()?;
-        note(format_args!("{} trees loaded: {}", totals.trees, entries(totals)));
+    let closed = db.close();
+    if !matches!(loaded, Ok(Some(_))) && made {
+        note(format_args!("an empty database stays in {}: load into it again", args.database.dir.display()));
+    }
+    let loaded = loaded?;
+    closed?;
+    if let Some(totals) = loaded {
+        note(format_args!("{} trees loaded: {}", totals.trees, entries(&totals)));
         return Ok(Ended::Well);
     }
-    let log_is_inside = db.options().log_dir_of(&args.database.dir) == args.database.dir;
-    drop(db);
-    match made {
-        Some(made) if log_is_inside => made.undo(&args.database.dir)?,
-        Some(_) => note(format_args!("an empty database stays in {}", args.database.dir.display())),
-        None => {}
-    }
-    match loaded {
-        Err(error) => Err(format!("{error}. Nothing was loaded").into()),
-        Ok(_) => {
-            note(format_args!("interrupted: nothing was loaded"));
-            Ok(Ended::Interrupted)
-        }
-    }
-}
-
-/// What was in a directory before a database was made there: `None` if there was no directory.
-struct Made(Option<BTreeSet<OsString>>);
-
-impl Made {
-    fn look(dir: &Path) -> Result<Self, Failed> {
-        let names = || std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<_>>();
-        let before = if dir.exists() { Some(names()) } else { None };
-        Ok(Self(before.transpose().map_err(|e| format!("cannot read {}: {e}", dir.display()))?))
-    }
-
-    /// Removes the database again, and nothing that was there before.
-    fn undo(self, dir: &Path) -> Result<(), Failed> {
-        let removed = match &self.0 {
-            None => std::fs::remove_dir_all(dir),
-            Some(before) => std::fs::read_dir(dir).and_then(|mut entries| {
-                entries.try_for_each(|entry| {
-                    let entry = entry?;
-                    if before.contains(&entry.file_name()) { Ok(()) } else { std::fs::remove_file(entry.path()) }
-                })
-            }),
-        };
-        removed.map_err(|e| format!("the load failed, and what it made in {} stays: {e}", dir.display()).into())
-    }
+    note(format_args!("interrupted: nothing was loaded"));
+    Ok(Ended::Interrupted)
 }
 
 fn entries(totals: &Totals) -> String {
@@ -196,6 +163,22 @@ impl Dump<'_> {
 /// Loads new trees in one transaction; `None` when it was interrupted.
 fn whole(db: &Database, dump: &mut Dump<'_>) -> Result<Option<Totals>, Failed> {
     let mut tx = db.begin()?;
+    let totals = build(&mut tx, dump).map_err(|error| nothing_loaded(&error))?;
+    if totals.is_some() {
+        tx.commit().map_err(|error| match error {
+            Error::OutcomeUnknown { .. } => error.into(),
+            error => nothing_loaded(&error),
+        })?;
+    }
+    Ok(totals)
+}
+
+fn nothing_loaded(error: &impl std::fmt::Display) -> Failed {
+    format!("{error}. Nothing was loaded").into()
+}
+
+/// Builds the trees that are wanted.
+fn build(tx: &mut Transaction, dump: &mut Dump<'_>) -> Result<Option<Totals>, Failed> {
     let (mut totals, mut seen) = (Totals::default(), BTreeSet::new());
     loop {
         let Some(next) = dump.tree()? else { return Ok(None) };
@@ -215,7 +198,6 @@ fn whole(db: &Database, dump: &mut Dump<'_>) -> Result<Option<Totals>, Failed> {
         seen.insert(name);
     }
     dump.all_found(&seen)?;
-    tx.commit()?;
     Ok(Some(totals))
 }
 
