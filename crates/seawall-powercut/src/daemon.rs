@@ -20,7 +20,7 @@
 use crate::Result;
 use crate::drive::DISKS;
 use crate::fuse::{self, What};
-use crate::recorder::{Disk, Honesty, Image, Kept};
+use crate::recorder::{Disk, FlushBehaviour, Image, Kept};
 use crate::rng::SeededRng;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -304,7 +304,7 @@ impl Daemon {
             // pace MICROSECONDS: the longest delay of an answer.
             ["pace", micros] => self.pace = Duration::from_micros(micros.parse()?),
             // lie NAME: flushes do nothing from now on.
-            ["lie", name] => self.disk(name)?.lie(Honesty::Ignores),
+            ["lie", name] => self.disk(name)?.lie(FlushBehaviour::Ignores),
             // arm SEED REQUESTS UNIT OLD=NEW...: a cut at the REQUESTSth write or flush from now.
             ["arm", seed, left, unit, ref disks @ ..] => {
                 let disks = disks.iter().map(|pair| pair.split_once('=').ok_or("OLD=NEW"));

@@ -60,7 +60,7 @@ pub(crate) struct Outcome {
 
 /// How a round ended.
 #[derive(Debug)]
-enum Told {
+enum RoundEnd {
     Passed,
     /// The file system is lost, by no fault of the engine.
     Refused,
@@ -69,10 +69,10 @@ enum Told {
 
 /// One set of disks and options.
 #[derive(Debug)]
-struct Life {
+struct Setup {
     fs: Fs,
     /// The file system of the second disk, and what is stored on it.
-    second: Option<(Fs, Apart)>,
+    second: Option<(Fs, SecondDisk)>,
     /// Bytes that a disk writes atomically.
     unit: usize,
     sector: u64,
@@ -86,7 +86,7 @@ struct Life {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Apart {
+enum SecondDisk {
     Log,
     Doublewrite,
     Both,
@@ -140,18 +140,18 @@ pub(crate) fn run(request: &Request, systems: &[Fs]) -> Result<Outcome> {
         let told = begun.and_then(|mut begun| {
             let told = driver.round(&mut begun, &mut rng, round)?;
             begun.rounds_left -= 1;
-            if begun.rounds_left > 0 && matches!(told, Told::Passed) {
+            if begun.rounds_left > 0 && matches!(told, RoundEnd::Passed) {
                 life = Some(begun);
             } else {
-                driver.end(begun, !matches!(told, Told::Passed))?;
+                driver.end(begun, !matches!(told, RoundEnd::Passed))?;
             }
             Ok(told)
         })?;
         driver.outcome.rounds += 1;
         match told {
-            Told::Passed => {}
-            Told::Refused => driver.outcome.refused += 1,
-            Told::Failed(why) => driver.outcome.failure = Some(why),
+            RoundEnd::Passed => {}
+            RoundEnd::Refused => driver.outcome.refused += 1,
+            RoundEnd::Failed(why) => driver.outcome.failure = Some(why),
         }
         if driver.outcome.refused > 2 + driver.outcome.rounds / 25 {
             driver.outcome.failure = Some("btrfs cannot be mounted too often".into());
@@ -166,7 +166,7 @@ pub(crate) fn run(request: &Request, systems: &[Fs]) -> Result<Outcome> {
     Ok(driver.outcome)
 }
 
-impl Life {
+impl Setup {
     fn disk(&self, number: usize) -> String {
         format!("{}{}", DISKS[number], self.generation)
     }
@@ -178,9 +178,9 @@ impl Life {
     fn describe(&self) -> String {
         let options: Vec<_> = self.orders.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let second = match self.second {
-            Some((fs, Apart::Log)) => format!(", log on {}", fs.name()),
-            Some((fs, Apart::Doublewrite)) => format!(", doublewrite on {}", fs.name()),
-            Some((fs, Apart::Both)) => format!(", log and doublewrite on {}", fs.name()),
+            Some((fs, SecondDisk::Log)) => format!(", log on {}", fs.name()),
+            Some((fs, SecondDisk::Doublewrite)) => format!(", doublewrite on {}", fs.name()),
+            Some((fs, SecondDisk::Both)) => format!(", log and doublewrite on {}", fs.name()),
             None => String::new(),
         };
         let (fs, unit, threads) = (self.fs.name(), self.unit, self.orders.threads);
@@ -190,16 +190,16 @@ impl Life {
 
 impl Driver<'_> {
     /// Creates fresh disks with random settings.
-    fn begin(&mut self, rng: &mut SeededRng) -> Result<Life> {
+    fn begin(&mut self, rng: &mut SeededRng) -> Result<Setup> {
         let fs = rng.pick(self.systems);
         // Copies of one btrfs cannot be mounted at the same time.
         let others: Vec<Fs> = self.systems.iter().copied().filter(|other| *other != Fs::Btrfs).collect();
         let apart = match rng.below(6) {
-            0 if !self.request.apart => Some(Apart::Log),
-            1 if !self.request.apart => Some(Apart::Doublewrite),
+            0 if !self.request.apart => Some(SecondDisk::Log),
+            1 if !self.request.apart => Some(SecondDisk::Doublewrite),
             // No flush but its own reaches the data file's disk.
-            2 => Some(Apart::Both),
-            _ if self.request.apart => Some(Apart::Both),
+            2 => Some(SecondDisk::Both),
+            _ if self.request.apart => Some(SecondDisk::Both),
             _ => None,
         };
         let second = apart.filter(|_| !others.is_empty()).map(|apart| (rng.pick(&others), apart));
@@ -237,13 +237,13 @@ impl Driver<'_> {
         set("data_growth_step", rng.pick(&["1M", "8M"]));
         set("flush_interval", rng.pick(&["5ms", "50ms", "500ms"]));
         set("preallocate", rng.pick(&["written", "off"]));
-        if let Some((_, Apart::Log | Apart::Both)) = second {
+        if let Some((_, SecondDisk::Log | SecondDisk::Both)) = second {
             set("log_dir", &self.dir.join("b/log").display().to_string());
         }
         let model = Model::new(orders.seed, orders.threads);
         let rounds_left = 1 + rng.below(5);
         let mut life =
-            Life { fs, second, unit, sector, mount, orders, model, generation: 0, mounts: Vec::new(), rounds_left };
+            Setup { fs, second, unit, sector, mount, orders, model, generation: 0, mounts: Vec::new(), rounds_left };
         for number in 0..life.disks() {
             let fs = if number == 0 { life.fs } else { second.map_or(life.fs, |(fs, _)| fs) };
             let base = format!("base-{}-{sector}", fs.name());
@@ -255,7 +255,7 @@ impl Driver<'_> {
             self.recorder.command(&format!("clone {base} {}", life.disk(number)))?;
         }
         self.mount(&mut life)?;
-        if let Some((_, Apart::Doublewrite | Apart::Both)) = second {
+        if let Some((_, SecondDisk::Doublewrite | SecondDisk::Both)) = second {
             self.look(&life, true)?.wait()?;
             let (here, there) = (life.orders.dir.join("doublewrite"), self.dir.join("b/doublewrite"));
             std::fs::copy(&here, &there)?;
@@ -269,7 +269,7 @@ impl Driver<'_> {
         Ok(life)
     }
 
-    fn mount(&mut self, life: &mut Life) -> Result<()> {
+    fn mount(&mut self, life: &mut Setup) -> Result<()> {
         for (number, name) in DISKS.iter().enumerate().take(life.disks()) {
             let (fs, more) = match (number, life.second) {
                 (1, Some((fs, _))) => (fs, ""),
@@ -287,7 +287,7 @@ impl Driver<'_> {
     }
 
     /// Removes the disks.
-    fn end(&mut self, mut life: Life, failed: bool) -> Result<()> {
+    fn end(&mut self, mut life: Setup, failed: bool) -> Result<()> {
         for mounted in life.mounts.drain(..) {
             match mounted.unmount() {
                 Err(error) if !failed => return Err(error),
@@ -300,7 +300,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    fn arm(&mut self, life: &Life, rng: &mut SeededRng, requests: u64) -> Result<()> {
+    fn arm(&mut self, life: &Setup, rng: &mut SeededRng, requests: u64) -> Result<()> {
         let pairs: Vec<String> = (0..life.disks())
             .map(|number| format!("{}={}{}", life.disk(number), DISKS[number], life.generation + 1))
             .collect();
@@ -309,7 +309,7 @@ impl Driver<'_> {
     }
 
     /// After a cut: unmounts the old disks and mounts the new ones. An error is one of the file system.
-    fn after_cut(&mut self, life: &mut Life) -> Result<()> {
+    fn after_cut(&mut self, life: &mut Setup) -> Result<()> {
         for mounted in life.mounts.drain(..).rev() {
             mounted.unmount()?;
         }
@@ -326,7 +326,7 @@ impl Driver<'_> {
         self.mount(life)
     }
 
-    fn child(&self, command: &str, life: &Life, more: &[String]) -> Result<Child> {
+    fn child(&self, command: &str, life: &Setup, more: &[String]) -> Result<Child> {
         let mut child = Command::new(std::env::current_exe()?);
         child.arg(command).args(more).args(life.orders.to_args());
         Ok(child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
@@ -336,13 +336,13 @@ impl Driver<'_> {
         self.dir.join("dump")
     }
 
-    fn look(&self, life: &Life, close: bool) -> Result<Child> {
+    fn look(&self, life: &Setup, close: bool) -> Result<Child> {
         let end = if close { "close" } else { "leave" };
         self.child("look", life, &[self.dump().display().to_string(), end.into()])
     }
 
     /// One round.
-    fn round(&mut self, life: &mut Life, rng: &mut SeededRng, round: u64) -> Result<Told> {
+    fn round(&mut self, life: &mut Setup, rng: &mut SeededRng, round: u64) -> Result<RoundEnd> {
         let begun = Instant::now();
         let acks = life.model.acks;
         self.lines.clear();
@@ -354,15 +354,15 @@ impl Driver<'_> {
                     let (settings, acks, time) = (life.describe(), life.model.acks - acks, begun.elapsed());
                     println!("round {round}: {settings} ({acks} acknowledged, {time:.1?}){}", self.cuts);
                 }
-                Told::Passed
+                RoundEnd::Passed
             }
             Err(error) if error.downcast_ref().is_some_and(|e: &machine::Unmountable| e.fs == Fs::Btrfs) => {
                 println!("round {round}: not counted: {error}");
-                Told::Refused
+                RoundEnd::Refused
             }
             Err(error) => {
                 let at = self.keep(life, round)?;
-                Told::Failed(format!(
+                RoundEnd::Failed(format!(
                     "round {round} of seed {}: {error}\n  {}{}\n  kept in {}",
                     self.request.seed,
                     life.describe(),
@@ -376,7 +376,7 @@ impl Driver<'_> {
         Ok(told)
     }
 
-    fn cut_and_compare(&mut self, life: &mut Life, rng: &mut SeededRng) -> Result<()> {
+    fn cut_and_compare(&mut self, life: &mut Setup, rng: &mut SeededRng) -> Result<()> {
         let pace = rng.pick(&[0, 200, 2000]);
         let killed = rng.below(20);
         let requests = rng.scale(3000);
@@ -451,7 +451,7 @@ impl Driver<'_> {
     }
 
     /// Waits for a `look` without a cut, and compares what it found.
-    fn compare(&mut self, life: &mut Life, mut look: Child) -> Result<()> {
+    fn compare(&mut self, life: &mut Setup, mut look: Child) -> Result<()> {
         let begun = Instant::now();
         while look.try_wait()?.is_none() {
             if begun.elapsed() > PATIENCE {
@@ -473,7 +473,7 @@ impl Driver<'_> {
     }
 
     /// Keeps the evidence of a failure.
-    fn keep(&mut self, life: &Life, round: u64) -> Result<PathBuf> {
+    fn keep(&mut self, life: &Setup, round: u64) -> Result<PathBuf> {
         let dir = self.request.keep.join(format!("failure-{}-{round}", self.request.seed));
         std::fs::create_dir_all(&dir)?;
         let dir = dir.canonicalize()?;

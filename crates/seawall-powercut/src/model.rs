@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// The state of one thread, from its lines.
 #[derive(Debug, Clone)]
-struct Told {
+struct ThreadState {
     /// The rows known to be there, up to the last compared number.
     rows: Thread,
     /// Versions of shared rows that each announced transaction writes.
@@ -30,7 +30,7 @@ struct Told {
 #[derive(Debug, Clone)]
 pub(crate) struct Model {
     seed: u64,
-    threads: Vec<Told>,
+    threads: Vec<ThreadState>,
     /// Version of each shared row, its thread and number, as last compared.
     shared: BTreeMap<u64, (u64, u64, u64)>,
     /// Whether the initial trees must exist.
@@ -42,7 +42,7 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn new(seed: u64, threads: u64) -> Self {
-        let told = |thread| Told {
+        let told = |thread| ThreadState {
             rows: Thread::new(seed, thread),
             intents: BTreeMap::new(),
             acked: 0,

@@ -118,7 +118,7 @@ pub(crate) struct Kept {
 
 /// How a lying disk treats flushes: planted defects of the disk, which the comparison must find.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Honesty {
+pub(crate) enum FlushBehaviour {
     #[default]
     Honest,
     /// Flushes are acknowledged without effect.
@@ -134,7 +134,7 @@ pub(crate) struct Disk {
     pending: Vec<Write>,
     /// The writes that each flush under way covers.
     flushing: HashMap<u64, Vec<u64>>,
-    honesty: Honesty,
+    flush_behaviour: FlushBehaviour,
     pub writes: u64,
     pub flushes: u64,
     /// After a power cut: every request fails.
@@ -148,7 +148,7 @@ impl Disk {
             image,
             pending: Vec::new(),
             flushing: HashMap::new(),
-            honesty: Honesty::Honest,
+            flush_behaviour: FlushBehaviour::Honest,
             writes: 0,
             flushes: 0,
             dead: false,
@@ -159,8 +159,8 @@ impl Disk {
         &self.image
     }
 
-    pub(crate) fn lie(&mut self, honesty: Honesty) {
-        self.honesty = honesty;
+    pub(crate) fn lie(&mut self, behaviour: FlushBehaviour) {
+        self.flush_behaviour = behaviour;
     }
 
     /// A write arrives.
@@ -181,7 +181,7 @@ impl Disk {
     /// A flush arrives.
     pub(crate) fn flush_began(&mut self, id: u64) {
         self.flushes += 1;
-        if self.honesty == Honesty::Ignores {
+        if self.flush_behaviour == FlushBehaviour::Ignores {
             return;
         }
         let covered = |(at, write): (usize, &Write)| {
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn a_disk_that_lies_keeps_nothing_for_sure() {
         let mut disk = disk();
-        disk.lie(Honesty::Ignores);
+        disk.lie(FlushBehaviour::Ignores);
         disk.write(1, 0, &[1; 4096]);
         disk.write_done(1);
         disk.flush_began(2);

@@ -55,8 +55,7 @@ fn random(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-// --- the victim
-// ----------------------------------------------------------------------------------------------------------
+// --- the victim ----------------------------------------------------------------------------------------
 
 /// Not a test: the process that is killed.
 #[test]
@@ -157,12 +156,11 @@ fn transaction(
     tx.commit()
 }
 
-// --- the other side
-// --------------------------------------------------------------------------------------------------------
+// --- the other side ------------------------------------------------------------------------------------
 
 /// A finished backup: what was acknowledged before its end was requested, and when the end was reported.
 #[derive(Debug, Clone)]
-struct Told {
+struct BackupReport {
     nth: u64,
     incremental: bool,
     before: [u64; THREADS as usize],
@@ -211,7 +209,7 @@ fn backups_of_a_process_that_is_killed_restore_to_their_ends() {
         let mut victim = Killed(victim.unwrap());
         let mut acked = [0; THREADS as usize];
         let mut ending = None;
-        let mut told: Vec<Told> = Vec::new();
+        let mut told: Vec<BackupReport> = Vec::new();
         // Killed after this many backups, and some lines: during the next backup.
         let (backups, mut lines) = (2 + random(&mut dice) as usize % 4, random(&mut dice) % 60);
         let mut out = BufReader::new(victim.0.stdout.take().unwrap());
@@ -224,7 +222,7 @@ fn backups_of_a_process_that_is_killed_restore_to_their_ends() {
                 Some("ending") => ending = Some((number(2) == 1, acked)),
                 Some("ended") => {
                     let (incremental, before) = ending.take().unwrap();
-                    told.push(Told { nth: number(1), incremental, before, after: acked });
+                    told.push(BackupReport { nth: number(1), incremental, before, after: acked });
                 }
                 _ => {}
             }
@@ -243,7 +241,7 @@ fn backups_of_a_process_that_is_killed_restore_to_their_ends() {
         holds(&db, &acked, &acked.map(|n| n + 1), &format!("round {round}, the source"));
         db.close().unwrap();
         let mut chain = Vec::new();
-        for Told { nth, incremental, before, after } in &told {
+        for BackupReport { nth, incremental, before, after } in &told {
             let dir = scratch.path().join(format!("backup-{nth}"));
             if !incremental {
                 chain.clear();

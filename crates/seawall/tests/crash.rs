@@ -12,7 +12,7 @@
 mod support {
     pub(crate) mod damage;
     pub(crate) mod dice;
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
     pub(crate) mod model;
     pub(crate) mod rig;
     pub(crate) mod tally;

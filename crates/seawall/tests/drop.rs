@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 #[allow(dead_code)] // each test uses a part of it
 mod support {
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
-use support::doomed::{Doomed, End};
+use support::dying_process::{DyingProcess, End};
 
 fn options() -> Options {
     Options::default()
@@ -22,7 +22,7 @@ fn options() -> Options {
         .with_log_buffer_size(1 << 20)
 }
 
-fn open(disk: Arc<Doomed>, options: Options) -> Database {
+fn open(disk: Arc<DyingProcess>, options: Options) -> Database {
     let env = Env { disk, clock: Arc::new(SystemClock::default()), seed: 5, background: Background::Steps };
     Database::open_in(env, "/db", options).unwrap()
 }
@@ -55,7 +55,7 @@ fn load(db: &Database, name: &str, rows: u32, long_one_in: u32) -> seawall::Tree
 fn the_cost_of_a_drop_follows_the_tree_and_not_the_file() {
     let sim = SimDisk::new(SimOptions { seed: 1, trace_entries_max: 10_000, ..SimOptions::default() });
     // 86 groups of pages.
-    let db = open(Doomed::new(&sim, End::PowerCut, None), options().with_data_initial_size(256 << 20));
+    let db = open(DyingProcess::new(&sim, End::PowerCut, None), options().with_data_initial_size(256 << 20));
     load(&db, "t", 200, 50);
     // Evicts the pages in memory, those of the maps too.
     load(&db, "other", 20_000, u32::MAX);
@@ -72,7 +72,7 @@ fn the_cost_of_a_drop_follows_the_tree_and_not_the_file() {
 #[test]
 fn a_step_of_purge_frees_a_bounded_piece() {
     let sim = SimDisk::new(SimOptions { seed: 2, trace_entries_max: 0, ..SimOptions::default() });
-    let db = open(Doomed::new(&sim, End::PowerCut, None), options());
+    let db = open(DyingProcess::new(&sim, End::PowerCut, None), options());
     let plain = load(&db, "plain", 40_000, u32::MAX);
     let long = load(&db, "long", 3_000, 3);
     tend(&db);
@@ -103,7 +103,7 @@ fn a_drop_goes_on_after_a_crash_at_any_operation() {
         loop {
             let sim = SimDisk::new(SimOptions { seed: after, trace_entries_max: 0, ..SimOptions::default() });
             {
-                let db = open(Doomed::new(&sim, End::PowerCut, None), options());
+                let db = open(DyingProcess::new(&sim, End::PowerCut, None), options());
                 load(&db, "t", 1500, long_one_in);
                 let kept = load(&db, "kept", 100, 7);
                 // Older versions that only undo records refer to, in another undo log than the drop's.
@@ -122,9 +122,9 @@ fn a_drop_goes_on_after_a_crash_at_any_operation() {
                 db.drop_tree("t").unwrap();
                 db.close().unwrap();
             }
-            let doomed = Doomed::new(&sim, End::PowerCut, Some(after));
+            let dying = DyingProcess::new(&sim, End::PowerCut, Some(after));
             let env = Env {
-                disk: doomed.clone(),
+                disk: dying.clone(),
                 clock: Arc::new(SystemClock::default()),
                 seed: 5,
                 background: Background::Steps,
@@ -133,9 +133,9 @@ fn a_drop_goes_on_after_a_crash_at_any_operation() {
                 while let Ok(true) = db.step() {}
                 drop(db);
             }
-            let died = doomed.is_dead();
-            doomed.dies_now();
-            let db = open(Doomed::new(&sim, End::PowerCut, None), options());
+            let died = dying.is_dead();
+            dying.dies_now();
+            let db = open(DyingProcess::new(&sim, End::PowerCut, None), options());
             assert_eq!(db.check().unwrap(), [], "crash at {after}, and nothing done since");
             tend(&db);
             assert_eq!(db.check().unwrap(), [], "crash at {after}");

@@ -16,7 +16,7 @@
 
 mod support {
     #[allow(dead_code)]
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
 
 use seawall::{Background, Database, Durability, Env, Error, Options, Task};
@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::doomed::DiskClock;
+use support::dying_process::DiskClock;
 
 const DIR: &str = "/db";
 const LOG_DIR: &str = "/log";

@@ -3,14 +3,14 @@
 
 mod support {
     #[allow(dead_code)]
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
 
 use seawall::{Background, Database, Env, Error, Options, Task};
 use seawall_io::Disk;
 use seawall_sim::{SimDisk, SimOptions};
 use std::sync::Arc;
-use support::doomed::{DiskClock, Doomed, End};
+use support::dying_process::{DiskClock, DyingProcess, End};
 
 const MIB: u64 = 1 << 20;
 
@@ -27,12 +27,12 @@ fn options() -> Options {
         .with_log_space_reserve(4 * MIB)
 }
 
-fn open(sim: &Arc<SimDisk>) -> (Arc<Doomed>, seawall::Result<Database>) {
+fn open(sim: &Arc<SimDisk>) -> (Arc<DyingProcess>, seawall::Result<Database>) {
     open_with(sim, options())
 }
 
-fn open_with(sim: &Arc<SimDisk>, options: Options) -> (Arc<Doomed>, seawall::Result<Database>) {
-    let disk = Doomed::new(sim, End::PowerCut, None);
+fn open_with(sim: &Arc<SimDisk>, options: Options) -> (Arc<DyingProcess>, seawall::Result<Database>) {
+    let disk = DyingProcess::new(sim, End::PowerCut, None);
     let clock = Arc::new(DiskClock(sim.clone()));
     let env = Env { disk: disk.clone(), clock, seed: 1, background: Background::Steps };
     let db = Database::open_in(env, "/db", options);

@@ -10,10 +10,10 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-#[path = "support/doomed.rs"]
+#[path = "support/dying_process.rs"]
 #[allow(dead_code)] // shared with tests that need more of it
-mod doomed;
-use doomed::{DiskClock, Doomed, End};
+mod dying_process;
+use dying_process::{DiskClock, DyingProcess, End};
 
 fn is_refused<T>(what: &str, result: Result<T, Error>) {
     let result = result.map(|_| "done");
@@ -160,13 +160,12 @@ fn a_prepared_transaction_is_known_to_its_database_only() {
     db.commit_prepared(&xid).unwrap();
 }
 
-// --- while a thread unwinds
-// ------------------------------------------------------------------------------------------------------
+// --- while a thread unwinds ----------------------------------------------------------------------------
 
 /// A database that only the calling thread writes to.
 fn alone() -> (Database, Tree) {
     let sim = SimDisk::new(SimOptions { seed: 4, trace_entries_max: 0, ..SimOptions::default() });
-    let disk = Doomed::new(&sim, End::PowerCut, None);
+    let disk = DyingProcess::new(&sim, End::PowerCut, None);
     let env = Env { disk, clock: Arc::new(DiskClock(sim)), seed: 5, background: Background::Steps };
     let options = Options::default()
         .with_page_size(4096)
@@ -247,8 +246,7 @@ fn a_drop_that_commits_while_the_thread_unwinds() {
     db.close().unwrap();
 }
 
-// --- messages
-// -----------------------------------------------------------------------------------------------------------
+// --- messages ------------------------------------------------------------------------------------------
 
 #[test]
 fn messages_name_what_is_meant() {

@@ -3,7 +3,7 @@
 
 mod support {
     #[allow(dead_code)]
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
 
 use rand::{Rng as _, SeedableRng as _};
@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use support::doomed::{DiskClock, Doomed, End};
+use support::dying_process::{DiskClock, DyingProcess, End};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -31,8 +31,8 @@ fn options() -> Options {
         .with_log_buffer_size(1 << 20)
 }
 
-fn open(sim: &Arc<SimDisk>) -> (Arc<Doomed>, Database) {
-    let disk = Doomed::new(sim, End::PowerCut, None);
+fn open(sim: &Arc<SimDisk>) -> (Arc<DyingProcess>, Database) {
+    let disk = DyingProcess::new(sim, End::PowerCut, None);
     let clock = Arc::new(DiskClock(sim.clone()));
     let env = Env { disk: disk.clone(), clock, seed: 1, background: Background::Steps };
     (disk, Database::open_in(env, "/db", options()).unwrap())

@@ -89,8 +89,7 @@ impl Trees {
     }
 }
 
-// --- the victim
-// ----------------------------------------------------------------------------------------------------------
+// --- the victim ----------------------------------------------------------------------------------------
 
 /// Not a test: the process that is killed.
 #[test]
@@ -159,8 +158,7 @@ fn transaction(db: &Database, trees: &Trees, thread: u64, n: u64, dice: &mut u64
     tx.commit()
 }
 
-// --- its watcher
-// ---------------------------------------------------------------------------------------------------------
+// --- its watcher ---------------------------------------------------------------------------------------
 
 /// The last acknowledgement of each thread, and the last that is older than the interval at the moment of the kill.
 #[derive(Debug, Default, Clone, Copy)]

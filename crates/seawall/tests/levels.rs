@@ -16,10 +16,10 @@ use std::time::Duration;
 #[allow(dead_code)] // each test uses a part of it
 mod support {
     pub(crate) mod dice;
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
 use support::dice::Dice;
-use support::doomed::{DiskClock, Doomed, End};
+use support::dying_process::{DiskClock, DyingProcess, End};
 
 const INTERVAL: Duration = Duration::from_millis(1000);
 /// A background thread checks this often, and the disk takes some time itself.
@@ -47,8 +47,8 @@ fn disk(seed: u64) -> Arc<SimDisk> {
     SimDisk::new(SimOptions { seed, latency, trace_entries_max: 0, ..SimOptions::default() })
 }
 
-fn open(sim: &Arc<SimDisk>, how: End) -> (Arc<Doomed>, Database) {
-    let process = Doomed::new(sim, how, None);
+fn open(sim: &Arc<SimDisk>, how: End) -> (Arc<DyingProcess>, Database) {
+    let process = DyingProcess::new(sim, how, None);
     let env =
         Env { disk: process.clone(), clock: Arc::new(DiskClock(sim.clone())), seed: 1, background: Background::Steps };
     (process.clone(), Database::open_in(env, "/db", options()).unwrap())

@@ -4,7 +4,7 @@
 
 mod support {
     #[allow(dead_code)]
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
 
 use proptest::collection::{btree_map, vec};
@@ -17,7 +17,7 @@ use seawall_io::SystemClock;
 use seawall_sim::{SimDisk, SimOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::doomed::{DiskClock, Doomed, End};
+use support::dying_process::{DiskClock, DyingProcess, End};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -269,7 +269,7 @@ fn a_crash_leaves_the_whole_tree_or_nothing() {
     for (at, after) in (0..24u64).map(|i| (i, i * i / 3)).chain([(24, u64::MAX)]) {
         let sim = base.fork(at);
         let how = if at % 3 == 0 { End::Killed } else { End::PowerCut };
-        let disk = Doomed::tearing(&sim, how, None, at % 2 == 0);
+        let disk = DyingProcess::tearing(&sim, how, None, at % 2 == 0);
         let clock = Arc::new(DiskClock(sim.clone()));
         let env = Env { disk: disk.clone(), clock, seed: at, background: Background::Steps };
         let db = Database::open_in(env, "/db", options()).unwrap();

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 #[allow(dead_code)] // each test uses a part of it
 mod support {
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
-use support::doomed::{DiskClock, Doomed, End};
+use support::dying_process::{DiskClock, DyingProcess, End};
 
 /// Fewer where a simulated disk is slow.
 const ROUNDS: u32 = if cfg!(debug_assertions) { 20 } else { 60 };
@@ -91,7 +91,7 @@ fn all_methods_leave_the_same_on_a_simulated_disk() {
         let what = format!("data {data:?}, log {log:?}, {torn:?}");
         let sim = SimDisk::new(SimOptions { seed: number, trace_entries_max: 0, ..SimOptions::default() });
         let open = |how: End| {
-            let process = Doomed::new(&sim, how, None);
+            let process = DyingProcess::new(&sim, how, None);
             let env = Env {
                 disk: process.clone(),
                 clock: Arc::new(DiskClock(sim.clone())),

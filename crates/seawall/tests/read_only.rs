@@ -3,7 +3,7 @@
 
 mod support {
     #[allow(dead_code)]
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
 
 use seawall::{
@@ -18,7 +18,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
-use support::doomed::{DiskClock, Doomed, End};
+use support::dying_process::{DiskClock, DyingProcess, End};
 
 const DIR: &str = "/db";
 const EROFS: i32 = 30;
@@ -263,10 +263,10 @@ fn after_a_crash_anywhere_it_is_refused_or_what_was_closed() {
         let (mut opened, mut refused) = (0, 0);
         for n in 0.. {
             let sim = base.fork(1000 + n);
-            let doomed = Doomed::tearing(&sim, how, Some(n), true);
+            let dying = DyingProcess::tearing(&sim, how, Some(n), true);
             let run = || -> seawall::Result<()> {
                 let clock = Arc::new(DiskClock(sim.clone()));
-                let env = Env { disk: doomed.clone(), clock, seed: 1, background: Background::Steps };
+                let env = Env { disk: dying.clone(), clock, seed: 1, background: Background::Steps };
                 let db = Database::open_in(env, DIR, options())?;
                 let tree = db.open_tree("t")?;
                 db.transact(|tx| (40..60u32).try_for_each(|i| tx.put(&tree, &i.to_be_bytes(), &[8; 900])))?;
@@ -274,7 +274,7 @@ fn after_a_crash_anywhere_it_is_refused_or_what_was_closed() {
                 db.close()
             };
             let whole = run().is_ok();
-            doomed.dies_now();
+            dying.dies_now();
             match open_read_only(&sim) {
                 Ok(db) => {
                     let found = rows(&db).unwrap();

@@ -3,7 +3,7 @@
 //! Each test is a defect found by a seed of `tests/crash.rs`, a run on a real file system or a review.
 
 mod support {
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
 
 use seawall::{Background, Database, Durability, Env, Error, Options, Task, TxOptions, Xid};
@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::doomed::{DiskClock, Doomed, End};
+use support::dying_process::{DiskClock, DyingProcess, End};
 
 const DIR: &str = "/db";
 const SLOT_STRIDE: u64 = 16 << 10;
@@ -244,14 +244,14 @@ fn a_making_that_is_killed_and_then_loses_power_leaves_a_place_where_it_can_be_m
     let mut removed = 0;
     for killed_at in 0..90 {
         let killed = sim(killed_at);
-        let maker = Doomed::new(&killed, End::Killed, Some(killed_at));
+        let maker = DyingProcess::new(&killed, End::Killed, Some(killed_at));
         assert!(maker.how() == End::Killed && !maker.is_dead());
         if try_open(&killed, maker.clone(), small()).is_ok() {
             break;
         }
         for cut_at in (killed_at % 2..14).step_by(2) {
             let sim = killed.fork(cut_at);
-            let second = Doomed::new(&sim, End::PowerCut, Some(cut_at));
+            let second = DyingProcess::new(&sim, End::PowerCut, Some(cut_at));
             drop(try_open(&sim, second.clone(), small()));
             removed += u64::from(!sim.list(DIR.as_ref()).unwrap().contains(&PathBuf::from("/db/creating")));
             second.dies_now();
@@ -269,14 +269,14 @@ fn a_making_that_is_killed_and_then_loses_power_leaves_a_place_where_it_can_be_m
 fn a_control_block_that_was_not_flushed_is_made_durable_before_the_other_slot_is_written() {
     for killed_at in (0..40).step_by(3) {
         let first = crashed_with(12, &[Task::Clean]);
-        let second = Doomed::new(&first, End::Killed, Some(15 + killed_at));
+        let second = DyingProcess::new(&first, End::Killed, Some(15 + killed_at));
         if let Ok(db) = try_open(&first, second.clone(), small()) {
             drop(db.checkpoint());
         }
         second.dies_now();
         for cut_at in (killed_at % 2..12).step_by(2) {
             let sim = first.fork(cut_at);
-            let third = Doomed::new(&sim, End::PowerCut, Some(cut_at));
+            let third = DyingProcess::new(&sim, End::PowerCut, Some(cut_at));
             drop(try_open(&sim, third.clone(), small()));
             third.dies_now();
             let about = format!("killed at {killed_at}, power cut at {cut_at}");

@@ -5,7 +5,7 @@ mod support {
     pub(crate) mod checker;
     pub(crate) mod damage;
     pub(crate) mod dice;
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
     pub(crate) mod histories;
     pub(crate) mod model;
     pub(crate) mod reference;

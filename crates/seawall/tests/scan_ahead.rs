@@ -19,10 +19,10 @@ use std::time::Duration;
 #[allow(dead_code)] // each test uses a part of it
 mod support {
     pub(crate) mod dice;
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
 use support::dice::Dice;
-use support::doomed::{DiskClock, Doomed, End};
+use support::dying_process::{DiskClock, DyingProcess, End};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -41,7 +41,7 @@ fn value(dice: &mut Dice) -> Vec<u8> {
 fn filled(seed: u64) -> (Arc<SimDisk>, Database, Tree, Model) {
     let sim = SimDisk::new(SimOptions { seed, trace_entries_max: 0, ..SimOptions::default() });
     let env = Env {
-        disk: Doomed::new(&sim, End::PowerCut, None),
+        disk: DyingProcess::new(&sim, End::PowerCut, None),
         clock: Arc::new(DiskClock(sim.clone())),
         seed,
         background: Background::Steps,

@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[allow(dead_code)] // each test uses a part of it
 mod support {
     pub(crate) mod dice;
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
 use support::dice::Dice;
-use support::doomed::{DiskClock, Doomed, End};
+use support::dying_process::{DiskClock, DyingProcess, End};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -78,7 +78,7 @@ fn tend(db: &Database) {
 fn snapshots_show_their_moment_and_purge_catches_up() {
     let sim = SimDisk::new(SimOptions { seed: 3, trace_entries_max: 0, ..SimOptions::default() });
     let env = Env {
-        disk: Doomed::new(&sim, End::PowerCut, None),
+        disk: DyingProcess::new(&sim, End::PowerCut, None),
         clock: Arc::new(DiskClock(sim.clone())),
         seed: 5,
         background: Background::Steps,

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 #[allow(dead_code)] // each test uses a part of it
 mod support {
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
-use support::doomed::{Doomed, End};
+use support::dying_process::{DyingProcess, End};
 
 fn options(page_kib: u64) -> Options {
     Options::default()
@@ -169,9 +169,9 @@ fn a_crash_at_any_operation_of_shrinking_loses_nothing() {
         // Returns whether it died at that operation.
         let mut dies_at = |after: u64| {
             let sim = base.fork(after);
-            let doomed = Doomed::new(&sim, how, Some(after));
+            let dying = DyingProcess::new(&sim, how, Some(after));
             let env = Env {
-                disk: doomed.clone(),
+                disk: dying.clone(),
                 clock: Arc::new(SystemClock::default()),
                 seed: 5,
                 background: Background::Steps,
@@ -182,8 +182,8 @@ fn a_crash_at_any_operation_of_shrinking_loses_nothing() {
                     drop(db.transact(|tx| tx.put(&db.open_tree("a")?, b"later", &[1; 2000])));
                 }
             }
-            let died = doomed.is_dead();
-            doomed.dies_now();
+            let died = dying.is_dead();
+            dying.dies_now();
             shrunk += u32::from(sim.seen("/db/data").unwrap().len() < before);
             let db = open(&sim, options(4));
             let trees: Vec<Tree> = ["a", "b"].map(|name| db.open_tree(name).unwrap()).into();

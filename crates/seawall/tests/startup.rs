@@ -2,14 +2,14 @@
 
 mod support {
     #[allow(dead_code)]
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
 
 use seawall::{Background, Corruption, Database, Env, Error, Options, Task};
 use seawall_io::{Create, Disk, Op, OpenHow, SyncHow};
 use seawall_sim::{Fault, FaultKind, Process, SimDisk, SimOptions};
 use std::sync::Arc;
-use support::doomed::DiskClock;
+use support::dying_process::DiskClock;
 
 const DIR: &str = "/db";
 const ENOENT: i32 = 2;

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 #[allow(dead_code)] // each test uses a part of it
 mod support {
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
-use support::doomed::{DiskClock, Doomed, End};
+use support::dying_process::{DiskClock, DyingProcess, End};
 
 fn options(method: FlushMethod) -> Options {
     Options::default()
@@ -55,7 +55,7 @@ fn steady(method: FlushMethod, sector_bytes: u32) {
         ..SimOptions::default()
     });
     let env = Env {
-        disk: Doomed::new(&sim, End::PowerCut, None),
+        disk: DyingProcess::new(&sim, End::PowerCut, None),
         clock: Arc::new(DiskClock(sim.clone())),
         seed: 5,
         background: Background::Steps,
@@ -122,7 +122,7 @@ fn no_commit_extends_a_file_and_no_log_write_reads() {
 fn no_commit_extends_a_file_while_the_database_grows() {
     let sim = SimDisk::new(SimOptions { seed: 12, trace_entries_max: 300, ..SimOptions::default() });
     let env = Env {
-        disk: Doomed::new(&sim, End::PowerCut, None),
+        disk: DyingProcess::new(&sim, End::PowerCut, None),
         clock: Arc::new(DiskClock(sim.clone())),
         seed: 5,
         background: Background::Steps,

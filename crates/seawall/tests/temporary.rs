@@ -3,7 +3,7 @@
 
 mod support {
     #[allow(dead_code)]
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
 
 use seawall::{Background, Database, Env, Error, Options, TemporaryOptions, TemporarySavepoint, TemporaryTree};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
-use support::doomed::DiskClock;
+use support::dying_process::DiskClock;
 
 const DIR: &str = "/db";
 /// The file of a database's first temporary tree.

@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-#[path = "support/doomed.rs"]
+#[path = "support/dying_process.rs"]
 #[allow(dead_code)] // shared with tests that need more of it
-mod doomed;
-use doomed::{DiskClock, Doomed, End};
+mod dying_process;
+use dying_process::{DiskClock, DyingProcess, End};
 
 fn with_row() -> (Database, Tree) {
     let db = Database::in_memory().unwrap();
@@ -198,7 +198,7 @@ fn transact_gives_up_at_last() {
     // Its clock moves only by sleeping: the test waits for nothing, and the waited time is known.
     let sim = SimDisk::new(SimOptions { seed: 2, ..SimOptions::default() });
     let clock = Arc::new(DiskClock(sim.clone()));
-    let disk = Doomed::new(&sim, End::PowerCut, None);
+    let disk = DyingProcess::new(&sim, End::PowerCut, None);
     let env = Env { disk, clock: clock.clone(), seed: 5, background: Background::Steps };
     let small = Options::default().with_pool_size(1 << 20).with_data_initial_size(1 << 20);
     let db = Database::open_in(env, "/db", small.with_durability(Durability::Deferred)).unwrap();

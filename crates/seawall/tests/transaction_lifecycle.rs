@@ -7,10 +7,10 @@ use seawall::{
 use seawall_sim::{Process, SimDisk, SimOptions};
 use std::sync::Arc;
 
-#[path = "support/doomed.rs"]
+#[path = "support/dying_process.rs"]
 #[allow(dead_code)] // shared with tests that need more of it
-mod doomed;
-use doomed::{Doomed, End};
+mod dying_process;
+use dying_process::{DyingProcess, End};
 
 fn small() -> Options {
     Options::default()
@@ -440,20 +440,20 @@ fn two_phases_over_trees_survive_a_power_cut_anywhere() {
         loop {
             let disk = disk();
             drop(open(&disk));
-            let doomed = Doomed::new(&disk, End::PowerCut, Some(after));
-            if let Ok(db) = open_on(doomed.clone()) {
-                if prepare_everything(&db).and_then(|()| end(&db, commit)).is_ok() && !doomed.is_dead() {
+            let dying = DyingProcess::new(&disk, End::PowerCut, Some(after));
+            if let Ok(db) = open_on(dying.clone()) {
+                if prepare_everything(&db).and_then(|()| end(&db, commit)).is_ok() && !dying.is_dead() {
                     break;
                 }
             }
-            doomed.dies_now();
+            dying.dies_now();
             let how = if after % 2 == 0 { End::PowerCut } else { End::Killed };
-            let doomed = Doomed::new(&disk, how, Some(after % 53));
-            if let Ok(db) = open_on(doomed.clone()) {
+            let dying = DyingProcess::new(&disk, how, Some(after % 53));
+            if let Ok(db) = open_on(dying.clone()) {
                 // Power may fail meanwhile.
                 drop(end(&db, commit));
             }
-            doomed.dies_now();
+            dying.dies_now();
             let (_process, db) = open(&disk);
             end(&db, commit).unwrap();
             settle(&db);

@@ -2,7 +2,7 @@
 
 mod support {
     #[allow(dead_code)]
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
 
 use seawall::{Background, Database, Durability, Env, Error, Options, Task};
@@ -10,7 +10,7 @@ use seawall_io::{Disk, Op};
 use seawall_sim::{Call, Fault, FaultKind, SimDisk, SimOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::doomed::{DiskClock, Doomed, End};
+use support::dying_process::{DiskClock, DyingProcess, End};
 
 const DIR: &str = "/db";
 const EOPNOTSUPP: i32 = 95;
@@ -26,13 +26,13 @@ fn options() -> Options {
         .with_log_buffer_size(1 << 20)
 }
 
-fn open_with(disk: &Arc<Doomed>, sim: &Arc<SimDisk>, options: Options) -> seawall::Result<Database> {
+fn open_with(disk: &Arc<DyingProcess>, sim: &Arc<SimDisk>, options: Options) -> seawall::Result<Database> {
     let clock = Arc::new(DiskClock(sim.clone()));
     Database::open_in(Env { disk: disk.clone(), clock, seed: 1, background: Background::Steps }, DIR, options)
 }
 
-fn open(sim: &Arc<SimDisk>) -> (Arc<Doomed>, Database) {
-    let disk = Doomed::new(sim, End::PowerCut, None);
+fn open(sim: &Arc<SimDisk>) -> (Arc<DyingProcess>, Database) {
+    let disk = DyingProcess::new(sim, End::PowerCut, None);
     let db = open_with(&disk, sim, options()).unwrap();
     (disk, db)
 }
@@ -68,7 +68,7 @@ fn commits_into_unwritten_extents_survive() {
             let mut options = options();
             options.set("log_flush_method", method).unwrap();
             options.set("data_flush_method", method).unwrap();
-            let disk = Doomed::new(&sim, End::PowerCut, None);
+            let disk = DyingProcess::new(&sim, End::PowerCut, None);
             let db = open_with(&disk, &sim, options).unwrap();
             assert_eq!(sim.trace().tally("/db/redo.0000000000000000", Call::Allocate).errors, 1, "it was refused");
             let tree = db.create_tree("t").unwrap();
@@ -138,7 +138,7 @@ fn late_writes_of_a_killed_process_do_no_harm() {
             db.close().unwrap();
             drop(disk);
             // Changes every page, and is killed while the pages are being written back.
-            let disk = Doomed::new(&sim, End::Killed, None);
+            let disk = DyingProcess::new(&sim, End::Killed, None);
             let db = open_with(&disk, &sim, self::options()).unwrap();
             let tree = db.open_tree("t").unwrap();
             for i in 0..100u32 {
@@ -152,7 +152,7 @@ fn late_writes_of_a_killed_process_do_no_harm() {
             drop(db);
             // A successor configured to wait retries until they have landed.
             let db = (0..1000)
-                .find_map(|_| match open_with(&Doomed::new(&sim, End::PowerCut, None), &sim, self::options()) {
+                .find_map(|_| match open_with(&DyingProcess::new(&sim, End::PowerCut, None), &sim, self::options()) {
                     Ok(db) => Some(db),
                     Err(Error::Locked { .. }) => None,
                     Err(error) => panic!("after {after}: {error}"),
@@ -291,7 +291,7 @@ fn no_undo_record_is_applied_twice() {
     for after in 0..24 {
         let sim = made.fork(after);
         for again in [after, after / 2] {
-            let disk = Doomed::new(&sim, End::PowerCut, None);
+            let disk = DyingProcess::new(&sim, End::PowerCut, None);
             let db = open_with(&disk, &sim, options()).unwrap();
             disk.dies_after(again);
             // With flushes and cleaning between the steps, so that some of the rollback is durable at the
@@ -331,7 +331,7 @@ fn a_rollback_on_a_full_disk_takes_everything_back() {
             SimDisk::new(SimOptions { seed, capacity_bytes: (8 << 20) + seed * 300_000, ..SimOptions::default() });
         let mut options = options();
         options.set("log_space_reserve", "0").unwrap();
-        let disk = Doomed::new(&sim, End::PowerCut, None);
+        let disk = DyingProcess::new(&sim, End::PowerCut, None);
         let db = open_with(&disk, &sim, options.clone()).unwrap();
         let tree = db.create_tree("t").unwrap();
         let mut expected = Rows::new();
@@ -371,7 +371,7 @@ fn a_rollback_on_a_full_disk_takes_everything_back() {
         disk.dies_now();
         drop(db);
         // Or after a crash, by the next opening.
-        let disk = Doomed::new(&sim, End::PowerCut, None);
+        let disk = DyingProcess::new(&sim, End::PowerCut, None);
         let db = open_with(&disk, &sim, options).unwrap();
         while db.step_task(Task::Rollback).unwrap() {}
         assert_eq!(rows(&db), expected, "seed {seed}, after the crash");

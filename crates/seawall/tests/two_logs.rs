@@ -24,10 +24,10 @@ use std::time::Duration;
 #[allow(dead_code)] // each test uses a part of it
 mod support {
     pub(crate) mod dice;
-    pub(crate) mod doomed;
+    pub(crate) mod dying_process;
 }
 use support::dice::Dice;
-use support::doomed::{DiskClock, Doomed, End};
+use support::dying_process::{DiskClock, DyingProcess, End};
 
 const INTERVAL: Duration = Duration::from_millis(1000);
 /// A background thread checks this often, and the disk takes some time itself.
@@ -56,7 +56,7 @@ fn sim(seed: u64) -> Arc<SimDisk> {
 #[derive(Debug)]
 struct MortalClock {
     clock: DiskClock,
-    process: Arc<Doomed>,
+    process: Arc<DyingProcess>,
     restarted_at: OnceLock<Duration>,
 }
 
@@ -84,13 +84,13 @@ fn open(clock: &Arc<MortalClock>) -> seawall::Result<Database> {
     Database::open_in(Env { disk, clock, seed: 1, background: Background::Steps }, "/db", options())
 }
 
-fn clock(sim: &Arc<SimDisk>, process: Arc<Doomed>) -> Arc<MortalClock> {
+fn clock(sim: &Arc<SimDisk>, process: Arc<DyingProcess>) -> Arc<MortalClock> {
     Arc::new(MortalClock { clock: DiskClock(sim.clone()), process, restarted_at: OnceLock::new() })
 }
 
 /// The outside log: names of transactions, each with a checksum.
 struct Outside {
-    disk: Arc<Doomed>,
+    disk: Arc<DyingProcess>,
     file: Handle,
     end: u64,
 }
@@ -103,7 +103,7 @@ fn record(id: u64) -> [u8; RECORD_BYTES as usize] {
 }
 
 impl Outside {
-    fn open(disk: &Arc<Doomed>) -> seawall_io::Result<Self> {
+    fn open(disk: &Arc<DyingProcess>) -> seawall_io::Result<Self> {
         let how = OpenHow { write: true, create: Create::IfMissing, ..OpenHow::default() };
         let file = disk.open(Path::new("/outside/log"), how)?;
         disk.sync_dir(Path::new("/outside"))?;
@@ -174,7 +174,7 @@ enum Cut {
 /// A run: it ends by itself, or at a cut.
 struct Run {
     sim: Arc<SimDisk>,
-    process: Arc<Doomed>,
+    process: Arc<DyingProcess>,
     clock: Arc<MortalClock>,
     program: Program,
     level: Durability,
@@ -333,7 +333,7 @@ fn keys(db: &Database, tree: &str) -> BTreeSet<u64> {
 fn judge(run: &Run, died_at: Duration) -> Result<usize, String> {
     let logged: Vec<u64> = Outside::read(&run.sim);
     let in_log: BTreeSet<u64> = logged.iter().copied().collect();
-    let process = Doomed::new(&run.sim, End::PowerCut, None);
+    let process = DyingProcess::new(&run.sim, End::PowerCut, None);
     let db = open(&clock(&run.sim, process)).map_err(|error| format!("does not open: {error}"))?;
     // Before any decision: durable commits are there, and a transaction that saw a commit is not there
     // without it.
@@ -390,8 +390,8 @@ fn judge(run: &Run, died_at: Duration) -> Result<usize, String> {
 fn run(program: Program, level: Durability, how: End, seed: u64, cut: Cut) -> Option<Result<usize, String>> {
     let sim = sim(seed);
     let process = match cut {
-        Cut::Step(_) => Doomed::new(&sim, how, None),
-        Cut::Operation(_, tears) => Doomed::tearing(&sim, how, None, tears),
+        Cut::Step(_) => DyingProcess::new(&sim, how, None),
+        Cut::Operation(_, tears) => DyingProcess::tearing(&sim, how, None, tears),
     };
     let clock = clock(&sim, process.clone());
     let mut run = Run { sim: sim.clone(), process, clock: clock.clone(), program, level, cut, known: Known::default() };

@@ -16,7 +16,7 @@
 //!    space. Everything that can stop comes before the first change. At most [`GROUP_BYTES`] of leaves are
 //!    latched at once, so the log per step is bounded.
 //! 4. No reference to a leaf by number outlives its move: cursors continue by key, a hint is void once pages
-//!    were freed by number (`hint.rs`, 1), and a prefetch by number wastes a read (`lookahead.rs`, 3). No
+//!    were freed by number (`hint.rs`, 1), and a prefetch by number wastes a read (`read_ahead.rs`, 3). No
 //!    thread reaches a freed page: its parent was latched exclusively when it lost its child.
 //! 5. The root never moves, nor do branches and long values.
 //! 6. Leaves are written one after the other into runs of pages ([`Space::reserve_run`]). Leaves that are in

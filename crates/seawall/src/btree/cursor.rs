@@ -9,15 +9,15 @@
 //! 3. The next leaf is the one that holds the copy's upper fence, the previous one the one that ends at its
 //!    lower fence. The cursor finds them by descending, so splits and merges in between neither hide nor
 //!    repeat a key.
-//! 4. Before the cursor goes to the next leaf it prefetches ([`LookAhead`]), which never changes what it
+//! 4. Before the cursor goes to the next leaf it prefetches ([`ReadAhead`]), which never changes what it
 //!    finds.
 //! 5. The cursor knows nothing of visibility: entries marked deleted are entries.
 //! 6. A copy is checked when it is made, and not again for each of its entries ([`Opened`]). The bytes of an
 //!    entry are located once, when the cursor comes to it.
 
 use super::entry::Entry;
-use super::lookahead::LookAhead;
 use super::node::{Node, Opened, Slot};
+use super::read_ahead::ReadAhead;
 use super::seek::Seek;
 use super::{Damaged, Tree};
 use crate::buffer::Pool;
@@ -65,7 +65,7 @@ pub struct Cursor {
     entered_at: usize,
     /// Entries visited since the last seek; `None` before the first.
     visited: Option<usize>,
-    ahead: LookAhead,
+    ahead: ReadAhead,
 }
 
 impl Drop for Cursor {
@@ -94,7 +94,7 @@ impl Cursor {
             fence: Vec::new(),
             entered_at: 0,
             visited: None,
-            ahead: LookAhead::default(),
+            ahead: ReadAhead::default(),
         }
     }
 
@@ -112,8 +112,8 @@ impl Cursor {
         self.key.extend_from_slice(key);
     }
 
-    /// Its look-ahead, which also bounds it: it goes to no leaf beyond the bounds set there.
-    pub fn look_ahead(&mut self) -> &mut LookAhead {
+    /// Its read-ahead, which also bounds it: it goes to no leaf beyond the bounds set there.
+    pub fn read_ahead(&mut self) -> &mut ReadAhead {
         &mut self.ahead
     }
 

@@ -23,11 +23,11 @@ mod estimate;
 mod find_leaves;
 mod fragmentation;
 mod hint;
-mod lookahead;
 mod merge;
 mod node;
 mod overflow;
 mod reach;
+mod read_ahead;
 mod record;
 mod redo;
 mod relocate;
@@ -51,12 +51,12 @@ pub use entry::{DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, OVERFLOW, OverflowRe
 pub use estimate::Estimate;
 pub use fragmentation::Fragmentation;
 pub use hint::LeafHints;
-pub use lookahead::LookAhead;
 pub use node::{Node, key_bytes_max};
 pub use overflow::{
     OverflowWriter, free_overflow_body, one_page_value_max, read_overflow_into, read_overflow_many, write_one_page,
 };
 pub use reach::Reach;
+pub use read_ahead::ReadAhead;
 pub use redo::{Insert, Patch, Remove, Replace, redo};
 pub use seek::Seek;
 pub use temporary::{Found as TemporaryFound, Rows as TemporaryRows, Temporary};

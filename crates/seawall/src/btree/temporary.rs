@@ -122,8 +122,7 @@ impl Temporary {
         &self.pages
     }
 
-    // --- reading
-    // -------------------------------------------------------------------------------------------------------
+    // --- reading ---------------------------------------------------------------------------------------
 
     /// Loads the pages on the way to a leaf.
     fn descend(&mut self, toward: Toward<'_>) -> Result<(Way, PageId)> {
@@ -204,8 +203,7 @@ impl Temporary {
         Ok(out)
     }
 
-    // --- changing
-    // ------------------------------------------------------------------------------------------------------
+    // --- changing --------------------------------------------------------------------------------------
 
     /// Sets the value of a key; whether it was there before.
     ///
@@ -465,8 +463,7 @@ impl Temporary {
         Ok(())
     }
 
-    // --- savepoints
-    // ----------------------------------------------------------------------------------------------------
+    // --- savepoints ------------------------------------------------------------------------------------
 
     /// A point to roll back to: its number.
     pub fn savepoint(&mut self) -> u64 {
@@ -527,8 +524,7 @@ impl Temporary {
         Ok(())
     }
 
-    // --- looking after it
-    // ----------------------------------------------------------------------------------------------
+    // --- looking after it ------------------------------------------------------------------------------
 
     /// Compares everything with everything: each node with its parent, rows and pages with what is counted. What is
     /// wrong.

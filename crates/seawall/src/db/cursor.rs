@@ -2,7 +2,7 @@
 
 use super::database::{Inner, Tree};
 use super::transaction::Transaction;
-use crate::btree::LookAhead;
+use crate::btree::ReadAhead;
 use crate::error::{Error, Result};
 use crate::format::TreeId;
 use crate::txn::{LockWait, Mode, Scan, ScanLock, Seek, TreeState, Txn};
@@ -34,10 +34,10 @@ impl CursorOptions {
 
     fn apply<T: Deref<Target = Txn>>(&self, mut scan: Scan<T>) -> Scan<T> {
         if self.long {
-            scan.look_ahead().long();
+            scan.read_ahead().long();
         }
         if let Some(rows) = self.limit {
-            scan.look_ahead().limit(rows);
+            scan.read_ahead().limit(rows);
         }
         match self.wait {
             Some(wait) => scan.waiting(wait),
@@ -318,10 +318,10 @@ impl<'t> RangeIter<'t> {
         back.get_or_insert_with(|| {
             let mut back = txn.scan(tree, ScanLock::None).within(borrowed(start), borrowed(end)).seeing(front);
             if *long {
-                back.look_ahead().long();
+                back.read_ahead().long();
             }
             if let Some(rows) = *limit {
-                back.look_ahead().limit(rows);
+                back.read_ahead().limit(rows);
             }
             back
         })
@@ -335,7 +335,7 @@ impl<'t> RangeIter<'t> {
     /// A hint: all or most of the range will be read. It reads ahead from its first leaf on, not after it.
     #[must_use]
     pub fn long(mut self) -> Self {
-        self.front.look_ahead().long();
+        self.front.read_ahead().long();
         self.hints.0 = true;
         self
     }
@@ -343,20 +343,20 @@ impl<'t> RangeIter<'t> {
     /// A hint: read ahead for at most `rows` entries from either end. The iterator can still return more.
     #[must_use]
     pub fn limit(mut self, rows: u64) -> Self {
-        self.front.look_ahead().limit(rows);
+        self.front.read_ahead().limit(rows);
         self.hints.1 = Some(rows);
         self
     }
 
     /// Prefetches with `ahead`, which knows the next leaves of the scan.
-    pub(super) fn led_by(mut self, ahead: LookAhead) -> Self {
-        *self.front.look_ahead() = ahead;
+    pub(super) fn led_by(mut self, ahead: ReadAhead) -> Self {
+        *self.front.read_ahead() = ahead;
         self
     }
 
-    /// The look-ahead, for the next range that continues from here.
-    pub(super) fn take_ahead(&mut self) -> LookAhead {
-        std::mem::take(self.front.look_ahead())
+    /// The read-ahead, for the next range that continues from here.
+    pub(super) fn take_ahead(&mut self) -> ReadAhead {
+        std::mem::take(self.front.read_ahead())
     }
 
     fn step(&mut self, forward: bool) -> Result<Option<KeyValue>> {

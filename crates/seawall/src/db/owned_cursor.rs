@@ -63,7 +63,7 @@ impl OwnedCursor {
     /// outside the range, and takes no lock beyond it.
     pub fn reset(&mut self, tree: &Tree, options: CursorOptions, range: impl KeyRange) {
         self.scan.reset(&tree.state, (options.lock, options.wait), (range.lower_bound(), range.upper_bound()));
-        if let Some(ahead) = self.scan.look_ahead() {
+        if let Some(ahead) = self.scan.read_ahead() {
             if options.long {
                 ahead.long();
             }

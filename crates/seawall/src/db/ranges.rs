@@ -2,14 +2,14 @@
 //!
 //! 1. Each range returns the same entries, in the same order, as a scan of that range alone; only the order
 //!    of the ranges differs.
-//! 2. By key: one look-ahead covers all ranges, so that the next ranges are prefetched while one is scanned.
+//! 2. By key: one read-ahead covers all ranges, so that the next ranges are prefetched while one is scanned.
 //! 3. By arrival: the first leaves of all ranges are prefetched, and a range whose leaf has arrived is next.
 //!    If none has, the scan waits for the leaf that was requested first: no range is postponed for ever.
 
 use super::cursor::{KeyValue, RangeIter, is_empty};
 use super::database::Tree;
 use super::transaction::Transaction;
-use crate::btree::LookAhead;
+use crate::btree::ReadAhead;
 use crate::buffer::Prefetcher;
 use crate::error::Result;
 use crate::format::PageId;
@@ -72,7 +72,7 @@ pub struct MultiRangeIter<'t> {
     coming: VecDeque<Coming>,
     current: Option<(usize, RangeIter<'t>)>,
     /// By key: goes from range to range.
-    ahead: LookAhead,
+    ahead: ReadAhead,
     /// By arrival: the first leaves.
     first_leaves: Prefetcher,
     /// An error before the first entry.
@@ -101,7 +101,7 @@ impl<'t> MultiRangeIter<'t> {
             order,
             coming: coming.into(),
             current: None,
-            ahead: LookAhead::default(),
+            ahead: ReadAhead::default(),
             first_leaves: Prefetcher::default(),
             failed: None,
         };

@@ -4,7 +4,7 @@ use super::cursor::{Cursor, CursorMut, CursorOptions, RangeIter};
 use super::database::{Inner, Tree, Xid};
 use super::outside::LogPosition;
 use super::ranges::{MultiRangeIter, RangeEstimate, RangeOrder};
-use crate::btree::LookAhead;
+use crate::btree::ReadAhead;
 use crate::error::{Error, Result};
 use crate::format::TxnId;
 use crate::log::Durability;
@@ -322,7 +322,7 @@ impl Transaction {
         let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let (mut start, end) = (own(range.start_bound()), own(range.end_bound()));
         let mut deleted = 0;
-        let mut ahead = LookAhead::default();
+        let mut ahead = ReadAhead::default();
         ahead.within(&start, &end);
         ahead.long();
         loop {

@@ -6,7 +6,7 @@ use super::scan::DEAD_MIN;
 use super::transaction::Txn;
 use super::trees::TreeState;
 use super::version::{Image, Reader, Stored};
-use crate::btree::{Entry, LookAhead, Node, Seek};
+use crate::btree::{Entry, Node, ReadAhead, Seek};
 use crate::error::{Result, Stop};
 use crate::format::TxnId;
 use std::ops::Bound;
@@ -31,7 +31,7 @@ impl Txn {
         tree: &Arc<TreeState>,
         from: &Bound<Vec<u8>>,
         forward: bool,
-        scan: Option<(&mut LookAhead, &mut usize)>,
+        scan: Option<(&mut ReadAhead, &mut usize)>,
     ) -> Result<Option<Vec<u8>>> {
         self.neighbour_ahead(tree, from, forward, scan, Some(self.locking_sight()))
     }
@@ -81,7 +81,7 @@ impl Txn {
         tree: &Arc<TreeState>,
         from: &Bound<Vec<u8>>,
         forward: bool,
-        mut scan: Option<(&mut LookAhead, &mut usize)>,
+        mut scan: Option<(&mut ReadAhead, &mut usize)>,
         sight: Option<Sight>,
     ) -> Result<Option<Vec<u8>>> {
         enum Met {

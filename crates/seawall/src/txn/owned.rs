@@ -12,7 +12,7 @@ use super::locks::Mode;
 use super::scan::{By, ScanLock, ScanState, is_beyond};
 use super::transaction::{Isolation, LentView, LockWait, Txn};
 use super::trees::TreeState;
-use crate::btree::{KeyBound, LookAhead, Seek};
+use crate::btree::{KeyBound, ReadAhead, Seek};
 use crate::error::{Error, Result};
 use crate::format::TreeId;
 use std::ops::Bound;
@@ -130,8 +130,8 @@ impl OwnedScan {
     }
 
     /// Its prefetch; `None` before the first reset.
-    pub fn look_ahead(&mut self) -> Option<&mut LookAhead> {
-        self.state.as_mut().map(ScanState::look_ahead)
+    pub fn read_ahead(&mut self) -> Option<&mut ReadAhead> {
+        self.state.as_mut().map(ScanState::read_ahead)
     }
 
     /// The tree's id, and the number of its opening; `None` before the first reset.

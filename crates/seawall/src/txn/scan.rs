@@ -28,7 +28,7 @@ use super::trees::TreeState;
 use super::version::{Reader, Stored};
 use super::views::View;
 use super::write::Change;
-use crate::btree::{Cursor, Entry, KeyBound, LookAhead, OVERFLOW, OverflowRef, Seek};
+use crate::btree::{Cursor, Entry, KeyBound, OVERFLOW, OverflowRef, ReadAhead, Seek};
 use crate::error::{Error, Result};
 use crate::format::{TreeId, TxnId, page};
 use std::ops::{Bound, Deref};
@@ -193,8 +193,8 @@ impl<T: Deref<Target = Txn>> Scan<T> {
     }
 
     /// Its prefetch.
-    pub fn look_ahead(&mut self) -> &mut LookAhead {
-        self.state.look_ahead()
+    pub fn read_ahead(&mut self) -> &mut ReadAhead {
+        self.state.read_ahead()
     }
 
     /// Uses the view of `other`.
@@ -333,7 +333,7 @@ impl ScanState {
     }
 
     pub(super) fn keep_to(&mut self, start: Bound<&[u8]>, end: Bound<&[u8]>) {
-        self.cursor.look_ahead().keep_to(start, end);
+        self.cursor.read_ahead().keep_to(start, end);
         self.limit.0.set(start);
         self.limit.1.set(end);
     }
@@ -363,8 +363,8 @@ impl ScanState {
         (self.tree.at.id, self.tree.owner)
     }
 
-    pub(super) fn look_ahead(&mut self) -> &mut LookAhead {
-        self.cursor.look_ahead()
+    pub(super) fn read_ahead(&mut self) -> &mut ReadAhead {
+        self.cursor.read_ahead()
     }
 
     pub(super) fn is_on_entry(&self) -> bool {
@@ -447,7 +447,7 @@ impl ScanState {
         if self.lock != ScanLock::None {
             self.tree.usable(by.txn.id(), by.view)?;
             self.rows_in_leaf = 0;
-            self.cursor.look_ahead().before_seek(by.txn.engine.pool(), &self.tree.at, to);
+            self.cursor.read_ahead().before_seek(by.txn.engine.pool(), &self.tree.at, to);
         }
         self.go(by, to)
     }

@@ -23,7 +23,7 @@ use crate::api::{
     TxOptions,
 };
 use crate::support::dice::Dice;
-use crate::support::doomed::{DiskClock, Doomed, End};
+use crate::support::dying_process::{DiskClock, DyingProcess, End};
 use crate::support::model::{Changes, Event, Key, Model, Promise, Seq, State, Uid, Value, show};
 use crate::support::tally::Tally;
 use crate::support::workload::outside::{Copied, InPlace};
@@ -116,7 +116,7 @@ pub(crate) struct Open {
 
 /// One life of the engine.
 pub(crate) struct Live {
-    pub(crate) process: Arc<Doomed>,
+    pub(crate) process: Arc<DyingProcess>,
     pub(crate) txs: Vec<Open>,
     /// Prepared in place, and neither committed nor rolled back.
     pub(crate) in_place: Vec<InPlace>,
@@ -687,7 +687,7 @@ impl Rig {
         Ok(goes_on)
     }
 
-    fn crashed_of(&mut self, process: &Doomed) {
+    fn crashed_of(&mut self, process: &DyingProcess) {
         let how = process.how();
         self.say(|| format!("{how:?}"));
         self.crashed(how);

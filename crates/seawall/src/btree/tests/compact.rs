@@ -338,7 +338,7 @@ fn a_scan_over_leaves_that_move_meets_every_key_once_in_order() {
         let mut compaction = Compaction::new(rig.tree, &rig.space, FILL);
         let mut cursor = Cursor::new(rig.tree);
         if seed % 3 == 0 {
-            cursor.look_ahead().long();
+            cursor.read_ahead().long();
         }
         let mut on = cursor.seek(&rig.pool, if upward { Seek::First } else { Seek::Last }).unwrap();
         let mut met = Vec::new();

@@ -3,7 +3,7 @@
 mod compact;
 mod hint;
 mod long;
-mod lookahead;
 mod node;
+mod read_ahead;
 mod rig;
 mod tree;

@@ -98,8 +98,7 @@ fn is_gone(stream: &UnixStream) -> bool {
     }
 }
 
-// --- the process that has the database open
-// --------------------------------------------------------------------------------
+// --- the process that has the database open ------------------------------------------------------------
 
 /// The socket of an open database, and the threads that serve it.
 #[derive(Debug)]
@@ -406,8 +405,7 @@ fn unescape(text: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-// --- the process that asks
-// -------------------------------------------------------------------------------------------------
+// --- the process that asks -----------------------------------------------------------------------------
 
 /// What became of a backup that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

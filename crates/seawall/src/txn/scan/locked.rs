@@ -104,9 +104,9 @@ impl ScanState {
         // The whole step meets an error again.
         let Ok(Some((leaf, newly_locked))) = locked else { return false };
         if dead.is_some() {
-            self.cursor.look_ahead().came_to(engine.pool(), leaf);
+            self.cursor.read_ahead().came_to(engine.pool(), leaf);
         } else {
-            self.cursor.look_ahead().sought(leaf);
+            self.cursor.read_ahead().sought(leaf);
         }
         self.rows_in_leaf += 1;
         std::mem::swap(&mut self.locked_key, &mut self.next_key);
@@ -124,7 +124,7 @@ impl ScanState {
     ) -> Result<bool> {
         let ranges = self.locks_ranges(by);
         loop {
-            let ahead = Some((self.cursor.look_ahead(), &mut self.rows_in_leaf));
+            let ahead = Some((self.cursor.read_ahead(), &mut self.rows_in_leaf));
             let mut next = by.txn.next_alive(&self.tree, &from, forward, ahead)?;
             let limit = if forward { self.limit.1.get() } else { self.limit.0.get() };
             let beyond = next.as_ref().is_none_or(|key| is_beyond(key, limit, forward));

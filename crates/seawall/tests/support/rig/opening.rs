@@ -12,15 +12,15 @@ impl Rig {
                 self.crashed(End::PowerCut);
             }
             let how = if self.dice.percent(60) { End::PowerCut } else { End::Killed };
-            let doomed = !last && attempt < 3 && self.dice.percent(85);
-            let after = if !doomed {
+            let dying = !last && attempt < 3 && self.dice.percent(85);
+            let after = if !dying {
                 None
             } else if self.dice.percent(25) {
                 Some(self.dice.below(60))
             } else {
                 Some(self.dice.log_uniform(4000))
             };
-            let process = Doomed::tearing(&self.sim, how, after, !self.kept);
+            let process = DyingProcess::tearing(&self.sim, how, after, !self.kept);
             let options = self.options()?;
             let env = Env {
                 disk: process.clone(),

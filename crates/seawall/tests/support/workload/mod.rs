@@ -240,8 +240,7 @@ impl Rig {
         }
     }
 
-    // --- other transactions
-    // --------------------------------------------------------------------------------------------------
+    // --- other transactions ----------------------------------------------------------------------------
 
     fn others(live: &Live, me: u64) -> impl Iterator<Item = &Open> {
         live.txs.iter().filter(move |open| open.number != me)
@@ -338,8 +337,7 @@ impl Rig {
         (own || named(self.model.seq()), own || named(open.sees(self.model.seq())))
     }
 
-    // --- drawing
-    // -------------------------------------------------------------------------------------------------------------
+    // --- drawing ---------------------------------------------------------------------------------------
 
     fn key(&mut self) -> Key {
         let number = if self.dice.percent(70) { self.dice.below(40) } else { self.dice.below(1000) };

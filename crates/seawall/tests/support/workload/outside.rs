@@ -14,7 +14,7 @@
 
 use super::*;
 use crate::api::{Env, Options, Transaction};
-use crate::support::doomed::DiskClock;
+use crate::support::dying_process::DiskClock;
 use crate::support::model::State;
 use seawall_io::Disk as _;
 use std::sync::Arc;
@@ -229,8 +229,7 @@ impl Rig {
         Ok(())
     }
 
-    // --- backups
-    // -------------------------------------------------------------------------------------------------------------
+    // --- backups ---------------------------------------------------------------------------------------
 
     /// A lying disk could also lie to the backup, which reports it: `tests/backup.rs` tests that.
     pub(super) fn may_copy(&self, live: &Live) -> bool {

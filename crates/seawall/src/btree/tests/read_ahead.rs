@@ -1,4 +1,4 @@
-//! Scans with look-ahead: what they find, what they read, what they leave behind.
+//! Scans with read-ahead: what they find, what they read, what they leave behind.
 
 use super::rig::{Model, Rig, plain};
 use crate::btree::{Cursor, Seek};
@@ -36,7 +36,7 @@ fn shuffled(rows: u32) -> impl Iterator<Item = u32> {
 /// The keys of a scan within bounds, in either direction.
 fn scan(rig: &Rig, low: u32, high: u32, forward: bool, prepare: impl FnOnce(&mut Cursor)) -> Vec<u32> {
     let mut cursor = Cursor::new(rig.tree);
-    cursor.look_ahead().within(&Bound::Included(key(low)), &Bound::Excluded(key(high)));
+    cursor.read_ahead().within(&Bound::Included(key(low)), &Bound::Excluded(key(high)));
     prepare(&mut cursor);
     let to = (key(low), key(high));
     let mut on = cursor.seek(&rig.pool, if forward { Seek::AtLeast(&to.0) } else { Seek::Before(&to.1) }).unwrap();
@@ -81,7 +81,7 @@ fn pages_in_key_order_come_many_in_a_read_upward_and_downward() {
     for forward in [true, false] {
         let before = reads(&rig);
         let pages = rig.pool.stats().prefetched;
-        assert_eq!(scan(&rig, 0, 12000, forward, |cursor| cursor.look_ahead().long()).len(), 12000);
+        assert_eq!(scan(&rig, 0, 12000, forward, |cursor| cursor.read_ahead().long()).len(), 12000);
         let (reads, pages) = (reads(&rig) - before, rig.pool.stats().prefetched - pages);
         assert!(pages > 300 && reads < pages / 5, "{pages} pages in {reads} reads");
         rig.pool.chill();
@@ -119,8 +119,8 @@ fn a_scan_of_ten_rows_reads_a_leaf_or_two() {
         let before = reads(&rig);
         let mut cursor = Cursor::new(rig.tree);
         if limited {
-            cursor.look_ahead().limit(10);
-            cursor.look_ahead().long();
+            cursor.read_ahead().limit(10);
+            cursor.read_ahead().long();
         }
         let at = key(3000);
         assert!(cursor.seek(&rig.pool, if forward { Seek::AtLeast(&at) } else { Seek::AtMost(&at) }).unwrap());
@@ -139,7 +139,7 @@ fn a_limit_that_ends_in_the_next_leaf_asks_for_nothing_ahead() {
     let rig = cold(400, 0..6000);
     let before = rig.pool.stats().prefetched;
     let mut cursor = Cursor::new(rig.tree);
-    cursor.look_ahead().limit(10);
+    cursor.read_ahead().limit(10);
     assert!(cursor.seek(&rig.pool, Seek::AtLeast(&key(3000))).unwrap());
     let first = cursor.leaf_page();
     // To the next leaf, which has all that is left.
@@ -149,7 +149,7 @@ fn a_limit_that_ends_in_the_next_leaf_asks_for_nothing_ahead() {
     assert_eq!((rig.pool.stats().prefetched, rig.pool.prefetchers()), (before, 0));
     // More than a leaf: asked for.
     let mut cursor = Cursor::new(rig.tree);
-    cursor.look_ahead().limit(1000);
+    cursor.read_ahead().limit(1000);
     assert!(cursor.seek(&rig.pool, Seek::AtLeast(&key(1000))).unwrap());
     for _ in 0..60 {
         assert!(cursor.next(&rig.pool).unwrap());
@@ -162,7 +162,7 @@ fn a_scan_that_is_dropped_gives_everything_back() {
     let rig = cold(400, shuffled(6000));
     let free = rig.pool.stats().free;
     let mut cursor = Cursor::new(rig.tree);
-    cursor.look_ahead().long();
+    cursor.read_ahead().long();
     assert!(cursor.seek(&rig.pool, Seek::First).unwrap());
     let asked = rig.pool.stats().prefetched;
     assert!((20..=64).contains(&asked), "{asked} pages at once, as it was hinted");
@@ -186,7 +186,7 @@ fn reads_that_fail_ahead_are_read_again_and_only_their_readers_errors() {
     let mut next = Some(key(0));
     while let Some(at) = next.take() {
         let mut cursor = Cursor::new(rig.tree);
-        cursor.look_ahead().long();
+        cursor.read_ahead().long();
         let mut on = cursor.seek(&rig.pool, Seek::AtLeast(&at));
         while let Ok(true) = on {
             keys.push(u32::from_be_bytes(cursor.key().try_into().unwrap()));
@@ -207,7 +207,7 @@ fn a_tiny_pool_is_never_used_up_by_reads_ahead() {
     let rig = cold(16, shuffled(1500));
     let mut cursors: Vec<Cursor> = (0..4).map(|_| Cursor::new(rig.tree)).collect();
     for cursor in &mut cursors {
-        cursor.look_ahead().long();
+        cursor.read_ahead().long();
         assert!(cursor.seek(&rig.pool, Seek::First).unwrap());
     }
     for i in 1..1500 {
@@ -226,7 +226,7 @@ fn the_tree_may_change_under_a_scan() {
         let forward = dice.random();
         let mut cursor = Cursor::new(rig.tree);
         if dice.random() {
-            cursor.look_ahead().long();
+            cursor.read_ahead().long();
         }
         let mut on = cursor.seek(&rig.pool, if forward { Seek::First } else { Seek::Last }).unwrap();
         // Multiples of 3 stay; the others go, or get neighbours, and leaves merge and split.
@@ -329,10 +329,10 @@ proptest! {
             let rows = dice.random_bool(0.3).then(|| dice.random_range(0..100u64));
             let found = scan(&rig, low, high, dice.random(), |cursor| {
                 if long {
-                    cursor.look_ahead().long();
+                    cursor.read_ahead().long();
                 }
                 if let Some(rows) = rows {
-                    cursor.look_ahead().limit(rows);
+                    cursor.read_ahead().limit(rows);
                 }
             });
             let expected: Vec<u32> =

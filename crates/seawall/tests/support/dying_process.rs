@@ -24,7 +24,7 @@ pub(crate) enum End {
 }
 
 #[derive(Debug)]
-pub(crate) struct Doomed {
+pub(crate) struct DyingProcess {
     process: Process,
     how: End,
     /// Operations left; `u64::MAX`: it does not die by itself.
@@ -36,7 +36,7 @@ pub(crate) struct Doomed {
     dead: AtomicBool,
 }
 
-impl Doomed {
+impl DyingProcess {
     #[allow(dead_code)] // each test binary uses some of it
     pub(crate) fn new(disk: &Arc<SimDisk>, how: End, after: Option<u64>) -> Arc<Self> {
         Self::tearing(disk, how, after, false)
@@ -94,7 +94,7 @@ impl Doomed {
     }
 }
 
-impl Disk for Doomed {
+impl Disk for DyingProcess {
     fn backend(&self) -> &BackendInfo {
         self.process.backend()
     }

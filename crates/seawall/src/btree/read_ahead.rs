@@ -10,8 +10,8 @@
 //!    scan. A branch page that is not in memory is prefetched like a leaf, before the scan reaches the last
 //!    leaf of the branch before; until it is there no more leaves are named.
 //! 3. The tree may change meanwhile. When the scan reaches a leaf that was not named as the next one, the
-//!    look-ahead starts over from there.
-//! 4. Errors are left to the scan: here they only end the look-ahead.
+//!    read-ahead starts over from there.
+//! 4. Errors are left to the scan: here they only end the read-ahead.
 
 use super::bound::KeyBound;
 use super::node::Node;
@@ -29,9 +29,9 @@ type Span = (Vec<u8>, Bound<Vec<u8>>);
 /// Assumed entries of a leaf before one has been seen.
 const LEAF_ROWS: usize = 32;
 
-/// The look-ahead of a scan.
+/// The read-ahead of a scan.
 #[derive(Debug)]
-pub struct LookAhead {
+pub struct ReadAhead {
     prefetcher: Prefetcher,
     /// Ranges still to be named, in the scan's order.
     plan: VecDeque<Span>,
@@ -53,7 +53,7 @@ pub struct LookAhead {
     at: PageId,
 }
 
-impl Default for LookAhead {
+impl Default for ReadAhead {
     fn default() -> Self {
         Self {
             prefetcher: Prefetcher::default(),
@@ -78,7 +78,7 @@ fn key_of(bound: &Bound<Vec<u8>>) -> &[u8] {
     }
 }
 
-impl LookAhead {
+impl ReadAhead {
     /// Sets the scan's bounds.
     pub fn within(&mut self, start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) {
         self.keep_to(start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]));
