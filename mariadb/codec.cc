@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "codec.h"
+#include <algorithm>
 #include <cstring>
 
 namespace seawall {
@@ -19,6 +20,26 @@ static bool is_text(const Field *field) {
     return dynamic_cast<const Field_longstr *>(field) != nullptr;
   default:
     return false;
+  }
+}
+
+/* How a column can be had from a key. */
+static Part::Source source_of(const Field *field) {
+  switch (field->real_type()) {
+  case MYSQL_TYPE_TINY:
+  case MYSQL_TYPE_SHORT:
+  case MYSQL_TYPE_INT24:
+  case MYSQL_TYPE_LONG:
+  case MYSQL_TYPE_LONGLONG:
+  case MYSQL_TYPE_YEAR: return Part::Integer;
+  case MYSQL_TYPE_NEWDECIMAL:
+  case MYSQL_TYPE_TIMESTAMP2:
+  case MYSQL_TYPE_DATETIME2:
+  case MYSQL_TYPE_TIME2: return Part::Copy;
+  case MYSQL_TYPE_NEWDATE:
+  case MYSQL_TYPE_ENUM:
+  case MYSQL_TYPE_SET: return Part::Reversed;
+  default: return is_text(field) && field->charset() == &my_charset_bin ? Part::Groups : Part::Value;
   }
 }
 
@@ -52,6 +73,7 @@ void Key_codec::init(TABLE *table, const KEY *info) {
         } else if (cs->levels_for_order > 1 || len < 1 || len > 3 || cs->mbminlen > 1) {
           p.text = Text::Full;
           p.fixed = (uint)cs->strnxfrmlen(part.length);
+          p.weights = std::max(p.chars, p.fixed / std::max<uint>(cs->levels_for_order, 1) / 2);
         } else {
           p.text = Text::Pad;
           p.unit = (uint)len;
@@ -59,11 +81,12 @@ void Key_codec::init(TABLE *table, const KEY *info) {
         }
       }
     }
+    p.source = is_readable(field, part.length) ? source_of(field) : Part::Nowhere;
     m_parts.push_back(p);
   }
 }
 
-size_t Key_codec::max_bytes() const {
+size_t Key_codec::bytes(bool escapes) const {
   size_t all = 0;
   for (const Part &p : m_parts) {
     all += p.nullable;
@@ -74,7 +97,9 @@ size_t Key_codec::max_bytes() const {
     } else if (p.text == Text::NoPad) {
       all += (p.field->charset()->strnxfrmlen(p.length) / GROUP + 1) * (GROUP + 1);
     } else {
-      all += (size_t)p.unit * (p.chars + 1);
+      /* A character may have several weights. */
+      size_t weights = std::max<size_t>(p.field->charset()->strnxfrmlen(p.length) / p.unit, p.chars);
+      all += p.unit * (escapes ? 2 * weights + 1 : p.chars + 1);
     }
   }
   return all;
@@ -191,12 +216,12 @@ void Key_codec::encode_part(const Part &p, const uchar *record, Bytes *to) const
         weights = large.data();
       }
       if (p.text == Text::Full) {
-        size_t made = seawall_weights(cs, weights, p.fixed, p.chars, from, len,
+        size_t made = seawall_weights(cs, weights, p.fixed, p.weights, from, len,
                                       MY_STRXFRM_PAD_WITH_SPACE | MY_STRXFRM_PAD_TO_MAXLEN);
         to->append((const char *)weights, made);
         if (made < p.fixed) to->append(p.fixed - made, '\0');
       } else {
-        size_t made = seawall_weights(cs, weights, room, p.chars, from, len, 0);
+        size_t made = seawall_weights(cs, weights, room, (uint)room, from, len, 0);
         if (p.text == Text::NoPad) groups(weights, made, to);
         else padded(weights, made, p.unit, p.space, to);
       }
@@ -210,36 +235,135 @@ void Key_codec::encode(const uchar *record, uint parts, Bytes *to) const {
   for (uint at = 0; at < parts && at < m_parts.size(); at++) encode_part(m_parts[at], record, to);
 }
 
-bool Key_codec::length_in(const Bytes &key, size_t *len) const {
-  size_t at = 0;
-  for (const Part &p : m_parts) {
-    uchar flip = p.descending ? 0xff : 0;
-    auto byte = [&](size_t i) { return (uchar)((uchar)key[i] ^ flip); };
-    if (p.nullable) {
-      if (at >= key.size()) return false;
-      if (byte(at++) == 0) continue;
+/* The length of one part, with its byte for NULL. */
+bool Key_codec::part_length(const Part &p, const uchar *key, const uchar *end, size_t *len, bool *null) const {
+  uchar flip = p.descending ? 0xff : 0;
+  size_t at = 0, size = (size_t)(end - key);
+  auto byte = [&](size_t i) { return (uchar)(key[i] ^ flip); };
+  *null = false;
+  if (p.nullable) {
+    if (size == 0) return false;
+    if (byte(at++) == 0) {
+      *null = true;
+      *len = at;
+      return true;
     }
-    if (p.kind == Part::Fixed || (p.kind == Part::Weights && p.text == Text::Full)) {
-      at += p.fixed;
-    } else if (p.kind == Part::Binary || p.text == Text::NoPad) {
-      do {
-        at += GROUP + 1;
-        if (at > key.size()) return false;
-      } while (byte(at - 1) > GROUP);
-    } else {
-      const uint32 top = (uint32)((1ULL << (8 * p.unit)) - 1);
-      for (;;) {
-        if (at + p.unit > key.size()) return false;
-        uint32 unit = 0;
-        for (uint i = 0; i < p.unit; i++) unit = unit << 8 | byte(at + i);
-        at += p.unit;
-        if (unit == p.space + 1) break;
-        if (unit == top) at += p.unit;
-      }
+  }
+  if (p.kind == Part::Fixed || (p.kind == Part::Weights && p.text == Text::Full)) {
+    at += p.fixed;
+  } else if (p.kind == Part::Binary || p.text == Text::NoPad) {
+    do {
+      at += GROUP + 1;
+      if (at > size) return false;
+    } while (byte(at - 1) > GROUP);
+  } else {
+    const uint32 top = (uint32)((1ULL << (8 * p.unit)) - 1);
+    for (;;) {
+      if (at + p.unit > size) return false;
+      uint32 unit = 0;
+      for (uint i = 0; i < p.unit; i++) unit = unit << 8 | byte(at + i);
+      at += p.unit;
+      if (unit == p.space + 1) break;
+      if (unit == top) at += p.unit;
     }
-    if (at > key.size()) return false;
   }
   *len = at;
+  return at <= size;
+}
+
+bool Key_codec::length_in(const uchar *key, size_t key_len, uint parts, size_t *len, bool *null) const {
+  size_t at = 0;
+  bool any = false;
+  for (uint i = 0; i < parts && i < m_parts.size(); i++) {
+    size_t here;
+    bool is_null;
+    if (!part_length(m_parts[i], key + at, key + key_len, &here, &is_null)) return false;
+    at += here;
+    any |= is_null;
+  }
+  *len = at;
+  if (null) *null = any;
+  return true;
+}
+
+bool is_readable(const Field *field, uint length) {
+  return !(field->flags & BLOB_FLAG) && (!is_text(field) || length == field->key_length());
+}
+
+static void pack_field(Field *field, const uchar *record, my_ptrdiff_t offset, Bytes *to) {
+  size_t at = to->size();
+  size_t room = field->pack_length() + 8;
+  if (field->flags & BLOB_FLAG) room += static_cast<Field_blob *>(field)->get_length(field->ptr_in_record(record));
+  to->resize(at + room);
+  field->move_field_offset(offset);
+  uchar *begin = (uchar *)&(*to)[at];
+  uchar *end = field->pack(begin, field->ptr);
+  field->move_field_offset(-offset);
+  to->resize(at + (end - begin));
+}
+
+void Key_codec::encode_value(const uchar *record, Bytes *to) const {
+  for (const Part &p : m_parts)
+    if (p.source == Part::Value && !(p.nullable && p.field->is_null_in_record(record)))
+      pack_field(p.field, record, record - m_table->record[0], to);
+}
+
+/* Sets a column from the bytes of its part, without the byte for NULL. */
+bool Key_codec::decode_part(const Part &p, const uchar *key, size_t len, uchar *record) const {
+  uchar flip = p.descending ? 0xff : 0;
+  uchar *to = p.field->ptr + (record - m_table->record[0]);
+  switch (p.source) {
+  case Part::Integer:
+    for (size_t i = 0; i < len; i++) to[i] = (uchar)(key[len - 1 - i] ^ flip);
+    if (!(p.field->flags & UNSIGNED_FLAG)) to[len - 1] ^= 0x80;
+    return true;
+  case Part::Reversed:
+    for (size_t i = 0; i < len; i++) to[i] = (uchar)(key[len - 1 - i] ^ flip);
+    return true;
+  case Part::Copy:
+    for (size_t i = 0; i < len; i++) to[i] = (uchar)(key[i] ^ flip);
+    return true;
+  case Part::Groups: {
+    bool variable = p.field->real_type() != MYSQL_TYPE_STRING;
+    uint prefix = variable ? static_cast<Field_varstring *>(p.field)->length_bytes : 0;
+    size_t total = 0;
+    for (size_t at = 0; at + GROUP < len; at += GROUP + 1) {
+      uchar count = (uchar)(key[at + GROUP] ^ flip);
+      size_t here = count > GROUP ? GROUP : count;
+      if (total + here > p.length) return false;
+      for (size_t i = 0; i < here; i++) to[prefix + total + i] = (uchar)(key[at + i] ^ flip);
+      total += here;
+    }
+    if (prefix == 1) *to = (uchar)total;
+    else if (prefix == 2) int2store(to, total);
+    return variable || total == p.length;
+  }
+  default: return true;
+  }
+}
+
+bool Key_codec::decode(const uchar **key, const uchar *key_end, const uchar **value, const uchar *value_end,
+                       uchar *record) const {
+  my_ptrdiff_t offset = record - m_table->record[0];
+  for (const Part &p : m_parts) {
+    size_t len;
+    bool null;
+    if (!part_length(p, *key, key_end, &len, &null)) return false;
+    if (p.nullable) {
+      if (null) p.field->set_null(offset);
+      else p.field->set_notnull(offset);
+    }
+    if (!null && p.source == Part::Value) {
+      p.field->move_field_offset(offset);
+      const uchar *next = p.field->unpack(p.field->ptr, *value, value_end);
+      p.field->move_field_offset(-offset);
+      if (!next || next > value_end) return false;
+      *value = next;
+    } else if (!null && !decode_part(p, *key + p.nullable, len - p.nullable, record)) {
+      return false;
+    }
+    *key += len;
+  }
   return true;
 }
 
@@ -272,15 +396,7 @@ void Row_codec::encode(const uchar *record, Bytes *to) const {
       (*to)[nulls + bit / 8] |= (char)(1 << (bit % 8));
       continue;
     }
-    size_t at = to->size();
-    size_t room = field->pack_length() + 8;
-    if (field->flags & BLOB_FLAG) room += static_cast<Field_blob *>(field)->get_length(field->ptr_in_record(record));
-    to->resize(at + room);
-    field->move_field_offset(offset);
-    uchar *begin = (uchar *)&(*to)[at];
-    uchar *end = field->pack(begin, field->ptr);
-    field->move_field_offset(-offset);
-    to->resize(at + (end - begin));
+    pack_field(field, record, offset, to);
   }
 }
 

@@ -10,6 +10,10 @@
      a text: its weights (strnxfrm) in one of the ways of `Text`.
    A part in descending order has all its bytes inverted.
 
+   An index entry is enough to read its columns: what cannot be had from the key (a text, a float) is in the
+   entry's value, as Field::pack of each such column that is not NULL: first those of the index, then those of
+   the primary key. A part that is a prefix of its column, or of a BLOB, is in neither.
+
    A row is [1: the format], a bit for each column that may be NULL, then Field::pack of each column that is
    stored and not NULL. */
 #ifndef SEAWALL_CODEC_H
@@ -43,10 +47,13 @@ struct Part {
   bool nullable;
   bool descending;
   enum { Fixed, Binary, Weights } kind;
+  /* How the column is had from an entry. */
+  enum Source { Nowhere, Integer, Copy, Reversed, Groups, Value } source;
   Text text;
   uint unit;            /* bytes of a weight */
   uint32 space;         /* the weight of a space */
   uint chars;           /* characters that count */
+  uint weights;         /* of them, with Text::Full: of each level */
   uint fixed;           /* bytes, with Fixed, and with Text::Full */
 };
 
@@ -54,21 +61,34 @@ class Key_codec {
 public:
   /* `info` belongs to `table`. */
   void init(TABLE *table, const KEY *info);
-  /* The longest encoding of all parts, bytes. */
-  size_t max_bytes() const;
+  /* The longest encoding of all parts, bytes; and without the escapes of weights, which are rare. */
+  size_t max_bytes() const { return bytes(true); }
+  size_t usual_bytes() const { return bytes(false); }
   /* Appends the encoding of the first `parts` parts of the row in `record`. */
   void encode(const uchar *record, uint parts, Bytes *to) const;
   /* Whether one of the parts is NULL. */
   bool has_null(const uchar *record) const;
-  /* The length of the encoding of all parts, with which `key` begins; false if it is damaged. */
-  bool length_in(const Bytes &key, size_t *len) const;
+  /* The length of the encoding of the first `parts` parts, with which `key` begins; false if it is damaged.
+     `null`: whether one of them is NULL. */
+  bool length_in(const uchar *key, size_t key_len, uint parts, size_t *len, bool *null = nullptr) const;
   uint parts() const { return (uint)m_parts.size(); }
+  /* Appends the columns that cannot be had from the key. */
+  void encode_value(const uchar *record, Bytes *to) const;
+  /* Sets the columns of the key at `*key` and `*value`, and moves both behind what is theirs; false if they are
+     damaged. */
+  bool decode(const uchar **key, const uchar *key_end, const uchar **value, const uchar *value_end, uchar *record) const;
 
 private:
+  size_t bytes(bool escapes) const;
+  bool part_length(const Part &part, const uchar *key, const uchar *end, size_t *len, bool *null) const;
+  bool decode_part(const Part &part, const uchar *key, size_t len, uchar *record) const;
   void encode_part(const Part &part, const uchar *record, Bytes *to) const;
   TABLE *m_table = nullptr;
   std::vector<Part> m_parts;
 };
+
+/* Whether a key's part of this column and length can be had from an index entry. */
+bool is_readable(const Field *field, uint length);
 
 class Row_codec {
 public:

@@ -4,11 +4,15 @@
      idle --begin (first table, or START TRANSACTION WITH CONSISTENT SNAPSHOT)--> active
      active --prepare--> prepared --commit_ordered--> committed --commit--> idle
      active --commit, rollback--> idle            prepared --rollback--> idle
+     prepared --XA, the connection ends or is reset--> kept by the engine under its name
 
    The engine's transaction object is one for the connection's life. A statement begins with a savepoint, to
    which the server's rollback of a statement returns. */
 #include "connection.h"
+#include "dictionary.h"
+#include <condition_variable>
 #include <cstring>
+#include <set>
 
 namespace seawall {
 
@@ -28,23 +32,32 @@ Connection *Connection::of(THD *thd) {
   return connection;
 }
 
+static bool in_transaction(THD *thd) { return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN); }
+
 static seawall_isolation isolation_of(THD *thd) {
   switch (thd_tx_isolation(thd)) {
   case ISO_READ_UNCOMMITTED:
   case ISO_READ_COMMITTED: return SEAWALL_ISOLATION_READ_COMMITTED;
-  case ISO_SERIALIZABLE: return SEAWALL_ISOLATION_SERIALIZABLE;
+  /* As InnoDB: a plain SELECT that is a transaction of its own reads a snapshot. */
+  case ISO_SERIALIZABLE: return in_transaction(thd) ? SEAWALL_ISOLATION_SERIALIZABLE : SEAWALL_ISOLATION_REPEATABLE_READ;
   default: return SEAWALL_ISOLATION_REPEATABLE_READ;
   }
 }
 
-static bool in_transaction(THD *thd) { return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN); }
+/* The names of XA transactions that are prepared and whose connection has them still. The server lets others
+   end such a transaction a little before it closes the connection. */
+static std::mutex attached_mutex;
+static std::condition_variable attached_less;
+static std::set<std::string> attached;
+
+static bool wait_until_detached(const std::string &name) {
+  std::unique_lock<std::mutex> lock(attached_mutex);
+  return attached_less.wait_for(lock, std::chrono::seconds(10), [&] { return attached.count(name) == 0; });
+}
 
 int Connection::begin() {
   seawall_tx_options options{};
   options.isolation = isolation_of(m_thd);
-  /* As InnoDB: a plain SELECT that is a transaction of its own reads a snapshot. */
-  if (options.isolation == SEAWALL_ISOLATION_SERIALIZABLE && !in_transaction(m_thd))
-    options.isolation = SEAWALL_ISOLATION_REPEATABLE_READ;
   options.level = SEAWALL_COMMIT_LEVEL_DEFAULT;
   options.wait = SEAWALL_WAIT_MODE_WAIT;
   options.tag = thd_get_thread_id(m_thd);
@@ -66,7 +79,7 @@ int Connection::begin() {
 
 int Connection::use(THD *thd) {
   m_thd = thd;
-  if (m_interrupt && thd_kill_level(thd) == THD_IS_NOT_KILLED) seawall_interrupt_clear(m_interrupt.get());
+  if (m_prepared) detach();
   if (!m_active) {
     if (int error = begin()) return error;
     m_statement = false;
@@ -79,6 +92,8 @@ int Connection::use(THD *thd) {
     ulong seconds = thd->variables.lock_wait_timeout;
     seawall_set_wait(m_tx.get(), seconds == 0 ? SEAWALL_WAIT_MODE_NO : seconds == DAY ? SEAWALL_WAIT_MODE_WAIT : SEAWALL_WAIT_MODE_FOR,
                      (uint64_t)seconds * 1000);
+    seawall_interrupt_clear(m_interrupt.get());
+    if (thd_kill_level(thd) != THD_IS_NOT_KILLED) seawall_interrupt(m_interrupt.get());
     seawall_status status = seawall_savepoint(m_tx.get(), m_before.out());
     if (status != SEAWALL_STATUS_OK) return error_of(thd, status, nullptr);
     m_statement = true;
@@ -104,7 +119,32 @@ void Connection::end_statement() {
 
 void Connection::ended() {
   m_before.out();
+  m_savepoints.clear();
   m_statement = m_active = m_prepared = m_committed = false;
+  if (!m_xid.empty()) {
+    std::lock_guard<std::mutex> guard(attached_mutex);
+    attached.erase(m_xid);
+    m_xid.clear();
+    attached_less.notify_all();
+  }
+  /* A failure leaves them to the next start. */
+  for (uint64_t table : m_to_drop)
+    if (drop_trees_of(table) != SEAWALL_STATUS_OK)
+      sql_print_warning("Seawall: a dropped table stays until the server starts again: %s", seawall_error());
+  m_to_drop.clear();
+}
+
+/* Gives the transaction up: the engine keeps it if it is prepared, and otherwise undoes it. */
+void Connection::detach() {
+  {
+    std::lock_guard<std::mutex> guard(m_interrupt_mutex);
+    m_interrupt.out();
+  }
+  m_before.out();
+  m_savepoints.clear();
+  m_tx.out();
+  if (m_prepared) m_to_drop.clear();
+  ended();
 }
 
 /* Whether a call for one statement ends the transaction. */
@@ -118,8 +158,10 @@ int Connection::commit(bool all) {
   }
   seawall_status status = SEAWALL_STATUS_OK;
   if (!m_committed) status = seawall_commit(m_tx.get());
-  ended();
-  return status == SEAWALL_STATUS_OK ? 0 : error_of(m_thd, status, nullptr);
+  int error = status == SEAWALL_STATUS_OK ? 0 : error_of(m_thd, status, nullptr);
+  if (error) detach();
+  else ended();
+  return error;
 }
 
 int Connection::rollback(bool all) {
@@ -158,21 +200,42 @@ static bool xid_of(seawall_slice name, XID *xid) {
 
 int Connection::prepare(bool all) {
   if (!m_active) return 0;
-  if (!ends(m_thd, all)) {
-    end_statement();
-    return 0;
-  }
+  if (!ends(m_thd, all)) return 0; /* the statement may still be rolled back */
   uint64_t id = 0;
   seawall_transaction_id(m_tx.get(), &id);
   if (id == 0) return 0; /* it changed nothing: commit and rollback are the same */
   MYSQL_XID xid;
   thd_get_xid(m_thd, &xid);
   end_statement();
-  std::string name = name_of(reinterpret_cast<const XID *>(&xid));
+  XID *known = reinterpret_cast<XID *>(&xid);
+  std::string name = name_of(known);
+  if (known->get_my_xid() == 0) {
+    std::lock_guard<std::mutex> guard(attached_mutex);
+    attached.insert(name);
+    m_xid = name;
+  }
   seawall_status status = seawall_prepare(m_tx.get(), slice(name), SEAWALL_COMMIT_LEVEL_FLUSHED, nullptr);
   if (status != SEAWALL_STATUS_OK) return error_of(m_thd, status, nullptr);
   m_prepared = true;
   return 0;
+}
+
+int Connection::set_savepoint(uint64_t *number) {
+  Savepoint savepoint;
+  seawall_status status = seawall_savepoint(m_tx.get(), savepoint.out());
+  if (status != SEAWALL_STATUS_OK) return error_of(m_thd, status, nullptr);
+  *number = ++m_last_savepoint;
+  m_savepoints.emplace(*number, std::move(savepoint));
+  return 0;
+}
+
+int Connection::rollback_to(uint64_t number) {
+  /* Without one the transaction had not begun when the savepoint was set. */
+  auto found = m_savepoints.find(number);
+  if (found == m_savepoints.end()) return 0;
+  seawall_status status = seawall_rollback_to(m_tx.get(), found->second.get());
+  m_savepoints.erase(std::next(found), m_savepoints.end());
+  return status == SEAWALL_STATUS_OK ? 0 : error_of(m_thd, status, nullptr);
 }
 
 void Connection::commit_ordered(bool all) {
@@ -253,28 +316,18 @@ static void kill_query(handlerton *, THD *thd, enum thd_kill_levels) {
   if (Connection *connection = Connection::known(thd)) connection->interrupt();
 }
 
-struct Saved {
-  seawall_savepoint_t *at;
-};
 static int savepoint_set(handlerton *, THD *thd, void *place) {
-  Saved *saved = static_cast<Saved *>(place);
-  saved->at = nullptr;
+  uint64_t *number = static_cast<uint64_t *>(place);
+  *number = 0;
   Connection *connection = Connection::known(thd);
-  if (!connection || !connection->tx()) return 0;
-  seawall_status status = seawall_savepoint(connection->tx(), &saved->at);
-  return status == SEAWALL_STATUS_OK ? 0 : error_of(thd, status, nullptr);
+  return connection && connection->is_active() ? connection->set_savepoint(number) : 0;
 }
 static int savepoint_rollback(handlerton *, THD *thd, void *place) {
-  Saved *saved = static_cast<Saved *>(place);
   Connection *connection = Connection::known(thd);
-  if (!connection || !saved->at) return 0;
-  seawall_status status = seawall_rollback_to(connection->tx(), saved->at);
-  return status == SEAWALL_STATUS_OK ? 0 : error_of(thd, status, nullptr);
+  return connection ? connection->rollback_to(*static_cast<uint64_t *>(place)) : 0;
 }
-static int savepoint_release(handlerton *, THD *, void *place) {
-  Saved *saved = static_cast<Saved *>(place);
-  seawall_savepoint_free(saved->at);
-  saved->at = nullptr;
+static int savepoint_release(handlerton *, THD *thd, void *place) {
+  if (Connection *connection = Connection::known(thd)) connection->release_savepoint(*static_cast<uint64_t *>(place));
   return 0;
 }
 
@@ -292,14 +345,10 @@ static int recover(handlerton *, XID *list, uint len) {
 /* The answers of the X/Open interface, which the server's headers lack. */
 enum { XA_OK = 0, XAER_RMERR = -3, XAER_NOTA = -4 };
 
-static int commit_by_xid(handlerton *, XID *xid) {
+template <seawall_status (*END)(const seawall_db *, seawall_slice)> static int end_by_xid(handlerton *, XID *xid) {
   std::string name = name_of(xid);
-  seawall_status status = seawall_commit_prepared(db.get(), slice(name));
-  return status == SEAWALL_STATUS_OK ? XA_OK : status == SEAWALL_STATUS_NOT_FOUND ? XAER_NOTA : XAER_RMERR;
-}
-static int rollback_by_xid(handlerton *, XID *xid) {
-  std::string name = name_of(xid);
-  seawall_status status = seawall_rollback_prepared(db.get(), slice(name));
+  seawall_status status = END(db.get(), slice(name));
+  if (status == SEAWALL_STATUS_NOT_FOUND && wait_until_detached(name)) status = END(db.get(), slice(name));
   return status == SEAWALL_STATUS_OK ? XA_OK : status == SEAWALL_STATUS_NOT_FOUND ? XAER_NOTA : XAER_RMERR;
 }
 
@@ -318,7 +367,7 @@ static void commit_checkpoint_request(void *cookie) {
 static bool flush_logs(handlerton *) { return seawall_flush_log(db.get(), 0) != SEAWALL_STATUS_OK; }
 
 void set_hooks(handlerton *h) {
-  h->savepoint_offset = sizeof(Saved);
+  h->savepoint_offset = sizeof(uint64_t);
   h->close_connection = SEAWALL_HOOK(close_connection);
   h->commit = SEAWALL_HOOK(commit);
   h->rollback = SEAWALL_HOOK(rollback);
@@ -329,8 +378,8 @@ void set_hooks(handlerton *h) {
   h->savepoint_rollback = SEAWALL_HOOK(savepoint_rollback);
   h->savepoint_release = SEAWALL_HOOK(savepoint_release);
   h->recover = SEAWALL_HOOK(recover);
-  h->commit_by_xid = SEAWALL_HOOK(commit_by_xid);
-  h->rollback_by_xid = SEAWALL_HOOK(rollback_by_xid);
+  h->commit_by_xid = SEAWALL_HOOK(end_by_xid<seawall_commit_prepared>);
+  h->rollback_by_xid = SEAWALL_HOOK(end_by_xid<seawall_rollback_prepared>);
   h->kill_query = kill_query;
   h->commit_checkpoint_request = commit_checkpoint_request;
   h->flush_logs = flush_logs;

@@ -5,6 +5,7 @@
 
 #include "compat.h"
 #include "seawall.h"
+#include <map>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -70,13 +71,22 @@ public:
   void commit_ordered(bool all);
   int take_snapshot();
   void interrupt();
-  uint tables = 0; /* of the statement */
+  bool is_active() const { return m_active; }
+  /* The tables whose trees are dropped when the transaction has ended, which may have locked them; null when
+     there is no transaction. */
+  std::vector<uint64_t> *to_drop() { return m_active ? &m_to_drop : nullptr; }
+
+  /* Savepoints of the server, by a number that is not 0. The server does not return all of them. */
+  int set_savepoint(uint64_t *number);
+  int rollback_to(uint64_t number);
+  void release_savepoint(uint64_t number) { m_savepoints.erase(number); }
+  ~Connection() { detach(); }
 
 private:
-  friend class Connections;
   int begin();
   void end_statement();
   void ended();
+  void detach();
 
   THD *m_thd = nullptr;
   Tx m_tx;
@@ -87,6 +97,10 @@ private:
   bool m_prepared = false;
   bool m_committed = false;  /* by commit_ordered */
   Savepoint m_before;        /* the statement */
+  std::map<uint64_t, Savepoint> m_savepoints;
+  uint64_t m_last_savepoint = 0;
+  std::vector<uint64_t> m_to_drop;
+  std::string m_xid;         /* of XA PREPARE */
 };
 
 /* The server's error for a status. Rolls back as far as the status asks for, by telling the server. */

@@ -1,47 +1,41 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "dictionary.h"
+#include <algorithm>
 #include <cstring>
+#include <map>
 
 namespace seawall {
 
 static Tree dictionary;
 static const char *const DICTIONARY = "dictionary";
-static const char LAST = 'n', TABLE_ROW = 't';
-static const char FORMAT = 1;
-
-static seawall_tx_options options() {
-  seawall_tx_options o{};
-  o.isolation = SEAWALL_ISOLATION_READ_COMMITTED;
-  o.level = SEAWALL_COMMIT_LEVEL_FLUSHED;
-  o.wait = SEAWALL_WAIT_MODE_WAIT;
-  return o;
-}
+static const char LAST = 'n', TABLE = 't', TEMPORARY = 'T', COUNTERS = 'c', DROPPED = 'd', HALF_MADE = 'h', STATISTICS = 's';
+static const char FORMAT = 3;
+static const uint64_t ROW_BLOCK = 65536, AUTO_BLOCK_MAX = 1024;
 
 /* Runs `change` in a transaction of its own. */
-template <typename F> static seawall_status in_transaction(F change) {
+template <typename F> static seawall_status in_transaction(F change, seawall_commit_level level = SEAWALL_COMMIT_LEVEL_FLUSHED) {
   Tx tx;
-  seawall_tx_options o = options();
-  seawall_status status = seawall_begin(db.get(), &o, tx.out());
+  seawall_tx_options options{};
+  options.isolation = SEAWALL_ISOLATION_READ_COMMITTED;
+  options.level = level;
+  options.wait = SEAWALL_WAIT_MODE_WAIT;
+  seawall_status status = seawall_begin(db.get(), &options, tx.out());
   if (status == SEAWALL_STATUS_OK) status = change(tx.get());
   if (status == SEAWALL_STATUS_OK) status = seawall_commit(tx.get());
   return status;
 }
 
-std::string table_name(const char *path) {
-  if (path[0] == '.' && (path[1] == '/' || path[1] == '\\')) return path + 2;
-  /* An absolute path: of a temporary table, whose last two parts are enough. */
-  const char *last = strrchr(path, '/');
-  if (!last) return path;
-  const char *before = last;
-  while (before > path && before[-1] != '/') before--;
-  return before;
+// --- keys and values -------------------------------------------------------------------------------------
+
+/* The key of a table, from the server's path: "./db/table", or an absolute one of a temporary table. */
+static std::string key_of(const char *path) {
+  if (path[0] == '.' && (path[1] == '/' || path[1] == '\\')) return TABLE + std::string(path + 2);
+  return (path[0] == '/' ? TEMPORARY : TABLE) + std::string(path);
 }
 
 std::string tree_name(uint64_t table, uint32_t index) {
   return "t" + std::to_string(table) + (index ? "." + std::to_string(index) : "");
 }
-
-static std::string row_key(const std::string &name) { return TABLE_ROW + name; }
 
 static void put_number(uint64_t number, std::string *to) {
   for (int i = 56; i >= 0; i -= 8) to->push_back((char)(number >> i));
@@ -51,121 +45,204 @@ static uint64_t number_at(const uint8_t *from) {
   for (int i = 0; i < 8; i++) number = number << 8 | from[i];
   return number;
 }
+static void put_text(const std::string &text, std::string *to) {
+  put_number(text.size(), to);
+  *to += text;
+}
+static std::string key_of(char kind, uint64_t number) {
+  std::string key(1, kind);
+  put_number(number, &key);
+  return key;
+}
 
 static std::string encode(const Definition &d) {
   std::string to(1, FORMAT);
   put_number(d.number, &to);
-  put_number(d.indexes, &to);
-  put_number(d.auto_from, &to);
+  put_text(d.version, &to);
+  put_number(d.indexes.size(), &to);
+  for (const Definition::Index &index : d.indexes) {
+    put_number(index.number, &to);
+    put_text(index.name, &to);
+  }
   return to;
 }
+
+namespace {
+/* Reads numbers and texts of a value. */
+class Reader {
+public:
+  explicit Reader(seawall_slice from) : m_at(from.data), m_end(from.data + from.len) {}
+  uint64_t number() {
+    if (m_end - m_at < 8) return fail();
+    m_at += 8;
+    return number_at(m_at - 8);
+  }
+  std::string text() {
+    uint64_t len = number();
+    if (len > (uint64_t)(m_end - m_at)) len = fail();
+    m_at += len;
+    return std::string((const char *)m_at - len, len);
+  }
+  bool takes(char byte) { return m_at < m_end && *m_at++ == (uint8_t)byte; }
+  bool done() const { return m_ok && m_at == m_end; }
+  bool ok() const { return m_ok; }
+
+private:
+  uint64_t fail() {
+    m_ok = false;
+    m_at = m_end;
+    return 0;
+  }
+  const uint8_t *m_at, *m_end;
+  bool m_ok = true;
+};
+}
+
 static bool decode(seawall_slice from, Definition *d) {
-  if (from.len != 25 || from.data[0] != FORMAT) return false;
-  d->number = number_at(from.data + 1);
-  d->indexes = (uint32_t)number_at(from.data + 9);
-  d->auto_from = number_at(from.data + 17);
-  return true;
+  Reader reader(from);
+  if (!reader.takes(FORMAT)) return false;
+  d->number = reader.number();
+  d->version = reader.text();
+  d->indexes.clear();
+  for (uint64_t count = reader.number(); count > 0 && reader.ok(); count--) {
+    uint32_t number = (uint32_t)reader.number();
+    d->indexes.push_back({reader.text(), number});
+  }
+  return reader.done();
 }
 
-seawall_status open_dictionary() {
-  return in_transaction([](seawall_tx *tx) {
-    seawall_status status = seawall_open_tree(tx, DICTIONARY, dictionary.out());
-    if (status == SEAWALL_STATUS_NOT_FOUND) status = seawall_create_tree(tx, DICTIONARY, dictionary.out());
-    return status;
-  });
+uint32_t Definition::index(const char *name) const {
+  for (const Index &index : indexes)
+    if (index.name == name) return index.number;
+  return 0;
 }
 
-void close_dictionary() { dictionary.out(); }
+// --- tables ----------------------------------------------------------------------------------------------
 
-static seawall_status look(seawall_tx *tx, const std::string &name, bool lock, Definition *definition) {
+static seawall_status lock(seawall_tx *tx, const std::string &key, seawall_slice *value) {
+  return seawall_lock_row(tx, dictionary.get(), slice(key), SEAWALL_LOCK_EXCLUSIVE, SEAWALL_WAIT_MODE_DEFAULT, 0, value, nullptr);
+}
+
+static seawall_status lock_table(seawall_tx *tx, const std::string &key, Definition *definition) {
   seawall_slice value;
-  std::string key = row_key(name);
-  seawall_status status =
-      lock ? seawall_lock_row(tx, dictionary.get(), slice(key), SEAWALL_LOCK_EXCLUSIVE, SEAWALL_WAIT_MODE_DEFAULT, 0, &value, nullptr)
-           : seawall_get(tx, dictionary.get(), slice(key), &value);
+  seawall_status status = lock(tx, key, &value);
   if (status == SEAWALL_STATUS_OK && !decode(value, definition)) return SEAWALL_STATUS_CORRUPT;
   return status;
 }
 
 seawall_status find_table(const char *path, Definition *definition) {
-  return in_transaction([&](seawall_tx *tx) { return look(tx, table_name(path), false, definition); });
-}
-
-/* Makes trees with a new number. */
-static seawall_status make_trees(seawall_tx *tx, Definition *definition) {
-  seawall_slice value;
-  seawall_slice last = slice(&LAST, 1);
-  seawall_status status = seawall_lock_row(tx, dictionary.get(), last, SEAWALL_LOCK_EXCLUSIVE, SEAWALL_WAIT_MODE_DEFAULT, 0, &value, nullptr);
-  if (status != SEAWALL_STATUS_OK && status != SEAWALL_STATUS_NOT_FOUND) return status;
-  definition->number = 1 + (status == SEAWALL_STATUS_OK ? number_at(value.data) : 0);
-  std::string number;
-  put_number(definition->number, &number);
-  status = seawall_put(tx, dictionary.get(), last, slice(number));
-  for (uint32_t index = 0; status == SEAWALL_STATUS_OK && index <= definition->indexes; index++) {
-    Tree tree;
-    status = seawall_create_tree(tx, tree_name(definition->number, index).c_str(), tree.out());
-  }
-  return status;
-}
-
-static seawall_status drop_trees(seawall_tx *tx, const Definition &definition) {
-  seawall_status status = SEAWALL_STATUS_OK;
-  for (uint32_t index = 0; status == SEAWALL_STATUS_OK && index <= definition.indexes; index++)
-    status = seawall_drop_tree(tx, tree_name(definition.number, index).c_str());
-  return status;
-}
-
-seawall_status create_table(const char *path, uint32_t indexes, uint64_t auto_from) {
   return in_transaction([&](seawall_tx *tx) {
-    Definition definition;
-    std::string name = table_name(path);
-    seawall_status status = look(tx, name, true, &definition);
-    if (status == SEAWALL_STATUS_OK) return SEAWALL_STATUS_TREE_EXISTS;
-    if (status != SEAWALL_STATUS_NOT_FOUND) return status;
-    definition.indexes = indexes;
-    definition.auto_from = auto_from;
-    status = make_trees(tx, &definition);
-    if (status == SEAWALL_STATUS_OK)
-      status = seawall_insert(tx, dictionary.get(), slice(row_key(name)), slice(encode(definition)));
+    seawall_slice value;
+    seawall_status status = seawall_get(tx, dictionary.get(), slice(key_of(path)), &value);
+    if (status == SEAWALL_STATUS_OK && !decode(value, definition)) return SEAWALL_STATUS_CORRUPT;
     return status;
   });
 }
 
-static seawall_status drop_one(seawall_tx *tx, const std::string &name) {
-  Definition definition;
-  seawall_status status = look(tx, name, true, &definition);
-  if (status == SEAWALL_STATUS_OK) status = drop_trees(tx, definition);
-  if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, dictionary.get(), slice(row_key(name)));
+/* Makes the trees of a table with a new number, and its counters. */
+static seawall_status make_trees(seawall_tx *tx, Definition *definition, uint64_t auto_from) {
+  seawall_slice value;
+  std::string last(1, LAST), number, counters;
+  seawall_status status = lock(tx, last, &value);
+  if (status != SEAWALL_STATUS_OK && status != SEAWALL_STATUS_NOT_FOUND) return status;
+  definition->number = 1 + (status == SEAWALL_STATUS_OK ? number_at(value.data) : 0);
+  put_number(definition->number, &number);
+  status = seawall_put(tx, dictionary.get(), slice(last), slice(number));
+  put_number(1, &counters);
+  put_number(std::max<uint64_t>(auto_from, 1), &counters);
+  if (status == SEAWALL_STATUS_OK)
+    status = seawall_put(tx, dictionary.get(), slice(key_of(COUNTERS, definition->number)), slice(counters));
+  Tree tree;
+  if (status == SEAWALL_STATUS_OK) status = seawall_create_tree(tx, tree_name(definition->number, 0).c_str(), tree.out());
+  for (const Definition::Index &index : definition->indexes)
+    if (status == SEAWALL_STATUS_OK)
+      status = seawall_create_tree(tx, tree_name(definition->number, index.number).c_str(), tree.out());
   return status;
 }
 
-seawall_status drop_table(const char *path) {
-  return in_transaction([&](seawall_tx *tx) { return drop_one(tx, table_name(path)); });
+static std::mutex counters_mutex;
+static std::map<uint64_t, std::shared_ptr<Counters>> all_counters;
+
+/* Drops the trees, or notes that they are to be dropped. */
+static seawall_status drop_trees(seawall_tx *tx, const Definition &definition, std::vector<uint64_t> *later) {
+  if (later) {
+    later->push_back(definition.number);
+    return seawall_insert(tx, dictionary.get(), slice(key_of(DROPPED, definition.number)), slice(encode(definition)));
+  }
+  {
+    std::lock_guard<std::mutex> guard(counters_mutex);
+    all_counters.erase(definition.number);
+  }
+  seawall_status status = SEAWALL_STATUS_OK;
+  for (char kind : {COUNTERS, STATISTICS})
+    if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_NOT_FOUND)
+      status = seawall_delete(tx, dictionary.get(), slice(key_of(kind, definition.number)));
+  if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_NOT_FOUND)
+    status = seawall_drop_tree(tx, tree_name(definition.number, 0).c_str());
+  for (const Definition::Index &index : definition.indexes)
+    if (status == SEAWALL_STATUS_OK) status = seawall_drop_tree(tx, tree_name(definition.number, index.number).c_str());
+  return status;
+}
+
+seawall_status create_table(const char *path, const std::vector<std::string> &indexes, const std::string &version,
+                            uint64_t auto_from) {
+  return in_transaction([&](seawall_tx *tx) {
+    Definition definition;
+    std::string key = key_of(path);
+    seawall_status status = lock_table(tx, key, &definition);
+    if (status == SEAWALL_STATUS_OK) return SEAWALL_STATUS_TREE_EXISTS;
+    if (status != SEAWALL_STATUS_NOT_FOUND) return status;
+    definition.version = version;
+    for (const std::string &name : indexes) definition.indexes.push_back({name, (uint32_t)definition.indexes.size() + 1});
+    status = make_trees(tx, &definition, auto_from);
+    if (status == SEAWALL_STATUS_OK) status = seawall_insert(tx, dictionary.get(), slice(key), slice(encode(definition)));
+    return status;
+  });
+}
+
+static seawall_status drop_one(seawall_tx *tx, const std::string &key, std::vector<uint64_t> *later) {
+  Definition definition;
+  seawall_status status = lock_table(tx, key, &definition);
+  if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, dictionary.get(), slice(key));
+  return status == SEAWALL_STATUS_OK ? drop_trees(tx, definition, later) : status;
+}
+
+seawall_status drop_table(const char *path, std::vector<uint64_t> *later) {
+  return in_transaction([&](seawall_tx *tx) { return drop_one(tx, key_of(path), later); });
+}
+
+seawall_status drop_trees_of(uint64_t table) {
+  return in_transaction([&](seawall_tx *tx) { return drop_one(tx, key_of(DROPPED, table), nullptr); });
+}
+
+/* All keys with a prefix. */
+static seawall_status keys_with(seawall_tx *tx, const std::string &prefix, std::vector<std::string> *keys) {
+  std::string end = prefix;
+  end.back()++;
+  Cursor cursor;
+  seawall_status status = seawall_cursor_new(cursor.out());
+  if (status == SEAWALL_STATUS_OK)
+    status = seawall_cursor_reset(cursor.get(), dictionary.get(), {slice(prefix), SEAWALL_BOUND_KIND_INCLUDED},
+                                  {slice(end), SEAWALL_BOUND_KIND_EXCLUDED}, SEAWALL_LOCK_NONE, SEAWALL_WAIT_MODE_DEFAULT,
+                                  0, 0);
+  seawall_slice key;
+  seawall_seek step = SEAWALL_SEEK_FIRST;
+  while (status == SEAWALL_STATUS_OK) {
+    status = seawall_cursor_seek(cursor.get(), tx, step, NOTHING, &key, nullptr);
+    if (status == SEAWALL_STATUS_OK) keys->emplace_back((const char *)key.data, key.len);
+    step = SEAWALL_SEEK_NEXT;
+  }
+  return status == SEAWALL_STATUS_NOT_FOUND ? SEAWALL_STATUS_OK : status;
 }
 
 seawall_status drop_database(const char *path) {
-  std::string prefix = table_name(path);
-  if (prefix.empty() || prefix.back() != '/') prefix += '/';
+  std::string prefix = key_of(path);
+  if (prefix.back() != '/') prefix += '/';
   return in_transaction([&](seawall_tx *tx) {
-    std::string from = row_key(prefix), to = from;
-    to.back()++;
-    std::vector<std::string> names;
-    Cursor cursor;
-    seawall_status status = seawall_cursor_new(cursor.out());
-    if (status == SEAWALL_STATUS_OK)
-      status = seawall_cursor_reset(cursor.get(), dictionary.get(), {slice(from), SEAWALL_BOUND_KIND_INCLUDED},
-                                    {slice(to), SEAWALL_BOUND_KIND_EXCLUDED}, SEAWALL_LOCK_NONE,
-                                    SEAWALL_WAIT_MODE_DEFAULT, 0, 0);
-    seawall_slice key;
-    seawall_seek step = SEAWALL_SEEK_FIRST;
-    while (status == SEAWALL_STATUS_OK) {
-      status = seawall_cursor_seek(cursor.get(), tx, step, NOTHING, &key, nullptr);
-      if (status == SEAWALL_STATUS_OK) names.emplace_back((const char *)key.data + 1, key.len - 1);
-      step = SEAWALL_SEEK_NEXT;
-    }
-    if (status == SEAWALL_STATUS_NOT_FOUND) status = SEAWALL_STATUS_OK;
-    for (const std::string &name : names)
-      if (status == SEAWALL_STATUS_OK) status = drop_one(tx, name);
+    std::vector<std::string> keys;
+    seawall_status status = keys_with(tx, prefix, &keys);
+    for (const std::string &key : keys)
+      if (status == SEAWALL_STATUS_OK) status = drop_one(tx, key, nullptr);
     return status;
   });
 }
@@ -173,31 +250,257 @@ seawall_status drop_database(const char *path) {
 seawall_status rename_table(const char *from, const char *to) {
   return in_transaction([&](seawall_tx *tx) {
     Definition definition, other;
-    std::string old_name = table_name(from), new_name = table_name(to);
-    seawall_status status = look(tx, old_name, true, &definition);
+    std::string old_key = key_of(from), new_key = key_of(to);
+    seawall_status status = lock_table(tx, old_key, &definition);
     if (status != SEAWALL_STATUS_OK) return status;
-    status = look(tx, new_name, true, &other);
+    status = lock_table(tx, new_key, &other);
     if (status == SEAWALL_STATUS_OK) return SEAWALL_STATUS_TREE_EXISTS;
     if (status != SEAWALL_STATUS_NOT_FOUND) return status;
-    status = seawall_delete(tx, dictionary.get(), slice(row_key(old_name)));
+    status = seawall_delete(tx, dictionary.get(), slice(old_key));
     if (status == SEAWALL_STATUS_OK)
-      status = seawall_insert(tx, dictionary.get(), slice(row_key(new_name)), slice(encode(definition)));
+      status = seawall_insert(tx, dictionary.get(), slice(new_key), slice(encode(definition)));
     return status;
   });
 }
 
-seawall_status truncate_table(const char *path, uint64_t auto_from) {
+seawall_status truncate_table(const char *path, std::vector<uint64_t> *later) {
   return in_transaction([&](seawall_tx *tx) {
     Definition definition;
-    std::string name = table_name(path);
-    seawall_status status = look(tx, name, true, &definition);
-    if (status == SEAWALL_STATUS_OK) status = drop_trees(tx, definition);
-    definition.auto_from = auto_from;
-    if (status == SEAWALL_STATUS_OK) status = make_trees(tx, &definition);
-    if (status == SEAWALL_STATUS_OK)
-      status = seawall_update(tx, dictionary.get(), slice(row_key(name)), slice(encode(definition)));
+    std::string key = key_of(path);
+    seawall_status status = lock_table(tx, key, &definition);
+    if (status == SEAWALL_STATUS_OK) status = drop_trees(tx, definition, later);
+    if (status == SEAWALL_STATUS_OK) status = make_trees(tx, &definition, 1);
+    if (status == SEAWALL_STATUS_OK) status = seawall_update(tx, dictionary.get(), slice(key), slice(encode(definition)));
     return status;
   });
+}
+
+// --- indexes ---------------------------------------------------------------------------------------------
+
+static std::string half_made(uint64_t table, uint32_t index) {
+  std::string key = key_of(HALF_MADE, table);
+  put_number(index, &key);
+  return key;
+}
+
+seawall_status announce_indexes(const char *path, const std::vector<std::string> &names, Changes *changes) {
+  return in_transaction([&](seawall_tx *tx) {
+    Definition definition;
+    seawall_status status = lock_table(tx, key_of(path), &definition);
+    uint32_t last = 0;
+    for (const Definition::Index &index : definition.indexes) last = std::max(last, index.number);
+    changes->added.clear();
+    for (const std::string &name : names) {
+      /* A number whose tree could not be dropped is passed over. */
+      do {
+        if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_KEY_EXISTS)
+          status = seawall_insert(tx, dictionary.get(), slice(half_made(definition.number, ++last)), NOTHING);
+      } while (status == SEAWALL_STATUS_KEY_EXISTS);
+      changes->added.push_back({name, last});
+    }
+    return status;
+  });
+}
+
+seawall_status alter_table(const char *path, const Changes &changes) {
+  return in_transaction([&](seawall_tx *tx) {
+    Definition definition;
+    std::string key = key_of(path);
+    seawall_status status = lock_table(tx, key, &definition);
+    for (const std::string &name : changes.dropped) {
+      auto is = [&](const Definition::Index &index) { return index.name == name; };
+      auto found = std::find_if(definition.indexes.begin(), definition.indexes.end(), is);
+      if (found == definition.indexes.end()) continue;
+      if (status == SEAWALL_STATUS_OK) status = seawall_drop_tree(tx, tree_name(definition.number, found->number).c_str());
+      definition.indexes.erase(found);
+    }
+    /* Two indexes may exchange their names. */
+    for (Definition::Index &index : definition.indexes)
+      for (const auto &names : changes.renamed)
+        if (index.name == names.first) {
+          index.name = names.second;
+          break;
+        }
+    for (const Definition::Index &index : changes.added) {
+      definition.indexes.push_back(index);
+      if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, dictionary.get(), slice(half_made(definition.number, index.number)));
+    }
+    definition.version = changes.version;
+    if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, dictionary.get(), slice(key_of(STATISTICS, definition.number)));
+    if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_NOT_FOUND)
+      status = seawall_update(tx, dictionary.get(), slice(key), slice(encode(definition)));
+    return status;
+  });
+}
+
+static seawall_status abandon_index(seawall_tx *tx, uint64_t table, uint32_t index) {
+  seawall_status status = seawall_drop_tree(tx, tree_name(table, index).c_str());
+  if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_NOT_FOUND)
+    status = seawall_delete(tx, dictionary.get(), slice(half_made(table, index)));
+  return status;
+}
+
+seawall_status abandon_indexes(uint64_t table, const Changes &changes) {
+  return in_transaction([&](seawall_tx *tx) {
+    seawall_status status = SEAWALL_STATUS_OK;
+    for (const Definition::Index &index : changes.added)
+      if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_NOT_FOUND) status = abandon_index(tx, table, index.number);
+    return status == SEAWALL_STATUS_NOT_FOUND ? SEAWALL_STATUS_OK : status;
+  });
+}
+
+// --- statistics ------------------------------------------------------------------------------------------
+
+ulong Statistics::rows_per_value(const char *name, uint part) const {
+  for (const Index &index : indexes)
+    if (index.name == name && part < index.distinct.size())
+      return (ulong)std::max(1.0, rows / std::max(1.0, index.distinct[part]));
+  return 0;
+}
+
+seawall_status write_statistics(uint64_t table, const Statistics &statistics) {
+  std::string value(1, FORMAT);
+  put_number((uint64_t)statistics.rows, &value);
+  put_number(statistics.indexes.size(), &value);
+  for (const Statistics::Index &index : statistics.indexes) {
+    put_text(index.name, &value);
+    put_number(index.distinct.size(), &value);
+    for (double distinct : index.distinct) put_number((uint64_t)distinct, &value);
+  }
+  return in_transaction(
+      [&](seawall_tx *tx) { return seawall_put(tx, dictionary.get(), slice(key_of(STATISTICS, table)), slice(value)); });
+}
+
+seawall_status read_statistics(uint64_t table, Statistics *statistics) {
+  return in_transaction([&](seawall_tx *tx) {
+    seawall_slice value;
+    seawall_status status = seawall_get(tx, dictionary.get(), slice(key_of(STATISTICS, table)), &value);
+    if (status != SEAWALL_STATUS_OK) return status;
+    Reader reader(value);
+    if (!reader.takes(FORMAT)) return SEAWALL_STATUS_NOT_FOUND;
+    statistics->rows = (double)reader.number();
+    statistics->indexes.clear();
+    for (uint64_t count = reader.number(); count > 0 && reader.ok(); count--) {
+      statistics->indexes.push_back({reader.text(), {}});
+      for (uint64_t parts = reader.number(); parts > 0 && reader.ok(); parts--)
+        statistics->indexes.back().distinct.push_back((double)reader.number());
+    }
+    return reader.done() ? SEAWALL_STATUS_OK : SEAWALL_STATUS_CORRUPT;
+  });
+}
+
+// --- counters --------------------------------------------------------------------------------------------
+
+seawall_status counters_of(uint64_t table, std::shared_ptr<Counters> *counters) {
+  std::lock_guard<std::mutex> guard(counters_mutex);
+  std::shared_ptr<Counters> &known = all_counters[table];
+  seawall_status status = SEAWALL_STATUS_OK;
+  if (!known)
+    status = in_transaction([&](seawall_tx *tx) {
+      seawall_slice value;
+      seawall_status got = seawall_get(tx, dictionary.get(), slice(key_of(COUNTERS, table)), &value);
+      if (got == SEAWALL_STATUS_OK && value.len != 16) return SEAWALL_STATUS_CORRUPT;
+      if (got == SEAWALL_STATUS_OK) known = std::make_shared<Counters>(table, number_at(value.data), number_at(value.data + 8));
+      return got;
+    });
+  *counters = known;
+  if (!known) all_counters.erase(table);
+  return status;
+}
+
+/* Not flushed: it lies in the log before the commit of every row that has a number of the block. */
+seawall_status Counters::write(uint64_t row_limit, uint64_t auto_limit) {
+  std::string value;
+  put_number(row_limit, &value);
+  put_number(auto_limit, &value);
+  seawall_status status = in_transaction(
+      [&](seawall_tx *tx) { return seawall_update(tx, dictionary.get(), slice(key_of(COUNTERS, m_table)), slice(value)); },
+      SEAWALL_COMMIT_LEVEL_DEFERRED);
+  if (status == SEAWALL_STATUS_OK) {
+    m_row_limit = row_limit;
+    m_auto_limit = auto_limit;
+  }
+  return status;
+}
+
+seawall_status Counters::take_row(uint64_t *number) {
+  std::lock_guard<std::mutex> guard(m_mutex);
+  if (m_next_row >= m_row_limit)
+    if (seawall_status status = write(m_next_row + ROW_BLOCK, m_auto_limit)) return status;
+  *number = m_next_row++;
+  return SEAWALL_STATUS_OK;
+}
+
+/* All numbers below `next` may be given out. A block is small beside what is left of a small column. */
+seawall_status Counters::reserve_auto(uint64_t next, uint64_t most) {
+  if (next > m_auto_limit) {
+    uint64_t left = most > next ? most - next : 0;
+    uint64_t limit = next + std::min(left / 1024, AUTO_BLOCK_MAX);
+    if (seawall_status status = write(m_row_limit, limit)) return status;
+  }
+  m_next_auto = std::max(m_next_auto, next);
+  return SEAWALL_STATUS_OK;
+}
+
+seawall_status Counters::take_auto(uint64_t offset, uint64_t increment, uint64_t wanted, uint64_t most, uint64_t *first) {
+  std::lock_guard<std::mutex> guard(m_mutex);
+  uint64_t next = m_next_auto;
+  if (increment > 1) next = next <= offset ? offset : offset + (next - offset + increment - 1) / increment * increment;
+  *first = next;
+  uint64_t after = next + wanted * increment;
+  return reserve_auto(after < next ? UINT64_MAX : after, most);
+}
+
+seawall_status Counters::note_auto(uint64_t number, uint64_t most) {
+  std::lock_guard<std::mutex> guard(m_mutex);
+  uint64_t next = number == UINT64_MAX ? UINT64_MAX : number + 1;
+  return next <= m_next_auto ? SEAWALL_STATUS_OK : reserve_auto(next, most);
+}
+
+seawall_status Counters::set_auto(uint64_t next) {
+  std::lock_guard<std::mutex> guard(m_mutex);
+  next = std::max<uint64_t>(next, 1);
+  seawall_status status = write(m_row_limit, next);
+  if (status == SEAWALL_STATUS_OK) m_next_auto = next;
+  return status;
+}
+
+uint64_t Counters::next_auto() {
+  std::lock_guard<std::mutex> guard(m_mutex);
+  return m_next_auto;
+}
+
+// --- start and end ---------------------------------------------------------------------------------------
+
+seawall_status open_dictionary() {
+  std::vector<std::string> gone;
+  seawall_status status = in_transaction([&](seawall_tx *tx) {
+    seawall_status opened = seawall_open_tree(tx, DICTIONARY, dictionary.out());
+    if (opened == SEAWALL_STATUS_NOT_FOUND) return seawall_create_tree(tx, DICTIONARY, dictionary.out());
+    for (char kind : {TEMPORARY, DROPPED, HALF_MADE})
+      if (opened == SEAWALL_STATUS_OK) opened = keys_with(tx, std::string(1, kind), &gone);
+    return opened;
+  });
+  /* What a prepared transaction has locked stays until the next start. */
+  for (const std::string &key : gone)
+    if (status == SEAWALL_STATUS_OK && in_transaction([&](seawall_tx *tx) {
+          seawall_set_wait(tx, SEAWALL_WAIT_MODE_NO, 0);
+          if (key[0] != HALF_MADE) return drop_one(tx, key, nullptr);
+          const uint8_t *numbers = (const uint8_t *)key.data() + 1;
+          return abandon_index(tx, number_at(numbers), (uint32_t)number_at(numbers + 8));
+        }) != SEAWALL_STATUS_OK)
+      sql_print_warning("Seawall: a table that was being dropped is still there: %s", seawall_error());
+  return status;
+}
+
+void close_dictionary() {
+  std::lock_guard<std::mutex> guard(counters_mutex);
+  for (auto &entry : all_counters) {
+    Counters &c = *entry.second;
+    if (c.m_next_row != c.m_row_limit || c.m_next_auto != c.m_auto_limit) c.write(c.m_next_row, c.m_next_auto);
+  }
+  all_counters.clear();
+  dictionary.out();
 }
 
 }

@@ -1,37 +1,113 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The dictionary: one tree that maps the server's table names to trees.
+/* The dictionary: one tree that maps the server's table names to trees. Its keys begin with what they are:
 
-   The key is "t" and the table's name ("db/table", partitions with their suffix); the value is a Definition. The key "n" holds the last
-   number given to a table. A table's trees are named by its number, so that a rename changes one row. */
+     t, name      a table ("db/table", partitions with their suffix): a Definition
+     T, path      a temporary table, by its whole path: a Definition. Dropped when the server starts.
+     c, number    a table's counters, up to which numbers are given out (Counters)
+     d, number    a table that is gone and whose trees are not yet: a Definition. Dropped when the server starts.
+     h, number, i an index that is being built. Dropped when the server starts.
+     s, number    statistics of a table
+     n            the last number given to a table
+
+   A table's trees are named by its number, and its indexes have names and numbers of their own in the
+   Definition: a rename changes one row. */
 #ifndef SEAWALL_DICTIONARY_H
 #define SEAWALL_DICTIONARY_H
 
 #include "connection.h"
+#include <memory>
 
 namespace seawall {
 
 struct Definition {
-  uint64_t number = 0;      /* of the table */
-  uint32_t indexes = 0;     /* secondary ones */
-  uint64_t auto_from = 0;   /* the first automatic number, from AUTO_INCREMENT= */
+  struct Index {
+    std::string name;
+    uint32_t number;
+  };
+  uint64_t number = 0;        /* of the table */
+  std::vector<Index> indexes; /* secondary ones */
+  std::string version;        /* the server's, of the definition that the indexes belong to */
+  /* The number of an index; 0 if there is none of the name. */
+  uint32_t index(const char *name) const;
 };
 
-/* Names as the dictionary has them, from the server's path. */
-std::string table_name(const char *path);
+/* What the optimizer is told of a table's indexes, from a sample. */
+struct Statistics {
+  struct Index {
+    std::string name;
+    std::vector<double> distinct; /* values of the first column, of the first two ... */
+  };
+  double rows = 0;
+  std::vector<Index> indexes;
+  /* Rows for a value of the first `part + 1` columns; 0: unknown. */
+  ulong rows_per_value(const char *index, uint part) const;
+};
+
 /* The tree of a table's rows (0), or of a secondary index (from 1). */
 std::string tree_name(uint64_t table, uint32_t index);
 
-/* Makes the dictionary if there is none. */
+/* Makes the dictionary if there is none; drops what an earlier server left half-dropped, and its temporary
+   tables. */
 seawall_status open_dictionary();
+/* Writes the counters as they are. */
 void close_dictionary();
 
 seawall_status find_table(const char *path, Definition *definition);
-/* Each is one transaction, and durable when it returns. */
-seawall_status create_table(const char *path, uint32_t indexes, uint64_t auto_from);
-seawall_status drop_table(const char *path);
-seawall_status drop_database(const char *path);
+/* Each is one transaction, and durable when it returns. `auto_from`: the first automatic number. */
+seawall_status create_table(const char *path, const std::vector<std::string> &indexes, const std::string &version,
+                            uint64_t auto_from);
 seawall_status rename_table(const char *from, const char *to);
-seawall_status truncate_table(const char *path, uint64_t auto_from);
+/* The name is gone, or has new trees, when it returns. With `later` the trees are still there, as the caller's transaction may
+   have locked them: drop_trees_of() is to drop those of the numbers in it. */
+seawall_status drop_table(const char *path, std::vector<uint64_t> *later);
+seawall_status truncate_table(const char *path, std::vector<uint64_t> *later);
+seawall_status drop_trees_of(uint64_t table);
+seawall_status drop_database(const char *path);
+
+/* Changes of a table's indexes. A new one is announced, built by the caller as a tree of its number, and
+   becomes the table's with alter_table(); abandon_indexes() drops what was announced. */
+struct Changes {
+  std::vector<Definition::Index> added;
+  std::vector<std::string> dropped;
+  std::vector<std::pair<std::string, std::string>> renamed;
+  std::string version;
+};
+seawall_status announce_indexes(const char *path, const std::vector<std::string> &names, Changes *changes);
+seawall_status alter_table(const char *path, const Changes &changes);
+seawall_status abandon_indexes(uint64_t table, const Changes &changes);
+
+/* NOT_FOUND: there are none. */
+seawall_status read_statistics(uint64_t table, Statistics *statistics);
+seawall_status write_statistics(uint64_t table, const Statistics &statistics);
+
+/* The numbers that a table gives out: to rows without a primary key, and for AUTO_INCREMENT. They are kept in
+   the dictionary in blocks, in a transaction of their own that is in the log before any row that has one of
+   the numbers: after a crash the rest of a block is skipped, and no number is given twice. A clean shutdown
+   writes them as they are. They belong to the process, not to an open table: rows that are not committed
+   count. */
+class Counters {
+public:
+  Counters(uint64_t table, uint64_t next_row, uint64_t next_auto)
+      : m_table(table), m_next_row(next_row), m_row_limit(next_row), m_next_auto(next_auto), m_auto_limit(next_auto) {}
+  seawall_status take_row(uint64_t *number);
+  /* The first of `wanted` numbers of the row `offset`, `offset + increment` ...; `most`: the column's largest. */
+  seawall_status take_auto(uint64_t offset, uint64_t increment, uint64_t wanted, uint64_t most, uint64_t *first);
+  /* A row has come with a number of its own. */
+  seawall_status note_auto(uint64_t number, uint64_t most);
+  seawall_status set_auto(uint64_t next);
+  uint64_t next_auto();
+
+private:
+  friend void close_dictionary();
+  seawall_status reserve_auto(uint64_t next, uint64_t most);
+  seawall_status write(uint64_t row_limit, uint64_t auto_limit);
+  std::mutex m_mutex;
+  const uint64_t m_table;
+  uint64_t m_next_row, m_row_limit, m_next_auto, m_auto_limit;
+};
+
+/* The counters of a table, read when they are asked for the first time. */
+seawall_status counters_of(uint64_t table, std::shared_ptr<Counters> *counters);
 
 }
 #endif

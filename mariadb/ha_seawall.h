@@ -6,7 +6,6 @@
 #include "codec.h"
 #include "connection.h"
 #include "dictionary.h"
-#include <atomic>
 #include <memory>
 
 namespace seawall {
@@ -17,13 +16,24 @@ public:
   Share() { thr_lock_init(&lock); }
   ~Share() override { thr_lock_delete(&lock); }
   THR_LOCK lock;
-  std::mutex mutex;                   /* opening, and the counters' beginning */
+  std::mutex mutex;                   /* opening */
   bool open = false;
-  Definition definition;
   std::vector<Tree> trees;            /* the rows, then one for each secondary index */
-  std::atomic<uint64_t> next_row{0};  /* of a table without a primary key */
-  uint64_t next_auto = 0;             /* 0: unknown; under `mutex` */
+  std::shared_ptr<Counters> counters;
+  uint64_t number = 0;                /* of the table */
+  std::mutex statistics_mutex;
+  std::shared_ptr<const Statistics> statistics; /* null: not read yet */
 };
+
+/* The engine's limit with pages of 16 KiB. */
+const size_t KEY_BYTES_MAX = 4000;
+
+/* Drops a table, now or when the connection's transaction ends. */
+int drop_by_path(const char *path, Bytes *error);
+/* The server's number of a table's definition. */
+std::string version_of(const TABLE *form);
+/* The variable seawall_ignore_foreign_keys. */
+bool ignores_foreign_keys(THD *thd);
 
 }
 
@@ -46,6 +56,7 @@ public:
   int delete_table(const char *name) override;
   int rename_table(const char *from, const char *to) override;
   int truncate() override;
+  handler *clone(const char *name, MEM_ROOT *root) override;
 
   int write_row(const uchar *record) override;
   int update_row(const uchar *old_record, const uchar *new_record) override;
@@ -85,6 +96,15 @@ public:
   void unlock_row() override;
   bool get_error_message(int error, String *text) override;
   bool check_if_incompatible_data(HA_CREATE_INFO *, uint) override { return COMPATIBLE_DATA_NO; }
+  Item *idx_cond_push(uint index, Item *condition) override;
+  int analyze(THD *thd, HA_CHECK_OPT *options) override;
+  int check(THD *thd, HA_CHECK_OPT *options) override;
+  int optimize(THD *, HA_CHECK_OPT *) override { return HA_ADMIN_TRY_ALTER; }
+
+  enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) override;
+  bool prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
 
 private:
   using Bytes = seawall::Bytes;
@@ -95,7 +115,11 @@ private:
   const seawall_tree *index_tree(uint index) const;
   bool is_primary(uint index) const { return index == table->s->primary_key; }
   void primary_key_of(const uchar *record, Bytes *key) const;
-  void entry_of(uint index, const uchar *record, Bytes *key, size_t *unique_len) const;
+  void entry_of(uint index, const uchar *record, Bytes *key, Bytes *value, size_t *unique_len) const;
+  bool read_entry(uchar *record, seawall_slice key, seawall_slice value) const;
+  int read_statistics(bool again);
+  bool find_duplicate(TABLE *altered, uint index, const seawall::Key_codec &codec, const seawall_tree *tree);
+  int check_index(seawall_tx *tx, uint index, THD *thd);
   int insert_entry(uint index, const uchar *record);
   int change_entries(const uchar *old_record, const uchar *new_record);
   int read_row(uchar *record, seawall_slice value);
@@ -104,7 +128,9 @@ private:
   void encode_search(uint index, const uchar *key, key_part_map parts, Bytes *to);
   void reset_cursor(const seawall_tree *tree);
   int note_auto_increment(const uchar *record);
-  int begin_counting();
+  bool is_gone(const seawall_tree *tree, const Bytes &key, size_t prefix_len);
+  int check_readable();
+  int leave_key(uchar *record, seawall_seek to);
 
   Bytes m_name; /* the table's path; of a partition with its suffix */
   seawall::Share *m_share = nullptr;
@@ -114,6 +140,7 @@ private:
   seawall::Connection *m_connection = nullptr;
   seawall::Cursor m_cursor;
   bool m_positioned = false;
+  bool m_keyread = false;
   std::vector<seawall::Key_codec> m_keys;
   seawall::Row_codec m_row;
   std::vector<uchar> m_scratch;      /* a record for search keys */
@@ -124,6 +151,7 @@ private:
   Bytes m_primary;                   /* the primary key of the row that was read last */
   Bytes m_long;                      /* what its long columns point to */
   uint m_duplicate = MAX_KEY;
+  bool m_replaces = false;           /* REPLACE, INSERT ... ON DUPLICATE KEY UPDATE */
   Bytes m_error;
 };
 

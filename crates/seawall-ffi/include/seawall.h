@@ -150,6 +150,9 @@ typedef struct seawall_cursor seawall_cursor;
 // An open database.
 typedef struct seawall_db seawall_db;
 
+// The entries of a row in an index that is being built.
+typedef struct seawall_index_entries seawall_index_entries;
+
 // Interrupts a transaction while it waits or scans.
 typedef struct seawall_interrupt_t seawall_interrupt_t;
 
@@ -184,6 +187,18 @@ typedef struct {
 // Called once, by a thread of the database, when the log before a position is durable (`ok`), or never
 // will be.
 typedef void (*seawall_on_durable_fn)(void *context, bool ok);
+
+// Adds the entries of a row with `seawall_index_entry`. The same row must give the same entries.
+typedef void (*seawall_entries_fn)(void *context,
+                                   seawall_slice key,
+                                   seawall_slice value,
+                                   seawall_index_entries *entries);
+
+// Returns the length of the part of an index key that holds its first `parts` columns.
+typedef size_t (*seawall_prefix_fn)(void *context, seawall_slice key, uint32_t parts);
+
+// Called with the text of a finding, which ends with a zero byte.
+typedef void (*seawall_finding_fn)(void *context, const char *text);
 
 // How a transaction is to run.
 typedef struct {
@@ -352,6 +367,27 @@ seawall_status seawall_commit_prepared(const seawall_db *db,
 // `db` is a handle of a database; `xid` is readable.
 seawall_status seawall_rollback_prepared(const seawall_db *db, seawall_slice xid);
 
+// Adds an entry.
+//
+// # Safety
+// `entries` is what an `seawall_entries_fn` was given; `key` and `value` are readable.
+seawall_status seawall_index_entry(seawall_index_entries *entries,
+                                   seawall_slice key,
+                                   seawall_slice value);
+
+// Builds a new tree `name` of the entries that `entries` gives for each row of `base`; `entries` is called
+// meanwhile, by this thread. Others may change `base` meanwhile; the tree has their changes up to the call's end.
+//
+// # Safety
+// `db` and `base` are handles; `name` is a text that ends with a zero byte; `index` is writable; `entries` may be
+// called with `context`.
+seawall_status seawall_build_index(const seawall_db *db,
+                                   const seawall_tree *base,
+                                   const char *name,
+                                   seawall_entries_fn entries,
+                                   void *context,
+                                   seawall_tree **index);
+
 // Counts the rows of a range that the transaction sees. Reads no values.
 //
 // # Safety
@@ -367,6 +403,31 @@ seawall_status seawall_count(seawall_tx *tx,
 // # Safety
 // `db` and `tree` are handles; `bytes` is writable.
 seawall_status seawall_tree_bytes(const seawall_db *db, const seawall_tree *tree, uint64_t *bytes);
+
+// Estimates a tree's rows, and for 1 to `parts` columns of its keys how many different values they have, from
+// about `leaves` leaves. `prefix` is called meanwhile, by this thread.
+//
+// # Safety
+// `db` and `tree` are handles; `rows` is null or writable; `distinct` has room for `parts` numbers; `prefix` may be
+// called with `context`.
+seawall_status seawall_sample(const seawall_db *db,
+                              const seawall_tree *tree,
+                              size_t leaves,
+                              uint32_t parts,
+                              seawall_prefix_fn prefix,
+                              void *context,
+                              double *rows,
+                              double *distinct);
+
+// Verifies a tree's nodes and long values while others use it. `SEAWALL_STATUS_CORRUPT` after `finding` was called
+// for each damage, at most 100 times.
+//
+// # Safety
+// `db` and `tree` are handles; `finding` may be called with `context`.
+seawall_status seawall_check_tree(const seawall_db *db,
+                                  const seawall_tree *tree,
+                                  seawall_finding_fn finding,
+                                  void *context);
 
 // The text of the last call of this thread that failed: what, where, and what to do. UTF-8. It stays until
 // the next failure of the thread.
@@ -628,6 +689,14 @@ seawall_status seawall_lock_or_committed(seawall_tx *tx,
                                          seawall_slice key,
                                          seawall_slice *value,
                                          bool *locked);
+
+// Whether the transaction's snapshot, if it has taken one, is as new as the tree: `SEAWALL_STATUS_TREE_TOO_NEW` if
+// the tree was made later, so that the snapshot would find it empty.
+//
+// # Safety
+// `tx` and `tree` are handles.
+seawall_status seawall_may_read(seawall_tx *tx,
+                                const seawall_tree *tree);
 
 // An estimate of a range's rows and pages, from branch pages. An unbounded end is a null slice.
 //

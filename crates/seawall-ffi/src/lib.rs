@@ -23,6 +23,7 @@
 
 mod cursor;
 mod database;
+mod index;
 mod measure;
 mod slice;
 mod status;
@@ -30,6 +31,7 @@ mod transaction;
 
 pub use cursor::*;
 pub use database::*;
+pub use index::*;
 pub use measure::*;
 pub use slice::*;
 pub use status::*;

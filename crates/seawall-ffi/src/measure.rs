@@ -2,9 +2,10 @@
 
 use crate::cursor::Bound;
 use crate::database::Database;
-use crate::slice::{exclusive, shared, store};
-use crate::status::{Status, call};
+use crate::slice::{Slice, exclusive, shared, store};
+use crate::status::{Status, call, usage};
 use crate::transaction::{Transaction, Tree};
+use std::ffi::{CString, c_char, c_void};
 
 /// Counts the rows of a range that the transaction sees. Reads no values.
 ///
@@ -42,5 +43,77 @@ pub unsafe extern "C" fn seawall_tree_bytes(db: *const Database, tree: *const Tr
         // SAFETY: as the function requires.
         unsafe { store(bytes, db.0.tree_bytes(&tree.0)) };
         Ok(Status::Ok)
+    })
+}
+
+/// Returns the length of the part of an index key that holds its first `parts` columns.
+pub type PrefixFn = Option<unsafe extern "C" fn(context: *mut c_void, key: Slice, parts: u32) -> usize>;
+
+/// Estimates a tree's rows, and for 1 to `parts` columns of its keys how many different values they have, from
+/// about `leaves` leaves. `prefix` is called meanwhile, by this thread.
+///
+/// # Safety
+/// `db` and `tree` are handles; `rows` is null or writable; `distinct` has room for `parts` numbers; `prefix` may be
+/// called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_sample(
+    db: *const Database,
+    tree: *const Tree,
+    leaves: usize,
+    parts: u32,
+    prefix: PrefixFn,
+    context: *mut c_void,
+    rows: *mut f64,
+    distinct: *mut f64,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let (db, tree) = unsafe { (shared(db)?, shared(tree)?) };
+        let prefix = prefix.ok_or_else(|| usage("seawall_sample without a function"))?;
+        // Of neighbours in a leaf, those that differ: a value that fills many leaves is not counted in each.
+        let mut changes = vec![1.0; parts as usize];
+        let sample = db.0.sample_leaves(&tree.0, leaves, |leaf| {
+            for (parts, changes) in (1..).zip(&mut changes) {
+                // SAFETY: as the function requires.
+                let here = leaf.distinct(|key| unsafe { prefix(context, Slice::of(key), parts) });
+                *changes += leaf.weight() * here.saturating_sub(1) as f64;
+            }
+        })?;
+        // SAFETY: as the function requires.
+        unsafe { store(rows, sample.rows) };
+        for (at, changes) in changes.iter().enumerate() {
+            // SAFETY: there is room for `parts` of them.
+            unsafe { store(distinct.wrapping_add(at), changes.min(sample.rows)) };
+        }
+        Ok(Status::Ok)
+    })
+}
+
+/// Called with the text of a finding, which ends with a zero byte.
+pub type FindingFn = Option<unsafe extern "C" fn(context: *mut c_void, text: *const c_char)>;
+
+/// Verifies a tree's nodes and long values while others use it. `SEAWALL_STATUS_CORRUPT` after `finding` was called
+/// for each damage, at most 100 times.
+///
+/// # Safety
+/// `db` and `tree` are handles; `finding` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_check_tree(
+    db: *const Database,
+    tree: *const Tree,
+    finding: FindingFn,
+    context: *mut c_void,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let (db, tree) = unsafe { (shared(db)?, shared(tree)?) };
+        let finding = finding.ok_or_else(|| usage("seawall_check_tree without a function"))?;
+        let damage = db.0.check_tree(&tree.0)?;
+        for damage in &damage {
+            let text = CString::new(damage.to_string().replace('\0', "?")).unwrap_or_default();
+            // SAFETY: as the function requires.
+            unsafe { finding(context, text.as_ptr()) };
+        }
+        Ok(if damage.is_empty() { Status::Ok } else { Status::Corrupt })
     })
 }

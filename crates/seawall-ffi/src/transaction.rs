@@ -3,7 +3,9 @@
 use crate::database::{CommitLevel, Database};
 use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store, text};
 use crate::status::{Status, call, usage};
-use seawall::{InterruptHandle, Isolation, LockMode, LockOrCommitted, LockWait, OnConflict, Result, TxOptions, Xid};
+use seawall::{
+    InterruptHandle, Isolation, LockMode, LockOrCommitted, LockWait, OnConflict, Readable, Result, TxOptions, Xid,
+};
 use std::ffi::c_char;
 use std::time::Duration;
 
@@ -748,6 +750,26 @@ pub unsafe extern "C" fn seawall_lock_or_committed(
     };
     // SAFETY: as the function requires.
     unsafe { with(tx, lock) }
+}
+
+/// Whether the transaction's snapshot, if it has taken one, is as new as the tree: `SEAWALL_STATUS_TREE_TOO_NEW` if
+/// the tree was made later, so that the snapshot would find it empty.
+///
+/// # Safety
+/// `tx` and `tree` are handles.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_may_read(tx: *mut Transaction, tree: *const Tree) -> Status {
+    let may_read = |tx: &mut Transaction| {
+        // SAFETY: as the function requires.
+        let tree = unsafe { shared(tree)? };
+        Ok(match tx.tx.may_read(&tree.0)? {
+            Readable::Yes => Status::Ok,
+            Readable::CreatedLater => Status::TreeTooNew,
+            Readable::Dropped => Status::TreeDropped,
+        })
+    };
+    // SAFETY: as the function requires.
+    unsafe { with(tx, may_read) }
 }
 
 /// An estimate of a range's rows and pages, from branch pages. An unbounded end is a null slice.

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* ALTER TABLE in place, and the care of indexes: ANALYZE, CHECK.
+
+   1. What changes only the server's definition is instant: the engine notes the definition's version.
+   2. A new index is a tree that is announced in the dictionary, built while the server keeps writers away, and
+      becomes the table's in one transaction with every other change of the statement.
+   3. After a crash the server asks by the version whether that transaction is there (check_version); what was
+      announced and is not the table's is dropped at the start. */
+#include "ha_seawall.h"
+#include <algorithm>
+#include <cstring>
+
+using namespace seawall;
+
+// --- ALTER TABLE -----------------------------------------------------------------------------------------
+
+namespace {
+
+const alter_table_operations INSTANT = ALTER_COLUMN_NAME | ALTER_RENAME_COLUMN | ALTER_COLUMN_DEFAULT | ALTER_COLUMN_OPTION |
+                                       ALTER_CHANGE_CREATE_OPTION | ALTER_RENAME | ALTER_RENAME_INDEX | ALTER_INDEX_IGNORABILITY |
+                                       ALTER_CHANGE_INDEX_COMMENT | ALTER_INDEX_ORDER | ALTER_DROP_CHECK_CONSTRAINT;
+const alter_table_operations DROP = ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX;
+const alter_table_operations ADD = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
+
+class Alter : public inplace_alter_handler_ctx {
+public:
+  Changes changes;
+  bool announced = false;
+};
+
+/* The indexes that the statement adds, by their numbers in `altered`. */
+std::vector<uint> added_indexes(const TABLE *altered, const Alter_inplace_info *info) {
+  std::vector<uint> added;
+  for (uint at = 0; at < info->index_add_count; at++) {
+    const char *name = info->key_info_buffer[info->index_add_buffer[at]].name.str;
+    for (uint key = 0; key < altered->s->keys; key++)
+      if (!strcmp(altered->key_info[key].name.str, name)) added.push_back(key);
+  }
+  return added;
+}
+
+const char *primary_name(const TABLE *table) {
+  return table->s->primary_key < MAX_KEY ? table->key_info[table->s->primary_key].name.str : "";
+}
+
+/* What the building of an index calls for each row. */
+struct Building {
+  TABLE *altered;
+  Key_codec index, primary;
+  Row_codec row;
+  bool has_primary;
+  bool damaged = false;
+  Bytes bytes, entry, value;
+};
+
+extern "C" void add_entry(void *context, seawall_slice key, seawall_slice value, seawall_index_entries *entries) {
+  Building *b = static_cast<Building *>(context);
+  b->bytes.assign((const char *)value.data, value.len); /* long columns point into it */
+  if (!b->row.decode((const uchar *)b->bytes.data(), b->bytes.size(), b->altered->record[0])) {
+    b->damaged = true;
+    return;
+  }
+  b->entry.clear();
+  b->value.clear();
+  b->index.encode(b->altered->record[0], MAX_KEY, &b->entry);
+  b->entry.append((const char *)key.data, key.len);
+  b->index.encode_value(b->altered->record[0], &b->value);
+  if (b->has_primary) b->primary.encode_value(b->altered->record[0], &b->value);
+  seawall_index_entry(entries, slice(b->entry), slice(b->value));
+}
+
+}
+
+enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) {
+  alter_table_operations flags = info->handler_flags;
+  HA_CREATE_INFO *create = info->create_info;
+  if (flags & ~(INSTANT | DROP | ADD)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  if (altered->versioned(VERS_TIMESTAMP) || table->versioned()) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  /* The rows' tree is that of the primary key. */
+  if (strcmp(primary_name(table), primary_name(altered))) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  /* A smaller number than the next one is for the copy, which finds the largest that is there. */
+  if ((create->used_fields & HA_CREATE_USED_AUTO) && create->auto_increment_value < m_share->counters->next_auto())
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  for (uint index : added_indexes(altered, info)) {
+    const KEY &key = altered->key_info[index];
+    if (key.algorithm == HA_KEY_ALG_LONG_HASH) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    for (uint part = 0; part < key.user_defined_key_parts; part++)
+      if (!key.key_part[part].field->stored_in_db()) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  }
+  return flags & ADD ? HA_ALTER_INPLACE_NOCOPY_LOCK : HA_ALTER_INPLACE_INSTANT;
+}
+
+bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
+  Alter *alter = new Alter;
+  info->handler_ctx = alter;
+  alter->changes.version = version_of(altered);
+  for (uint at = 0; at < info->index_drop_count; at++) alter->changes.dropped.push_back(info->index_drop_buffer[at]->name.str);
+  for (const Alter_inplace_info::Rename_key_pair &names : info->rename_keys)
+    alter->changes.renamed.emplace_back(names.old_key->name.str, names.new_key->name.str);
+  std::vector<std::string> names;
+  for (uint index : added_indexes(altered, info)) names.push_back(altered->key_info[index].name.str);
+  if (names.empty()) return false;
+  if (int error = failed(announce_indexes(m_name.c_str(), names, &alter->changes))) {
+    print_error(error, MYF(0));
+    return true;
+  }
+  alter->announced = true;
+  return false;
+}
+
+bool ha_seawall::inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
+  Alter *alter = static_cast<Alter *>(info->handler_ctx);
+  altered->use_all_columns();
+  std::vector<uint> added = added_indexes(altered, info);
+  for (size_t at = 0; at < added.size(); at++) {
+    Building building;
+    building.altered = altered;
+    building.index.init(altered, altered->key_info + added[at]);
+    building.has_primary = altered->s->primary_key < MAX_KEY;
+    if (building.has_primary) building.primary.init(altered, altered->key_info + altered->s->primary_key);
+    building.row.init(altered);
+    Tree tree;
+    std::string name = tree_name(m_share->number, alter->changes.added[at].number);
+    seawall_status status = seawall_build_index(db.get(), rows(), name.c_str(), add_entry, &building, tree.out());
+    if (building.damaged) {
+      m_error = "a row does not have the columns of its table: CHECK TABLE, and restore from a backup";
+      print_error(HA_ERR_CRASHED, MYF(0));
+      return true;
+    }
+    if (status != SEAWALL_STATUS_OK) {
+      print_error(failed(status), MYF(0));
+      return true;
+    }
+    if ((altered->key_info[added[at]].flags & HA_NOSAME) && find_duplicate(altered, added[at], building.index, tree.get())) return true;
+  }
+  return false;
+}
+
+/* Reports the first two entries of a new unique index whose columns are equal and not NULL. */
+bool ha_seawall::find_duplicate(TABLE *altered, uint index, const Key_codec &codec, const seawall_tree *tree) {
+  Cursor cursor;
+  seawall_slice key;
+  Bytes last;
+  /* Of its own, as a transaction that has locked an entry keeps the tree from being dropped. */
+  Tx own;
+  seawall_tx_options options{};
+  options.isolation = SEAWALL_ISOLATION_REPEATABLE_READ;
+  seawall_status status = seawall_begin(db.get(), &options, own.out());
+  seawall_tx *tx = own.get();
+  if (status == SEAWALL_STATUS_OK) status = seawall_cursor_new(cursor.out());
+  if (status == SEAWALL_STATUS_OK)
+    status = seawall_cursor_reset(cursor.get(), tree, UNBOUNDED, UNBOUNDED, SEAWALL_LOCK_NONE, SEAWALL_WAIT_MODE_DEFAULT, 0, 0);
+  seawall_seek to = SEAWALL_SEEK_FIRST;
+  while (status == SEAWALL_STATUS_OK) {
+    status = seawall_cursor_seek(cursor.get(), tx, to, NOTHING, &key, nullptr);
+    to = SEAWALL_SEEK_NEXT;
+    if (status != SEAWALL_STATUS_OK) break;
+    size_t len;
+    bool null;
+    if (!codec.length_in(key.data, key.len, MAX_KEY, &len, &null)) {
+      print_error(HA_ERR_CRASHED, MYF(0));
+      return true;
+    }
+    if (!null && last.size() == len && !memcmp(last.data(), key.data, len)) {
+      /* The message shows the columns of the row. */
+      Bytes primary((const char *)key.data + len, key.len - len), row;
+      seawall_slice value;
+      if (seawall_get(tx, rows(), slice(primary), &value) == SEAWALL_STATUS_OK) {
+        row.assign((const char *)value.data, value.len);
+        Row_codec rows_codec;
+        rows_codec.init(altered);
+        rows_codec.decode((const uchar *)row.data(), row.size(), altered->record[0]);
+      }
+      print_keydup_error(altered, altered->key_info + index, MYF(0));
+      return true;
+    }
+    if (null) last.clear();
+    else last.assign((const char *)key.data, len);
+  }
+  if (status == SEAWALL_STATUS_NOT_FOUND) return false;
+  print_error(failed(status), MYF(0));
+  return true;
+}
+
+bool ha_seawall::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) {
+  Alter *alter = static_cast<Alter *>(info->handler_ctx);
+  if (!commit) {
+    if (alter && alter->announced && abandon_indexes(m_share->number, alter->changes) != SEAWALL_STATUS_OK)
+      sql_print_warning("Seawall: an index that was not finished stays until the server starts again: %s", seawall_error());
+    return false;
+  }
+  seawall_status status = SEAWALL_STATUS_OK;
+  if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
+    status = m_share->counters->set_auto(info->create_info->auto_increment_value);
+  if (status == SEAWALL_STATUS_OK) status = alter_table(m_name.c_str(), alter->changes);
+  if (status == SEAWALL_STATUS_OK) return false;
+  print_error(failed(status), MYF(0));
+  return true;
+}
+
+// --- statistics ------------------------------------------------------------------------------------------
+
+extern "C" {
+static size_t prefix_of(void *context, seawall_slice key, uint32_t parts) {
+  size_t len;
+  return static_cast<Key_codec *>(context)->length_in(key.data, key.len, parts, &len) ? len : key.len;
+}
+}
+
+/* Reads the table's statistics, and samples them if there are none, or `again`. */
+int ha_seawall::read_statistics(bool again) {
+  const size_t LEAVES = 20;
+  std::lock_guard<std::mutex> guard(m_share->statistics_mutex);
+  if (m_share->statistics && !again) return 0;
+  auto statistics = std::make_shared<Statistics>();
+  seawall_status status = again ? SEAWALL_STATUS_NOT_FOUND : seawall::read_statistics(m_share->number, statistics.get());
+  if (status == SEAWALL_STATUS_NOT_FOUND) {
+    status = SEAWALL_STATUS_OK;
+    for (uint at = 0; status == SEAWALL_STATUS_OK && at < table->s->keys; at++) {
+      Statistics::Index index{table->key_info[at].name.str, std::vector<double>(m_keys[at].parts())};
+      status = seawall_sample(db.get(), index_tree(at), LEAVES, m_keys[at].parts(), prefix_of, &m_keys[at], &statistics->rows,
+                              index.distinct.data());
+      statistics->indexes.push_back(std::move(index));
+    }
+    /* Those of a small table change with every row. */
+    if (status == SEAWALL_STATUS_OK && (again || statistics->rows > 10000))
+      status = write_statistics(m_share->number, *statistics);
+  }
+  if (status != SEAWALL_STATUS_OK) return failed(status);
+  m_share->statistics = statistics;
+  return 0;
+}
+
+int ha_seawall::analyze(THD *, HA_CHECK_OPT *) { return read_statistics(true) ? HA_ADMIN_FAILED : HA_ADMIN_OK; }
+
+// --- CHECK TABLE -----------------------------------------------------------------------------------------
+
+extern "C" {
+static void warn_of(void *context, const char *text) {
+  push_warning_printf(static_cast<THD *>(context), Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "Seawall: %s", text);
+}
+}
+
+/* Each row has its entry, and there are as many entries as rows; in one snapshot. */
+int ha_seawall::check_index(seawall_tx *tx, uint index, THD *thd) {
+  uint64_t entries = 0, count = 0;
+  seawall_status status = seawall_count(tx, index_tree(index), UNBOUNDED, UNBOUNDED, &entries);
+  Cursor cursor;
+  if (status == SEAWALL_STATUS_OK) status = seawall_cursor_new(cursor.out());
+  if (status == SEAWALL_STATUS_OK)
+    status = seawall_cursor_reset(cursor.get(), rows(), UNBOUNDED, UNBOUNDED, SEAWALL_LOCK_NONE, SEAWALL_WAIT_MODE_DEFAULT, 0, 0);
+  seawall_seek to = SEAWALL_SEEK_FIRST;
+  seawall_slice key, value;
+  int found = HA_ADMIN_OK;
+  Bytes entry, rest;
+  while (status == SEAWALL_STATUS_OK) {
+    status = seawall_cursor_seek(cursor.get(), tx, to, NOTHING, &key, &value);
+    to = SEAWALL_SEEK_NEXT;
+    if (status != SEAWALL_STATUS_OK) break;
+    if (thd_kill_level(thd) != THD_IS_NOT_KILLED) return HA_ADMIN_FAILED;
+    count++;
+    m_primary.assign((const char *)key.data, key.len);
+    if (read_row(table->record[0], value)) {
+      warn_of(thd, m_error.c_str());
+      return HA_ADMIN_CORRUPT;
+    }
+    if (table->vfield) table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+    size_t unique_len;
+    entry_of(index, table->record[0], &entry, &rest, &unique_len);
+    seawall_slice stored;
+    seawall_status got = seawall_get(tx, index_tree(index), slice(entry), &stored);
+    if (got != SEAWALL_STATUS_OK && got != SEAWALL_STATUS_NOT_FOUND) status = got;
+    else if (got == SEAWALL_STATUS_NOT_FOUND || stored.len != rest.size() || (stored.len && memcmp(stored.data, rest.data(), stored.len))) {
+      if (found == HA_ADMIN_OK)
+        push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "Seawall: row %llu (counted by the primary key) %s index %s",
+                            (ulonglong)count, got == SEAWALL_STATUS_OK ? "has other columns in" : "is missing from", table->key_info[index].name.str);
+      found = HA_ADMIN_CORRUPT;
+    }
+  }
+  if (status != SEAWALL_STATUS_NOT_FOUND) {
+    warn_of(thd, seawall_error());
+    return status == SEAWALL_STATUS_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
+  }
+  if (entries != count) {
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "Seawall: index %s has %llu entries for %llu rows",
+                        table->key_info[index].name.str, (ulonglong)entries, (ulonglong)count);
+    found = HA_ADMIN_CORRUPT;
+  }
+  return found;
+}
+
+int ha_seawall::check(THD *thd, HA_CHECK_OPT *options) {
+  int found = HA_ADMIN_OK;
+  for (const Tree &tree : m_share->trees) {
+    seawall_status status = seawall_check_tree(db.get(), tree.get(), warn_of, thd);
+    if (status == SEAWALL_STATUS_OK) continue;
+    if (status != SEAWALL_STATUS_CORRUPT) warn_of(thd, seawall_error());
+    found = status == SEAWALL_STATUS_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
+  }
+  if (found != HA_ADMIN_OK || options->flags & T_QUICK) return found;
+  Tx tx;
+  seawall_tx_options of_check{};
+  of_check.isolation = SEAWALL_ISOLATION_REPEATABLE_READ;
+  of_check.wait = SEAWALL_WAIT_MODE_WAIT;
+  if (seawall_begin(db.get(), &of_check, tx.out()) != SEAWALL_STATUS_OK || seawall_take_snapshot(tx.get()) != SEAWALL_STATUS_OK) {
+    warn_of(thd, seawall_error());
+    return HA_ADMIN_FAILED;
+  }
+  MY_BITMAP *old = tmp_use_all_columns(table, &table->read_set);
+  for (uint at = 0; found == HA_ADMIN_OK && at < table->s->keys; at++)
+    if (!is_primary(at)) found = check_index(tx.get(), at, thd);
+  tmp_restore_column_map(&table->read_set, old);
+  return found;
+}

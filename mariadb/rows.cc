@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Rows: their keys, changing them, reading them. */
+#include "ha_seawall.h"
+#include <algorithm>
+#include <cstring>
+
+using namespace seawall;
+
+// --- keys ---------------------------------------------------------------------------------------------
+
+const seawall_tree *ha_seawall::index_tree(uint index) const {
+  uint primary = table->s->primary_key;
+  if (index == primary) return rows();
+  return m_share->trees[primary < MAX_KEY && primary < index ? index : index + 1].get();
+}
+
+void ha_seawall::primary_key_of(const uchar *record, Bytes *key) const {
+  uint primary = table->s->primary_key;
+  if (primary < MAX_KEY) m_keys[primary].encode(record, MAX_KEY, key);
+  else key->append(m_primary);
+}
+
+/* An index's entry; `unique_len`: the bytes of the key that no other entry may have, 0 for none. */
+void ha_seawall::entry_of(uint index, const uchar *record, Bytes *key, Bytes *value, size_t *unique_len) const {
+  key->clear();
+  value->clear();
+  m_keys[index].encode_value(record, value);
+  if (table->s->primary_key < MAX_KEY) m_keys[table->s->primary_key].encode_value(record, value);
+  m_keys[index].encode(record, MAX_KEY, key);
+  bool unique = (table->key_info[index].flags & HA_NOSAME) && !m_keys[index].has_null(record);
+  *unique_len = unique ? key->size() : 0;
+  primary_key_of(record, key);
+}
+
+/* After a duplicate that REPLACE or ON DUPLICATE KEY UPDATE is going to read: locks the entry with this prefix,
+   and returns whether another transaction has deleted it meanwhile. */
+bool ha_seawall::is_gone(const seawall_tree *tree, const Bytes &key, size_t prefix_len) {
+  Bytes from = key.substr(0, prefix_len), to = from;
+  seawall_bound upper = UNBOUNDED;
+  if (successor(&to)) upper = {slice(to), SEAWALL_BOUND_KIND_EXCLUDED};
+  Cursor cursor;
+  seawall_slice found;
+  seawall_status status = seawall_cursor_new(cursor.out());
+  if (status == SEAWALL_STATUS_OK)
+    status = seawall_cursor_reset(cursor.get(), tree, {slice(from), SEAWALL_BOUND_KIND_INCLUDED}, upper, SEAWALL_LOCK_EXCLUSIVE,
+                                  SEAWALL_WAIT_MODE_DEFAULT, 0, 1);
+  if (status == SEAWALL_STATUS_OK)
+    status = seawall_cursor_seek(cursor.get(), m_connection->tx(), SEAWALL_SEEK_FIRST, NOTHING, &found, nullptr);
+  return status == SEAWALL_STATUS_NOT_FOUND;
+}
+
+int ha_seawall::insert_entry(uint index, const uchar *record) {
+  size_t unique_len;
+  entry_of(index, record, &m_new_key, &m_value, &unique_len);
+  seawall_tx *tx = m_connection->tx();
+  seawall_status status;
+  do {
+    status = unique_len ? seawall_insert_unique(tx, index_tree(index), slice(m_new_key), unique_len, slice(m_value))
+                        : seawall_insert(tx, index_tree(index), slice(m_new_key), slice(m_value));
+  } while (status == SEAWALL_STATUS_KEY_EXISTS && m_replaces && is_gone(index_tree(index), m_new_key, unique_len));
+  if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = index;
+  return failed(status);
+}
+
+// --- changes ------------------------------------------------------------------------------------------
+
+namespace {
+/* Undoes what a call has changed, unless it succeeded. */
+class Guard {
+public:
+  Guard(seawall_tx *tx, bool needed) : m_tx(tx) {
+    if (needed && seawall_savepoint(tx, m_before.out()) != SEAWALL_STATUS_OK) m_before.out();
+  }
+  int done(int error) {
+    if (error && m_before && seawall_rollback_to(m_tx, m_before.get()) != SEAWALL_STATUS_OK) return HA_ERR_INTERNAL_ERROR;
+    return error;
+  }
+
+private:
+  seawall_tx *m_tx;
+  Savepoint m_before;
+};
+}
+
+int ha_seawall::write_row(const uchar *record) {
+  if (table->next_number_field && record == table->record[0])
+    if (int error = update_auto_increment()) return error;
+  seawall_tx *tx = m_connection->tx();
+  m_key.clear();
+  uint primary = table->s->primary_key;
+  if (primary >= MAX_KEY) {
+    uint64_t number;
+    if (int error = failed(m_share->counters->take_row(&number))) return error;
+    m_primary.clear();
+    for (int shift = 56; shift >= 0; shift -= 8) m_primary.push_back((char)(number >> shift));
+  }
+  primary_key_of(record, &m_key);
+  m_value.clear();
+  m_row.encode(record, &m_value);
+  Guard guard(tx, table->s->keys > 0);
+  seawall_status status;
+  do {
+    status = seawall_insert(tx, rows(), slice(m_key), slice(m_value));
+  } while (status == SEAWALL_STATUS_KEY_EXISTS && m_replaces && is_gone(rows(), m_key, m_key.size()));
+  if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = primary;
+  int error = failed(status);
+  for (uint at = 0; !error && at < table->s->keys; at++)
+    if (!is_primary(at)) error = insert_entry(at, record);
+  if (!error && table->next_number_field) error = note_auto_increment(record);
+  return guard.done(error);
+}
+
+int ha_seawall::change_entries(const uchar *old_record, const uchar *new_record) {
+  Bytes old_key, new_key, old_value, new_value;
+  for (uint at = 0; at < table->s->keys; at++) {
+    if (is_primary(at)) continue;
+    size_t unique_len;
+    entry_of(at, old_record, &old_key, &old_value, &unique_len);
+    entry_of(at, new_record, &new_key, &new_value, &unique_len);
+    bool same_key = old_key == new_key;
+    if (same_key && old_value == new_value) continue;
+    seawall_tx *tx = m_connection->tx();
+    seawall_status status = same_key ? seawall_update(tx, index_tree(at), slice(new_key), slice(new_value))
+                                     : seawall_delete(tx, index_tree(at), slice(old_key));
+    if (status == SEAWALL_STATUS_NOT_FOUND) {
+      m_error = "an index lacks the entry of a row that is being updated: CHECK TABLE, and restore from a backup";
+      return HA_ERR_CRASHED;
+    }
+    if (status == SEAWALL_STATUS_OK && !same_key)
+      status = unique_len ? seawall_insert_unique(tx, index_tree(at), slice(new_key), unique_len, slice(new_value))
+                          : seawall_insert(tx, index_tree(at), slice(new_key), slice(new_value));
+    if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = at;
+    if (status != SEAWALL_STATUS_OK) return failed(status);
+  }
+  return 0;
+}
+
+int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
+  seawall_tx *tx = m_connection->tx();
+  m_old_key.clear();
+  m_key.clear();
+  primary_key_of(old_record, &m_old_key);
+  primary_key_of(new_record, &m_key);
+  m_value.clear();
+  m_row.encode(new_record, &m_value);
+  Guard guard(tx, true);
+  seawall_status status;
+  if (m_old_key == m_key) {
+    status = seawall_update(tx, rows(), slice(m_key), slice(m_value));
+  } else {
+    status = seawall_insert(tx, rows(), slice(m_key), slice(m_value));
+    if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = table->s->primary_key;
+    if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, rows(), slice(m_old_key));
+  }
+  int error = failed(status);
+  if (!error) error = change_entries(old_record, new_record);
+  if (!error && table->next_number_field && new_record == table->record[0]) error = note_auto_increment(new_record);
+  return guard.done(error);
+}
+
+int ha_seawall::delete_row(const uchar *record) {
+  seawall_tx *tx = m_connection->tx();
+  m_key.clear();
+  primary_key_of(record, &m_key);
+  Guard guard(tx, table->s->keys > 0);
+  int error = failed(seawall_delete(tx, rows(), slice(m_key)));
+  for (uint at = 0; !error && at < table->s->keys; at++) {
+    if (is_primary(at)) continue;
+    size_t unique_len;
+    entry_of(at, record, &m_old_key, &m_value, &unique_len);
+    seawall_status status = seawall_delete(tx, index_tree(at), slice(m_old_key));
+    if (status == SEAWALL_STATUS_NOT_FOUND) {
+      m_error = "an index lacks the entry of a row that is being deleted: CHECK TABLE, and restore from a backup";
+      error = HA_ERR_CRASHED;
+    } else {
+      error = failed(status);
+    }
+  }
+  return guard.done(error);
+}
+
+// --- reading ------------------------------------------------------------------------------------------
+
+int ha_seawall::read_row(uchar *record, seawall_slice value) {
+  const uchar *from = value.data;
+  if (m_row.has_blobs()) {
+    m_long.assign((const char *)value.data, value.len);
+    from = (const uchar *)m_long.data();
+  }
+  if (m_row.decode(from, value.len, record)) return 0;
+  m_error = "a row does not have the columns of its table: CHECK TABLE, and restore from a backup";
+  return HA_ERR_CRASHED;
+}
+
+/* Reads the row of `m_primary`, from the snapshot or with the statement's lock. */
+int ha_seawall::fetch(uchar *record) {
+  seawall_slice value;
+  seawall_tx *tx = m_connection->tx();
+  seawall_status status = m_lock == SEAWALL_LOCK_NONE
+      ? seawall_get(tx, rows(), slice(m_primary), &value)
+      : seawall_lock_row(tx, rows(), slice(m_primary), m_lock, m_wait, 0, &value, nullptr);
+  /* Skipped: no failure of the statement. */
+  if (status == SEAWALL_STATUS_LOCK_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED) return HA_ERR_LOCK_WAIT_TIMEOUT;
+  if (status != SEAWALL_STATUS_OK) return failed(status);
+  return read_row(record, value);
+}
+
+/* Sets the columns of an index entry. */
+bool ha_seawall::read_entry(uchar *record, seawall_slice key, seawall_slice value) const {
+  const uchar *at = key.data, *end = at + key.len, *rest = value.data, *rest_end = rest + value.len;
+  memcpy(record, table->s->default_values, table->s->null_bytes);
+  if (!m_keys[active_index].decode(&at, end, &rest, rest_end, record)) return false;
+  uint primary = table->s->primary_key;
+  return primary >= MAX_KEY || m_keys[primary].decode(&at, end, &rest, rest_end, record);
+}
+
+/* Moves the cursor, and reads its row, or of an index only the entry. */
+int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
+  bool primary = active_index == MAX_KEY || is_primary(active_index);
+  bool filter = !primary && pushed_idx_cond && pushed_idx_cond_keyno == active_index;
+  /* Whoever is going to change a row locks the row, not only an entry. */
+  bool covered = !primary && m_keyread && m_lock != SEAWALL_LOCK_EXCLUSIVE;
+  for (;;) {
+    seawall_slice found, value;
+    seawall_status status = seawall_cursor_seek(m_cursor.get(), m_connection->tx(), to, slice(key), &found,
+                                                primary || covered || filter ? &value : nullptr);
+    if (status == SEAWALL_STATUS_NOT_FOUND) return HA_ERR_END_OF_FILE;
+    if (status != SEAWALL_STATUS_OK) return failed(status);
+    m_key.assign((const char *)found.data, found.len);
+    if (primary) {
+      m_primary = m_key;
+      return read_row(record, value);
+    }
+    /* The entry's key ends with the row's: as long as the parts before take. */
+    size_t at = 0;
+    if (!m_keys[active_index].length_in(found.data, found.len, MAX_KEY, &at) ||
+        ((covered || filter) && !read_entry(record, found, value))) {
+      m_error = "an index entry is damaged: CHECK TABLE, and restore from a backup";
+      return HA_ERR_CRASHED;
+    }
+    m_primary.assign(m_key, at, Bytes::npos);
+    int error = 0;
+    if (filter) {
+      check_result_t result = handler_index_cond_check(this);
+      if (result == CHECK_OUT_OF_RANGE) return HA_ERR_END_OF_FILE;
+      if (result == CHECK_ABORTED_BY_USER) return HA_ERR_ABORTED_BY_USER;
+      if (result == CHECK_NEG) error = HA_ERR_KEY_NOT_FOUND;
+    }
+    if (!error && !covered) error = fetch(record);
+    bool skipped = error == HA_ERR_LOCK_WAIT_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED;
+    if (skipped) seawall_unlock_row(m_connection->tx(), index_tree(active_index), slice(m_key), nullptr);
+    /* Otherwise the row was deleted, or the pushed condition excludes it. */
+    if (error != HA_ERR_KEY_NOT_FOUND && !skipped) return error;
+    to = to == SEAWALL_SEEK_LAST || to == SEAWALL_SEEK_PREV || to == SEAWALL_SEEK_BEFORE || to == SEAWALL_SEEK_AT_MOST
+             ? SEAWALL_SEEK_PREV
+             : SEAWALL_SEEK_NEXT;
+  }
+}
+
+void ha_seawall::reset_cursor(const seawall_tree *tree) {
+  seawall_bound lower = UNBOUNDED, upper = UNBOUNDED;
+  if (m_exact) lower = {slice(m_search), SEAWALL_BOUND_KIND_INCLUDED};
+  if (m_has_upper) upper = {slice(m_upper), SEAWALL_BOUND_KIND_EXCLUDED};
+  seawall_cursor_reset(m_cursor.get(), tree, lower, upper, m_lock, m_wait, 0, 0);
+}
+
+/* A snapshot that is older than the table would find it empty. Temporary tables are the connection's own. */
+int ha_seawall::check_readable() {
+  if (table->s->tmp_table != NO_TMP_TABLE) return 0;
+  return failed(seawall_may_read(m_connection->tx(), rows()));
+}
+
+int ha_seawall::rnd_init(bool) {
+  if (int error = check_readable()) return error;
+  active_index = MAX_KEY;
+  m_exact = m_has_upper = m_positioned = false;
+  reset_cursor(rows());
+  return 0;
+}
+int ha_seawall::rnd_end() {
+  seawall_cursor_release(m_cursor.get());
+  return 0;
+}
+int ha_seawall::rnd_next(uchar *record) {
+  int error = move(record, m_positioned ? SEAWALL_SEEK_NEXT : SEAWALL_SEEK_FIRST, m_search);
+  m_positioned = true;
+  return error;
+}
+
+void ha_seawall::position(const uchar *record) {
+  if (table->s->primary_key < MAX_KEY) {
+    m_key.clear();
+    primary_key_of(record, &m_key);
+  } else {
+    m_key = m_primary;
+  }
+  size_t len = m_key.size();
+  int2store(ref, len);
+  memcpy(ref + 2, m_key.data(), len);
+  memset(ref + 2 + len, 0, ref_length - 2 - len);
+}
+int ha_seawall::rnd_pos(uchar *record, uchar *position) {
+  m_primary.assign((const char *)position + 2, uint2korr(position));
+  return fetch(record);
+}
+int ha_seawall::cmp_ref(const uchar *a, const uchar *b) {
+  uint la = uint2korr(a), lb = uint2korr(b);
+  int order = memcmp(a + 2, b + 2, std::min(la, lb));
+  return order ? order : (int)la - (int)lb;
+}
+
+int ha_seawall::index_init(uint index, bool) {
+  if (int error = check_readable()) return error;
+  active_index = index;
+  m_exact = m_has_upper = m_positioned = false;
+  return 0;
+}
+int ha_seawall::index_end() {
+  active_index = MAX_KEY;
+  seawall_cursor_release(m_cursor.get());
+  return 0;
+}
+
+void ha_seawall::encode_search(uint index, const uchar *key, key_part_map parts, Bytes *to) {
+  uint count = 0, len = 0;
+  KEY *info = table->key_info + index;
+  for (; (parts & 1) && count < info->user_defined_key_parts; parts >>= 1) len += info->key_part[count++].store_length;
+  /* The bounds of a LIKE are longer than the column: what does not fit does not count. */
+  enum_check_fields check = table->in_use->count_cuted_fields;
+  table->in_use->count_cuted_fields = CHECK_FIELD_IGNORE;
+  key_restore(m_scratch.data(), key, info, len);
+  table->in_use->count_cuted_fields = check;
+  to->clear();
+  m_keys[index].encode(m_scratch.data(), count, to);
+}
+
+int ha_seawall::index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) {
+  encode_search(active_index, key, parts, &m_search);
+  m_upper = m_search;
+  bool has_successor = successor(&m_upper);
+  Bytes beyond = m_upper;
+  m_exact = m_has_upper = false;
+  seawall_seek to = SEAWALL_SEEK_AT_LEAST;
+  const Bytes *at = &m_search;
+  switch (find) {
+  case HA_READ_KEY_EXACT:
+    m_exact = true;
+    m_has_upper = has_successor;
+    to = SEAWALL_SEEK_FIRST;
+    break;
+  case HA_READ_PREFIX_LAST:
+    m_exact = true;
+    m_has_upper = has_successor;
+    to = SEAWALL_SEEK_LAST;
+    break;
+  case HA_READ_KEY_OR_NEXT:
+  case HA_READ_AFTER_KEY:
+    if (find == HA_READ_AFTER_KEY) {
+      if (!has_successor) return HA_ERR_END_OF_FILE;
+      at = &beyond;
+    }
+    if (end_range) {
+      Bytes end;
+      encode_search(active_index, end_range->key, end_range->keypart_map, &end);
+      m_has_upper = end_range->flag == HA_READ_BEFORE_KEY || successor(&end);
+      m_upper = end;
+    }
+    break;
+  case HA_READ_BEFORE_KEY: to = SEAWALL_SEEK_BEFORE; break;
+  case HA_READ_KEY_OR_PREV:
+  case HA_READ_PREFIX_LAST_OR_PREV:
+    to = has_successor ? SEAWALL_SEEK_BEFORE : SEAWALL_SEEK_LAST;
+    at = &beyond;
+    break;
+  default: return HA_ERR_WRONG_COMMAND;
+  }
+  reset_cursor(index_tree(active_index));
+  m_positioned = true;
+  int error = move(record, to, *at);
+  return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error;
+}
+/* HANDLER goes on beyond the key that it has sought. */
+int ha_seawall::leave_key(uchar *record, seawall_seek to) {
+  bool beyond = m_exact && m_connection->thd()->lex->sql_command == SQLCOM_HA_READ;
+  if (!beyond) return move(record, to == SEAWALL_SEEK_AFTER ? SEAWALL_SEEK_NEXT : SEAWALL_SEEK_PREV, m_search);
+  m_exact = m_has_upper = false;
+  reset_cursor(index_tree(active_index));
+  Bytes from = m_key;
+  return move(record, to, from);
+}
+int ha_seawall::index_next(uchar *record) { return leave_key(record, SEAWALL_SEEK_AFTER); }
+int ha_seawall::index_prev(uchar *record) { return leave_key(record, SEAWALL_SEEK_BEFORE); }
+int ha_seawall::index_next_same(uchar *record, const uchar *key, uint len) {
+  if (int error = move(record, SEAWALL_SEEK_NEXT, m_search)) return error;
+  return key_cmp_if_same(table, key, active_index, len) ? HA_ERR_END_OF_FILE : 0;
+}
+int ha_seawall::index_first(uchar *record) {
+  m_exact = m_has_upper = false;
+  reset_cursor(index_tree(active_index));
+  return move(record, SEAWALL_SEEK_FIRST, m_search);
+}
+int ha_seawall::index_last(uchar *record) {
+  m_exact = m_has_upper = false;
+  reset_cursor(index_tree(active_index));
+  return move(record, SEAWALL_SEEK_LAST, m_search);
+}
