@@ -2,13 +2,16 @@
 /* ALTER TABLE in place, and the care of indexes: ANALYZE, CHECK.
 
    1. What changes only the server's definition is instant: the engine notes the definition's version.
-   2. A new index is a tree that is announced in the dictionary, built while the server keeps writers away, and
-      becomes the table's in one transaction with every other change of the statement.
+   2. A new index is a tree that is announced in the dictionary and built while others change the table
+      (index_build.h). When the server has brought the writers to an end, it is completed, and becomes the
+      table's in one transaction with every other change of the statement, of all partitions.
    3. After a crash the server asks by the version whether that transaction is there (check_version); what was
       announced and is not the table's is dropped at the start. */
 #include "ha_seawall.h"
+#include "index_build.h"
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 using namespace seawall;
 
@@ -18,14 +21,17 @@ namespace {
 
 const alter_table_operations INSTANT = ALTER_COLUMN_NAME | ALTER_RENAME_COLUMN | ALTER_COLUMN_DEFAULT | ALTER_COLUMN_OPTION |
                                        ALTER_CHANGE_CREATE_OPTION | ALTER_RENAME | ALTER_RENAME_INDEX | ALTER_INDEX_IGNORABILITY |
-                                       ALTER_CHANGE_INDEX_COMMENT | ALTER_INDEX_ORDER | ALTER_DROP_CHECK_CONSTRAINT;
+                                       ALTER_CHANGE_INDEX_COMMENT | ALTER_INDEX_ORDER | ALTER_DROP_CHECK_CONSTRAINT |
+                                       ALTER_PARTITIONED;
 const alter_table_operations DROP = ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX;
 const alter_table_operations ADD = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
 
 class Alter : public inplace_alter_handler_ctx {
 public:
   Changes changes;
+  uint64_t table = 0;
   bool announced = false;
+  std::unique_ptr<Index_build> build;
 };
 
 /* The indexes that the statement adds, by their numbers in `altered`. */
@@ -41,32 +47,6 @@ std::vector<uint> added_indexes(const TABLE *altered, const Alter_inplace_info *
 
 const char *primary_name(const TABLE *table) {
   return table->s->primary_key < MAX_KEY ? table->key_info[table->s->primary_key].name.str : "";
-}
-
-/* What the building of an index calls for each row. */
-struct Building {
-  TABLE *altered;
-  Key_codec index, primary;
-  Row_codec row;
-  bool has_primary;
-  bool damaged = false;
-  Bytes bytes, entry, value;
-};
-
-extern "C" void add_entry(void *context, seawall_slice key, seawall_slice value, seawall_index_entries *entries) {
-  Building *b = static_cast<Building *>(context);
-  b->bytes.assign((const char *)value.data, value.len); /* long columns point into it */
-  if (!b->row.decode((const uchar *)b->bytes.data(), b->bytes.size(), b->altered->record[0])) {
-    b->damaged = true;
-    return;
-  }
-  b->entry.clear();
-  b->value.clear();
-  b->index.encode(b->altered->record[0], MAX_KEY, &b->entry);
-  b->entry.append((const char *)key.data, key.len);
-  b->index.encode_value(b->altered->record[0], &b->value);
-  if (b->has_primary) b->primary.encode_value(b->altered->record[0], &b->value);
-  seawall_index_entry(entries, slice(b->entry), slice(b->value));
 }
 
 }
@@ -87,115 +67,100 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
     for (uint part = 0; part < key.user_defined_key_parts; part++)
       if (!key.key_part[part].field->stored_in_db()) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
-  return flags & ADD ? HA_ALTER_INPLACE_NOCOPY_LOCK : HA_ALTER_INPLACE_INSTANT;
+  return flags & ADD ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
 
 bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
   Alter *alter = new Alter;
   info->handler_ctx = alter;
+  alter->changes.path = m_name;
   alter->changes.version = version_of(altered);
+  alter->table = m_share->number;
   for (uint at = 0; at < info->index_drop_count; at++) alter->changes.dropped.push_back(info->index_drop_buffer[at]->name.str);
   for (const Alter_inplace_info::Rename_key_pair &names : info->rename_keys)
     alter->changes.renamed.emplace_back(names.old_key->name.str, names.new_key->name.str);
   std::vector<std::string> names;
   for (uint index : added_indexes(altered, info)) names.push_back(altered->key_info[index].name.str);
   if (names.empty()) return false;
-  if (int error = failed(announce_indexes(m_name.c_str(), names, &alter->changes))) {
+  if (int error = failed(announce_indexes(names, &alter->changes))) {
     print_error(error, MYF(0));
     return true;
   }
   alter->announced = true;
+  /* Nobody writes now. */
+  alter->build = std::make_unique<Index_build>();
+  if (seawall_status status = alter->build->begin(rows())) {
+    print_error(failed(status), MYF(0));
+    return true;
+  }
   return false;
+}
+
+/* Reports why an index could not be built. */
+bool ha_seawall::report(TABLE *altered, const Index_build &build, seawall_status status) {
+  m_error = build.error();
+  if (status == SEAWALL_STATUS_KEY_EXISTS && build.duplicate() < MAX_KEY) {
+    print_keydup_error(altered, altered->key_info + build.duplicate(), MYF(0));
+  } else if (status == SEAWALL_STATUS_CORRUPT) {
+    print_error(HA_ERR_CRASHED, MYF(0));
+  } else if (status == SEAWALL_STATUS_INTERRUPTED) {
+    ha_thd()->send_kill_message();
+  } else {
+    my_printf_error(ER_GET_ERRMSG, "Seawall: %s", MYF(0), m_error.c_str());
+  }
+  return true;
 }
 
 bool ha_seawall::inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
   Alter *alter = static_cast<Alter *>(info->handler_ctx);
+  if (!alter->build) return false;
+  THD *thd = ha_thd();
   altered->use_all_columns();
   std::vector<uint> added = added_indexes(altered, info);
-  for (size_t at = 0; at < added.size(); at++) {
-    Building building;
-    building.altered = altered;
-    building.index.init(altered, altered->key_info + added[at]);
-    building.has_primary = altered->s->primary_key < MAX_KEY;
-    if (building.has_primary) building.primary.init(altered, altered->key_info + altered->s->primary_key);
-    building.row.init(altered);
-    Tree tree;
-    std::string name = tree_name(m_share->number, alter->changes.added[at].number);
-    seawall_status status = seawall_build_index(db.get(), rows(), name.c_str(), add_entry, &building, tree.out());
-    if (building.damaged) {
-      m_error = "a row does not have the columns of its table: CHECK TABLE, and restore from a backup";
-      print_error(HA_ERR_CRASHED, MYF(0));
-      return true;
-    }
-    if (status != SEAWALL_STATUS_OK) {
-      print_error(failed(status), MYF(0));
-      return true;
-    }
-    if ((altered->key_info[added[at]].flags & HA_NOSAME) && find_duplicate(altered, added[at], building.index, tree.get())) return true;
-  }
-  return false;
-}
-
-/* Reports the first two entries of a new unique index whose columns are equal and not NULL. */
-bool ha_seawall::find_duplicate(TABLE *altered, uint index, const Key_codec &codec, const seawall_tree *tree) {
-  Cursor cursor;
-  seawall_slice key;
-  Bytes last;
-  /* Of its own, as a transaction that has locked an entry keeps the tree from being dropped. */
-  Tx own;
-  seawall_tx_options options{};
-  options.isolation = SEAWALL_ISOLATION_REPEATABLE_READ;
-  seawall_status status = seawall_begin(db.get(), &options, own.out());
-  seawall_tx *tx = own.get();
-  if (status == SEAWALL_STATUS_OK) status = seawall_cursor_new(cursor.out());
-  if (status == SEAWALL_STATUS_OK)
-    status = seawall_cursor_reset(cursor.get(), tree, UNBOUNDED, UNBOUNDED, SEAWALL_LOCK_NONE, SEAWALL_WAIT_MODE_DEFAULT, 0, 0);
-  seawall_seek to = SEAWALL_SEEK_FIRST;
-  while (status == SEAWALL_STATUS_OK) {
-    status = seawall_cursor_seek(cursor.get(), tx, to, NOTHING, &key, nullptr);
-    to = SEAWALL_SEEK_NEXT;
-    if (status != SEAWALL_STATUS_OK) break;
-    size_t len;
-    bool null;
-    if (!codec.length_in(key.data, key.len, MAX_KEY, &len, &null)) {
-      print_error(HA_ERR_CRASHED, MYF(0));
-      return true;
-    }
-    if (!null && last.size() == len && !memcmp(last.data(), key.data, len)) {
-      /* The message shows the columns of the row. */
-      Bytes primary((const char *)key.data + len, key.len - len), row;
-      seawall_slice value;
-      if (seawall_get(tx, rows(), slice(primary), &value) == SEAWALL_STATUS_OK) {
-        row.assign((const char *)value.data, value.len);
-        Row_codec rows_codec;
-        rows_codec.init(altered);
-        rows_codec.decode((const uchar *)row.data(), row.size(), altered->record[0]);
-      }
-      print_keydup_error(altered, altered->key_info + index, MYF(0));
-      return true;
-    }
-    if (null) last.clear();
-    else last.assign((const char *)key.data, len);
-  }
-  if (status == SEAWALL_STATUS_NOT_FOUND) return false;
-  print_error(failed(status), MYF(0));
-  return true;
+  for (size_t at = 0; at < added.size(); at++)
+    alter->build->add(altered, added[at], tree_name(alter->table, alter->changes.added[at].number));
+  uint64_t rows_of_table = std::max<uint64_t>(stats.records, 1);
+  thd_progress_init(thd, 1);
+  seawall_status status = alter->build->run([&](ulonglong rows) {
+    thd_progress_report(thd, std::min<ulonglong>(rows, rows_of_table), rows_of_table);
+    return thd_kill_level(thd) == THD_IS_NOT_KILLED;
+  });
+  thd_progress_end(thd);
+  return status != SEAWALL_STATUS_OK && report(altered, *alter->build, status);
 }
 
 bool ha_seawall::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) {
   Alter *alter = static_cast<Alter *>(info->handler_ctx);
   if (!commit) {
-    if (alter && alter->announced && abandon_indexes(m_share->number, alter->changes) != SEAWALL_STATUS_OK)
+    if (!alter || !alter->announced) return false;
+    alter->build.reset();
+    if (abandon_indexes(alter->table, alter->changes) != SEAWALL_STATUS_OK)
       sql_print_warning("Seawall: an index that was not finished stays until the server starts again: %s", seawall_error());
     return false;
+  }
+  /* All partitions with the first. */
+  std::vector<Alter *> all;
+  if (info->group_commit_ctx)
+    for (inplace_alter_handler_ctx **at = info->group_commit_ctx; *at; at++) all.push_back(static_cast<Alter *>(*at));
+  else
+    all.push_back(alter);
+  std::vector<const Changes *> tables;
+  for (Alter *one : all) {
+    if (one->build)
+      if (seawall_status status = one->build->finish()) return report(altered, *one->build, status);
+    tables.push_back(&one->changes);
   }
   seawall_status status = SEAWALL_STATUS_OK;
   if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
     status = m_share->counters->set_auto(info->create_info->auto_increment_value);
-  if (status == SEAWALL_STATUS_OK) status = alter_table(m_name.c_str(), alter->changes);
-  if (status == SEAWALL_STATUS_OK) return false;
-  print_error(failed(status), MYF(0));
-  return true;
+  if (status == SEAWALL_STATUS_OK) status = alter_tables(tables);
+  if (status != SEAWALL_STATUS_OK) {
+    print_error(failed(status), MYF(0));
+    return true;
+  }
+  for (Alter *one : all) one->announced = false;
+  info->group_commit_ctx = nullptr;
+  return false;
 }
 
 // --- statistics ------------------------------------------------------------------------------------------

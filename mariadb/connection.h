@@ -43,6 +43,7 @@ using Tree = Owned<seawall_tree, seawall_tree_free>;
 using Tx = Owned<seawall_tx, seawall_transaction_free>;
 using Cursor = Owned<seawall_cursor, seawall_cursor_free>;
 using Savepoint = Owned<seawall_savepoint_t, seawall_savepoint_free>;
+using Build = Owned<seawall_index_build, seawall_index_build_free>;
 using Interrupt = Owned<seawall_interrupt_t, seawall_interrupt_free>;
 
 extern handlerton *hton;

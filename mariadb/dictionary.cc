@@ -283,10 +283,10 @@ static std::string half_made(uint64_t table, uint32_t index) {
   return key;
 }
 
-seawall_status announce_indexes(const char *path, const std::vector<std::string> &names, Changes *changes) {
+seawall_status announce_indexes(const std::vector<std::string> &names, Changes *changes) {
   return in_transaction([&](seawall_tx *tx) {
     Definition definition;
-    seawall_status status = lock_table(tx, key_of(path), &definition);
+    seawall_status status = lock_table(tx, key_of(changes->path.c_str()), &definition);
     uint32_t last = 0;
     for (const Definition::Index &index : definition.indexes) last = std::max(last, index.number);
     changes->added.clear();
@@ -302,33 +302,40 @@ seawall_status announce_indexes(const char *path, const std::vector<std::string>
   });
 }
 
-seawall_status alter_table(const char *path, const Changes &changes) {
+static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
+  Definition definition;
+  std::string key = key_of(changes.path.c_str());
+  seawall_status status = lock_table(tx, key, &definition);
+  for (const std::string &name : changes.dropped) {
+    auto is = [&](const Definition::Index &index) { return index.name == name; };
+    auto found = std::find_if(definition.indexes.begin(), definition.indexes.end(), is);
+    if (found == definition.indexes.end()) continue;
+    if (status == SEAWALL_STATUS_OK) status = seawall_drop_tree(tx, tree_name(definition.number, found->number).c_str());
+    definition.indexes.erase(found);
+  }
+  /* Two indexes may exchange their names. */
+  for (Definition::Index &index : definition.indexes)
+    for (const auto &names : changes.renamed)
+      if (index.name == names.first) {
+        index.name = names.second;
+        break;
+      }
+  for (const Definition::Index &index : changes.added) {
+    definition.indexes.push_back(index);
+    if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, dictionary.get(), slice(half_made(definition.number, index.number)));
+  }
+  definition.version = changes.version;
+  if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, dictionary.get(), slice(key_of(STATISTICS, definition.number)));
+  if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_NOT_FOUND)
+    status = seawall_update(tx, dictionary.get(), slice(key), slice(encode(definition)));
+  return status;
+}
+
+seawall_status alter_tables(const std::vector<const Changes *> &tables) {
   return in_transaction([&](seawall_tx *tx) {
-    Definition definition;
-    std::string key = key_of(path);
-    seawall_status status = lock_table(tx, key, &definition);
-    for (const std::string &name : changes.dropped) {
-      auto is = [&](const Definition::Index &index) { return index.name == name; };
-      auto found = std::find_if(definition.indexes.begin(), definition.indexes.end(), is);
-      if (found == definition.indexes.end()) continue;
-      if (status == SEAWALL_STATUS_OK) status = seawall_drop_tree(tx, tree_name(definition.number, found->number).c_str());
-      definition.indexes.erase(found);
-    }
-    /* Two indexes may exchange their names. */
-    for (Definition::Index &index : definition.indexes)
-      for (const auto &names : changes.renamed)
-        if (index.name == names.first) {
-          index.name = names.second;
-          break;
-        }
-    for (const Definition::Index &index : changes.added) {
-      definition.indexes.push_back(index);
-      if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, dictionary.get(), slice(half_made(definition.number, index.number)));
-    }
-    definition.version = changes.version;
-    if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, dictionary.get(), slice(key_of(STATISTICS, definition.number)));
-    if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_NOT_FOUND)
-      status = seawall_update(tx, dictionary.get(), slice(key), slice(encode(definition)));
+    seawall_status status = SEAWALL_STATUS_OK;
+    for (const Changes *changes : tables)
+      if (status == SEAWALL_STATUS_OK) status = alter_table(tx, *changes);
     return status;
   });
 }

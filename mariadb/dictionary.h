@@ -65,15 +65,17 @@ seawall_status drop_trees_of(uint64_t table);
 seawall_status drop_database(const char *path);
 
 /* Changes of a table's indexes. A new one is announced, built by the caller as a tree of its number, and
-   becomes the table's with alter_table(); abandon_indexes() drops what was announced. */
+   becomes the table's with alter_tables(); abandon_indexes() drops what was announced. */
 struct Changes {
+  std::string path;
   std::vector<Definition::Index> added;
   std::vector<std::string> dropped;
   std::vector<std::pair<std::string, std::string>> renamed;
   std::string version;
 };
-seawall_status announce_indexes(const char *path, const std::vector<std::string> &names, Changes *changes);
-seawall_status alter_table(const char *path, const Changes &changes);
+seawall_status announce_indexes(const std::vector<std::string> &names, Changes *changes);
+/* All tables in one transaction: the partitions of a table. */
+seawall_status alter_tables(const std::vector<const Changes *> &tables);
 seawall_status abandon_indexes(uint64_t table, const Changes &changes);
 
 /* NOT_FOUND: there are none. */

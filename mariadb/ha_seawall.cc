@@ -11,7 +11,7 @@ handler::Table_flags ha_seawall::table_flags() const {
   Table_flags flags = HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_PRIMARY_KEY_IN_READ_INDEX | HA_TABLE_SCAN_ON_INDEX |
                       HA_REC_NOT_IN_SEQ | HA_CAN_SQL_HANDLER | HA_CAN_BIT_FIELD | HA_BINLOG_ROW_CAPABLE |
                       HA_CAN_VIRTUAL_COLUMNS | HA_CONCURRENT_OPTIMIZE | HA_CRASH_SAFE | HA_CAN_SKIP_LOCKED |
-                      HA_PERSISTENT_TABLE | HA_ONLINE_ANALYZE | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE;
+                      HA_ONLINE_ANALYZE | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_CAN_GEOMETRY;
   /* Without locks of ranges the same statements could have other results on a replica. */
   THD *thd = ha_thd();
   if (!thd || thd_tx_isolation(thd) > ISO_READ_COMMITTED) flags |= HA_BINLOG_STMT_CAPABLE;
@@ -93,6 +93,7 @@ int ha_seawall::open(const char *name, int, uint) {
       if (int error = open_trees(name)) return error;
   }
   thr_lock_data_init(&m_share->lock, &m_lock_data, nullptr);
+  key_used_on_scan = table->s->primary_key;
   m_row.init(table);
   m_keys.resize(table->s->keys);
   size_t longest = 8;
@@ -127,6 +128,10 @@ static int refuse_foreign_keys(THD *thd) {
 
 int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   if (int error = refuse_foreign_keys(form->in_use)) return error;
+  if (info->row_type == ROW_TYPE_FIXED || info->row_type == ROW_TYPE_PAGE) {
+    my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "SEAWALL", "ROW_TYPE");
+    return HA_WRONG_CREATE_OPTION;
+  }
   std::vector<std::string> secondary;
   size_t primary_bytes = 8;
   if (form->s->primary_key < MAX_KEY) {
@@ -249,7 +254,8 @@ int ha_seawall::info(uint flags) {
     if (seawall_begin(db.get(), &options, tx.out()) == SEAWALL_STATUS_OK)
       seawall_estimate_range(tx.get(), rows(), UNBOUNDED, UNBOUNDED, &count, &pages);
     seawall_tree_bytes(db.get(), rows(), &bytes);
-    stats.records = (ha_rows)std::max<uint64_t>(count, 2); /* 0 and 1 would mean exactly so many */
+    /* The optimizer takes a table of no rows as empty. */
+    stats.records = (ha_rows)(count == 0 && !(flags & HA_STATUS_TIME) ? 1 : count);
     stats.data_file_length = bytes;
     stats.mean_rec_length = (ulong)(count ? bytes / count : 0);
     stats.index_file_length = 0;
@@ -323,12 +329,30 @@ int ha_seawall::reset() {
 
 // --- locks --------------------------------------------------------------------------------------------
 
+/* Whether what the statement reads must stay as it is until the transaction ends: a replica that executes the statement
+   at its place in the binary log reads the same. Copies of tables need no locks, as the server lets no one write. */
+static bool reads_for_changes(THD *thd) {
+  if (thd_tx_isolation(thd) <= ISO_READ_COMMITTED) return false;
+  switch (thd_sql_command(thd)) {
+  case SQLCOM_INSERT:
+  case SQLCOM_INSERT_SELECT:
+  case SQLCOM_REPLACE:
+  case SQLCOM_REPLACE_SELECT:
+  case SQLCOM_UPDATE:
+  case SQLCOM_UPDATE_MULTI:
+  case SQLCOM_DELETE:
+  case SQLCOM_DELETE_MULTI:
+  case SQLCOM_LOAD:
+  case SQLCOM_CREATE_TABLE: return true;
+  default: return false;
+  }
+}
+
 THR_LOCK_DATA **ha_seawall::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type) {
   if (type != TL_IGNORE) {
-    bool committed = thd_tx_isolation(thd) <= ISO_READ_COMMITTED;
     if (type >= TL_WRITE_ALLOW_WRITE) {
       m_lock = SEAWALL_LOCK_EXCLUSIVE;
-    } else if (type == TL_READ_WITH_SHARED_LOCKS || (type == TL_READ_NO_INSERT && !committed)) {
+    } else if (type == TL_READ_WITH_SHARED_LOCKS || reads_for_changes(thd)) {
       m_lock = SEAWALL_LOCK_SHARED;
     } else {
       m_lock = SEAWALL_LOCK_NONE;
@@ -366,7 +390,7 @@ int ha_seawall::start_stmt(THD *thd, thr_lock_type type) {
   m_connection = Connection::of(thd);
   if (!m_connection) return HA_ERR_OUT_OF_MEM;
   m_lock = type >= TL_WRITE_ALLOW_WRITE ? SEAWALL_LOCK_EXCLUSIVE
-           : type == TL_READ_WITH_SHARED_LOCKS || type == TL_READ_NO_INSERT ? SEAWALL_LOCK_SHARED
+           : type == TL_READ_WITH_SHARED_LOCKS || reads_for_changes(thd) ? SEAWALL_LOCK_SHARED
                                                                             : SEAWALL_LOCK_NONE;
   return m_connection->use(thd);
 }

@@ -11,6 +11,8 @@
 namespace seawall {
 
 /* What all handlers of one table share. */
+class Index_build;
+
 class Share : public Handler_share {
 public:
   Share() { thr_lock_init(&lock); }
@@ -118,7 +120,7 @@ private:
   void entry_of(uint index, const uchar *record, Bytes *key, Bytes *value, size_t *unique_len) const;
   bool read_entry(uchar *record, seawall_slice key, seawall_slice value) const;
   int read_statistics(bool again);
-  bool find_duplicate(TABLE *altered, uint index, const seawall::Key_codec &codec, const seawall_tree *tree);
+  bool report(TABLE *altered, const seawall::Index_build &build, seawall_status status);
   int check_index(seawall_tx *tx, uint index, THD *thd);
   int insert_entry(uint index, const uchar *record);
   int change_entries(const uchar *old_record, const uchar *new_record);

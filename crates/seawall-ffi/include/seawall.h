@@ -150,6 +150,9 @@ typedef struct seawall_cursor seawall_cursor;
 // An open database.
 typedef struct seawall_db seawall_db;
 
+// The building of indexes over a tree.
+typedef struct seawall_index_build seawall_index_build;
+
 // The entries of a row in an index that is being built.
 typedef struct seawall_index_entries seawall_index_entries;
 
@@ -188,11 +191,17 @@ typedef struct {
 // will be.
 typedef void (*seawall_on_durable_fn)(void *context, bool ok);
 
-// Adds the entries of a row with `seawall_index_entry`. The same row must give the same entries.
-typedef void (*seawall_entries_fn)(void *context,
+// Adds the entries of a row in one of the indexes with `seawall_index_entry`; called for each index in turn. The same
+// row must give the same entries. False ends the building with `SEAWALL_STATUS_INTERRUPTED`.
+typedef bool (*seawall_entries_fn)(void *context,
+                                   size_t index,
                                    seawall_slice key,
                                    seawall_slice value,
                                    seawall_index_entries *entries);
+
+// Called once, when the indexes are nearly complete. Every change of the base that begins after its return must be
+// made to the indexes too. False ends the building with `SEAWALL_STATUS_INTERRUPTED`.
+typedef bool (*seawall_switch_fn)(void *context);
 
 // Returns the length of the part of an index key that holds its first `parts` columns.
 typedef size_t (*seawall_prefix_fn)(void *context, seawall_slice key, uint32_t parts);
@@ -367,26 +376,43 @@ seawall_status seawall_commit_prepared(const seawall_db *db,
 // `db` is a handle of a database; `xid` is readable.
 seawall_status seawall_rollback_prepared(const seawall_db *db, seawall_slice xid);
 
-// Adds an entry.
+// Adds an entry. `unique_len`: no other entry may begin with so many bytes of `key`; 0: there is no such part.
 //
 // # Safety
 // `entries` is what an `seawall_entries_fn` was given; `key` and `value` are readable.
 seawall_status seawall_index_entry(seawall_index_entries *entries,
                                    seawall_slice key,
+                                   size_t unique_len,
                                    seawall_slice value);
 
-// Builds a new tree `name` of the entries that `entries` gives for each row of `base`; `entries` is called
-// meanwhile, by this thread. Others may change `base` meanwhile; the tree has their changes up to the call's end.
+// Begins the building of indexes over `base`: from now on its changes are logged. It does not wait if no transaction
+// has locks or unended changes in `base`.
 //
 // # Safety
-// `db` and `base` are handles; `name` is a text that ends with a zero byte; `index` is writable; `entries` may be
-// called with `context`.
-seawall_status seawall_build_index(const seawall_db *db,
-                                   const seawall_tree *base,
-                                   const char *name,
-                                   seawall_entries_fn entries,
-                                   void *context,
-                                   seawall_tree **index);
+// `db` and `base` are handles; `build` is writable.
+seawall_status seawall_begin_index_build(const seawall_db *db,
+                                         const seawall_tree *base,
+                                         seawall_index_build **build);
+
+// Builds new trees `names` of the entries that `entries` gives for each row of the base; `entries` and `switch` are
+// called by this thread. Others may change the base meanwhile. `SEAWALL_STATUS_KEY_EXISTS`: two entries have the
+// same key or unique part; `seawall_error_key` is the key of one. A build can be used once.
+//
+// # Safety
+// `build` is a handle; `names` are `count` texts, each with a zero byte at its end; `entries` and `switch` may be called
+// with `context`.
+seawall_status seawall_build_indexes(seawall_index_build *build,
+                                     const char *const *names,
+                                     size_t count,
+                                     seawall_entries_fn entries,
+                                     seawall_switch_fn switch_,
+                                     void *context);
+
+// Frees a build; the logging of changes ends.
+//
+// # Safety
+// `build` is a handle or null; it is not used afterwards.
+void seawall_index_build_free(seawall_index_build *build);
 
 // Counts the rows of a range that the transaction sees. Reads no values.
 //
@@ -432,6 +458,10 @@ seawall_status seawall_check_tree(const seawall_db *db,
 // The text of the last call of this thread that failed: what, where, and what to do. UTF-8. It stays until
 // the next failure of the thread.
 const char *seawall_error(void);
+
+// The key of the last call of this thread that failed with `SEAWALL_STATUS_KEY_EXISTS`. It stays until the next
+// such failure of the thread.
+seawall_slice seawall_error_key(void);
 
 // The version of the library, for example "0.1.0".
 const char *seawall_version(void);

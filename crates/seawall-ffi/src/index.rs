@@ -1,7 +1,7 @@
-//! Building an index over a tree.
+//! Building indexes over a tree.
 
 use crate::database::Database;
-use crate::slice::{Slice, exclusive, hand_out, shared, text};
+use crate::slice::{Slice, exclusive, free, hand_out, shared, text};
 use crate::status::{Status, call, usage};
 use crate::transaction::Tree;
 use seawall::IndexOptions;
@@ -10,57 +10,125 @@ use std::ffi::{c_char, c_void};
 /// The entries of a row in an index that is being built.
 #[derive(Debug)]
 pub struct IndexEntries {
-    entries: Vec<(Vec<u8>, Vec<u8>)>,
+    entries: Vec<(Vec<u8>, usize, Vec<u8>)>,
 }
 
-/// Adds the entries of a row with `seawall_index_entry`. The same row must give the same entries.
-pub type EntriesFn =
-    Option<unsafe extern "C" fn(context: *mut c_void, key: Slice, value: Slice, entries: *mut IndexEntries)>;
+/// The building of indexes over a tree.
+#[derive(Debug)]
+pub struct IndexBuild {
+    builder: Option<seawall::IndexBuilder>,
+}
 
-/// Adds an entry.
+/// Adds the entries of a row in one of the indexes with `seawall_index_entry`; called for each index in turn. The same
+/// row must give the same entries. False ends the building with `SEAWALL_STATUS_INTERRUPTED`.
+pub type EntriesFn = Option<
+    unsafe extern "C" fn(
+        context: *mut c_void,
+        index: usize,
+        key: Slice,
+        value: Slice,
+        entries: *mut IndexEntries,
+    ) -> bool,
+>;
+
+/// Called once, when the indexes are nearly complete. Every change of the base that begins after its return must be
+/// made to the indexes too. False ends the building with `SEAWALL_STATUS_INTERRUPTED`.
+pub type SwitchFn = Option<unsafe extern "C" fn(context: *mut c_void) -> bool>;
+
+/// Adds an entry. `unique_len`: no other entry may begin with so many bytes of `key`; 0: there is no such part.
 ///
 /// # Safety
 /// `entries` is what an `seawall_entries_fn` was given; `key` and `value` are readable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_index_entry(entries: *mut IndexEntries, key: Slice, value: Slice) -> Status {
+pub unsafe extern "C" fn seawall_index_entry(
+    entries: *mut IndexEntries,
+    key: Slice,
+    unique_len: usize,
+    value: Slice,
+) -> Status {
     call(|| {
         // SAFETY: as the function requires.
         let entries = unsafe { exclusive(entries)? };
         // SAFETY: as the function requires.
         let (key, value) = unsafe { (key.bytes()?, value.bytes()?) };
-        entries.entries.push((key.to_vec(), value.to_vec()));
+        if unique_len > key.len() {
+            return Err(usage("an entry's unique part is longer than its key"));
+        }
+        entries.entries.push((key.to_vec(), unique_len, value.to_vec()));
         Ok(Status::Ok)
     })
 }
 
-/// Builds a new tree `name` of the entries that `entries` gives for each row of `base`; `entries` is called
-/// meanwhile, by this thread. Others may change `base` meanwhile; the tree has their changes up to the call's end.
+/// Begins the building of indexes over `base`: from now on its changes are logged. It does not wait if no transaction
+/// has locks or unended changes in `base`.
 ///
 /// # Safety
-/// `db` and `base` are handles; `name` is a text that ends with a zero byte; `index` is writable; `entries` may be
-/// called with `context`.
+/// `db` and `base` are handles; `build` is writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_build_index(
+pub unsafe extern "C" fn seawall_begin_index_build(
     db: *const Database,
     base: *const Tree,
-    name: *const c_char,
-    entries: EntriesFn,
-    context: *mut c_void,
-    index: *mut *mut Tree,
+    build: *mut *mut IndexBuild,
 ) -> Status {
     call(|| {
         // SAFETY: as the function requires.
-        let (db, base, name) = unsafe { (shared(db)?, shared(base)?, text(name)?) };
-        let entries = entries.ok_or_else(|| usage("seawall_build_index without a function"))?;
-        let mut of_row = IndexEntries { entries: Vec::new() };
-        let push = |key: &[u8], value: &[u8], index: &mut seawall::IndexEntries| {
-            // SAFETY: as the function requires.
-            unsafe { entries(context, Slice::of(key), Slice::of(value), &raw mut of_row) };
-            of_row.entries.drain(..).for_each(|(key, value)| index.push(key, value));
-        };
-        let built = db.0.build_index(&base.0, name, IndexOptions::default(), push, |_| Ok(()))?;
+        let (db, base) = unsafe { (shared(db)?, shared(base)?) };
+        let builder = Some(db.0.index_builder(&base.0)?);
         // SAFETY: as the function requires.
-        unsafe { hand_out(index, Tree(built)) }?;
+        unsafe { hand_out(build, IndexBuild { builder }) }?;
         Ok(Status::Ok)
     })
+}
+
+/// Builds new trees `names` of the entries that `entries` gives for each row of the base; `entries` and `switch` are
+/// called by this thread. Others may change the base meanwhile. `SEAWALL_STATUS_KEY_EXISTS`: two entries have the
+/// same key or unique part; `seawall_error_key` is the key of one. A build can be used once.
+///
+/// # Safety
+/// `build` is a handle; `names` are `count` texts, each with a zero byte at its end; `entries` and `switch` may be called
+/// with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_build_indexes(
+    build: *mut IndexBuild,
+    names: *const *const c_char,
+    count: usize,
+    entries: EntriesFn,
+    switch: SwitchFn,
+    context: *mut c_void,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let build = unsafe { exclusive(build)? };
+        if names.is_null() {
+            return Err(usage("seawall_build_indexes without names"));
+        }
+        // SAFETY: as the function requires.
+        let names: Vec<&str> = unsafe { (0..count).map(|at| text(*names.add(at))).collect::<Result<_, _>>()? };
+        let (entries, switch) =
+            entries.zip(switch).ok_or_else(|| usage("seawall_build_indexes without both of its functions"))?;
+        let builder = build.builder.take().ok_or_else(|| usage("a build of indexes is used once"))?;
+        let mut of_row = IndexEntries { entries: Vec::new() };
+        let stopped = || seawall::Error::Interrupted { during: "the building of an index", on: None };
+        let push = |index: usize, key: &[u8], value: &[u8], to: &mut seawall::IndexEntries| {
+            // SAFETY: as the function requires.
+            if !unsafe { entries(context, index, Slice::of(key), Slice::of(value), &raw mut of_row) } {
+                to.fail(stopped());
+            }
+            of_row.entries.drain(..).for_each(|(key, unique_len, value)| to.push_unique(key, unique_len, value));
+        };
+        // SAFETY: as the function requires.
+        let switch = |_: &mut _| if unsafe { switch(context) } { Ok(()) } else { Err(stopped()) };
+        builder.build(&names, IndexOptions::default(), push, switch)?;
+        Ok(Status::Ok)
+    })
+}
+
+/// Frees a build; the logging of changes ends.
+///
+/// # Safety
+/// `build` is a handle or null; it is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_index_build_free(build: *mut IndexBuild) {
+    // SAFETY: as the function requires.
+    drop(unsafe { free(build) });
 }

@@ -1,5 +1,6 @@
 //! The result of a call, and its text.
 
+use crate::slice::Slice;
 use seawall::{Error, Result};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
@@ -107,6 +108,7 @@ impl Status {
 
 thread_local! {
     static TEXT: RefCell<CString> = RefCell::default();
+    static KEY: RefCell<Vec<u8>> = RefCell::default();
 }
 
 fn remember(text: &str) {
@@ -121,6 +123,9 @@ pub(crate) fn call(f: impl FnOnce() -> Result<Status>) -> Status {
         Ok(Ok(status)) => status,
         Ok(Err(error)) => {
             remember(&error.to_string());
+            if let Error::KeyExists { on } | Error::DuplicateRow { on, .. } = &error {
+                KEY.with(|last| last.replace(on.key.clone()));
+            }
             Status::of(&error)
         }
         Err(panic) => {
@@ -141,6 +146,13 @@ pub(crate) fn usage(why: &str) -> Error {
 #[unsafe(no_mangle)]
 pub extern "C" fn seawall_error() -> *const c_char {
     TEXT.with(|last| last.borrow().as_ptr())
+}
+
+/// The key of the last call of this thread that failed with `SEAWALL_STATUS_KEY_EXISTS`. It stays until the next
+/// such failure of the thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn seawall_error_key() -> Slice {
+    KEY.with(|last| Slice::of(&last.borrow()))
 }
 
 /// The version of the library, for example "0.1.0".

@@ -295,6 +295,94 @@ fn writers_go_on_and_keep_the_index_from_its_first_moment() {
 }
 
 #[test]
+fn a_unique_index_has_no_two_entries_with_the_same_unique_part() {
+    let db = Database::in_memory().unwrap();
+    let base = db.create_tree("base").unwrap();
+    db.transact(|tx| tx.put_rows(&base, (0..1000u32).map(|i| (i.to_be_bytes(), i.to_le_bytes())))).unwrap();
+    let unique = |key: &[u8], value: &[u8], index: &mut IndexEntries| match value {
+        b"none" => index.push([value, key].concat(), []),
+        _ => index.push_unique([value, key].concat(), value.len(), key),
+    };
+    let none = |_: &mut Transaction| Ok(());
+    let in_memory = IndexOptions::default();
+    for options in [in_memory, IndexOptions { sort_bytes: 4096, ..in_memory }] {
+        let index = db.build_index(&base, "i", options, unique, none).unwrap();
+        db.transact(|tx| tx.drop_tree("i")).unwrap();
+        drop(index);
+        // A duplicate, from the start and from a change during the build; rows without a unique part may be equal.
+        db.transact(|tx| tx.put_rows(&base, [(b"one", b"none"), (b"two", b"none")])).unwrap();
+        db.transact(|tx| tx.put(&base, b"again", &77u32.to_le_bytes())).unwrap();
+        let error = db.build_index(&base, "i", options, unique, none).unwrap_err();
+        let expected = [&77u32.to_le_bytes()[..], &77u32.to_be_bytes()].concat();
+        assert!(matches!(&error, Error::KeyExists { on } if on.key == expected), "{error}");
+        db.transact(|tx| tx.delete(&base, b"again").map(drop)).unwrap();
+        let mut changed = false;
+        let later = |key: &[u8], value: &[u8], index: &mut IndexEntries| {
+            if !std::mem::replace(&mut changed, true) {
+                db.transact(|tx| tx.put(&base, b"again", &77u32.to_le_bytes())).unwrap();
+            }
+            unique(key, value, index);
+        };
+        let error = db.build_index(&base, "i", options, later, none).unwrap_err();
+        assert!(matches!(error, Error::KeyExists { .. }), "{error}");
+        // Values that two rows exchange meanwhile collide at no time.
+        db.transact(|tx| tx.delete(&base, b"again").map(drop)).unwrap();
+        let mut changed = false;
+        let exchange = |key: &[u8], value: &[u8], index: &mut IndexEntries| {
+            if !std::mem::replace(&mut changed, true) {
+                db.transact(|tx| {
+                    let (one, two) = (0u32.to_be_bytes(), 1u32.to_be_bytes());
+                    let values = (tx.get(&base, &one)?.unwrap(), tx.get(&base, &two)?.unwrap());
+                    tx.put(&base, &one, &values.1)?;
+                    tx.put(&base, &two, &values.0)
+                })
+                .unwrap();
+            }
+            unique(key, value, index);
+        };
+        let index = db.build_index(&base, "i", options, exchange, none).unwrap();
+        assert_eq!(contents(&db, &index).len(), 1002);
+        db.transact(|tx| tx.drop_tree("i")).unwrap();
+        db.transact(|tx| tx.delete(&base, b"one").and_then(|_| tx.delete(&base, b"two")).map(drop)).unwrap();
+    }
+}
+
+#[test]
+fn indexes_are_built_together_and_from_the_moment_that_the_builder_is_made() {
+    let db = Database::in_memory().unwrap();
+    let base = db.create_tree("base").unwrap();
+    let put = |from: u32, to: u32| {
+        db.transact(|tx| tx.put_rows(&base, (from..to).map(|i| (i.to_be_bytes(), (i * 7 % 64).to_be_bytes()))))
+            .unwrap();
+    };
+    put(0, 3000);
+    let builder = db.index_builder(&base).unwrap();
+    put(2000, 4000);
+    // A transaction that is open elsewhere is nothing that it waits for.
+    let mut other = db.begin().unwrap();
+    other.put(&db.create_tree("other").unwrap(), b"k", b"v").unwrap();
+    let mut changed = false;
+    let entries = |index: usize, key: &[u8], value: &[u8], entries: &mut IndexEntries| {
+        if !std::mem::replace(&mut changed, true) {
+            put(3500, 4500);
+        }
+        match index {
+            0 => entries.push([value, key].concat(), []),
+            _ => entries.push_unique([key, value].concat(), key.len(), value),
+        }
+    };
+    let options = IndexOptions { sort_bytes: 20_000, ..IndexOptions::default() };
+    let built = builder.build(&["by value", "by key"], options, entries, |_| Ok(())).unwrap();
+    drop(other);
+    let rows = contents(&db, &base);
+    assert_eq!(rows.len(), 4500);
+    let by_value: Rows = rows.iter().map(|(key, value)| ([&value[..], key].concat(), vec![])).collect();
+    let by_key: Rows = rows.iter().map(|(key, value)| ([&key[..], value].concat(), value.clone())).collect();
+    assert!(contents(&db, &built[0]) == by_value && contents(&db, &built[1]) == by_key);
+    assert_eq!(db.check().unwrap(), []);
+}
+
+#[test]
 fn what_cannot_be_an_index_is_told_and_leaves_nothing() {
     let db = Database::in_memory().unwrap();
     let base = db.create_tree("base").unwrap();
@@ -304,7 +392,7 @@ fn what_cannot_be_an_index_is_told_and_leaves_nothing() {
     // Two rows with one entry: from the start, or added later.
     db.transact(|tx| tx.put(&base, b"one more", &[7])).unwrap();
     let error = db.build_index(&base, "i", IndexOptions::default(), by_value, none).unwrap_err();
-    assert!(matches!(error, Error::DuplicateRow { .. }), "{error}");
+    assert!(matches!(error, Error::KeyExists { .. }), "{error}");
     db.transact(|tx| tx.delete(&base, b"one more").map(drop)).unwrap();
     let mut changed = false;
     let later = |key: &[u8], value: &[u8], index: &mut IndexEntries| {
@@ -316,6 +404,9 @@ fn what_cannot_be_an_index_is_told_and_leaves_nothing() {
     let error = db.build_index(&base, "i", IndexOptions::default(), later, none).unwrap_err();
     assert!(matches!(error, Error::KeyExists { .. }), "{error}");
     db.transact(|tx| tx.delete(&base, b"one more").map(drop)).unwrap();
+    let refuses = |_: &[u8], _: &[u8], index: &mut IndexEntries| index.fail(Error::Usage("no".into()));
+    let error = db.build_index(&base, "i", IndexOptions::default(), refuses, none).unwrap_err();
+    assert!(matches!(&error, Error::Usage(why) if why == "no"), "{error}");
     // A function that gives different entries for the same row.
     let mut calls = 0u32;
     let moody = |key: &[u8], _: &[u8], index: &mut IndexEntries| {

@@ -1,4 +1,4 @@
-//! Building an index over a tree while others change the tree.
+//! Building indexes over a tree while others change the tree.
 //!
 //! ```text
 //!   log ──a view──> scan, sort ──> build ──rounds──> caught up, nearly ──switch──> base locked ──last round──> committed
@@ -22,7 +22,7 @@ use super::database::{Database, Tree};
 use super::load::BuildOptions;
 use super::pace::Pace;
 use super::transaction::Transaction;
-use crate::error::{Error, Result};
+use crate::error::{Error, LockedOn, Result};
 use crate::format::TxnId;
 use crate::txn::Watching;
 use std::cmp::Reverse;
@@ -57,15 +57,58 @@ const ROUNDS_MAX: usize = 12;
 #[derive(Debug, Default)]
 pub struct IndexEntries {
     entries: Vec<Entry>,
+    failed: Option<Error>,
 }
 
-type Entry = (Vec<u8>, Vec<u8>);
+/// An entry of an index that is being built. Entries are ordered by key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    /// The bytes of the key that no other entry may begin with; 0: there is no such part.
+    unique_bytes: usize,
+}
+
+impl Entry {
+    /// Whether both entries cannot be in the index.
+    fn collides(&self, other: &Self) -> bool {
+        let unique = &self.key[..self.unique_bytes];
+        self.key == other.key || (self.unique_bytes > 0 && other.key.starts_with(unique))
+    }
+
+    /// As the value of a row of a sorted run.
+    fn to_run(&self) -> Vec<u8> {
+        [&(self.unique_bytes as u32).to_le_bytes()[..], &self.value].concat()
+    }
+
+    fn from_run((key, value): (Vec<u8>, Vec<u8>)) -> Self {
+        let (unique, value) = value.split_at(4);
+        let unique_bytes = u32::from_le_bytes(unique.try_into().expect("4 bytes")) as usize;
+        Self { key, value: value.to_vec(), unique_bytes }
+    }
+}
 
 impl IndexEntries {
     /// Adds an entry. Its key must be unique in the index: append the row's key if it is not unique by
     /// itself.
     pub fn push(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
-        self.entries.push((key.into(), value.into()));
+        self.entries.push(Entry { key: key.into(), value: value.into(), unique_bytes: 0 });
+    }
+
+    /// Adds an entry of a unique index: no other entry may begin with the first `prefix_bytes` of its key, as in
+    /// [`Transaction::insert_unique_prefix`].
+    ///
+    /// # Panics
+    /// If the key is shorter.
+    pub fn push_unique(&mut self, key: impl Into<Vec<u8>>, prefix_bytes: usize, value: impl Into<Vec<u8>>) {
+        let key = key.into();
+        assert!(prefix_bytes <= key.len(), "a prefix of {prefix_bytes} bytes of a key of {}", key.len());
+        self.entries.push(Entry { key, value: value.into(), unique_bytes: prefix_bytes });
+    }
+
+    /// Ends the build with this error: the row is not as it must be, or the index is not wanted any more.
+    pub fn fail(&mut self, error: Error) {
+        self.failed.get_or_insert(error);
     }
 }
 
@@ -86,9 +129,9 @@ impl Database {
     /// older cannot use the index ([`Error::TreeTooNew`]).
     ///
     /// # Errors
-    /// [`Error::DuplicateRow`] and [`Error::KeyExists`] if two rows have the same entry;
+    /// [`Error::KeyExists`] if two rows have the same entry, or the same unique part of one;
     /// [`Error::TreeExists`]; [`Error::LockTimeout`] if transactions that have changed the base do not end;
-    /// errors of `switch`, and of reading and writing. After an error nothing is left of the index.
+    /// errors of `switch`, of [`IndexEntries::fail`], and of reading and writing. After an error nothing is left of the index.
     /// [`Error::Usage`] if `entries` returns different entries for the same row.
     ///
     /// ```
@@ -128,42 +171,88 @@ impl Database {
         base: &Tree,
         name: &str,
         options: IndexOptions,
-        entries: impl FnMut(&[u8], &[u8], &mut IndexEntries),
+        mut entries: impl FnMut(&[u8], &[u8], &mut IndexEntries),
         switch: impl FnOnce(&mut Transaction) -> Result<()>,
     ) -> Result<Tree> {
-        match self.begin()?.open_tree(name) {
-            Ok(_) => return Err(Error::TreeExists { name: name.into() }),
-            Err(Error::NoSuchTree { .. }) => {}
-            Err(error) => return Err(error),
+        let of_row = |_: usize, key: &[u8], value: &[u8], index: &mut IndexEntries| entries(key, value, index);
+        let mut built = self.index_builder(base)?.build(&[name], options, of_row, switch)?;
+        Ok(built.swap_remove(0))
+    }
+
+    /// Begins the building of indexes over `base`: from now on changes of `base` are logged for them. If no
+    /// transaction has locks or unended changes in `base`, it does not wait; otherwise it waits until all
+    /// transactions that are active have ended.
+    ///
+    /// # Errors
+    /// [`Error::LockTimeout`] if they do not end; [`Error::TreeDropped`].
+    pub fn index_builder(&self, base: &Tree) -> Result<IndexBuilder> {
+        let watching = self.begin()?.txn().watch(&base.state)?;
+        Ok(IndexBuilder { db: self.clone(), base: base.clone(), watching })
+    }
+
+    fn snapshot(&self) -> Result<Transaction> {
+        let tx = self.begin()?;
+        tx.take_snapshot()?;
+        Ok(tx)
+    }
+}
+
+/// Builds indexes over a tree: see [`Database::index_builder`]. Dropped, it ends the logging of changes.
+#[derive(Debug)]
+pub struct IndexBuilder {
+    db: Database,
+    base: Tree,
+    watching: Watching,
+}
+
+impl IndexBuilder {
+    /// Builds the indexes `names`, as [`Database::build_index`] builds one. `entries` is called for each row with
+    /// each index in turn, by its position in `names`. All indexes become visible together.
+    ///
+    /// # Errors
+    /// As [`Database::build_index`].
+    pub fn build(
+        self,
+        names: &[&str],
+        options: IndexOptions,
+        entries: impl FnMut(usize, &[u8], &[u8], &mut IndexEntries),
+        switch: impl FnOnce(&mut Transaction) -> Result<()>,
+    ) -> Result<Vec<Tree>> {
+        let Self { db, base, watching } = self;
+        for &name in names {
+            match db.begin()?.open_tree(name) {
+                Ok(_) => return Err(Error::TreeExists { name: name.into() }),
+                Err(Error::NoSuchTree { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         if options.keep_percent > 95 {
             let why = format!("writers cannot keep {} percent of their rate: give at most 95", options.keep_percent);
             return Err(Error::Usage(why));
         }
-        let watching = self.begin()?.txn().watch(&base.state)?;
-        let engine = self.inner.engine();
+        let engine = db.inner.engine();
         // With `Background::Steps` there are no pauses.
         let keep_percent = if engine.may_wait { options.keep_percent } else { 0 };
         let mut build = Build {
-            db: self,
-            base,
+            db: &db,
+            base: &base,
             entries,
             row: IndexEntries::default(),
             pace: Pace::new(&*engine.clock, keep_percent, || watching.noted()),
             watching: &watching,
             touched: BTreeMap::new(),
-            now: self.snapshot()?,
+            now: db.snapshot()?,
         };
-        let mut tx = self.begin()?;
-        let index = build.build(&mut tx, name, options)?;
+        let mut tx = db.begin()?;
+        let indexes = build.build(&mut tx, names, options)?;
         for _ in 0..ROUNDS_MAX {
-            if build.round(&mut tx, &index, true)? <= options.last_round_rows {
+            if build.round(&mut tx, &indexes, true)? <= options.last_round_rows {
                 break;
             }
         }
         switch(&mut tx)?;
         tx.txn().lock_tree(&base.state)?;
-        build.round(&mut tx, &index, false)?;
+        build.round(&mut tx, &indexes, false)?;
         if let Some(key) = build.touched.keys().next() {
             let key = key.escape_ascii();
             return Err(Error::Usage(format!(
@@ -171,13 +260,7 @@ impl Database {
             )));
         }
         tx.commit()?;
-        Ok(index)
-    }
-
-    fn snapshot(&self) -> Result<Transaction> {
-        let tx = self.begin()?;
-        tx.take_snapshot()?;
-        Ok(tx)
+        Ok(indexes)
     }
 }
 
@@ -190,18 +273,18 @@ struct Build<'b, F> {
     pace: Pace<'b>,
     /// Changed keys to process, each with the transactions that changed it.
     touched: BTreeMap<Vec<u8>, Vec<TxnId>>,
-    /// The view that the index matches.
+    /// The view that the indexes match.
     now: Transaction,
 }
 
-impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
-    /// The entries of a row.
-    fn of(&mut self, key: &[u8], value: Option<&[u8]>) -> Vec<Entry> {
+impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
+    /// The entries of a row in an index.
+    fn of(&mut self, index: usize, key: &[u8], value: Option<&[u8]>) -> Result<Vec<Entry>> {
         self.row.entries.clear();
         if let Some(value) = value {
-            (self.entries)(key, value, &mut self.row);
+            (self.entries)(index, key, value, &mut self.row);
         }
-        std::mem::take(&mut self.row.entries)
+        self.row.failed.take().map_or_else(|| Ok(std::mem::take(&mut self.row.entries)), Err)
     }
 
     /// Takes the logged changes.
@@ -214,22 +297,25 @@ impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
         }
     }
 
-    /// Builds the index from the first view.
-    fn build(&mut self, tx: &mut Transaction, name: &str, options: IndexOptions) -> Result<Tree> {
+    /// Builds the indexes from the first view.
+    fn build(&mut self, tx: &mut Transaction, names: &[&str], options: IndexOptions) -> Result<Vec<Tree>> {
         let layout = BuildOptions { fill_percent: options.fill_percent };
         let mut scratch = self.db.begin()?;
-        let mut sort = Sort { rows: Vec::new(), bytes: 0, runs: Vec::new(), bytes_max: options.sort_bytes };
+        let sort_bytes = options.sort_bytes / names.len().max(1);
+        let mut sorts: Vec<Sort> = (0..names.len()).map(|index| Sort::new(index, sort_bytes)).collect();
         let mut cursor_from = Bound::Unbounded;
         loop {
             // In pieces, so that the log is collected regularly.
-            let piece: Vec<Entry> = self
+            let piece: Vec<(Vec<u8>, Vec<u8>)> = self
                 .now
                 .range::<Vec<u8>>(self.base, (cursor_from, Bound::Unbounded))
                 .take(PIECE_ROWS)
                 .collect::<Result<_>>()?;
             for (key, value) in &piece {
-                for entry in self.of(key, Some(value)) {
-                    sort.push(&mut scratch, entry, &mut self.pace)?;
+                for (index, sort) in sorts.iter_mut().enumerate() {
+                    for entry in self.of(index, key, Some(value))? {
+                        sort.push(&mut scratch, entry, &mut self.pace)?;
+                    }
                 }
                 self.pace.step();
             }
@@ -239,24 +325,30 @@ impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
                 None => break,
             }
         }
-        let index = sort.finish(&mut scratch, tx, name, layout, &mut self.pace)?;
+        let sorted = names.iter().zip(sorts);
+        let built = sorted.map(|(name, sort)| sort.finish(&mut scratch, tx, name, layout, &mut self.pace));
+        let indexes = built.collect::<Result<_>>()?;
         scratch.rollback()?;
-        Ok(index)
+        Ok(indexes)
     }
 
-    /// Brings the index up to a current view; returns the number of rows processed.
-    fn round(&mut self, tx: &mut Transaction, index: &Tree, paced: bool) -> Result<usize> {
+    /// Brings the indexes up to a current view; returns the number of rows processed.
+    fn round(&mut self, tx: &mut Transaction, indexes: &[Tree], paced: bool) -> Result<usize> {
         let next = self.db.snapshot()?;
         // After taking the view: all changes that it sees are in the log.
         self.collect();
         let touched = std::mem::take(&mut self.touched);
         let looked = touched.len();
-        let (mut go, mut come) = (Vec::new(), Vec::new());
+        let (mut go, mut come) = (vec![Vec::new(); indexes.len()], vec![Vec::new(); indexes.len()]);
         for (key, mut writers) in touched {
             let (before, after) = (self.now.get(self.base, &key)?, next.get(self.base, &key)?);
             if before != after {
-                go.append(&mut self.of(&key, before.as_deref()));
-                come.append(&mut self.of(&key, after.as_deref()));
+                for (index, go) in go.iter_mut().enumerate() {
+                    go.append(&mut self.of(index, &key, before.as_deref())?);
+                }
+                for (index, come) in come.iter_mut().enumerate() {
+                    come.append(&mut self.of(index, &key, after.as_deref())?);
+                }
             }
             writers.retain(|&writer| !next.txn().sees(writer));
             if !writers.is_empty() {
@@ -266,24 +358,30 @@ impl<F: FnMut(&[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
                 self.pace.caught_up(ROUND_PART);
             }
         }
-        go.sort_unstable();
-        come.sort_unstable();
-        for (key, _) in &go {
-            if !tx.delete(index, key)? {
-                return Err(Error::Usage(format!(
-                    "an entry \"{}\" of a row is not in its index: the function gives different entries for the same \
-                     row",
-                    key.escape_ascii()
-                )));
+        let part = ROUND_PART / indexes.len().max(1) as f64;
+        for ((index, mut go), mut come) in indexes.iter().zip(go).zip(come) {
+            go.sort_unstable();
+            come.sort_unstable();
+            for Entry { key, .. } in &go {
+                if !tx.delete(index, key)? {
+                    return Err(Error::Usage(format!(
+                        "an entry \"{}\" of a row is not in its index: the function gives different entries for the \
+                         same row",
+                        key.escape_ascii()
+                    )));
+                }
+                if paced {
+                    self.pace.caught_up(part);
+                }
             }
-            if paced {
-                self.pace.caught_up(ROUND_PART);
-            }
-        }
-        for (key, value) in &come {
-            tx.insert(index, key, value)?;
-            if paced {
-                self.pace.caught_up(ROUND_PART);
+            for entry in &come {
+                match entry.unique_bytes {
+                    0 => tx.insert(index, &entry.key, &entry.value)?,
+                    prefix => tx.insert_unique_prefix(index, prefix, &entry.key, &entry.value)?,
+                }
+                if paced {
+                    self.pace.caught_up(part);
+                }
             }
         }
         self.now = next;
@@ -301,6 +399,8 @@ const ENTRY_BYTES: usize = 64;
 
 /// Sorts entries: in memory, or in trees of a scratch transaction that is rolled back.
 struct Sort {
+    /// Of the indexes that are built.
+    index: usize,
     rows: Vec<Entry>,
     bytes: usize,
     runs: Vec<Tree>,
@@ -308,8 +408,12 @@ struct Sort {
 }
 
 impl Sort {
+    fn new(index: usize, bytes_max: usize) -> Self {
+        Self { index, rows: Vec::new(), bytes: 0, runs: Vec::new(), bytes_max }
+    }
+
     fn push(&mut self, scratch: &mut Transaction, entry: Entry, pace: &mut Pace<'_>) -> Result<()> {
-        self.bytes += entry.0.len() + entry.1.len() + ENTRY_BYTES;
+        self.bytes += entry.key.len() + entry.value.len() + ENTRY_BYTES;
         self.rows.push(entry);
         if self.bytes >= self.bytes_max { self.end_run(scratch, pace) } else { Ok(()) }
     }
@@ -325,8 +429,13 @@ impl Sort {
         self.sort(pace);
         // A name that no other tree has, also after a crash, while the rollback of this transaction is still
         // due. It is logged, so it depends only on the contents of the database. The tree is never visible.
-        let name = format!("(run {} of transaction {})", self.runs.len(), scratch.txn.started()?.0);
-        let rows = std::mem::take(&mut self.rows).into_iter().inspect(|_| pace.step());
+        let name =
+            format!("(run {} of index {} of transaction {})", self.runs.len(), self.index, scratch.txn.started()?.0);
+        let rows = std::mem::take(&mut self.rows).into_iter().map(|entry| {
+            pace.step();
+            let value = entry.to_run();
+            (entry.key, value)
+        });
         self.runs.push(scratch.build_tree(&name, BuildOptions { fill_percent: 100 }, rows)?);
         self.bytes = 0;
         Ok(())
@@ -343,19 +452,33 @@ impl Sort {
     ) -> Result<Tree> {
         if self.runs.is_empty() {
             self.sort(pace);
-            return tx.build_tree(name, build, self.rows.into_iter().inspect(|_| pace.step()));
-        }
-        self.end_run(scratch, pace)?;
-        let mut runs: Vec<_> = self.runs.iter().map(|run| scratch.iter(run)).collect();
-        let mut heads = BinaryHeap::new();
-        for (number, run) in runs.iter_mut().enumerate() {
-            heads.extend(run.next().transpose()?.map(|entry| Reverse((entry, number))));
+        } else {
+            self.end_run(scratch, pace)?;
         }
         let mut builder = tx.tree_builder(name, build)?;
-        while let Some(Reverse(((key, value), number))) = heads.pop() {
-            builder.push(&key, &value)?;
+        let tree = builder.tree_id();
+        let mut last: Option<Entry> = None;
+        let mut put = |entry: Entry| {
             pace.step();
-            heads.extend(runs[number].next().transpose()?.map(|entry| Reverse((entry, number))));
+            if let Some(last) = last.take_if(|last| last.collides(&entry)) {
+                return Err(Error::KeyExists { on: LockedOn { tree, key: last.key } });
+            }
+            builder.push(&entry.key, &entry.value)?;
+            last = Some(entry);
+            Ok(())
+        };
+        if self.runs.is_empty() {
+            self.rows.into_iter().try_for_each(put)?;
+        } else {
+            let mut runs: Vec<_> = self.runs.iter().map(|run| scratch.iter(run)).collect();
+            let mut heads = BinaryHeap::new();
+            for (number, run) in runs.iter_mut().enumerate() {
+                heads.extend(run.next().transpose()?.map(|row| Reverse((Entry::from_run(row), number))));
+            }
+            while let Some(Reverse((entry, number))) = heads.pop() {
+                put(entry)?;
+                heads.extend(runs[number].next().transpose()?.map(|row| Reverse((Entry::from_run(row), number))));
+            }
         }
         builder.finish()
     }

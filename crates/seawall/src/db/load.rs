@@ -7,6 +7,7 @@
 use super::database::Tree;
 use super::transaction::Transaction;
 use crate::error::{Error, Result};
+use crate::format::TreeId;
 use crate::txn::{Building, Readable};
 
 /// How [`Transaction::build_tree`] lays out a tree.
@@ -219,6 +220,10 @@ impl TreeBuilder<'_> {
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.building.as_ref().map_or(0, Building::rows)
+    }
+
+    pub(super) fn tree_id(&self) -> TreeId {
+        self.building.as_ref().expect("it is there until the end").tree()
     }
 
     /// Writes the remaining rows. The transaction can then use the tree, and others after its commit.

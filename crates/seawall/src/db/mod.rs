@@ -41,7 +41,7 @@ pub use check::{Damage, Part, check_pages};
 pub use compact::{CompactOptions, CompactProgress, Compacted};
 pub use cursor::{Cursor, CursorMut, CursorOptions, KeyValue, LockMode, Position, RangeIter};
 pub use database::{Database, Tree, XID_BYTES_MAX, Xid};
-pub use index::{IndexEntries, IndexOptions};
+pub use index::{IndexBuilder, IndexEntries, IndexOptions};
 pub use key_range::KeyRange;
 pub use load::{BuildOptions, TreeBuilder};
 pub use locking::InterruptHandle;

@@ -12,6 +12,7 @@ use super::transaction::{SavepointAt, State, Txn};
 use super::trees::TreeState;
 use crate::btree::Builder;
 use crate::error::{Error, LockedOn, Result};
+use crate::format::TreeId;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -31,6 +32,12 @@ impl Building {
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// The tree.
+    #[must_use]
+    pub fn tree(&self) -> TreeId {
+        self.tree.at.id
     }
 }
 

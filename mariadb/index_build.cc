@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "index_build.h"
+
+namespace seawall {
+
+seawall_status Index_build::begin(const seawall_tree *rows) {
+  m_base = rows;
+  return seawall_begin_index_build(db.get(), rows, m_build.out());
+}
+
+void Index_build::add(TABLE *altered, uint key, std::string name) {
+  m_altered = altered;
+  m_row.init(altered);
+  m_has_primary = altered->s->primary_key < MAX_KEY;
+  if (m_has_primary) m_primary.init(altered, altered->key_info + altered->s->primary_key);
+  m_indexes.emplace_back();
+  Index &index = m_indexes.back();
+  index.key = key;
+  index.unique = altered->key_info[key].flags & HA_NOSAME;
+  index.codec.init(altered, altered->key_info + key);
+  index.name = std::move(name);
+}
+
+bool Index_build::add_entry(void *context, size_t at, seawall_slice key, seawall_slice value, seawall_index_entries *entries) {
+  Index_build *build = static_cast<Index_build *>(context);
+  if (build->m_abandoned) return false;
+  uchar *record = build->m_altered->record[0];
+  if (at == 0) { /* the row stays in the record for the other indexes */
+    build->m_rows++;
+    build->m_bytes.assign((const char *)value.data, value.len); /* long columns point into it */
+    if (!build->m_row.decode((const uchar *)build->m_bytes.data(), build->m_bytes.size(), record)) {
+      build->m_damaged = true;
+      return false;
+    }
+  }
+  const Index &index = build->m_indexes[at];
+  build->m_entry.clear();
+  build->m_value.clear();
+  index.codec.encode(record, MAX_KEY, &build->m_entry);
+  size_t unique_len = index.unique && !index.codec.has_null(record) ? build->m_entry.size() : 0;
+  build->m_entry.append((const char *)key.data, key.len);
+  index.codec.encode_value(record, &build->m_value);
+  if (build->m_has_primary) build->m_primary.encode_value(record, &build->m_value);
+  return seawall_index_entry(entries, slice(build->m_entry), unique_len, slice(build->m_value)) == SEAWALL_STATUS_OK;
+}
+
+void Index_build::move_to(State state) {
+  std::lock_guard<std::mutex> guard(m_mutex);
+  m_state = state;
+  m_changed.notify_all();
+}
+
+bool Index_build::is_nearly_complete(void *context) {
+  Index_build *build = static_cast<Index_build *>(context);
+  std::unique_lock<std::mutex> lock(build->m_mutex);
+  build->m_state = NEARLY;
+  build->m_changed.notify_all();
+  build->m_changed.wait(lock, [&] { return build->m_state == FINISHING || build->m_abandoned; });
+  return !build->m_abandoned;
+}
+
+/* The row of the entry that exists: of which index it is, only the row can tell. */
+void Index_build::find_duplicate() {
+  seawall_slice key = seawall_error_key();
+  std::string of_error((const char *)key.data, key.len);
+  for (const Index &index : m_indexes) {
+    size_t len;
+    if (!index.unique || !index.codec.length_in((const uchar *)of_error.data(), of_error.size(), MAX_KEY, &len)) continue;
+    m_duplicate = index.key;
+    Tx tx;
+    seawall_tx_options options{};
+    seawall_slice value;
+    std::string primary = of_error.substr(len);
+    if (seawall_begin(db.get(), &options, tx.out()) || seawall_get(tx.get(), m_base, slice(primary), &value)) continue;
+    m_bytes.assign((const char *)value.data, value.len);
+    if (!m_row.decode((const uchar *)m_bytes.data(), m_bytes.size(), m_altered->record[0])) continue;
+    m_entry.clear();
+    index.codec.encode(m_altered->record[0], MAX_KEY, &m_entry);
+    if (m_entry + primary == of_error) return;
+  }
+}
+
+void Index_build::build() {
+  my_thread_init();
+  std::vector<const char *> names;
+  for (const Index &index : m_indexes) names.push_back(index.name.c_str());
+  m_status = seawall_build_indexes(m_build.get(), names.data(), names.size(), add_entry, is_nearly_complete, this);
+  m_build.out();
+  if (m_damaged) {
+    m_status = SEAWALL_STATUS_CORRUPT;
+    m_error = "a row does not have the columns of its table: CHECK TABLE, and restore from a backup";
+  } else if (m_status != SEAWALL_STATUS_OK) {
+    m_error = seawall_error();
+  }
+  if (m_status == SEAWALL_STATUS_KEY_EXISTS) find_duplicate();
+  move_to(ENDED);
+  my_thread_end();
+}
+
+seawall_status Index_build::ended() {
+  {
+    std::lock_guard<std::mutex> guard(m_mutex);
+    if (m_state != ENDED) return SEAWALL_STATUS_OK;
+  }
+  if (m_thread.joinable()) m_thread.join();
+  return m_status;
+}
+
+seawall_status Index_build::finish() {
+  {
+    std::lock_guard<std::mutex> guard(m_mutex);
+    if (m_state == NEARLY) m_state = FINISHING;
+    m_changed.notify_all();
+  }
+  if (m_thread.joinable()) m_thread.join();
+  return m_status;
+}
+
+void Index_build::abandon() {
+  {
+    std::lock_guard<std::mutex> guard(m_mutex);
+    m_abandoned = true;
+    m_changed.notify_all();
+  }
+  if (m_thread.joinable()) m_thread.join();
+}
+
+}

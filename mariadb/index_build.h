@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The building of indexes by a thread of its own, while others read and change the table.
+
+     BUILDING ──nearly complete──> NEARLY ──finish()──> FINISHING ──> ENDED
+        └───────────an error, or abandon()──────────────────────────────^
+
+   begin() is called while nobody writes: from then on changes are logged. While the build is NEARLY, it collects them. The server brings the table's writers to an
+   end before it calls finish(): those that begin afterwards know the indexes. */
+#ifndef SEAWALL_INDEX_BUILD_H
+#define SEAWALL_INDEX_BUILD_H
+
+#include "codec.h"
+#include "connection.h"
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace seawall {
+
+class Index_build {
+public:
+  /* Of indexes over the rows of `rows`. */
+  seawall_status begin(const seawall_tree *rows);
+  /* Index `key` of `altered`, as tree `name`. Its record is used until the build is NEARLY, and during finish(). */
+  void add(TABLE *altered, uint key, std::string name);
+  ~Index_build() { abandon(); }
+  /* Waits until the build is NEARLY, or ENDED with an error; `ticks` is called every 100 ms with the rows so far,
+     and ends the build by returning false. */
+  template <typename F> seawall_status run(F ticks) {
+    std::unique_lock<std::mutex> lock(m_mutex);
+    m_thread = std::thread(&Index_build::build, this);
+    while (!m_changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return m_state != BUILDING; })) {
+      lock.unlock();
+      if (!ticks(m_rows.load())) abandon();
+      lock.lock();
+    }
+    lock.unlock();
+    return ended();
+  }
+  /* The index is complete and visible when it returns OK. */
+  seawall_status finish();
+  void abandon();
+  /* Of an error. KEY_EXISTS: the index, whose columns are in the record. */
+  const std::string &error() const { return m_error; }
+  uint duplicate() const { return m_duplicate; }
+
+private:
+  enum State { BUILDING, NEARLY, FINISHING, ENDED };
+  struct Index {
+    uint key;
+    bool unique;
+    Key_codec codec;
+    std::string name;
+  };
+  static bool add_entry(void *build, size_t index, seawall_slice key, seawall_slice value, seawall_index_entries *entries);
+  static bool is_nearly_complete(void *build);
+  void build();
+  void find_duplicate();
+  seawall_status ended();
+  void move_to(State state);
+
+  Build m_build;
+  const seawall_tree *m_base = nullptr;
+  TABLE *m_altered = nullptr;
+  std::vector<Index> m_indexes;
+  Key_codec m_primary;
+  Row_codec m_row;
+  bool m_has_primary = false;
+  std::string m_bytes, m_entry, m_value;
+
+  std::thread m_thread;
+  std::mutex m_mutex;
+  std::condition_variable m_changed;
+  State m_state = BUILDING;
+  std::atomic<bool> m_abandoned{false};
+  std::atomic<ulonglong> m_rows{0};
+  bool m_damaged = false;
+  seawall_status m_status = SEAWALL_STATUS_OK;
+  std::string m_error;
+  uint m_duplicate = MAX_KEY;
+};
+
+}
+#endif
