@@ -28,6 +28,8 @@ test: need-rust lint
 	FROM=$(COMMIT_SEED) $(CARGO) test --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --quiet
 	scripts/msrv
+	@if $(MAKE) need-mariadb && mariadb/fetch target/mariadb >target/mariadb-tree; then FROM=$(COMMIT_SEED) mariadb/test; else \
+	  echo "the MariaDB plugin: no server and headers could be fetched" >>$(SKIPPED); fi
 	$(COUNT_SKIPPED)
 
 # The conformance check of the stores that Seawall is measured against; `make bench` and `make goals` run it
@@ -133,6 +135,10 @@ nightly: need-rust
 	$(MAKE) cgroup-test
 	$(MAKE) powercut ROUNDS=50
 	$(MAKE) powercut-mutants
+	$(MAKE) need-mariadb
+	FROM=$(DATE_SEED) SEEDS=200 mariadb/test
+	mariadb/suites
+	mariadb/crash 20
 	$(COUNT_SKIPPED)
 
 # The lab's cells against fio on the same file; exits 1 when they differ by more than 10%.
@@ -176,15 +182,20 @@ instructions: need-rust
 	$(CARGO) build --release --locked -p seawall --example instructions
 	target/release/examples/instructions
 
-# The plugin for MariaDB (mariadb/README.md): build it, start a server with it, test it. The first time
-# fetches a server and its headers, 180 MB.
-.PHONY: mariadb mariadb-run mariadb-test need-mariadb
+# The plugin for MariaDB (mariadb/README.md): build it, start a server with it, install it into the installed
+# server, test it. The first time fetches a server and its headers, 180 MB. `mariadb-test` also runs MariaDB's own
+# suites, half an hour; `make test` runs the quick tests.
+.PHONY: mariadb mariadb-run mariadb-install mariadb-test need-mariadb
 mariadb: need-mariadb
 	mariadb/build
 mariadb-run: need-mariadb
 	mariadb/run
+mariadb-install: need-mariadb
+	mariadb/install
 mariadb-test: need-mariadb
-	mariadb/test
+	FROM=$(COMMIT_SEED) mariadb/test
+	mariadb/suites
+	mariadb/crash 3
 need-mariadb: need-rust
 	@command -v g++ >/dev/null || scripts/apt-install g++
 	@for lib in libaio.so.1 liburing.so.2 libnuma.so.1 libncurses.so.6; do \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* ALTER TABLE in place, and the care of indexes: ANALYZE, CHECK.
 
-   1. What changes only the server's definition is instant: the engine notes the definition's version.
+   1. What changes only the server's definition is instant: the engine notes the definition's version. Columns that are
+      added, dropped or moved make a new layout of rows (layout.h), and no row is changed.
    2. A new index is a tree that is announced in the dictionary and built while others change the table
       (index_build.h). When the server has brought the writers to an end, it is completed, and becomes the
       table's in one transaction with every other change of the statement, of all partitions.
@@ -25,6 +26,43 @@ const alter_table_operations INSTANT = ALTER_COLUMN_NAME | ALTER_RENAME_COLUMN |
                                        ALTER_PARTITIONED;
 const alter_table_operations DROP = ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX;
 const alter_table_operations ADD = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
+
+const alter_table_operations COLUMNS = ALTER_ADD_STORED_BASE_COLUMN | ALTER_DROP_STORED_COLUMN | ALTER_STORED_COLUMN_ORDER |
+                                       ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN | ALTER_VIRTUAL_COLUMN_ORDER;
+
+/* Adds the layout of `altered`, if it is a new one; false if rows cannot be read by it as they are. */
+bool add_layout(const TABLE *table, const TABLE *altered, const Alter_inplace_info *info, Layouts *layouts) {
+  std::map<const Field *, uint32_t> numbers;
+  size_t at = 0;
+  for (Field **field = table->field; *field; field++)
+    if ((*field)->stored_in_db()) numbers[*field] = layouts->all.back()[at++];
+  std::vector<uint32_t> columns;
+  List_iterator_fast<Create_field> origins(info->alter_info->create_list);
+  for (Field **field = altered->field; *field; field++) {
+    const Create_field *origin = origins++;
+    if (!origin) return false;
+    if (!(*field)->stored_in_db()) continue;
+    auto known = numbers.find(origin->field);
+    if (known != numbers.end()) {
+      columns.push_back(known->second);
+      numbers.erase(known);
+      continue;
+    }
+    /* The rows that there are get one value. */
+    if ((*field)->flags & AUTO_INCREMENT_FLAG || (*field)->default_value || (*field)->has_default_now_unireg_check()) return false;
+    const uchar *defaults = altered->s->default_values;
+    Layouts::Default value{(*field)->real_maybe_null() && (*field)->is_null_in_record(defaults), ""};
+    if (!value.null) pack_field(*field, defaults, defaults - altered->record[0], &value.bytes);
+    columns.push_back(++layouts->last_column);
+    layouts->defaults[layouts->last_column] = value;
+  }
+  for (const auto &column : numbers) {
+    if (!how_to_pass_over(column.first, &layouts->dropped[column.second])) return false;
+    layouts->defaults.erase(column.second);
+  }
+  if (columns != layouts->all.back()) layouts->all.push_back(columns);
+  return layouts->all.size() <= Layouts::MOST;
+}
 
 class Alter : public inplace_alter_handler_ctx {
 public:
@@ -54,7 +92,11 @@ const char *primary_name(const TABLE *table) {
 enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) {
   alter_table_operations flags = info->handler_flags;
   HA_CREATE_INFO *create = info->create_info;
-  if (flags & ~(INSTANT | DROP | ADD)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  if (flags & ~(INSTANT | DROP | ADD | COLUMNS)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  if (flags & COLUMNS) {
+    Layouts layouts = m_share->layouts;
+    if (flags & ADD || info->error_if_not_empty || !add_layout(table, altered, info, &layouts)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  }
   if (altered->versioned(VERS_TIMESTAMP) || table->versioned()) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   /* The rows' tree is that of the primary key. */
   if (strcmp(primary_name(table), primary_name(altered))) return HA_ALTER_INPLACE_NOT_SUPPORTED;
@@ -65,7 +107,7 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
     const KEY &key = altered->key_info[index];
     if (key.algorithm == HA_KEY_ALG_LONG_HASH) return HA_ALTER_INPLACE_NOT_SUPPORTED;
     for (uint part = 0; part < key.user_defined_key_parts; part++)
-      if (!key.key_part[part].field->stored_in_db()) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+      if (!key.key_part[part].field->stored_in_db() || !has_sort_keys(key.key_part[part].field)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
   return flags & ADD ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
@@ -76,6 +118,10 @@ bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   alter->changes.path = m_name;
   alter->changes.version = version_of(altered);
   alter->table = m_share->number;
+  if (info->handler_flags & COLUMNS) {
+    alter->changes.layouts = m_share->layouts;
+    if (!add_layout(table, altered, info, &alter->changes.layouts)) return true; /* it was asked before */
+  }
   for (uint at = 0; at < info->index_drop_count; at++) alter->changes.dropped.push_back(info->index_drop_buffer[at]->name.str);
   for (const Alter_inplace_info::Rename_key_pair &names : info->rename_keys)
     alter->changes.renamed.emplace_back(names.old_key->name.str, names.new_key->name.str);
@@ -118,7 +164,7 @@ bool ha_seawall::inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
   altered->use_all_columns();
   std::vector<uint> added = added_indexes(altered, info);
   for (size_t at = 0; at < added.size(); at++)
-    alter->build->add(altered, added[at], tree_name(alter->table, alter->changes.added[at].number));
+    alter->build->add(altered, m_share->layouts, added[at], tree_name(alter->table, alter->changes.added[at].number));
   uint64_t rows_of_table = std::max<uint64_t>(stats.records, 1);
   thd_progress_init(thd, 1);
   seawall_status status = alter->build->run([&](ulonglong rows) {

@@ -286,11 +286,18 @@ bool Key_codec::length_in(const uchar *key, size_t key_len, uint parts, size_t *
   return true;
 }
 
+bool has_sort_keys(const Field *field) {
+  if (!is_text(field)) return true;
+  std::string name = field->charset()->coll_name.str, wrong = "_nopad_ai_cs";
+  if (name == "cp1250_czech_cs" || name == "tis620_thai_nopad_ci") return false;
+  return name.size() < wrong.size() || name.compare(name.size() - wrong.size(), wrong.size(), wrong) != 0;
+}
+
 bool is_readable(const Field *field, uint length) {
   return !(field->flags & BLOB_FLAG) && (!is_text(field) || length == field->key_length());
 }
 
-static void pack_field(Field *field, const uchar *record, my_ptrdiff_t offset, Bytes *to) {
+void pack_field(Field *field, const uchar *record, my_ptrdiff_t offset, Bytes *to) {
   size_t at = to->size();
   size_t room = field->pack_length() + 8;
   if (field->flags & BLOB_FLAG) room += static_cast<Field_blob *>(field)->get_length(field->ptr_in_record(record));
@@ -367,66 +374,135 @@ bool Key_codec::decode(const uchar **key, const uchar *key_end, const uchar **va
   return true;
 }
 
-void Row_codec::init(TABLE *table) {
+void Row_codec::init(TABLE *table, const Layouts &layouts) {
   m_table = table;
-  m_fields.clear();
-  m_null_bit.clear();
+  m_layouts.clear();
   m_blobs = false;
-  uint bits = 0;
+  std::map<uint32_t, Field *> fields;
+  size_t at = 0;
   for (Field **f = table->field; *f; f++) {
-    if (!(*f)->stored_in_db()) continue;
-    m_fields.push_back(*f);
-    m_null_bit.push_back((*f)->real_maybe_null() ? (int)bits++ : -1);
+    if (!(*f)->stored_in_db() || at == layouts.all.back().size()) continue;
+    fields[layouts.all.back()[at++]] = *f;
     m_blobs |= ((*f)->flags & BLOB_FLAG) != 0;
   }
-  m_null_bytes = (bits + 7) / 8;
+  for (const std::vector<uint32_t> &columns : layouts.all) {
+    Layout layout;
+    std::map<uint32_t, Field *> missing = fields;
+    int bits = 0;
+    for (uint32_t number : columns) {
+      auto field = fields.find(number);
+      Column column{};
+      if (field != fields.end()) {
+        column.field = field->second;
+        missing.erase(number);
+      } else {
+        column.dropped = layouts.dropped.at(number);
+      }
+      column.null_bit = (column.field ? column.field->real_maybe_null() : column.dropped.nullable) ? bits++ : -1;
+      layout.columns.push_back(column);
+    }
+    layout.null_bytes = (bits + 7) / 8;
+    for (const auto &field : missing) layout.missing.emplace_back(field.second, layouts.defaults.at(field.first));
+    m_layouts.push_back(std::move(layout));
+  }
 }
-
-static const uchar FORMAT = 1;
 
 void Row_codec::encode(const uchar *record, Bytes *to) const {
   my_ptrdiff_t offset = record - m_table->record[0];
-  to->push_back((char)FORMAT);
+  const Layout &layout = m_layouts.back();
+  to->push_back((char)m_layouts.size());
   size_t nulls = to->size();
-  to->append(m_null_bytes, '\0');
-  for (size_t i = 0; i < m_fields.size(); i++) {
-    Field *field = m_fields[i];
-    int bit = m_null_bit[i];
-    if (bit >= 0 && field->is_null_in_record(record)) {
+  to->append(layout.null_bytes, '\0');
+  for (const Column &column : layout.columns) {
+    int bit = column.null_bit;
+    if (bit >= 0 && column.field->is_null_in_record(record)) {
       (*to)[nulls + bit / 8] |= (char)(1 << (bit % 8));
       continue;
     }
-    pack_field(field, record, offset, to);
+    pack_field(column.field, record, offset, to);
   }
+}
+
+/* Moves `*from` behind the column. */
+bool Row_codec::read_column(Field *field, const uchar **from, const uchar *end, my_ptrdiff_t offset) const {
+  if (field->real_maybe_null()) field->set_notnull(offset);
+  field->move_field_offset(offset);
+  const uchar *next = field->unpack(field->ptr, *from, end);
+  field->move_field_offset(-offset);
+  if (!next || next > end) return false;
+  *from = next;
+  return true;
+}
+
+static bool pass_over(const Layouts::Dropped &dropped, const uchar **from, const uchar *end) {
+  size_t len = dropped.fixed;
+  if (len == 0) {
+    if ((size_t)(end - *from) < dropped.prefix) return false;
+    for (uint32_t i = 0; i < dropped.prefix; i++) len |= (size_t)(*from)[i] << (8 * i);
+    *from += dropped.prefix;
+  }
+  if ((size_t)(end - *from) < len) return false;
+  *from += len;
+  return true;
 }
 
 bool Row_codec::decode(const uchar *from, size_t len, uchar *record) const {
   my_ptrdiff_t offset = record - m_table->record[0];
   const uchar *end = from + len;
-  if (len < 1 + m_null_bytes || *from != FORMAT) return false;
+  if (len < 1 || *from == 0 || *from > m_layouts.size()) return false;
+  const Layout &layout = m_layouts[*from - 1];
+  if (len < 1 + layout.null_bytes) return false;
   const uchar *nulls = from + 1;
-  from = nulls + m_null_bytes;
-  /* Bits of fields share bytes with NULL bits: begin with the defaults. */
+  from = nulls + layout.null_bytes;
   memcpy(record, m_table->s->default_values, m_table->s->null_bytes);
-  for (size_t i = 0; i < m_fields.size(); i++) {
-    Field *field = m_fields[i];
-    int bit = m_null_bit[i];
-    if (bit >= 0) {
-      if (nulls[bit / 8] & (1 << (bit % 8))) {
-        field->set_null(offset);
-        uint width = field->pack_length_in_rec();
-        memcpy(record + field->offset(m_table->record[0]), m_table->s->default_values + field->offset(m_table->record[0]), width);
-        continue;
-      }
-      field->set_notnull(offset);
+  auto set_null = [&](Field *field) {
+    field->set_null(offset);
+    uint at = field->offset(m_table->record[0]);
+    memcpy(record + at, m_table->s->default_values + at, field->pack_length_in_rec());
+  };
+  for (const Column &column : layout.columns) {
+    int bit = column.null_bit;
+    if (bit >= 0 && nulls[bit / 8] & (1 << (bit % 8))) {
+      if (column.field) set_null(column.field);
+    } else if (column.field ? !read_column(column.field, &from, end, offset) : !pass_over(column.dropped, &from, end)) {
+      return false;
     }
-    field->move_field_offset(offset);
-    const uchar *next = field->unpack(field->ptr, from, end);
-    field->move_field_offset(-offset);
-    if (!next || next > end) return false;
-    from = next;
+  }
+  for (const auto &missing : layout.missing) {
+    const std::string &bytes = missing.second.bytes;
+    const uchar *at = (const uchar *)bytes.data();
+    if (missing.second.null) set_null(missing.first);
+    else if (!read_column(missing.first, &at, at + bytes.size(), offset)) return false;
   }
   return from == end;
+}
+
+bool how_to_pass_over(const Field *field, Layouts::Dropped *how) {
+  how->nullable = field->real_maybe_null();
+  how->fixed = how->prefix = 0;
+  switch (field->real_type()) {
+  case MYSQL_TYPE_TINY:
+  case MYSQL_TYPE_SHORT:
+  case MYSQL_TYPE_INT24:
+  case MYSQL_TYPE_LONG:
+  case MYSQL_TYPE_LONGLONG:
+  case MYSQL_TYPE_YEAR:
+  case MYSQL_TYPE_FLOAT:
+  case MYSQL_TYPE_DOUBLE:
+  case MYSQL_TYPE_NEWDECIMAL:
+  case MYSQL_TYPE_NEWDATE:
+  case MYSQL_TYPE_TIMESTAMP2:
+  case MYSQL_TYPE_DATETIME2:
+  case MYSQL_TYPE_TIME2:
+  case MYSQL_TYPE_ENUM:
+  case MYSQL_TYPE_SET: how->fixed = field->pack_length(); return true;
+  case MYSQL_TYPE_VARCHAR: how->prefix = static_cast<const Field_varstring *>(field)->length_bytes; return true;
+  case MYSQL_TYPE_TINY_BLOB:
+  case MYSQL_TYPE_BLOB:
+  case MYSQL_TYPE_MEDIUM_BLOB:
+  case MYSQL_TYPE_LONG_BLOB: how->prefix = static_cast<const Field_blob *>(field)->pack_length_no_ptr(); return true;
+  default: return false;
+  }
 }
 
 bool successor(Bytes *prefix) {

@@ -20,6 +20,7 @@
 #define SEAWALL_CODEC_H
 
 #include "compat.h"
+#include "layout.h"
 #include <string>
 #include <vector>
 
@@ -87,24 +88,42 @@ private:
   std::vector<Part> m_parts;
 };
 
+/* Whether the server's sort keys of the column's collation order and equal as its comparison does: for some they do not
+   (tests/collations.proc), and no key can be made. */
+bool has_sort_keys(const Field *field);
 /* Whether a key's part of this column and length can be had from an index entry. */
 bool is_readable(const Field *field, uint length);
 
 class Row_codec {
 public:
-  void init(TABLE *table);
+  void init(TABLE *table, const Layouts &layouts);
   void encode(const uchar *record, Bytes *to) const;
-  /* Returns false if the bytes are not a row of this table. Long columns in `record` point into `from`. */
+  /* Returns false if the bytes are not a row of this table. Long columns in `record` point into `from`, or into the
+     codec. */
   bool decode(const uchar *from, size_t len, uchar *record) const;
   bool has_blobs() const { return m_blobs; }
 
 private:
+  struct Column {
+    Field *field; /* null: it was dropped */
+    int null_bit; /* -1: never NULL */
+    Layouts::Dropped dropped;
+  };
+  struct Layout {
+    std::vector<Column> columns;
+    size_t null_bytes = 0;
+    std::vector<std::pair<Field *, Layouts::Default>> missing;
+  };
+  bool read_column(Field *field, const uchar **from, const uchar *end, my_ptrdiff_t offset) const;
   TABLE *m_table = nullptr;
-  std::vector<Field *> m_fields;
-  std::vector<int> m_null_bit; /* -1: never NULL */
-  uint m_null_bytes = 0;
+  std::vector<Layout> m_layouts;
   bool m_blobs = false;
 };
+
+/* How the bytes of a column in a row are passed over; false if that is not known for its type. */
+bool how_to_pass_over(const Field *field, Layouts::Dropped *how);
+/* A column's bytes in a row. */
+void pack_field(Field *field, const uchar *record, my_ptrdiff_t offset, Bytes *to);
 
 /* The least key that is larger than all keys with this prefix; false if there is none. */
 bool successor(Bytes *prefix);

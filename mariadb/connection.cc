@@ -14,10 +14,18 @@
 #include <cstring>
 #include <set>
 
+/* Of the server, which declares them in no header. */
+extern "C" int thd_need_wait_reports(const MYSQL_THD thd);
+extern "C" int thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other);
+
 namespace seawall {
 
 handlerton *hton;
 Db db;
+
+/* All connections, by the thread's number, which is the tag of their transactions. */
+static std::mutex connections_mutex;
+static std::map<uint64_t, Connection *> connections;
 
 Connection *Connection::known(THD *thd) { return static_cast<Connection *>(thd_get_ha_data(thd, hton)); }
 
@@ -28,8 +36,28 @@ Connection *Connection::of(THD *thd) {
     if (!connection) return nullptr;
     connection->m_thd = thd;
     thd_set_ha_data(thd, hton, connection);
+    std::lock_guard<std::mutex> guard(connections_mutex);
+    connection->m_number = thd_get_thread_id(thd);
+    connections[connection->m_number] = connection;
   }
   return connection;
+}
+
+Connection::~Connection() {
+  {
+    std::lock_guard<std::mutex> guard(connections_mutex);
+    connections.erase(m_number);
+  }
+  detach();
+}
+
+/* A replica that applies transactions in parallel must know which waits for which: one that is to commit first and waits
+   for a later one has the later one rolled back and tried again. */
+void Connection::waits(void *, uint64_t waiter, uint64_t holder) {
+  std::lock_guard<std::mutex> guard(connections_mutex); /* the holder does not end meanwhile */
+  auto waits = connections.find(waiter), holds = connections.find(holder);
+  if (waits == connections.end() || !thd_need_wait_reports(waits->second->m_thd)) return;
+  thd_rpl_deadlock_check(waits->second->m_thd, holds == connections.end() ? nullptr : holds->second->m_thd);
 }
 
 static bool in_transaction(THD *thd) { return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN); }
@@ -60,7 +88,7 @@ int Connection::begin() {
   options.isolation = isolation_of(m_thd);
   options.level = SEAWALL_COMMIT_LEVEL_DEFAULT;
   options.wait = SEAWALL_WAIT_MODE_WAIT;
-  options.tag = thd_get_thread_id(m_thd);
+  options.tag = m_number;
   seawall_status status;
   if (m_tx) {
     status = seawall_restart(m_tx.get(), &options);

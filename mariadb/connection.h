@@ -81,7 +81,9 @@ public:
   int set_savepoint(uint64_t *number);
   int rollback_to(uint64_t number);
   void release_savepoint(uint64_t number) { m_savepoints.erase(number); }
-  ~Connection() { detach(); }
+  ~Connection();
+  /* A transaction waits for another one: by their tags. */
+  static void waits(void *context, uint64_t waiter, uint64_t holder);
 
 private:
   int begin();
@@ -90,6 +92,7 @@ private:
   void detach();
 
   THD *m_thd = nullptr;
+  uint64_t m_number = 0;     /* of the thread */
   Tx m_tx;
   std::mutex m_interrupt_mutex;
   Interrupt m_interrupt;

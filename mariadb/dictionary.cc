@@ -9,7 +9,7 @@ namespace seawall {
 static Tree dictionary;
 static const char *const DICTIONARY = "dictionary";
 static const char LAST = 'n', TABLE = 't', TEMPORARY = 'T', COUNTERS = 'c', DROPPED = 'd', HALF_MADE = 'h', STATISTICS = 's';
-static const char FORMAT = 3;
+static const char FORMAT = 4;
 static const uint64_t ROW_BLOCK = 65536, AUTO_BLOCK_MAX = 1024;
 
 /* Runs `change` in a transaction of its own. */
@@ -64,6 +64,25 @@ static std::string encode(const Definition &d) {
     put_number(index.number, &to);
     put_text(index.name, &to);
   }
+  put_number(d.layouts.last_column, &to);
+  put_number(d.layouts.all.size(), &to);
+  for (const std::vector<uint32_t> &columns : d.layouts.all) {
+    put_number(columns.size(), &to);
+    for (uint32_t column : columns) put_number(column, &to);
+  }
+  put_number(d.layouts.defaults.size(), &to);
+  for (const auto &column : d.layouts.defaults) {
+    put_number(column.first, &to);
+    put_number(column.second.null, &to);
+    put_text(column.second.bytes, &to);
+  }
+  put_number(d.layouts.dropped.size(), &to);
+  for (const auto &column : d.layouts.dropped) {
+    put_number(column.first, &to);
+    put_number(column.second.nullable, &to);
+    put_number(column.second.fixed, &to);
+    put_number(column.second.prefix, &to);
+  }
   return to;
 }
 
@@ -108,7 +127,25 @@ static bool decode(seawall_slice from, Definition *d) {
     uint32_t number = (uint32_t)reader.number();
     d->indexes.push_back({reader.text(), number});
   }
-  return reader.done();
+  d->layouts = Layouts();
+  d->layouts.last_column = (uint32_t)reader.number();
+  for (uint64_t count = reader.number(); count > 0 && reader.ok(); count--) {
+    d->layouts.all.emplace_back();
+    for (uint64_t columns = reader.number(); columns > 0 && reader.ok(); columns--)
+      d->layouts.all.back().push_back((uint32_t)reader.number());
+  }
+  for (uint64_t count = reader.number(); count > 0 && reader.ok(); count--) {
+    uint32_t column = (uint32_t)reader.number();
+    bool null = reader.number() != 0;
+    d->layouts.defaults[column] = {null, reader.text()};
+  }
+  for (uint64_t count = reader.number(); count > 0 && reader.ok(); count--) {
+    Layouts::Dropped &dropped = d->layouts.dropped[(uint32_t)reader.number()];
+    dropped.nullable = reader.number() != 0;
+    dropped.fixed = (uint32_t)reader.number();
+    dropped.prefix = (uint32_t)reader.number();
+  }
+  return reader.done() && !d->layouts.all.empty();
 }
 
 uint32_t Definition::index(const char *name) const {
@@ -184,8 +221,8 @@ static seawall_status drop_trees(seawall_tx *tx, const Definition &definition, s
   return status;
 }
 
-seawall_status create_table(const char *path, const std::vector<std::string> &indexes, const std::string &version,
-                            uint64_t auto_from) {
+seawall_status create_table(const char *path, uint32_t columns, const std::vector<std::string> &indexes,
+                            const std::string &version, uint64_t auto_from) {
   return in_transaction([&](seawall_tx *tx) {
     Definition definition;
     std::string key = key_of(path);
@@ -193,6 +230,7 @@ seawall_status create_table(const char *path, const std::vector<std::string> &in
     if (status == SEAWALL_STATUS_OK) return SEAWALL_STATUS_TREE_EXISTS;
     if (status != SEAWALL_STATUS_NOT_FOUND) return status;
     definition.version = version;
+    definition.layouts = Layouts::of(columns);
     for (const std::string &name : indexes) definition.indexes.push_back({name, (uint32_t)definition.indexes.size() + 1});
     status = make_trees(tx, &definition, auto_from);
     if (status == SEAWALL_STATUS_OK) status = seawall_insert(tx, dictionary.get(), slice(key), slice(encode(definition)));
@@ -324,6 +362,7 @@ static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
     definition.indexes.push_back(index);
     if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, dictionary.get(), slice(half_made(definition.number, index.number)));
   }
+  if (!changes.layouts.all.empty()) definition.layouts = changes.layouts;
   definition.version = changes.version;
   if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, dictionary.get(), slice(key_of(STATISTICS, definition.number)));
   if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_NOT_FOUND)

@@ -15,6 +15,7 @@
 #define SEAWALL_DICTIONARY_H
 
 #include "connection.h"
+#include "layout.h"
 #include <memory>
 
 namespace seawall {
@@ -26,7 +27,8 @@ struct Definition {
   };
   uint64_t number = 0;        /* of the table */
   std::vector<Index> indexes; /* secondary ones */
-  std::string version;        /* the server's, of the definition that the indexes belong to */
+  Layouts layouts;            /* of its rows */
+  std::string version;        /* the server's, of the definition that indexes and layouts belong to */
   /* The number of an index; 0 if there is none of the name. */
   uint32_t index(const char *name) const;
 };
@@ -54,8 +56,8 @@ void close_dictionary();
 
 seawall_status find_table(const char *path, Definition *definition);
 /* Each is one transaction, and durable when it returns. `auto_from`: the first automatic number. */
-seawall_status create_table(const char *path, const std::vector<std::string> &indexes, const std::string &version,
-                            uint64_t auto_from);
+seawall_status create_table(const char *path, uint32_t columns, const std::vector<std::string> &indexes,
+                            const std::string &version, uint64_t auto_from);
 seawall_status rename_table(const char *from, const char *to);
 /* The name is gone, or has new trees, when it returns. With `later` the trees are still there, as the caller's transaction may
    have locked them: drop_trees_of() is to drop those of the numbers in it. */
@@ -64,13 +66,14 @@ seawall_status truncate_table(const char *path, std::vector<uint64_t> *later);
 seawall_status drop_trees_of(uint64_t table);
 seawall_status drop_database(const char *path);
 
-/* Changes of a table's indexes. A new one is announced, built by the caller as a tree of its number, and
+/* Changes of a table's indexes and layouts. A new index is announced, built by the caller as a tree of its number, and
    becomes the table's with alter_tables(); abandon_indexes() drops what was announced. */
 struct Changes {
   std::string path;
   std::vector<Definition::Index> added;
   std::vector<std::string> dropped;
   std::vector<std::pair<std::string, std::string>> renamed;
+  Layouts layouts; /* those that there are, and the new one; empty: no change */
   std::string version;
 };
 seawall_status announce_indexes(const std::vector<std::string> &names, Changes *changes);

@@ -9,9 +9,10 @@ ha_seawall::~ha_seawall() = default;
 
 handler::Table_flags ha_seawall::table_flags() const {
   Table_flags flags = HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_PRIMARY_KEY_IN_READ_INDEX | HA_TABLE_SCAN_ON_INDEX |
-                      HA_REC_NOT_IN_SEQ | HA_CAN_SQL_HANDLER | HA_CAN_BIT_FIELD | HA_BINLOG_ROW_CAPABLE |
+                      HA_REC_NOT_IN_SEQ | HA_CAN_SQL_HANDLER | HA_BINLOG_ROW_CAPABLE |
                       HA_CAN_VIRTUAL_COLUMNS | HA_CONCURRENT_OPTIMIZE | HA_CRASH_SAFE | HA_CAN_SKIP_LOCKED |
-                      HA_ONLINE_ANALYZE | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_CAN_GEOMETRY;
+                      HA_ONLINE_ANALYZE | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_CAN_GEOMETRY |
+                      HA_CAN_TABLES_WITHOUT_ROLLBACK;
   /* Without locks of ranges the same statements could have other results on a replica. */
   THD *thd = ha_thd();
   if (!thd || thd_tx_isolation(thd) > ISO_READ_COMMITTED) flags |= HA_BINLOG_STMT_CAPABLE;
@@ -72,6 +73,7 @@ int ha_seawall::open_trees(const char *name) {
   if (status != SEAWALL_STATUS_OK) return failed(status);
   m_share->trees = std::move(trees);
   m_share->number = definition.number;
+  m_share->layouts = definition.layouts;
   m_share->statistics.reset();
   m_share->open = true;
   return 0;
@@ -91,10 +93,10 @@ int ha_seawall::open(const char *name, int, uint) {
     std::lock_guard<std::mutex> guard(m_share->mutex);
     if (!m_share->open)
       if (int error = open_trees(name)) return error;
+    m_row.init(table, m_share->layouts);
   }
   thr_lock_data_init(&m_share->lock, &m_lock_data, nullptr);
   key_used_on_scan = table->s->primary_key;
-  m_row.init(table);
   m_keys.resize(table->s->keys);
   size_t longest = 8;
   for (uint at = 0; at < table->s->keys; at++) m_keys[at].init(table, table->key_info + at);
@@ -115,13 +117,14 @@ static int refuse_foreign_keys(THD *thd) {
   List_iterator<Key> keys(thd->lex->alter_info.key_list);
   while (const Key *key = keys++) {
     if (key->type != Key::FOREIGN_KEY) continue;
-    const char *text = "Seawall has no foreign keys (constraint `%s`): SET seawall_ignore_foreign_keys = 1 makes the table without them";
+    std::string name = key->name.str && *key->name.str ? "constraint `" + std::string(key->name.str) + "`" : "a constraint without a name";
     if (!ignores_foreign_keys(thd)) {
-      my_printf_error(ER_ILLEGAL_HA_CREATE_OPTION, text, MYF(0), key->name.str ? key->name.str : "");
+      my_printf_error(ER_ILLEGAL_HA_CREATE_OPTION,
+                      "Seawall has no foreign keys (%s): SET seawall_ignore_foreign_keys = 1 makes the table without them", MYF(0), name.c_str());
       return HA_WRONG_CREATE_OPTION;
     }
-    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_ILLEGAL_HA_CREATE_OPTION,
-                        "Seawall has no foreign keys: constraint `%s` is left out", key->name.str ? key->name.str : "");
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_ILLEGAL_HA_CREATE_OPTION, "Seawall has no foreign keys: %s is left out",
+                        name.c_str());
   }
   return 0;
 }
@@ -147,6 +150,14 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
                       key->name.str);
       return HA_WRONG_CREATE_OPTION;
     }
+    for (uint part = 0; part < key->user_defined_key_parts; part++) {
+      const Field *field = form->field[key->key_part[part].fieldnr - 1];
+      if (has_sort_keys(field)) continue;
+      my_printf_error(ER_ILLEGAL_HA_CREATE_OPTION,
+                      "Seawall has no indexes of columns with the collation %s, whose sort keys contradict its comparison (index `%s`)", MYF(0),
+                      field->charset()->coll_name.str, key->name.str);
+      return HA_WRONG_CREATE_OPTION;
+    }
     Key_codec codec;
     codec.init(form, key);
     bool primary = at == form->s->primary_key;
@@ -158,7 +169,9 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     }
     if (!primary) secondary.push_back(key->name.str);
   }
-  seawall_status status = create_table(name, secondary, version_of(form), info->auto_increment_value);
+  uint32_t columns = 0;
+  for (Field **field = form->field; *field; field++) columns += (*field)->stored_in_db();
+  seawall_status status = create_table(name, columns, secondary, version_of(form), info->auto_increment_value);
   return error_of(nullptr, status, &m_error);
 }
 
@@ -296,7 +309,7 @@ ha_rows ha_seawall::records_in_range(uint index, const key_range *min, const key
     if (max->flag == HA_READ_BEFORE_KEY || successor(&high)) upper = {slice(high), SEAWALL_BOUND_KIND_EXCLUDED};
   }
   uint64_t count = 0, pages = 0;
-  if (seawall_estimate_range(m_connection->tx(), index_tree(index), lower, upper, &count, &pages) != SEAWALL_STATUS_OK)
+  if (seawall_estimate_range(tx(), index_tree(index), lower, upper, &count, &pages) != SEAWALL_STATUS_OK)
     return HA_POS_ERROR;
   return (ha_rows)std::max<uint64_t>(count, 1);
 }
@@ -321,7 +334,7 @@ int ha_seawall::extra(enum ha_extra_function operation) {
   return 0;
 }
 int ha_seawall::reset() {
-  m_replaces = m_keyread = false;
+  m_replaces = m_keyread = m_semi_consistent = m_waits_for_row = false;
   m_wait = SEAWALL_WAIT_MODE_DEFAULT;
   m_long.clear();
   return 0;
@@ -376,12 +389,26 @@ THR_LOCK_DATA **ha_seawall::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_ty
   return to;
 }
 
+/* The transaction of a sequence, whose numbers are given out for good. */
+int ha_seawall::begin_own() {
+  seawall_tx_options options{};
+  options.isolation = SEAWALL_ISOLATION_READ_COMMITTED;
+  options.wait = SEAWALL_WAIT_MODE_WAIT;
+  return failed(seawall_begin(db.get(), &options, m_own.out()));
+}
+
 int ha_seawall::external_lock(THD *thd, int type) {
-  if (type == F_UNLCK) {
-    return 0; /* the server ends the statement */
+  if (type == F_UNLCK) { /* the server ends the statement */
+    m_own.out();
+    return 0;
   }
   m_connection = Connection::of(thd);
   if (!m_connection) return HA_ERR_OUT_OF_MEM;
+  if (table->s->sequence) {
+    /* The server lets one write it at a time. */
+    m_lock = SEAWALL_LOCK_NONE;
+    return begin_own();
+  }
   if (type == F_WRLCK) m_lock = SEAWALL_LOCK_EXCLUSIVE;
   return m_connection->use(thd);
 }
@@ -395,10 +422,16 @@ int ha_seawall::start_stmt(THD *thd, thr_lock_type type) {
   return m_connection->use(thd);
 }
 
+void ha_seawall::try_semi_consistent_read(bool yes) {
+  m_semi_consistent = yes && thd_tx_isolation(ha_thd()) <= ISO_READ_COMMITTED;
+  m_waits_for_row = false;
+}
+
 /* Only at READ COMMITTED: above, what a statement has read stays as it is. */
 void ha_seawall::unlock_row() {
+  if (std::exchange(m_waits_for_row, false)) return; /* it is not locked */
   if (m_lock == SEAWALL_LOCK_NONE || !m_connection || thd_tx_isolation(m_connection->thd()) > ISO_READ_COMMITTED) return;
-  seawall_unlock_row(m_connection->tx(), rows(), slice(m_primary), nullptr);
+  seawall_unlock_row(tx(), rows(), slice(m_primary), nullptr);
   if (active_index != MAX_KEY && !is_primary(active_index))
-    seawall_unlock_row(m_connection->tx(), index_tree(active_index), slice(m_key), nullptr);
+    seawall_unlock_row(tx(), index_tree(active_index), slice(m_key), nullptr);
 }

@@ -23,6 +23,7 @@ public:
   std::vector<Tree> trees;            /* the rows, then one for each secondary index */
   std::shared_ptr<Counters> counters;
   uint64_t number = 0;                /* of the table */
+  Layouts layouts;
   std::mutex statistics_mutex;
   std::shared_ptr<const Statistics> statistics; /* null: not read yet */
 };
@@ -96,6 +97,8 @@ public:
   int start_stmt(THD *thd, thr_lock_type type) override;
   THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type) override;
   void unlock_row() override;
+  void try_semi_consistent_read(bool yes) override;
+  bool was_semi_consistent_read() override { return m_waits_for_row; }
   bool get_error_message(int error, String *text) override;
   bool check_if_incompatible_data(HA_CREATE_INFO *, uint) override { return COMPATIBLE_DATA_NO; }
   Item *idx_cond_push(uint index, Item *condition) override;
@@ -115,6 +118,7 @@ private:
   /* Index numbers of the server; the rows' tree is that of the primary key, or of hidden numbers. */
   const seawall_tree *rows() const { return m_share->trees[0].get(); }
   const seawall_tree *index_tree(uint index) const;
+  seawall_tx *tx() const { return m_own ? m_own.get() : m_connection->tx(); }
   bool is_primary(uint index) const { return index == table->s->primary_key; }
   void primary_key_of(const uchar *record, Bytes *key) const;
   void entry_of(uint index, const uchar *record, Bytes *key, Bytes *value, size_t *unique_len) const;
@@ -132,6 +136,9 @@ private:
   int note_auto_increment(const uchar *record);
   bool is_gone(const seawall_tree *tree, const Bytes &key, size_t prefix_len);
   int check_readable();
+  int begin_own();
+  int commit_own();
+  bool reads_semi_consistently() const;
   int leave_key(uchar *record, seawall_seek to);
 
   Bytes m_name; /* the table's path; of a partition with its suffix */
@@ -140,9 +147,12 @@ private:
   seawall_lock m_lock = SEAWALL_LOCK_NONE;
   seawall_wait_mode m_wait = SEAWALL_WAIT_MODE_DEFAULT;
   seawall::Connection *m_connection = nullptr;
+  seawall::Tx m_own;                 /* of a sequence, whose changes are not rolled back */
   seawall::Cursor m_cursor;
   bool m_positioned = false;
   bool m_keyread = false;
+  bool m_semi_consistent = false;
+  bool m_waits_for_row = false;      /* the row that was read is locked by another transaction */
   std::vector<seawall::Key_codec> m_keys;
   seawall::Row_codec m_row;
   std::vector<uchar> m_scratch;      /* a record for search keys */

@@ -8,9 +8,9 @@ seawall_status Index_build::begin(const seawall_tree *rows) {
   return seawall_begin_index_build(db.get(), rows, m_build.out());
 }
 
-void Index_build::add(TABLE *altered, uint key, std::string name) {
+void Index_build::add(TABLE *altered, const Layouts &layouts, uint key, std::string name) {
   m_altered = altered;
-  m_row.init(altered);
+  m_row.init(altered, layouts);
   m_has_primary = altered->s->primary_key < MAX_KEY;
   if (m_has_primary) m_primary.init(altered, altered->key_info + altered->s->primary_key);
   m_indexes.emplace_back();

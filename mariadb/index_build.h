@@ -25,7 +25,7 @@ public:
   /* Of indexes over the rows of `rows`. */
   seawall_status begin(const seawall_tree *rows);
   /* Index `key` of `altered`, as tree `name`. Its record is used until the build is NEARLY, and during finish(). */
-  void add(TABLE *altered, uint key, std::string name);
+  void add(TABLE *altered, const Layouts &layouts, uint key, std::string name);
   ~Index_build() { abandon(); }
   /* Waits until the build is NEARLY, or ENDED with an error; `ticks` is called every 100 ms with the rows so far,
      and ends the build by returning false. */

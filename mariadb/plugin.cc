@@ -55,6 +55,7 @@ static int init(void *p) {
   ignore_db_dirs_append("#seawall");
   std::string path = std::string(mysql_real_data_home) + "#seawall";
   seawall_status status = seawall_open(path.c_str(), texts.data(), texts.size(), db.out());
+  if (status == SEAWALL_STATUS_OK) status = seawall_on_wait(db.get(), Connection::waits, nullptr);
   if (status == SEAWALL_STATUS_OK) status = open_dictionary();
   if (status != SEAWALL_STATUS_OK) {
     sql_print_error("Seawall: %s", seawall_error());
@@ -63,7 +64,6 @@ static int init(void *p) {
     return 1;
   }
   hton->create = create_handler;
-  hton->flags = HTON_CAN_RECREATE * 0 | HTON_SUPPORTS_EXTENDED_KEYS * 0;
   hton->drop_database = drop_database_hook;
   hton->drop_table = drop_table_hook;
   hton->check_version = check_version;

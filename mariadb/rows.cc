@@ -45,14 +45,14 @@ bool ha_seawall::is_gone(const seawall_tree *tree, const Bytes &key, size_t pref
     status = seawall_cursor_reset(cursor.get(), tree, {slice(from), SEAWALL_BOUND_KIND_INCLUDED}, upper, SEAWALL_LOCK_EXCLUSIVE,
                                   SEAWALL_WAIT_MODE_DEFAULT, 0, 1);
   if (status == SEAWALL_STATUS_OK)
-    status = seawall_cursor_seek(cursor.get(), m_connection->tx(), SEAWALL_SEEK_FIRST, NOTHING, &found, nullptr);
+    status = seawall_cursor_seek(cursor.get(), tx(), SEAWALL_SEEK_FIRST, NOTHING, &found, nullptr);
   return status == SEAWALL_STATUS_NOT_FOUND;
 }
 
 int ha_seawall::insert_entry(uint index, const uchar *record) {
   size_t unique_len;
   entry_of(index, record, &m_new_key, &m_value, &unique_len);
-  seawall_tx *tx = m_connection->tx();
+  seawall_tx *tx = this->tx();
   seawall_status status;
   do {
     status = unique_len ? seawall_insert_unique(tx, index_tree(index), slice(m_new_key), unique_len, slice(m_value))
@@ -85,7 +85,7 @@ private:
 int ha_seawall::write_row(const uchar *record) {
   if (table->next_number_field && record == table->record[0])
     if (int error = update_auto_increment()) return error;
-  seawall_tx *tx = m_connection->tx();
+  seawall_tx *tx = this->tx();
   m_key.clear();
   uint primary = table->s->primary_key;
   if (primary >= MAX_KEY) {
@@ -107,7 +107,15 @@ int ha_seawall::write_row(const uchar *record) {
   for (uint at = 0; !error && at < table->s->keys; at++)
     if (!is_primary(at)) error = insert_entry(at, record);
   if (!error && table->next_number_field) error = note_auto_increment(record);
-  return guard.done(error);
+  error = guard.done(error);
+  return error ? error : commit_own();
+}
+
+/* Commits a change of a sequence. */
+int ha_seawall::commit_own() {
+  if (!m_own) return 0;
+  if (int error = failed(seawall_commit(m_own.get()))) return error;
+  return begin_own();
 }
 
 int ha_seawall::change_entries(const uchar *old_record, const uchar *new_record) {
@@ -119,7 +127,7 @@ int ha_seawall::change_entries(const uchar *old_record, const uchar *new_record)
     entry_of(at, new_record, &new_key, &new_value, &unique_len);
     bool same_key = old_key == new_key;
     if (same_key && old_value == new_value) continue;
-    seawall_tx *tx = m_connection->tx();
+    seawall_tx *tx = this->tx();
     seawall_status status = same_key ? seawall_update(tx, index_tree(at), slice(new_key), slice(new_value))
                                      : seawall_delete(tx, index_tree(at), slice(old_key));
     if (status == SEAWALL_STATUS_NOT_FOUND) {
@@ -136,14 +144,19 @@ int ha_seawall::change_entries(const uchar *old_record, const uchar *new_record)
 }
 
 int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
-  seawall_tx *tx = m_connection->tx();
+  seawall_tx *tx = this->tx();
   m_old_key.clear();
   m_key.clear();
   primary_key_of(old_record, &m_old_key);
   primary_key_of(new_record, &m_key);
   m_value.clear();
   m_row.encode(new_record, &m_value);
-  Guard guard(tx, true);
+  if (m_old_key == m_key) {
+    Bytes old_value;
+    m_row.encode(old_record, &old_value);
+    if (old_value == m_value) return HA_ERR_RECORD_IS_THE_SAME;
+  }
+  Guard guard(tx, !m_own);
   seawall_status status;
   if (m_old_key == m_key) {
     status = seawall_update(tx, rows(), slice(m_key), slice(m_value));
@@ -155,11 +168,12 @@ int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
   int error = failed(status);
   if (!error) error = change_entries(old_record, new_record);
   if (!error && table->next_number_field && new_record == table->record[0]) error = note_auto_increment(new_record);
-  return guard.done(error);
+  error = guard.done(error);
+  return error ? error : commit_own();
 }
 
 int ha_seawall::delete_row(const uchar *record) {
-  seawall_tx *tx = m_connection->tx();
+  seawall_tx *tx = this->tx();
   m_key.clear();
   primary_key_of(record, &m_key);
   Guard guard(tx, table->s->keys > 0);
@@ -195,7 +209,7 @@ int ha_seawall::read_row(uchar *record, seawall_slice value) {
 /* Reads the row of `m_primary`, from the snapshot or with the statement's lock. */
 int ha_seawall::fetch(uchar *record) {
   seawall_slice value;
-  seawall_tx *tx = m_connection->tx();
+  seawall_tx *tx = this->tx();
   seawall_status status = m_lock == SEAWALL_LOCK_NONE
       ? seawall_get(tx, rows(), slice(m_primary), &value)
       : seawall_lock_row(tx, rows(), slice(m_primary), m_lock, m_wait, 0, &value, nullptr);
@@ -214,22 +228,51 @@ bool ha_seawall::read_entry(uchar *record, seawall_slice key, seawall_slice valu
   return primary >= MAX_KEY || m_keys[primary].decode(&at, end, &rest, rest_end, record);
 }
 
+/* UPDATE at READ COMMITTED: the committed version of a row that another transaction has locked shows whether it is
+   worth waiting for. Not of a single row, and not through an index, whose entry could be of another version. */
+bool ha_seawall::reads_semi_consistently() const {
+  bool primary = active_index == MAX_KEY || is_primary(active_index);
+  return m_semi_consistent && primary && !m_exact && m_lock == SEAWALL_LOCK_EXCLUSIVE && m_wait == SEAWALL_WAIT_MODE_DEFAULT;
+}
+
+/* The direction in which a scan goes on. */
+static seawall_seek next_of(seawall_seek to) {
+  return to == SEAWALL_SEEK_LAST || to == SEAWALL_SEEK_PREV || to == SEAWALL_SEEK_BEFORE || to == SEAWALL_SEEK_AT_MOST
+             ? SEAWALL_SEEK_PREV
+             : SEAWALL_SEEK_NEXT;
+}
+
 /* Moves the cursor, and reads its row, or of an index only the entry. */
 int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
   bool primary = active_index == MAX_KEY || is_primary(active_index);
   bool filter = !primary && pushed_idx_cond && pushed_idx_cond_keyno == active_index;
   /* Whoever is going to change a row locks the row, not only an entry. */
   bool covered = !primary && m_keyread && m_lock != SEAWALL_LOCK_EXCLUSIVE;
+  if (m_waits_for_row) {
+    /* The committed version that was read instead of a locked row's own matches: now the row is waited for. */
+    m_waits_for_row = false;
+    int error = fetch(record);
+    if (error != HA_ERR_KEY_NOT_FOUND) return error;
+  }
   for (;;) {
     seawall_slice found, value;
-    seawall_status status = seawall_cursor_seek(m_cursor.get(), m_connection->tx(), to, slice(key), &found,
+    seawall_status status = seawall_cursor_seek(m_cursor.get(), tx(), to, slice(key), &found,
                                                 primary || covered || filter ? &value : nullptr);
     if (status == SEAWALL_STATUS_NOT_FOUND) return HA_ERR_END_OF_FILE;
     if (status != SEAWALL_STATUS_OK) return failed(status);
     m_key.assign((const char *)found.data, found.len);
     if (primary) {
       m_primary = m_key;
-      return read_row(record, value);
+      if (!reads_semi_consistently()) return read_row(record, value);
+      bool locked;
+      status = seawall_lock_or_committed(tx(), rows(), slice(m_primary), &value, &locked);
+      if (status == SEAWALL_STATUS_OK) {
+        m_waits_for_row = !locked;
+        return read_row(record, value);
+      }
+      if (status != SEAWALL_STATUS_NOT_FOUND) return failed(status);
+      to = next_of(to);
+      continue;
     }
     /* The entry's key ends with the row's: as long as the parts before take. */
     size_t at = 0;
@@ -248,12 +291,10 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
     }
     if (!error && !covered) error = fetch(record);
     bool skipped = error == HA_ERR_LOCK_WAIT_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED;
-    if (skipped) seawall_unlock_row(m_connection->tx(), index_tree(active_index), slice(m_key), nullptr);
+    if (skipped) seawall_unlock_row(tx(), index_tree(active_index), slice(m_key), nullptr);
     /* Otherwise the row was deleted, or the pushed condition excludes it. */
     if (error != HA_ERR_KEY_NOT_FOUND && !skipped) return error;
-    to = to == SEAWALL_SEEK_LAST || to == SEAWALL_SEEK_PREV || to == SEAWALL_SEEK_BEFORE || to == SEAWALL_SEEK_AT_MOST
-             ? SEAWALL_SEEK_PREV
-             : SEAWALL_SEEK_NEXT;
+    to = next_of(to);
   }
 }
 
@@ -261,13 +302,14 @@ void ha_seawall::reset_cursor(const seawall_tree *tree) {
   seawall_bound lower = UNBOUNDED, upper = UNBOUNDED;
   if (m_exact) lower = {slice(m_search), SEAWALL_BOUND_KIND_INCLUDED};
   if (m_has_upper) upper = {slice(m_upper), SEAWALL_BOUND_KIND_EXCLUDED};
-  seawall_cursor_reset(m_cursor.get(), tree, lower, upper, m_lock, m_wait, 0, 0);
+  m_waits_for_row = false;
+  seawall_cursor_reset(m_cursor.get(), tree, lower, upper, reads_semi_consistently() ? SEAWALL_LOCK_NONE : m_lock, m_wait, 0, 0);
 }
 
 /* A snapshot that is older than the table would find it empty. Temporary tables are the connection's own. */
 int ha_seawall::check_readable() {
   if (table->s->tmp_table != NO_TMP_TABLE) return 0;
-  return failed(seawall_may_read(m_connection->tx(), rows()));
+  return failed(seawall_may_read(tx(), rows()));
 }
 
 int ha_seawall::rnd_init(bool) {

@@ -191,6 +191,10 @@ typedef struct {
 // will be.
 typedef void (*seawall_on_durable_fn)(void *context, bool ok);
 
+// Called when a transaction begins to wait for a lock, by its thread, once for each transaction that blocks it. The
+// tags are those of the transactions' options.
+typedef void (*seawall_wait_fn)(void *context, uint64_t waiter, uint64_t holder);
+
 // Adds the entries of a row in one of the indexes with `seawall_index_entry`; called for each index in turn. The same
 // row must give the same entries. False ends the building with `SEAWALL_STATUS_INTERRUPTED`.
 typedef bool (*seawall_entries_fn)(void *context,
@@ -375,6 +379,15 @@ seawall_status seawall_commit_prepared(const seawall_db *db,
 // # Safety
 // `db` is a handle of a database; `xid` is readable.
 seawall_status seawall_rollback_prepared(const seawall_db *db, seawall_slice xid);
+
+// Sets the function that is called with each wait for a lock; null removes it. No lock of the engine is held while it
+// runs. It is short, and may interrupt any transaction.
+//
+// # Safety
+// `db` is a handle; `told` may be called with `context` by any thread, as long as the database is open.
+seawall_status seawall_on_wait(const seawall_db *db,
+                               seawall_wait_fn told,
+                               void *context);
 
 // Adds an entry. `unique_len`: no other entry may begin with so many bytes of `key`; 0: there is no such part.
 //

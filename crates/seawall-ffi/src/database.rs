@@ -261,3 +261,43 @@ pub unsafe extern "C" fn seawall_rollback_prepared(db: *const Database, xid: Sli
         Ok(Status::Ok)
     })
 }
+
+/// Called when a transaction begins to wait for a lock, by its thread, once for each transaction that blocks it. The
+/// tags are those of the transactions' options.
+pub type OnWait = Option<unsafe extern "C" fn(context: *mut c_void, waiter: u64, holder: u64)>;
+
+/// Sets the function that is called with each wait for a lock; null removes it. No lock of the engine is held while it
+/// runs. It is short, and may interrupt any transaction.
+///
+/// # Safety
+/// `db` is a handle; `told` may be called with `context` by any thread, as long as the database is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_on_wait(db: *const Database, told: OnWait, context: *mut c_void) -> Status {
+    /// The caller answers for its use by other threads.
+    struct Context(*mut c_void);
+    // SAFETY: as the function requires.
+    unsafe impl Send for Context {}
+    // SAFETY: as the function requires.
+    unsafe impl Sync for Context {}
+    impl Context {
+        fn get(&self) -> *mut c_void {
+            self.0
+        }
+    }
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db)? };
+        let Some(told) = told else {
+            db.0.forget_on_wait()?;
+            return Ok(Status::Ok);
+        };
+        let context = Context(context);
+        db.0.on_wait(move |wait| {
+            for holder in &wait.holders {
+                // SAFETY: as the function requires.
+                unsafe { told(context.get(), wait.waiter.tag, holder.tag) };
+            }
+        })?;
+        Ok(Status::Ok)
+    })
+}

@@ -1,0 +1,53 @@
+-- Columns that are added, dropped and moved without a copy: rows of all layouts are read, changed and indexed.
+create table c (id int primary key, v varchar(300), n int, key (n)) default charset utf8mb4;
+insert into c values (1, 'one', 1), (2, null, 2), (3, repeat('x', 300), null);
+alter table c add column a int not null default 7, add column b text, algorithm = instant;
+insert into c values (4, 'four', 4, 44, 'text of four');
+select * from c order by id;
+alter table c add column first_one char(5) not null default 'abc' first, add column after_v decimal(10,2) default 1.25 after v, algorithm = instant;
+insert into c (id, v) values (5, 'five');
+select first_one, id, left(v, 5), after_v, n, a, b from c order by id;
+update c set b = 'changed', a = a + 1 where id in (1, 5);
+alter table c drop column v, algorithm = instant;
+insert into c (id, n, b) values (6, 6, repeat('y', 70000));
+select first_one, id, after_v, n, a, left(b, 12) from c order by id;
+-- The same name again is another column.
+alter table c add column v varchar(20) default 'new', algorithm = instant;
+alter table c drop column b, modify column id int not null first, algorithm = instant;
+select * from c order by id;
+alter table c add index (v, a), algorithm = nocopy;
+select id from c force index (v) where v = 'new' and a >= 7 order by id;
+update c set v = concat(v, id), after_v = null where id > 2;
+select * from c where v = 'new3';
+delete from c where id = 1;
+check table c;
+alter table c alter column v set default 'later', algorithm = instant;
+select id, v from c order by id;
+alter table c add column d datetime(3) not null default '2000-01-01 00:00:00.5', add column e enum('x', 'y') default 'y', add column f double default 0.5,
+  add column g varbinary(10) default 'bin', add column h bit(9) default b'100000001', algorithm = instant;
+select id, d, e, f, g, hex(h) from c order by id;
+alter table c drop column d, drop column f, algorithm = instant;
+insert into c (id) values (7);
+select id, e, g, hex(h) from c order by id;
+alter table c add column virt int as (id * 2) virtual, algorithm = instant;
+select id, virt from c where virt > 8 order by id;
+alter table c drop column virt, algorithm = instant;
+-- With other changes, and of what is not the same for all rows, by copy.
+alter table c add column z int, add index (z);
+alter table c add column now_ timestamp default current_timestamp;
+alter table c add column auto_ int auto_increment, add unique (auto_);
+select count(*), count(now_), max(auto_) from c;
+check table c;
+create table p (a int primary key, b int) partition by hash (a) partitions 3;
+insert into p select seq, seq from seq_1_to_20;
+alter table p add column c int default 3, algorithm = instant;
+alter table p drop column b, algorithm = instant;
+update p set c = a where a % 2 = 0;
+select sum(a), sum(c) from p;
+truncate table p;
+insert into p values (1, 1);
+select * from p;
+start transaction;
+insert into p values (2, 2);
+rollback;
+select * from p;
