@@ -92,7 +92,10 @@ const char *primary_name(const TABLE *table) {
 enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) {
   alter_table_operations flags = info->handler_flags;
   HA_CREATE_INFO *create = info->create_info;
+  if (flags & ALTER_STORED_COLUMN_TYPE) info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
   if (flags & ~(INSTANT | DROP | ADD | COLUMNS)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  /* create() refuses them. */
+  if (create->row_type == ROW_TYPE_FIXED || create->row_type == ROW_TYPE_PAGE) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (flags & COLUMNS) {
     Layouts layouts = m_share->layouts;
     if (flags & ADD || info->error_if_not_empty || !add_layout(table, altered, info, &layouts)) return HA_ALTER_INPLACE_NOT_SUPPORTED;

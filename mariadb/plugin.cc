@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The plugin: its variables, its start and its end. */
 #include "ha_seawall.h"
+#include "status.h"
 #include <algorithm>
 
 using namespace seawall;
@@ -67,6 +68,7 @@ static int init(void *p) {
   hton->drop_database = drop_database_hook;
   hton->drop_table = drop_table_hook;
   hton->check_version = check_version;
+  hton->show_status = show_engine_status;
   static const char *no_files[] = {nullptr};
   hton->tablefile_extensions = no_files;
   set_hooks(hton);
@@ -94,7 +96,7 @@ maria_declare_plugin(seawall){
     init,
     deinit,
     0x0001,
-    nullptr,
+    status_variables,
     variables,
     "0.1",
     MariaDB_PLUGIN_MATURITY_GAMMA} maria_declare_plugin_end;

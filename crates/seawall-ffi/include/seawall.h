@@ -213,6 +213,16 @@ typedef size_t (*seawall_prefix_fn)(void *context, seawall_slice key, uint32_t p
 // Called with the text of a finding, which ends with a zero byte.
 typedef void (*seawall_finding_fn)(void *context, const char *text);
 
+// Called with each number of the statistics: the part of the engine, the number's name, what it is.
+typedef void (*seawall_metric_fn)(void *context,
+                                  seawall_slice group,
+                                  seawall_slice name,
+                                  seawall_slice help,
+                                  uint64_t value);
+
+// Called with a line of text, without its end.
+typedef void (*seawall_line_fn)(void *context, seawall_slice line);
+
 // How a transaction is to run.
 typedef struct {
   // What others may do to what it reads: a `seawall_isolation`.
@@ -467,6 +477,21 @@ seawall_status seawall_check_tree(const seawall_db *db,
                                   const seawall_tree *tree,
                                   seawall_finding_fn finding,
                                   void *context);
+
+// Calls `told` with each number of the database's statistics; the texts stay for ever.
+//
+// # Safety
+// `db` is a handle; `told` may be called with `context`.
+seawall_status seawall_metrics(const seawall_db *db, seawall_metric_fn told, void *context);
+
+// Calls `told` with each line of a description of the transactions that hold locks or wait for them, and of the
+// last deadlock.
+//
+// # Safety
+// `db` is a handle; `told` may be called with `context`.
+seawall_status seawall_describe_locks(const seawall_db *db,
+                                      seawall_line_fn told,
+                                      void *context);
 
 // The text of the last call of this thread that failed: what, where, and what to do. UTF-8. It stays until
 // the next failure of the thread.

@@ -117,3 +117,55 @@ pub unsafe extern "C" fn seawall_check_tree(
         Ok(if damage.is_empty() { Status::Ok } else { Status::Corrupt })
     })
 }
+
+/// Called with each number of the statistics: the part of the engine, the number's name, what it is.
+pub type MetricFn =
+    Option<unsafe extern "C" fn(context: *mut c_void, group: Slice, name: Slice, help: Slice, value: u64)>;
+
+/// Calls `told` with each number of the database's statistics; the texts stay for ever.
+///
+/// # Safety
+/// `db` is a handle; `told` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_metrics(db: *const Database, told: MetricFn, context: *mut c_void) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db)? };
+        let told = told.ok_or_else(|| usage("seawall_metrics without a function"))?;
+        for metric in db.0.stats().metrics() {
+            let text = |text: &str| Slice::of(text.as_bytes());
+            // SAFETY: as the function requires.
+            unsafe { told(context, text(metric.group), text(metric.name), text(metric.help), metric.value) };
+        }
+        Ok(Status::Ok)
+    })
+}
+
+/// Called with a line of text, without its end.
+pub type LineFn = Option<unsafe extern "C" fn(context: *mut c_void, line: Slice)>;
+
+/// Calls `told` with each line of a description of the transactions that hold locks or wait for them, and of the
+/// last deadlock.
+///
+/// # Safety
+/// `db` is a handle; `told` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_describe_locks(db: *const Database, told: LineFn, context: *mut c_void) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db)? };
+        let told = told.ok_or_else(|| usage("seawall_describe_locks without a function"))?;
+        // SAFETY: as the function requires.
+        let say = |line: String| unsafe { told(context, Slice::of(line.as_bytes())) };
+        for tx in db.0.transactions() {
+            say(format!("{}: {} changes, {} locked keys", tx.who, tx.changes, tx.locked_keys));
+        }
+        for wait in db.0.lock_waits() {
+            say(format!("{wait}, for {} ms", wait.waited.as_millis()));
+        }
+        if let Some(deadlock) = db.0.last_deadlock() {
+            say(format!("the last deadlock: {deadlock}"));
+        }
+        Ok(Status::Ok)
+    })
+}
