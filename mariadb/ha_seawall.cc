@@ -101,7 +101,7 @@ int ha_seawall::open(const char *name, int, uint) {
   size_t longest = 8;
   for (uint at = 0; at < table->s->keys; at++) m_keys[at].init(table, table->key_info + at);
   if (table->s->primary_key < MAX_KEY) longest = m_keys[table->s->primary_key].max_bytes();
-  ref_length = (uint)std::min<size_t>(longest, KEY_BYTES_MAX) + 2;
+  ref_length = (uint)std::min(longest, seawall_key_bytes_max(db.get())) + 2;
   m_scratch.resize(table->s->reclength + 8);
   seawall_status status = seawall_cursor_new(m_cursor.out());
   return failed(status);
@@ -136,7 +136,7 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     return HA_WRONG_CREATE_OPTION;
   }
   std::vector<std::string> secondary;
-  size_t primary_bytes = 8;
+  size_t primary_bytes = 8, most = seawall_key_bytes_max(db.get());
   if (form->s->primary_key < MAX_KEY) {
     Key_codec codec;
     codec.init(form, form->key_info + form->s->primary_key);
@@ -162,9 +162,9 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     codec.init(form, key);
     bool primary = at == form->s->primary_key;
     size_t bytes = codec.usual_bytes() + (primary ? 0 : primary_bytes);
-    if (bytes > KEY_BYTES_MAX) {
-      my_printf_error(ER_TOO_LONG_KEY, "The entries of index `%s` may have %zu bytes%s; Seawall's limit is %u", MYF(0), key->name.str,
-                      bytes, primary ? "" : ", with the primary key", (uint)KEY_BYTES_MAX);
+    if (bytes > most) {
+      my_printf_error(ER_TOO_LONG_KEY, "The entries of index `%s` may have %zu bytes%s; the limit is %zu, or more in a new database with a larger page_size", MYF(0),
+                      key->name.str, bytes, primary ? "" : ", with the primary key", most);
       return HA_WRONG_CREATE_OPTION;
     }
     if (!primary) secondary.push_back(key->name.str);

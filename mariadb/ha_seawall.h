@@ -28,9 +28,6 @@ public:
   std::shared_ptr<const Statistics> statistics; /* null: not read yet */
 };
 
-/* The engine's limit with pages of 16 KiB. */
-const size_t KEY_BYTES_MAX = 4000;
-
 /* Drops a table, now or when the connection's transaction ends. */
 int drop_by_path(const char *path, Bytes *error);
 /* The server's number of a table's definition. */

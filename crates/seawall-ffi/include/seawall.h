@@ -478,6 +478,12 @@ seawall_status seawall_check_tree(const seawall_db *db,
                                   seawall_finding_fn finding,
                                   void *context);
 
+// The longest key that the database takes, bytes; 0 without a database.
+//
+// # Safety
+// `db` is a handle or null.
+size_t seawall_key_bytes_max(const seawall_db *db);
+
 // Calls `told` with each number of the database's statistics; the texts stay for ever.
 //
 // # Safety

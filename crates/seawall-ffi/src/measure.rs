@@ -118,6 +118,16 @@ pub unsafe extern "C" fn seawall_check_tree(
     })
 }
 
+/// The longest key that the database takes, bytes; 0 without a database.
+///
+/// # Safety
+/// `db` is a handle or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_key_bytes_max(db: *const Database) -> usize {
+    // SAFETY: as the function requires.
+    unsafe { shared(db) }.map_or(0, |db| db.0.key_bytes_max())
+}
+
 /// Called with each number of the statistics: the part of the engine, the number's name, what it is.
 pub type MetricFn =
     Option<unsafe extern "C" fn(context: *mut c_void, group: Slice, name: Slice, help: Slice, value: u64)>;

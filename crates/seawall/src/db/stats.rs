@@ -336,6 +336,12 @@ impl Database {
         if self.here().is_ok() { self.inner.counts.gather() } else { Stats::default() }
     }
 
+    /// The longest key that the database takes, bytes: it depends on the page size.
+    #[must_use]
+    pub fn key_bytes_max(&self) -> usize {
+        crate::btree::key_bytes_max(self.inner.engine().pool().page_bytes())
+    }
+
     /// Space that a tree owns, bytes, as far as the space maps have been read (`space.unread_bytes`); 0 for a
     /// tree of another database or opening, and in a forked process. Reads no page.
     #[must_use]

@@ -484,7 +484,7 @@ fn limits_are_what_the_manual_says() {
         (4 << 10, 928, 2048, 4056),
         (8 << 10, 1952, 4096, 8152),
         (16 << 10, 4000, 8192, 16_344),
-        (32 << 10, 4000, 16_384, 32_728),
+        (32 << 10, 7500, 16_384, 32_728),
     ] {
         assert_eq!((key_bytes_max(page_bytes), entry_bytes_max(page_bytes)), (key, entry));
         assert_eq!(crate::btree::one_page_value_max(page_bytes), one_page);

@@ -156,9 +156,8 @@ options! {
     page_size, with_page_size: u64 as Size = 16 * KIB,
         Limits::PowerOfTwo(4 * KIB, 32 * KIB), Creation, "bytes", [],
         "The size of a page.",
-        "Keys may have 928 bytes at 4K, 1952 at 8K and 4000 from 16K on; a row of up to half a page stays in its \
-         leaf. Smaller \
-         pages write less for a scattered change, larger ones make scans and large rows cheaper.";
+        "Keys may have 928 bytes at 4K, 1952 at 8K, 4000 at 16K and 7500 at 32K; a row of up to half a page stays in its \
+         leaf. Smaller pages write less for a scattered change, larger ones make scans and large rows cheaper.";
 
     pool_size, with_pool_size: u64 as Size = 128 * MIB,
         Limits::Between(256 * KIB, 8 * TIB), Running, "bytes", ["buffer_pool_size"],
